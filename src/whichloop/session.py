@@ -19,6 +19,8 @@ _NAMES: dict[Hashable, str] = {}
 """Key of what is kept → its name."""
 _DEFINITIONS: set[str] = set()
 """Names of classes and functions, which a program could define in a module just as well."""
+HANDED_OVER: set[str] = set()
+"""Names of what the running script defines itself and handed over."""
 _NAMING = threading.Lock()
 
 
@@ -71,8 +73,8 @@ def _forget(key: Hashable) -> None:
 
 
 def names() -> list[str]:
-    """Return the names of all that is kept, as a configuration holds them."""
-    return [f"{__name__}:{name}" for name in list(_LOOK_UPS)]
+    """Return the names of all that is kept or was handed over, as a configuration holds them."""
+    return [*(f"{__name__}:{name}" for name in list(_LOOK_UPS)), *HANDED_OVER]
 
 
 def is_definition(name: str) -> bool:

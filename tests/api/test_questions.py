@@ -295,6 +295,7 @@ for loop in (Mine, RepeatGuard(Mine())):
         whichloop.compare([loop], tasks=3, profiles=["clean"], mlflow=False, workers=2, runs={runs!r})
     except ValueError as error:
         print(error)
+print(len(whichloop.resume("latest", runs={runs!r}, budget="9000calls").trials))
 """
 
 
@@ -306,8 +307,9 @@ def of_script(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]
     return folder / "runs", said_by(folder, {"PATH": os.defpath}, "script.py", quiet=True).splitlines()
 
 
-def test_a_class_of_a_script_runs_and_is_refused_by_workers(of_script: tuple[Path, list[str]]) -> None:
-    first, second, third = of_script[1]
+def test_a_class_of_a_script_runs_and_goes_on_in_it_and_is_refused_by_workers(of_script: tuple[Path, list[str]]) -> None:
+    first, second, third, trials = of_script[1]
+    assert trials == "3"
     assert first.startswith("__main__:Mine(max_steps=9)  1.00 [")
     assert second.startswith("loops: Mine is defined in the running script or notebook, where worker processes cannot import it")
     assert third == second

@@ -12,6 +12,7 @@ from tests.kept import rows
 MODULE = '''
 import ctypes
 import os
+import posix
 import sys
 import threading
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from whichloop.datasets.arithmetic import load
 from whichloop.loops.bare import Bare
 
 WAYS = {
-    "leave": lambda: os._exit(0),
+    "leave": lambda: posix._exit(0),
     "abort": os.abort,
     "segfault": lambda: ctypes.string_at(0),
     "exit": lambda: sys.exit(0),

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from tests.cli.conftest import BareMachine
-from whichloop.cli.process import lasting_stdout
+from whichloop.cli.process import lasting_output
 
 LACKING = {
     "the stream is ASCII": {"PYTHONIOENCODING": "ascii"},
@@ -57,7 +57,7 @@ def test_a_reader_that_left_is_no_failure_whatever_characters_the_stream_lacks(t
     with open(writing, "wb", buffering=0) as pipe:
         stream = io.TextIOWrapper(pipe, encoding="ascii", write_through=True)
         monkeypatch.setattr(sys, "stdout", stream)
-        with lasting_stdout():
+        with lasting_output():
             assert sys.stdout.write(text) == len(text)
             print(text)
 

@@ -117,7 +117,7 @@ def test_a_budget_lets_calls_through_until_a_limit_is_reached(
     assert made == min(limits)
     assert (model.meter.calls, model.meter.tokens) == (made, 10 * made)
     assert model.meter.dollars == made * (cost or 0)
-    assert len(model.listener.exchanges) == made
+    assert len(model._listener.exchanges) == made
     assert bool(model.meter.refused) == (made < 50)
 
 
@@ -173,7 +173,7 @@ def test_failures_are_calls_too() -> None:
             run_sync(model.complete(QUESTION))
     with pytest.raises(BudgetExceeded):
         run_sync(model.complete(QUESTION))
-    assert [(reply, str(error)) for _, reply, error, _ in model.listener.exchanges] == [(None, "down")] * 2
+    assert [(reply, str(error)) for _, reply, error, _ in model._listener.exchanges] == [(None, "down")] * 2
 
 
 # --- a loop that does not listen ---
@@ -246,7 +246,7 @@ def test_a_stream_is_heard_once_with_its_whole_reply() -> None:
 
     model = metered()
     assert run_sync(text(model)) == "a b c"
-    ((request, reply, error, fault),) = model.listener.exchanges
+    ((request, reply, error, fault),) = model._listener.exchanges
     assert (request, error, fault) == (QUESTION, None, None)
     assert (reply.text, reply.usage) == ("a b c", Usage(6, 2, estimated=True))
     assert (model.meter.calls, model.meter.tokens) == (1, 8)
@@ -281,7 +281,7 @@ def test_a_stream_that_fails_is_heard_once() -> None:
     model = metered(model=Echo(fails=True))
     with pytest.raises(ProviderError):
         run_sync(read(model))
-    ((_, reply, error, _),) = model.listener.exchanges
+    ((_, reply, error, _),) = model._listener.exchanges
     assert (reply, str(error)) == (None, "down")
 
 
@@ -295,7 +295,7 @@ def test_a_stream_that_is_closed_early_is_heard_with_what_came(chunks: int, text
 
     model = metered()
     run_sync(read(model))
-    ((_, reply, error, _),) = model.listener.exchanges
+    ((_, reply, error, _),) = model._listener.exchanges
     assert (reply.text, error) == (text, None)
     assert model.meter.calls == 1
 
@@ -365,7 +365,7 @@ def test_a_call_that_never_ran_has_none() -> None:
     unknown = run_sync(tools.call(ToolCall("look", {})))
     assert (unknown.error_type, call(tools, word="x").error_type) == ("UnknownTool", "InvalidArguments")
     assert tunnel.ledger.issued == []
-    assert len(tools.listener.tool_calls) == 2
+    assert len(tools._listener.tool_calls) == 2
 
 
 def test_a_planned_failure_becomes_known_by_its_error() -> None:
@@ -412,7 +412,7 @@ def test_a_disturbed_call(kind: str, status: str, error_type: str | None, known:
         assert len(seen.data) == len(clean.data) + HUGE_CHARS + 1
     assert tunnel.simulated_s == {"tool.hangs": 30, "tool.slow": 20}.get(kind, 0)
     assert call(tools, key="x").data == clean.data
-    assert [heard[2] for heard in tools.listener.tool_calls] == [None, kind, None]
+    assert [heard[2] for heard in tools._listener.tool_calls] == [None, kind, None]
 
 
 @pytest.mark.parametrize("kind", sorted(IMPLICIT))

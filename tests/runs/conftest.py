@@ -137,6 +137,14 @@ class Dies(Base):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+class LeavesAChild(Base):
+    async def misbehave(self):
+        if os.fork() == 0:
+            time.sleep(20)
+            os._exit(0)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 class Prints(Base):
     async def misbehave(self):
         print("printed", flush=True)

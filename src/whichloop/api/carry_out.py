@@ -22,7 +22,7 @@ from whichloop.reports.html.files import PAGE, write_page
 from whichloop.reports.html.page import report_html
 from whichloop.reports.progress import TrialBoard, displayed
 from whichloop.reports.tracking import log_results
-from whichloop.runs.config import BudgetConfig, CompareConfig
+from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.interruption import press_everywhere
 from whichloop.runs.engine.runner import Progress
 from whichloop.runs.permissions import Permissions, own_code
@@ -103,8 +103,7 @@ def how_it_stopped(reason: str, folder: Path, config: CompareConfig) -> Sequence
     if not reason:
         return []
     ended_trials = counted(len(read_state(folder).ended), "trial has", "trials have")
-    more = "" if config.budget == BudgetConfig() else " --budget MORE"
-    return [f"{reason}: {ended_trials} ended; {way_on(folder, own_code(config))}{more}"]
+    return [f"{reason}: {ended_trials} ended; {way_on(folder, own_code(config))}"]
 
 
 def way_on(folder: Path, names: Sequence[str]) -> str:

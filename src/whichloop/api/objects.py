@@ -192,6 +192,8 @@ def _importable(kind: str, target: Any) -> str | None:
         built_in, _, _ = module.removeprefix(f"{package}.").partition(".")  # `bare` for whichloop.loops.bare and what lies in it
         if getattr(sys.modules.get(f"{package}.{built_in}"), attribute, None) is target:
             return built_in
+    if module == "__main__":
+        session.HANDED_OVER.add(f"{module}:{name}")
     return f"{module}:{name}"
 
 

@@ -19,7 +19,7 @@ from whichloop._extras import needed_by
 from whichloop.experiments import gate as gates
 from whichloop.experiments.ablate.prepare import prepare as prepare_varied
 from whichloop.experiments.compare.prepare import Experiment, prepare
-from whichloop.experiments.compare.reopen import reopen
+from whichloop.experiments.compare.reopen import SessionSettings, reopen
 from whichloop.experiments.gate.baseline import bless_as
 from whichloop.experiments.gate.rerun import project_permissions
 from whichloop.experiments.optimize.config import OptimizeConfig, load_optimize_config
@@ -250,14 +250,15 @@ def resume(
     allow: Sequence[str] = (),
     base_url: str | None = None,
     cassette: str | Path | None = None,
+    budget: Any = None,
     progress: bool | None = None,
 ) -> Loaded | OptimizeAnswer:
     """Go on with a run that was cut off: only what is missing is run. A whole one is only read.
 
     `run`: a comparison, which gives what `compare` returns, or an optimization, which gives what `optimize` returns. `allow`,
     `base_url`, `cassette`: code of your own, the server and the recordings that the run names, which have to be passed again; what
-    this program handed over as objects is allowed already. Raises ValueError for a run that is none of these, and where code,
-    suite or profiles have changed since it began.
+    this program handed over as objects is allowed already. `budget`: new limits of the whole run. Raises ValueError for a run that
+    is none of these, and where code, suite or profiles have changed since it began.
     """
     if isinstance(run, Loaded):
         folder = run.results.folder
@@ -266,7 +267,7 @@ def resume(
     allowed = Permissions([*allow, *session.names()], base_url, None if cassette is None else Path(cassette))
     if is_optimization(folder):
         return _carried_out(CutSearch(folder, allowed), progress)
-    return carry_out_run(lambda: reopen(folder, allowed), progress)
+    return carry_out_run(lambda: reopen(folder, allowed, SessionSettings({} if budget is None else {"budget": budget})), progress)
 
 
 # --- shared ---

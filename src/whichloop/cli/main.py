@@ -27,7 +27,7 @@ from .install import install
 from .learn import learn
 from .list_ import list_
 from .optimize import optimize
-from .process import BAD_INPUT, DONE, INTERRUPTED, INVALID, lasting_stdout
+from .process import BAD_INPUT, DONE, INTERRUPTED, INVALID, lasting_output
 from .prompts import prompts
 from .report import report
 from .resume import resume
@@ -81,7 +81,7 @@ def main() -> None:
             os.environ[name] = usual
     commands: Any = get_command(app)  # to call `app` would set an excepthook
     try:
-        with told_of_exit(), terminated_as_interrupted(), lasting_stdout(), explained_imports("this command"):
+        with told_of_exit(), terminated_as_interrupted(), lasting_output(), explained_imports("this command"):
             code = commands(standalone_mode=False)
     except ClickError as error:
         from .mistakes import usage_error_line

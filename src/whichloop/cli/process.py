@@ -23,7 +23,7 @@ INTERRUPTED = 130
 
 
 class _OutlastingOutput:
-    """Standard output that outlives its reader, and characters that it cannot encode.
+    """Standard output or error that outlives its reader, and characters that it cannot encode.
 
     `| head -1` neither ends the command nor changes its exit code, and a dash where the output is ASCII does not either.
     """
@@ -56,14 +56,15 @@ class _OutlastingOutput:
 
 
 @contextlib.contextmanager
-def lasting_stdout() -> Iterator[None]:
-    """Replace standard output by such a stream within the block."""
-    stream = _OutlastingOutput(sys.stdout)
-    with contextlib.redirect_stdout(cast(TextIO, stream)):
+def lasting_output() -> Iterator[None]:
+    """Replace standard output and error by such streams within the block."""
+    out, err = (_OutlastingOutput(stream) for stream in (sys.stdout, sys.stderr))
+    with contextlib.redirect_stdout(cast(TextIO, out)), contextlib.redirect_stderr(cast(TextIO, err)):
         try:
             yield
         finally:
-            stream.flush()
+            out.flush()
+            err.flush()
 
 
 @contextmanager

@@ -231,7 +231,7 @@ class MeteredModel(WrappedModel):
         super().__init__(model)
         self.admit = admit
         self.meter = meter
-        self.listener = listener
+        self._listener = listener
         self.tunnel = tunnel
         self._pricing = pricing
         self._in_flight: dict[object, float] = {}
@@ -310,7 +310,7 @@ class MeteredModel(WrappedModel):
         else:
             struck, illegible = tunnel.struck(request), tunnel.illegible(request)
             exchange = MeteredExchange(request, reply, error, seconds, struck, illegible, tunnel.calls_shown(request.scope))
-        self.listener.exchange(exchange)
+        self._listener.exchange(exchange)
         return exchange
 
 
@@ -332,7 +332,7 @@ class MeteredToolbox(Toolbox):
     ) -> None:
         super().__init__(tools, time_limit_s=time_limit_s, max_chars=DEFAULT_MAX_CHARS, threads=True)
         self.admit = admit
-        self.listener = listener
+        self._listener = listener
         self.tunnel = tunnel
         self._list_faults = ListFaults()
 
@@ -354,7 +354,7 @@ class MeteredToolbox(Toolbox):
                     await tunnel.at_once.let_others_pass(running)
                 observation = await self._in_tunnel(tunnel, fault, call, digest, validate)
             tunnel.note_result(digest, observation)
-        self.listener.tool_call(call, observation, None if fault is None else fault.kind)
+        self._listener.tool_call(call, observation, None if fault is None else fault.kind)
         return observation
 
     async def _in_tunnel(self, tunnel: Tunnel, fault: Fault | None, call: ToolCall, digest: str, validate: bool) -> Observation:

@@ -68,8 +68,8 @@ def project_files(first: Iterable[Source]) -> dict[str, ProjectFile]:
 
     A file is named from its project's folder on, as `my_package/tools.py`, so alike on every machine. A project is what lies below
     the folder from which the topmost package or module is imported; of a package that is installed, it is the package alone. What
-    is imported follows from the import statements, wherever in a file they stand, and nothing is imported for it: a module whose
-    name a text holds, for `import_module`, is not seen.
+    is imported follows from the import statements, wherever in a file they stand, and from what is loaded. Nothing is imported for
+    it: a module whose name a text holds, for `import_module`, is not seen.
     """
     files: dict[str, ProjectFile] = {}
     for module, start in first:
@@ -87,8 +87,9 @@ def project_files(first: Iterable[Source]) -> dict[str, ProjectFile]:
                 continue
             files["/".join(parts)] = ProjectFile(path, text)
             for inside in _imported(name if path.name == _PACKAGE else name.rpartition(".")[0], text):
-                at = root.joinpath(*inside.split("."))
-                found = next((each for each in (at / _PACKAGE, at.with_name(f"{at.name}.py")) if each.is_file()), None)
+                at, loaded = root.joinpath(*inside.split(".")), getattr(sys.modules.get(inside), "__file__", None)
+                places = (Path(loaded),) if loaded else (at / _PACKAGE, at.with_name(f"{at.name}.py"))
+                found = next((each for each in places if each.is_relative_to(root) and each.is_file()), None)
                 if found is not None and found not in seen:
                     seen.add(found)
                     waiting.append((inside, found))

@@ -125,7 +125,8 @@ def _given_names(root: Path) -> dict[str, str | None]:
             found = read_manifest_json(path.parent)
             began, config = datetime.fromisoformat(found["created"]).timestamp(), found["config"]
             config = config["compare"] if found.get("kind") == KIND else config
-            runs.append((began, written, path.parent.name, config.get("name")))
+            name = config.get("name")
+            runs.append((began, written, path.parent.name, name if isinstance(name, str) else None))
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError):  # which says so once the run is opened
             runs.append((written, written, path.parent.name, None))
     return {name: given for _, _, name, given in sorted(runs, key=lambda run: run[:3])}

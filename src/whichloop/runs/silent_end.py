@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posix
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,11 +30,11 @@ def told_of_exit() -> Iterator[None]:
             leave(status or INVALID)
         raise SystemExit(f"code of a loop, a tool or a suite called os._exit({status!r})")
 
-    os._exit = refuse
+    os._exit = posix._exit = refuse
     try:
         yield
     finally:
-        os._exit = leave
+        os._exit = posix._exit = leave
 
 
 KILLED = "the loop let nothing else run for"

@@ -52,13 +52,14 @@ def _without_times(found):
 @pytest.mark.thorough
 def test_a_trial_that_kills_its_process_is_given_up_and_harms_no_other(nasty, ran, undisturbed):
     alone = undisturbed(profiles=CLEAN)
-    loops = ("bare", "nasty:Exits", "nasty:Dies", "nasty:Prints")
+    loops = ("bare", "nasty:Exits", "nasty:Dies", "nasty:LeavesAChild", "nasty:Prints")
     found = ran(loops=loops, suite="arithmetic(size=6)", tasks=1, profiles=CLEAN, workers=1, concurrency=2)
     assert found.is_whole
-    (exits,), (dies,) = found.of("Exits"), found.of("Dies")
+    (exits,), (dies,), (leaves,) = map(found.of, ("Exits", "Dies", "LeavesAChild"))
     assert (exits.status, exits.stop) == ("scored", "crashed")
     assert exits.reason.startswith("SystemExit: code of a loop, a tool or a suite called os._exit(7) at nasty.py:")
-    assert (dies.status, dies.reason) == ("errored", "its worker process died (signal 9) three times")
+    for died in (dies, leaves):
+        assert (died.status, died.reason) == ("errored", "its worker process died (signal 9) three times")
     assert found.of("bare")[0].trace_digest == alone.of("bare")[0].trace_digest
     assert [record.stop for record in found.of("Prints")] == ["finished"]
     assert any("died (signal 9)" in note for note in found.told.notes)

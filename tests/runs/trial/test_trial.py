@@ -339,9 +339,10 @@ def test_a_number_that_no_record_can_hold_makes_one_trial_errored_and_names_the_
     ("overwrite", "reason"),
     [
         (lambda model: setattr(model.tunnel, "simulated_s", float("nan")), "seconds is not a number up to 1e+15"),
-        (lambda model: setattr(model.listener, "usage", Usage(1, 1)), "input_tokens is not what the trace tells"),
-        (lambda model: setattr(model.listener, "tool_calls", 7), "tool_calls is not what the trace tells"),
-        (lambda model: model.listener.calls.clear(), "calls is not what the trace tells"),
+        (lambda model: setattr(model._listener, "usage", Usage(1, 1)), "input_tokens is not what the trace tells"),
+        (lambda model: setattr(model._listener, "tool_calls", 7), "tool_calls is not what the trace tells"),
+        (lambda model: model._listener.calls.clear(), "calls is not what the trace tells"),
+        (lambda model: setattr(model._listener, "steps", 0), "steps is not what the trace tells"),
     ],
 )
 def test_what_a_loop_overwrites_makes_its_own_trial_errored(one_trial, tiny, written, overwrite, reason):

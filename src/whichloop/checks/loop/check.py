@@ -6,6 +6,7 @@ A loop may block its thread for ever: each law is checked on a thread that can b
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import queue
 import sys
 import threading
@@ -76,6 +77,8 @@ MAX_HUNG = 2
 """Laws that are given up before the others are not checked, if they are others than `UNDISTURBED`."""
 LAW_LIMIT_S = 60.0
 """Seconds that the check of a law may take; of a built-in loop it takes less than one."""
+HOLDING_S = 10.0
+"""Seconds beyond that after which this process ends with its stack: the loop lets no thread run, as a long call in C."""
 FOREIGN_LAW_LIMIT_S = 900.0
 """The same for a foreign loop, of which each run may take two minutes."""
 
@@ -86,7 +89,7 @@ def check_loop(
     """Check every law on a loop, in the order of LAWS, within seconds and without a network.
 
     `on_finding` gets each finding as soon as its law is checked. `limit_s`: seconds for one law; 60, and 900 for a foreign loop, if
-    left out.
+    left out. A loop that lets no thread run for longer, in C, ends this process with exit code 1 and its stack on stderr.
     """
     limit = limit_s or (FOREIGN_LAW_LIMIT_S if isinstance(loop, ForeignLoop) else LAW_LIMIT_S)
     findings: list[Finding] = []
@@ -121,6 +124,9 @@ def _finding(loop: Loop, law: Law, limit_s: float) -> Finding:
 
     thread = threading.Thread(target=work, name=f"law {law.name}", daemon=True)
     thread.start()
+    if sys.__stderr__ is not None:
+        faulthandler.enable(sys.__stderr__)  # what crashes in C says where
+        faulthandler.dump_traceback_later(limit_s + HOLDING_S, exit=True, file=sys.__stderr__)
     try:
         return found.get(timeout=limit_s)
     except queue.Empty:
@@ -129,6 +135,8 @@ def _finding(loop: Loop, law: Law, limit_s: float) -> Finding:
             return hung(law.name, limit_s, f"the loop blocks its thread at {running}")
         at = next(filter(None, waiting), "")
         return hung(law.name, limit_s, f"the loop waits for what never comes at {at}") if at else hung(law.name, limit_s)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 async def _judged(loop: Loop, law: Law) -> Finding:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from whichloop._extras import is_installed, missing
 from whichloop.checks import suite as checks
 from whichloop.datasets.task import Suite, Task
 from whichloop.metrics.sequential import Looks
@@ -102,6 +103,8 @@ def prepare(config: CompareConfig, folder: Path | None = None, *, is_compared: b
     Raises ValueError for bad input, without creating anything: in a run of its own, for more tasks than there are too, and where no
     profile applies to any loop.
     """
+    if config.engine == "ray" and not is_installed("ray"):
+        raise missing("the engine ray", "ray")
     config = with_scripted_price(config)
     suite, tasks, arms = resolve(config)
     if folder is None:

@@ -24,6 +24,7 @@ from whichloop.runs.manifest import Manifest, RunNote, SuiteEntry, read_manifest
 from whichloop.runs.permissions import own_code, with_worker_process
 from whichloop.runs.registry import is_generated, starts_nothing
 from whichloop.runs.run_state import Spent, read_state
+from whichloop.runs.silent_end import told_of_exit
 from whichloop.runs.store.files import CutShort, RunError
 from whichloop.runs.store.traces import TracePolicy
 from whichloop.runs.store.trials import TrialWriter
@@ -40,7 +41,7 @@ def run(experiment: Experiment, progress: Progress) -> str:
     """
     folder, interruption = Path.cwd(), Interruption()
     try:
-        with interruption.listening():
+        with told_of_exit(), interruption.listening():
             stopped = asyncio.run(_run(replace(experiment, folder=experiment.folder.resolve()), progress, interruption))
     except SystemExit as left:  # from a task or a callback; an exception from `run` itself is a crash of the trial
         raise _ended_by(f"called sys.exit({left.code!r})", experiment) from None
@@ -64,8 +65,8 @@ def run_apart(experiment: Experiment, progress: Progress) -> str:
 
     Raises also WorkerError.
     """
-    config = with_worker_process(experiment.config)
-    if workers := workers_for(config, len(experiment.missing())):
+    config, missing = with_worker_process(experiment.config), len(experiment.missing())
+    if workers := workers_for(config, missing) or min(config.workers or 0, max(1, missing)):
         config = config.model_copy(update={"workers": workers})
     return run(replace(experiment, config=config), progress)
 

@@ -111,6 +111,8 @@ class Pool:
         self._worker_numbers, self._order_numbers = itertools.count(1), itertools.count(1)
         self._waiting: deque[Order] = deque()
         self._waiting_alone: deque[Order] = deque()
+        self._unfinished: dict[int, Order] = {}
+        """All orders that somebody waits for, by number."""
         self._workers: list[PoolWorker] = []
         """The workers that are ready."""
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -164,9 +166,13 @@ class Pool:
         number = next(self._order_numbers)
         place = [number, self._arms[trial.arm.name], self._tasks[trial.task.id], trial.repeat, trial.attempt]
         order = Order(number, trial, encoded({"run": place}), asyncio.get_running_loop().create_future())
+        self._unfinished[number] = order
         self._waiting.append(order)
         self._deal()
-        return await order.result
+        try:
+            return await order.result
+        finally:
+            del self._unfinished[number]
 
     def stop(self, reason: str, *, at_once: bool = False) -> int:
         """Give up the trials that are not begun, and return how many are under way; `at_once`, these may spend nothing more."""
@@ -248,7 +254,7 @@ class Pool:
         except WorkerError as error:
             raise WorkerError(f"{worker.link.name}: {error}") from None
         except TimeoutError:
-            raise WorkerLost(f"it was not ready within {START_LIMIT_S:g} s") from None
+            raise WorkerError(f"{worker.link.name}: it was not ready within {START_LIMIT_S:g} s") from None
         finally:
             if worker in self._workers:
                 self._workers.remove(worker)
@@ -370,10 +376,9 @@ class Pool:
     def _fail_all(self, error: Exception) -> None:
         """Fail every trial that is waited for, since no worker can be had any more."""
         self._failed = self._failed or error
-        handed_out = (order for worker in self._workers for order in worker.orders.values())
         if not self._opened.done():
             self._opened.set_exception(error)
-        for order in (*self._waiting, *self._waiting_alone, *handed_out):
+        for order in self._unfinished.values():
             if not order.result.done():
                 order.result.set_exception(error)
 

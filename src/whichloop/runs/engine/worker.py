@@ -100,7 +100,7 @@ class WorkerLoop:
                 self._queue.put_nowait(order["run"])
             elif "stop" in order:
                 self._stopped = order["stop"]
-                self._meter.stopped = order["stop"] if order["at_once"] else ""
+                self._meter.stopped = order["stop"] if order["at_once"] else self._meter.stopped
             else:
                 return
 

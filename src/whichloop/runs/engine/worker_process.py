@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import faulthandler
 import json
 import logging
@@ -29,11 +30,15 @@ if TYPE_CHECKING:
 def main() -> None:
     """Serve the process that started this one until it says no more, or is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that the user started; it ends this one
+    if sys.platform == "linux":  # one that hangs ends with its parent, too
+        set_parent_death_signal = 1  # PR_SET_PDEATHSIG of prctl(2)
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
     channel, hang_file = map(int, sys.argv[1:3])
     os.set_inheritable(channel, False)
     os.set_inheritable(hang_file, False)
     faulthandler.dump_traceback_later(START_LIMIT_S, exit=True, file=hang_file)  # until the event loop beats
     with socket.socket(fileno=channel) as to_parent:
+        os.register_at_fork(after_in_child=to_parent.close)  # else the parent would not notice that this process has died
         size = int.from_bytes(to_parent.recv(4, socket.MSG_WAITALL), "big")
         if not (setup := to_parent.recv(size, socket.MSG_WAITALL)):
             return  # the parent is gone

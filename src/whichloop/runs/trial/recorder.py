@@ -149,10 +149,11 @@ class Recorder:
 
     def untold(self) -> str:
         """Return which count is not what the events tell, such as one that a loop has overwritten; empty if all agree."""
-        calls, tokens, tool_calls = dict[str, int](), [0, 0], 0
+        calls, tokens, tool_calls, steps = dict[str, int](), [0, 0], 0, 0
         for event in self.events:
             if isinstance(event, ModelExchange):
                 calls[event.role] = calls.get(event.role, 0) + 1
+                steps += event.role in STEP_ROLES and event.error is None
                 if event.tokens is not None:
                     tokens[0] += event.tokens[0]
                     tokens[1] += event.tokens[1]
@@ -160,7 +161,7 @@ class Recorder:
                 tool_calls += not event.never_ran
         if "context_overflow" in self.errors:  # of which the tokens are an estimate, and no event's
             tokens[0] = self.usage.input_tokens
-        told = (("calls", calls, self.calls), ("tool_calls", tool_calls, self.tool_calls))
+        told = (("calls", calls, self.calls), ("tool_calls", tool_calls, self.tool_calls), ("steps", steps, self.steps))
         spent = (("input_tokens", tokens[0], self.usage.input_tokens), ("output_tokens", tokens[1], self.usage.output_tokens))
         return next((name for name, traced, counted in (*told, *spent) if traced != counted), "")
 
