@@ -6,7 +6,6 @@ import copy
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from datetime import date
 from fractions import Fraction
 from typing import Any
@@ -17,18 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from whichloop.checks.suite import task_problems
 from whichloop.datasets import typed
 from whichloop.datasets.generating import Draw
 from whichloop.datasets.task import Suite, Task
 from whichloop.datasets.typed import FORMS
 from whichloop.datasets.typed import records as system
-from whichloop.datasets.typed.desk import ANSWER_FORMAT, blank
+from whichloop.datasets.typed.desk import Desk, blank
 from whichloop.datasets.typed.records import FormRecord, RecordNotFound, Records, ResultWithdrawn
-from whichloop.datasets.validity import replay
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scores_of
-from whichloop.protocol import Ref, Toolbox, ToolCall, run_sync
 from whichloop.protocol.digest import canonical_json
 
 SHOWN = 180
@@ -95,17 +91,6 @@ def depth(schema: Mapping[str, Any]) -> int:
     return 1 + max(map(depth, inner), default=0)
 
 
-def test_plans_give_the_expected_answers(snapshot: Suite, many: Suite) -> None:
-    assert task_problems(replace(snapshot, tasks=snapshot.tasks[:26])) == []
-    assert task_problems(replace(many, tasks=many.tasks[: cases(13)])) == []
-
-
-@settings(max_examples=cases(4), deadline=None)
-@given(size=st.integers(1, 13), seed=st.integers(-(2**40), 2**40))
-def test_any_size_and_seed_give_a_valid_suite(size: int, seed: int) -> None:
-    assert task_problems(typed.load(size=size, seed=seed)) == []
-
-
 # --- schemas and scores ---
 
 
@@ -165,7 +150,7 @@ def test_the_blank_form_names_each_field(many: Suite) -> None:
         assert schema is not None
         assert task.query.context.endswith(blank(schema))
         assert all(f'"{name}": ' in blank(schema) for item in objects(schema) for name in item["properties"])
-        assert task.query.text.endswith(ANSWER_FORMAT)
+        assert task.query.text.endswith(Desk.wording.texts["answer_format"])
 
 
 def test_a_blank_form_reads_like_one() -> None:
@@ -182,32 +167,10 @@ def test_a_blank_form_reads_like_one() -> None:
     assert blank(schema) == told
 
 
-def test_all_values_come_from_tools(many: Suite) -> None:
-    literals = Counter(
-        leaf for task in many.tasks if task.plan for _, leaf in leaves(task.plan.answer) if not isinstance(leaf, Ref)
-    )
-    assert literals.keys() <= {None, "contaminated", "expired reagent", "spilled", "wrong label"}  # what an error says has no part
-
-
-def test_results_are_short_enough_for_every_design(many: Suite) -> None:
-    for task in many.tasks:
-        for call in run_sync(replay(task, many)):
-            assert len(f"{call.tool}: {call.text}") <= SHOWN, call
-
-
 def test_some_plans_meet_a_withdrawn_section(many: Suite) -> None:
     withdrawn = [task for task in many.tasks if task.plan and any(call.fails for call in task.plan.calls)]
     assert len(withdrawn) >= 3
     assert all(any(leaf is None for _, leaf in leaves(task.expected)) for task in withdrawn)
-
-
-def test_difficulties_spread_and_no_answer_is_given_away(many: Suite) -> None:
-    counts = Counter(task.labels["difficulty"] for task in many.tasks)
-    assert all(counts[name] > len(many.tasks) / 8 for name in ("easy", "medium", "hard")), counts
-    assert len({canonical_json(task.expected) for task in many.tasks}) == len(many.tasks)
-    for task in many.tasks:
-        numbers = [leaf for _, leaf in leaves(task.expected) if isinstance(leaf, float)]
-        assert not any(str(number) in task.query.full_text for number in numbers)
 
 
 # --- laws of the records system ---
@@ -296,15 +259,3 @@ def test_each_record_has_a_twin_that_is_easily_mistaken_for_it(many: Suite) -> N
             [twin] = [item for (other_kind, name), item in world.by_reference.items() if other_kind == kind and name != reference]
             assert sorted(twin.reference)[:-1] == sorted(reference)[:-1] or twin.reference[:-2] == reference[:-2]
             assert twin.sections.keys() <= record.sections.keys() | record.withdrawn.keys()
-
-
-def test_trials_share_nothing_that_a_call_could_change(snapshot: Suite) -> None:
-    task = snapshot.tasks[0]
-    assert task.plan is not None
-    first, second = (Toolbox(snapshot.open(task).tools) for _ in range(2))
-    call = ToolCall(task.plan.calls[0].tool, task.plan.calls[0].arguments)
-    seen = run_sync(first.call(call))
-    seen.value.clear()
-    again, fresh = run_sync(first.call(call)), run_sync(second.call(call))
-    assert again.data == fresh.data == seen.data
-    assert again.value == fresh.value != {}

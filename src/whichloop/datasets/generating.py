@@ -6,20 +6,19 @@ out without the tools, and the world that the tools act on. Task i of a seed is 
 
 from __future__ import annotations
 
-import functools
 import json
 import random
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from whichloop.protocol import Plan, PlannedCall, Query, Ref
+from whichloop.protocol import Plan, Query, Ref
 from whichloop.protocol.digest import sha256
 
-from .task import Environment, Suite, Task, TemplateRole, given_instead
+from .task import Environment, Suite, Task, TemplateRole, given_instead, open_by_world
 
 MAX_SIZE = 100_000
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -89,44 +88,6 @@ def distinct(count: int, draw_one: Callable[[], Drawn]) -> list[Drawn]:
     return list(drawn)
 
 
-def plain_number(value: Fraction | int) -> int | float:
-    """Return a number as JSON has it: an int if it is whole, else a float."""
-    return int(value) if value == int(value) else float(value)
-
-
-class PlanWriter:
-    """A plan as it is being written."""
-
-    def __init__(self) -> None:
-        self.calls: list[PlannedCall] = []
-
-    def call(
-        self,
-        goal: str,
-        tool: str,
-        arguments: Mapping[str, Any],
-        *,
-        after: Iterable[Ref] = (),
-        alternatives: Sequence[tuple[str, Mapping[str, Any]]] = (),
-        fails: bool = False,
-    ) -> Ref:
-        """Plan a call, and return the reference to its result, whose parts are `part(ref, key, …)`.
-
-        `goal`: a sentence that stands neither in the question nor in another goal. `arguments`: literals and references.
-        `after`: calls whose effect this one needs, though none of their results. `alternatives`: (tool, arguments) that give an
-        equally shaped result.
-        """
-        name = f"c{len(self.calls) + 1}"
-        others = tuple(PlannedCall(name, other, given, goal) for other, given in alternatives)
-        before = tuple(dict.fromkeys(ref.call for ref in after))
-        self.calls.append(PlannedCall(name, tool, dict(arguments), goal, others, fails, before))
-        return Ref(name)
-
-    def plan(self, answer: Any) -> Plan:
-        """Return the plan of the calls so far. `answer`: a reference, a literal, or a structure of both."""
-        return Plan(tuple(self.calls), answer)
-
-
 def part(ref: Ref, *path: str | int) -> Ref:
     """Refer to a part of a call's result, by keys and indices."""
     return Ref(ref.call, (*ref.path, *path))
@@ -156,32 +117,6 @@ class Draft:
 
 
 Template = Callable[[Draw], Draft]
-Story = TypeVar("Story")
-
-
-class DeadEnd(Exception):
-    """This draw makes no good task; the next one may."""
-
-
-def told_by(teller: Callable[[Draw], Story]) -> Callable[[Callable[[Story], Draft]], Template]:
-    """Decorate a function of a teller, which holds the draw and the plan so far, as a template: it starts over at a DeadEnd.
-
-    The template raises ValueError where all draws end dead.
-    """
-
-    def template_of(story: Callable[[Story], Draft]) -> Template:
-        @functools.wraps(story)
-        def template(draw: Draw) -> Draft:
-            for _ in range(MAX_DRAWS):
-                try:
-                    return story(teller(draw))
-                except DeadEnd:
-                    continue
-            raise ValueError(f"template {story.__name__!r} found no task in {MAX_DRAWS} draws")
-
-        return template
-
-    return template_of
 
 
 def generate(name: str, seed: int, templates: Sequence[Template], unanswerable: Sequence[Template] = ()) -> Iterator[Task]:
@@ -262,7 +197,8 @@ class Source:
     version: str
     generate: Callable[[int], Iterator[Task]]
     """Seed → tasks without end."""
-    open: Callable[[Task], Environment]
+    open_world: Callable[[Mapping[str, Any]], Environment]
+    """A task's world → the environment that its trial is solved in."""
     shared: str = ""
     """See `Suite.shared`."""
     distractors: frozenset[str] = frozenset()
@@ -295,7 +231,8 @@ class Source:
             raise ValueError(f"{self.name}: size is {size}, and must lie between 1 and {MAX_SIZE}")
         snapshot = self.snapshot if size is None and seed == 0 else None
         tasks = tuple(islice(self.generate(seed), size or self.default_size)) if snapshot is None else _tasks_in(snapshot)
-        return Suite(self.name, self.version, tasks, self.open, self.step_limit, self.shared, self.distractors, self.templates)
+        opening = partial(open_by_world, self.open_world)
+        return Suite(self.name, self.version, tasks, opening, self.step_limit, self.shared, self.distractors, self.templates)
 
 
 def _tasks_in(snapshot: Path) -> tuple[Task, ...]:

@@ -149,6 +149,11 @@ class Environment(Protocol):
         """Give back what the environment holds."""
 
 
+def open_by_world(open_world: Callable[[Mapping[str, Any]], Environment], task: Task) -> Environment:
+    """Open a task's environment, of which its world is all that there is to know."""
+    return open_world(task.world)
+
+
 @runtime_checkable
 class HasUser(Protocol):
     """An environment with a user whom a model can play."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..generating import Draft
 from .desk import (
     FIRMS,
     PEOPLE,
@@ -12,9 +13,7 @@ from .desk import (
     Calendar,
     Desk,
     FetchedSection,
-    Filled,
     FormField,
-    Value,
     cents,
     code_table,
     coded,
@@ -34,8 +33,8 @@ SEVERITIES = ("negligible", "minor", "moderate", "major", "critical")
 CARRIERS = ("bus", "ferry", "plane", "train", "tram")
 
 
-def incident(desk: Desk) -> Filled:
-    draw, calendar = desk.draw, Calendar(desk.draw)
+def incident(desk: Desk) -> Draft:
+    draw, calendar = desk, Calendar(desk)
     table = code_table(draw, "S", SEVERITIES)
     states = code_table(draw, "Z", ("running", "degraded", "stopped", "scrapped"))
     hit = [
@@ -59,34 +58,30 @@ def incident(desk: Desk) -> Filled:
     conditions = [desk.code("states", states, asset["state_code"]) for asset in assets]
     due = desk.later("Find the day by which a reply is due.", report["reported"], report["reply_days"])
     hours = desk.sum("Add up the hours of standstill.", [asset["hours_down"] for asset in assets])
-    request = draw.pick(
-        f"File the report on incident {reference}. The reply is due so many days after the report as the record grants.",
-        f"The safety board wants the incident {reference} on its form: codes in words, the hours of standstill of all assets "
-        "together, and the day by which it will hear from us.",
-        f"Somebody has to fill in the form for incident {reference}; spell the codes out, and count the days for the "
-        "reply from the day of the report.",
+    desk.ask(locals())
+    return desk.form(
+        {
+            "event|incident": desk.group(
+                {
+                    "site|place": text(report["site"]),
+                    "reported|reported_on": day(report["reported"]),
+                    "severity|grade": one_of(severity, draw.shuffled(SEVERITIES)),
+                }
+            ),
+            "assets|affected|equipment": rows([_asset(desk, *pair, states) for pair in zip(assets, conditions, strict=True)], 1, 6),
+            "follow_up|next": desk.group(
+                {
+                    "owner|responsible": or_null(text(report["owner"])),
+                    "closed|closed_on": or_null(day(report["closed"])),
+                    "reply_by|due": day(due),
+                }
+            ),
+            "hours_lost|total_hours": whole(hours),
+        }
     )
-    return request, {
-        "event|incident": desk.group(
-            {
-                "site|place": text(report["site"]),
-                "reported|reported_on": day(report["reported"]),
-                "severity|grade": one_of(severity, draw.shuffled(SEVERITIES)),
-            }
-        ),
-        "assets|affected|equipment": rows([_asset(desk, *pair, states) for pair in zip(assets, conditions, strict=True)], 1, 6),
-        "follow_up|next": desk.group(
-            {
-                "owner|responsible": or_null(text(report["owner"])),
-                "closed|closed_on": or_null(day(report["closed"])),
-                "reply_by|due": day(due),
-            }
-        ),
-        "hours_lost|total_hours": whole(hours),
-    }
 
 
-def _asset(desk: Desk, asset: FetchedSection, condition: Value, states: Mapping[str, str]) -> FormField:
+def _asset(desk: Desk, asset: FetchedSection, condition: Any, states: Mapping[str, str]) -> FormField:
     return desk.group(
         {
             "asset|code": coded(asset["asset"], r"[A-G]-\d{3}"),
@@ -96,8 +91,8 @@ def _asset(desk: Desk, asset: FetchedSection, condition: Value, states: Mapping[
     )
 
 
-def itinerary(desk: Desk) -> Filled:
-    draw, calendar = desk.draw, Calendar(desk.draw)
+def itinerary(desk: Desk) -> Draft:
+    draw, calendar = desk, Calendar(desk)
     own, other = currencies(desk, 2)
     stops = draw.sample(TOWNS, draw.integer(3, 5))
     days = sorted(calendar.after(0, 45) for _ in stops[1:])
@@ -115,46 +110,41 @@ def itinerary(desk: Desk) -> Filled:
     fares = desk.sum("Add up the fares.", [trip["fare"] for trip in trips])
     converted = desk.currency("Convert the fares.", fares, own, other)
     away = desk.days("Count the days from the first leg to the last.", trips[0]["on"], trips[-1]["on"])
-    request = draw.pick(
-        f"Print the itinerary of journey {reference} with all legs in order, the minutes under way, the days from the "
-        f"first leg to the last, and the fares in the journey's currency and in {other}.",
-        f"A traveller has mislaid the itinerary {reference}. Put it together again, leg by leg, with the sums: minutes, "
-        f"fares, fares in {other}, and days between the first and the last departure.",
-        f"The agency must send out itinerary {reference}. Besides its legs it shows how long one travels in minutes, how "
-        f"many days lie between first and last leg, and what it costs, also in {other}.",
+    desk.ask(locals())
+    return desk.form(
+        {
+            "traveller|passenger": text(record["head"]["traveller"]),
+            "legs|stages|segments": rows(
+                [
+                    desk.group(
+                        {
+                            "route|way": desk.group({"from": text(trip["from"]), "to": text(trip["to"])}),
+                            "date|on": day(trip["on"]),
+                            "by|carrier": one_of(trip["by"], CARRIERS),
+                            "minutes|duration": whole(trip["minutes"], 1),
+                            "seat|place": or_null(coded(trip["seat"], r"\d{1,2}[A-F]")),
+                        }
+                    )
+                    for trip in trips
+                ],
+                1,
+                draw.integer(5, 10),
+            ),
+            "summary|totals": desk.group(
+                {
+                    "minutes_total|under_way": whole(minutes),
+                    "days_away|days": whole(away),
+                    "price|cost": desk.group({"own|booked": number(fares), "converted|abroad": number(converted)}),
+                    "flexible|can_change": yes_no(record["head"]["is_flexible"]),
+                }
+            ),
+        }
     )
-    return request, {
-        "traveller|passenger": text(record["head"]["traveller"]),
-        "legs|stages|segments": rows(
-            [
-                desk.group(
-                    {
-                        "route|way": desk.group({"from": text(trip["from"]), "to": text(trip["to"])}),
-                        "date|on": day(trip["on"]),
-                        "by|carrier": one_of(trip["by"], CARRIERS),
-                        "minutes|duration": whole(trip["minutes"], 1),
-                        "seat|place": or_null(coded(trip["seat"], r"\d{1,2}[A-F]")),
-                    }
-                )
-                for trip in trips
-            ],
-            1,
-            draw.integer(5, 10),
-        ),
-        "summary|totals": desk.group(
-            {
-                "minutes_total|under_way": whole(minutes),
-                "days_away|days": whole(away),
-                "price|cost": desk.group({"own|booked": number(fares), "converted|abroad": number(converted)}),
-                "flexible|can_change": yes_no(record["head"]["is_flexible"]),
-            }
-        ),
-    }
 
 
-def loan(desk: Desk) -> Filled:
+def loan(desk: Desk) -> Draft:
     """A book, its authors and its copies, of which some are lent out."""
-    draw, calendar = desk.draw, Calendar(desk.draw)
+    draw, calendar = desk, Calendar(desk)
     table = code_table(draw, "C", ("on shelf", "lent", "at the binder", "missing"))
     lent = next(code for code, meaning in table.items() if meaning == "lent")
     words = draw.sample(("Light", "Salt", "Harbours", "Winter", "Clocks", "Bridges", "Gardens", "Silence", "Maps"), 2)
@@ -182,32 +172,29 @@ def loan(desk: Desk) -> Filled:
     states = [desk.code("copy states", table, volume["state_code"]) for volume in volumes]
     late = desk.days("Count the days by which copy 1 is late.", volumes[0]["due"], counter["day"]["today"])
     fee = desk.times("Work out the fee for copy 1.", late, counter["day"]["fee_per_day"])
-    request = draw.pick(
-        f"Fill in the catalogue sheet of book {reference}. Copy 1 is overdue: its days late and its fee depend on the day "
-        f"and the daily fee at counter {counter.record.reference}.",
-        f"A reader asks at counter {counter.record.reference} for the book {reference}. List its copies with their state, and "
-        "reckon by how many days copy 1 is late today and what that costs.",
+    desk.ask(locals())
+    return desk.form(
+        {
+            "work|book": desk.group(
+                {
+                    "title|name": text(record["head"]["title"]),
+                    "year|published": whole(record["head"]["year"], 1500),
+                    "authors|written_by": rows([_author(desk, record[name]) for name in numbered("author", authors)], 1, 4),
+                    "translator|translated_by": or_null(text(record["head"]["translator"])),
+                }
+            ),
+            "shelf|call_number": coded(record["head"]["shelf"], r"[A-D]\d{2}\.\d{3}"),
+            "copies|volumes|items": rows([_copy(desk, *copy, table) for copy in zip(volumes, states, strict=True)], 1, 5),
+            "overdue|reminder": desk.group({"days|days_late": whole(late), "fee|charge": number(fee)}),
+        }
     )
-    return request, {
-        "work|book": desk.group(
-            {
-                "title|name": text(record["head"]["title"]),
-                "year|published": whole(record["head"]["year"], 1500),
-                "authors|written_by": rows([_author(desk, record[name]) for name in numbered("author", authors)], 1, 4),
-                "translator|translated_by": or_null(text(record["head"]["translator"])),
-            }
-        ),
-        "shelf|call_number": coded(record["head"]["shelf"], r"[A-D]\d{2}\.\d{3}"),
-        "copies|volumes|items": rows([_copy(desk, *copy, table) for copy in zip(volumes, states, strict=True)], 1, 5),
-        "overdue|reminder": desk.group({"days|days_late": whole(late), "fee|charge": number(fee)}),
-    }
 
 
 def _author(desk: Desk, author: FetchedSection) -> FormField:
     return desk.group({"family|surname": text(author["family"]), "given|first_name": text(author["given"])})
 
 
-def _copy(desk: Desk, volume: FetchedSection, state: Value, table: Mapping[str, str]) -> FormField:
+def _copy(desk: Desk, volume: FetchedSection, state: Any, table: Mapping[str, str]) -> FormField:
     return desk.group(
         {
             "barcode|label": coded(volume["barcode"], r"\d{8}"),
@@ -217,8 +204,8 @@ def _copy(desk: Desk, volume: FetchedSection, state: Value, table: Mapping[str, 
     )
 
 
-def fixture(desk: Desk) -> Filled:
-    draw, calendar = desk.draw, Calendar(desk.draw)
+def fixture(desk: Desk) -> Draft:
+    draw, calendar = desk, Calendar(desk)
     home, away = draw.sample(TOWNS, 2)
     sides = code_table(draw, "T", ("home", "away"))
     minutes, people = sorted(draw.sample(range(2, 90), 3)), draw.sample(PEOPLE, 6)
@@ -245,33 +232,28 @@ def fixture(desk: Desk) -> Filled:
     present = desk.sum("Count everybody in the stadium.", [record["head"]["seats_sold"], record["gate"]["free_tickets"]])
     takings = desk.times("Work out the takings.", record["head"]["seats_sold"], record["gate"]["price"])
     tax = desk.rounded("Round the entertainment tax.", desk.percent("Find the tax.", record["gate"]["tax_percent"], takings))
-    request = draw.pick(
-        f"Write the report on match {reference}: goals in order, spectators with those who had free tickets, takings from "
-        "the seats sold, and the tax on the takings, rounded to cents.",
-        f"The league has asked for match {reference} on its form. Attendance is seats sold plus free tickets; takings are "
-        "seats sold times the price; the tax is a percentage of them, to the cent.",
-        f"What does the form say about match {reference}, with each goal, its side in words, everybody present, the money "
-        "taken for the seats sold and the tax (rounded to cents) on that money?",
+    desk.ask(locals())
+    return desk.form(
+        {
+            "teams|clubs": desk.group({"home|hosts": text(record["head"]["home"]), "away|guests": text(record["head"]["away"])}),
+            "date|played_on": day(record["head"]["on"]),
+            "goals|scored": rows(
+                [
+                    desk.group(
+                        {
+                            "minute|at": whole(goal["minute"], 1),
+                            "player|scorer": text(goal["player"]),
+                            "side|for": one_of(team, ("home", "away")),
+                            "assist|set_up_by": or_null(text(goal["assist"])),
+                        }
+                    )
+                    for goal, team in zip(goals, teams, strict=True)
+                ],
+                0,
+                draw.integer(6, 12),
+            ),
+            "gate|box_office": desk.group(
+                {"attendance|spectators": whole(present), "takings|income": number(takings), "tax|duty": number(tax)}
+            ),
+        }
     )
-    return request, {
-        "teams|clubs": desk.group({"home|hosts": text(record["head"]["home"]), "away|guests": text(record["head"]["away"])}),
-        "date|played_on": day(record["head"]["on"]),
-        "goals|scored": rows(
-            [
-                desk.group(
-                    {
-                        "minute|at": whole(goal["minute"], 1),
-                        "player|scorer": text(goal["player"]),
-                        "side|for": one_of(team, ("home", "away")),
-                        "assist|set_up_by": or_null(text(goal["assist"])),
-                    }
-                )
-                for goal, team in zip(goals, teams, strict=True)
-            ],
-            0,
-            draw.integer(6, 12),
-        ),
-        "gate|box_office": desk.group(
-            {"attendance|spectators": whole(present), "takings|income": number(takings), "tax|duty": number(tax)}
-        ),
-    }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+from ..generating import Draft
 from .desk import (
     COUNTRIES,
     FIRMS,
@@ -13,9 +15,7 @@ from .desk import (
     Calendar,
     Desk,
     FetchedSection,
-    Filled,
     FormField,
-    Value,
     cents,
     code_table,
     coded,
@@ -32,8 +32,8 @@ from .desk import (
 )
 
 
-def invoice(desk: Desk) -> Filled:
-    draw = desk.draw
+def invoice(desk: Desk) -> Draft:
+    draw = desk
     own, other = currencies(desk, 2)
     head = {
         "buyer": draw.choice(FIRMS),
@@ -58,38 +58,33 @@ def invoice(desk: Desk) -> Filled:
     discount = desk.rounded("Round the discount.", desk.percent("Find the discount.", order["head"]["discount_percent"], net))
     payable = desk.minus("Take the discount off.", net, discount)
     converted = desk.currency("Convert what is payable.", payable, own, other)
-    request = draw.pick(
-        f"Write the invoice for order {reference}. The discount on the net sum is rounded to cents, and what is payable is "
-        f"stated in {other} as well.",
-        f"The buyer waits for an invoice on the order {reference}: take the discount, rounded to cents, off the sum of all "
-        f"lines, and convert the rest into {other}.",
-        f"The order with reference {reference} has been delivered and has to be billed line by line. Payable is the net "
-        f"sum less the discount (to the cent), once in the order's currency and once in {other}.",
+    desk.ask(locals())
+    return desk.form(
+        {
+            "buyer|customer|bill_to": desk.group(
+                {
+                    "name|company": text(order["head"]["buyer"]),
+                    "country|country_code": one_of(order["head"]["country"], COUNTRIES),
+                    "contact|attention": or_null(text(order["head"]["contact"])),
+                }
+            ),
+            "lines|items|positions": rows(
+                [_invoice_line(desk, *line) for line in zip(lines, amounts, strict=True)], 1, draw.integer(5, 9)
+            ),
+            "totals|sums|summary": desk.group(
+                {
+                    "net|net_sum": number(net),
+                    "discount|rebate": number(discount),
+                    "payable|due": number(payable),
+                    "payable_converted|due_converted": number(converted),
+                    "currency|order_currency": one_of(order["head"]["currency"], sorted(desk.records.rates)),
+                }
+            ),
+        }
     )
-    return request, {
-        "buyer|customer|bill_to": desk.group(
-            {
-                "name|company": text(order["head"]["buyer"]),
-                "country|country_code": one_of(order["head"]["country"], COUNTRIES),
-                "contact|attention": or_null(text(order["head"]["contact"])),
-            }
-        ),
-        "lines|items|positions": rows(
-            [_invoice_line(desk, *line) for line in zip(lines, amounts, strict=True)], 1, draw.integer(5, 9)
-        ),
-        "totals|sums|summary": desk.group(
-            {
-                "net|net_sum": number(net),
-                "discount|rebate": number(discount),
-                "payable|due": number(payable),
-                "payable_converted|due_converted": number(converted),
-                "currency|order_currency": one_of(order["head"]["currency"], sorted(desk.records.rates)),
-            }
-        ),
-    }
 
 
-def _invoice_line(desk: Desk, line: FetchedSection, amount: Value) -> FormField:
+def _invoice_line(desk: Desk, line: FetchedSection, amount: Any) -> FormField:
     return desk.group(
         {
             "item|article|goods": text(line["item"]),
@@ -100,8 +95,8 @@ def _invoice_line(desk: Desk, line: FetchedSection, amount: Value) -> FormField:
     )
 
 
-def payslip(desk: Desk) -> Filled:
-    draw = desk.draw
+def payslip(desk: Desk) -> Draft:
+    draw = desk
     table = code_table(draw, "W", ("base pay", "overtime", "night work", "on call", "bonus", "sick pay"))
     worked = [
         {"type_code": code, "hours": draw.integer(4, 150), "rate": cents(draw, 1_400, 6_900)}
@@ -132,36 +127,33 @@ def payslip(desk: Desk) -> Filled:
     gross = desk.sum("Add up all earnings.", amounts)
     tax = desk.rounded("Round the tax.", desk.percent("Find the tax.", slip["head"]["tax_percent"], gross))
     net = desk.minus("Take off the pension.", desk.minus("Take off the tax.", gross, tax), slip["head"]["pension"])
-    request = draw.pick(
-        f"Make out payslip {reference}. The tax is a percentage of the gross pay, rounded to cents; tax and pension are taken off.",
-        f"Payroll has to print the slip {reference}, with gross pay, the tax on it (to the cent), the pension, and what remains.",
-        f"Complete the payslip with reference {reference} for the employee whom it names; net is gross less pension and tax, "
-        "the latter rounded to cents.",
+    desk.ask(locals())
+    return desk.form(
+        {
+            "employee|person|payee": desk.group(
+                {
+                    "id|staff_number": coded(slip["head"]["employee"], r"EM-\d{4}"),
+                    "name|full_name": text(employee["contract"]["name"]),
+                    "grade|band": one_of(employee["contract"]["grade"], draw.shuffled("ABCDEFG")),
+                    "company_car|car": or_null(text(employee["contract"]["car"])),
+                }
+            ),
+            "period|month": coded(slip["head"]["period"], r"\d{4}-\d{2}"),
+            "earnings|pay_items|wages": rows(
+                [_earning(desk, *earned, table) for earned in zip(earnings, kinds, amounts, strict=True)], 1, 6
+            ),
+            "result|settlement": desk.group(
+                {
+                    "gross|gross_pay": number(gross),
+                    "deductions|taken_off": desk.group({"tax|wage_tax": number(tax), "pension": number(slip["head"]["pension"])}),
+                    "net|net_pay": number(net),
+                }
+            ),
+        }
     )
-    return request, {
-        "employee|person|payee": desk.group(
-            {
-                "id|staff_number": coded(slip["head"]["employee"], r"EM-\d{4}"),
-                "name|full_name": text(employee["contract"]["name"]),
-                "grade|band": one_of(employee["contract"]["grade"], draw.shuffled("ABCDEFG")),
-                "company_car|car": or_null(text(employee["contract"]["car"])),
-            }
-        ),
-        "period|month": coded(slip["head"]["period"], r"\d{4}-\d{2}"),
-        "earnings|pay_items|wages": rows(
-            [_earning(desk, *earned, table) for earned in zip(earnings, kinds, amounts, strict=True)], 1, 6
-        ),
-        "result|settlement": desk.group(
-            {
-                "gross|gross_pay": number(gross),
-                "deductions|taken_off": desk.group({"tax|wage_tax": number(tax), "pension": number(slip["head"]["pension"])}),
-                "net|net_pay": number(net),
-            }
-        ),
-    }
 
 
-def _earning(desk: Desk, earning: FetchedSection, kind: Value, amount: Value, table: Mapping[str, str]) -> FormField:
+def _earning(desk: Desk, earning: FetchedSection, kind: Any, amount: Any, table: Mapping[str, str]) -> FormField:
     return desk.group(
         {
             "kind|wage_type": one_of(kind, sorted(table.values())),
@@ -171,8 +163,8 @@ def _earning(desk: Desk, earning: FetchedSection, kind: Value, amount: Value, ta
     )
 
 
-def grant(desk: Desk) -> Filled:
-    draw = desk.draw
+def grant(desk: Desk) -> Draft:
+    draw = desk
     own, *foreign = currencies(desk, 4)
     titles = draw.sample(("travel", "equipment", "software", "field work", "printing", "training", "insurance"), 3)
     paid = [
@@ -195,40 +187,44 @@ def grant(desk: Desk) -> Filled:
     ]
     total = desk.sum("Add up all costs.", costs)
     unspent = desk.minus("Find out what is left of the grant.", record["head"]["granted"], total)
-    request = draw.pick(
-        f"Report on grant {reference}: what each item cost in the currency of the grant, what was spent, and what is left.",
-        f"The account of the grant {reference} is due. Each item is converted to the grant's own currency before all are added up.",
-        f"How was grant {reference} used? Put every item down as it was paid, and in the currency in which the money was given.",
+    desk.ask(locals())
+    return desk.form(
+        {
+            "award|grant": desk.group(
+                {
+                    "leader|principal": text(record["head"]["leader"]),
+                    "partner|partner_firm": or_null(text(record["head"]["partner"])),
+                }
+            ),
+            "items|expenses|costs": rows(
+                [
+                    desk.group(
+                        {
+                            "purpose|title": text(item["title"]),
+                            "as_paid|original": desk.group(
+                                {
+                                    "sum|amount": number(item["amount"]),
+                                    "currency": one_of(item["currency"], sorted(desk.records.rates)),
+                                }
+                            ),
+                            "cost|converted": number(cost),
+                            "approved|is_approved": yes_no(item["approved"]),
+                        }
+                    )
+                    for item, cost in zip(items, costs, strict=True)
+                ],
+                1,
+                5,
+            ),
+            "balance|account": desk.group(
+                {"granted|budget": whole(record["head"]["granted"]), "spent|used": number(total), "left|remaining": number(unspent)}
+            ),
+        }
     )
-    return request, {
-        "award|grant": desk.group(
-            {"leader|principal": text(record["head"]["leader"]), "partner|partner_firm": or_null(text(record["head"]["partner"]))}
-        ),
-        "items|expenses|costs": rows(
-            [
-                desk.group(
-                    {
-                        "purpose|title": text(item["title"]),
-                        "as_paid|original": desk.group(
-                            {"sum|amount": number(item["amount"]), "currency": one_of(item["currency"], sorted(desk.records.rates))}
-                        ),
-                        "cost|converted": number(cost),
-                        "approved|is_approved": yes_no(item["approved"]),
-                    }
-                )
-                for item, cost in zip(items, costs, strict=True)
-            ],
-            1,
-            5,
-        ),
-        "balance|account": desk.group(
-            {"granted|budget": whole(record["head"]["granted"]), "spent|used": number(total), "left|remaining": number(unspent)}
-        ),
-    }
 
 
-def lease(desk: Desk) -> Filled:
-    draw, calendar = desk.draw, Calendar(desk.draw)
+def lease(desk: Desk) -> Draft:
+    draw, calendar = desk, Calendar(desk)
     head = {
         "tenant": draw.choice(PEOPLE),
         "from": calendar.after(0, 40),
@@ -253,31 +249,25 @@ def lease(desk: Desk) -> Filled:
     days = desk.days("Count the days of the term.", terms["from"], terms["to"])
     deposit = desk.times("Work out the deposit.", terms["rent"], terms["deposit_months"])
     notice = desk.later("Find the first day on which notice may have its effect.", terms["from"], terms["notice_days"])
-    request = draw.pick(
-        f"Summarize lease {reference}: its term in days, counted from the first day to the last without the first, the deposit "
-        "in money, and the earliest end, which is the first day plus the days of notice.",
-        f"The tenants' association asks for a summary of the lease {reference}. The term in days is what lies between the two "
-        "dates, the last day counted and the first not; the deposit is so many months' rent; the earliest end is as many days "
-        "after the first day as the notice takes.",
-        f"What was agreed in lease {reference}? Days from the first day, itself not counted, to the last; deposit as an "
-        "amount; and as earliest end the day that follows the first one by the period of notice.",
+    desk.ask(locals())
+    return desk.form(
+        {
+            "property|premises": _premises(desk, address),
+            "tenant|lessee": text(terms["tenant"]),
+            "residents|others": rows(
+                [desk.group({"name": text(item["name"]), "since|moved_in": day(item["since"])}) for item in residents], 0, 5
+            ),
+            "term|duration": desk.group(
+                {
+                    "first_day|from": day(terms["from"]),
+                    "last_day|to": day(terms["to"]),
+                    "days|length": whole(days),
+                    "earliest_end|end_by_notice": day(notice),
+                }
+            ),
+            "money|payments": desk.group({"monthly|rent": number(terms["rent"]), "deposit|security": number(deposit)}),
+        }
     )
-    return request, {
-        "property|premises": _premises(desk, address),
-        "tenant|lessee": text(terms["tenant"]),
-        "residents|others": rows(
-            [desk.group({"name": text(item["name"]), "since|moved_in": day(item["since"])}) for item in residents], 0, 5
-        ),
-        "term|duration": desk.group(
-            {
-                "first_day|from": day(terms["from"]),
-                "last_day|to": day(terms["to"]),
-                "days|length": whole(days),
-                "earliest_end|end_by_notice": day(notice),
-            }
-        ),
-        "money|payments": desk.group({"monthly|rent": number(terms["rent"]), "deposit|security": number(deposit)}),
-    }
 
 
 def _premises(desk: Desk, place: FetchedSection) -> FormField:
