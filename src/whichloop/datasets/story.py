@@ -24,6 +24,7 @@ from .task import Environment
 MAX_TRIES = 5
 """How often a call is made whose link drops."""
 _AMOUNTS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_STEP = re.compile(r"(\w+) = (\w+)\((.*?)\): (.*)")
 _RANGE = re.compile(r"\[(\d+)-(\d+)\]")
 
 
@@ -153,6 +154,25 @@ class Story(Draw):
         """Return the question: the template's wish is drawn first, then what else `question` names, in order."""
         wished = {**names, "wish": self.say("wish", names)} if self.wording.find(f"{self.name}.wish") else names
         return self.say("question", wished)
+
+    def follow(self, names: Mapping[str, Any]) -> Any:
+        """Plan the template's `steps`, each `name = what(values): goal`. Return what the last one gives."""
+        found, last = dict(names), None
+        for text in self.wording.find(f"{self.name}.steps") or ():
+            name, what, values, goal = re.fullmatch(_STEP, text).groups()  # type: ignore[union-attr]  # ours
+            given = [self.value(value, found) for value in filter(None, values.split(", "))]
+            found[name] = last = self.step(what, given, self.wording.vformat(goal, (self, self.name), found))
+        return last
+
+    def value(self, text: str, names: Mapping[str, Any]) -> Any:
+        """Return what a step's value stands for: a whole number, something that has a name, else the text."""
+        if text.isdecimal():
+            return int(text)
+        return self.wording.get_field(text, (self, self.name), names)[0] if text.split("[")[0] in names else text
+
+    def step(self, what: str, values: list[Any], goal: str) -> Any:
+        """Plan a step, as the suite's own steps are meant."""
+        raise NotImplementedError
 
     def draft(self, question: str, answer: Any, scorer: str = "", **further: Any) -> Draft:
         """Return the task. `answer`: a reference, a literal or a structure of both; None: there is no answer."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
@@ -21,7 +20,6 @@ NAMES = (
     "Amina", "Bruno", "Chiara", "Dmitri", "Esi", "Farid", "Greta", "Hana", "Ivo", "Jia",
     "Kofi", "Lucia", "Mateo", "Nadia", "Oskar", "Priya", "Quentin", "Rosa", "Sven", "Tala",
 )  # fmt: skip
-_STEP = re.compile(r"(\w+) = (\w+)\((.*?)\): (.*)")
 _ARGUMENTS = {"convert_units": ("value", "from_unit", "to_unit"), "percent_of": ("percent", "number")}
 
 
@@ -50,27 +48,20 @@ class ProblemStory(Story):
         fails = tool == "divide" and self.seen(values[1]) == 0
         return self.call(f"Find {goal}.", tool, dict(zip(_ARGUMENTS.get(tool, ("a", "b")), values, strict=True)), fails=fails)
 
+    def step(self, what: str, values: list[Any], goal: str) -> Ref:
+        return self.find(goal, what, *values)
+
     def solve(
         self, names: Mapping[str, Any], answer: Any = None, told: list[str] | None = None, *, is_solvable: bool = True
     ) -> WordProblem:
         """Return the problem; its steps, if they are not planned yet, and its sentences are those of the wording."""
-        found: dict[str, Any] = {}
-        for step in self.wording.find(f"{self.name}.steps") or ():
-            name, tool, given, goal = re.fullmatch(_STEP, step).groups()  # type: ignore[union-attr]  # ours
-            values = [found.get(value) or self._value(value, names) for value in given.split(", ")]
-            answer = found[name] = self.find(self.wording.vformat(goal, (self, self.name), names), tool, *values)
+        answer = self.follow(names) if answer is None else answer
         if told is None:
             told = [self.wording.vformat(text, (self, self.name), names) for text in self.wording.find(f"{self.name}.sentences")]
         answer = answer if is_solvable else None
         made = [(call.tool, self.seen(call.arguments)) for call in self.calls]
         repeats = any(call in made[:index] for index, call in enumerate(made))
         return WordProblem(told, self.say("question", names), Plan(tuple(self.calls), answer), self.seen(answer), repeats)
-
-    def _value(self, text: str, names: Mapping[str, Any]) -> Any:
-        """Return a number, a value of the story, or a unit."""
-        if text.isdecimal():
-            return int(text)
-        return self.wording.get_field(text, (self, self.name), names)[0] if text.split("[")[0] in names else text
 
 
 Template = Callable[[Random], WordProblem]
