@@ -7,12 +7,11 @@ where it is needed and nowhere else, so that a loop that calls whatever there is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Literal
 
 from whichloop.datasets.generating import Draft, Draw, Source, distinct, generate
-from whichloop.datasets.task import Environment, Toolset, WorldEnvironment
+from whichloop.datasets.task import Environment, Task, Toolset, WorldEnvironment
 from whichloop.protocol import Plan, PlannedCall
 
 Item = Literal["lamp", "chair", "mirror", "kettle"]
@@ -70,8 +69,8 @@ def _asked(told: str, item: str, euros: int, calls: tuple[PlannedCall, ...], wor
     return Draft(question, Plan(calls, euros), euros, "numeric", schema=WHOLE_EUROS, world=world)
 
 
-def _open(world: Mapping[str, int]) -> Environment:
-    return WorldEnvironment(WITH_TOOL.bound_to(dict(world)) if world else (), None)
+def _open(task: Task) -> Environment:
+    return WorldEnvironment(WITH_TOOL.bound_to(dict(task.world)) if task.world else (), None)
 
 
 TEMPLATES = (costs, stated, stated_with_another)

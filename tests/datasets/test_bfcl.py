@@ -19,6 +19,7 @@ from whichloop.datasets import bfcl
 from whichloop.datasets.bfcl import tool_names
 from whichloop.datasets.bfcl.files import NOTHING_FITS
 from whichloop.datasets.bfcl.functions import ACKNOWLEDGED
+from whichloop.datasets.importing import json_files
 from whichloop.datasets.task import Suite, Task
 from whichloop.datasets.validity import replay
 from whichloop.metrics.answers import Judgement
@@ -292,7 +293,10 @@ def test_an_int_does_for_a_float_and_not_the_reverse(tmp_path: Path) -> None:
     assert accuracy(suite, task, ("f", {"count": True, "sizes": [1.0, 2.5]})) == 0
 
 
-def test_a_file_that_would_fill_the_memory_is_refused_unless_only_its_first_rows_are_taken(tmp_path: Path) -> None:
+def test_a_file_that_would_fill_the_memory_is_refused_unless_only_its_first_rows_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_files, "MAX_FILE_BYTES", 50_000_000)
     path = write(tmp_path, [PARALLEL], [PARALLEL_RIGHT])
     with path.open("ab") as file:
         for _ in range(6):
@@ -359,8 +363,8 @@ def test_a_folder_is_read_as_far_as_it_is_supported(tmp_path: Path) -> None:
         ("{", "line 2: not JSON"),
         ("[" * 100_000, "line 2: not JSON"),
         ('{"id": NaN}', "line 2: not JSON (NaN is not JSON)"),
-        ("[" * 110 + "]" * 110, "line 2: it is nested deeper than 100 levels"),
-        (r'{"id": "\ud800"}', "line 2: it holds half of a surrogate pair"),
+        ("[" * 110 + "]" * 110, "line 2: not JSON (it is nested deeper than 100 levels"),
+        (r'{"id": "\ud800"}', "line 2: not JSON (it holds half of a surrogate pair"),
         ("[1]", "line 2: an object belongs here"),
         ({"id": "multi_turn_base_0"}, "line 2: row 'multi_turn_base_0' belongs to no supported category; supported are"),
         (row("live_simple_x"), "line 2: row 'live_simple_x' belongs to no supported category"),

@@ -281,9 +281,9 @@ def test_gold_answers(tmp_path: Path, gold: str, value: float) -> None:
     [
         ("{", "line 2: not JSON"),
         ("[" * 100_000, "line 2: not JSON (it is nested too deep)"),
-        ("[" * 110 + "]" * 110, "line 2: it is nested deeper than 100 levels"),
+        ("[" * 110 + "]" * 110, "line 2: not JSON (it is nested deeper than 100 levels"),
         ('{"question": NaN}', "line 2: not JSON (NaN is not JSON)"),
-        (r'{"question": "\ud800", "answer": "#### 1"}', "line 2: it holds half of a surrogate pair"),
+        (r'{"question": "\ud800", "answer": "#### 1"}', "line 2: not JSON (it holds half of a surrogate pair"),
         ("[1]", "line 2: list where an object with 'question' and 'answer' belongs"),
         ({"answer": "#### 1"}, "line 2: field 'question' is missing or no text"),
         ({"question": " ", "answer": "#### 1"}, "line 2: field 'question' is missing or no text"),

@@ -10,7 +10,6 @@ import json
 import random
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +17,7 @@ from typing import Any, TypeVar
 from whichloop.protocol import Plan, Query, Ref
 from whichloop.protocol.digest import sha256
 
-from .task import Environment, Suite, Task, TemplateRole, given_instead, open_by_world
+from .task import Environment, Suite, Task, TemplateRole, given_instead
 
 MAX_SIZE = 100_000
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -197,8 +196,7 @@ class Source:
     version: str
     generate: Callable[[int], Iterator[Task]]
     """Seed → tasks without end."""
-    open_world: Callable[[Mapping[str, Any]], Environment]
-    """A task's world → the environment that its trial is solved in."""
+    open: Callable[[Task], Environment]
     shared: str = ""
     """See `Suite.shared`."""
     distractors: frozenset[str] = frozenset()
@@ -231,8 +229,7 @@ class Source:
             raise ValueError(f"{self.name}: size is {size}, and must lie between 1 and {MAX_SIZE}")
         snapshot = self.snapshot if size is None and seed == 0 else None
         tasks = tuple(islice(self.generate(seed), size or self.default_size)) if snapshot is None else _tasks_in(snapshot)
-        opening = partial(open_by_world, self.open_world)
-        return Suite(self.name, self.version, tasks, opening, self.step_limit, self.shared, self.distractors, self.templates)
+        return Suite(self.name, self.version, tasks, self.open, self.step_limit, self.shared, self.distractors, self.templates)
 
 
 def _tasks_in(snapshot: Path) -> tuple[Task, ...]:

@@ -12,7 +12,7 @@ from whichloop.protocol import Ref
 
 from ..generating import Draft, Draw, distinct, part
 from ..story import Story, Wording, told_by
-from ..task import WorldEnvironment
+from ..task import Task, WorldEnvironment
 from .region import STAGES, TOOLS, UNITS, Crop, CropField, Measure, Number, Region, Station
 
 SCORER = "numeric(tolerance=0.002)"
@@ -31,8 +31,8 @@ def _environment(region: Region) -> WorldEnvironment[Region]:
     return WorldEnvironment(TOOLS.bound_to(region), region)
 
 
-def open_region(world: Mapping[str, Any]) -> WorldEnvironment[Region]:
-    return _environment(Region.of(world))
+def open_region(task: Task) -> WorldEnvironment[Region]:
+    return _environment(Region.of(task.world))
 
 
 class SeasonStory(Story):

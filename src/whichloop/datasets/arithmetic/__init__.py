@@ -8,8 +8,7 @@ that no plan needs. The default suite is a committed snapshot.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from whichloop.protocol import Query
 from whichloop.protocol.digest import sha256
@@ -61,7 +60,7 @@ def _task(index: int, seed: int, texts_so_far: set[str]) -> Task:
     return Task(id=task_id, query=Query(text), expected=story.expected, scorer="numeric", plan=story.plan, labels=labels)
 
 
-def open_calculator(world: Mapping[str, Any]) -> StatelessEnvironment:
+def open_calculator(task: Task) -> StatelessEnvironment:
     return ENVIRONMENT
 
 

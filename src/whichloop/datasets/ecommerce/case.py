@@ -9,7 +9,7 @@ from whichloop.protocol import Ref
 
 from ..generating import Draft, Draw, part
 from ..story import Story, Wording, told_by
-from ..task import WorldEnvironment
+from ..task import Task, WorldEnvironment
 from .shop import (
     CITIES,
     FIRST_NAMES,
@@ -31,9 +31,9 @@ def _environment(shop: Shop) -> WorldEnvironment[ShopDatabase]:
     return WorldEnvironment(TOOLS.bound_to(database), database, ShopDatabase.changes, ShopDatabase.close)
 
 
-def open_shop(world: Mapping[str, Any]) -> WorldEnvironment[ShopDatabase]:
-    shop = draw_shop(world["shop"])
-    shop.put_all(world["rows"])
+def open_shop(task: Task) -> WorldEnvironment[ShopDatabase]:
+    shop = draw_shop(task.world["shop"])
+    shop.put_all(task.world["rows"])
     return _environment(shop)
 
 

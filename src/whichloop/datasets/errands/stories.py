@@ -9,13 +9,17 @@ from whichloop.protocol import Ref
 
 from ..generating import Draft, Draw, part
 from ..story import DeadEnd, Story, Wording, told_by
-from ..task import WorldEnvironment
+from ..task import Task, WorldEnvironment
 from .town import TOOLS, Town, draw_town
 
 
-def open_town(world: Mapping[str, Any]) -> WorldEnvironment[Town]:
-    town = draw_town(world["town"])
+def _environment(number: int) -> WorldEnvironment[Town]:
+    town = draw_town(number)
     return WorldEnvironment(TOOLS.bound_to(town), town, Town.state)
+
+
+def open_town(task: Task) -> WorldEnvironment[Town]:
+    return _environment(task.world["town"])
 
 
 class Errands(Story):
@@ -25,9 +29,10 @@ class Errands(Story):
 
     def __init__(self, draw: Draw) -> None:
         super().__init__(draw)
-        world = {"town": self.integer(1, 10**9)}
-        self.begin(town := open_town(world), world)
-        self.town = town.world
+        number = self.integer(1, 10**9)
+        environment = _environment(number)
+        self.begin(environment, {"town": number})
+        self.town = environment.world
         self.asked: list[str] = []
         """What the question asks for, errand by errand."""
         self.changes: list[Ref] = []

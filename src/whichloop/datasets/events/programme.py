@@ -9,7 +9,7 @@ from whichloop.protocol import Ref
 
 from ..generating import Draft, distinct, draw_new, part
 from ..story import Story, Wording, told_by
-from ..task import WorldEnvironment
+from ..task import Task, WorldEnvironment
 from .service import CATEGORIES, PAGE, TOOLS, VENUES, Booking, City, Event, Show, cost
 
 _FIRST = ("Mira", "Jonas", "Amara", "Tomas", "Leila", "Sander", "Ines", "Kofi", "Greta", "Rafael", "Yuki", "Nadia")
@@ -26,9 +26,12 @@ _LANGUAGES = ("English", "French", "Spanish", "German", "Polish")
 _LETTERS = "BCDFGHKLMNPRSTVWXZ"
 
 
-def open_city(world: Mapping[str, Any]) -> WorldEnvironment[City]:
-    city = City.of(world)
+def _environment(city: City) -> WorldEnvironment[City]:
     return WorldEnvironment(TOOLS.bound_to(city), city, City.state)
+
+
+def open_city(task: Task) -> WorldEnvironment[City]:
+    return _environment(City.of(task.world))
 
 
 class CityStory(Story):
@@ -113,7 +116,7 @@ class CityStory(Story):
 
     def settle(self) -> None:
         world = self.city.as_world()
-        self.begin(open_city(world), world)
+        self.begin(_environment(City.of(world)), world)
 
     def told_draft(self, answer: Any, names: Mapping[str, Any]) -> Draft:
         known = {"name": self.customer, "category": self.category, "dates": self.dates, **names}

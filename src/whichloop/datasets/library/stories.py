@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, TypeVar, cast
@@ -11,7 +11,7 @@ from whichloop.protocol import Ref
 
 from ..generating import Draft, Draw, part
 from ..story import DeadEnd, Story, Wording, told_by
-from ..task import StatelessEnvironment
+from ..task import StatelessEnvironment, Task
 from .collection import LINKS, Coast, Entity, Kind, collection, page_of, year_of
 from .shelves import TOOLS, open_shelves
 
@@ -30,7 +30,7 @@ def library() -> StatelessEnvironment:
     return StatelessEnvironment(TOOLS.bound_to(open_shelves()))
 
 
-def open_library(world: Mapping[str, Any]) -> StatelessEnvironment:
+def open_library(task: Task) -> StatelessEnvironment:
     return library()
 
 

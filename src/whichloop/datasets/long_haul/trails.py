@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from whichloop.protocol import Ref
 
 from ..generating import Draft, part
 from ..story import Story, told_by
-from ..task import WorldEnvironment
+from ..task import Task, WorldEnvironment
 from .archive import GOODS, PEOPLE, PORTS, SHIPS, WORDING, Measures, TrailArchive, archive_of, environment
 
 EASY, MEDIUM, HARD = (21, 29), (30, 44), (45, 60)
@@ -18,8 +18,8 @@ EASY, MEDIUM, HARD = (21, 29), (30, 44), (45, 60)
 _ORDINALS = ("first", "second", "third")
 
 
-def open_archive(world: Mapping[str, Any]) -> WorldEnvironment[TrailArchive]:
-    return environment(archive_of(Measures.from_world(world)))
+def open_archive(task: Task) -> WorldEnvironment[TrailArchive]:
+    return environment(archive_of(Measures.from_world(task.world)))
 
 
 class TrailStory(Story):
@@ -39,7 +39,7 @@ class TrailStory(Story):
     def settle(self) -> None:
         self.begin(environment(replace(self.archive, is_wordy=False)), self.measures.as_world())  # no plan needs the remarks
 
-    def follow(self, number: int = 0) -> list[Ref]:
+    def walk(self, number: int = 0) -> list[Ref]:
         """Plan the reading of a whole trail, each card by what the one before says; return the cards read."""
         trails = self.archive.trails
         name = "the trail" if len(trails) == 1 else f"the {_ORDINALS[number]} trail"
@@ -95,13 +95,13 @@ template = told_by(TrailStory)
 @template
 def _walk(s: TrailStory) -> Draft:
     s.archive_of(s.plan_length())
-    return s.task(part(s.follow()[-1], "crates"))
+    return s.task(part(s.walk()[-1], "crates"))
 
 
 @template
 def _telegrams(s: TrailStory) -> Draft:
     s.archive_of(s.plan_length(), is_wordy=False)
-    return s.task(part(s.follow()[-1], "crates"))
+    return s.task(part(s.walk()[-1], "crates"))
 
 
 @template
@@ -111,7 +111,7 @@ def _empty_drawers(s: TrailStory) -> Draft:
     length = s.plan_length() - 2 * missing
     places = tuple(sorted(s.sample(range(2, length), missing)))
     s.archive_of(length, moved=places)
-    return s.task(part(s.follow()[-1], "crates"))
+    return s.task(part(s.walk()[-1], "crates"))
 
 
 # Running totals, and all that was seen on the way
@@ -120,7 +120,7 @@ def _empty_drawers(s: TrailStory) -> Draft:
 def _booked(s: TrailStory, is_wordy: bool) -> Draft:
     s.name = "ledger"
     s.archive_of((s.plan_length() + 1) // 2, facts=["booked"], is_wordy=is_wordy)
-    first, *others = s.follow()
+    first, *others = s.walk()
     total = part(first, "crates")
     for place, read in enumerate(others, 2):
         tool = "add" if s.archive.trails[0][place - 1].facts["booked"] == "in" else "subtract"
@@ -143,7 +143,7 @@ def _freight(s: TrailStory) -> Draft:
     s.archive_of((s.plan_length() - 1) // 2, facts=["price"])
     values = [
         s.call(f"Value the crates of card {place}.", "multiply", {"a": part(read, "crates"), "b": part(read, "price")})
-        for place, read in enumerate(s.follow(), 1)
+        for place, read in enumerate(s.walk(), 1)
     ]
     return s.task(s.call("Add up the values of all cards.", "add_up", {"numbers": values}))
 
@@ -151,14 +151,14 @@ def _freight(s: TrailStory) -> Draft:
 @template
 def _tally(s: TrailStory) -> Draft:
     s.archive_of(s.plan_length() - 1)
-    return s.task(s.add_up("Add up the crates of all cards.", s.follow()))
+    return s.task(s.add_up("Add up the crates of all cards.", s.walk()))
 
 
 @template
 def _annexes(s: TrailStory) -> Draft:
     every, calls = s.integer(3, 5), s.plan_length()
     s.archive_of((calls - 1) * every // (every + 1), annex_every=every)
-    cards = s.follow()
+    cards = s.walk()
     annexes = [
         s.read(f"Read the annex of card {place}.", part(read, "annex")) for place, read in enumerate(cards, 1) if place % every == 0
     ]
@@ -170,7 +170,7 @@ def _redeemed(s: TrailStory, is_wordy: bool) -> Draft:
     s.archive_of((s.plan_length() - 1) // 2, facts=["ticket"], is_wordy=is_wordy)
     paid = [
         s.call(f"Redeem the ticket of card {place}.", "redeem_ticket", {"ticket": part(read, "ticket")})
-        for place, read in enumerate(s.follow(), 1)
+        for place, read in enumerate(s.walk(), 1)
     ]
     return s.task(s.add_up("Add up what was paid for all tickets.", paid, "paid"))
 
@@ -192,7 +192,7 @@ def _opened(s: TrailStory, seals: int, is_wordy: bool) -> Draft:
     s.name, length = "vault", s.plan_length() - 1
     places = tuple(sorted(s.sample(range(length // 3 if seals == 1 else length - 1), seals)))
     s.archive_of(length, facts=["seal"], seals_at=places, is_wordy=is_wordy)
-    cards = s.follow()
+    cards = s.walk()
     arguments = {"vault": part(cards[-1], "vault"), "seals": [part(cards[place], "seal") for place in places]}
     return s.task(part(s.call("Open the vault with what was found on the way.", "open_vault", arguments), "crates_inside"))
 
@@ -215,7 +215,7 @@ def _two_trails(s: TrailStory) -> Draft:
     calls = s.plan_length() - 1
     first = calls // 2 + s.integer(-4, 4)
     s.archive_of(first, calls - first)
-    one, other = s.follow(0)[-1], s.follow(1)[-1]
+    one, other = s.walk(0)[-1], s.walk(1)[-1]
     return s.task(s.call("Compare the two trails' ends.", "subtract", {"a": part(one, "crates"), "b": part(other, "crates")}))
 
 
@@ -224,7 +224,7 @@ def _convoy(s: TrailStory) -> Draft:
     calls = s.plan_length() - 1
     first, second = calls // 3 + s.integer(-2, 2), calls // 3 + s.integer(-2, 2)
     s.archive_of(first, second, calls - first - second, is_wordy=False)
-    return s.task(s.add_up("Add up the crates of the three ends.", [s.follow(number)[-1] for number in range(3)]))
+    return s.task(s.add_up("Add up the crates of the three ends.", [s.walk(number)[-1] for number in range(3)]))
 
 
 # Trails that lead nowhere
@@ -233,14 +233,14 @@ def _convoy(s: TrailStory) -> Draft:
 @template
 def _burnt(s: TrailStory) -> Draft:
     s.archive_of(s.plan_length(), burnt=(0,))
-    s.follow()
+    s.walk()
     return s.task(None)
 
 
 @template
 def _lost(s: TrailStory) -> Draft:
     s.archive_of(s.plan_length() - 2, is_lost=True, is_wordy=False)
-    code = part(s.follow()[-1], "next_card")
+    code = part(s.walk()[-1], "next_card")
     empty = s.read("Try the drawer of the card that follows.", code, fails=True)
     s.call("Ask the register for the card that follows.", "find_moved", {"code": code}, after=[empty], fails=True)
     return s.task(None)
@@ -250,8 +250,8 @@ def _lost(s: TrailStory) -> Draft:
 def _half_burnt(s: TrailStory) -> Draft:
     calls = s.plan_length()
     s.archive_of(calls // 2, calls - calls // 2, burnt=(1,))
-    s.follow(0)
-    s.follow(1)
+    s.walk(0)
+    s.walk(1)
     return s.task(None)
 
 

@@ -12,7 +12,7 @@ from whichloop.protocol import Ref
 
 from ..generating import Draft, Draw, draw_new, part
 from ..story import DeadEnd, Story, Wording, told_by
-from ..task import WorldEnvironment
+from ..task import Task, WorldEnvironment
 from .plant import QUANTITIES, TOOLS, Plant, Quantity, draw_plant
 
 Trouble = Literal["none", "drops once", "drops twice", "rate limit", "garbage", "out of range", "moved", "moved twice", "lost"]
@@ -22,9 +22,9 @@ def _environment(plant: Plant) -> WorldEnvironment[Plant]:
     return WorldEnvironment(TOOLS.bound_to(plant), plant, Plant.state)
 
 
-def open_plant(world: Mapping[str, Any]) -> WorldEnvironment[Plant]:
-    plant = draw_plant(world["plant"])
-    plant.trouble = world["trouble"]
+def open_plant(task: Task) -> WorldEnvironment[Plant]:
+    plant = draw_plant(task.world["plant"])
+    plant.trouble = task.world["trouble"]
     return _environment(plant)
 
 

@@ -13,7 +13,7 @@ from whichloop.protocol import Ref
 
 from ..generating import Draft, Draw, Template, part
 from ..story import DeadEnd, Story, Wording, told_by
-from ..task import WorldEnvironment
+from ..task import Task, WorldEnvironment
 from .databases import TOWNS, YEARS, Row, database
 from .tools import TOOLS, Connections
 
@@ -26,7 +26,7 @@ _ONE_OF = re.compile(r"SELECT .*?( FROM .* ORDER BY (\S+?)(?: DESC)?) LIMIT 1", 
 """A query for the first of several rows."""
 
 
-def open_desk(world: Mapping[str, Any]) -> WorldEnvironment[Connections]:
+def open_desk(task: Task) -> WorldEnvironment[Connections]:
     desk = Connections()
     return WorldEnvironment(TOOLS.bound_to(desk), desk, end=Connections.close)
 
@@ -34,7 +34,8 @@ def open_desk(world: Mapping[str, Any]) -> WorldEnvironment[Connections]:
 @cache
 def _desk() -> WorldEnvironment[Connections]:
     """Return the one environment of all stories: no query changes anything."""
-    return open_desk({})
+    desk = Connections()
+    return WorldEnvironment(TOOLS.bound_to(desk), desk)
 
 
 def in_words(when: str) -> str:

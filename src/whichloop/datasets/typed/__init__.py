@@ -13,7 +13,7 @@ from functools import partial, wraps
 from typing import Any
 
 from ..generating import SNAPSHOTS, Draft, Draw, Source, Template, generate
-from ..task import WorldEnvironment
+from ..task import Task, WorldEnvironment
 from .affairs import fixture, incident, itinerary, loan
 from .desk import Desk
 from .money import grant, invoice, lease, payslip
@@ -42,8 +42,8 @@ def _template(fill: Callable[[Desk], Draft]) -> Template:
     return template
 
 
-def open_records(world: Mapping[str, Any]) -> WorldEnvironment[Records]:
-    return environment(_filled(world)[0].records)
+def open_records(task: Task) -> WorldEnvironment[Records]:
+    return environment(_filled(task.world)[0].records)
 
 
 SOURCE = Source(
