@@ -1,6 +1,6 @@
 """Importer of BFCL's single-turn categories (Patil et al., ICML 2025) as published: questions, functions, calls that are right.
 
-Read are versions 3 and 4: simple, multiple, parallel, parallel_multiple, irrelevance, java and javascript, and of the live ones
+Read are versions 3 and 4: simple, multiple, parallel, parallel_multiple and irrelevance, and of the live ones
 simple, multiple, parallel, parallel_multiple, irrelevance and relevance. A file holds JSON lines of `id`, `question` and
 `function`, and `possible_answer/` beside it a file of the same name with the calls that are right, each parameter with its allowed
 values. Nothing is ever evaluated.
@@ -26,9 +26,8 @@ from typing import Any
 
 from ..importing.json_files import check_limit
 from ..task import Suite, Task
-from .files import ANY_CALL, CATEGORIES, RowSelection, file_tasks, files_in, language_of
+from .files import ANY_CALL, CATEGORIES, RowSelection, file_tasks, files_in
 from .functions import Checker, FunctionRow, StubTools, stub_functions, tool_names
-from .literals import Language, read_literal
 from .official import officially_right
 from .strict import listed_calls, same_calls
 
@@ -73,31 +72,14 @@ def calls_are_right(task: Task, state: Any, official: bool) -> bool:
     if task.expected == []:
         return not calls and not refused
     functions: Any = task.world.get("functions", ()) if isinstance(task.world, Mapping) else ()
-    language = language_of(task.labels.get("category", ""))
     if official:
-        return officially_right(task.expected, calls, functions, language)
-    if language != "python":
-        calls = [_read(call, functions, language) for call in calls]
+        return officially_right(task.expected, calls, functions)
     return same_calls(task.expected, {"calls": calls, "refused": refused})
-
-
-def _read(call: Mapping[str, Any], functions: Any, language: Language) -> dict[str, Any]:
-    """Return a call with the values of its literals."""
-    parameters: Mapping[str, Any] = next(
-        (function["parameters"].get("properties") or {} for function in functions if function["name"] == call["function"]), {}
-    )
-    values = {
-        name: read_literal(value, parameters[name].get("type", "any"), (parameters[name].get("items") or {}).get("type"), language)
-        if isinstance(value, str) and name in parameters
-        else value
-        for name, value in call["arguments"].items()
-    }
-    return {**call, "arguments": values}
 
 
 def _open(task: Task) -> StubTools:
     rows = [FunctionRow.model_validate(row) for row in task.world["functions"]]
-    functions = stub_functions(rows, task.expected, language_of(task.labels["category"]), task.world["checker"])
+    functions = stub_functions(rows, task.expected, task.world["checker"])
     return StubTools(functions.values())
 
 

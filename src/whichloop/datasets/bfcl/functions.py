@@ -14,7 +14,6 @@ from pydantic import Field
 from whichloop.protocol import Tool, ToolArgumentError
 
 from ..importing.json_files import JsonRow
-from .literals import Language
 from .strict import loose_text
 
 Checker = Literal["official", "strict"]
@@ -35,7 +34,7 @@ _TYPES = {
     "dict": "object",
     "object": "object",
 }
-"""BFCL's name of a type → JSON schema's; "any" has none, and Java's and JavaScript's are texts."""
+"""BFCL's name of a type → JSON schema's; "any" has none."""
 _JSON_TYPES: dict[type, str] = {
     bool: "boolean",
     int: "integer",
@@ -64,12 +63,7 @@ _Official = jsonschema.validators.extend(_Strict, {"enum": _enum})
 class ParameterRow(JsonRow):
     """A parameter as BFCL describes it."""
 
-    type: Literal[
-        "string", "integer", "float", "number", "boolean", "array", "list", "tuple", "dict", "object", "any",
-        "byte", "short", "long", "double", "char", "String", "Array", "ArrayList", "Set", "HashMap", "Hashtable", "Queue", "Stack",
-        "Boolean", "Bigint", "",
-    ] = "any"  # fmt: skip
-    """Python's names of types, Java's, and JavaScript's; in one published row none."""
+    type: Literal["string", "integer", "float", "number", "boolean", "array", "list", "tuple", "dict", "object", "any", ""] = "any"
     description: str | None = None
     format: str | None = None
     enum: Annotated[list[Any], Field(min_length=1)] | None = None
@@ -78,19 +72,16 @@ class ParameterRow(JsonRow):
     required: list[str] | None = None
     items: ParameterRow | None = None
 
-    def as_schema(self, language: Language) -> dict[str, Any]:
-        """Return the parameter as JSON schema; one of Java or JavaScript is a text that says its type."""
-        if language != "python":
-            note = f" A {language.title().replace('script', 'Script')} literal of type {self.type or 'any'}, as text."
-            return {"type": "string", "description": f"{self.description or ''}{note}".strip()}
+    def as_schema(self) -> dict[str, Any]:
+        """Return the parameter as JSON schema."""
         schema: dict[str, Any] = {"type": _TYPES[self.type]} if self.type in _TYPES else {}
         for name in ("description", "format", "enum", "default", "required"):
             if name in self.model_fields_set and (name == "default" or getattr(self, name) is not None):
                 schema[name] = getattr(self, name)
         if self.properties is not None:
-            schema["properties"] = {name: inner.as_schema(language) for name, inner in self.properties.items()}
+            schema["properties"] = {name: inner.as_schema() for name, inner in self.properties.items()}
         if self.items is not None:
-            schema["items"] = self.items.as_schema(language)
+            schema["items"] = self.items.as_schema()
         return schema
 
 
@@ -99,9 +90,9 @@ class ParametersRow(ParameterRow):
 
     type: Literal["dict", "object"]
 
-    def as_schema(self, language: Language) -> dict[str, Any]:
+    def as_schema(self) -> dict[str, Any]:
         """Return them as the JSON schema of an object that takes no others."""
-        inner = {name: parameter.as_schema(language) for name, parameter in (self.properties or {}).items()}
+        inner = {name: parameter.as_schema() for name, parameter in (self.properties or {}).items()}
         required = {} if self.required is None else {"required": self.required}
         return {"type": "object", **required, "properties": inner, "additionalProperties": False}
 
@@ -167,7 +158,7 @@ def _legal(name: str) -> str:
     return _ILLEGAL.sub("_", name)[:MAX_NAME]
 
 
-def stub_functions(rows: Sequence[FunctionRow], calls: Any, language: Language, checker: Checker) -> dict[str, StubFunction]:
+def stub_functions(rows: Sequence[FunctionRow], calls: Any, checker: Checker) -> dict[str, StubFunction]:
     """Return functions by published name, in the row's order.
 
     `calls`: those that are right, `[{function: {parameter: [value, …]}}]`.
@@ -175,8 +166,8 @@ def stub_functions(rows: Sequence[FunctionRow], calls: Any, language: Language, 
     names = tool_names(list(dict.fromkeys(row.name for row in rows)))
     functions = {}
     for row in rows:
-        schema = row.parameters.as_schema(language)
-        taken = schema if language != "python" else _accepted_schema(schema, _allowed_values(row.name, calls), checker)
+        schema = row.parameters.as_schema()
+        taken = _accepted_schema(schema, _allowed_values(row.name, calls), checker)
         functions[row.name] = StubFunction(row.name, names[row.name], row, schema, taken, checker)
     return functions
 
