@@ -14,9 +14,8 @@ from typing import Any
 
 from ..generating import SNAPSHOTS, Draft, Draw, Source, Template, generate
 from ..task import Task, WorldEnvironment
-from .affairs import fixture, incident, itinerary, loan
+from .affairs import fixture, grant, incident, invoice, itinerary, lease, loan, payslip
 from .desk import Desk
-from .money import grant, invoice, lease, payslip
 from .records import Records, environment
 from .works import calibration, lab_report, manifest, parts_list, recipe
 

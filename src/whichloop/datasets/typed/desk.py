@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Any
@@ -92,6 +92,11 @@ def blank(schema: Mapping[str, Any]) -> str:
 
 
 _KINDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false"}
+
+
+_LEAVES: Mapping[str, Callable[..., FormField]] = {
+    "text": text, "whole": whole, "number": number, "yes_no": yes_no, "day": day, "coded": coded, "one_of": one_of,
+}  # fmt: skip
 
 
 # --- the desk ---
@@ -199,6 +204,55 @@ class Desk(Story):
         }
         return FormField(schema, {name: fields[name].value for name in order})
 
+    def fill(self, names: Mapping[str, Any]) -> Draft:
+        """Return the task with the template's form: a line for each field, with the fields of a group, or of a row, below it."""
+        return self.form(self._fields(self.wording.find(f"{self.name}.form").splitlines(), names))
+
+    def _fields(self, lines: Sequence[str], names: Mapping[str, Any]) -> dict[str, FormField]:
+        starts = [place for place, line in enumerate(lines) if not line.startswith(" ")]
+        fields = {}
+        for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+            options, _, said = lines[start].partition(": ")
+            fields[options] = self._field(said, [line[2:] for line in lines[start + 1 : end]], names)
+        return fields
+
+    def _field(self, said: str, below: Sequence[str], names: Mapping[str, Any]) -> FormField:
+        """Read `rows LEAST MOST each in lists`, `rows LEAST MOST list`, a leaf, or nothing, which is a group."""
+        if not said:
+            return self.group(self._fields(below, names))
+        kind, value, *further = said.split(" ", 2)
+        if kind == "rows":
+            most, _, items = further[0].partition(" ")
+            each, is_loop, lists = items.partition(" in ")
+            if is_loop:
+                of_rows = zip(*(names[name] for name in lists.split(", ")), strict=True)
+                filled = [
+                    self.group(self._fields(below, {**names, **dict(zip(each.split(", "), row, strict=True))})) for row in of_rows
+                ]
+            else:
+                filled = names[items]
+            low, _, high = most.partition("-")
+            return rows(filled, int(value), self.integer(int(low), int(high)) if high else int(low))
+        first, *path = value.split(".")
+        found = names[first]
+        for part_of in path:
+            found = found[part_of]
+        leaf = _LEAVES[kind.rstrip("?")](found, *(self._options(kind, text, names) for text in further))
+        return or_null(leaf) if kind.endswith("?") else leaf
+
+    def _options(self, kind: str, text: str, names: Mapping[str, Any]) -> Any:
+        """Return what stands behind a leaf's value: a least number, a pattern, or the options of an enumeration."""
+        if not kind.startswith("one_of"):
+            return int(text) if kind.startswith("whole") else text
+        how, _, name = text.rpartition(" ")
+        options = _OPTIONS.get(name, name.split(",") if "," in name else name)
+        match how:
+            case "shuffled":
+                return self.shuffled(options)
+            case "values":
+                return sorted(names[name].values())
+        return sorted(self.records.rates) if name == "rates" else options
+
     def form(self, form: Form) -> Draft:
         """Return the task."""
         root, calls = self.group(form), len(self.calls)
@@ -284,6 +338,17 @@ GOODS = (
     "panels", "pumps", "rollers", "sensors", "springs", "valves",
 )  # fmt: skip
 COUNTRIES = ("AT", "BE", "CA", "CH", "DE", "DK", "ES", "FR", "GB", "IT", "NL", "NO", "PL", "PT", "SE", "US")
+
+SEVERITIES = ("negligible", "minor", "moderate", "major", "critical")
+CARRIERS = ("bus", "ferry", "plane", "train", "tram")
+ANALYTES = ("cadmium", "chromium", "copper", "iron", "lead", "manganese", "nickel", "zinc")
+REASONS = ("contaminated", "expired reagent", "spilled", "wrong label")
+COURSES = ("starter", "main", "side", "dessert")
+_OPTIONS: Mapping[str, Sequence[str]] = {
+    "ANALYTES": ANALYTES, "CARRIERS": CARRIERS, "COUNTRIES": COUNTRIES, "COURSES": COURSES, "REASONS": REASONS,
+    "SEVERITIES": SEVERITIES,
+}  # fmt: skip
+"""What an enumeration of a form may name."""
 
 _EURO_CENTS = {"USD": (84, 98), "GBP": (112, 121), "CHF": (101, 108), "SEK": (8, 10), "PLN": (21, 25), "CAD": (62, 70)}
 """Currency → euro cents for one of it, from and to."""

@@ -1,38 +1,14 @@
-"""Forms from workshop and laboratory: a parts list, a lab report, a calibration, a manifest, a recipe."""
+"""Forms from workshop and laboratory: what is on record for each, and what is worked out. Forms and requests: `wording.toml`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, cast
 
 from ..generating import Draft
 from .desk import (
-    FIRMS,
-    GOODS,
-    PEOPLE,
-    TOWNS,
-    Calendar,
-    Desk,
-    FetchedSection,
-    FormField,
-    Opened,
-    cents,
-    code_table,
-    coded,
-    day,
-    number,
-    numbered,
-    one_of,
-    or_null,
-    rows,
-    text,
-    whole,
-    yes_no,
-)
-
-ANALYTES = ("cadmium", "chromium", "copper", "iron", "lead", "manganese", "nickel", "zinc")
-REASONS = ("contaminated", "expired reagent", "spilled", "wrong label")
-COURSES = ("starter", "main", "side", "dessert")
+    ANALYTES, COURSES, FIRMS, GOODS, PEOPLE, REASONS, TOWNS, Calendar, Desk, FormField, Opened, cents, code_table, number,
+    numbered, one_of, or_null, text, whole, yes_no,
+)  # fmt: skip
 
 
 def parts_list(desk: Desk) -> Draft:
@@ -62,23 +38,7 @@ def parts_list(desk: Desk) -> Draft:
     kilograms = desk.units("Give the weight in kilograms.", total, "g", "kg")
     desk.ask(locals())
     head_of = whole_unit["head"]
-    return desk.form(
-        {
-            "unit|product": desk.group(
-                {"name|title": text(head_of["name"]), "revision|version": one_of(head_of["revision"], "ABCDEF")}
-            ),
-            "parts|direct_parts": rows(around, 1, 8),
-            "assembly|subunit": desk.group(
-                {
-                    "code|reference": coded(head_of["contains"], r"AS-\d{4}"),
-                    "times|how_often": whole(head_of["times"], 1),
-                    "supplier|made_by": or_null(text(subunit["head"]["supplier"])),
-                    "content": desk.group({"parts|pieces_inside": rows(inside, 1, 8), "grams_each|grams_of_one": number(one)}),
-                }
-            ),
-            "kilograms|total_kg": number(kilograms),
-        }
-    )
+    return desk.fill(locals())
 
 
 def _parts(desk: Desk, record: Opened, count: int) -> tuple[list[FormField], list[Any]]:
@@ -117,21 +77,7 @@ def lab_report(desk: Desk) -> Draft:
     discard = desk.later("Find the day on which the sample goes.", record["sample"]["taken"], record["sample"]["shelf_days"])
     desk.ask(locals())
     sample = record["sample"]
-    return desk.form(
-        {
-            "sample|specimen": desk.group(
-                {
-                    "taken|taken_on": day(sample["taken"]),
-                    "site|origin": text(sample["site"]),
-                    "discard_on|keep_until": day(discard),
-                }
-            ),
-            "assays|results": rows(results, 1, 6),
-            "signed|responsible": desk.group(
-                {"analyst|by": or_null(text(sample["analyst"])), "accredited|is_accredited": yes_no(sample["accredited"])}
-            ),
-        }
-    )
+    return desk.fill(locals())
 
 
 def _assay(desk: Desk, record: Opened, name: str, reason: str) -> FormField:
@@ -178,29 +124,7 @@ def calibration(desk: Desk) -> Draft:
     due = desk.later("Find the day of the next calibration.", done["done"], done["interval_days"])
     verdict = desk.code("verdicts", table, done["verdict_code"])
     desk.ask(locals())
-    return desk.form(
-        {
-            "instrument|device": desk.group(
-                {"serial|serial_number": coded(done["serial"], r"[A-Z]\d{3}-\d{2}"), "next_due|due": day(due)}
-            ),
-            "points|readings|measurements": rows(
-                [_point(desk, *point) for point in zip(readings, errors, strict=True)], 2, draw.integer(5, 9)
-            ),
-            "conclusion|outcome": desk.group(
-                {
-                    "verdict|result": one_of(verdict, sorted(table.values())),
-                    "mean_error|mean": number(mean),
-                    "remark|note": or_null(text(done["remark"])),
-                    "technician|by": text(done["technician"]),
-                }
-            ),
-        }
-    )
-
-
-def _point(desk: Desk, point: FetchedSection, error: Any) -> FormField:
-    fields = {"nominal|target": whole(point["nominal"]), "shown|reading": number(point["shown"]), "error": number(error)}
-    return desk.group(fields)
+    return desk.fill(locals())
 
 
 def manifest(desk: Desk) -> Draft:
@@ -231,33 +155,7 @@ def manifest(desk: Desk) -> Draft:
     weight = desk.rounded("Round the weight of all parcels.", desk.sum("Add up the weights.", kilograms), 1)
     hazards = [desk.code("hazards", table, parcel["hazard_code"]) for parcel in parcels]
     desk.ask(locals())
-    return desk.form(
-        {
-            "container|unit": desk.group(
-                {
-                    "number|id": coded(record["head"]["container"], r"[A-Z]{3}U\d{7}"),
-                    "seal|seal_number": or_null(text(record["head"]["seal"])),
-                    "refrigerated|is_reefer": yes_no(record["head"]["is_reefer"]),
-                }
-            ),
-            "route|way": desk.group({"from|origin": text(record["head"]["from"]), "to|destination": text(record["head"]["to"])}),
-            "parcels|freight|cargo": rows(
-                [_parcel(desk, *parcel, table) for parcel in zip(parcels, litres, kilograms, hazards, strict=True)], 1, 6
-            ),
-            "total_weight|gross_weight": number(weight),
-        }
-    )
-
-
-def _parcel(desk: Desk, parcel: FetchedSection, litres: Any, kilograms: Any, hazard: Any, table: Mapping[str, str]) -> FormField:
-    return desk.group(
-        {
-            "label|content": text(parcel["label"]),
-            "litres|volume": number(litres),
-            "kilograms|weight": number(kilograms),
-            "hazard|danger": one_of(hazard, sorted(table.values())),
-        }
-    )
+    return desk.fill(locals())
 
 
 def recipe(desk: Desk) -> Draft:
@@ -300,18 +198,4 @@ def recipe(desk: Desk) -> Draft:
     energy = desk.sum("Add up the energy.", energies)
     each = desk.rounded("Round the energy per person.", desk.divided_by("Share the energy out.", energy, card["persons"]), 1)
     desk.ask(locals())
-    return desk.form(
-        {
-            "dish|meal": desk.group(
-                {
-                    "title|name_of_dish": text(card["dish"]),
-                    "course|served_as": one_of(card["course"], draw.shuffled(COURSES)),
-                    "drink|goes_with": or_null(text(card["wine"])),
-                }
-            ),
-            "ingredients|shopping": rows(lines, 1, 7),
-            "service|serving": desk.group(
-                {"guests|covers": whole(order["guests"], 1), "room|hall": text(order["room"]), "kcal_each|energy": number(each)}
-            ),
-        }
-    )
+    return desk.fill(locals())
