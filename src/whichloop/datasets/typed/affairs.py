@@ -6,8 +6,20 @@ from typing import Any
 
 from ..generating import Draft
 from .desk import (
-    CARRIERS, COUNTRIES, FIRMS, GOODS, PEOPLE, SEVERITIES, TOWNS, Calendar, Desk, cents, code_table, currencies, numbered,
-)  # fmt: skip
+    CARRIERS,
+    COUNTRIES,
+    FIRMS,
+    GOODS,
+    PEOPLE,
+    SEVERITIES,
+    TOWNS,
+    Calendar,
+    Desk,
+    cents,
+    code_table,
+    currencies,
+    numbered,
+)
 
 
 def incident(desk: Desk) -> Draft:

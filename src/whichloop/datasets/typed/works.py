@@ -6,9 +6,27 @@ from typing import Any, cast
 
 from ..generating import Draft
 from .desk import (
-    ANALYTES, COURSES, FIRMS, GOODS, PEOPLE, REASONS, TOWNS, Calendar, Desk, FormField, Opened, cents, code_table, number,
-    numbered, one_of, or_null, text, whole, yes_no,
-)  # fmt: skip
+    ANALYTES,
+    COURSES,
+    FIRMS,
+    GOODS,
+    PEOPLE,
+    REASONS,
+    TOWNS,
+    Calendar,
+    Desk,
+    FormField,
+    Opened,
+    cents,
+    code_table,
+    number,
+    numbered,
+    one_of,
+    or_null,
+    text,
+    whole,
+    yes_no,
+)
 
 
 def parts_list(desk: Desk) -> Draft:
