@@ -18,7 +18,6 @@ from whichloop.checks.suite import task_problems
 from whichloop.datasets import bfcl
 from whichloop.datasets.bfcl import tool_names
 from whichloop.datasets.bfcl.files import NOTHING_FITS
-from whichloop.datasets.bfcl.functions import ACKNOWLEDGED
 from whichloop.datasets.importing import json_files
 from whichloop.datasets.task import Suite, Task
 from whichloop.datasets.validity import replay
@@ -227,15 +226,6 @@ def test_a_bad_call_is_refused_as_a_real_function_would(tmp_path: Path, argument
     assert accuracy(suite, task, ("radio_play", arguments), *planned(task)) == 1.0
 
 
-def test_trials_do_not_see_each_others_calls(tmp_path: Path) -> None:
-    suite, task = only(tmp_path, PARALLEL, PARALLEL_RIGHT)
-    first, second = suite.open(task), suite.open(task)
-    seen = run_sync(Toolbox(first.tools).call(ToolCall("radio_play", {"genre": "x", "room": "y"})))
-    assert json.loads(seen.data) == ACKNOWLEDGED
-    assert len(first.state()["calls"]) == 1
-    assert second.state()["calls"] == []
-
-
 def test_parallel_calls_are_right_in_any_order_and_each_only_once(tmp_path: Path) -> None:
     suite, task = only(tmp_path, PARALLEL, PARALLEL_RIGHT)
     kitchen, hall = planned(task)
@@ -259,12 +249,6 @@ def test_irrelevance_is_right_without_any_call(tmp_path: Path) -> None:
     assert task_problems(suite) == [
         "task 'irrelevance_3': the plan answers without any call: a loop that uses no tool would be right"
     ]
-
-
-def test_a_system_message_is_the_context(tmp_path: Path) -> None:
-    said = [[{"role": "system", "content": "Be quiet."}, {"role": "user", "content": "Play."}]]
-    _, task = only(tmp_path, PARALLEL | {"question": said}, PARALLEL_RIGHT)
-    assert (task.query.text, task.query.context) == ("Play.", "Be quiet.")
 
 
 def test_allowed_values_in_a_plan(tmp_path: Path) -> None:
@@ -414,13 +398,6 @@ def test_files_that_are_missing_or_of_something_else(tmp_path: Path) -> None:
         bfcl.load(data=write(tmp_path, [PARALLEL], [right("parallel_9")]))
     with pytest.raises(ValueError, match=r"BFCL_v4_parallel.json: no row; each line is one object"):
         bfcl.load(data=write(tmp_path, ["", " "], [PARALLEL_RIGHT]))
-
-
-def test_text_in_another_encoding_is_named(tmp_path: Path) -> None:
-    path = write(tmp_path, [], [PARALLEL_RIGHT])
-    path.write_bytes(b'\n{"id": "caf\xe9"}')
-    with pytest.raises(ValueError, match=re.escape(f"{path}, line 2: the text is not UTF-8")):
-        bfcl.load(data=path)
 
 
 @pytest.mark.slow

@@ -52,11 +52,6 @@ def test_the_checkers_differ_as_the_page_says(
     assert verdicts == [official, strict]
 
 
-def test_the_page_lists_differences_of_both_directions() -> None:
-    assert {(case.values[3], case.values[4]) for case in differences()} == {("right", "wrong"), ("wrong", "right")}
-    assert len(differences()) >= 7
-
-
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-9, 9) | st.text("aB .'", max_size=4),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("kl"), inner, max_size=2),
@@ -95,16 +90,6 @@ def test_relevance_is_right_with_any_call(tmp_path: Path) -> None:
     assert "any call of a function counts as right" in task.no_plan
     assert accuracy(suite, task) == 0
     assert accuracy(suite, task, ("f", {"x": 7})) == 1
-
-
-def test_a_conversation_says_whose_words_are_whose(tmp_path: Path) -> None:
-    turns = [
-        {"role": role, "content": text}
-        for role, text in (("system", "Be short."), ("user", "Hi."), ("assistant", "Yes?"), ("user", "Play."))
-    ]
-    question = row("live_irrelevance_0-0-0", function("f")) | {"question": [turns]}
-    task = bfcl.load(data=write(tmp_path, [question])).tasks[0]
-    assert (task.query.text, task.query.context) == ("User: Hi.\n\nAssistant: Yes?\n\nUser: Play.", "Be short.")
 
 
 def test_no_allowed_value_is_no_task(tmp_path: Path) -> None:

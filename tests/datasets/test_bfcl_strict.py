@@ -5,16 +5,11 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.datasets.bfcl.strict import same_calls
-from whichloop.datasets.task import Task
-from whichloop.metrics.answers import Judgement
-from whichloop.metrics.scorers import scorer_named
-from whichloop.protocol import Query
 
 LEAVES = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False) | st.text(max_size=6)
 VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3), max_leaves=6)
@@ -33,10 +28,6 @@ def wanted(*calls: tuple[str, dict[str, Any]]) -> list[Any]:
 
 def fits(value: Any, *options: Any) -> bool:
     return same_calls([{"f": {"x": list(options)}}], state(("f", {"x": value})))
-
-
-def score(name: str, expected: Any, answer: Any, end: Any = None) -> float:
-    return scorer_named(name)(Judgement(Task("t", Query("?"), expected), answer, "finished", end))
 
 
 @given(CALLS, st.randoms(use_true_random=False))
@@ -118,27 +109,3 @@ def test_where_no_call_is_right_none_may_have_been_tried():
     assert same_calls([], None)
     assert not same_calls([], state(("f", {})))
     assert not same_calls([], state(refused=1))
-
-
-def test_the_calls_count_and_not_the_words():
-    made = state(("f", {"x": 1}))
-    assert score("bfcl", [{"f": {"x": [1]}}], "It cannot be determined.", made) == 1.0
-    assert score("bfcl", [{"f": {"x": [1]}}], " ", made) == 0.0
-    assert score("bfcl", [{"f": {"x": [1]}}], None, made) == 0.0
-    assert score("bfcl", [], "25 square metres", state()) == 1.0
-
-
-@pytest.mark.parametrize(
-    ("expected", "answer", "right"),
-    [
-        (["1234"], "It costs 1,234 euros", True),
-        (["1,234", "Paris"], "PARIS: 1234", True),
-        (["Paris", "Rome"], "Paris", False),
-        ("Paris", "in Paris.", True),
-        ([], "Done.", True),
-        ([], "", False),
-        (["12"], 12, True),
-    ],
-)
-def test_texts_that_an_answer_has_to_contain(expected, answer, right):
-    assert score("contains", expected, answer) == right

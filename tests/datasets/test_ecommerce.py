@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,18 +14,11 @@ from tests.cases import cases
 from whichloop.datasets import ecommerce
 from whichloop.datasets.ecommerce import tools
 from whichloop.datasets.ecommerce.shop import Row, Shop, ShopDatabase, draw_shop
-from whichloop.datasets.task import Suite, Task
+from whichloop.datasets.task import Suite
 from whichloop.datasets.validity import carry_out
-from whichloop.metrics.answers import Judgement
-from whichloop.metrics.scorers import scorer_named
 from whichloop.protocol import Toolbox, ToolCall, run_sync
 
 SHOPS = st.integers(1, 10**9)
-
-
-@pytest.fixture(scope="module")
-def snapshot() -> Suite:
-    return ecommerce.load()
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +34,6 @@ def database() -> Iterator[ShopDatabase]:
 
 def delivered_line(shop: Shop) -> Row:
     return next(row for row in shop.tables["lines"].values() if row["state"] == "delivered" and row["line"] and row["quantity"] > 1)
-
-
-def state_after(task: Task, suite: Suite) -> Any:
-    with closing(suite.open(task)) as environment:
-        assert task.plan is not None
-        run_sync(carry_out(task, task.plan.calls, Toolbox(environment.tools)))
-        return environment.state()
 
 
 # The tools' laws
@@ -90,22 +74,6 @@ def test_a_swap_there_and_back_leaves_the_shelf_as_it_was(number: int) -> None:
             assert left == shelf[1] - line["quantity"]
             tools.exchange_line(database, line["order_id"], line["line"], old)
             assert [tools.get_product(database, sku)["stock"] for sku in (old, new)] == shelf
-
-
-@settings(max_examples=10, deadline=None)
-@given(number=SHOPS)
-def test_reading_changes_nothing_and_says_the_same_again(number: int) -> None:
-    shop = draw_shop(number)
-
-    def read(shown: ShopDatabase) -> list[Any]:
-        seen: list[Any] = [tools.read_policy(shown, topic) for topic in ("returns", "goodwill", "shipping")]
-        seen += [tools.find_customers(shown, row["city"]) for row in shop.tables["customers"].values()]
-        seen += [tools.get_order(shown, order_id) for order_id in shop.tables["orders"]]
-        return [*seen, *(tools.get_product(shown, sku) for sku in shop.tables["products"])]
-
-    with closing(ShopDatabase(shop)) as database:
-        assert read(database) == read(database)
-        assert database.changes() == {}
 
 
 @settings(max_examples=cases(12), deadline=None)
@@ -168,32 +136,7 @@ def test_errors_say_what_is_wrong(
     assert database.changes() == {}
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments"),
-    [
-        ("read_policy", {"topic": "weather"}),
-        ("refund_line", {"order_id": "S1", "line": 1, "quantity": 0, "fee_percent": 0}),
-        ("refund_line", {"order_id": "S1", "line": 1, "quantity": 1, "fee_percent": 101}),
-        ("give_credit", {"customer_id": "C1", "amount": -1}),
-        ("get_order", {"order_id": {"about": 1}}),
-        ("get_order", {}),
-    ],
-)
-def test_arguments_are_checked(many: Suite, tool: str, arguments: dict[str, Any]) -> None:
-    with closing(many.open(many.tasks[0])) as environment:
-        seen = run_sync(Toolbox(environment.tools).call(ToolCall(tool, arguments)))
-        assert seen.error_type == "InvalidArguments"
-        assert environment.state() == {}
-
-
 # Environments
-
-
-def test_a_closed_environment_holds_no_database(many: Suite) -> None:
-    environment = many.open(many.tasks[0])
-    environment.close()
-    with pytest.raises(sqlite3.ProgrammingError):
-        environment.state()
 
 
 # The tasks
@@ -205,28 +148,3 @@ def test_nothing_happens_where_the_policy_says_no(many: Suite) -> None:
     for task in refused:
         assert task.end_state == {}
         assert str(task.expected) not in task.query.text
-
-
-def test_a_code_or_a_day_counts_whatever_marks_stand_around_it(many: Suite) -> None:
-    told = [task for task in many.tasks if isinstance(task.expected, str)]
-    assert len(told) > 15
-    for task in told:
-        for said, right in ((task.expected, 1), (f"**{task.expected}**.", 1), (f"{task.expected}0", 0)):
-            assert scorer_named(task.scorer)(Judgement(task, said, "finished")) == right, (task.id, said)
-
-
-def test_a_refusal_cannot_be_told_from_the_question(many: Suite) -> None:
-    """Returns that are taken back and returns that are not are asked for in the same words."""
-    words = {"return": set[str](), "refusal": set[str]()}
-    for task in many.tasks:
-        if task.labels["template"] in words:
-            words[task.labels["template"]] |= set(re.findall(r"[a-z]{3,}", task.query.text))
-    named = {word for row in draw_shop(1).tables["policy"].values() for word in row["topic"].split("_")}
-    assert not named & (words["return"] ^ words["refusal"])
-
-
-def test_a_task_without_an_answer_still_asks_for_work(many: Suite) -> None:
-    """Saying "not determined" is not enough: only those who are nobody's customer leave the shop as it is."""
-    idle = [task for task in many.tasks if task.expected is None and not task.end_state]
-    assert {task.labels["template"] for task in idle} == {"nobody"}
-    assert len(idle) < 0.05 * len(many.tasks)

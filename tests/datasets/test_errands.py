@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import closing
 from typing import Any
 
@@ -12,8 +11,8 @@ from hypothesis import strategies as st
 
 from whichloop.datasets import errands
 from whichloop.datasets.errands import town as tools
-from whichloop.datasets.errands.town import Town, draw_town
-from whichloop.datasets.task import InvalidRequest, Suite, Task, UnknownName
+from whichloop.datasets.errands.town import draw_town
+from whichloop.datasets.task import Suite, Task
 from whichloop.datasets.validity import carry_out
 from whichloop.protocol import Toolbox, ToolCall, run_sync
 
@@ -49,28 +48,6 @@ def test_a_call_that_is_lost_or_made_twice_makes_the_end_state_wrong(many: Suite
             assert state_after(task, many, without=call.id) != task.end_state, (task.id, call.id)
 
 
-def test_two_to_six_calls_can_be_made_at_once(many: Suite) -> None:
-    widths = Counter[int]()
-    for task in many.tasks:
-        assert task.plan is not None
-        done: set[str] = set()
-        widest = 0
-        while ready := [call.id for call in task.plan.calls if call.id not in done and task.plan.dependencies[call.id] <= done]:
-            widest = max(widest, len(ready))
-            done.update(ready)
-        widths[widest] += 1
-    assert set(widths) == {2, 3, 4, 5, 6}
-
-
-def test_the_purse_is_counted_after_all_that_changes_it(many: Suite) -> None:
-    for task in many.tasks:
-        assert task.plan is not None
-        writes = {call.id for call in task.plan.calls if call.tool not in READS and not call.fails}
-        counts = [call for call in task.plan.calls if call.tool == "count_purse"]
-        assert len(counts) == (task.expected is not None)
-        assert all(set(call.after) == writes for call in counts)
-
-
 @given(number=st.integers(1, 10**9), times=st.integers(1, 4))
 def test_each_write_takes_effect_as_often_as_it_is_called(number: int, times: int) -> None:
     town, before = draw_town(number), draw_town(number)
@@ -92,26 +69,3 @@ def test_each_write_takes_effect_as_often_as_it_is_called(number: int, times: in
     assert town.payments == [(bill, amount)] * times
     assert town.returned == [title] * times
     assert town.jars[jar] == before.jars[jar] - 7 * times
-
-
-def test_what_is_refused_changes_nothing() -> None:
-    town = draw_town(3)
-    before = town.state()
-    shop, other = list(town.shops)[:2]
-    bill = next(iter(town.bills))
-    refused: list[tuple[type[Exception], Any, tuple[Any, ...], str]] = [
-        (tools.SoldOut, tools.buy, (shop, next(iter(town.shops[other])), 2), "any more"),
-        (UnknownName, tools.buy, ("the moon", "cheese", 1), "no shop called 'the moon'"),
-        (tools.SoldOut, tools.check_price, (shop, "cheese"), "no cheese"),
-        (UnknownName, tools.find_address, ("Nobody",), "'Nobody'"),
-        (UnknownName, tools.send_parcel, ("1 Nowhere", 2), "no house"),
-        (UnknownName, tools.look_up_bill, ("B0",), "no bill B0"),
-        (UnknownName, tools.pay_bill, ("B0", 1), "no bill B0"),
-        (InvalidRequest, tools.pay_bill, (bill, 9_999), "does not come to 9999 dollars"),
-        (UnknownName, tools.return_book, ("Nothing",), "'Nothing'"),
-        (UnknownName, tools.empty_into_purse, ("the lost jar", 1), "the lost jar"),
-    ]
-    for kind, tool, arguments, message in refused:
-        with pytest.raises(kind, match=message):
-            tool(town, *arguments)
-    assert town.state() == before == Town.state(draw_town(3))

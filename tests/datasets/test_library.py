@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from whichloop.datasets.library.collection import COASTS, KINDS, LINKS, MERGED_P
 from whichloop.datasets.library.shelves import BadQuery, DocumentMerged, NoSuchDocument, NoSuchPage, Shelves, UnknownTag
 from whichloop.datasets.task import Suite
 from whichloop.datasets.validity import replay
-from whichloop.protocol import Toolbox, ToolCall, run_sync
+from whichloop.protocol import run_sync
 
 HELD = collection()
 DOCUMENTS = list(HELD.documents.values())
@@ -29,11 +28,6 @@ documents = st.sampled_from(DOCUMENTS)
 @pytest.fixture(scope="module")
 def shelves() -> Shelves:
     return desk.open_shelves()
-
-
-@pytest.fixture(scope="module")
-def snapshot() -> Suite:
-    return library.load()
 
 
 @pytest.fixture(scope="module")
@@ -85,13 +79,6 @@ def test_a_phrase_finds_the_documents_that_hold_it(shelves: Shelves, document: D
     assert len(found) == 20 or holding <= {item["id"] for item in found}  # word stems may find more, never less
 
 
-@given(st.sampled_from(KINDS))
-def test_results_are_of_the_kind_asked_for(shelves: Shelves, kind: Any) -> None:
-    found = desk.search(shelves, "grey heron anchor captain town company lighthouse", 20, kind)["results"]
-    assert found
-    assert {item["kind"] for item in found} == {kind}
-
-
 # The collection
 
 
@@ -114,12 +101,6 @@ def test_a_coast_speaks_of_nothing_outside() -> None:
     for coast in HELD.coasts:
         for entity in coast.entities.values():
             assert {entity.facts[key] for key in LINKS & entity.facts.keys()} <= coast.entities.keys()
-
-
-def test_names_return_on_other_coasts() -> None:
-    families = Counter((document.title.split()[-1], document.tag) for document in DOCUMENTS if document.kind == "person")
-    coasts_of = Counter(family for family, _ in families)
-    assert sum(count > 1 for count in coasts_of.values()) > 40
 
 
 @settings(max_examples=cases(10), deadline=None)
@@ -176,13 +157,6 @@ def test_errors_say_what_is_wrong(shelves: Shelves) -> None:
     assert desk.document_history(shelves, new)["status"] == "current"
 
 
-def test_similar_documents_are_namesakes(shelves: Shelves) -> None:
-    person = next(item for item in DOCUMENTS if item.kind == "person")
-    found = desk.similar_documents(shelves, person.id)["documents"]
-    assert found
-    assert all(set(person.title.split()) & set(item["title"].split()) and item["kind"] == "person" for item in found)
-
-
 # The tasks
 
 
@@ -193,14 +167,6 @@ def test_a_trail_stays_on_the_coast_of_its_instance(many: Suite) -> None:
         assert {HELD.documents[value["id"]].tag for value in values} <= {coast}
     splits = {(task.labels["instance"], task.labels["split"]) for task in many.tasks}
     assert len(splits) == len({instance for instance, _ in splits})
-
-
-def test_a_call_through_the_toolbox_is_checked(many: Suite) -> None:
-    tools = Toolbox(many.open(many.tasks[0]).tools)
-    wrong = run_sync(tools.call(ToolCall("search", {"query": "heron", "kind": "dragon"})))
-    assert (wrong.status, wrong.error_type) == ("error", "InvalidArguments")
-    merged = run_sync(tools.call(ToolCall("read_document", {"document_id": next(iter(HELD.merged))})))
-    assert (merged.status, merged.error_type) == ("error", "DocumentMerged")
 
 
 def test_the_collection_is_drawn_when_the_first_environment_opens() -> None:

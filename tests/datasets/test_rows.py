@@ -273,26 +273,6 @@ def test_what_parquet_and_frames_hold_becomes_json(tmp_path):
         parquet.load(path, scorer="own.module:score", labels=("picture",))
 
 
-def test_a_frame_changed_afterwards_changes_no_task():
-    frame = pandas.DataFrame({"question": ["a", "b"], "answer": [1, 2]}, index=[7, 7])
-    suite = suite_from_frame(frame)
-    frame.loc[:, "answer"] = 0
-    assert [task.expected for task in suite.tasks] == [1, 2]
-
-
-def test_dicts_changed_afterwards_change_no_task():
-    rows: list[dict[str, Any]] = [{"question": "a", "answer": [1]}, {"question": "b", "answer": 2}]
-    suite = suite_from_frame(rows)
-    rows[0]["answer"].append(0)
-    rows[1]["answer"] = 0
-    assert [task.expected for task in suite.tasks] == [[1], 2]
-
-
-def test_dicts_may_be_whole_tasks(tmp_path):
-    tasks = written([{"question": "q", "answer": [1, 2], "topic": "x"}], "jsonl", tmp_path).tasks
-    assert list(suite_from_frame([task.as_dict() for task in tasks]).tasks) == list(tasks)
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -360,12 +340,6 @@ def test_columns_that_are_not_used_are_told_in_one_line(tmp_path, form, caplog):
     assert len(caplog.messages) == 1
     written([{"question": "a", "answer": 1, "topic": "x", "plans": "x", "Gold": 2}], form, tmp_path)
     assert caplog.messages[1].endswith("not used: 'plans', 'Gold'")
-
-
-def test_a_path_may_be_text(tmp_path):
-    for form, load in (("csv", load_csv), ("jsonl", jsonl.load), ("parquet", parquet.load)):
-        written([{"question": "a", "answer": 1, "topic": "x"}], form, tmp_path)
-        assert load(str(tmp_path / f"t.{form}")).digest == load(tmp_path / f"t.{form}").digest
 
 
 # --- where rows come from ---

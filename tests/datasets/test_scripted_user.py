@@ -101,11 +101,6 @@ def test_a_change_by_an_async_tool_counts_when_it_has_succeeded() -> None:
     assert seen == ["nobody wants it", STILL_WAITING, "ok", "ok", "Thanks!"]
 
 
-def test_who_claims_too_much_hears_every_request_all_the_same() -> None:
-    place = harbour(ScriptedUser({}, (), [FurtherRequest("Two."), FurtherRequest("Three.")]))
-    assert make(place, tell(9), tell(9), tell(9), tell(-1)) == ["Two.", "Three.", NOTHING_MORE, "Two."]
-
-
 def test_who_waits_for_a_change_that_they_refuse_is_no_user() -> None:
     with pytest.raises(ValueError, match="further request 2 waits for sell, which the user does not agree to"):
         ScriptedUser({}, [PAINT], [FurtherRequest("a", [PAINT]), FurtherRequest("b", [SELL])])
@@ -276,12 +271,6 @@ def test_instructions_have_the_whole_script_and_nothing_of_the_world(script: Scr
         assert text in told
     assert told.count("\n- ") >= len(script.agrees_to)
     assert ("Say no to all changes" in told) is (not script.agrees_to)
-
-
-def test_a_topic_without_words_has_nothing_to_say_by_a_model_too() -> None:
-    script = ScriptedUser({"wishes": ""})
-    assert script.answer("wishes") == NOTHING_TO_SAY
-    assert f"about wishes:\n{NOTHING_TO_SAY}\n" in instructions(script)
 
 
 def test_what_is_asked_at_once_is_one_conversation_and_a_failure_leaves_none_behind() -> None:

@@ -27,7 +27,7 @@ from whichloop.datasets.tables.sandbox import (
     Selection,
     Statement,
 )
-from whichloop.datasets.tables.tools import Connections, UnknownDatabase, UnknownTable
+from whichloop.datasets.tables.tools import Connections
 from whichloop.datasets.task import Suite
 
 ENERGY = database("energy")
@@ -72,11 +72,6 @@ def energy() -> Iterator[ReadOnlyDatabase]:
     opened = ReadOnlyDatabase(image("energy"), list(ENERGY.tables))
     yield opened
     opened.close()
-
-
-@pytest.fixture(scope="module")
-def snapshot() -> Suite:
-    return tables.load()
 
 
 @pytest.fixture(scope="module")
@@ -281,20 +276,6 @@ def test_a_result_says_whether_it_is_complete(energy: ReadOnlyDatabase, rows: in
 # Tools
 
 
-def test_errors_say_what_is_wrong() -> None:
-    desk = Connections()
-    for error, words, call in (
-        (UnknownDatabase, "there are clinic, energy", lambda: tools.list_tables(desk, "bank")),
-        (UnknownTable, "there are tariffs, meters, readings", lambda: tools.describe_table(desk, "energy", "bills")),
-        (UnknownTable, "there are meter_id, serial", lambda: tools.column_values(desk, "energy", "meters", "colour")),
-        (QueryFailed, "between 1 and 10", lambda: tools.sample_rows(desk, "energy", "meters", 11)),
-        (QueryFailed, "no such table: bills", lambda: tools.run_sql(desk, "energy", "SELECT * FROM bills")),
-    ):
-        with pytest.raises(error, match=words):
-            call()
-    desk.close()
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_tools_describe_what_is_there(name: str) -> None:
     desk = Connections()
@@ -317,12 +298,3 @@ def test_tools_describe_what_is_there(name: str) -> None:
 
 def test_the_digest_that_the_suite_states_is_that_of_the_databases() -> None:
     assert all_digest() == tables.DATA_DIGEST == tables.load().shared
-
-
-def test_databases_are_drawn_when_they_are_first_asked() -> None:
-    database.cache_clear()
-    suite = tables.load()
-    desk = suite.open(suite.tasks[0]).world  # type: ignore[attr-defined]
-    assert database.cache_info().currsize == 0
-    assert tools.list_tables(desk, "energy") == {"tables": ["tariffs", "meters", "readings"]}
-    assert database.cache_info().currsize == 1

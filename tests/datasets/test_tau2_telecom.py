@@ -303,18 +303,3 @@ def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path, files: Any, message
         tau2.load(data=write(tmp_path, row([], [REBOOT], [SERVED]), **files))
     assert str(caught.value).startswith(str(tmp_path))
     assert "\n" not in str(caught.value)
-
-
-def test_an_unknown_tool_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"names 'dance', 'sing', which the domain 'telecom' lacks"):
-        only(tmp_path, row([call("sing")], [("dance", {})], [SERVED]))
-
-
-def test_a_domain_without_tickets_says_that_a_user_who_answers_is_missing(tmp_path: Path) -> None:
-    action = {"action_id": "a", "name": "cancel_order", "arguments": {}}
-    rows = [{"id": "1", "evaluation_criteria": {"actions": [action]}}]
-    (tmp_path / "tasks.json").write_text(json.dumps(rows))
-    (tmp_path / "db.json").write_text("{}")
-    with pytest.raises(ValueError, match="each needs a user who answers the agent, and such a user is missing here") as caught:
-        tau2.load(data=tmp_path)
-    assert str(caught.value).endswith("domains that run without one: mock, telecom")
