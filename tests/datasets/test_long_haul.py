@@ -14,7 +14,6 @@ from tests.cases import cases
 from whichloop.datasets.long_haul import archive as archives
 from whichloop.datasets.long_haul.archive import ArchiveError, Measures, TrailArchive, VaultShut, archive_of
 
-
 FACTS = st.lists(st.sampled_from(["booked", "price", "ticket", "seal"]), unique=True, max_size=2).map(tuple)
 
 

@@ -80,7 +80,11 @@ def test_what_a_module_offers(module, more, attribute, expected):
 @pytest.mark.parametrize(
     ("source", "attribute", "said"),
     [
-        ("", "", "neither TOOLS nor a public function with type hints; a function of the task is named: own_made:FUNCTION"),
+        (
+            "",
+            "",
+            "neither TOOLS nor a public function of its own with type hints; .* is named: own_made:FUNCTION",
+        ),
         ("from whichloop import Task\ndef world(task: Task): ...", "", "neither TOOLS nor"),
         ("def f(x): ...", "", "neither TOOLS nor"),
         ("TOOLS = 3", "", "neither a list of functions nor an environment .*, but int"),
@@ -97,21 +101,12 @@ def test_what_is_no_list_of_tools_is_refused_in_one_line(module, source, attribu
     assert "\n" not in str(told.value)
 
 
-IMPORTED = "from own_shop import price, stock\n"
-
-
 def test_what_a_module_imports_is_offered_only_where_it_is_named(module, tmp_path):
     """A module imports helpers as well, so that nobody can tell which of its imports are meant as tools."""
+    imported = "from own_shop import price, stock\n"
     (tmp_path / "own_shop.py").write_text("def price(item: str) -> float: ...\ndef stock(item: str) -> int: ...\n")
-    said = "imports price, stock, and what a module imports is offered only where it is named there: TOOLS = [price, stock]"
-    with pytest.raises(ValueError, match=re.escape(said)):
-        offered("own_made", module(IMPORTED))
-    tools = offered("own_made", module(f"{IMPORTED}def add(a: float) -> float: ...\n"))
-    assert names(tools) == ["add"]
-    with pytest.raises(ValueError, match=r"no tool 'stock'; own_made has add|own_made imports it, .*: TOOLS = \[stock\]$") as told:
-        tools.open(task(**{ALLOWED: ["stock"]}))
-    assert "imports it" in str(told.value)
-    assert names(offered("own_made", module(f"{IMPORTED}TOOLS = [price]\n"))) == ["price"]
+    assert names(offered("own_made", module(f"{imported}def add(a: float) -> float: ...\n"))) == ["add"]
+    assert names(offered("own_made", module(f"{imported}TOOLS = [price]\n"))) == ["price"]
 
 
 def test_a_module_that_offers_nothing_is_told_with_its_file():
@@ -201,13 +196,5 @@ def test_what_a_model_is_not_told_is_a_warning_of_one_line(module, caplog):
     source = "def price(item, most: int = 3): ...\ndef stock(item: str) -> int:\n    'In stock.'\ndef helper(x): ...\n"
     offered("gappy", module(source))
     assert [record.getMessage() for record in caplog.records] == [
-        "tools 'gappy': no tools, because they have no type hints: helper",
         "a model knows of tools only what they say of themselves: price has no docstring; argument item of price has no type",
     ]
-
-
-def test_a_function_without_type_hints_is_the_cause_of_a_tool_that_is_not_there(module):
-    tools = offered("desk", module("def price(item: str) -> float:\n    'Price.'\ndef stock(item):\n    'Stock.'\n"))
-    told = "no tool 'stock': the function in desk has no type hints; give it some, such as item: str"
-    assert tools.lacks("stock", names(tools)) == told
-    assert tools.lacks("stok", names(tools)) == "no tool 'stok'; desk has price"
