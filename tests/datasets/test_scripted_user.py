@@ -16,7 +16,7 @@ from tests.datasets.tau2_shops import SHOP, action, loaded, make, row
 from whichloop.checks.suite import task_problems
 from whichloop.datasets import tau2
 from whichloop.datasets.task import HasUser, Suite, Toolset, WorldEnvironment
-from whichloop.datasets.tau2.conversation import in_turn
+from whichloop.datasets.tau2.customer import in_turn
 from whichloop.datasets.with_user import (
     ASKING_USER_TOOLS,
     NOTHING_MORE,

@@ -323,13 +323,13 @@ def test_two_equal_actions_are_no_plan(tmp_path: Path) -> None:
         ({"tasks__json": [row("a", basis=["LUCK"])]}, "tasks.json, task 1 ('a'): field 'evaluation_criteria.reward_basis.0'"),
         (
             {"tasks__json": [row("a", CREATE | {"name": "cancel"}, CREATE | {"name": "book"})]},
-            "tasks.json: names 'book', 'cancel', which the domain 'mock' lacks; only that domain's tools are here: create_task",
+            "tasks.json: task 'a' names 'book', 'cancel', which the domain 'mock' lacks; it has create_task",
         ),
         ({"tasks__json": None}, ": no folder that holds tasks.json"),
         ({"db__json": None}, ": no folder that holds db.json"),
         ({"db__json": {"tasks": {}}}, "db.json: field 'users': Field required"),
         ({"db__json": DB | {"flights": {}}}, "db.json: field 'flights': Extra inputs are not permitted"),
-        ({"policy__md": None}, ": the folder holds neither policy_solo.md nor policy.md"),
+        ({"policy__md": None}, ": the folder holds no policy_solo.md or policy.md"),
         ({"split_tasks__json": ["a"]}, "split_tasks.json: field 'splits': Input should be a valid dictionary"),
     ],
 )  # fmt: skip

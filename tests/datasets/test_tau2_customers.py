@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.datasets.tau2_shops import AIRLINE, EXCHANGE, SHOP, action, airline_suite, loaded, make, row, shop_suite
 from whichloop.datasets.task import Suite, Task, WorldEnvironment
-from whichloop.datasets.tau2.conversation import first_person
+from whichloop.datasets.tau2.customer import first_person
 from whichloop.datasets.tau2.domain import NotFound, TrialTables
 from whichloop.datasets.with_user import (
     NOTHING_TO_SAY,
@@ -232,7 +232,7 @@ def test_what_cannot_be_run_is_quarantined_with_the_reason(tmp_path: Path, given
 @pytest.mark.parametrize(
     ("tables", "given_row", "message"),
     [
-        (SHOP, row("t", action("fly")), r"tasks\.json: task 't' names 'fly', which the domain 'retail' lacks; it has find_user"),
+        (SHOP, row("t", action("fly")), r"tasks\.json: task 't' names 'fly', which the domain 'retail' lacks; it has calculate"),
         (
             SHOP,
             row("t") | {"user_scenario": {"instructions": "Ann"}},

@@ -68,6 +68,7 @@ storage = true
 """
 LINE = {"customer_id": "C1", "line_id": "L1"}
 MESSAGING = {"app_name": "messaging", "permission": "sms"}
+USER_TOOLS = telecom.DOMAIN.user_tools
 Call = tuple[str, Mapping[str, Any]]
 
 
@@ -87,7 +88,12 @@ OVERDUE = call("suspend_line_for_overdue_bill", "assistant", **LINE, new_bill_id
 
 def row(starts: Any, actions: Any, asserted: Any, **changed: Any) -> dict[str, Any]:
     named = [
-        {"action_id": f"a{number}", "requestor": telecom.DOMAIN.sides.get(name, "user"), "name": name, "arguments": arguments}
+        {
+            "action_id": f"a{number}",
+            "requestor": "user" if name in telecom.DOMAIN.user_tools else "assistant",
+            "name": name,
+            "arguments": arguments,
+        }
         for number, (name, arguments) in enumerate(actions)
     ]
     judged = {"actions": named, "env_assertions": asserted, "reward_basis": ["ENV_ASSERTION"]}
@@ -218,7 +224,7 @@ def test_whatever_is_called_the_company_and_the_phone_agree_and_no_other_trial_s
         made = (tool.name, {name: data.draw(ARGUMENTS.get(name, st.just("Ida Rhodes"))) for name in needed})
         (seen,), (again,) = make(one, made), make(other, made)
         assert (seen.ok, seen.data) == (again.ok, again.data)
-        db = one.db
+        db = one.world.db
         assert db["surroundings"]["line_active"] == (db["carrier"]["lines"][0]["status"] == "Active")
         assert db["surroundings"]["roaming_allowed"] == db["carrier"]["lines"][0]["roaming_enabled"]
         waiting = [bill["bill_id"] for bill in db["carrier"]["bills"] if bill["status"] == "Awaiting Payment"]
@@ -226,26 +232,25 @@ def test_whatever_is_called_the_company_and_the_phone_agree_and_no_other_trial_s
         assert waiting == ([] if asked is None else [asked["bill_id"]])
         if made[0] in telecom.DOMAIN.reads:
             assert make(one, made)[0].data == seen.data
-    assert one.db == other.db == json.loads(json.dumps(one.db))
-    assert untouched.db == task.world["db"]
+    assert one.world.db == other.world.db == json.loads(json.dumps(one.world.db))
+    assert untouched.world.db == task.world["db"]
 
 
 @pytest.mark.parametrize("name", TOGGLES)
 def test_what_is_turned_over_twice_is_as_it_was(broken: Any, name: str) -> None:
     environment = broken[0].open(broken[1])
     make(environment, ("disconnect_vpn", {}), REBOOT)  # airplane mode would cut it
-    before = json.dumps(environment.db)
+    before = json.dumps(environment.world.db)
     (first, second) = make(environment, (name, {}), (name, {}))
     assert first.ok
     assert second.ok
     assert first.data != second.data
-    assert json.dumps(environment.db) == before
+    assert json.dumps(environment.world.db) == before
 
 
 def test_the_agent_has_the_tools_of_both_sides(broken: Any) -> None:
     tools = broken[0].open(broken[1]).tools
-    assert [tool.name for tool in tools] == list(telecom.DOMAIN.sides)
-    assert list(telecom.DOMAIN.sides.values()) == ["assistant"] * 13 + ["user"] * 30
+    assert [tool.name in telecom.DOMAIN.user_tools for tool in tools] == [False] * 13 + [True] * 30
     assert all(tool.description for tool in tools)
     assert (
         broken[1].query.context
@@ -254,7 +259,7 @@ def test_the_agent_has_the_tools_of_both_sides(broken: Any) -> None:
 
 
 def test_a_speed_is_the_middle_of_its_network_times_what_is_left(broken: Any) -> None:
-    db = broken[0].open(broken[1]).db
+    db = broken[0].open(broken[1]).world.db
     db["device"].update(vpn_connected=False, data_saver_mode=False, data_enabled=True)
     db["surroundings"].update(is_abroad=False, line_active=True, mobile_data_usage_exceeded=False)
     for mode, word in (("4g_5g_preferred", "excellent"), ("4g_only", "good"), ("3g_only", "poor"), ("2g_only", "very poor")):
@@ -293,9 +298,7 @@ def test_what_cannot_be_run_is_quarantined_with_the_reason(tmp_path: Path, given
         ({"db__toml": "plans = ["}, "db.toml: not TOML"),
         ({"db__toml": "flights = 1" + COMPANY}, "db.toml: field 'flights': Extra inputs are not permitted"),
         ({"user_db__toml": "[device]\nwings = 2"}, "user_db.toml: field 'device.wings': Extra inputs are not permitted"),
-        ({"user_db__toml": None}, "no folder that holds user_db.toml; telecom's has user_db.toml, main_policy_solo.md, tech_"),
-        ({"tech_support_manual__md": None}, "no folder that holds tech_support_manual.md"),
-        ({"db__toml": None}, "no folder that holds db.json (mock) or db.toml (telecom)"),
+        ({"db__toml": None}, "no folder that holds db.json, or db.toml (telecom)"),
     ],
 )
 def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path, files: Any, message: str) -> None:

@@ -217,7 +217,7 @@ class Desk(Story):
         return fields
 
     def _field(self, said: str, below: Sequence[str], names: Mapping[str, Any]) -> FormField:
-        """Read `rows LEAST MOST each in lists`, `rows LEAST MOST list`, a leaf, or nothing, which is a group."""
+        """Read `rows MIN MAX each in lists`, `rows MIN MAX list`, a leaf, or nothing, which is a group."""
         if not said:
             return self.group(self._fields(below, names))
         kind, value, *further = said.split(" ", 2)
