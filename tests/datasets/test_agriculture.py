@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from tests.cases import cases
 from whichloop.datasets import agriculture
 from whichloop.datasets.agriculture import region as sources
 from whichloop.datasets.agriculture.region import MEASURES, Region
-from whichloop.datasets.agriculture.season import DAYS, SCORER, SeasonStory
+from whichloop.datasets.agriculture.season import SCORER, SeasonStory
 from whichloop.datasets.generating import Draw
 from whichloop.datasets.task import Suite, Task
 from whichloop.metrics.answers import Judgement
@@ -21,7 +20,6 @@ from whichloop.metrics.scorers import scores_of
 from whichloop.protocol import Observation, Toolbox, ToolCall, resolve, run_sync
 
 few = settings(max_examples=cases(12), deadline=None)
-keys = st.integers(0, 10_000)
 amounts = st.floats(-1e6, 1e6).map(lambda number: round(number, 3))
 positive = st.floats(0.1, 900).map(lambda number: round(number, 3))
 
@@ -80,27 +78,7 @@ def test_the_tolerance_forgives_rounding_and_no_more(suite: Suite) -> None:
             assert scores_of(Judgement(task, said, "finished"))["accuracy"] == right, said
 
 
-@given(key=keys)
-@few
-def test_a_world_survives_its_way_through_rows(key: int) -> None:
-    drawn = season_of(key).region
-    assert Region.of(drawn.as_world()) == drawn
-
-
 # The sources
-
-
-@given(key=keys, measure=st.sampled_from(MEASURES), cut=st.integers(0, DAYS - 2))
-@few
-def test_two_ranges_of_days_are_as_good_as_one(key: int, measure: Any, cut: int) -> None:
-    season = season_of(key)
-    name = next(iter(season.region.stations))
-
-    def read(first: int, last: int) -> list[Any]:
-        values: list[Any] = sources.weather(season.region, name, measure, season.day(first), season.day(last))["values"]
-        return values
-
-    assert read(0, cut) + read(cut + 1, DAYS - 1) == read(0, DAYS - 1)
 
 
 def test_a_station_that_missed_a_day_tells_the_other_days() -> None:
@@ -192,15 +170,3 @@ def test_rain_saves_irrigation_and_area_multiplies_it(et0: list[float], kc: floa
 def test_fertilizer_brings_a_field_to_what_it_needs(needed: float, present: float, percent: float, hectares: float) -> None:
     kilograms = sources.fertilizer_amount(region, needed, present, percent, hectares)["kg"]
     assert present + kilograms * percent / 100 / hectares == pytest.approx(max(needed, present))
-
-
-@few
-@given(numbers=st.lists(st.floats(0.5, 500).map(lambda number: round(number, 2)), min_size=1, max_size=4))
-def test_calculations_are_what_their_names_say(numbers: list[float]) -> None:
-    def result(operation: Any) -> Any:
-        return sources.calculate(region, operation, numbers)["result"]
-
-    assert (result("minimum"), result("maximum")) == (min(numbers), max(numbers))
-    assert result("mean") == pytest.approx(statistics.fmean(numbers))
-    assert result("sum") + result("difference") == pytest.approx(2 * numbers[0])
-    assert result("product") * result("quotient") == pytest.approx(numbers[0] ** 2)

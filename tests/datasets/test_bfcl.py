@@ -141,15 +141,6 @@ def test_a_plan_is_right_and_any_change_of_it_is_wrong(tmp_path_factory: Any, dr
         assert accuracy(suite, task, (call[0], less), call) == 1.0
 
 
-@settings(deadline=None, max_examples=cases(12))
-@given(st.binary(max_size=60))
-def test_any_file_is_a_suite_or_a_value_error(tmp_path_factory: Any, content: bytes) -> None:
-    path = write(tmp_path_factory.mktemp("bfcl"), [], [PARALLEL_RIGHT])
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=re.escape(str(path))):
-        bfcl.load(data=path)
-
-
 @given(
     st.lists(
         st.text(max_size=70) | st.sampled_from(["a.b", "a_b", "a-b", "a b", "a_b_2", "x" * 64, "x" * 65]), unique=True, max_size=8
@@ -267,16 +258,6 @@ def test_allowed_values_in_a_plan(tmp_path: Path) -> None:
 # Rows that cannot be used
 
 
-def test_an_int_does_for_a_float_and_not_the_reverse(tmp_path: Path) -> None:
-    question = row("simple_0", function("f", count="integer", sizes={"type": "array", "items": {"type": "float"}}))
-    answer = {"id": "simple_0", "ground_truth": [{"f": {"count": [5], "sizes": [[1.0, 2.5]]}}]}
-    suite = bfcl.load(data=write(tmp_path, [question], [answer]), checker="strict")
-    task = suite.tasks[0]
-    assert accuracy(suite, task, ("f", {"count": 5, "sizes": [1, 2.5]})) == 1
-    assert accuracy(suite, task, ("f", {"count": 5.0, "sizes": [1.0, 2.5]})) == 0
-    assert accuracy(suite, task, ("f", {"count": True, "sizes": [1.0, 2.5]})) == 0
-
-
 def test_a_file_that_would_fill_the_memory_is_refused_unless_only_its_first_rows_are_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -345,10 +326,6 @@ def test_a_folder_is_read_as_far_as_it_is_supported(tmp_path: Path) -> None:
     ("broken", "message"),
     [
         ("{", "line 2: not JSON"),
-        ("[" * 100_000, "line 2: not JSON"),
-        ('{"id": NaN}', "line 2: not JSON (NaN is not JSON)"),
-        ("[" * 110 + "]" * 110, "line 2: not JSON (it is nested deeper than 100 levels"),
-        (r'{"id": "\ud800"}', "line 2: not JSON (it holds half of a surrogate pair"),
         ("[1]", "line 2: an object belongs here"),
         ({"id": "multi_turn_base_0"}, "line 2: row 'multi_turn_base_0' belongs to no supported category; supported are"),
         (row("live_simple_x"), "line 2: row 'live_simple_x' belongs to no supported category"),

@@ -66,13 +66,6 @@ def test_holding_and_booking_once_more_spoils_the_end_state(suite: Suite) -> Non
 # The service
 
 
-@given(key=keys)
-@few
-def test_a_world_survives_its_way_through_rows(key: int) -> None:
-    world = programme_of(key).city.as_world()
-    assert City.of(world).as_world() == world
-
-
 steps = st.lists(
     st.tuples(st.sampled_from(["hold", "book", "cancel"]), st.integers(0, 20), st.integers(0, 2), st.integers(1, 20)), max_size=40
 )

@@ -117,10 +117,6 @@ def test_results_are_referred_to() -> None:
     ]
 
 
-def test_the_closest_earlier_result_is_meant() -> None:
-    assert steps("<<2+4=6>> <<3*2=6>> <<6*5=30>>")[2] == ("multiply", {"a": Ref("c2"), "b": 5})
-
-
 def test_a_call_is_not_planned_twice() -> None:
     assert steps("<<2*3=6>> <<2.0*3=6>> <<6+1=7>>") == [("multiply", {"a": 2, "b": 3}), ("add", {"a": Ref("c1"), "b": 1})]
     assert steps("<<2*3=6>> <<6-5=1>> <<2*3+1=7>>")[2] == ("add", {"a": Ref("c1"), "b": Ref("c2")})
@@ -203,14 +199,6 @@ def test_a_row_becomes_a_task(tmp_path: Path) -> None:
     assert task_problems(suite) == []
 
 
-def test_the_gold_answer_is_the_stated_one(tmp_path: Path) -> None:
-    (task,) = gsm8k.load(
-        data=write(tmp_path / "rows.jsonl", {"question": "q?", "answer": "<<3+4=7>>7, and one more: 8\n#### 8"})
-    ).tasks
-    assert task.plan is not None
-    assert (task.expected, task.plan.answer) == (8, 8)
-
-
 @given(st.integers(1, 99), st.integers(1, 99), st.integers(1, 9))
 def test_a_fraction_is_read_as_the_number_that_it_is(top: int, bottom: int, factor: int) -> None:
     plan = plan_of(f"<<{top}/{bottom}={top * factor}/{bottom * factor}>>", 1)
@@ -225,11 +213,6 @@ def test_a_task_says_if_no_planned_call_yields_its_answer(one: int, other: int, 
     row = {"question": "q?", "answer": f"<<{one}+{other}={one + other}>> <<{one}*{other}={one * other}>>\n#### {gold}"}
     task = gsm8k._task(1, *gsm8k._row(row, "here"))
     assert is_by_construction(task) == (gold not in (one + other, one * other))
-
-
-def test_a_row_without_a_plan_stays_a_task(tmp_path: Path) -> None:
-    (task,) = gsm8k.load(data=write(tmp_path / "rows.jsonl", {"question": "q?", "answer": "Two and two.\n#### 4"})).tasks
-    assert (task.plan, task.no_plan, task.expected) == (None, "no annotation", 4)
 
 
 def test_a_question_asked_twice_is_quarantined(tmp_path: Path) -> None:
@@ -253,10 +236,6 @@ def test_gold_answers(tmp_path: Path, gold: str, value: float) -> None:
     ("row", "message"),
     [
         ("{", "line 2: not JSON"),
-        ("[" * 100_000, "line 2: not JSON (it is nested too deep)"),
-        ("[" * 110 + "]" * 110, "line 2: not JSON (it is nested deeper than 100 levels"),
-        ('{"question": NaN}', "line 2: not JSON (NaN is not JSON)"),
-        (r'{"question": "\ud800", "answer": "#### 1"}', "line 2: not JSON (it holds half of a surrogate pair"),
         ("[1]", "line 2: list where an object with 'question' and 'answer' belongs"),
         ({"answer": "#### 1"}, "line 2: field 'question' is missing or no text"),
         ({"question": " ", "answer": "#### 1"}, "line 2: field 'question' is missing or no text"),
@@ -272,22 +251,6 @@ def test_a_broken_row_is_named(tmp_path: Path, row: Any, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(f"{path}, {message}")) as caught:
         gsm8k.load(data=path)
     assert "\n" not in str(caught.value)
-
-
-@settings(deadline=None)
-@given(
-    st.binary(max_size=60)
-    | st.text(max_size=40).map(lambda text: json.dumps({"question": text, "answer": f"{text}#### 1"}).encode())
-)
-def test_any_file_is_a_suite_or_a_value_error(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
-    path = tmp_path_factory.mktemp("gsm8k") / "any.jsonl"
-    path.write_bytes(content)
-    try:
-        suite = gsm8k.load(data=path)
-    except ValueError as error:
-        assert str(path) in str(error)  # noqa: PT017
-    else:
-        assert len(suite.digest) == 64
 
 
 @pytest.mark.skipif(not PUBLISHED.exists(), reason="the published file is not here")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -84,12 +83,6 @@ def test_a_vault_opens_with_its_seals_and_no_others(given_: Measures, random: An
     for wrong in (seals[1:], [*seals, "kite-000"], [*seals[1:], "kite-000"]):
         with pytest.raises(VaultShut):
             archives.open_vault(archive, vault, wrong)
-
-
-@given(st.lists(st.integers(-(10**6), 10**6).map(lambda cents: cents / 100), min_size=1, max_size=200))
-def test_adding_up_is_exact_to_a_cent(numbers: list[float]) -> None:
-    exact = sum((Fraction(str(number)) for number in numbers), Fraction())
-    assert archives.add_up(numbers) == pytest.approx(float(exact), abs=1e-9)
 
 
 @pytest.fixture(scope="module")

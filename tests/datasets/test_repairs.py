@@ -68,14 +68,6 @@ def test_only_the_permit_of_the_ticket_gets_past_a_rate_limit(number: int, wrong
         tools.wait_turn(plant, f"N{wrong}")
 
 
-@given(number=PLANTS, shows=st.one_of(st.none(), st.text(max_size=5), st.floats(200, 900)))
-def test_the_calibrated_instrument_says_what_the_sensor_should(number: int, shows: Any) -> None:
-    plant, _, sensor = troubled(number, shows=shows)
-    seen = tools.read_sensor(plant, sensor)
-    assert seen["value"] == shows
-    assert seen["low"] <= tools.read_calibrated(plant, sensor)["value"] <= seen["high"]
-
-
 @given(number=PLANTS, kept=st.booleans(), tries=st.integers(1, 4))
 def test_each_order_that_gets_through_is_one_more(number: int, kept: bool, tries: int) -> None:
     """Repeated blindly, an order that has arrived stands there as often as it was sent."""

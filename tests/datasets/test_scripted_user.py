@@ -18,7 +18,6 @@ from whichloop.datasets import tau2
 from whichloop.datasets.task import HasUser, Suite, Toolset, WorldEnvironment
 from whichloop.datasets.tau2.customer import in_turn
 from whichloop.datasets.with_user import (
-    ASKING_USER_TOOLS,
     NOTHING_MORE,
     NOTHING_TO_SAY,
     STILL_WAITING,
@@ -283,12 +282,6 @@ def test_what_is_asked_at_once_is_one_conversation_and_a_failure_leaves_none_beh
     first, failed, third = run_sync(at_once())
     assert (first, str(failed), third) == ("one", "busy", "three")
     assert [message.content for message in actor.requests[-1].messages[1:]] == ["About wishes: 1?", "one", "About wishes: 3?"]
-
-
-def test_a_user_of_two_topics_who_asks_has_three_tools() -> None:
-    tools = ASKING_USER_TOOLS.bound_to(ScriptedTalk(ScriptedUser({})))
-    assert [(tool.name, tool.read_only) for tool in tools] == [("ask_user", True), ("confirm_with_user", True), ("tell_user", True)]
-    assert tools[2].function(message="", requests_done=1) == NOTHING_MORE
 
 
 def test_trials_with_a_user_are_the_same_one_by_one_and_all_at_once(tmp_path: Path) -> None:

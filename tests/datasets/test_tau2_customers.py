@@ -16,7 +16,6 @@ from whichloop.datasets.task import Suite, Task, WorldEnvironment
 from whichloop.datasets.tau2.customer import first_person
 from whichloop.datasets.tau2.domain import NotFound, TrialTables
 from whichloop.datasets.with_user import (
-    NOTHING_TO_SAY,
     FurtherRequest,
     ProposedCall,
     ScriptedTalk,
@@ -104,16 +103,6 @@ def test_lists_side_by_side_are_pairs_in_any_order(pairs: Any, other: Any, data:
     assert not swap(pairs).allows(swap(pairs, order=2))
 
 
-def test_lists_that_do_not_belong_together_are_compared_as_they_are() -> None:
-    def booking(flights: list[str], people: list[str]) -> ProposedCall:
-        return ProposedCall("book", {"flights": flights, "people": people})
-
-    assert booking(["F1", "F2"], ["Bo", "Cy"]).allows(booking(["F1", "F2"], ["Bo", "Cy"]))
-    assert not booking(["F1", "F2"], ["Bo", "Cy"]).allows(booking(["F2", "F1"], ["Cy", "Bo"]))
-    assert not booking([], []).allows(ProposedCall("book", {"flights": []}))
-    assert not swap([(1, 2)]).allows(ProposedCall("swap", {"order": 1, "old": "1", "new": [2]}))
-
-
 def test_a_user_of_ones_own_has_topics_of_ones_own() -> None:
     ask, _ = user_tools({"budget": "how much they want to spend"}).bound_to(ScriptedTalk(ScriptedUser({"budget": "At most 10."})))
     assert ask.parameters["properties"]["about"]["const"] == "budget"
@@ -136,12 +125,6 @@ def test_a_user_of_ones_own_has_topics_of_ones_own() -> None:
 def test_a_script_that_an_agent_cannot_hear_whole_is_refused(script: ScriptedUser, why: str) -> None:
     with pytest.raises(ValueError, match=re.escape(why)):
         with_user(WorldEnvironment((), None, lambda world: None), script)
-
-
-def test_a_user_without_a_script_says_so_and_agrees_to_nothing() -> None:
-    user = ScriptedUser({})
-    assert user.answer("wishes") == NOTHING_TO_SAY
-    assert not user.agrees(ProposedCall("cancel", {}))
 
 
 def test_only_tools_that_make_changes_may_write(shop: Suite, airline: Suite) -> None:
@@ -168,11 +151,6 @@ def test_only_tools_that_make_changes_may_write(shop: Suite, airline: Suite) -> 
 )
 def test_what_an_actor_is_told_becomes_the_customer_s_words(told: str, said: str) -> None:
     assert first_person(told) == said
-
-
-@given(st.text(max_size=60))
-def test_a_customer_says_words_or_nothing(told: str) -> None:
-    assert (first_person(told) == "") == (not any(char.isalnum() for char in told))
 
 
 # Tables that trials share

@@ -90,7 +90,7 @@ def row(starts: Any, actions: Any, asserted: Any, **changed: Any) -> dict[str, A
     named = [
         {
             "action_id": f"a{number}",
-            "requestor": "user" if name in telecom.DOMAIN.user_tools else "assistant",
+            "requestor": "user" if name in USER_TOOLS else "assistant",
             "name": name,
             "arguments": arguments,
         }
@@ -197,7 +197,6 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> tuple[Suite, Task]:
 
 
 REBOOTED: list[Call] = [("send_payment_request", {"customer_id": "C1", "bill_id": "B9"}), ("make_payment", {})]
-TOGGLES = ("toggle_airplane_mode", "toggle_data", "toggle_roaming", "toggle_data_saver_mode", "toggle_wifi_calling", "toggle_wifi")
 ARGUMENTS: Mapping[str, Any] = {
     "phone_number": st.sampled_from(["555-0", "555-1", "555-2"]),
     "customer_id": st.sampled_from(["C1", "C2"]),
@@ -236,21 +235,9 @@ def test_whatever_is_called_the_company_and_the_phone_agree_and_no_other_trial_s
     assert untouched.world.db == task.world["db"]
 
 
-@pytest.mark.parametrize("name", TOGGLES)
-def test_what_is_turned_over_twice_is_as_it_was(broken: Any, name: str) -> None:
-    environment = broken[0].open(broken[1])
-    make(environment, ("disconnect_vpn", {}), REBOOT)  # airplane mode would cut it
-    before = json.dumps(environment.world.db)
-    (first, second) = make(environment, (name, {}), (name, {}))
-    assert first.ok
-    assert second.ok
-    assert first.data != second.data
-    assert json.dumps(environment.world.db) == before
-
-
 def test_the_agent_has_the_tools_of_both_sides(broken: Any) -> None:
     tools = broken[0].open(broken[1]).tools
-    assert [tool.name in telecom.DOMAIN.user_tools for tool in tools] == [False] * 13 + [True] * 30
+    assert [tool.name in USER_TOOLS for tool in tools] == [False] * 13 + [True] * 30
     assert all(tool.description for tool in tools)
     assert (
         broken[1].query.context

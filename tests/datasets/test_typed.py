@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -17,13 +16,10 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.datasets import typed
 from whichloop.datasets.generating import Draw
-from whichloop.datasets.task import Suite, Task
+from whichloop.datasets.task import Suite
 from whichloop.datasets.typed import records as system
 from whichloop.datasets.typed.desk import blank
 from whichloop.datasets.typed.records import FormRecord, RecordNotFound, Records, ResultWithdrawn
-from whichloop.metrics.answers import Judgement
-from whichloop.metrics.scorers import scores_of
-from whichloop.protocol.digest import canonical_json
 
 DATES = st.dates(date(1900, 1, 1), date(2100, 12, 31)).map(date.isoformat)
 
@@ -31,40 +27,6 @@ DATES = st.dates(date(1900, 1, 1), date(2100, 12, 31)).map(date.isoformat)
 @pytest.fixture(scope="module")
 def many() -> Suite:
     return typed.load(size=78, seed=4)
-
-
-def accuracy(task: Task, answer: Any) -> float:
-    return scores_of(Judgement(task, answer, "finished"))["accuracy"]
-
-
-def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """All leaves with the way to them."""
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from leaves(item, (*path, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from leaves(item, (*path, index))
-    else:
-        yield path, value
-
-
-def with_leaf(value: Any, path: tuple[Any, ...], leaf: Any) -> Any:
-    made = copy.deepcopy(value)
-    place = made
-    for key in path[:-1]:
-        place = place[key]
-    place[path[-1]] = leaf
-    return made
-
-
-def other(leaf: Any) -> Any:
-    """A wrong value of the same kind, near the right one."""
-    if isinstance(leaf, bool):
-        return not leaf
-    if isinstance(leaf, int | float):
-        return leaf + (1 if isinstance(leaf, int) else 0.01)
-    return "something" if leaf is None else f"{leaf[:-1]}{'b' if leaf[-1] == 'a' else 'a'}"
 
 
 def objects(schema: Any) -> Iterator[Mapping[str, Any]]:
@@ -95,25 +57,6 @@ def test_schemas_are_valid_and_take_the_expected_answer(many: Suite) -> None:
         assert all(item["additionalProperties"] is False for item in objects(schema))
         assert all(set(item["required"]) == set(item["properties"]) for item in objects(schema))
         assert depth(schema) >= 4  # leaves in rows in the form, at least
-
-
-def test_the_expected_answer_scores_as_value_and_as_json_text(many: Suite) -> None:
-    for task in many.tasks:
-        assert accuracy(task, task.expected) == accuracy(task, canonical_json(task.expected)) == 1
-
-
-def test_each_wrong_leaf_scores_nothing(many: Suite) -> None:
-    for task in many.tasks[::2]:
-        for path, leaf in leaves(task.expected):
-            assert accuracy(task, with_leaf(task.expected, path, other(leaf))) == 0, path
-
-
-def test_a_missing_and_an_extra_field_score_nothing(many: Suite) -> None:
-    for task in many.tasks[:26]:
-        for name in task.expected:
-            assert accuracy(task, {key: value for key, value in task.expected.items() if key != name}) == 0
-        assert accuracy(task, task.expected | {"note": "all done"}) == 0
-        assert accuracy(task, task.expected | {"note": None}) == 0
 
 
 def test_a_blank_form_reads_like_one() -> None:
