@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,7 +16,7 @@ from whichloop.datasets.importing.json_files import JsonRow, checked, json_lines
 from whichloop.datasets.task import Task
 from whichloop.protocol import Plan, PlannedCall, Query, plan_to_json
 
-from .functions import Checker, FunctionRow, ParameterRow, StubFunction, stub_functions, tool_names
+from .functions import FunctionRow, ParameterRow, StubFunction, stub_functions, tool_names
 from .official import officially_right
 
 MADE = "The calls are made."
@@ -133,18 +133,7 @@ class _Answers(JsonRow):
     ground_truth: list[_Call]
 
 
-@dataclass(frozen=True, slots=True)
-class RowSelection:
-    """Which rows of the files become tasks, and how their calls are judged."""
-
-    category: str | None
-    """Only this one; None: all."""
-    limit: int | None
-    """How many rows of each file, from its start; None: all."""
-    checker: Checker
-
-
-def _task(row: _Question, calls: Sequence[Any] | None, checker: Checker) -> Task:
+def _task(row: _Question, calls: Sequence[Any] | None) -> Task:
     """Make the task of a row. `calls`: the right ones; None if the file does not give them."""
     category = _category(row.id)
     task = Task(
@@ -153,11 +142,11 @@ def _task(row: _Question, calls: Sequence[Any] | None, checker: Checker) -> Task
             _question_text(row.question[0]), "\n\n".join(message.content for message in row.question[0] if message.role == "system")
         ),
         expected=ANY_CALL if category == "live_relevance" else calls,
-        scorer=f'bfcl(checker = "{checker}")',
+        scorer='bfcl(checker = "official")',
         labels={"category": category},
-        world={"functions": [function.model_dump(exclude_unset=True) for function in row.function], "checker": checker},
+        world={"functions": [function.model_dump(exclude_unset=True) for function in row.function], "checker": "official"},
     )
-    functions = stub_functions(row.function, calls, checker)
+    functions = stub_functions(row.function, calls)
     if len(functions) < len(row.function):
         return _unusable(task, "two of its functions have the same name")
     if category == "live_relevance":
@@ -174,7 +163,7 @@ def _task(row: _Question, calls: Sequence[Any] | None, checker: Checker) -> Task
     except ValueError as error:  # no value fits, or one looks like a reference
         return replace(task, no_plan=str(error))
     planned_calls = [(call.tool, call.arguments) for call in plan.calls]
-    if checker == "official" and calls and not _officially_right(row, calls, planned_calls):
+    if calls and not _officially_right(row, calls, planned_calls):
         return _unusable(task, "possible_answer: the published checker takes none of its allowed values")
     if any(call in planned_calls[:place] for place, call in enumerate(planned_calls)):
         return replace(task, no_plan="two of its calls are the same, and a model that follows a plan could not tell them apart")
@@ -231,9 +220,9 @@ def _right_calls(path: Path) -> dict[str, list[Any]]:
     return calls_by_row
 
 
-def file_tasks(path: Path, selection: RowSelection) -> Iterator[tuple[str, Task]]:
-    """Read a file's tasks, and where each stands. Raises OSError and ValueError."""
-    rows = list(islice(_questions(path, selection.category), selection.limit))
+def file_tasks(path: Path, category: str | None, limit: int | None) -> Iterator[tuple[str, Task]]:
+    """Read a file's tasks, of one category if one is named, and where each stands. Raises OSError and ValueError."""
+    rows = list(islice(_questions(path, category), limit))
     answered = [row.id for _, row in rows if not _category(row.id).endswith("relevance")]
     answers = path.parent / "possible_answer" / path.name
     right: dict[str, list[Any]] = {}
@@ -244,7 +233,7 @@ def file_tasks(path: Path, selection: RowSelection) -> Iterator[tuple[str, Task]
         if not right.keys() & set(answered):
             raise ValueError(f"{answers}: none of its ids is in {path}")
     for where, row in rows:
-        yield where, _task(row, [] if "irrelevance" in _category(row.id) else right.get(row.id), selection.checker)
+        yield where, _task(row, [] if "irrelevance" in _category(row.id) else right.get(row.id))
 
 
 def files_in(data: Path) -> list[Path]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .strict import loose_text
+from .functions import loose_text
 
 _PYTHON: dict[str, type] = {
     "string": str,
