@@ -1,7 +1,7 @@
 """What the generated suites share: draws that never change, plans written call by call, numbered tasks, committed snapshots.
 
-A suite is a list of templates. A template is a function of a `Draw` that gives a `Draft`: a question, its plan, the answer worked
-out without the tools, and the world that the tools act on. Task i of a seed is the same for any size of the suite.
+A suite is a list of templates. A template is a function of a `Draw` that gives a `Draft`: a question, its plan, the answer, and the
+world that the tools act on. `story` writes one by running it. Task i of a seed is the same for any size of the suite.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Draft:
     question: str
     plan: Plan
     expected: Any
-    """The answer, worked out without the tools; None if there is no answer."""
+    """The answer; None if there is none."""
     scorer: str = "exact"
     context: str = ""
     schema: Mapping[str, Any] | None = None
