@@ -10,8 +10,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Literal
 
-from whichloop.datasets.generating import Draft, Draw, PlanWriter, Source, distinct, generate
+from whichloop.datasets.generating import Draft, Draw, Source, distinct, generate
 from whichloop.datasets.task import Environment, Task, Toolset, WorldEnvironment
+from whichloop.protocol import Plan, PlannedCall
 
 Item = Literal["lamp", "chair", "mirror", "kettle"]
 ITEMS = ("lamp", "chair", "mirror", "kettle")
@@ -19,7 +20,7 @@ NAMES = (
     *("Ada", "Ben", "Cora", "Dan", "Eva", "Finn", "Greta", "Hugo", "Ida", "Jan", "Kim", "Leo"),
     *("Mia", "Nils", "Olga", "Paul", "Rosa", "Sam", "Tina", "Udo", "Vera", "Walt", "Yann", "Zoe"),
 )
-"""Who asks, and for whom: no two tasks of the default size have one question."""
+"""Who asks, and for whom."""
 MAX_TOOL_STEPS, SIZE = 2, 96
 World = dict[str, int]
 
@@ -30,22 +31,20 @@ def price(world: World, item: Item) -> int:
 
 
 WITH_TOOL: Toolset[World] = Toolset(price)
-WITHOUT_TOOL: Toolset[World] = Toolset()
 WHOLE_EUROS = {"type": "integer"}
 
 
 def costs(draw: Draw) -> Draft:
     """One look-up."""
     item, world = draw.choice(ITEMS), {each: _euros(draw) for each in ITEMS}
-    writer = PlanWriter()
-    writer.call(f"Look up the price of the {item}.", "price", {"item": item})
-    return _asked(f"{draw.choice(NAMES)} asks for {draw.choice(NAMES)}", item, world[item], writer, world)
+    calls = (PlannedCall("c1", "price", {"item": item}, f"Look up the price of the {item}."),)
+    return _asked(f"{draw.choice(NAMES)} asks for {draw.choice(NAMES)}", item, world[item], calls, world)
 
 
 def stated(draw: Draw) -> Draft:
     """No look-up: the question says it."""
     item, euros = draw.choice(ITEMS), _euros(draw)
-    return _asked(f"{_teller(draw)} that the {item} costs {euros} euros", item, euros, PlanWriter(), {})
+    return _asked(f"{_teller(draw)} that the {item} costs {euros} euros", item, euros, (), {})
 
 
 def stated_with_another(draw: Draw) -> Draft:
@@ -53,7 +52,7 @@ def stated_with_another(draw: Draw) -> Draft:
     items, prices = draw.sample(ITEMS, 2), distinct(2, lambda: _euros(draw))
     asked = draw.integer(0, 1)
     told = " and ".join(f"the {item} costs {euros} euros" for item, euros in zip(items, prices, strict=True))
-    return _asked(f"{_teller(draw)} that {told}", items[asked], prices[asked], PlanWriter(), {})
+    return _asked(f"{_teller(draw)} that {told}", items[asked], prices[asked], (), {})
 
 
 def _euros(draw: Draw) -> int:
@@ -64,14 +63,14 @@ def _teller(draw: Draw) -> str:
     return f"{draw.choice(NAMES)} tells {draw.choice(NAMES)}"
 
 
-def _asked(told: str, item: str, euros: int, writer: PlanWriter, world: World) -> Draft:
+def _asked(told: str, item: str, euros: int, calls: tuple[PlannedCall, ...], world: World) -> Draft:
     """Return the task. `world`: the prices that can be looked up; empty: there is no tool."""
     question = f"{told}: what is the price of the {item}?"
-    return Draft(question, writer.plan(euros), euros, "numeric", schema=WHOLE_EUROS, world=world)
+    return Draft(question, Plan(calls, euros), euros, "numeric", schema=WHOLE_EUROS, world=world)
 
 
 def _open(task: Task) -> Environment:
-    return WorldEnvironment((WITH_TOOL if task.world else WITHOUT_TOOL).bound_to(dict(task.world)), None)
+    return WorldEnvironment(WITH_TOOL.bound_to(dict(task.world)) if task.world else (), None)
 
 
 TEMPLATES = (costs, stated, stated_with_another)

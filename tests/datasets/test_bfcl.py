@@ -18,7 +18,7 @@ from whichloop.checks.suite import task_problems
 from whichloop.datasets import bfcl
 from whichloop.datasets.bfcl import tool_names
 from whichloop.datasets.bfcl.files import NOTHING_FITS
-from whichloop.datasets.bfcl.functions import ACKNOWLEDGED
+from whichloop.datasets.importing import json_files
 from whichloop.datasets.task import Suite, Task
 from whichloop.datasets.validity import replay
 from whichloop.metrics.answers import Judgement
@@ -141,15 +141,6 @@ def test_a_plan_is_right_and_any_change_of_it_is_wrong(tmp_path_factory: Any, dr
         assert accuracy(suite, task, (call[0], less), call) == 1.0
 
 
-@settings(deadline=None, max_examples=cases(12))
-@given(st.binary(max_size=60))
-def test_any_file_is_a_suite_or_a_value_error(tmp_path_factory: Any, content: bytes) -> None:
-    path = write(tmp_path_factory.mktemp("bfcl"), [], [PARALLEL_RIGHT])
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=re.escape(str(path))):
-        bfcl.load(data=path)
-
-
 @given(
     st.lists(
         st.text(max_size=70) | st.sampled_from(["a.b", "a_b", "a-b", "a b", "a_b_2", "x" * 64, "x" * 65]), unique=True, max_size=8
@@ -226,15 +217,6 @@ def test_a_bad_call_is_refused_as_a_real_function_would(tmp_path: Path, argument
     assert accuracy(suite, task, ("radio_play", arguments), *planned(task)) == 1.0
 
 
-def test_trials_do_not_see_each_others_calls(tmp_path: Path) -> None:
-    suite, task = only(tmp_path, PARALLEL, PARALLEL_RIGHT)
-    first, second = suite.open(task), suite.open(task)
-    seen = run_sync(Toolbox(first.tools).call(ToolCall("radio_play", {"genre": "x", "room": "y"})))
-    assert json.loads(seen.data) == ACKNOWLEDGED
-    assert len(first.state()["calls"]) == 1
-    assert second.state()["calls"] == []
-
-
 def test_parallel_calls_are_right_in_any_order_and_each_only_once(tmp_path: Path) -> None:
     suite, task = only(tmp_path, PARALLEL, PARALLEL_RIGHT)
     kitchen, hall = planned(task)
@@ -260,12 +242,6 @@ def test_irrelevance_is_right_without_any_call(tmp_path: Path) -> None:
     ]
 
 
-def test_a_system_message_is_the_context(tmp_path: Path) -> None:
-    said = [[{"role": "system", "content": "Be quiet."}, {"role": "user", "content": "Play."}]]
-    _, task = only(tmp_path, PARALLEL | {"question": said}, PARALLEL_RIGHT)
-    assert (task.query.text, task.query.context) == ("Play.", "Be quiet.")
-
-
 def test_allowed_values_in_a_plan(tmp_path: Path) -> None:
     kinds = {
         "box": {"type": "dict", "properties": {"w": {"type": "integer"}, "h": {"type": "integer"}}, "required": ["w"]},
@@ -282,17 +258,10 @@ def test_allowed_values_in_a_plan(tmp_path: Path) -> None:
 # Rows that cannot be used
 
 
-def test_an_int_does_for_a_float_and_not_the_reverse(tmp_path: Path) -> None:
-    question = row("simple_0", function("f", count="integer", sizes={"type": "array", "items": {"type": "float"}}))
-    answer = {"id": "simple_0", "ground_truth": [{"f": {"count": [5], "sizes": [[1.0, 2.5]]}}]}
-    suite = bfcl.load(data=write(tmp_path, [question], [answer]), checker="strict")
-    task = suite.tasks[0]
-    assert accuracy(suite, task, ("f", {"count": 5, "sizes": [1, 2.5]})) == 1
-    assert accuracy(suite, task, ("f", {"count": 5.0, "sizes": [1.0, 2.5]})) == 0
-    assert accuracy(suite, task, ("f", {"count": True, "sizes": [1.0, 2.5]})) == 0
-
-
-def test_a_file_that_would_fill_the_memory_is_refused_unless_only_its_first_rows_are_taken(tmp_path: Path) -> None:
+def test_a_file_that_would_fill_the_memory_is_refused_unless_only_its_first_rows_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_files, "MAX_FILE_BYTES", 50_000_000)
     path = write(tmp_path, [PARALLEL], [PARALLEL_RIGHT])
     with path.open("ab") as file:
         for _ in range(6):
@@ -357,10 +326,6 @@ def test_a_folder_is_read_as_far_as_it_is_supported(tmp_path: Path) -> None:
     ("broken", "message"),
     [
         ("{", "line 2: not JSON"),
-        ("[" * 100_000, "line 2: not JSON"),
-        ('{"id": NaN}', "line 2: not JSON (NaN is not JSON)"),
-        ("[" * 110 + "]" * 110, "line 2: it is nested deeper than 100 levels"),
-        (r'{"id": "\ud800"}', "line 2: it holds half of a surrogate pair"),
         ("[1]", "line 2: an object belongs here"),
         ({"id": "multi_turn_base_0"}, "line 2: row 'multi_turn_base_0' belongs to no supported category; supported are"),
         (row("live_simple_x"), "line 2: row 'live_simple_x' belongs to no supported category"),
@@ -410,13 +375,6 @@ def test_files_that_are_missing_or_of_something_else(tmp_path: Path) -> None:
         bfcl.load(data=write(tmp_path, [PARALLEL], [right("parallel_9")]))
     with pytest.raises(ValueError, match=r"BFCL_v4_parallel.json: no row; each line is one object"):
         bfcl.load(data=write(tmp_path, ["", " "], [PARALLEL_RIGHT]))
-
-
-def test_text_in_another_encoding_is_named(tmp_path: Path) -> None:
-    path = write(tmp_path, [], [PARALLEL_RIGHT])
-    path.write_bytes(b'\n{"id": "caf\xe9"}')
-    with pytest.raises(ValueError, match=re.escape(f"{path}, line 2: the text is not UTF-8")):
-        bfcl.load(data=path)
 
 
 @pytest.mark.slow

@@ -1,39 +1,24 @@
-"""The shop: its tools against the books kept by hand, its tasks against their plans and end states."""
+"""The shop: what its tools do, and what they refuse."""
 
 from __future__ import annotations
 
 import re
-import sqlite3
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from whichloop.checks.suite import task_problems
 from whichloop.datasets import ecommerce
-from whichloop.datasets.ecommerce import case as books
 from whichloop.datasets.ecommerce import tools
-from whichloop.datasets.ecommerce.shop import Row, Shop, ShopDatabase, changed, draw_shop
-from whichloop.datasets.task import Suite, Task
+from whichloop.datasets.ecommerce.shop import Row, Shop, ShopDatabase, draw_shop
+from whichloop.datasets.task import Suite
 from whichloop.datasets.validity import carry_out
-from whichloop.metrics.answers import Judgement
-from whichloop.metrics.scorers import scorer_named
 from whichloop.protocol import Toolbox, ToolCall, run_sync
 
 SHOPS = st.integers(1, 10**9)
-STEPS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 10**6), st.integers(0, 10**6), st.integers(1, 3)), max_size=12)
-"""Which step, and numbers that choose what it is done to."""
-
-
-@pytest.fixture(scope="module")
-def snapshot() -> Suite:
-    return ecommerce.load()
 
 
 @pytest.fixture(scope="module")
@@ -51,69 +36,7 @@ def delivered_line(shop: Shop) -> Row:
     return next(row for row in shop.tables["lines"].values() if row["state"] == "delivered" and row["line"] and row["quantity"] > 1)
 
 
-def state_after(task: Task, suite: Suite) -> Any:
-    with closing(suite.open(task)) as environment:
-        assert task.plan is not None
-        run_sync(carry_out(task, task.plan.calls, Toolbox(environment.tools)))
-        return environment.state()
-
-
 # The tools' laws
-
-
-def by_tools(database: ShopDatabase, step: int, line: Row, other: Row, number: int) -> None:
-    order_id, place = line["order_id"], line["line"]
-    calls: tuple[Callable[[], object], ...] = (
-        lambda: tools.refund_line(database, order_id, place, number, 0),
-        lambda: tools.refund_line(database, order_id, place, number, number * 5),
-        lambda: tools.exchange_line(database, order_id, place, other["sku"]),
-        lambda: tools.match_price(database, order_id, place, number),
-        lambda: tools.give_credit(database, owner_of(database, order_id), number),
-        lambda: tools.change_address(database, order_id, f"{number} New Road", "Ghent"),
-        lambda: tools.combine_orders(database, order_id, other["order_id"]),
-    )
-    calls[step]()
-
-
-def by_books(shop: Shop, step: int, line: Row, other: Row, number: int) -> None:
-    order = shop.tables["orders"][line["order_id"]]
-    if step in (0, 1):
-        books.refund(shop, line, number, number * 5 * step)
-    elif step == 2:
-        books.exchange(shop, line, other["sku"])
-    elif step == 3:
-        books.match_price(shop, line, number * 100)
-    elif step == 4:
-        books.credit(shop, shop.tables["customers"][order["customer_id"]], number)
-    elif step == 5:
-        order |= {"street": f"{number} New Road", "city": "Ghent"}
-    else:
-        books.combine(shop, order, shop.tables["orders"][other["order_id"]])
-
-
-def owner_of(database: ShopDatabase, order_id: str) -> str:
-    return str(database.value("SELECT customer_id FROM orders WHERE order_id = ?", order_id))
-
-
-@settings(max_examples=cases(12), deadline=None)
-@given(number=SHOPS, steps=STEPS)
-def test_whatever_is_done_the_database_says_what_the_books_say(number: int, steps: list[tuple[int, int, int, int]]) -> None:
-    """A step that the tools refuse leaves nothing behind; one that they take leaves what the books say, and no row else."""
-    shop = draw_shop(number)
-    opening = shop.rows()
-    with closing(ShopDatabase(shop)) as database:
-        for step, one, two, amount in steps:
-            lines = [row for _, row in sorted(shop.tables["lines"].items())]
-            line, other = lines[one % len(lines)], lines[two % len(lines)]
-            if step == 2 and line["line"]:  # a swap that may work: for another variant of the same product
-                other = {"sku": shop.siblings(line["sku"])[two % 3]["sku"]}
-            try:
-                by_tools(database, step, line, other, amount)
-            except (tools.Refused, tools.NoSuchRecord):
-                pass
-            else:
-                by_books(shop, step, line, other, amount)
-            assert database.changes() == changed(shop.rows(), opening)
 
 
 @settings(max_examples=cases(7), deadline=None)
@@ -153,22 +76,6 @@ def test_a_swap_there_and_back_leaves_the_shelf_as_it_was(number: int) -> None:
             assert [tools.get_product(database, sku)["stock"] for sku in (old, new)] == shelf
 
 
-@settings(max_examples=10, deadline=None)
-@given(number=SHOPS)
-def test_reading_changes_nothing_and_says_the_same_again(number: int) -> None:
-    shop = draw_shop(number)
-
-    def read(shown: ShopDatabase) -> list[Any]:
-        seen: list[Any] = [tools.read_policy(shown, topic) for topic in ("returns", "goodwill", "shipping")]
-        seen += [tools.find_customers(shown, row["city"]) for row in shop.tables["customers"].values()]
-        seen += [tools.get_order(shown, order_id) for order_id in shop.tables["orders"]]
-        return [*seen, *(tools.get_product(shown, sku) for sku in shop.tables["products"])]
-
-    with closing(ShopDatabase(shop)) as database:
-        assert read(database) == read(database)
-        assert database.changes() == {}
-
-
 @settings(max_examples=cases(12), deadline=None)
 @given(text=st.text(min_size=3, max_size=20))
 def test_a_search_is_text_and_never_sql(text: str) -> None:
@@ -194,7 +101,7 @@ def test_a_second_refund_is_refused_and_a_second_credit_is_given(database: ShopD
     with pytest.raises(tools.Refused, match="0 left"):
         tools.refund_line(database, line["order_id"], line["line"], 1, 0)
     assert database.changes() == after
-    customer = owner_of(database, line["order_id"])
+    customer = str(database.value("SELECT customer_id FROM orders WHERE order_id = ?", line["order_id"]))
     first = tools.give_credit(database, customer, 5)["credit_balance"]
     assert tools.give_credit(database, customer, 5)["credit_balance"] == first + 5
 
@@ -229,62 +136,10 @@ def test_errors_say_what_is_wrong(
     assert database.changes() == {}
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments"),
-    [
-        ("read_policy", {"topic": "weather"}),
-        ("refund_line", {"order_id": "S1", "line": 1, "quantity": 0, "fee_percent": 0}),
-        ("refund_line", {"order_id": "S1", "line": 1, "quantity": 1, "fee_percent": 101}),
-        ("give_credit", {"customer_id": "C1", "amount": -1}),
-        ("get_order", {"order_id": {"about": 1}}),
-        ("get_order", {}),
-    ],
-)
-def test_arguments_are_checked(many: Suite, tool: str, arguments: dict[str, Any]) -> None:
-    with closing(many.open(many.tasks[0])) as environment:
-        seen = run_sync(Toolbox(environment.tools).call(ToolCall(tool, arguments)))
-        assert seen.error_type == "InvalidArguments"
-        assert environment.state() == {}
-
-
 # Environments
 
 
-def test_two_trials_of_a_task_do_not_see_each_other(many: Suite) -> None:
-    task = next(task for task in many.tasks if task.end_state)
-    assert task.plan is not None
-    with closing(many.open(task)) as one, closing(many.open(task)) as two:
-        run_sync(carry_out(task, task.plan.calls, Toolbox(one.tools)))
-        assert one.state() == task.end_state
-        assert two.state() == {}
-
-
-def test_a_closed_environment_holds_no_database(many: Suite) -> None:
-    environment = many.open(many.tasks[0])
-    environment.close()
-    with pytest.raises(sqlite3.ProgrammingError):
-        environment.state()
-
-
 # The tasks
-
-
-def test_plans_give_the_expected_answers(snapshot: Suite) -> None:
-    assert task_problems(replace(snapshot, tasks=snapshot.tasks[:32])) == []
-
-
-def test_plans_leave_the_end_state_that_the_books_say(many: Suite) -> None:
-    for task in many.tasks[:64]:
-        assert state_after(task, many) == task.end_state, task.id
-
-
-@settings(max_examples=cases(6), deadline=None)
-@given(size=st.integers(1, 10), seed=st.integers(-(2**70), 2**70))
-def test_any_size_and_seed_give_a_valid_suite(size: int, seed: int) -> None:
-    suite = ecommerce.load(size=size, seed=seed)
-    assert len(suite.tasks) == size
-    assert task_problems(suite) == []
-    assert all(state_after(task, suite) == task.end_state for task in suite.tasks)
 
 
 def test_nothing_happens_where_the_policy_says_no(many: Suite) -> None:
@@ -293,46 +148,3 @@ def test_nothing_happens_where_the_policy_says_no(many: Suite) -> None:
     for task in refused:
         assert task.end_state == {}
         assert str(task.expected) not in task.query.text
-
-
-def test_a_code_or_a_day_counts_whatever_marks_stand_around_it(many: Suite) -> None:
-    told = [task for task in many.tasks if isinstance(task.expected, str)]
-    assert len(told) > 15
-    for task in told:
-        for said, right in ((task.expected, 1), (f"**{task.expected}**.", 1), (f"{task.expected}0", 0)):
-            assert scorer_named(task.scorer)(Judgement(task, said, "finished")) == right, (task.id, said)
-
-
-def test_a_refusal_cannot_be_told_from_the_question(many: Suite) -> None:
-    """Returns that are taken back and returns that are not are asked for in the same words."""
-    words = {"return": set[str](), "refusal": set[str]()}
-    for task in many.tasks:
-        if task.labels["template"] in words:
-            words[task.labels["template"]] |= set(re.findall(r"[a-z]{3,}", task.query.text))
-    named = {word for row in draw_shop(1).tables["policy"].values() for word in row["topic"].split("_")}
-    assert not named & (words["return"] ^ words["refusal"])
-
-
-def test_tasks_differ_in_length_and_answer(snapshot: Suite) -> None:
-    levels = Counter(task.labels["difficulty"] for task in snapshot.tasks)
-    assert min(levels[level] for level in ("easy", "medium", "hard")) >= 6
-    answers = Counter(str(task.expected) for task in snapshot.tasks if task.expected is not None)
-    assert answers.most_common(1)[0][1] <= 3
-    assert len({task.labels["template"] for task in snapshot.tasks}) == 16
-    writes = sum(bool(task.end_state) for task in snapshot.tasks)
-    assert writes > 0.7 * len(snapshot.tasks)
-
-
-def test_a_task_without_an_answer_still_asks_for_work(many: Suite) -> None:
-    """Saying "not determined" is not enough: only those who are nobody's customer leave the shop as it is."""
-    idle = [task for task in many.tasks if task.expected is None and not task.end_state]
-    assert {task.labels["template"] for task in idle} == {"nobody"}
-    assert len(idle) < 0.05 * len(many.tasks)
-
-
-def test_tools_are_told_alike_in_every_task(many: Suite) -> None:
-    told = set()
-    for task in many.tasks[:20]:
-        with closing(many.open(task)) as environment:
-            told.add(repr([(tool.name, tool.description, tool.parameters) for tool in environment.tools]))
-    assert len(told) == 1

@@ -117,14 +117,6 @@ def test_results_are_referred_to() -> None:
     ]
 
 
-def test_the_closest_earlier_result_is_meant() -> None:
-    assert steps("<<2+4=6>> <<3*2=6>> <<6*5=30>>")[2] == ("multiply", {"a": Ref("c2"), "b": 5})
-
-
-def test_results_are_compared_as_numbers() -> None:
-    assert steps("<<2*0.5=1.00>> <<1+7=8>>")[1] == ("add", {"a": Ref("c1"), "b": 7})
-
-
 def test_a_call_is_not_planned_twice() -> None:
     assert steps("<<2*3=6>> <<2.0*3=6>> <<6+1=7>>") == [("multiply", {"a": 2, "b": 3}), ("add", {"a": Ref("c1"), "b": 1})]
     assert steps("<<2*3=6>> <<6-5=1>> <<2*3+1=7>>")[2] == ("add", {"a": Ref("c1"), "b": Ref("c2")})
@@ -161,11 +153,6 @@ def test_a_rounded_result_is_rounded_in_the_plan() -> None:
     ]
     assert steps("<<7/2=4>>")[1] == ("round_to", {"number": Ref("c1"), "digits": 0})
     assert len(steps("<<1/3*9=3>>")) == 2  # 2.99999999999 is 3: no rounding is meant
-
-
-def test_goals_do_not_tell_results() -> None:
-    goals = [call.goal for call in plan_of(FERRY["answer"], 0).calls]
-    assert goals[:2] == ["Step 1: multiply 3 by 40.", "Step 2: add 25 to the result of step 1."]
 
 
 @pytest.mark.parametrize(
@@ -212,14 +199,6 @@ def test_a_row_becomes_a_task(tmp_path: Path) -> None:
     assert task_problems(suite) == []
 
 
-def test_the_gold_answer_is_the_stated_one(tmp_path: Path) -> None:
-    (task,) = gsm8k.load(
-        data=write(tmp_path / "rows.jsonl", {"question": "q?", "answer": "<<3+4=7>>7, and one more: 8\n#### 8"})
-    ).tasks
-    assert task.plan is not None
-    assert (task.expected, task.plan.answer) == (8, 8)
-
-
 @given(st.integers(1, 99), st.integers(1, 99), st.integers(1, 9))
 def test_a_fraction_is_read_as_the_number_that_it_is(top: int, bottom: int, factor: int) -> None:
     plan = plan_of(f"<<{top}/{bottom}={top * factor}/{bottom * factor}>>", 1)
@@ -236,34 +215,11 @@ def test_a_task_says_if_no_planned_call_yields_its_answer(one: int, other: int, 
     assert is_by_construction(task) == (gold not in (one + other, one * other))
 
 
-def test_a_row_without_a_plan_stays_a_task(tmp_path: Path) -> None:
-    (task,) = gsm8k.load(data=write(tmp_path / "rows.jsonl", {"question": "q?", "answer": "Two and two.\n#### 4"})).tasks
-    assert (task.plan, task.no_plan, task.expected) == (None, "no annotation", 4)
-
-
-@pytest.mark.parametrize("newline", ["\n", "\r\n", "\n\n", "\r\n \r\n"])
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
-def test_byte_order_mark_line_ends_and_blank_lines(tmp_path: Path, newline: str, encoding: str) -> None:
-    rows = [{"question": f"How many\u2028are {n}?", "answer": f"#### {n}"} for n in (1, 2)]
-    lines = [json.dumps(row, ensure_ascii=False) for row in rows]
-    suite = gsm8k.load(data=write(tmp_path / "rows.jsonl", *lines, "", encoding=encoding, newline=newline))
-    assert [task.expected for task in suite.tasks] == [1, 2]
-    assert [task.id for task in suite.tasks] == ["gsm8k-0001", f"gsm8k-{1 + newline.count(chr(10)):04d}"]
-
-
 def test_a_question_asked_twice_is_quarantined(tmp_path: Path) -> None:
     rows = [{"question": text, "answer": "<<1+1=2>>\n#### 2"} for text in ("One  and one?", "Other?", "One and one? ")]
     suite = gsm8k.load(data=write(tmp_path / "rows.jsonl", *rows))
     assert [task.quarantined for task in suite.tasks] == ["", "", "the same question as line 1"]
     assert task_problems(suite) == []
-
-
-def test_limit_takes_rows_from_the_start(tmp_path: Path) -> None:
-    path = write(tmp_path / "rows.jsonl", "", FERRY, {"question": "q?", "answer": "#### 1"}, "not read")
-    assert [task.id for task in gsm8k.load(data=path, limit=2).tasks] == ["gsm8k-0002", "gsm8k-0003"]
-    for limit in (0, -1, True, "3"):
-        with pytest.raises(ValueError, match="must be a whole number from 1 on"):
-            gsm8k.load(data=path, limit=limit)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -280,10 +236,6 @@ def test_gold_answers(tmp_path: Path, gold: str, value: float) -> None:
     ("row", "message"),
     [
         ("{", "line 2: not JSON"),
-        ("[" * 100_000, "line 2: not JSON (it is nested too deep)"),
-        ("[" * 110 + "]" * 110, "line 2: it is nested deeper than 100 levels"),
-        ('{"question": NaN}', "line 2: not JSON (NaN is not JSON)"),
-        (r'{"question": "\ud800", "answer": "#### 1"}', "line 2: it holds half of a surrogate pair"),
         ("[1]", "line 2: list where an object with 'question' and 'answer' belongs"),
         ({"answer": "#### 1"}, "line 2: field 'question' is missing or no text"),
         ({"question": " ", "answer": "#### 1"}, "line 2: field 'question' is missing or no text"),
@@ -299,38 +251,6 @@ def test_a_broken_row_is_named(tmp_path: Path, row: Any, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(f"{path}, {message}")) as caught:
         gsm8k.load(data=path)
     assert "\n" not in str(caught.value)
-
-
-def test_text_in_another_encoding_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_bytes(b'\n{"question": "caf\xe9"}')
-    with pytest.raises(ValueError, match=re.escape(f"{path}, line 2: the text is not UTF-8")):
-        gsm8k.load(data=path)
-
-
-@settings(deadline=None)
-@given(
-    st.binary(max_size=60)
-    | st.text(max_size=40).map(lambda text: json.dumps({"question": text, "answer": f"{text}#### 1"}).encode())
-)
-def test_any_file_is_a_suite_or_a_value_error(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
-    path = tmp_path_factory.mktemp("gsm8k") / "any.jsonl"
-    path.write_bytes(content)
-    try:
-        suite = gsm8k.load(data=path)
-    except ValueError as error:
-        assert str(path) in str(error)  # noqa: PT017
-    else:
-        assert len(suite.digest) == 64
-
-
-def test_a_file_is_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="--data FILE"):
-        gsm8k.SUITE()
-    with pytest.raises(FileNotFoundError):
-        gsm8k.load(data=tmp_path / "nowhere.jsonl")
-    with pytest.raises(ValueError, match=r"rows.jsonl: no row"):
-        gsm8k.load(data=write(tmp_path / "rows.jsonl", "", " "))
 
 
 @pytest.mark.skipif(not PUBLISHED.exists(), reason="the published file is not here")

@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 import whichloop
-from whichloop.datasets.importing.reader import read_plan
+from whichloop.datasets.importing.plan_model import read_plan
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
 from whichloop.datasets.validity.replay import planned_answer, replay
 from whichloop.loops import Bare, Finish, Phased, ReactExtract, Stateless

@@ -1,7 +1,8 @@
-"""The JSON schema of plans and their reader hold each other."""
+"""Plans as people write them: their JSON schema and their reader hold each other, and a mistake is told with its place."""
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from tests.protocol.test_plan import plans
-from whichloop.datasets.importing.plan_model import checked_plan, plan_schema
-from whichloop.protocol import Plan, plan_from_json, plan_to_json
+from whichloop.datasets.importing.plan_model import BrokenPlan, plan_schema, read_plan, shape_mistakes, single_plan
+from whichloop.protocol import Plan, ToolSpec, plan_to_json
 
 SCHEMA = jsonschema.Draft202012Validator(plan_schema())
 CALL = {"id": "a", "tool": "f", "arguments": {"x": 1}, "goal": "g"}
@@ -45,12 +46,8 @@ nearly = st.fixed_dictionaries(
 
 
 def is_read(value: Any) -> bool:
-    told = ""
-    try:
-        checked_plan(value)
-    except ValueError as error:
-        told = str(error)
-    assert "\n" not in told
+    told = shape_mistakes(value)
+    assert not any("\n" in text for text in told)
     return not told
 
 
@@ -58,7 +55,7 @@ def is_read(value: Any) -> bool:
 def test_every_plan_that_is_written_fits_the_schema(plan: Plan) -> None:
     written = plan_to_json(plan)
     SCHEMA.validate(written)
-    assert plan_from_json(checked_plan(written)) == plan
+    assert read_plan("plan", written, None) == plan
 
 
 @settings(max_examples=cases(60))
@@ -74,13 +71,42 @@ def test_the_reader_takes_what_the_schema_takes(value: Any) -> None:
         ({"calls": [{}], "answer": 1}, "calls[0].id is missing"),
         ({"calls": [CALL | {"goal": 3}], "answer": 1}, "calls[0].goal: text belongs here"),
         ({"calls": [CALL | {"argumens": {}}], "answer": 1}, "calls[0].argumens: there is no such field; did you mean 'arguments'?"),
-        ({"calls": [CALL], "answr": 1}, "answr: there is no such field; did you mean 'answer'?"),
+        ({"calls": [CALL], "answer": 1, "answr": 1}, "answr: there is no such field"),
         ({"calls": [CALL]}, "answer is missing"),
         ({"calls": [CALL | {"arguments": {"x": {"$ref": 3}}}], "answer": 1}, "calls[0].arguments.x: a reference is"),
         ({"calls": [], "answer": {"$ref": "a", "path": "b"}}, "answer: a reference is"),
+        ({"calls": [CALL | {"arguments": {"x": {"$ref": "c"}}}], "answer": 1}, "call 'a' refers to 'c', not before it"),
         (3, "a plan is an object with calls and answer, a list of calls, or a call a line"),
     ],
 )
 def test_what_is_wrong_is_named_by_its_place(value: Any, told: str) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(told)}"):
-        checked_plan(value)
+    with pytest.raises(BrokenPlan, match=re.escape(f"not a plan ({told}")):
+        read_plan("plan", value, None)
+
+
+ITEM = {"type": "object", "properties": {"item": {"type": "string"}}, "required": ["item"], "additionalProperties": False}
+TOOLS = {name: ToolSpec(name, "", ITEM) for name in ("price", "stock")}
+
+
+def mistakes(text: str) -> list[tuple[int, str]]:
+    plan = single_plan(text)
+    assert (plan.plan is None) == bool(plan.mistakes)
+    return [*plan.mistakes, *plan.misfits(TOOLS)]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("first = price(item='lamp'\nsecond = stock(itm=first)\nthird = stock(item=)\nprise(item=third)", [1, 2, 3, 4]),
+        ("third = stock(item='a' 'b' 3,\n  more=1\n)\nprice(item=third)", [1]),
+        ("first = price('lamp')\nstock(item=first)", [1]),
+        ('["first = price(item=\'lamp\')", "stock(itm=first)"]', [2]),
+        (json.dumps({"calls": [CALL | {"tool": "price", "arguments": {"itm": 1}}], "answer": 1}), [0]),
+        (json.dumps({"calls": [CALL | {"goal": 3}, {}], "answr": 1}), [0] * 7),
+        (json.dumps([CALL | {"tool": "price", "arguments": {"item": "lamp"}}]), []),
+    ],
+)
+def test_each_mistake_of_a_plan_in_a_file_is_told(text: str, told: list[int]) -> None:
+    assert sorted({line for line, _ in mistakes(text)}) == sorted(set(told))
+    if 0 in told and len(told) > 1:
+        assert len(mistakes(text)) == len(told)

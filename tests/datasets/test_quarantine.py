@@ -75,12 +75,3 @@ def test_what_is_none_is_one_line(tmp_path: Path, name: str, text: str, said: st
         read_quarantine(file)
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
-
-
-def test_bytes_that_are_no_text(tmp_path: Path) -> None:
-    file = tmp_path / "bad.toml"
-    file.write_bytes(b"\xff\xfe")
-    with pytest.raises(ValueError, match=r"bad\.toml: not TOML"):
-        read_quarantine(file)
-    with pytest.raises(OSError, match="nowhere"):
-        read_quarantine(tmp_path / "nowhere.toml")

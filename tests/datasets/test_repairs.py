@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cases import cases
-from whichloop.checks.suite import task_problems
 from whichloop.datasets import repairs
 from whichloop.datasets.repairs import plant as tools
 from whichloop.datasets.repairs.plant import Plant, draw_plant
-from whichloop.datasets.task import Suite, Task
+from whichloop.datasets.task import Suite
 from whichloop.datasets.validity import carry_out, replay
-from whichloop.metrics.answers import Judgement
-from whichloop.metrics.scorers import scorer_named
 from whichloop.protocol import Toolbox, ToolCall, refs, run_sync
 from whichloop.protocol.tool_calls import TransientError
 
@@ -45,13 +39,6 @@ def troubled(number: int, **trouble: Any) -> tuple[Plant, str, str]:
     sensor = plant.machines[asset]["sensors"]["temperature"]
     plant.trouble = {f"read_sensor/{sensor}": trouble, f"open_work_order/{asset}": trouble}
     return plant, asset, sensor
-
-
-def state_after(task: Task, suite: Suite) -> Any:
-    with closing(suite.open(task)) as environment:
-        assert task.plan is not None
-        run_sync(carry_out(task, task.plan.calls, Toolbox(environment.tools)))
-        return environment.state()
 
 
 # The troubles' laws
@@ -79,14 +66,6 @@ def test_only_the_permit_of_the_ticket_gets_past_a_rate_limit(number: int, wrong
     assert tools.read_sensor(plant, sensor, permit)["value"] == plant.sensors[sensor]["value"]
     with pytest.raises(tools.NotKnown):
         tools.wait_turn(plant, f"N{wrong}")
-
-
-@given(number=PLANTS, shows=st.one_of(st.none(), st.text(max_size=5), st.floats(200, 900)))
-def test_the_calibrated_instrument_says_what_the_sensor_should(number: int, shows: Any) -> None:
-    plant, _, sensor = troubled(number, shows=shows)
-    seen = tools.read_sensor(plant, sensor)
-    assert seen["value"] == shows
-    assert seen["low"] <= tools.read_calibrated(plant, sensor)["value"] <= seen["high"]
 
 
 @given(number=PLANTS, kept=st.booleans(), tries=st.integers(1, 4))
@@ -148,22 +127,6 @@ def test_pages_hold_each_alarm_once_whatever_becomes_of_a_cursor(number: int, ha
     assert seen == plant.alarms[hall]
 
 
-@given(number=PLANTS)
-def test_reading_changes_no_state(number: int) -> None:
-    plant = draw_plant(number)
-    before = plant.state()
-    for asset, machine in plant.machines.items():
-        described = tools.describe_machine(plant, asset)
-        assert described["sensors"] == machine["sensors"]
-        values = [tools.read_sensor(plant, sensor)["value"] for sensor in described["sensors"].values()]
-        tools.load_index(plant, asset, *values)
-        tools.list_work_orders(plant, asset)
-        tools.order_part(plant, machine["part"], 1)
-        with pytest.raises(tools.Retired, match=asset):
-            tools.find_machine(plant, machine["name"])
-    assert plant.state() == before
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -186,41 +149,7 @@ def test_errors_say_what_is_wrong(call: Callable[[Plant], object], message: str)
     assert plant.state() == before
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments"),
-    [
-        ("open_work_order", {"asset": "A1234", "job": "explode"}),
-        ("list_alarms", {"hall": "Z"}),
-        ("order_part", {"part": "B1234", "quantity": 0}),
-        ("load_index", {"asset": "A1234", "temperature": "#####", "pressure": 1, "vibration": 1}),
-        ("read_sensor", {}),
-    ],
-)
-def test_arguments_are_checked(many: Suite, tool: str, arguments: dict[str, Any]) -> None:
-    with closing(many.open(many.tasks[0])) as environment:
-        assert run_sync(Toolbox(environment.tools).call(ToolCall(tool, arguments))).error_type == "InvalidArguments"
-
-
 # The tasks
-
-
-def test_plans_give_the_expected_answers(snapshot: Suite, many: Suite) -> None:
-    assert task_problems(replace(snapshot, tasks=snapshot.tasks[:48])) == []
-    assert task_problems(replace(many, tasks=many.tasks[: cases(30)])) == []
-
-
-def test_plans_leave_the_end_state_that_is_expected(many: Suite) -> None:
-    for task in many.tasks[:96]:
-        assert state_after(task, many) == task.end_state, task.id
-
-
-@settings(max_examples=cases(5), deadline=None)
-@given(size=st.integers(1, 14), seed=st.integers(-(2**70), 2**70))
-def test_any_size_and_seed_give_a_valid_suite(size: int, seed: int) -> None:
-    suite = repairs.load(size=size, seed=seed)
-    assert len(suite.tasks) == size
-    assert task_problems(suite) == []
-    assert all(state_after(task, suite) == task.end_state for task in suite.tasks)
 
 
 def test_what_an_error_says_is_used_after_it_only(many: Suite) -> None:
@@ -240,16 +169,6 @@ def test_what_an_error_says_is_used_after_it_only(many: Suite) -> None:
                     used += 1
                     assert said & (before[call.id] | {call.id}), (task.id, call.id, value)
     assert used > 100
-
-
-def test_the_expected_errors_do_not_come_in_a_plant_that_works(many: Suite) -> None:
-    for task in many.tasks:
-        healthy = dataclasses.replace(task, world={**task.world, "trouble": {}})
-        assert task.plan is not None
-        planned = [call for call in task.plan.calls if call.fails and call.tool != "find_machine"]
-        if planned:
-            with pytest.raises(ValueError, match="the plan expects an error"):
-                run_sync(replay(healthy, many))
 
 
 def test_every_trouble_comes_up_and_no_three_errors_in_a_row(snapshot: Suite) -> None:
@@ -280,49 +199,3 @@ def test_a_write_that_is_repeated_makes_the_end_state_wrong(many: Suite) -> None
             write = next(call for call in reversed(done) if call.tool == "open_work_order")
             run_sync(Toolbox(environment.tools).call(ToolCall(write.tool, write.arguments)))
             assert environment.state() != task.end_state, task.id
-
-
-def test_no_machine_has_the_order_that_a_task_asks_for(many: Suite) -> None:
-    """Whoever looks after a cut line whether the order is there must not find an old one like it."""
-    asked = 0
-    for task in many.tasks:
-        before = {tuple(order) for order in draw_plant(task.world["plant"]).work_orders}
-        known = {(asset, job) for _, asset, job in before}
-        new = [(asset, job) for number, asset, job in task.end_state["work_orders"] if (number, asset, job) not in before]
-        asked += len(new)
-        assert not known.intersection(new), task.id
-    assert asked > 80
-
-
-def test_a_code_counts_whatever_marks_stand_around_it(snapshot: Suite) -> None:
-    codes = [task for task in snapshot.tasks if isinstance(task.expected, str)]
-    assert len(codes) > 20
-    for task in codes:
-        for said, right in ((task.expected, 1), (f"**{task.expected}**.", 1), (f"{task.expected}0", 0)):
-            assert scorer_named(task.scorer)(Judgement(task, said, "finished")) == right, (task.id, said)
-
-
-def test_two_trials_of_a_task_do_not_see_each_other(many: Suite) -> None:
-    task = next(task for task in many.tasks if task.labels["template"] == "retired")
-    assert task.plan is not None
-    one, two = many.open(task), many.open(task)
-    before = two.state()
-    run_sync(carry_out(task, task.plan.calls, Toolbox(one.tools)))
-    assert one.state() == task.end_state
-    assert two.state() == before != task.end_state
-
-
-def test_tasks_differ_in_length_and_answer(snapshot: Suite) -> None:
-    levels = Counter(task.labels["difficulty"] for task in snapshot.tasks)
-    assert min(levels[level] for level in ("easy", "medium", "hard")) >= 15
-    answers = Counter(str(task.expected) for task in snapshot.tasks if task.expected is not None)
-    assert answers.most_common(1)[0][1] <= 2
-    assert len({task.labels["template"] for task in snapshot.tasks}) == 15
-    assert not [task.id for task in snapshot.tasks if str(task.expected) in task.query.text]
-
-
-def test_a_task_without_an_answer_still_asks_for_work(many: Suite) -> None:
-    for task in many.tasks:
-        if task.expected is None:
-            with closing(many.open(task)) as environment:
-                assert environment.state() != task.end_state

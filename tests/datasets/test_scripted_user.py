@@ -16,9 +16,8 @@ from tests.datasets.tau2_shops import SHOP, action, loaded, make, row
 from whichloop.checks.suite import task_problems
 from whichloop.datasets import tau2
 from whichloop.datasets.task import HasUser, Suite, Toolset, WorldEnvironment
-from whichloop.datasets.tau2.conversation import in_turn
+from whichloop.datasets.tau2.customer import in_turn
 from whichloop.datasets.with_user import (
-    ASKING_USER_TOOLS,
     NOTHING_MORE,
     NOTHING_TO_SAY,
     STILL_WAITING,
@@ -98,11 +97,6 @@ def test_a_change_by_an_async_tool_counts_when_it_has_succeeded() -> None:
     place = harbour(ScriptedUser({}, [SELL], [FurtherRequest("Thanks!", after=[SELL])]))
     seen = make(place, ("sell", {"what": "boat"}), tell(1), ("paint", {"what": "boat"}), ("sell", {"what": "boat"}), tell(1))
     assert seen == ["nobody wants it", STILL_WAITING, "ok", "ok", "Thanks!"]
-
-
-def test_who_claims_too_much_hears_every_request_all_the_same() -> None:
-    place = harbour(ScriptedUser({}, (), [FurtherRequest("Two."), FurtherRequest("Three.")]))
-    assert make(place, tell(9), tell(9), tell(9), tell(-1)) == ["Two.", "Three.", NOTHING_MORE, "Two."]
 
 
 def test_who_waits_for_a_change_that_they_refuse_is_no_user() -> None:
@@ -277,12 +271,6 @@ def test_instructions_have_the_whole_script_and_nothing_of_the_world(script: Scr
     assert ("Say no to all changes" in told) is (not script.agrees_to)
 
 
-def test_a_topic_without_words_has_nothing_to_say_by_a_model_too() -> None:
-    script = ScriptedUser({"wishes": ""})
-    assert script.answer("wishes") == NOTHING_TO_SAY
-    assert f"about wishes:\n{NOTHING_TO_SAY}\n" in instructions(script)
-
-
 def test_what_is_asked_at_once_is_one_conversation_and_a_failure_leaves_none_behind() -> None:
     actor = FakeModel("one", ProviderError("busy", "server"), "three")
     user = ModelledUser(PATIENT, actor)
@@ -293,12 +281,6 @@ def test_what_is_asked_at_once_is_one_conversation_and_a_failure_leaves_none_beh
     first, failed, third = run_sync(at_once())
     assert (first, str(failed), third) == ("one", "busy", "three")
     assert [message.content for message in actor.requests[-1].messages[1:]] == ["About wishes: 1?", "one", "About wishes: 3?"]
-
-
-def test_a_user_of_two_topics_who_asks_has_three_tools() -> None:
-    tools = ASKING_USER_TOOLS.bound_to(ScriptedTalk(ScriptedUser({})))
-    assert [(tool.name, tool.read_only) for tool in tools] == [("ask_user", True), ("confirm_with_user", True), ("tell_user", True)]
-    assert tools[2].function(message="", requests_done=1) == NOTHING_MORE
 
 
 def test_trials_with_a_user_are_the_same_one_by_one_and_all_at_once(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def write(names: list[str], unreleased: bool) -> None:
     for name in names or NAMES:
         source = SOURCES[name]
         lines = [canonical_json(task.as_dict()) + "\n" for task in generated(source)]
-        now = described(Suite(source.name, source.version, generated(source), source.open, source.step_limit, source.shared))
+        now = described(replace(source.suite(1), tasks=generated(source)))
         if name in known and known[name] != now and known[name]["version"] == now["version"] and not unreleased:
             sys.exit(f"{name}: the content changed under version {now['version']}; bump the version in its module first")
         assert source.snapshot is not None

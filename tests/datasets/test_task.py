@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from whichloop import Environment, Query, StatelessEnvironment, Suite, Task, Tool, Toolbox
-from whichloop.datasets.generating import Draft
-from whichloop.datasets.task import described_tools
 
 
 def price(item: str) -> float:
@@ -58,11 +56,6 @@ def test_an_open_that_is_no_function_is_told_when_the_suite_is_made():
         StatelessEnvironment(price)  # type: ignore[arg-type]
 
 
-def test_a_suite_prints_as_a_line():
-    many = [Task(f"t{number}", Query("What?"), 1) for number in range(1_000)]
-    assert repr(Suite("s", "1", many, lambda task: StatelessEnvironment([price]))) == "<Suite s, version 1: 1,000 tasks>"
-
-
 @pytest.mark.parametrize("error", [NameError("name 'TOOLZ' is not defined"), KeyError("world"), RecursionError(), ValueError("no")])
 def test_code_of_a_suite_that_cannot_open_its_tasks_is_one_line(error: Exception) -> None:
     def opens(task: Task) -> Environment:
@@ -72,19 +65,6 @@ def test_code_of_a_suite_that_cannot_open_its_tasks_is_one_line(error: Exception
     with pytest.raises(ValueError, match=rf"^suite 's': task '{TASK.id}' cannot be opened: {type(error).__name__}") as told:
         assert suite.digest
     assert told.value.__cause__ is error
-
-
-def test_what_a_suite_says_itself_stays_as_it_is() -> None:
-    error = FileNotFoundError(2, "no such file", "world.db")
-
-    def opens(task: Task) -> Environment:
-        raise error
-
-    with pytest.raises(FileNotFoundError) as told:
-        Suite("s", "1", [TASK], opens).opened(TASK)
-    assert told.value is error
-    with pytest.raises(ValueError, match=r"^Suite: open gave a Task, which is no environment"):  # no line of theirs was passed
-        Suite("s", "1", [TASK], described_tools).opened(TASK)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -101,11 +81,6 @@ def test_a_field_of_a_task_that_is_of_another_type_is_named_with_what_to_give(fi
     fields: dict[str, Any] = {"id": "a", "query": Query("What?"), "expected": 1}
     with pytest.raises(ValueError, match=f"^{said}"):
         Task(**{**fields, field: value})
-
-
-def test_a_draft_whose_plan_is_a_text_is_told_so() -> None:
-    with pytest.raises(ValueError, match=r"^Draft: plan: give plan_from_lines\(text\), not a text$"):
-        Draft("What?", "c = price(item='x')\nanswer = c", 1)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

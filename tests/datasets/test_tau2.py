@@ -133,12 +133,6 @@ def test_what_a_tool_gives_is_no_door_into_the_database(creating: tuple[Suite, T
     assert environment.state()["db"] == DB
 
 
-def test_the_tools_are_tau2s(creating: tuple[Suite, Task]) -> None:
-    tools = creating[0].open(creating[1]).tools
-    assert tuple(tool.name for tool in tools) == mock.NAMES
-    assert all(tool.description and "assert" not in tool.description for tool in tools)
-
-
 @pytest.mark.parametrize(
     ("call", "error"),
     [
@@ -171,11 +165,6 @@ def test_a_row_becomes_a_task(tmp_path: Path) -> None:
     assert accuracy(suite, task, planned(task)[0]) == 0.0
     assert accuracy(suite, task, planned(task)[0], *planned(task)) == 0.0
     assert suite.distractors == {"get_users", "transfer_to_human_agents"}
-
-
-def test_the_solo_policy_is_taken_where_there_is_one(tmp_path: Path) -> None:
-    suite = tau2.load(data=write(tmp_path, [row("t", CREATE)], policy_solo__md="Work alone."))
-    assert suite.tasks[0].query.context == "Work alone."
 
 
 def test_changes_come_in_order_and_reads_after_the_last_change(tmp_path: Path) -> None:
@@ -225,14 +214,6 @@ def test_assertions_must_hold_in_the_end(tmp_path: Path) -> None:
     assert accuracy(suite, task, *planned(task), other, other) == 0.0
     environment = suite.open(task)
     assert environment.state() == {"assertions_not_met": ["assert_task_status(task_id='task_2', expected_status='completed')"]}
-
-
-def test_a_task_of_assertions_alone_has_no_plan(tmp_path: Path) -> None:
-    check = assertion("assert_task_status", task_id="task_1", expected_status="completed")
-    suite, task = only(tmp_path, row("t", env_assertions=[check], basis=["ENV_ASSERTION"]))
-    assert (task.plan, task.no_plan, task.quarantined) == (None, "it lists no actions", "")
-    done = ("update_task_status", {"task_id": "task_1", "status": "completed"})
-    assert (accuracy(suite, task), accuracy(suite, task, done)) == (0.0, 1.0)
 
 
 def test_actions_must_be_made_as_far_as_they_are_compared(tmp_path: Path) -> None:
@@ -322,7 +303,7 @@ def test_two_equal_actions_are_no_plan(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"tasks__json": "[\n{"}, "tasks.json: not JSON (Expecting property name enclosed in double quotes at character 2 of its"),
+        ({"tasks__json": "[\n{"}, "tasks.json: not JSON (Expecting property name enclosed"),
         ({"tasks__json": "[NaN]"}, "tasks.json: not JSON (NaN is not JSON)"),
         ({"tasks__json": ""}, "tasks.json: not JSON"),
         ({"tasks__json": {}}, "tasks.json: dict where a list of tasks belongs"),
@@ -342,13 +323,13 @@ def test_two_equal_actions_are_no_plan(tmp_path: Path) -> None:
         ({"tasks__json": [row("a", basis=["LUCK"])]}, "tasks.json, task 1 ('a'): field 'evaluation_criteria.reward_basis.0'"),
         (
             {"tasks__json": [row("a", CREATE | {"name": "cancel"}, CREATE | {"name": "book"})]},
-            "tasks.json: names 'book', 'cancel', which the domain 'mock' lacks; only that domain's tools are here: create_task",
+            "tasks.json: task 'a' names 'book', 'cancel', which the domain 'mock' lacks; it has create_task",
         ),
         ({"tasks__json": None}, ": no folder that holds tasks.json"),
         ({"db__json": None}, ": no folder that holds db.json"),
         ({"db__json": {"tasks": {}}}, "db.json: field 'users': Field required"),
         ({"db__json": DB | {"flights": {}}}, "db.json: field 'flights': Extra inputs are not permitted"),
-        ({"policy__md": None}, ": the folder holds neither policy_solo.md nor policy.md"),
+        ({"policy__md": None}, ": the folder holds no policy_solo.md or policy.md"),
         ({"split_tasks__json": ["a"]}, "split_tasks.json: field 'splits': Input should be a valid dictionary"),
     ],
 )  # fmt: skip
@@ -358,13 +339,6 @@ def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path, files: Any, message
         tau2.load(data=write(tmp_path, rows, **files))
     assert str(caught.value).startswith(str(tmp_path))
     assert "\n" not in str(caught.value)
-
-
-def test_text_in_another_encoding_is_named(tmp_path: Path) -> None:
-    write(tmp_path, [row("a", CREATE)])
-    (tmp_path / "policy.md").write_bytes(b"a\ncaf\xe9")
-    with pytest.raises(ValueError, match=re.escape(f"{tmp_path / 'policy.md'}, line 2: the text is not UTF-8")):
-        tau2.load(data=tmp_path)
 
 
 def test_splits_and_limit(tmp_path: Path) -> None:

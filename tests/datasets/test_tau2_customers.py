@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.datasets.tau2_shops import AIRLINE, EXCHANGE, SHOP, action, airline_suite, loaded, make, row, shop_suite
-from whichloop.datasets import tau2
 from whichloop.datasets.task import Suite, Task, WorldEnvironment
-from whichloop.datasets.tau2.conversation import first_person, opening
+from whichloop.datasets.tau2.customer import first_person
 from whichloop.datasets.tau2.domain import NotFound, TrialTables
 from whichloop.datasets.with_user import (
-    NOTHING_TO_SAY,
     FurtherRequest,
     ProposedCall,
     ScriptedTalk,
@@ -106,16 +103,6 @@ def test_lists_side_by_side_are_pairs_in_any_order(pairs: Any, other: Any, data:
     assert not swap(pairs).allows(swap(pairs, order=2))
 
 
-def test_lists_that_do_not_belong_together_are_compared_as_they_are() -> None:
-    def booking(flights: list[str], people: list[str]) -> ProposedCall:
-        return ProposedCall("book", {"flights": flights, "people": people})
-
-    assert booking(["F1", "F2"], ["Bo", "Cy"]).allows(booking(["F1", "F2"], ["Bo", "Cy"]))
-    assert not booking(["F1", "F2"], ["Bo", "Cy"]).allows(booking(["F2", "F1"], ["Cy", "Bo"]))
-    assert not booking([], []).allows(ProposedCall("book", {"flights": []}))
-    assert not swap([(1, 2)]).allows(ProposedCall("swap", {"order": 1, "old": "1", "new": [2]}))
-
-
 def test_a_user_of_ones_own_has_topics_of_ones_own() -> None:
     ask, _ = user_tools({"budget": "how much they want to spend"}).bound_to(ScriptedTalk(ScriptedUser({"budget": "At most 10."})))
     assert ask.parameters["properties"]["about"]["const"] == "budget"
@@ -138,18 +125,6 @@ def test_a_user_of_ones_own_has_topics_of_ones_own() -> None:
 def test_a_script_that_an_agent_cannot_hear_whole_is_refused(script: ScriptedUser, why: str) -> None:
     with pytest.raises(ValueError, match=re.escape(why)):
         with_user(WorldEnvironment((), None, lambda world: None), script)
-
-
-def test_what_models_read_of_the_tools_is_plain_english(shop: Suite, airline: Suite) -> None:
-    for suite in (shop, airline):
-        for tool in suite.open(suite.tasks[0]).tools:
-            assert re.fullmatch(r"[A-Z][a-z]+ .*", tool.description, re.DOTALL), tool.description
-
-
-def test_a_user_without_a_script_says_so_and_agrees_to_nothing() -> None:
-    user = ScriptedUser({})
-    assert user.answer("wishes") == NOTHING_TO_SAY
-    assert not user.agrees(ProposedCall("cancel", {}))
 
 
 def test_only_tools_that_make_changes_may_write(shop: Suite, airline: Suite) -> None:
@@ -176,16 +151,6 @@ def test_only_tools_that_make_changes_may_write(shop: Suite, airline: Suite) -> 
 )
 def test_what_an_actor_is_told_becomes_the_customer_s_words(told: str, said: str) -> None:
     assert first_person(told) == said
-
-
-def test_the_first_message_says_nothing_of_how_to_talk() -> None:
-    assert opening("You want the lamp. If the agent asks for confirmation, only the shade.") == "I want the lamp."
-    assert opening("Ask the agent for a lamp.") == "Ask the agent for a lamp."
-
-
-@given(st.text(max_size=60))
-def test_a_customer_says_words_or_nothing(told: str) -> None:
-    assert (first_person(told) == "") == (not any(char.isalnum() for char in told))
 
 
 # Tables that trials share
@@ -242,15 +207,10 @@ def test_what_cannot_be_run_is_quarantined_with_the_reason(tmp_path: Path, given
     assert reason in task.quarantined
 
 
-def test_a_task_in_which_nothing_is_to_be_done_has_no_plan(tmp_path: Path) -> None:
-    (task,) = loaded(tmp_path, SHOP, row("t")).tasks
-    assert (task.no_plan, task.quarantined, task.end_state) == ("it lists no actions", "", {"changed": {}})
-
-
 @pytest.mark.parametrize(
     ("tables", "given_row", "message"),
     [
-        (SHOP, row("t", action("fly")), r"tasks\.json: task 't' names 'fly', which the domain 'retail' lacks; it has find_user"),
+        (SHOP, row("t", action("fly")), r"tasks\.json: task 't' names 'fly', which the domain 'retail' lacks; it has calculate"),
         (
             SHOP,
             row("t") | {"user_scenario": {"instructions": "Ann"}},
@@ -263,11 +223,3 @@ def test_a_task_in_which_nothing_is_to_be_done_has_no_plan(tmp_path: Path) -> No
 def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path, tables: Any, given_row: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         loaded(tmp_path, tables, given_row)
-
-
-def test_a_split_without_tasks_is_refused(tmp_path: Path) -> None:
-    loaded(tmp_path, SHOP, row("t"))
-    (tmp_path / "split_tasks.json").write_text(json.dumps({"test": ["t"], "none": []}))
-    assert tau2.load(data=tmp_path, split="test").tasks[0].labels["split"] == "test"
-    with pytest.raises(ValueError, match="no task of split 'none'"):
-        tau2.load(data=tmp_path, split="none")

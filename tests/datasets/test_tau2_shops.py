@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from fractions import Fraction
 from typing import Any
 
@@ -201,15 +200,3 @@ def test_sums_are_what_arithmetic_says(text: str) -> None:
         assert calculated(text) == str(round(float(value), 2))
     except RefusedCall:
         assert len(text) > 200 or "*" in text  # too long, or too large on the way
-
-
-@given(st.text(alphabet="0123456789+-*/(). ", max_size=30) | st.text(max_size=10))
-def test_any_text_is_calculated_or_refused(text: str) -> None:
-    with contextlib.suppress(RefusedCall):
-        assert round(float(calculated(text)), 2) == float(calculated(text))
-
-
-@pytest.mark.parametrize("text", ["1/0", "9**9", "(" * 300, "1 2", "", "abs(1)", "1//2", "9" * 20])
-def test_what_is_no_sum_is_refused(text: str) -> None:
-    with pytest.raises(RefusedCall):
-        calculated(text)

@@ -68,6 +68,7 @@ storage = true
 """
 LINE = {"customer_id": "C1", "line_id": "L1"}
 MESSAGING = {"app_name": "messaging", "permission": "sms"}
+USER_TOOLS = telecom.DOMAIN.user_tools
 Call = tuple[str, Mapping[str, Any]]
 
 
@@ -87,7 +88,12 @@ OVERDUE = call("suspend_line_for_overdue_bill", "assistant", **LINE, new_bill_id
 
 def row(starts: Any, actions: Any, asserted: Any, **changed: Any) -> dict[str, Any]:
     named = [
-        {"action_id": f"a{number}", "requestor": telecom.DOMAIN.sides.get(name, "user"), "name": name, "arguments": arguments}
+        {
+            "action_id": f"a{number}",
+            "requestor": "user" if name in USER_TOOLS else "assistant",
+            "name": name,
+            "arguments": arguments,
+        }
         for number, (name, arguments) in enumerate(actions)
     ]
     judged = {"actions": named, "env_assertions": asserted, "reward_basis": ["ENV_ASSERTION"]}
@@ -191,7 +197,6 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> tuple[Suite, Task]:
 
 
 REBOOTED: list[Call] = [("send_payment_request", {"customer_id": "C1", "bill_id": "B9"}), ("make_payment", {})]
-TOGGLES = ("toggle_airplane_mode", "toggle_data", "toggle_roaming", "toggle_data_saver_mode", "toggle_wifi_calling", "toggle_wifi")
 ARGUMENTS: Mapping[str, Any] = {
     "phone_number": st.sampled_from(["555-0", "555-1", "555-2"]),
     "customer_id": st.sampled_from(["C1", "C2"]),
@@ -218,7 +223,7 @@ def test_whatever_is_called_the_company_and_the_phone_agree_and_no_other_trial_s
         made = (tool.name, {name: data.draw(ARGUMENTS.get(name, st.just("Ida Rhodes"))) for name in needed})
         (seen,), (again,) = make(one, made), make(other, made)
         assert (seen.ok, seen.data) == (again.ok, again.data)
-        db = one.db
+        db = one.world.db
         assert db["surroundings"]["line_active"] == (db["carrier"]["lines"][0]["status"] == "Active")
         assert db["surroundings"]["roaming_allowed"] == db["carrier"]["lines"][0]["roaming_enabled"]
         waiting = [bill["bill_id"] for bill in db["carrier"]["bills"] if bill["status"] == "Awaiting Payment"]
@@ -226,26 +231,13 @@ def test_whatever_is_called_the_company_and_the_phone_agree_and_no_other_trial_s
         assert waiting == ([] if asked is None else [asked["bill_id"]])
         if made[0] in telecom.DOMAIN.reads:
             assert make(one, made)[0].data == seen.data
-    assert one.db == other.db == json.loads(json.dumps(one.db))
-    assert untouched.db == task.world["db"]
-
-
-@pytest.mark.parametrize("name", TOGGLES)
-def test_what_is_turned_over_twice_is_as_it_was(broken: Any, name: str) -> None:
-    environment = broken[0].open(broken[1])
-    make(environment, ("disconnect_vpn", {}), REBOOT)  # airplane mode would cut it
-    before = json.dumps(environment.db)
-    (first, second) = make(environment, (name, {}), (name, {}))
-    assert first.ok
-    assert second.ok
-    assert first.data != second.data
-    assert json.dumps(environment.db) == before
+    assert one.world.db == other.world.db == json.loads(json.dumps(one.world.db))
+    assert untouched.world.db == task.world["db"]
 
 
 def test_the_agent_has_the_tools_of_both_sides(broken: Any) -> None:
     tools = broken[0].open(broken[1]).tools
-    assert [tool.name for tool in tools] == list(telecom.DOMAIN.sides)
-    assert list(telecom.DOMAIN.sides.values()) == ["assistant"] * 13 + ["user"] * 30
+    assert [tool.name in USER_TOOLS for tool in tools] == [False] * 13 + [True] * 30
     assert all(tool.description for tool in tools)
     assert (
         broken[1].query.context
@@ -254,7 +246,7 @@ def test_the_agent_has_the_tools_of_both_sides(broken: Any) -> None:
 
 
 def test_a_speed_is_the_middle_of_its_network_times_what_is_left(broken: Any) -> None:
-    db = broken[0].open(broken[1]).db
+    db = broken[0].open(broken[1]).world.db
     db["device"].update(vpn_connected=False, data_saver_mode=False, data_enabled=True)
     db["surroundings"].update(is_abroad=False, line_active=True, mobile_data_usage_exceeded=False)
     for mode, word in (("4g_5g_preferred", "excellent"), ("4g_only", "good"), ("3g_only", "poor"), ("2g_only", "very poor")):
@@ -293,9 +285,7 @@ def test_what_cannot_be_run_is_quarantined_with_the_reason(tmp_path: Path, given
         ({"db__toml": "plans = ["}, "db.toml: not TOML"),
         ({"db__toml": "flights = 1" + COMPANY}, "db.toml: field 'flights': Extra inputs are not permitted"),
         ({"user_db__toml": "[device]\nwings = 2"}, "user_db.toml: field 'device.wings': Extra inputs are not permitted"),
-        ({"user_db__toml": None}, "no folder that holds user_db.toml; telecom's has user_db.toml, main_policy_solo.md, tech_"),
-        ({"tech_support_manual__md": None}, "no folder that holds tech_support_manual.md"),
-        ({"db__toml": None}, "no folder that holds db.json (mock) or db.toml (telecom)"),
+        ({"db__toml": None}, "no folder that holds db.json, or db.toml (telecom)"),
     ],
 )
 def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path, files: Any, message: str) -> None:
@@ -303,18 +293,3 @@ def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path, files: Any, message
         tau2.load(data=write(tmp_path, row([], [REBOOT], [SERVED]), **files))
     assert str(caught.value).startswith(str(tmp_path))
     assert "\n" not in str(caught.value)
-
-
-def test_an_unknown_tool_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"names 'dance', 'sing', which the domain 'telecom' lacks"):
-        only(tmp_path, row([call("sing")], [("dance", {})], [SERVED]))
-
-
-def test_a_domain_without_tickets_says_that_a_user_who_answers_is_missing(tmp_path: Path) -> None:
-    action = {"action_id": "a", "name": "cancel_order", "arguments": {}}
-    rows = [{"id": "1", "evaluation_criteria": {"actions": [action]}}]
-    (tmp_path / "tasks.json").write_text(json.dumps(rows))
-    (tmp_path / "db.json").write_text("{}")
-    with pytest.raises(ValueError, match="each needs a user who answers the agent, and such a user is missing here") as caught:
-        tau2.load(data=tmp_path)
-    assert str(caught.value).endswith("domains that run without one: mock, telecom")

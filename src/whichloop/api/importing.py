@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from whichloop.datasets.importing.rows import FrameTable, is_frame, rows_given
+from whichloop.datasets.importing.rows import frame_table, is_frame, rows_given
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.import_runs import (
     GivenRows,
@@ -107,9 +107,7 @@ def _source(source: Any, name: str) -> Path | GivenRows:
         raise ValueError(f"files: give {WANTED}; got {shown_short(source)}")
     if any(level is not None for level in source.index.names):
         source = source.reset_index()  # an index with a name is a column, such as the task after a groupby
-    table = FrameTable(source, name)
-    table.keep(table.columns or ())
-    return _given_rows(name, [cells for _, _, cells in table.rows()])
+    return _given_rows(name, [cells for _, cells in frame_table(source, name).rows(None)])
 
 
 def _given_rows(name: str, rows: Sequence[Any]) -> GivenRows:

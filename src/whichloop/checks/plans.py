@@ -10,14 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from whichloop.datasets.csv import CsvTable
-from whichloop.datasets.importing.columns import Columns, RowTable
-from whichloop.datasets.importing.json_files import BrokenRow
+from whichloop.datasets.csv import csv_table
+from whichloop.datasets.importing.columns import RowTable
 from whichloop.datasets.importing.own_tools import NO_TOOLS, OwnTools
-from whichloop.datasets.importing.plan_model import PlacedMistake, single_plan
-from whichloop.datasets.importing.reader import BrokenPlan, RowError, RowReader
-from whichloop.datasets.jsonl import JsonLines
-from whichloop.datasets.parquet import ParquetTable
+from whichloop.datasets.importing.plan_model import BrokenPlan, single_plan
+from whichloop.datasets.importing.reader import RowReader
+from whichloop.datasets.jsonl import jsonl_table
+from whichloop.datasets.parquet import parquet_table
 from whichloop.datasets.task import Suite, Task, is_by_construction, restates, states_its_answer
 from whichloop.datasets.validity import Replayed, planned_answer, replay
 from whichloop.datasets.validity.checks import argument_problems, call_misfits, goal_problems, plan_problems
@@ -32,9 +31,9 @@ from .suite.running import why_it_failed
 from .suite.subject import is_given
 
 TABLES: Mapping[str, Callable[[Path], RowTable]] = {
-    ".csv": CsvTable,
-    ".jsonl": JsonLines,
-    ".parquet": ParquetTable,
+    ".csv": csv_table,
+    ".jsonl": jsonl_table,
+    ".parquet": parquet_table,
 }
 """Ending of a file of tasks → the table that reads it; any other file holds one plan."""
 MAX_PLAN_BYTES = 1 << 20
@@ -98,7 +97,7 @@ def plan_findings(path: Path, tools: OwnTools | None = None, *, run_tools: bool 
     sound: dict[str, _ReadTask] = {}
     found: dict[str, list[str]] = {}
     rows = table(path)
-    reader = RowReader(rows, Columns({}), rows.name, tools or NO_TOOLS)
+    reader = RowReader(rows, {}, rows.name, tools or NO_TOOLS)
     for where, task_or_problem in _rows(reader, tools):
         if isinstance(task_or_problem, _ReadTask):
             tasks.append(task_or_problem.task)
@@ -116,37 +115,31 @@ def plan_findings(path: Path, tools: OwnTools | None = None, *, run_tools: bool 
 
 def _rows(reader: RowReader, tools: OwnTools | None) -> Iterator[tuple[str, _ReadTask | str]]:
     """Yield the place of each row, and its task or what is wrong with it. What is not even a row ends the file."""
-    source, rows = reader.table.source, enumerate(reader.table.rows())
+    rows = enumerate(reader.rows())
     while True:
         try:
-            index, (_, number, cells) = next(rows)
+            index, (number, cells) = next(rows)
         except StopIteration:
             return
-        except BrokenRow as error:
-            yield error.place, f"{error.problem}; what follows was not read"
-            return
         except ValueError as error:
-            yield source, f"{str(error).removeprefix(f'{source}, ')}; what follows was not read"
+            where, _, problem = str(error).partition(": ")
+            yield where, f"{problem}; what follows was not read"
             return
-        where = reader.at(number)
+        where = reader.table.at(number)
         try:
-            task = reader.task(index, cells) if tools is None else reader.checked(index, number, cells)
+            task = reader.task(index, cells, is_checked=tools is not None)
             yield where, _ReadTask(task, reader.answers_itself(cells))
         except ValueError as error:
-            for text in _each_mistake(error, tools):
-                yield where, text.removeprefix(f"{where}, ").removeprefix(f"{where}: ")
-        except RecursionError:
-            yield where, "it is nested too deep"
+            yield from ((where, text) for text in _each_mistake(error, tools))
 
 
 def _each_mistake(error: ValueError, tools: OwnTools | None) -> Iterator[str]:
     """Yield each mistake of a plan that is why a row cannot be read, and what does not fit the tools in the calls that can be read;
     the error itself where something else is why."""
-    broken = error.mistake if isinstance(error, RowError) else error
-    if not isinstance(broken, BrokenPlan):
+    if not isinstance(error, BrokenPlan):
         yield str(error)
         return
-    yield from map(str, broken.each)
+    yield from map(str, error.each)
     if tools is None:
         return
     try:
@@ -154,7 +147,7 @@ def _each_mistake(error: ValueError, tools: OwnTools | None) -> Iterator[str]:
     except ValueError as problem:
         yield str(problem)
         return
-    for call in broken.calls:
+    for call in error.calls:
         yield from (f"call {call.id!r}: {text}" for _, text in call_misfits(call, specs))
 
 
@@ -184,11 +177,8 @@ def _single(path: Path, tools: OwnTools | None) -> tuple[Task | None, list[str]]
     try:
         mistakes += [] if tools is None else single.misfits(_specs(tools, Task(path.stem, Query(path.stem), None)))
     except ValueError as error:
-        mistakes.append(PlacedMistake(0, str(error)))
-    mistakes.sort(key=lambda mistake: mistake.line)
-    problems = [
-        f"{path}, line {mistake.line}: {mistake.text}" if mistake.line else f"{path}: {mistake.text}" for mistake in mistakes
-    ]
+        mistakes.append((0, str(error)))
+    problems = [f"{path}, line {line}: {text}" if line else f"{path}: {text}" for line, text in sorted(mistakes)]
     if single.plan is None:
         return None, problems
     if not single.plan.calls:

@@ -1,22 +1,20 @@
 """What the generated suites share: draws that never change, plans written call by call, numbered tasks, committed snapshots.
 
-A suite is a list of templates. A template is a function of a `Draw` that gives a `Draft`: a question, its plan, the answer worked
-out without the tools, and the world that the tools act on. Task i of a seed is the same for any size of the suite.
+A suite is a list of templates. A template is a function of a `Draw` that gives a `Draft`: a question, its plan, the answer, and the
+world that the tools act on. `story` writes one by running it. Task i of a seed is the same for any size of the suite.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 import random
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from whichloop.protocol import Plan, PlannedCall, Query, Ref
+from whichloop.protocol import Plan, Query, Ref
 from whichloop.protocol.digest import sha256
 
 from .task import Environment, Suite, Task, TemplateRole, given_instead
@@ -89,44 +87,6 @@ def distinct(count: int, draw_one: Callable[[], Drawn]) -> list[Drawn]:
     return list(drawn)
 
 
-def plain_number(value: Fraction | int) -> int | float:
-    """Return a number as JSON has it: an int if it is whole, else a float."""
-    return int(value) if value == int(value) else float(value)
-
-
-class PlanWriter:
-    """A plan as it is being written."""
-
-    def __init__(self) -> None:
-        self.calls: list[PlannedCall] = []
-
-    def call(
-        self,
-        goal: str,
-        tool: str,
-        arguments: Mapping[str, Any],
-        *,
-        after: Iterable[Ref] = (),
-        alternatives: Sequence[tuple[str, Mapping[str, Any]]] = (),
-        fails: bool = False,
-    ) -> Ref:
-        """Plan a call, and return the reference to its result, whose parts are `part(ref, key, …)`.
-
-        `goal`: a sentence that stands neither in the question nor in another goal. `arguments`: literals and references.
-        `after`: calls whose effect this one needs, though none of their results. `alternatives`: (tool, arguments) that give an
-        equally shaped result.
-        """
-        name = f"c{len(self.calls) + 1}"
-        others = tuple(PlannedCall(name, other, given, goal) for other, given in alternatives)
-        before = tuple(dict.fromkeys(ref.call for ref in after))
-        self.calls.append(PlannedCall(name, tool, dict(arguments), goal, others, fails, before))
-        return Ref(name)
-
-    def plan(self, answer: Any) -> Plan:
-        """Return the plan of the calls so far. `answer`: a reference, a literal, or a structure of both."""
-        return Plan(tuple(self.calls), answer)
-
-
 def part(ref: Ref, *path: str | int) -> Ref:
     """Refer to a part of a call's result, by keys and indices."""
     return Ref(ref.call, (*ref.path, *path))
@@ -139,7 +99,7 @@ class Draft:
     question: str
     plan: Plan
     expected: Any
-    """The answer, worked out without the tools; None if there is no answer."""
+    """The answer; None if there is none."""
     scorer: str = "exact"
     context: str = ""
     schema: Mapping[str, Any] | None = None
@@ -156,32 +116,6 @@ class Draft:
 
 
 Template = Callable[[Draw], Draft]
-Story = TypeVar("Story")
-
-
-class DeadEnd(Exception):
-    """This draw makes no good task; the next one may."""
-
-
-def told_by(teller: Callable[[Draw], Story]) -> Callable[[Callable[[Story], Draft]], Template]:
-    """Decorate a function of a teller, which holds the draw and the plan so far, as a template: it starts over at a DeadEnd.
-
-    The template raises ValueError where all draws end dead.
-    """
-
-    def template_of(story: Callable[[Story], Draft]) -> Template:
-        @functools.wraps(story)
-        def template(draw: Draw) -> Draft:
-            for _ in range(MAX_DRAWS):
-                try:
-                    return story(teller(draw))
-                except DeadEnd:
-                    continue
-            raise ValueError(f"template {story.__name__!r} found no task in {MAX_DRAWS} draws")
-
-        return template
-
-    return template_of
 
 
 def generate(name: str, seed: int, templates: Sequence[Template], unanswerable: Sequence[Template] = ()) -> Iterator[Task]:

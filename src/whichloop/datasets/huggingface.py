@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from whichloop._extras import missing
-from whichloop.protocol.json_text import Json
 
 from .importing.columns import Cells, RowOptions, RowTable
 from .importing.own_tools import OwnTools
@@ -16,37 +15,19 @@ from .importing.rows import suite_of
 from .task import Suite
 
 
-class HubTable(RowTable):
-    """One split of a data set as a table; class labels are given by their names."""
+def hub_table(dataset: Any, source: str, name: str) -> RowTable:
+    """Return one split of a data set, a `datasets.Dataset`, as a table; class labels are given by their names."""
+    classes = {column: feature.names for column, feature in dataset.features.items() if type(feature).__name__ == "ClassLabel"}
 
-    def __init__(self, dataset: Any, source: str, name: str) -> None:
-        """`dataset`: a `datasets.Dataset`."""
-        self.source = source
-        self.name = name
-        self.columns = tuple(dataset.column_names)
-        self._dataset = dataset
-        self._classes = {
-            column: feature.names for column, feature in dataset.features.items() if type(feature).__name__ == "ClassLabel"
-        }
+    def rows(wanted: Collection[str] | None) -> Iterator[tuple[int, Cells]]:
+        kept = [name for name in dataset.column_names if wanted is None or name in wanted]  # pictures are not decoded
+        for number, cells in enumerate(dataset.select_columns(kept), 1):
+            for column, names in classes.items():
+                if isinstance(value := cells.get(column), int):
+                    cells[column] = names[value] if 0 <= value < len(names) else None  # -1: no class
+            yield number, cells
 
-    def keep(self, columns: Collection[str]) -> None:
-        """Drop the other columns, such as pictures, which then are not decoded."""
-        self._dataset = self._dataset.select_columns([name for name in self._dataset.column_names if name in columns])
-
-    def rows(self) -> Iterator[tuple[int, int, Cells]]:
-        """Read (index, row, cells) of each row."""
-        for index, cells in enumerate(self._dataset):
-            yield index, index + 1, self._with_class_names(cells)
-
-    def row(self, place: int) -> Cells:
-        return self._with_class_names(self._dataset[place])
-
-    def _with_class_names(self, cells: dict[str, Any]) -> dict[str, Json]:
-        for column, names in self._classes.items():
-            value = cells.get(column)
-            if isinstance(value, int):
-                cells[column] = names[value] if 0 <= value < len(names) else None  # -1: no class
-        return cells
+    return RowTable(source, name, rows, tuple(dataset.column_names))
 
 
 def load(
@@ -72,7 +53,7 @@ def load(
         if split not in dataset:
             raise ValueError(f"{source}: name one of its splits, {', '.join(dataset)}: huggingface(path=…, split=NAME)")
         dataset = dataset[split]
-    table = HubTable(dataset, source, Path(path).name or "huggingface")
+    table = hub_table(dataset, source, Path(path).name or "huggingface")
     return suite_of(table, "huggingface", tools, options)
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import functools
 import json
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set, Sized
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set, Sized
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeVar, overload, runtime_checkable
+from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from whichloop.protocol import Model, Plan, Query, Tool, plan_from_json, plan_to_json
 from whichloop.protocol.digest import digest
@@ -223,7 +223,6 @@ class Suite:
     name: str
     version: str
     tasks: Sequence[Task]
-    """A tuple, or a sequence that reads its tasks when they are asked for."""
     open: Callable[[Task], Environment]
     """Opens a task's environment in its initial state."""
     step_limit: int | None = None
@@ -315,39 +314,13 @@ def with_quarantine(suite: Suite, entries: Mapping[str, str]) -> Suite:
     """Return the suite with tasks quarantined, by id and reason; its digest changes. Raises ValueError for an unknown id."""
     if not entries:
         return suite
-    marked = _Marked(suite.tasks, entries)
     task_ids = {task.id for task in suite.tasks}
     for name in entries:
         if name not in task_ids:
             hint = near(name, sorted(task_ids))
             raise ValueError(f"quarantine: suite {suite.name!r} has no task {name!r}{f'; {hint}' if hint else ''}")
-    return replace(suite, tasks=tuple(marked) if isinstance(suite.tasks, tuple) else marked)
-
-
-@dataclass(frozen=True)
-class _Marked(Sequence[Task]):
-    """Tasks that are read when they are asked for, some of them quarantined."""
-
-    tasks: Sequence[Task]
-    reasons: Mapping[str, str]
-
-    def __len__(self) -> int:
-        return len(self.tasks)
-
-    @overload
-    def __getitem__(self, place: int) -> Task: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Task]: ...
-    def __getitem__(self, place: int | slice) -> object:
-        item = self.tasks[place]
-        return self._marked(item) if isinstance(item, Task) else _Marked(item, self.reasons)
-
-    def __iter__(self) -> Iterator[Task]:
-        return map(self._marked, self.tasks)
-
-    def _marked(self, task: Task) -> Task:
-        reason = self.reasons.get(task.id)
-        return task if reason is None else replace(task, quarantined=reason)
+    marked = (replace(task, quarantined=entries[task.id]) if task.id in entries else task for task in suite.tasks)
+    return replace(suite, tasks=tuple(marked))
 
 
 World = TypeVar("World")

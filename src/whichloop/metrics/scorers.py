@@ -40,20 +40,20 @@ from .record import FaultRecord
 __all__ = ["SCORERS", "is_abstention", "reads_state", "scorer_named", "scorer_names", "scores_of"]
 
 
-def bfcl(checker: str = "strict") -> Scorer:
-    """1 iff the end state's calls are those expected (`checker`: official or strict) and an answer was given, whatever it says.
+def bfcl(checker: str = "official") -> Scorer:
+    """1 iff the end state's calls are those that a task of the suite `bfcl` expects and an answer was given, whatever it says.
 
-    `official` is for tasks of the suite `bfcl`, whose functions it has to know.
+    `checker`: there is the `official` one.
     """
-    if checker not in ("official", "strict"):
-        raise ValueError(f"scorer 'bfcl': checker is {checker!r}, and must be one of official, strict")
+    if checker != "official":
+        raise ValueError(f"scorer 'bfcl': checker is {checker!r}, and must be official")
     suite = import_module("whichloop.datasets.bfcl")  # only where its tasks are scored
 
     def score(judgement: Judgement) -> float:
         if judgement.task.expected is None:
             return float(is_abstention(judgement.answer))
         has_answer = judgement.answer is not None and render_value(judgement.answer).strip() != ""
-        return float(has_answer and suite.calls_are_right(judgement.task, judgement.state, checker == "official"))
+        return float(has_answer and suite.calls_are_right(judgement.task, judgement.state))
 
     return score
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from whichloop.datasets.generating import SPLITS, split_of
 from whichloop.datasets.importing.plan_model import refused_call
-from whichloop.datasets.importing.rows import Facts, Rows, RowSuite
+from whichloop.datasets.importing.rows import RowSuite
 from whichloop.datasets.task import HasUser, Suite, Task, is_by_construction, read_quarantine, restates, with_quarantine
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scorer_named, scores_of
@@ -71,25 +71,15 @@ def check_tasks(config: CompareConfig, tasks: Sequence[Task]) -> None:
     raise SettingError("tasks", f"{config.tasks:,} are asked for, and {where} has {len(tasks):,}; {way_out}")
 
 
-def _facts_of(tasks: Sequence[Task]) -> Facts | None:
-    """Return what the pass over a file's rows has found out about its tasks; None for tasks that are not in a file."""
-    return tasks.facts if isinstance(tasks, Rows) else None
-
-
 def check_plans(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
     """Raise ValueError if the scripted model is to answer, and tasks that nobody said to skip have no plan for it."""
     if config.skip_unplanned or SCRIPTED not in config.models:
         return
-    facts = _facts_of(tasks)
-    counted_before = None if facts is None else facts.unplanned
-    if counted_before == 0:
-        return  # tasks in a file are not read again
-    unplanned = (task for task in tasks if task.plan is None and not task.quarantined)
-    first = next(unplanned, None)
-    if first is None:
+    unplanned = [task for task in tasks if task.plan is None and not task.quarantined]
+    if not unplanned:
         return
-    count = 1 + sum(1 for _ in unplanned) if counted_before is None else counted_before
-    why = f"{first.id}: {first.no_plan or 'the suite gives none'}"
+    count = len(unplanned)
+    why = f"{unplanned[0].id}: {unplanned[0].no_plan or 'the suite gives none'}"
     learn = "run a real model and learn them from the run by the command whichloop learn plans"
     rest = (
         "-s skip_unplanned=true leaves them out" if count < len(tasks) else f"write plans (whichloop list plan-schema), or {learn}"
@@ -101,8 +91,7 @@ def check_plans(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> N
 
 def check_answers(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
     """Raise ValueError if the scripted model is to follow a plan that states another answer than the one that is expected."""
-    facts = _facts_of(tasks)
-    if SCRIPTED not in config.models or (facts is not None and facts.restated == 0):
+    if SCRIPTED not in config.models:
         return
     for task in tasks:
         if task.plan is not None and restates(task) and (problem := contradiction(task, task.plan.answer)):
@@ -113,14 +102,10 @@ def check_calls(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> N
     """Raise ValueError if the scripted model is to make a call that the user's own tools refuse for its arguments."""
     if SCRIPTED not in config.models or not isinstance(suite, RowSuite):
         return
-    facts = _facts_of(tasks)
-    if facts is not None and facts.refused == 0:
-        return
     tools = {tool.name: tool for tool in suite.tools.fixed}
     for task in tasks:
         if problem := refused_call(task, tools):
-            where = suite.tasks.place_of(task.id) if isinstance(suite.tasks, Rows) else f"suite {suite.name}"
-            raise ValueError(f"{where}: {problem}")
+            raise ValueError(f"{suite.place_of(task.id)}: {problem}")
 
 
 def check_user(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:
@@ -167,22 +152,18 @@ def tasks_of_split(suite: Suite, name: str | None) -> Sequence[Task]:
     def is_in(task: Task) -> bool:
         return (task.labels.get("split") if labelled_splits else split_of(task.id)) == name
 
-    # tasks in a file stay there
-    tasks = suite.tasks.where(is_in) if isinstance(suite.tasks, Rows) else tuple(filter(is_in, suite.tasks))
+    tasks = tuple(filter(is_in, suite.tasks))
     if not tasks:
         raise ValueError(f"suite {suite.name} has no task of split {name!r}; {nearest(name, sorted(labelled_splits or SPLITS))}")
     return tasks
 
 
 def constructed_in(tasks: Sequence[Task]) -> int:
-    """Count the tasks that a scripted model solves by construction; tasks in a file are not read again."""
-    facts = _facts_of(tasks)
-    return sum(map(is_by_construction, tasks)) if facts is None else facts.by_construction
+    """Count the tasks that a scripted model solves by construction."""
+    return sum(map(is_by_construction, tasks))
 
 
 def scorers_of(suite: Suite) -> Mapping[str, str]:
-    """Return the suite's scorers, and where each is named; tasks in a file are not read again."""
-    facts = _facts_of(suite.tasks)
-    if facts is not None:
-        return facts.scorers
-    return {task.scorer: f"suite {suite.name}" for task in suite.tasks}
+    """Return the suite's scorers, and where each is first named."""
+    where = suite.place_of if isinstance(suite, RowSuite) else lambda task_id: f"suite {suite.name}"
+    return {task.scorer: where(task.id) for task in reversed(suite.tasks)}

@@ -9,28 +9,22 @@ from __future__ import annotations
 from functools import partial
 
 from ..generating import SNAPSHOTS, Source, generate
-from ..task import Task, WorldEnvironment
-from . import one_field
-from .region import TOOLS, Region
+from . import stories
+from .season import open_region
 
 TEMPLATES = (
-    one_field.degree_days, one_field.seed, one_field.fertilizer_bill, one_field.irrigation, one_field.rain_range,
-    one_field.harvest_value, one_field.backup_station, one_field.better_crop, one_field.water_bill,
-    one_field.calm_field, one_field.heat_margin, one_field.drier_field,
+    stories.degree_days, stories.seed, stories.fertilizer_bill, stories.irrigation, stories.rain_range,
+    stories.harvest_value, stories.backup_station, stories.better_crop, stories.water_bill,
+    stories.calm_field, stories.heat_margin, stories.drier_field,
 )  # fmt: skip
-UNANSWERABLE = (one_field.no_readings, one_field.no_sample, one_field.not_traded)
-
-
-def _open(task: Task) -> WorldEnvironment[Region]:
-    region = Region.of(task.world)
-    return WorldEnvironment(TOOLS.bound_to(region), region)
+UNANSWERABLE = (stories.no_readings, stories.no_sample, stories.not_traded)
 
 
 SOURCE = Source(
     "agriculture",
     "1",
     partial(generate, "agriculture", templates=TEMPLATES, unanswerable=UNANSWERABLE),
-    _open,
+    open_region,
     snapshots=SNAPSHOTS,
     templates="strata",
 )

@@ -104,6 +104,17 @@ class Region:
     prices: Mapping[str, Sequence[Any]]
     """What is traded → dollars, the unit they are for, and for a fertilizer its percentage of nitrogen."""
 
+    is_exact: bool = False
+    """Whether results are fractions, not rounded."""
+
+    def number(self, value: Fraction) -> Any:
+        """Return a calculator's result."""
+        if self.is_exact:
+            return value
+        if abs(value) > MAX_MAGNITUDE:
+            raise InvalidRequest(f"the result is beyond ±{MAX_MAGNITUDE:.0e}")
+        return int(value) if value.denominator == 1 else float(f"{float(value):.12g}")
+
     @classmethod
     def of(cls, world: Mapping[str, Any]) -> Self:
         """Read what `as_world` returned."""
@@ -209,7 +220,7 @@ def convert_units(region: Region, values: list[float], from_unit: str, to_unit: 
         if source[0] != target[0]:
             raise InvalidRequest(f"{from_unit} is a {source[0]} and {to_unit} a {target[0]}: they cannot be converted")
         converted = [value * source[1] / target[1] for value in exact]
-    return {"unit": to_unit, "values": [_number(value) for value in converted]}
+    return {"unit": to_unit, "values": [region.number(value) for value in converted]}
 
 
 def growing_degree_days(region: Region, highs_c: list[float], lows_c: list[float], base_c: float) -> dict[str, Any]:
@@ -221,7 +232,9 @@ def growing_degree_days(region: Region, highs_c: list[float], lows_c: list[float
         raise InvalidRequest(f"there are {len(highs_c)} highs and {len(lows_c)} lows: one of each is needed for a day")
     days = zip(_exact_all(highs_c), _exact_all(lows_c), strict=True)
     base = _exact(base_c)
-    return {"growing_degree_days": _number(sum((max(Fraction(0), (high + low) / 2 - base) for high, low in days), Fraction(0)))}
+    return {
+        "growing_degree_days": region.number(sum((max(Fraction(0), (high + low) / 2 - base) for high, low in days), Fraction(0)))
+    }
 
 
 def irrigation_need(region: Region, et0_mm: list[float], kc: float, rain_mm: list[float], hectares: float) -> dict[str, Any]:
@@ -231,7 +244,7 @@ def irrigation_need(region: Region, et0_mm: list[float], kc: float, rain_mm: lis
     """
     use = _exact(kc) * sum(_exact_all(et0_mm))
     net = max(Fraction(0), use - RAIN_COUNTS * sum(_exact_all(rain_mm)))
-    return {"net_mm": _number(net), "cubic_metres": _number(net * 10 * _exact(hectares))}
+    return {"net_mm": region.number(net), "cubic_metres": region.number(net * 10 * _exact(hectares))}
 
 
 def fertilizer_amount(
@@ -242,7 +255,7 @@ def fertilizer_amount(
     if not 0 < percent <= 100:
         raise InvalidRequest(f"nitrogen_percent is {nitrogen_percent}, and must be above 0 and at most 100")
     lacking = max(Fraction(0), _exact(needed_kg_ha) - _exact(present_kg_ha))
-    return {"kg": _number(lacking * _exact(hectares) * 100 / percent)}
+    return {"kg": region.number(lacking * _exact(hectares) * 100 / percent)}
 
 
 def calculate(region: Region, operation: Operation, numbers: list[float]) -> dict[str, Any]:
@@ -265,7 +278,7 @@ def calculate(region: Region, operation: Operation, numbers: list[float]) -> dic
             result = max([first, *others])
         case "mean":
             result = (first + sum(others)) / (1 + len(others))
-    return {"result": _number(result)}
+    return {"result": region.number(result)}
 
 
 # Names, days, numbers
@@ -291,17 +304,13 @@ def _exact_all(values: Sequence[float]) -> list[Fraction]:
     return [_exact(value) for value in values]
 
 
-def _exact(value: float) -> Fraction:
+def _exact(value: float | Fraction) -> Fraction:
     """Return the decimal that a number is written as."""
+    if isinstance(value, Fraction):
+        return value
     if not abs(value) <= MAX_MAGNITUDE:
         raise InvalidRequest(f"{value} is beyond ±{MAX_MAGNITUDE:.0e}")
     return Fraction(repr(value))
-
-
-def _number(value: Fraction) -> Number:
-    if abs(value) > MAX_MAGNITUDE:
-        raise InvalidRequest(f"the result is beyond ±{MAX_MAGNITUDE:.0e}")
-    return int(value) if value.denominator == 1 else float(f"{float(value):.12g}")
 
 
 TOOLS: Toolset[Region] = Toolset(

@@ -1,6 +1,6 @@
 """Importer of BFCL's single-turn categories (Patil et al., ICML 2025) as published: questions, functions, calls that are right.
 
-Read are versions 3 and 4: simple, multiple, parallel, parallel_multiple, irrelevance, java and javascript, and of the live ones
+Read are versions 3 and 4: simple, multiple, parallel, parallel_multiple and irrelevance, and of the live ones
 simple, multiple, parallel, parallel_multiple, irrelevance and relevance. A file holds JSON lines of `id`, `question` and
 `function`, and `possible_answer/` beside it a file of the same name with the calls that are right, each parameter with its allowed
 values. Nothing is ever evaluated.
@@ -12,7 +12,7 @@ accepted cannot be taken back, a repeated one is one too many, a refused one may
 right is an answer without any call, refused ones included, so that a loop which never calls anything gets that category right. In
 relevance any call is right.
 
-`checker`: `official` judges and refuses as the published checker does; `strict` holds calls to the functions' own schemas.
+Calls are judged and refused as the published checker does it.
 
 The plan makes each call with the first of its allowed values. A row that has no right calls, or whose right calls contradict its
 own functions, is quarantined with the reason.
@@ -26,23 +26,20 @@ from typing import Any
 
 from ..importing.json_files import check_limit
 from ..task import Suite, Task
-from .files import ANY_CALL, CATEGORIES, RowSelection, file_tasks, files_in, language_of
-from .functions import Checker, FunctionRow, StubTools, stub_functions, tool_names
-from .literals import Language, read_literal
+from .files import ANY_CALL, CATEGORIES, file_tasks, files_in
+from .functions import FunctionRow, StubTools, stub_functions, tool_names
 from .official import officially_right
-from .strict import listed_calls, same_calls
 
-__all__ = ["CATEGORIES", "SUITE", "VERSION", "Checker", "calls_are_right", "load", "tool_names"]
+__all__ = ["CATEGORIES", "SUITE", "VERSION", "calls_are_right", "load", "tool_names"]
 
 VERSION = "2"
-_CHECKERS: tuple[Checker, ...] = ("official", "strict")
 
 
-def load(data: Path | None = None, category: str | None = None, limit: int | None = None, checker: Checker = "official") -> Suite:
+def load(data: Path | None = None, category: str | None = None, limit: int | None = None) -> Suite:
     """Read the suite `bfcl` from files as published; the data is not part of this package.
 
     `data`: a file of questions, or a folder of which the supported ones are read, `--data PATH`. `category`: only that one.
-    `limit`: how many rows to take from the start of each file; all where left out. `checker`: how calls are judged.
+    `limit`: how many rows to take from the start of each file; all where left out.
 
     Task ids are the rows' own. Raises OSError where a file cannot be read, and ValueError that names file, line and field for a row
     that is none, for a row of another category (multi-turn, web search …) and for answers of other questions.
@@ -50,12 +47,11 @@ def load(data: Path | None = None, category: str | None = None, limit: int | Non
     if data is None:
         raise ValueError("bfcl: no data file; give a published one, or a folder of them, with --data PATH")
     check_limit("bfcl", limit)
-    for name, value, choices in (("category", category, CATEGORIES), ("checker", checker, _CHECKERS)):
-        if value is not None and value not in choices:
-            raise ValueError(f"bfcl: {name} is {value!r}, and must be one of {', '.join(choices)}")
+    if category is not None and category not in CATEGORIES:
+        raise ValueError(f"bfcl: category is {category!r}, and must be one of {', '.join(CATEGORIES)}")
     tasks: dict[str, Task] = {}
     for path in files_in(Path(data)):
-        for where, task in file_tasks(path, RowSelection(category, limit, checker)):
+        for where, task in file_tasks(path, category, limit):
             if task.id in tasks:
                 raise ValueError(f"{where}: id {task.id!r} is a duplicate")
             tasks[task.id] = task
@@ -65,39 +61,20 @@ def load(data: Path | None = None, category: str | None = None, limit: int | Non
     return Suite("bfcl", VERSION, tuple(tasks.values()), _open, distractors=_unused(tasks.values()))
 
 
-def calls_are_right(task: Task, state: Any, official: bool) -> bool:
-    """Return whether the calls in an end state are those that the task expects, as one of the two checkers judges."""
-    calls, refused = (listed_calls(state, key) for key in ("calls", "refused"))
+def calls_are_right(task: Task, state: Any) -> bool:
+    """Return whether the calls in an end state are those that the task expects."""
+    listed = state if isinstance(state, Mapping) else {}
+    calls, refused = (listed.get(key) or [] for key in ("calls", "refused"))
     if task.expected == ANY_CALL:
         return bool(calls or refused)
     if task.expected == []:
         return not calls and not refused
-    functions: Any = task.world.get("functions", ()) if isinstance(task.world, Mapping) else ()
-    language = language_of(task.labels.get("category", ""))
-    if official:
-        return officially_right(task.expected, calls, functions, language)
-    if language != "python":
-        calls = [_read(call, functions, language) for call in calls]
-    return same_calls(task.expected, {"calls": calls, "refused": refused})
-
-
-def _read(call: Mapping[str, Any], functions: Any, language: Language) -> dict[str, Any]:
-    """Return a call with the values of its literals."""
-    parameters: Mapping[str, Any] = next(
-        (function["parameters"].get("properties") or {} for function in functions if function["name"] == call["function"]), {}
-    )
-    values = {
-        name: read_literal(value, parameters[name].get("type", "any"), (parameters[name].get("items") or {}).get("type"), language)
-        if isinstance(value, str) and name in parameters
-        else value
-        for name, value in call["arguments"].items()
-    }
-    return {**call, "arguments": values}
+    return officially_right(task.expected, calls, task.world.get("functions", ()))
 
 
 def _open(task: Task) -> StubTools:
     rows = [FunctionRow.model_validate(row) for row in task.world["functions"]]
-    functions = stub_functions(rows, task.expected, language_of(task.labels["category"]), task.world["checker"])
+    functions = stub_functions(rows, task.expected)
     return StubTools(functions.values())
 
 

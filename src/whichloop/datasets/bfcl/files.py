@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,8 +16,7 @@ from whichloop.datasets.importing.json_files import JsonRow, checked, json_lines
 from whichloop.datasets.task import Task
 from whichloop.protocol import Plan, PlannedCall, Query, plan_to_json
 
-from .functions import Checker, FunctionRow, ParameterRow, StubFunction, stub_functions, tool_names
-from .literals import Language, write_literal
+from .functions import FunctionRow, ParameterRow, StubFunction, stub_functions, tool_names
 from .official import officially_right
 
 MADE = "The calls are made."
@@ -32,9 +31,7 @@ class NoFittingValue(ValueError):
     """Allowed values of a parameter that all contradict the type that a model is shown: right, but nothing that a plan may do."""
 
 
-def plan_of(
-    calls: Sequence[Mapping[str, Mapping[str, Any]]], functions: Mapping[str, StubFunction], language: Language = "python"
-) -> Plan:
+def plan_of(calls: Sequence[Mapping[str, Mapping[str, Any]]], functions: Mapping[str, StubFunction]) -> Plan:
     """Plan the right calls, each with the first of its allowed values that fits the schema; none needs another.
 
     Raises Contradiction and NoFittingValue.
@@ -45,12 +42,12 @@ def plan_of(
         if name not in functions:
             raise Contradiction(f"call {number} is of {name!r}, which is none of its functions")
         function = functions[name]
-        arguments = _arguments(allowed, function, language, f"call {number}, {name!r}")
+        arguments = _arguments(allowed, function, f"call {number}, {name!r}")
         planned.append(PlannedCall(f"c{number}", function.tool, arguments, f"Call {number}: run {function.tool}."))
     return Plan(tuple(planned), MADE if planned else NOTHING_FITS)
 
 
-def _arguments(allowed: Mapping[str, Any], function: StubFunction, language: Language, where: str) -> dict[str, Any]:
+def _arguments(allowed: Mapping[str, Any], function: StubFunction, where: str) -> dict[str, Any]:
     properties, required = function.row.parameters.properties or {}, function.row.parameters.required or ()
     arguments = {}
     for name, options in allowed.items():
@@ -60,7 +57,8 @@ def _arguments(allowed: Mapping[str, Any], function: StubFunction, language: Lan
             raise Contradiction(f"{where}: no value of {name!r} is allowed, and neither is leaving it out")
         if options[0] == "" and name not in required:
             continue
-        fitting = [value for value in _values(options, properties[name], language) if function.shows(name, value)]
+        values = [_value(option, properties[name]) for option in ([option for option in options if option != ""] or [""])]
+        fitting = [value for value in values if function.shows(name, value)]
         if not fitting:
             raise NoFittingValue(f"possible_answer: {where}: no allowed value of {name!r} has its type")
         arguments[name] = fitting[0]
@@ -68,18 +66,6 @@ def _arguments(allowed: Mapping[str, Any], function: StubFunction, language: Lan
     if problem:
         raise Contradiction(f"{where}: {problem}")
     return arguments
-
-
-def _values(options: Sequence[Any], parameter: ParameterRow, language: Language) -> Iterator[Any]:
-    for option in [option for option in options if option != ""] or [""]:
-        value = _value(option, parameter)
-        if language == "python":
-            yield value
-            continue
-        try:
-            yield write_literal(value, parameter.type, parameter.items.type if parameter.items else None, language)
-        except ValueError:
-            continue
 
 
 def _value(option: Any, parameter: ParameterRow) -> Any:
@@ -107,8 +93,6 @@ CATEGORIES = (
     "parallel",
     "parallel_multiple",
     "irrelevance",
-    "java",
-    "javascript",
     "live_simple",
     "live_multiple",
     "live_parallel",
@@ -118,8 +102,8 @@ CATEGORIES = (
 )
 ANY_CALL = "any call"
 """What a row of relevance expects."""
-_PUBLISHED = {"simple_python": "simple", "simple_java": "java", "simple_javascript": "javascript"}
-"""Version 4's names of categories that version 3 calls otherwise."""
+_PUBLISHED = {"simple_python": "simple"}
+"""Version 4's name of a category that version 3 calls otherwise."""
 _NAMES = "|".join((*CATEGORIES, *_PUBLISHED))
 _FILE = re.compile(rf"(?:BFCL_v\d+_)?(?:{_NAMES})\.jsonl?")
 _ID = re.compile(rf"({_NAMES})_\d+(?:-\d+)*")
@@ -149,23 +133,7 @@ class _Answers(JsonRow):
     ground_truth: list[_Call]
 
 
-@dataclass(frozen=True, slots=True)
-class RowSelection:
-    """Which rows of the files become tasks, and how their calls are judged."""
-
-    category: str | None
-    """Only this one; None: all."""
-    limit: int | None
-    """How many rows of each file, from its start; None: all."""
-    checker: Checker
-
-
-def language_of(category: str) -> Language:
-    """Return the language of a category's functions."""
-    return "java" if category == "java" else "javascript" if category == "javascript" else "python"
-
-
-def _task(row: _Question, calls: Sequence[Any] | None, checker: Checker) -> Task:
+def _task(row: _Question, calls: Sequence[Any] | None) -> Task:
     """Make the task of a row. `calls`: the right ones; None if the file does not give them."""
     category = _category(row.id)
     task = Task(
@@ -174,11 +142,11 @@ def _task(row: _Question, calls: Sequence[Any] | None, checker: Checker) -> Task
             _question_text(row.question[0]), "\n\n".join(message.content for message in row.question[0] if message.role == "system")
         ),
         expected=ANY_CALL if category == "live_relevance" else calls,
-        scorer=f'bfcl(checker = "{checker}")',
+        scorer='bfcl(checker = "official")',
         labels={"category": category},
-        world={"functions": [function.model_dump(exclude_unset=True) for function in row.function], "checker": checker},
+        world={"functions": [function.model_dump(exclude_unset=True) for function in row.function], "checker": "official"},
     )
-    functions = stub_functions(row.function, calls, language_of(category), checker)
+    functions = stub_functions(row.function, calls)
     if len(functions) < len(row.function):
         return _unusable(task, "two of its functions have the same name")
     if category == "live_relevance":
@@ -188,14 +156,14 @@ def _task(row: _Question, calls: Sequence[Any] | None, checker: Checker) -> Task
     if (calls == []) != ("irrelevance" in category):
         return _unusable(task, "possible_answer lists no call")
     try:
-        plan = plan_of(calls, functions, language_of(category))
+        plan = plan_of(calls, functions)
         plan_to_json(plan)
     except Contradiction as error:
         return _unusable(task, f"possible_answer: {error}")
     except ValueError as error:  # no value fits, or one looks like a reference
         return replace(task, no_plan=str(error))
     planned_calls = [(call.tool, call.arguments) for call in plan.calls]
-    if checker == "official" and calls and not _officially_right(row, calls, planned_calls):
+    if calls and not _officially_right(row, calls, planned_calls):
         return _unusable(task, "possible_answer: the published checker takes none of its allowed values")
     if any(call in planned_calls[:place] for place, call in enumerate(planned_calls)):
         return replace(task, no_plan="two of its calls are the same, and a model that follows a plan could not tell them apart")
@@ -206,7 +174,7 @@ def _officially_right(row: _Question, calls: Sequence[Any], planned_calls: Seque
     published = {tool: name for name, tool in tool_names([function.name for function in row.function]).items()}
     planned = [{"function": published[tool], "arguments": arguments} for tool, arguments in planned_calls]
     functions = [function.model_dump(exclude_unset=True) for function in row.function]
-    return officially_right(calls, planned, functions, language_of(_category(row.id)))
+    return officially_right(calls, planned, functions)
 
 
 def _question_text(messages: Sequence[_Message]) -> str:
@@ -252,9 +220,9 @@ def _right_calls(path: Path) -> dict[str, list[Any]]:
     return calls_by_row
 
 
-def file_tasks(path: Path, selection: RowSelection) -> Iterator[tuple[str, Task]]:
-    """Read a file's tasks, and where each stands. Raises OSError and ValueError."""
-    rows = list(islice(_questions(path, selection.category), selection.limit))
+def file_tasks(path: Path, category: str | None, limit: int | None) -> Iterator[tuple[str, Task]]:
+    """Read a file's tasks, of one category if one is named, and where each stands. Raises OSError and ValueError."""
+    rows = list(islice(_questions(path, category), limit))
     answered = [row.id for _, row in rows if not _category(row.id).endswith("relevance")]
     answers = path.parent / "possible_answer" / path.name
     right: dict[str, list[Any]] = {}
@@ -265,7 +233,7 @@ def file_tasks(path: Path, selection: RowSelection) -> Iterator[tuple[str, Task]
         if not right.keys() & set(answered):
             raise ValueError(f"{answers}: none of its ids is in {path}")
     for where, row in rows:
-        yield where, _task(row, [] if "irrelevance" in _category(row.id) else right.get(row.id), selection.checker)
+        yield where, _task(row, [] if "irrelevance" in _category(row.id) else right.get(row.id))
 
 
 def files_in(data: Path) -> list[Path]:

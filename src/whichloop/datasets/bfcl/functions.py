@@ -14,10 +14,7 @@ from pydantic import Field
 from whichloop.protocol import Tool, ToolArgumentError
 
 from ..importing.json_files import JsonRow
-from .literals import Language
-from .strict import loose_text
 
-Checker = Literal["official", "strict"]
 ACKNOWLEDGED = {"status": "accepted", "note": "This function is a stub: it does nothing and has no result to wait for."}
 MAX_NAME = 64
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
@@ -35,7 +32,7 @@ _TYPES = {
     "dict": "object",
     "object": "object",
 }
-"""BFCL's name of a type → JSON schema's; "any" has none, and Java's and JavaScript's are texts."""
+"""BFCL's name of a type → JSON schema's; "any" has none."""
 _JSON_TYPES: dict[type, str] = {
     bool: "boolean",
     int: "integer",
@@ -52,24 +49,28 @@ def _enum(validator: Any, options: Sequence[Any], value: Any, schema: Mapping[st
         yield jsonschema.ValidationError(f"{value!r} is not one of {list(options)!r}")
 
 
-_Strict = jsonschema.validators.extend(
+_Typed = jsonschema.validators.extend(
     jsonschema.Draft202012Validator,
     type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: type(value) is int),
 )
 """JSON schema, but 5.0 is no integer: BFCL goes by Python's types, where an int does for a float and not the reverse."""
-_Official = jsonschema.validators.extend(_Strict, {"enum": _enum})
+_Official = jsonschema.validators.extend(_Typed, {"enum": _enum})
 """The same, and an enum's texts are compared without letter case and punctuation."""
+
+
+_NO_MATTER = str.maketrans({**dict.fromkeys(" ,./-_*^"), "'": '"'})
+"""Characters that do not count in texts: "April 1, 2024" is "april 1 2024"."""
+
+
+def loose_text(value: Any) -> Any:
+    """Return a text without letter case, spaces and the characters `,./-_*^`, with `"` for `'`; any other value as it is."""
+    return value.translate(_NO_MATTER).lower() if isinstance(value, str) else value
 
 
 class ParameterRow(JsonRow):
     """A parameter as BFCL describes it."""
 
-    type: Literal[
-        "string", "integer", "float", "number", "boolean", "array", "list", "tuple", "dict", "object", "any",
-        "byte", "short", "long", "double", "char", "String", "Array", "ArrayList", "Set", "HashMap", "Hashtable", "Queue", "Stack",
-        "Boolean", "Bigint", "",
-    ] = "any"  # fmt: skip
-    """Python's names of types, Java's, and JavaScript's; in one published row none."""
+    type: Literal["string", "integer", "float", "number", "boolean", "array", "list", "tuple", "dict", "object", "any", ""] = "any"
     description: str | None = None
     format: str | None = None
     enum: Annotated[list[Any], Field(min_length=1)] | None = None
@@ -78,19 +79,16 @@ class ParameterRow(JsonRow):
     required: list[str] | None = None
     items: ParameterRow | None = None
 
-    def as_schema(self, language: Language) -> dict[str, Any]:
-        """Return the parameter as JSON schema; one of Java or JavaScript is a text that says its type."""
-        if language != "python":
-            note = f" A {language.title().replace('script', 'Script')} literal of type {self.type or 'any'}, as text."
-            return {"type": "string", "description": f"{self.description or ''}{note}".strip()}
+    def as_schema(self) -> dict[str, Any]:
+        """Return the parameter as JSON schema."""
         schema: dict[str, Any] = {"type": _TYPES[self.type]} if self.type in _TYPES else {}
         for name in ("description", "format", "enum", "default", "required"):
             if name in self.model_fields_set and (name == "default" or getattr(self, name) is not None):
                 schema[name] = getattr(self, name)
         if self.properties is not None:
-            schema["properties"] = {name: inner.as_schema(language) for name, inner in self.properties.items()}
+            schema["properties"] = {name: inner.as_schema() for name, inner in self.properties.items()}
         if self.items is not None:
-            schema["items"] = self.items.as_schema(language)
+            schema["items"] = self.items.as_schema()
         return schema
 
 
@@ -99,9 +97,9 @@ class ParametersRow(ParameterRow):
 
     type: Literal["dict", "object"]
 
-    def as_schema(self, language: Language) -> dict[str, Any]:
+    def as_schema(self) -> dict[str, Any]:
         """Return them as the JSON schema of an object that takes no others."""
-        inner = {name: parameter.as_schema(language) for name, parameter in (self.properties or {}).items()}
+        inner = {name: parameter.as_schema() for name, parameter in (self.properties or {}).items()}
         required = {} if self.required is None else {"required": self.required}
         return {"type": "object", **required, "properties": inner, "additionalProperties": False}
 
@@ -127,19 +125,14 @@ class StubFunction:
     """JSON schema of the arguments as a model is shown it."""
     accepted_schema: Mapping[str, Any]
     """JSON schema of the arguments that the stub takes: those of `schema`, and the allowed values that contradict it."""
-    checker: Checker
 
     def problem(self, arguments: Mapping[str, Any]) -> str:
         """Return what is wrong with a call's arguments; empty if nothing is."""
-        return "; ".join(map(_complaint, self._validator(self.accepted_schema).iter_errors(arguments)))
+        return "; ".join(map(_complaint, _Official(self.accepted_schema).iter_errors(arguments)))
 
     def shows(self, parameter: str, value: Any) -> bool:
         """Whether a value fits the schema of a parameter that the function has."""
-        return bool(_Strict(self.schema["properties"][parameter]).is_valid(value))
-
-    @property
-    def _validator(self) -> Any:
-        return _Official if self.checker == "official" else _Strict
+        return bool(_Typed(self.schema["properties"][parameter]).is_valid(value))
 
 
 def _complaint(error: jsonschema.ValidationError) -> str:
@@ -167,7 +160,7 @@ def _legal(name: str) -> str:
     return _ILLEGAL.sub("_", name)[:MAX_NAME]
 
 
-def stub_functions(rows: Sequence[FunctionRow], calls: Any, language: Language, checker: Checker) -> dict[str, StubFunction]:
+def stub_functions(rows: Sequence[FunctionRow], calls: Any) -> dict[str, StubFunction]:
     """Return functions by published name, in the row's order.
 
     `calls`: those that are right, `[{function: {parameter: [value, …]}}]`.
@@ -175,9 +168,9 @@ def stub_functions(rows: Sequence[FunctionRow], calls: Any, language: Language, 
     names = tool_names(list(dict.fromkeys(row.name for row in rows)))
     functions = {}
     for row in rows:
-        schema = row.parameters.as_schema(language)
-        taken = schema if language != "python" else _accepted_schema(schema, _allowed_values(row.name, calls), checker)
-        functions[row.name] = StubFunction(row.name, names[row.name], row, schema, taken, checker)
+        schema = row.parameters.as_schema()
+        taken = _accepted_schema(schema, _allowed_values(row.name, calls))
+        functions[row.name] = StubFunction(row.name, names[row.name], row, schema, taken)
     return functions
 
 
@@ -190,22 +183,13 @@ def _allowed_values(function: str, calls: Any) -> dict[str, list[Any]]:
     return values
 
 
-def _accepted_schema(schema: Mapping[str, Any], allowed: Mapping[str, Sequence[Any]], checker: Checker) -> dict[str, Any]:
+def _accepted_schema(schema: Mapping[str, Any], allowed: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     """Return the schema of what a stub takes: no allowed value is refused, whatever the function's own schema says of it."""
-    widened = {
-        name: (_official if checker == "official" else _strict)(inner, allowed.get(name, ()))
-        for name, inner in schema.get("properties", {}).items()
-    }
-    return {**schema, "properties": widened}
+    properties = schema.get("properties", {})
+    return {**schema, "properties": {name: _widened(inner, allowed.get(name, ())) for name, inner in properties.items()}}
 
 
-def _strict(schema: Mapping[str, Any], allowed: Sequence[Any]) -> Mapping[str, Any]:
-    """Add the allowed values that the schema does not take; objects are left to it, for their fields have allowed values again."""
-    others = [value for value in allowed if value != "" and not isinstance(value, dict) and not _Strict(schema).is_valid(value)]
-    return {"anyOf": [schema, {"enum": others}]} if others else schema
-
-
-def _official(schema: Mapping[str, Any], allowed: Sequence[Any]) -> dict[str, Any]:
+def _widened(schema: Mapping[str, Any], allowed: Sequence[Any]) -> dict[str, Any]:
     """Return what the official checker looks at before it compares values: a type, that of a list's items, and the enum."""
     merged = _type_or_enum(schema, allowed)
     if merged.get("type") and isinstance(schema.get("items"), dict):

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .literals import Language, read_literal
-from .strict import loose_text
+from .functions import loose_text
 
 _PYTHON: dict[str, type] = {
     "string": str,
@@ -26,30 +25,11 @@ _PYTHON: dict[str, type] = {
     "object": dict,
     "any": str,
 }
-_JAVA: dict[str, type] = {
-    **dict.fromkeys(("byte", "short", "integer", "long"), int),
-    **dict.fromkeys(("float", "double"), float),
-    **dict.fromkeys(("Array", "ArrayList", "Queue", "Stack"), list),
-    **dict.fromkeys(("HashMap", "Hashtable"), dict),
-    **dict.fromkeys(("char", "String", "any"), str),
-    "boolean": bool,
-}
-_JAVASCRIPT: dict[str, type] = {
-    **dict.fromkeys(("String", "any"), str),
-    **dict.fromkeys(("integer", "Bigint"), int),
-    "float": float,
-    "Boolean": bool,
-    "dict": dict,
-    "array": list,
-}
-_TYPES: dict[Language, dict[str, type]] = {"python": _PYTHON, "java": _JAVA, "javascript": _JAVASCRIPT}
-_LISTS = {"array", "tuple", "Array", "ArrayList"}
+_LISTS = {"array", "tuple"}
 """Types whose items are looked at."""
 
 
-def officially_right(
-    wanted: Any, calls_made: Sequence[Mapping[str, Any]], functions: Sequence[Mapping[str, Any]], language: Language
-) -> bool:
+def officially_right(wanted: Any, calls_made: Sequence[Mapping[str, Any]], functions: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the calls made are those wanted.
 
     `wanted`: `[{function: {parameter: [allowed value, …]}}, …]`. `calls_made`: `[{"function", "arguments"}, …]`. `functions`: the
@@ -62,23 +42,21 @@ def officially_right(
     unmatched = list(calls_made)
     for want in wanted:
         ((name, allowed),) = want.items()
-        fitting = next(
-            (call for call in unmatched if call["function"] == name and _fits(call, allowed, described.get(name), language)), None
-        )
+        fitting = next((call for call in unmatched if call["function"] == name and _fits(call, allowed, described.get(name))), None)
         if fitting is None:
             return False
         unmatched.remove(fitting)
     return True
 
 
-def _fits(call: Mapping[str, Any], allowed: Mapping[str, Any], described: Mapping[str, Any] | None, language: Language) -> bool:
+def _fits(call: Mapping[str, Any], allowed: Mapping[str, Any], described: Mapping[str, Any] | None) -> bool:
     arguments = call["arguments"]
     if described is None or not isinstance(arguments, Mapping):
         return False
     parameters = described.get("properties") or {}
     if not set(described.get("required") or ()) <= arguments.keys() <= parameters.keys() & allowed.keys():
         return False
-    if not all(_is_allowed(value, allowed[name], _parameter(parameters[name], language)) for name, value in arguments.items()):
+    if not all(_is_allowed(value, allowed[name], _parameter(parameters[name])) for name, value in arguments.items()):
         return False
     return all(name in arguments or "" in options for name, options in allowed.items())
 
@@ -89,25 +67,20 @@ class _Parameter(NamedTuple):
     kind: str
     items: str | None
     """The type of a list's items; None for what is no list."""
-    language: Language
 
     def type_of(self, kind: str | None) -> type | None:
-        return None if kind is None else _TYPES[self.language].get(kind, str)
+        return None if kind is None else _PYTHON.get(kind, str)
 
 
-def _parameter(described: Mapping[str, Any], language: Language) -> _Parameter:
+def _parameter(described: Mapping[str, Any]) -> _Parameter:
     kind = described.get("type", "any")
     items = described.get("items") or {}
-    return _Parameter(kind, items.get("type", "any") if kind in _LISTS and items else None, language)
+    return _Parameter(kind, items.get("type", "any") if kind in _LISTS and items else None)
 
 
 def _is_allowed(value: Any, options: Sequence[Any], parameter: _Parameter) -> bool:
     outer, inner = parameter.type_of(parameter.kind), parameter.type_of(parameter.items)
-    if parameter.language != "python":
-        if not isinstance(value, str):
-            return False
-        value = read_literal(value, parameter.kind, parameter.items, parameter.language)
-    elif parameter.kind == "float" and type(value) is int:
+    if parameter.kind == "float" and type(value) is int:
         value = float(value)
     if not _has_type(value, options, outer, inner):
         return False

@@ -1,371 +1,318 @@
-"""Stories of goods that come back, of others that are sent instead, of addresses and parcels, and without an answer."""
+"""Stories of goods that come back, of others that are sent instead, of credits, addresses and parcels, and without an answer."""
 
 from __future__ import annotations
 
-from whichloop.datasets.ecommerce import case as books
-from whichloop.datasets.generating import Draft, Draw, part
 from whichloop.protocol import Ref
 
-from .case import REFUSAL, Case, called
-from .shop import PLENTY, dollars_from_cents, draw_customer
+from ..generating import Draft, part
+from .case import Case, called, template
+from .shop import PLENTY, Row, draw_customer
 
 # Goods that come back
 
 
-def return_(draw: Draw) -> Draft:
+@template
+def return_(s: Case) -> Draft:
     """A return that the policy allows is paid back, in full or in part."""
-    return _send_back(draw, refused=False)
+    return _send_back(s, refused=False)
 
 
-def refusal(draw: Draw) -> Draft:
+@template
+def refusal(s: Case) -> Draft:
     """A return that is too late, or of goods bought on clearance: nothing may change."""
-    return _send_back(draw, refused=True)
+    return _send_back(s, refused=True)
 
 
-def _send_back(draw: Draw, refused: bool) -> Draft:
-    case, opened, named = Case(draw), draw.chance(0.5), draw.chance(0.5)
-    customer, (article, other), days = case.customer(), case.articles(2), case.rule("returns", "days")
-    too_late = refused and draw.chance(0.6)
-    age = days + draw.integer(1, 12) if too_late else draw.integer(2, days)
-    order = case.order(customer, [(article, draw.integer(2, 4)), (other, 1)], "delivered", age=age)
-    case.other_orders(customer, 2, but=article["product"])
-    line = case.line(order, article)
+def _send_back(s: Case, refused: bool) -> Draft:
+    s.name, opened, named = "send_back", s.chance(0.5), s.chance(0.5)
+    customer, (article, other), days = s.customer(), s.articles(2), s.rule("returns", "days")
+    too_late = refused and s.chance(0.6)
+    age = days + s.integer(1, 12) if too_late else s.integer(2, days)
+    order = s.order(customer, [(article, s.integer(2, 4)), (other, 1)], "delivered", age=age)
+    s.other_orders(customer, 2, but=article["product"])
+    line = s.line(order, article)
     line["clearance"] = int(refused and not too_late)
-    pieces = draw.integer(1, line["quantity"])
-    case.settle()
+    pieces = s.integer(1, line["quantity"])
 
-    seen = case.read_order(order["order_id"]) if named else case.find_order(customer, order)
-    rules = case.read_policy("returns")
-    if refused:
-        answer, expected = part(rules, "file_code"), case.rule("returns", "file_code")
-    else:
-        fees = case.read_policy("restocking")
+    seen = s.read_order(order) if named else s.find_order(customer, order)
+    rules = s.read_policy("returns")
+    answer = part(rules, "file_code")
+    if not refused:
+        fees = s.read_policy("restocking")
         fee_percent = part(fees, "opened_percent") if opened else 0
         number, goal = part(seen, "lines", line["line"], "line"), f"Pay back {pieces} pieces."
-        answer = part(case.refund(goal, part(seen, "order_id"), number, pieces, fee_percent, after=(rules, fees)), "amount")
-        expected = dollars_from_cents(
-            books.refund(case.shop, line, pieces, case.rule("restocking", "opened_percent") if opened else 0)
-        )
+        answer = part(s.refund(goal, part(seen, "order_id"), number, pieces, fee_percent, after=(rules, fees)), "amount")
     which = f"on order {order['order_id']}" if named else "bought here some time ago"
-    state = draw.choice(("opened", "out of its box") if opened else ("still sealed", "never unpacked"))
-    goods = f"{pieces} of the {called(article)} {which}, {state}"
-    who = case.who(customer)
-    request = draw.pick(
-        f"{who} wants to send back {goods}. Handle it by the book; the answer is the sum paid back.",
-        f"A return has been asked for: {goods}. The request is from {who} and has to be settled. How much is paid back?",
-        f"Please deal with {who} who would like the money back for {goods}. Give the amount that goes back.",
-    )
-    return case.draft(f"{request} {draw.choice(REFUSAL)}", answer, expected, "normalized" if refused else "numeric")
+    state = s.choice(("opened", "out of its box") if opened else ("still sealed", "never unpacked"))
+    goods, who = f"{pieces} of the {called(article)} {which}, {state}", s.say("who", customer)
+    return s.case(answer, locals())
 
 
-def split_refund(draw: Draw) -> Draft:
+@template
+def split_refund(s: Case) -> Draft:
     """One of three lines comes back sealed and one opened; the third was bought on clearance and stays."""
-    case = Case(draw)
-    customer, articles = case.customer(), case.articles(3)
-    age = draw.integer(1, case.rule("returns", "days"))
-    order = case.order(customer, [(article, draw.integer(1, 4)) for article in articles], "delivered", age=age)
-    sealed, opened, clearance = (case.line(order, article) for article in articles)
+    customer, articles = s.customer(), s.articles(3)
+    age = s.integer(1, s.rule("returns", "days"))
+    order = s.order(customer, [(article, s.integer(1, 4)) for article in articles], "delivered", age=age)
+    sealed, opened, clearance = (s.line(order, article) for article in articles)
     clearance["clearance"] = 1
-    case.settle()
 
-    seen, rules, fees = case.read_order(order["order_id"]), case.read_policy("returns"), case.read_policy("restocking")
-    last: tuple[Ref, ...] = (rules,)
+    seen, rules, fees = s.read_order(order), s.read_policy("returns"), s.read_policy("restocking")
+    last = rules
     for line, fee, state in ((sealed, 0, "sealed"), (opened, part(fees, "opened_percent"), "opened")):
         place = part(seen, "lines", line["line"])
         goal, pieces = f"Pay back the {state} pieces.", part(place, "quantity")
-        last = (case.refund(goal, order["order_id"], part(place, "line"), pieces, fee, after=(*last, fees)),)
-    cents = books.refund(case.shop, sealed, sealed["quantity"])
-    cents += books.refund(case.shop, opened, opened["quantity"], case.rule("restocking", "opened_percent"))
-    names = [called(article) for article in articles]
-    who, number = case.who(customer), order["order_id"]
-    request = draw.pick(
-        f"{who} returns all of order {number}: the {names[0]} sealed, the {names[1]} opened, the "
-        f"{names[2]} sealed. Pay back, line by line, what the policy lets go back. How much is that in all?",
-        f"Order {number} of {who} has come back as a whole: the {names[2]} and the {names[0]} with "
-        f"their seals, the {names[1]} without. Refund the lines that may be refunded and give their sum.",
-    )
-    return case.draft(request, part(last[0], "paid_back_on_order"), dollars_from_cents(cents))
+        last = s.refund(goal, order["order_id"], part(place, "line"), pieces, fee, after=(last, fees))
+    names, who, number = [called(article) for article in articles], s.say("who", customer), order["order_id"]
+    return s.case(part(last, "paid_back_on_order"), locals())
 
 
-def recall(draw: Draw) -> Draft:
+@template
+def recall(s: Case) -> Draft:
     """An article has a fault: it is taken back from every order that has it, and counted on the shelf."""
-    case, orders = Case(draw), []
-    article, *others = case.articles(5)
-    article["stock"] = draw.integer(*PLENTY)
-    for other in others[: draw.integer(2, 4)]:
-        customer, bought = draw_customer(draw, case.shop), [(article, draw.integer(1, 5)), (other, 1)]
-        orders.append(case.order(customer, bought, "delivered", age=draw.integer(3, 40)))
-    spared = case.order(draw_customer(draw, case.shop), [(other, 2) for other in others[:2]], "delivered", age=draw.integer(3, 40))
-    listed_orders = draw.shuffled([*orders, spared])
-    case.settle()
+    article, *others = s.articles(5)
+    article["stock"], orders = s.integer(*PLENTY), list[Row]()
+    for other in others[: s.integer(2, 4)]:
+        customer, bought = draw_customer(s, s.shop), [(article, s.integer(1, 5)), (other, 1)]
+        orders.append(s.order(customer, bought, "delivered", age=s.integer(3, 40)))
+    spared = s.order(draw_customer(s, s.shop), [(other, 2) for other in others[:2]], "delivered", age=s.integer(3, 40))
+    listed = s.shuffled([*orders, spared])
 
-    seen = [(order, case.read_order(order["order_id"])) for order in listed_orders]
-    last: list[Ref] = [ref for order, ref in seen if order is spared]
+    seen = [(order, s.read_order(order)) for order in listed]
+    last = next(ref for order, ref in seen if order is spared)
     for order, ref in seen:
-        if order is spared:
-            continue
-        line = case.line(order, article)
-        place = part(ref, "lines", line["line"])
-        goal = f"Take back what order {order['order_id']} has of it."
-        last = [case.refund(goal, order["order_id"], part(place, "line"), part(place, "quantity"), after=last)]
-        books.refund(case.shop, line, line["quantity"])
-    numbers = ", ".join(order["order_id"] for order in listed_orders)
-    what = called(article)
-    request = draw.pick(
-        f"The {what} has a fault and is called back. Go through the orders {numbers} and take back each piece of it that "
-        "they hold, sealed and at the full price. How many pieces of it are in stock then?",
-        f"Recall of the {what}: refund every piece of it, and nothing else, on these orders without any fee: {numbers}. "
-        "All are unopened. Answer with its stock after the last one.",
-    )
-    return case.draft(request, part(last[0], "in_stock"), case.shop.tables["products"][article["sku"]]["stock"])
+        if order is not spared:
+            place = part(ref, "lines", s.line(order, article)["line"])
+            goal, pieces = f"Take back what order {order['order_id']} has of it.", part(place, "quantity")
+            last = s.refund(goal, order["order_id"], part(place, "line"), pieces, after=[last])
+    numbers, what = ", ".join(order["order_id"] for order in listed), called(article)
+    return s.case(part(last, "in_stock"), locals())
 
 
 # Other goods instead
 
 
-def exchange(draw: Draw) -> Draft:
+@template
+def exchange(s: Case) -> Draft:
     """The customer wants another colour, or if it is short a third one."""
-    case, short = Case(draw), draw.chance(0.5)
-    customer, (article, other) = case.customer(), case.articles(2)
-    order = case.order(customer, [(article, draw.integer(2, 4)), (other, 1)], "delivered", age=draw.integer(2, 12))
-    line = case.line(order, article)
-    wanted, second = draw.sample(case.shop.siblings(article["sku"]), 2)
-    wanted["stock"] = draw.integer(0, line["quantity"] - 1) if short else draw.integer(*PLENTY)
-    second["stock"] = draw.integer(*PLENTY)
-    case.settle()
+    short = s.chance(0.5)
+    customer, (article, other) = s.customer(), s.articles(2)
+    order = s.order(customer, [(article, s.integer(2, 4)), (other, 1)], "delivered", age=s.integer(2, 12))
+    line = s.line(order, article)
+    wanted, second = s.sample(s.shop.siblings(article["sku"]), 2)
+    wanted["stock"] = s.integer(0, line["quantity"] - 1) if short else s.integer(*PLENTY)
+    second["stock"] = s.integer(*PLENTY)
 
-    new, new_sku = (second, "second") if short else (wanted, "first")
-    seen = case.read_order(order["order_id"])
+    seen = s.read_order(order)
     place = part(seen, "lines", line["line"])
-    own = case.plan.call("Look up the article that was delivered.", "get_product", {"sku": part(place, "sku")})
-    choices = [row["sku"] for row in case.shop.siblings(article["sku"])]
-    looked = {}
+    own = s.call("Look up the article that was delivered.", "get_product", {"sku": part(place, "sku")})
+    choices, looked = [row["sku"] for row in s.shop.siblings(article["sku"])], list[Ref]()
     for rank, row in (("first", wanted), ("second", second)):
         sku = part(own, "other_variants", choices.index(row["sku"]), "sku")
-        looked[rank] = case.plan.call(f"See how many the shop has of the {rank} choice.", "get_product", {"sku": sku})
-    arguments = {"order_id": order["order_id"], "line": part(place, "line"), "new_sku": part(looked[new_sku], "sku")}
-    swapped = case.plan.call("Swap the goods.", "exchange_line", arguments, after=looked.values())
-    stock_left = books.exchange(case.shop, line, new["sku"])
-    who, what, number = case.who(customer), called(article), order["order_id"]
-    request = draw.pick(
-        f"{who} got the {what} on order {number} and would rather have all of them in {wanted['variant']}, or in "
-        f"{second['variant']} if there are too few. Swap the line. How many of the new colour are left?",
-        f"On order {number} of {who} the {what} shall be exchanged: {wanted['variant']} is wanted, and {second['variant']} "
-        f"only where {wanted['variant']} does not suffice. Answer with the stock left of what is sent.",
-        f"Colour swap for order {number}, from {who} after second thoughts: every {what} on it becomes {wanted['variant']}. "
-        f"With too little {wanted['variant']} on the shelf take {second['variant']}. How much of the new one is still there?",
-    )
-    return case.draft(request, part(swapped, "left_in_stock"), stock_left)
+        looked.append(s.call(f"See how many the shop has of the {rank} choice.", "get_product", {"sku": sku}))
+    arguments = {"order_id": order["order_id"], "line": part(place, "line"), "new_sku": part(looked[short], "sku")}
+    swapped = s.call("Swap the goods.", "exchange_line", arguments, after=looked)
+    who, what, number = s.say("who", customer), called(article), order["order_id"]
+    return s.case(part(swapped, "left_in_stock"), locals())
 
 
-def backorder(draw: Draw) -> Draft:
+@template
+def backorder(s: Case) -> Draft:
     """The customer waits if the goods come in time, and takes another colour otherwise."""
-    case, waits = Case(draw), draw.chance(0.4)
-    customer, (article, other) = case.customer(), case.articles(2)
-    order = case.order(customer, [(article, draw.integer(1, 3)), (other, 1)])
-    line = case.line(order, article)
-    line["state"] = "back order"
-    due = draw.integer(9, 50)
-    article |= {"stock": 0, "restock": case.shop.ago(-due)}
-    new = draw.choice(case.shop.siblings(article["sku"]))
-    new |= {"stock": draw.integer(*PLENTY), "restock": None}
-    patience = due + draw.integer(1, 6) if waits else due - draw.integer(1, 6)
-    case.settle()
+    waits = s.chance(0.4)
+    customer, (article, other) = s.customer(), s.articles(2)
+    order = s.order(customer, [(article, s.integer(1, 3)), (other, 1)])
+    line = s.line(order, article)
+    line["state"], due = "back order", s.integer(9, 50)
+    article |= {"stock": 0, "restock": s.shop.ago(-due)}
+    new = s.choice(s.shop.siblings(article["sku"]))
+    new |= {"stock": s.integer(*PLENTY), "restock": None}
+    patience = due + s.integer(1, 6) if waits else due - s.integer(1, 6)
 
-    seen = case.find_order(customer, order)
+    seen = s.find_order(customer, order)
     place = part(seen, "lines", line["line"])
-    own = case.plan.call("See when more of the article comes in.", "get_product", {"sku": part(place, "sku")})
-    if waits:
-        answer, expected = part(own, "restock"), article["restock"]
-    else:
-        index = [row["sku"] for row in case.shop.siblings(article["sku"])].index(new["sku"])
-        arguments = {
-            "order_id": part(seen, "order_id"),
-            "line": part(place, "line"),
-            "new_sku": part(own, "other_variants", index, "sku"),
-        }
-        answer = part(case.plan.call("Swap the goods that are missing.", "exchange_line", arguments), "left_in_stock")
-        expected = books.exchange(case.shop, line, new["sku"])
-    last_day = case.shop.ago(-patience)
-    who, what = case.who(customer), called(article)
-    request = draw.pick(
-        f"{who} is still waiting for the {what}. If it comes in by {last_day}, leave the order alone and answer with the "
-        f"day on which it does; otherwise swap it for {new['variant']} and answer with what stock is left of that.",
-        f"The {what} for {who} is on back order, and {last_day} is the last day that will do. Say when it comes in if that "
-        f"is soon enough, without any change. If not, exchange it for {new['variant']}: how many of those remain?",
-    )
-    return case.draft(request, answer, expected, "normalized" if waits else "numeric")
+    own = s.call("See when more of the article comes in.", "get_product", {"sku": part(place, "sku")})
+    answer = part(own, "restock")
+    if not waits:
+        index = [row["sku"] for row in s.shop.siblings(article["sku"])].index(new["sku"])
+        new_sku = part(own, "other_variants", index, "sku")
+        arguments = {"order_id": part(seen, "order_id"), "line": part(place, "line"), "new_sku": new_sku}
+        answer = part(s.call("Swap the goods that are missing.", "exchange_line", arguments), "left_in_stock")
+    who, what, last_day = s.say("who", customer), called(article), s.shop.ago(-patience)
+    return s.case(answer, locals())
 
 
-def unknown_day(draw: Draw) -> Draft:
-    """The address can be changed; no day is promised."""
-    case = Case(draw)
-    customer = case.customer()
-    order = case.order(customer, [(article, draw.integer(1, 2)) for article in case.articles(2)])
-    order["promised"] = None
-    case.other_orders(customer, 1)
-    street, city = case.new_address()
-    case.settle()
-
-    seen = case.find_order(customer, order)
-    case.redirect("Send it to the new place.", part(seen, "order_id"), (street, city))
-    order |= {"street": street, "city": city}
-    who = case.who(customer)
-    request = draw.pick(
-        f"Let the open order of {who} go to {street}, {city}. On what day was its delivery promised?",
-        f"{who} wants the parcel that has not left yet at {street} in {city}; do that. For when is it promised?",
-    )
-    return case.draft(request, None, None)
+# Credits and prices
 
 
-def no_price(draw: Draw) -> Draft:
-    """The credit can be given; the article has no price at present."""
-    case = Case(draw)
-    customer, (article, other) = case.customer(), case.articles(2)
-    order = case.order(customer, [(article, 1), (other, 2)], "delivered", age=draw.integer(2, 20))
-    article["price"] = None
-    promised = draw.integer(2, 30)
-    case.settle()
+@template
+def goodwill(s: Case) -> Draft:
+    """A late parcel earns a credit by tier, unless there have been enough."""
+    refused = s.chance(0.35)
+    customer, (article,), most = s.customer(), s.articles(1), s.rule("goodwill", "yearly_credits")
+    late = s.rule("goodwill", "late_days") + s.integer(0, 6)
+    order = s.order(customer, [(article, s.integer(1, 3))], "delivered", age=s.integer(2, 30), late=late)
+    s.other_orders(customer, 1, but=article["product"])
+    for _ in range(most if refused else s.integer(0, most - 1)):
+        s.shop.put("credits", len(s.shop.tables["credits"]) + 1, customer["customer_id"], s.integer(3, 25) * 100)
 
-    seen = case.read_order(order["order_id"])
-    sku = part(seen, "lines", case.line(order, article)["line"], "sku")
-    case.plan.call("See what it costs at present.", "get_product", {"sku": sku})
-    case.plan.call("Give what was promised.", "give_credit", {"customer_id": part(seen, "customer_id"), "amount": promised})
-    books.credit(case.shop, customer, promised)
-    what = called(article)
-    request = draw.pick(
-        f"We promised a credit of {promised} dollars to the customer of order {order['order_id']}; give it. What does the "
-        f"{what} that was on it cost today?",
-        f"Whoever placed order {order['order_id']} gets {promised} dollars of goodwill, that is agreed. Then answer with "
-        f"today's price of the {what}.",
-    )
-    return case.draft(request, None, None)
+    seen = s.find_order(customer, order)
+    rules, entry = s.read_policy("goodwill"), Ref(s.calls[0].id, (0,))
+    answer = part(rules, "file_code")
+    if not refused:
+        answer = s.credit("Give the credit.", part(entry, "customer_id"), part(rules, customer["tier"]), after=(seen,))
+    who, what = s.say("who", customer), called(article)
+    return s.case(answer, locals())
 
 
-def nobody(draw: Draw) -> Draft:
-    """No customer writes from this address, though the name is known."""
-    case = Case(draw)
-    customer, (article,) = case.customer(), case.articles(1)
-    case.order(customer, [(article, 1)])
-    email = f"{customer['name'].split()[1].lower()}.{draw.integer(100, 999)}@parcels.example"
-    case.settle()
+@template
+def price_match(s: Case) -> Draft:
+    """The article has become cheaper since; the difference goes back where the order is young enough."""
+    refused = s.chance(0.35)
+    customer, (article, other), days = s.customer(), s.articles(2), s.rule("price_match", "days")
+    order = s.order(customer, [(article, s.integer(1, 4)), (other, 1)])
+    order["placed"] = s.shop.ago(days + s.integer(1, 9) if refused else s.integer(1, days))
+    line = s.line(order, article)
+    line["unit_price"] = article["price"] + s.integer(60, 900, 20)
 
-    case.plan.call("Find who writes from there.", "find_customers", {"text": email})
-    case.plan.call("Find customers of that name.", "find_customers", {"text": customer["name"]})
-    request = draw.pick(
-        f"Someone who signs as {customer['name']} writes from {email} and asks for the packing slip of the order. Several "
-        "customers bear such names; only the address tells them apart. What is the customer's number?",
-        f"Which customer number belongs to {email}? The letter is signed {customer['name']}, but names are not proof here.",
-    )
-    return case.draft(request, None, None)
+    seen, rules = s.read_order(order), s.read_policy("price_match")
+    place = part(seen, "lines", line["line"])
+    now = s.call("See what the article costs today.", "get_product", {"sku": part(place, "sku")})
+    answer = part(rules, "file_code")
+    if not refused:
+        arguments = {"order_id": order["order_id"], "line": part(place, "line"), "unit_price": part(now, "price")}
+        answer = part(s.call("Pay the difference.", "match_price", arguments, after=(rules,)), "amount")
+    who, what, number = s.say("who", customer), called(article), order["order_id"]
+    return s.case(answer, locals())
 
 
-def move(draw: Draw) -> Draft:
+@template
+def three_wishes(s: Case) -> Draft:
+    """One order is sent back in part, one has come late, one goes elsewhere."""
+    customer, (article, late, other) = s.customer(), s.articles(3)
+    age = s.integer(2, s.rule("returns", "days"))
+    first = s.order(customer, [(article, s.integer(2, 4)), (other, 1)], "delivered", age=age)
+    days = s.rule("goodwill", "late_days") + s.integer(0, 5)
+    s.order(customer, [(late, s.integer(1, 2))], "delivered", age=s.integer(2, 40), late=days)
+    third = s.order(customer, [(other, s.integer(1, 3))])
+    line, pieces, place = s.line(first, article), s.integer(1, 2), s.new_address()
+
+    entry = s.find(customer)
+    seen = s.read_orders(entry, customer)
+    returns, rules = s.read_policy("returns"), s.read_policy("goodwill")
+    back, leaving = seen[first["order_id"]], seen[third["order_id"]]
+    number, goal = part(back, "lines", line["line"], "line"), "Pay for the goods that come back."
+    s.refund(goal, part(back, "order_id"), number, pieces, after=(returns,))
+    s.redirect("Redirect what is still here.", part(leaving, "order_id"), place, after=seen.values())
+    amount = part(rules, customer["tier"])
+    balance = s.credit("Make good for the delay.", part(entry, "customer_id"), amount, after=seen.values())
+    who, what, late_one = s.say("who", customer), called(article), called(late)
+    return s.case(balance, locals() | place)
+
+
+# Addresses and parcels
+
+
+@template
+def move(s: Case) -> Draft:
     """One of a customer's orders, which has not left yet, goes elsewhere."""
-    case = Case(draw)
-    customer = case.customer()
-    order = case.order(customer, [(article, draw.integer(1, 2)) for article in case.articles(2)])
-    case.other_orders(customer, draw.integer(1, 2))
-    street, city = case.new_address()
-    case.settle()
+    customer = s.customer()
+    order = s.order(customer, [(article, s.integer(1, 2)) for article in s.articles(2)])
+    s.other_orders(customer, s.integer(1, 2))
+    place = s.new_address()
 
-    seen = case.find_order(customer, order)
-    others = [Ref(call.id) for call in case.plan.calls[1:]]
-    moved = case.redirect("Send the open order to the new place.", part(seen, "order_id"), (street, city), after=others)
-    order |= {"street": street, "city": city}
-    who = case.who(customer)
-    request = draw.pick(
-        f"{who} has moved to {street} in {city}. Correct the address of the one order that is still here.",
-        f"{who} has a new address, {street}, {city}. One order has not been sent yet, and it has to go there.",
-        f"Redirect the open order of {who} to {street}, {city}; those under way or delivered stay as they are.",
-    )
-    ask = draw.choice(
-        ("Which number does the new packing slip have?", "Answer with the number of the packing slip that is printed.")
-    )
-    return case.draft(f"{request} {ask}", part(moved, "packing_slip"), order["slip"])
+    seen = s.find_order(customer, order)
+    others = [Ref(call.id) for call in s.calls[1:]]
+    moved = s.redirect("Send the open order to the new place.", part(seen, "order_id"), place, after=others)
+    return s.case(part(moved, "packing_slip"), {"who": s.say("who", customer), **place})
 
 
-def move_some(draw: Draw) -> Draft:
+@template
+def move_some(s: Case) -> Draft:
     """Three orders are named, two have left: to try them all is the quickest way."""
-    case = Case(draw)
-    customer = case.customer()
-    orders = [
-        case.order(customer, [(item, draw.integer(1, 3))], status) for item, status in zip(case.articles(3), _STATES, strict=True)
-    ]
-    street, city = case.new_address()
-    listed_orders = draw.shuffled(orders)
-    case.settle()
-
-    answer = None
-    for order in listed_orders:
-        goal = f"Try to send order {order['order_id']} elsewhere."
-        moved = case.redirect(goal, order["order_id"], (street, city), fails=order["status"] != "open")
-        if order["status"] == "open":
-            answer = part(moved, "packing_slip")
-            order |= {"street": street, "city": city}
-    numbers = " and ".join(", ".join(order["order_id"] for order in listed_orders).rsplit(", ", 1))
-    request = draw.pick(
-        f"Send the orders {numbers} of {customer['name']} to {street}, {city}. The system refuses those that have left; "
-        "there is nothing to be done about them. Which number has the packing slip of the one that could be changed?",
-        f"{customer['name']} asks to have {numbers} delivered to {street} in {city}. Just try each; what has gone already "
-        "will be turned down. Answer with the new packing slip's number.",
-    )
-    return case.draft(request, answer, next(order["slip"] for order in orders if order["status"] == "open"))
+    customer = s.customer()
+    states = ("open", "shipped", "delivered")
+    orders = [s.order(customer, [(item, s.integer(1, 3))], status) for item, status in zip(s.articles(3), states, strict=True)]
+    place, listed, answer = s.new_address(), s.shuffled(orders), None
+    for order in listed:
+        has_left, goal = order["status"] != "open", f"Try to send order {order['order_id']} elsewhere."
+        moved = s.redirect(goal, order["order_id"], place, fails=has_left)
+        answer = answer if has_left else part(moved, "packing_slip")
+    numbers = " and ".join(", ".join(order["order_id"] for order in listed).rsplit(", ", 1))
+    return s.case(answer, locals() | place)
 
 
-_STATES = ("open", "shipped", "delivered")
-
-
-def combine(draw: Draw) -> Draft:
+@template
+def combine(s: Case) -> Draft:
     """Two open orders leave together, and their shipping fees go back where the goods are worth enough."""
-    case, free = Case(draw), draw.chance(0.6)
-    customer, articles = case.customer(), case.articles(3)
-    first = case.order(customer, [(articles[0], draw.integer(1, 3)), (articles[1], draw.integer(1, 2))])
-    second = case.order(customer, [(articles[2], draw.integer(1, 4))])
-    case.other_orders(customer, 1)
-    cents = sum(line["quantity"] * line["unit_price"] for order in (first, second) for line in case.shop.lines_of(order))
-    limit = cents // 100 - draw.integer(0, 30) if free else cents // 100 + draw.integer(1, 40)
-    case.shop.put("policy", "shipping", "free_from", max(1, limit))
-    case.settle()
+    free = s.chance(0.6)
+    customer, articles = s.customer(), s.articles(3)
+    first = s.order(customer, [(articles[0], s.integer(1, 3)), (articles[1], s.integer(1, 2))])
+    second = s.order(customer, [(articles[2], s.integer(1, 4))])
+    s.other_orders(customer, 1)
+    cents = sum(line["quantity"] * line["unit_price"] for order in (first, second) for line in s.shop.lines_of(order))
+    limit = cents // 100 - s.integer(0, 30) if free else cents // 100 + s.integer(1, 40)
+    s.shop.put("policy", "shipping", "free_from", max(1, limit))
 
-    seen = {order["order_id"]: case.read_order(order["order_id"]) for order in (first, second)}
-    rules = case.read_policy("shipping")
+    seen = [s.read_order(order) for order in (first, second)]
+    rules = s.read_policy("shipping")
     pair = {"order_id": first["order_id"], "other_id": second["order_id"]}
-    joined = case.plan.call("Put both into one parcel.", "combine_orders", pair, after=seen.values())
-    total = books.combine(case.shop, first, second)
-    for order in (first, second) if free else ():
-        goal, line = f"Pay back the shipping of {order['order_id']}.", part(seen[order["order_id"]], "lines", 0, "line")
-        case.refund(goal, order["order_id"], line, 1, after=(joined, rules))
-        books.refund(case.shop, case.shipping(order), 1)
-    who = case.who(customer)
-    request = draw.pick(
-        f"Move the goods of order {second['order_id']} into {first['order_id']} so that {customer['name']} gets one parcel, "
-        "and treat the shipping fees as the policy has it.",
-        f"{who} wants one parcel: let {first['order_id']} take in {second['order_id']}, and if that makes "
-        "shipping free, pay the fees back.",
-    )
-    ask = draw.choice(("What are the goods in it worth?", "Answer with the worth of all goods in the combined order."))
-    return case.draft(f"{request} {ask}", part(joined, "goods_total"), dollars_from_cents(total))
+    joined = s.call("Put both into one parcel.", "combine_orders", pair, after=seen)
+    for order, ref in zip((first, second), seen, strict=True) if free else ():
+        goal = f"Pay back the shipping of {order['order_id']}."
+        s.refund(goal, order["order_id"], part(ref, "lines", 0, "line"), 1, after=(joined, rules))
+    who = s.say("who", customer)
+    return s.case(part(joined, "goods_total"), locals())
 
 
-def late_parcel(draw: Draw) -> Draft:
+@template
+def late_parcel(s: Case) -> Draft:
     """The shipping fee goes back where the parcel came after the promised day."""
-    case = Case(draw)
-    customer, (article,) = case.customer(), case.articles(1)
-    order = case.order(customer, [(article, draw.integer(1, 3))], "delivered", age=draw.integer(2, 30), late=draw.integer(1, 9))
-    case.other_orders(customer, 2, but=article["product"])
-    case.settle()
+    customer, (article,) = s.customer(), s.articles(1)
+    order = s.order(customer, [(article, s.integer(1, 3))], "delivered", age=s.integer(2, 30), late=s.integer(1, 9))
+    s.other_orders(customer, 2, but=article["product"])
+    seen = s.find_order(customer, order)
+    rules, goal, line = s.read_policy("shipping"), "Pay the shipping fee back.", part(seen, "lines", 0, "line")
+    paid = s.refund(goal, part(seen, "order_id"), line, 1, after=(rules,))
+    who, what = s.say("who", customer), called(article)
+    return s.case(part(paid, "amount"), locals())
 
-    seen = case.find_order(customer, order)
-    rules = case.read_policy("shipping")
-    line = part(seen, "lines", 0, "line")
-    paid = case.refund("Pay the shipping fee back.", part(seen, "order_id"), line, 1, after=(rules,))
-    cents = books.refund(case.shop, case.shipping(order), 1)
-    who, what = case.who(customer), called(article)
-    request = draw.pick(
-        f"{who} complains that the parcel with the {what} was late. If so, pay back what the policy on "
-        "shipping lets go back. How much is it?",
-        f"A late delivery is reported by {who} and it is about the {what}. Refund the shipping if the dates "
-        "bear it out, and answer with the refund.",
-    )
-    return case.draft(f"{request} {draw.choice(REFUSAL)}", part(paid, "amount"), dollars_from_cents(cents))
+
+# Questions without an answer
+
+
+@template
+def unknown_day(s: Case) -> Draft:
+    """The address can be changed; no day is promised."""
+    customer = s.customer()
+    order = s.order(customer, [(article, s.integer(1, 2)) for article in s.articles(2)])
+    order["promised"] = None
+    s.other_orders(customer, 1)
+    place = s.new_address()
+    s.redirect("Send it to the new place.", part(s.find_order(customer, order), "order_id"), place)
+    return s.case(None, {"who": s.say("who", customer), **place})
+
+
+@template
+def no_price(s: Case) -> Draft:
+    """The credit can be given; the article has no price at present."""
+    customer, (article, other) = s.customer(), s.articles(2)
+    order = s.order(customer, [(article, 1), (other, 2)], "delivered", age=s.integer(2, 20))
+    article["price"], promised = None, s.integer(2, 30)
+    seen = s.read_order(order)
+    sku = part(seen, "lines", s.line(order, article)["line"], "sku")
+    s.call("See what it costs at present.", "get_product", {"sku": sku})
+    s.credit("Give what was promised.", part(seen, "customer_id"), promised)
+    what = called(article)
+    return s.case(None, locals())
+
+
+@template
+def nobody(s: Case) -> Draft:
+    """No customer writes from this address, though the name is known."""
+    customer, (article,) = s.customer(), s.articles(1)
+    s.order(customer, [(article, 1)])
+    email = f"{customer['name'].split()[1].lower()}.{s.integer(100, 999)}@parcels.example"
+    s.call("Find who writes from there.", "find_customers", {"text": email})
+    s.call("Find customers of that name.", "find_customers", {"text": customer["name"]})
+    return s.case(None, locals())

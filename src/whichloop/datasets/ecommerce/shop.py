@@ -16,6 +16,8 @@ Row = dict[str, Any]
 """Column → value, in the table's order."""
 Rows = dict[str, list[list[Any]]]
 """Table → rows as lists of their columns, sorted by key: how rows travel as JSON."""
+Stand = Mapping[str, list[tuple[Any, ...]]]
+"""Table → its rows."""
 
 SHIPPING = "SHIPPING"
 """What stands in the place of a SKU on line 0."""
@@ -106,9 +108,9 @@ class Shop:
         self.tables[table][_key(table, values)] = row
         return row
 
-    def rows(self) -> dict[str, dict[Any, tuple[Any, ...]]]:
+    def rows(self) -> Stand:
         """Return a copy of what stands in the tables."""
-        return {name: {key: tuple(row.values()) for key, row in rows.items()} for name, rows in self.tables.items()}
+        return {name: [tuple(row.values()) for row in rows.values()] for name, rows in self.tables.items()}
 
     def put_all(self, rows: Mapping[str, Iterable[Sequence[Any]]]) -> None:
         for table, table_rows in rows.items():
@@ -139,13 +141,14 @@ def _key(table: str, values: Sequence[Any]) -> Any:
     return tuple(values[:2]) if KEY_COLUMNS.get(table) == 2 else values[0]
 
 
-def changed(now: Mapping[str, Mapping[Any, tuple[Any, ...]]], before: Mapping[str, Mapping[Any, tuple[Any, ...]]]) -> Rows:
+def changed(now: Stand, before: Stand) -> Rows:
     """Return the rows that are new or different, and under `gone` the keys of missing ones; tables without any left out."""
     changes: Rows = {}
     for table, rows in now.items():
-        if new := [list(row) for key, row in sorted(rows.items()) if before[table].get(key) != row]:
-            changes[table] = new
-        for key in sorted(before[table].keys() - rows.keys()):
+        new = {_key(table, row): list(row) for row in set(rows).difference(before[table])}
+        if new:
+            changes[table] = [row for _, row in sorted(new.items())]
+        for key in sorted({_key(table, row) for row in set(before[table]).difference(rows)} - new.keys()):
             changes.setdefault("gone", []).append([table, *(key if isinstance(key, tuple) else (key,))])
     return changes
 
@@ -264,11 +267,11 @@ class ShopDatabase:
         # The loop of the trial may be closed from another thread than the one that opened it; the calls never overlap.
         self.connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self.connection.deserialize(_EMPTY)
-        self.connection.execute("BEGIN")
-        for table, rows in shop.rows().items():
-            self.connection.executemany(_INSERTS[table], rows.values())
-        self.connection.execute("COMMIT")
         self._opening = shop.rows()
+        self.connection.execute("BEGIN")
+        for table, rows in self._opening.items():
+            self.connection.executemany(_INSERTS[table], rows)
+        self.connection.execute("COMMIT")
 
     def all(self, sql: str, *values: Any) -> list[Row]:
         """Return the rows of a query."""
@@ -289,9 +292,7 @@ class ShopDatabase:
 
     def changes(self) -> Rows:
         """Return the rows that a trial has added or changed so far, whatever table they stand in."""
-        now: dict[str, dict[Any, tuple[Any, ...]]] = {}
-        for table, select in _SELECTS.items():
-            now[table] = {_key(table, row): row for row in self.connection.execute(select)}
+        now = {table: self.connection.execute(select).fetchall() for table, select in _SELECTS.items()}
         return changed(now, self._opening)
 
     def close(self) -> None:

@@ -1,414 +1,361 @@
-"""Stories that begin with a customer's bookings: some go, some are exchanged, enlarged, moved, cancelled or handed on; and stories
-of shows that are sold out."""
+"""Stories that begin with a customer's bookings: some go, are exchanged, moved or handed on; of shows that are sold out; and
+questions that book nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from fractions import Fraction
-
-from whichloop.datasets.generating import Draft, Draw, part, plain_number
 from whichloop.protocol import Ref
 
-from .programme import (
-    AMOUNTS,
-    EventScript,
-    Programme,
-    aside,
-    draw_programme,
-    earlier_booking,
-    listing,
-    one_is_least,
-    one_is_most,
-    programme_where,
-    ticket,
-    total,
-    who,
-)
-from .service import Booking, Event
-
-
-def _booked(programme: Programme, name: str, events: Sequence[Event]) -> list[Booking]:
-    """Book each event for a customer, on any date and for any number of people."""
-    draw = programme.draw
-    return [earlier_booking(programme, name, event, draw.choice(programme.dates), draw.integer(2, 9)) for event in events]
-
-
-def _refund(programme: Programme, booking: Booking) -> int | float:
-    """Return the dollars that are paid back for a booking."""
-    percent = programme.city.events[booking.event_id].refund_percent
-    return plain_number(Fraction(booking.cents * percent // 100, 100))
-
+from ..generating import Draft, part
+from .bookings import DISTRICTS, is_alone, total
+from .programme import CityStory, template
+from .service import VENUES, Booking, Event
 
 # Bookings that go
 
 
-def both_go(draw: Draw) -> Draft:
+@template
+def both_go(s: CityStory) -> Draft:
     """Two of three bookings are cancelled, and one refund is asked for."""
-    programme = draw_programme(draw, main=3)
-    name = programme.customer
-    mine = _booked(programme, name, draw.shuffled(programme.main))
-    booking_kept = draw.choice(mine)
-    gone = [booking for booking in mine if booking is not booking_kept]
-    script = EventScript()
-    seen = script.bookings(name, len(mine))
-    titles = [programme.city.events[booking.event_id].title for booking in gone]
-    back = [
-        script.cancel(f"the booking for {title}", seen[mine.index(b)], after=seen) for title, b in zip(titles, gone, strict=True)
-    ]
-    place = draw.integer(0, 1)
-    wish = draw.pick(
-        f"Only one of the bookings should stay: please cancel those for {titles[0]} and {titles[1]}.",
-        f"{titles[0]} and {titles[1]} have to be cancelled, both of them.",
-    )
-    question = (who(draw, name), wish, aside(draw), f"How many dollars are paid back for {titles[place]}?")
-    return programme.draft(script, question, part(back[place], "refund"), _refund(programme, gone[place]), cancelled=gone)
+    s.draw_city(main=3)
+    mine = s.book_each(s.customer, s.shuffled(s.main))
+    kept = s.choice(mine)
+    gone = [place for place, booking in enumerate(mine) if booking is not kept]
+    titles = [s.event_of(mine[place]).title for place in gone]
+    seen = s.bookings(s.customer, len(mine))
+    back = [s.cancel(f"the booking for {title}", seen[at], after=seen) for title, at in zip(titles, gone, strict=True)]
+    place = s.integer(0, 1)
+    title = titles[place]
+    return s.told_draft(part(back[place], "refund"), locals())
 
 
-def given_code(draw: Draw) -> Draft:
+@template
+def given_code(s: CityStory) -> Draft:
     """The code stands in the question."""
-    programme = draw_programme(draw, main=3)
-    name = programme.customer
-    mine = _booked(programme, name, draw.sample(programme.main, 2))
-    gone = draw.choice(mine)
-    script = EventScript()
-    back = script.call(f"Cancel {gone.code}.", "cancel_booking", {"booking_code": gone.code})
-    wish = draw.pick(
-        f"The booking with the code {gone.code} is to be cancelled.",
-        f"Please cancel booking {gone.code}; the party has broken up.",
-        f"{gone.code} is the code of a booking that is no longer needed: cancel it.",
-    )
-    question = (who(draw, name), wish, aside(draw), "How many dollars are paid back?")
-    return programme.draft(script, question, part(back, "refund"), _refund(programme, gone), cancelled=[gone])
+    s.draw_city(main=3)
+    gone = s.choice(s.book_each(s.customer, s.sample(s.main, 2)))
+    back = s.call(f"Cancel {gone.code}.", "cancel_booking", {"booking_code": gone.code})
+    return s.told_draft(part(back, "refund"), locals())
 
 
-def one_evening_goes(draw: Draw) -> Draft:
+@template
+def one_evening_goes(s: CityStory) -> Draft:
     """One event is booked on three dates."""
-    programme = draw_programme(draw, main=3)
-    event, name = draw.choice(programme.main), programme.customer
-    mine = [earlier_booking(programme, name, event, date, draw.integer(2, 9)) for date in draw.shuffled(programme.dates)]
-    gone = draw.choice(mine)
-    script = EventScript()
-    seen = script.bookings(name, len(mine))
-    back = script.cancel("the booking for that evening", seen[mine.index(gone)], after=seen)
-    wish = draw.pick(
-        f"{event.title} has been booked for every evening, which is too much: the seats on {gone.date} can go.",
-        f"Of the three bookings for {event.title}, please cancel the one for {gone.date}.",
-    )
-    question = (who(draw, name), wish, aside(draw), "How many dollars are paid back?")
-    return programme.draft(script, question, part(back, "refund"), _refund(programme, gone), cancelled=[gone])
+    s.draw_city(main=3)
+    event = s.choice(s.main)
+    mine = [s.booked(s.customer, event, date, s.integer(2, 9)) for date in s.shuffled(s.dates)]
+    gone = s.choice(mine)
+    seen = s.bookings(s.customer, len(mine))
+    back = s.cancel("the booking for that evening", seen[mine.index(gone)], after=seen)
+    return s.told_draft(part(back, "refund"), locals())
 
 
-def best_terms_go(draw: Draw) -> Draft:
+@template
+def best_terms_go(s: CityStory) -> Draft:
     """The events' terms, which stand in their details, decide which booking goes."""
-    programme = programme_where(draw, lambda p: one_is_most([event.refund_percent for event in p.main]), main=3)
-    name = programme.customer
-    mine = _booked(programme, name, draw.shuffled(programme.main))
-    gone = max(mine, key=lambda booking: programme.city.events[booking.event_id].refund_percent)
-    script = EventScript()
-    seen = script.bookings(name, len(mine))
-    facts = [
-        script.details(programme.city.events[booking.event_id], part(booking_seen, "event_id"))
-        for booking, booking_seen in zip(mine, seen, strict=True)
-    ]
-    back = script.cancel("the booking with the best terms", seen[mine.index(gone)], after=facts)
-    wish = draw.pick(
-        "One of the three bookings has to go: the one whose event pays back the largest share of its price.",
-        "There are three bookings, which is one too many; cancel the one whose event pays back the highest percentage.",
-    )
-    question = (who(draw, name), wish, aside(draw), "How many dollars come back?")
-    return programme.draft(script, question, part(back, "refund"), _refund(programme, gone), cancelled=[gone])
+    s.draw_city(main=3, where=lambda: is_alone(max, [event.refund_percent for event in s.main]))
+    mine = s.book_each(s.customer, s.shuffled(s.main))
+    gone = max(mine, key=lambda booking: s.event_of(booking).refund_percent)
+    seen = s.bookings(s.customer, len(mine))
+    facts = [s.details(s.event_of(booking), part(ref, "event_id")) for booking, ref in zip(mine, seen, strict=True)]
+    back = s.cancel("the booking with the best terms", seen[mine.index(gone)], after=facts)
+    return s.told_draft(part(back, "refund"), locals())
 
 
-# Bookings that are exchanged
+@template
+def refund(s: CityStory) -> Draft:
+    """The dearest of a customer's bookings goes, and the refund depends on the event."""
+    s.draw_city(main=4, others=2)
+    mine: list[Booking] = []
+    while not mine or not is_alone(max, [booking.cents for booking in mine]):
+        for booking in mine:
+            del s.city.bookings[booking.code]
+        mine = s.book_each(s.customer, s.sample(s.main, 3))
+    dearest = max(mine, key=lambda booking: booking.cents)
+    seen = s.bookings(s.customer, len(mine))
+    back = s.cancel("the dearest booking", seen[mine.index(dearest)], after=seen)
+    return s.told_draft(part(back, "refund"), {"events": [s.event_of(booking).title for booking in mine]})
 
 
-def more_seats(draw: Draw) -> Draft:
+# Bookings that are exchanged, handed on or added to
+
+
+def _one_of_two(s: CityStory) -> tuple[Booking, Event]:
+    """Make two bookings, and draw one of them."""
+    s.draw_city(main=3)
+    mine = s.book_each(s.customer, s.sample(s.main, 2))
+    s.mine, old = mine, s.choice(mine)
+    return old, s.event_of(old)
+
+
+@template
+def more_seats(s: CityStory) -> Draft:
     """Cancel, and book more seats on the same date, which stands in the old booking only."""
-    programme = draw_programme(draw, main=3)
-    name = programme.customer
-    mine = _booked(programme, name, draw.sample(programme.main, 2))
-    old = draw.choice(mine)
-    event, seats = programme.city.events[old.event_id], old.seats + draw.integer(1, 3)
-    script = EventScript()
-    seen = script.bookings(name, len(mine))
-    old_booking = seen[mine.index(old)]
-    gone = script.cancel(f"the old booking for {event.title}", old_booking, after=seen)
-    code = script.book(event.title, script.hold_like(event.title, old_booking, seats, after=[gone]), name)
-    booking = ticket(event, old.date, seats, name)
-    wish = draw.pick(
-        f"More people want to come to {event.title}: cancel the booking and make a new one for {AMOUNTS[seats]}, on the same date.",
-        f"The party for {event.title} has grown to {AMOUNTS[seats]}. Please cancel its booking and book anew for that evening.",
-    )
-    question = (who(draw, name), wish, aside(draw), "What is the new booking code?")
-    return programme.draft(script, question, code, booking[0], booked=[booking], cancelled=[old])
+    old, event = _one_of_two(s)
+    seats = old.seats + s.integer(1, 3)
+    seen = s.bookings(s.customer, 2)
+    booking = seen[s.mine.index(old)]
+    gone = s.cancel(f"the old booking for {event.title}", booking, after=seen)
+    return s.told_draft(s.book(event.title, s.hold_like(event.title, booking, seats, after=[gone])), locals())
 
 
-def other_event(draw: Draw) -> Draft:
+@template
+def other_event(s: CityStory) -> Draft:
     """Date and number of seats of the old booking are those of the new one, for another event."""
-    programme = draw_programme(draw, main=4)
-    name = programme.customer
-    *before, new = draw.sample(programme.main, 3)
-    mine = _booked(programme, name, before)
-    old = draw.choice(mine)
-    title = programme.city.events[old.event_id].title
-    script = EventScript()
-    seen = script.bookings(name, len(mine))
-    old_booking = seen[mine.index(old)]
-    wanted = part(script.search_words(new.title), "events", 0, "event_id")
-    gone = script.cancel(f"the booking for {title}", old_booking, after=seen)
-    held = script.hold_instead(new.title, wanted, old_booking, after=[gone])
-    code = script.book(new.title, held, name)
-    booking = ticket(new, old.date, old.seats, name)
-    wish = draw.pick(
-        f"Rather than {title}, the party would like to see {new.title} that evening: cancel, and book as many seats.",
-        f"Exchange the seats for {title} for the same number of seats at {new.title} on the same date.",
-    )
-    question = (who(draw, name), wish, aside(draw), "What is the code of the new booking?")
-    return programme.draft(script, question, code, booking[0], booked=[booking], cancelled=[old])
+    s.draw_city(main=4)
+    *before, new = s.sample(s.main, 3)
+    mine = s.book_each(s.customer, before)
+    old = s.choice(mine)
+    title, seen = s.event_of(old).title, s.bookings(s.customer, len(mine))
+    booking = seen[mine.index(old)]
+    event_id = s.search_words(new.title)
+    gone = s.cancel(f"the booking for {title}", booking, after=seen)
+    arguments = {"event_id": event_id, "date": part(booking, "date"), "seats": part(booking, "seats")}
+    held = s.call(f"Hold as many seats for {new.title} on the same date.", "hold_seats", arguments, after=[gone])
+    return s.told_draft(s.book(new.title, held), locals())
 
 
-def cheaper_date(draw: Draw) -> Draft:
+@template
+def cheaper_date(s: CityStory) -> Draft:
     """The number of seats stands in the booking, and the prices of the other two dates decide."""
-    event_seats = draw.integer(3, 9)
-    programme = programme_where(draw, lambda p: one_is_least([total(p.main[0], date, event_seats) for date in p.dates[1:]]), main=3)
-    event, name, old_date = programme.main[0], programme.customer, programme.dates[0]
-    other = earlier_booking(programme, name, programme.main[1], draw.choice(programme.dates), draw.integer(2, 9))
-    old = earlier_booking(programme, name, event, old_date, event_seats)
-    mine = [other, old]
-    later = programme.dates[1:]
-    best = min(later, key=lambda date: total(event, date, event_seats))
-    script = EventScript()
-    seen = script.bookings(name, len(mine))
-    old_booking = seen[1]
+    seats = s.integer(3, 9)
+    s.draw_city(main=3, where=lambda: is_alone(min, [total(s.main[0], date, seats) for date in s.dates[1:]]))
+    event, (old_date, *later) = s.main[0], s.dates
+    s.booked(s.customer, s.main[1], s.choice(s.dates), s.integer(2, 9))
+    s.booked(s.customer, event, old_date, seats)
+    best = min(later, key=lambda date: total(event, date, seats))
+    seen = s.bookings(s.customer, 2)
+    event_id, as_many = part(seen[1], "event_id"), part(seen[1], "seats")
     prices = [
-        script.call(
+        s.call(
             f"Get the price of as many seats for {event.title} on {date}.",
             "price_quote",
-            {"event_id": part(old_booking, "event_id"), "date": date, "seats": part(old_booking, "seats")},
+            {"event_id": event_id, "date": date, "seats": as_many},
         )
         for date in later
     ]
-    gone = script.cancel(f"the old booking for {event.title}", old_booking, after=[*seen, *prices])
-    code = script.hold_and_book(event.title, part(old_booking, "event_id"), best, part(old_booking, "seats"), name, after=[gone])
-    booking = ticket(event, best, event_seats, name)
-    wish = draw.pick(
-        f"{old_date} has become impossible. Cancel {event.title} and book as many seats for it on {later[0]} or {later[1]}, "
-        "whichever costs less.",
-        f"The seats for {event.title} on {old_date} are to be exchanged for as many on the cheaper of {later[0]} and {later[1]}.",
-    )
-    question = (who(draw, name), wish, aside(draw), "What is the new booking code?")
-    return programme.draft(script, question, code, booking[0], booked=[booking], cancelled=[old])
+    gone = s.cancel(f"the old booking for {event.title}", seen[1], after=[*seen, *prices])
+    return s.told_draft(s.hold_and_book(event.title, event_id, best, as_many, after=[gone]), locals())
 
 
-# Bookings that are handed on, or added to
-
-
-def handed_on(draw: Draw) -> Draft:
+@template
+def handed_on(s: CityStory) -> Draft:
     """Another customer takes the same seats: event, date and number stand in the old booking."""
-    programme = draw_programme(draw, main=3)
-    giver, taker = programme.customer, programme.city.customers[2]
-    mine = _booked(programme, giver, draw.sample(programme.main, 2))
-    old = draw.choice(mine)
-    event = programme.city.events[old.event_id]
-    script = EventScript()
-    seen = script.bookings(giver, len(mine))
-    old_booking = seen[mine.index(old)]
-    gone = script.cancel(f"the booking of {giver} for {event.title}", old_booking, after=seen)
-    held = script.hold_like(f"{taker} at {event.title}", old_booking, part(old_booking, "seats"), after=[gone])
-    code = script.book(f"{taker} at {event.title}", held, taker)
-    booking = ticket(event, old.date, old.seats, taker)
-    wish = draw.pick(
-        f"{giver} cannot go to {event.title} after all; {taker} takes over the whole booking. Cancel it, and book the same for "
-        f"{taker}.",
-        f"The booking of {giver} for {event.title} is to be in the name of {taker}, for the same date and as many people: cancel "
-        "the old one and make a new one.",
-    )
-    question = (wish, aside(draw), f"Which code does the booking of {taker} get?")
-    return programme.draft(script, question, code, booking[0], booked=[booking], cancelled=[old])
+    old, event = _one_of_two(s)
+    giver, taker = s.customer, s.city.customers[2]
+    seen = s.bookings(giver, 2)
+    booking = seen[s.mine.index(old)]
+    gone = s.cancel(f"the booking of {giver} for {event.title}", booking, after=seen)
+    held = s.hold_like(f"{taker} at {event.title}", booking, part(booking, "seats"), after=[gone])
+    return s.told_draft(s.book(f"{taker} at {event.title}", held, taker), locals())
 
 
-def further_seats(draw: Draw) -> Draft:
+@template
+def further_seats(s: CityStory) -> Draft:
     """The old booking stays, and a second one is made for the same evening."""
-    programme = draw_programme(draw, main=3)
-    name = programme.customer
-    mine = _booked(programme, name, draw.sample(programme.main, 2))
-    first = draw.choice(mine)
-    event, seats = programme.city.events[first.event_id], draw.integer(2, 9)
-    script = EventScript()
-    seen = script.bookings(name, len(mine))
-    held = script.hold_like(event.title, seen[mine.index(first)], seats, after=seen)
-    code = script.book(event.title, held, name)
-    booking = ticket(event, first.date, seats, name)
-    wish = draw.pick(
-        f"Some neighbours want to come to {event.title} as well: book {AMOUNTS[seats]} further seats for the evening that is "
-        "booked already.",
-        f"Besides the seats for {event.title} that are booked, {AMOUNTS[seats]} more are needed on the same date; the old booking "
-        "stays as it is.",
-    )
-    question = (who(draw, name), wish, aside(draw), "What is the code of the second booking?")
-    return programme.draft(script, question, code, booking[0], booked=[booking])
+    first, event = _one_of_two(s)
+    seats, seen = s.integer(2, 9), s.bookings(s.customer, 2)
+    held = s.hold_like(event.title, seen[s.mine.index(first)], seats, after=seen)
+    return s.told_draft(s.book(event.title, held), locals())
+
+
+@template
+def other_date(s: CityStory) -> Draft:
+    """Cancel, and book as many seats on another date: the number of seats stands in the old booking only."""
+    s.draw_city(main=3)
+    event, date, new = s.choice(s.main), s.dates[0], s.choice(s.dates[1:])
+    held = [(event, date)] + [(other, s.choice(s.dates)) for other in s.main if other is not event]
+    mine = [s.booked(s.customer, *pair, s.integer(2, 9)) for pair in s.shuffled(held)]
+    seen = s.bookings(s.customer, len(mine))
+    booking = next(ref for ref, made in zip(seen, mine, strict=True) if made.event_id == event.id)
+    s.cancel(f"the old booking for {event.title}", booking, after=seen)
+    code = s.hold_and_book(event.title, part(booking, "event_id"), new, part(booking, "seats"), after=seen)
+    return s.told_draft(code, locals())
+
+
+@template
+def freed_seats(s: CityStory) -> Draft:
+    """A sold-out show: what one customer gives back, another one takes. The order of the calls decides."""
+    s.draw_city(main=3)
+    giver, taker = s.customer, s.city.customers[2]
+    event, date, back = s.choice(s.main), s.choice(s.dates), s.integer(4, 9)
+    seats = s.integer(3, back)
+    s.book_each(giver, [s.choice([other for other in s.main if other is not event])])
+    s.booked(giver, event, date, back)
+    s.few_left(event, date, seats)
+    seen = s.bookings(giver, 2)
+    gone = s.cancel(f"the booking of {giver} for {event.title}", seen[1], after=seen)
+    what, event_id = f"{taker} at {event.title}", part(seen[1], "event_id")
+    return s.told_draft(s.hold_and_book(what, event_id, date, seats, after=[gone], name=taker), locals())
 
 
 # Sold out
 
 
-def second_date(draw: Draw) -> Draft:
+@template
+def second_date(s: CityStory) -> Draft:
     """The hold is refused on the first date, or on the first two."""
-    programme = draw_programme(draw, main=4)
-    event, seats, name = draw.choice(programme.main), draw.integer(4, 9), programme.customer
-    order = draw.shuffled(programme.dates)
-    refused = draw.integer(1, 2)
+    s.draw_city(main=4)
+    event, seats, order, refused = s.choice(s.main), s.integer(4, 9), s.shuffled(s.dates), s.integer(1, 2)
     for date in order[:refused]:
-        event.shows[date].left = draw.integer(0, seats - 1)
-    script = EventScript()
-    event_ref = part(script.search(programme.category), "events", programme.main.index(event), "event_id")
-    failed: list[Ref] = []
+        s.few_left(event, date, seats)
+    event_id = part(s.search(), "events", s.main.index(event), "event_id")
+    failed = list[Ref]()
     for date in order[:refused]:
-        failed.append(script.hold_refused(event.title, event_ref, date, seats, after=failed[-1:]))
-    code = script.hold_and_book(event.title, event_ref, order[refused], seats, name, after=failed[-1:])
-    booking = ticket(event, order[refused], seats, name)
-    wish = draw.pick(
-        f"{AMOUNTS[seats].capitalize()} people want to see {event.title} ({programme.category}), together: best on "
-        f"{order[0]}, else on {order[1]}, and if need be on {order[2]}.",
-        f"Book {AMOUNTS[seats]} seats for the {programme.category} event {event.title} on {order[0]}. If there are not "
-        f"enough, try {order[1]}, then {order[2]}.",
-        f"For {event.title}, a {programme.category} event, {AMOUNTS[seats]} seats on one evening are needed; the dates "
-        f"in order of preference are {order[0]}, {order[1]}, {order[2]}.",
-    )
-    question = (who(draw, name), wish, aside(draw), "Under what code are the seats booked in the end?")
-    return programme.draft(script, question, code, booking[0], booked=[booking])
+        failed.append(s.hold(event.title, event_id, date, seats, after=failed[-1:], fails=True))
+    return s.told_draft(s.hold_and_book(event.title, event_id, order[refused], seats, after=failed[-1:]), locals())
 
 
-def another_event(draw: Draw) -> Draft:
+@template
+def another_event(s: CityStory) -> Draft:
     """The favourite is sold out on both dates; the cheaper of two others takes its place."""
-    seats = draw.integer(4, 8)
-    programme = programme_where(
-        draw, lambda p: one_is_least([total(event, p.dates[0], seats) for event in p.main[1:]]), main=3, others=2
-    )
-    favourite, *others = programme.main
-    first, second, _ = programme.dates
-    name = programme.customer
+    seats = s.integer(4, 8)
+
+    def prices() -> list[int]:
+        return [total(event, s.dates[0], seats) for event in s.main[1:]]
+
+    s.draw_city(main=3, others=2, where=lambda: is_alone(min, prices()))
+    favourite, *others = s.main
+    first, second, _ = s.dates
     for date in (first, second):
-        favourite.shows[date].left = draw.integer(0, seats - 1)
-    best = min(others, key=lambda event: total(event, first, seats))
-    script = EventScript()
-    event_refs = script.search_all(programme)
-    early = script.hold_refused(favourite.title, event_refs[0], first, seats)
-    late = script.hold_refused(favourite.title, event_refs[0], second, seats, after=[early])
-    pairs = zip(others, event_refs[1:], strict=True)
-    prices = [script.quote(event.title, ref, first, seats, after=[late]) for event, ref in pairs]
-    what = "the cheaper of the others"
-    code = script.hold_and_book(what, event_refs[programme.main.index(best)], first, seats, name, after=prices)
-    booking = ticket(best, first, seats, name)
-    wish = draw.pick(
-        f"{favourite.title} is the dream of a party of {AMOUNTS[seats]}, on {first} or, failing that, on {second}. If both "
-        f"are sold out, let it be whichever other {programme.category} event is cheapest for them on {first}.",
-        f"Try to get {AMOUNTS[seats]} seats for {favourite.title} on {first}, then on {second}. Without success book the "
-        f"cheapest of the other {programme.category} events on {first} instead.",
-    )
-    question = (who(draw, name), aside(draw), wish, "What is the code of what was booked?")
-    return programme.draft(script, question, code, booking[0], booked=[booking])
+        s.few_left(favourite, date, seats)
+    refs = s.search_all()
+    early = s.hold(favourite.title, refs[0], first, seats, fails=True)
+    late = s.hold(favourite.title, refs[0], second, seats, after=[early], fails=True)
+    quotes = [s.quote(event.title, ref, first, seats, after=[late]) for event, ref in zip(others, refs[1:], strict=True)]
+    best = refs[1 + prices().index(min(prices()))]
+    return s.told_draft(s.hold_and_book("the cheaper of the others", best, first, seats, after=quotes), locals())
 
 
-# Bookings that are there
-
-
-def other_date(draw: Draw) -> Draft:
-    """Cancel, and book as many seats on another date: the number of seats stands in the old booking only."""
-    programme = draw_programme(draw, main=3)
-    name, event, date = programme.customer, draw.choice(programme.main), programme.dates[0]
-    new = draw.choice(programme.dates[1:])
-    held_before = [(event, date)] + [(other, draw.choice(programme.dates)) for other in programme.main if other is not event]
-    mine = [earlier_booking(programme, name, *pair, draw.integer(2, 9)) for pair in draw.shuffled(held_before)]
-    old = next(booking for booking in mine if booking.event_id == event.id)
-    script = EventScript()
-    seen = script.bookings(name, len(mine))
-    old_booking = seen[mine.index(old)]
-    script.cancel(f"the old booking for {event.title}", old_booking, after=seen)
-    code = script.hold_and_book(event.title, part(old_booking, "event_id"), new, part(old_booking, "seats"), name, after=seen)
-    made = ticket(event, new, old.seats, name)
-    wish = draw.pick(
-        f"The booking for {event.title} is to be moved to {new}, for as many people: cancel the old one and make a new one.",
-        f"Instead of {date}, {event.title} should be on {new}. Give back the old seats and book the same number anew.",
-        f"Something has come up on {date}: please exchange the seats for {event.title} for as many on {new}.",
-    )
-    question = (who(draw, name), wish, aside(draw), "What is the new booking code?")
-    return programme.draft(script, question, code, made[0], booked=[made], cancelled=[old])
-
-
-def refund(draw: Draw) -> Draft:
-    """The dearest of a customer's bookings goes, and the refund depends on the event."""
-    programme = draw_programme(draw, main=4, others=2)
-    name = programme.customer
-    mine: list[Booking] = []
-    while not mine or not one_is_most([booking.cents for booking in mine]):
-        for booking in mine:
-            del programme.city.bookings[booking.code]
-        mine = [
-            earlier_booking(programme, name, event, draw.choice(programme.dates), draw.integer(2, 9))
-            for event in draw.sample(programme.main, 3)
-        ]
-    dearest = max(mine, key=lambda booking: booking.cents)
-    script = EventScript()
-    seen = script.bookings(name, len(mine))
-    cancelled = script.cancel("the dearest booking", seen[mine.index(dearest)], after=seen)
-    events = listing([programme.city.events[booking.event_id].title for booking in mine])
-    back = Fraction(dearest.cents, 100) * Fraction(programme.city.events[dearest.event_id].refund_percent, 100)
-    wish = draw.pick(
-        f"Money is short: of {events} the booking that cost most is to be cancelled, the others stay.",
-        f"Seats are booked for {events}; please cancel the most expensive booking, and only that.",
-        f"{events}: the dearest of these three bookings has to go.",
-        f"Three bookings, {events}, are too many; the one with the highest price shall be given back.",
-    )
-    question = (who(draw, name), wish, aside(draw), "How many dollars are paid back?")
-    return programme.draft(script, question, part(cancelled, "refund"), plain_number(back), cancelled=[dearest])
-
-
-def freed_seats(draw: Draw) -> Draft:
-    """A sold-out show: what one customer gives back, another one takes. The order of the calls decides."""
-    programme = draw_programme(draw, main=3)
-    giver, taker = programme.city.customers[0], programme.city.customers[2]
-    event, date = draw.choice(programme.main), draw.choice(programme.dates)
-    back = draw.integer(4, 9)
-    seats = draw.integer(3, back)
-    other = draw.choice([candidate for candidate in programme.main if candidate is not event])
-    earlier_booking(programme, giver, other, draw.choice(programme.dates), draw.integer(2, 9))
-    old = earlier_booking(programme, giver, event, date, back)
-    event.shows[date].left = draw.integer(0, seats - 1)
-    script = EventScript()
-    seen = script.bookings(giver, 2)
-    gone = script.cancel(f"the booking of {giver} for {event.title}", seen[1], after=seen)
-    code = script.hold_and_book(f"{taker} at {event.title}", part(seen[1], "event_id"), date, seats, taker, after=[gone])
-    booking = ticket(event, date, seats, taker)
-    wish = draw.pick(
-        f"{giver} cannot come to {event.title} on {date} and cancels. {taker} takes {AMOUNTS[seats]} of the seats that "
-        "become free.",
-        f"{taker} would like {AMOUNTS[seats]} seats for {event.title} on {date}, where too few are left, but {giver} gives "
-        "back a booking for it.",
-        f"Cancel what {giver} has booked for {event.title} on {date}; then book {AMOUNTS[seats]} seats there for {taker}.",
-    )
-    question = (wish, aside(draw), f"Which code does the booking of {taker} get?")
-    return programme.draft(script, question, code, booking[0], booked=[booking], cancelled=[old])
-
-
-# Questions without an answer
-
-
-def sold_out(draw: Draw) -> Draft:
+@template
+def sold_out(s: CityStory) -> Draft:
     """Both dates are refused, and a third one, on which there are seats, is not asked for."""
-    programme = draw_programme(draw, main=3)
-    event, seats, name = draw.choice(programme.main), draw.integer(5, 9), programme.customer
-    first, second, free = draw.shuffled(programme.dates)
+    s.draw_city(main=3)
+    event, seats, (first, second, free) = s.choice(s.main), s.integer(5, 9), s.shuffled(s.dates)
     for date in (first, second):
-        event.shows[date].left = draw.integer(0, seats - 1)
-    script = EventScript()
-    event_ref = part(script.search(programme.category), "events", programme.main.index(event), "event_id")
-    refused = script.hold_refused(event.title, event_ref, first, seats)
-    script.hold_refused(event.title, event_ref, second, seats, after=[refused])
-    wish = draw.pick(
-        f"{event.title} ({programme.category}) and nothing else, {AMOUNTS[seats]} seats together, on {first}, else on "
-        f"{second}; {free} is impossible.",
-        f"Please book {AMOUNTS[seats]} seats for the {programme.category} event {event.title}: try {first}, then {second}, "
-        "take no other date, and never split the group.",
-    )
-    return programme.draft(script, (who(draw, name), wish, aside(draw), "What is the booking code?"), None, None)
+        s.few_left(event, date, seats)
+    event_id = part(s.search(), "events", s.main.index(event), "event_id")
+    refused = s.hold(event.title, event_id, first, seats, fails=True)
+    s.hold(event.title, event_id, second, seats, after=[refused], fails=True)
+    return s.told_draft(None, locals())
+
+
+# Questions
+
+
+@template
+def cheapest_date(s: CityStory) -> Draft:
+    """One event costs something else on each date."""
+    seats = s.integer(3, 9)
+    s.draw_city(main=3, where=lambda: is_alone(min, [total(s.main[0], date, seats) for date in s.dates]))
+    event = s.main[0]
+    event_id = s.search_words(event.title)
+    prices = [part(s.quote(event.title, event_id, date, seats), "total") for date in s.dates]
+    return s.told_draft(min(prices, key=s.seen), locals())
+
+
+@template
+def group_discount(s: CityStory) -> Draft:
+    """The discount that a group gets stands in the price alone."""
+    s.draw_city(main=3)
+    event, date = s.choice(s.main), s.choice(s.dates)
+    seats = event.group_from + s.integer(0, 2)
+    price = s.quote(event.title, s.search_words(event.title), date, seats)
+    return s.told_draft(part(price, "discount_percent"), locals())
+
+
+@template
+def terms_in_a_language(s: CityStory) -> Draft:
+    """Only one event of a category is in the language, and its terms are asked for."""
+    s.draw_city(main=5, others=2)
+    best = s.choice(s.main)
+    best.language = "Dutch"
+    facts = s.all_details(s.search_all())
+    return s.told_draft(part(facts[s.main.index(best)], "refund_percent"), locals())
+
+
+@template
+def age_at_the_longer_one(s: CityStory) -> Draft:
+    """A district has two events, and their lengths decide which one is meant."""
+    district = s.choice(DISTRICTS)
+
+    def both() -> list[Event]:
+        return [event for event in s.events if VENUES[event.venue] == district]
+
+    s.draw_city(main=4, others=3, where=lambda: len({event.minutes for event in both()}) == len(both()) == 2)
+    found = s.search_district(district)
+    facts = [s.details(event, part(found, "events", i, "event_id")) for i, event in enumerate(both())]
+    return s.told_draft(part(max(facts, key=lambda read: s.seen(read)["minutes"]), "min_age"), locals())
+
+
+@template
+def price_of_the_emptiest(s: CityStory) -> Draft:
+    """The seats left of all events of a category on one date, then one price."""
+    seats, day = s.integer(2, 9), s.integer(0, 2)
+
+    def left() -> list[int]:
+        return [event.shows[s.dates[day]].left for event in s.main]
+
+    s.draw_city(main=4, where=lambda: is_alone(max, left()))
+    date, refs = s.dates[day], s.search_all()
+    seen = [s.seats_left(event, ref, date) for event, ref in zip(s.main, refs, strict=True)]
+    price = s.quote("the event with most seats left", refs[left().index(max(left()))], date, seats, after=seen)
+    return s.told_draft(part(price, "total"), locals())
+
+
+@template
+def longest_of_a_name(s: CityStory) -> Draft:
+    """Several titles share a word; the category is not told."""
+
+    def alike() -> list[Event]:
+        return [event for event in s.events if s.events[0].title.split()[0] in event.title.split()]
+
+    s.draw_city(main=3, others=3, where=lambda: len(alike()) in (3, 4) and is_alone(max, [e.minutes for e in alike()]))
+    word = s.events[0].title.split()[0]
+    found = s.call(f"Search the programme for titles with {word}.", "search_events", {"text": word})
+    facts = [s.details(event, part(found, "events", i, "event_id")) for i, event in enumerate(alike())]
+    return s.told_draft(max((part(read, "minutes") for read in facts), key=s.seen), locals())
+
+
+@template
+def paid_for_a_date(s: CityStory) -> Draft:
+    """A customer's bookings lie on different dates."""
+    s.draw_city(main=3)
+    mine = [s.booked(s.customer, s.choice(s.main), date, s.integer(2, 9)) for date in s.shuffled(s.dates)]
+    booking = s.choice(mine)
+    seen = s.bookings(s.customer, len(mine))
+    return s.told_draft(part(seen[mine.index(booking)], "paid"), locals())
+
+
+@template
+def length_of_the_largest_booking(s: CityStory) -> Draft:
+    """The seats of a customer's bookings decide, and the event's details answer."""
+    s.draw_city(main=4, others=2)
+    counts = s.sample(range(2, 10), 4)
+    for event, seats in zip(s.shuffled(s.main), counts, strict=True):
+        s.booked(s.customer, event, s.choice(s.dates), seats)
+    seen, count = s.bookings(s.customer, 4), len(counts)
+    largest = max(seen, key=lambda read: s.seen(read)["seats"])
+    goal = "Read the details of the event with most seats booked."
+    facts = s.call(goal, "event_details", {"event_id": part(largest, "event_id")}, after=seen)
+    return s.told_draft(part(facts, "minutes"), locals())
+
+
+@template
+def not_on_that_date(s: CityStory) -> Draft:
+    """The event is on, but not on the date."""
+    s.draw_city(main=3, others=3)
+    event = s.choice([event for event in s.events if event not in s.main])
+    (date,) = (date for date in s.dates if date not in event.shows)
+    seats = s.integer(2, 9)
+    s.quote(event.title, s.search_words(event.title), date, seats, fails=True)
+    return s.told_draft(None, locals())
+
+
+@template
+def unknown_code(s: CityStory) -> Draft:
+    """No booking has the code."""
+    s.draw_city(main=3)
+    event = s.choice(s.main)
+    code = f"{event.series}-{s.integer(900, 999)}"
+    s.call(f"Look at booking {code}.", "booking_details", {"booking_code": code}, fails=True)
+    return s.told_draft(None, locals())

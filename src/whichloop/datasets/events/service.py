@@ -190,7 +190,7 @@ def _check_seats(seats: int) -> None:
         raise InvalidRequest(f"seats is {seats}, and must lie between 1 and {MAX_SEATS}")
 
 
-def _cost(event: Event, show: Show, seats: int) -> tuple[int, int]:
+def cost(event: Event, show: Show, seats: int) -> tuple[int, int]:
     """Return the discount in percent and the price of all seats in cents."""
     percent = event.group_percent if seats >= event.group_from else 0
     return percent, seats * show.cents * (100 - percent) // 100
@@ -242,7 +242,7 @@ def price_quote(city: City, event_id: str, date: str, seats: int) -> dict[str, A
     """What a booking of so many seats costs in dollars, with the discount that a group of this size gets."""
     _check_seats(seats)
     show = city.show(event_id, date)
-    percent, cents = _cost(city.event(event_id), show, seats)
+    percent, cents = cost(city.event(event_id), show, seats)
     return {
         "event_id": event_id,
         "seat": dollars_from_cents(show.cents),
@@ -281,7 +281,7 @@ def book(city: City, name: str, hold_id: str) -> dict[str, Any]:
     show = hold.event.shows[hold.date]
     code = f"{hold.event.series}-{show.number}"
     show.number += 1
-    _, cents = _cost(hold.event, show, hold.seats)
+    _, cents = cost(hold.event, show, hold.seats)
     city.used[hold_id] = code
     city.bookings[code] = Booking(code, name, hold.event.id, hold.date, hold.seats, cents)
     return {

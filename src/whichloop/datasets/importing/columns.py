@@ -1,4 +1,4 @@
-"""What columns mean, the options with which a user says so, and the rows that hold them.
+"""What columns mean, the options with which a user says so, and what a cell holds.
 
 A column is found by its name (`NAMES`, the first one there) or named by an option, in any case. What a cell means:
 
@@ -16,14 +16,11 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import difflib
 import math
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
-
-from whichloop.protocol.names import CLOSE, near, nearest
 
 from .json_files import json_value
 
@@ -33,6 +30,14 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     **{name: (name,) for name in ("id", "context", "schema", "tools", "scorer", "split", "plan", "end_state", "world")},
 }
 """What a column may mean, and the names by which it is found, the first one there."""
+MAX_EXACT_DIGITS = 15
+"""A whole number of so many digits is one float, and no other number is."""
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?P<rest>(?:\.\d+)?(?:[eE][-+]?\d+)?)", re.ASCII)
+_WITH_COMMA = re.compile(r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d*)(?:,\d+)?", re.ASCII)
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+", re.ASCII)
+
+Cells = Mapping[str, Any]
+"""A row: the cell under each column; None for an empty cell."""
 
 
 class RowOptions(TypedDict, total=False):
@@ -52,25 +57,40 @@ class RowOptions(TypedDict, total=False):
     """only the first so many rows"""
 
 
-class Columns:
-    """What the user says of the columns, and what holds for all rows."""
+@dataclass(frozen=True)
+class RowTable:
+    """Rows of one format. All errors are ValueErrors of one line that name the source and, if possible, the row."""
 
-    def __init__(self, options: RowOptions) -> None:
-        """Raises ValueError for an unknown meaning of a column."""
-        self._named = dict(options.get("columns") or {})
-        if unknown := [meaning for meaning in self._named if meaning not in NAMES]:
-            raise ValueError(f"columns: no column is meant as {unknown[0]!r}; {nearest(unknown[0], NAMES)}")
-        own = {"question": options.get("question"), "answer": options.get("answer")}
-        self._named |= {meaning: name for meaning, name in own.items() if name is not None}
-        self.scorer = options.get("scorer") or ""
-        """The scorer of rows that name none."""
-        labels = options.get("labels") or ()
-        self.labels = tuple(between_commas(labels) if isinstance(labels, str) else filter(None, labels))
-        """Columns that become labels."""
+    source: str
+    """File, or what stands for one, for messages."""
+    name: str
+    """The suite's name."""
+    rows: Callable[[Collection[str] | None], Iterable[tuple[int, Cells]]]
+    """Gives number and cells of each row; of these columns alone, where they are named."""
+    columns: tuple[str, ...] | None = None
+    """The same for all rows; None: each row has its own."""
+    unit: Literal["line", "row"] = "row"
+    """What a row's number counts, from 1 on."""
+    cells: Literal["text", "json", "python"] = "python"
+    """What cells are: text, of which numbers and JSON have to be read; JSON; or objects that JSON has yet to be made of."""
+    decimal_comma: bool = False
+    """Whether numbers in texts are written as 1.310,50."""
 
-    def named(self, meaning: str) -> str | None:
-        """Return the column that the user named for a meaning: None if none was named, empty if no column is to have it."""
-        return self._named.get(meaning)
+    def __post_init__(self) -> None:
+        for name in self.columns or ():
+            if (self.columns or ()).count(name) > 1:
+                raise ValueError(f"{self.source}: two columns are called {name!r}")
+
+    def at(self, number: int) -> str:
+        """Return a row's place in words."""
+        return f"{self.source}, {self.unit} {number}"
+
+
+class CellError(ValueError):
+    """What is wrong with a cell; `column`: its name, empty for the row as a whole."""
+
+    def __init__(self, column: str, problem: str) -> None:
+        super().__init__(f"column {column!r}: {problem}" if column else problem)
 
 
 def between_commas(text: str) -> list[str]:
@@ -79,91 +99,14 @@ def between_commas(text: str) -> list[str]:
 
 def column_named(name: str, columns: Collection[str]) -> str | None:
     """Find the column that the user means: by its exact name, else the only one that differs from it in case."""
-    if name in columns:
-        return name
     alike = [column for column in columns if column.strip().casefold() == name.strip().casefold()]
-    return alike[0] if len(alike) == 1 else None
+    return name if name in columns else alike[0] if len(alike) == 1 else None
 
 
-def no_column(name: str, columns: Sequence[str]) -> str:
-    return f"no column {name!r}; {' '.join(filter(None, (near(name, columns), its_columns(columns))))}"
-
-
-def its_columns(columns: Sequence[str]) -> str:
-    return f"its columns: {quoted(columns)}"
-
-
-def not_used(columns: Mapping[str, Collection[str]]) -> str:
-    """Return which columns nothing is read from, with the names that may be meant.
-
-    `columns`: a column → the meanings that its row has no column for.
-    """
-    notes = {}
-    for column, meanings in columns.items():
-        names = [name for meaning in meanings for name in NAMES[meaning]]
-        for meant in difflib.get_close_matches(column.strip().casefold(), names, 1, CLOSE):
-            notes[column] = f" (did you mean {meant!r}?)"
-    return f"columns not used: {quoted([*columns], notes)}"
-
-
-def quoted(columns: Sequence[str], notes: Mapping[str, str] = {}) -> str:
-    """Return names in quotes, the first 30. `notes`: name → what stands behind it."""
-    names = [f"{(name if len(name) <= 40 else f'{name[:40]}…')!r}{notes.get(name, '')}" for name in columns[:30]]
-    return (", ".join(names) or "none") + (", …" if len(columns) > 30 else "")
-
-
-MAX_EXACT_DIGITS = 15
-"""A whole number of so many digits is one float, and no other number is."""
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?P<rest>(?:\.\d+)?(?:[eE][-+]?\d+)?)", re.ASCII)
-
-_WITH_COMMA = re.compile(r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d*)(?:,\d+)?", re.ASCII)
-_THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+", re.ASCII)
-
-Cells = Mapping[str, Any]
-"""A row: the cell under each column; None for an empty cell."""
-
-
-class RowTable(ABC):
-    """Rows of one format. All errors are ValueErrors of one line that name the source and, if possible, the row."""
-
-    source: str
-    """File, or what stands for one, for messages."""
-    name: str
-    """The suite's name."""
-    unit: Literal["line", "row"] = "row"
-    """What a row's number counts, from 1 on."""
-    cells: Literal["text", "json", "python"] = "python"
-    """What cells are: text, of which numbers and JSON have to be read; JSON; or objects that JSON has yet to be made of."""
-    columns: tuple[str, ...] | None = None
-    """The same for all rows; None: each row has its own."""
-    decimal_comma: bool = False
-    """Whether numbers in texts are written as 1.310,50."""
-
-    @abstractmethod
-    def rows(self) -> Iterator[tuple[int, int, Cells]]:
-        """Read (place, number, cells) of each row."""
-
-    @abstractmethod
-    def row(self, place: int) -> Cells:
-        """Read the row at a place. Raises ValueError if the file has changed."""
-
-    def keep(self, columns: Collection[str]) -> None:
-        """Note that only these columns will be looked at."""
-        return None
-
-
-def check_columns(where: str, columns: Sequence[str]) -> None:
-    """Raise ValueError if two columns have the same name."""
-    for name in columns:
-        if columns.count(name) > 1:
-            raise ValueError(f"{where}: two columns are called {name!r}")
-
-
-class CellError(ValueError):
-    """What is wrong with a cell; `column`: its name, empty for the row as a whole."""
-
-    def __init__(self, column: str, problem: str) -> None:
-        super().__init__(f"column {column!r}: {problem}" if column else problem)
+def quoted(columns: Iterable[str]) -> str:
+    """Return names in quotes, the first 30."""
+    names = [repr(name if len(name) <= 40 else f"{name[:40]}…") for name in columns]
+    return (", ".join(names[:30]) or "none") + (", …" if len(names) > 30 else "")
 
 
 def json_cell(value: Any) -> Any:

@@ -10,10 +10,11 @@ import asyncio
 import atexit
 import contextlib
 import os
+import tempfile
 import threading
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from concurrent.futures import Future
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import httpx2
 import mcp_types as types
@@ -33,9 +34,7 @@ T = TypeVar("T")
 MAX_PAGES = 100
 """Most pages of a tool list; a list that does not end is none."""
 MAX_LAST_WORDS = 2_000
-"""Bytes that are kept of what a server writes to standard error, however much it writes."""
-READ_BYTES = 65_536
-CLOSED = -1
+"""The end of what a server has written to standard error in which its last line is looked for, in bytes."""
 CLOSE_S = 5.0
 """Seconds that the servers have to end when this process does."""
 
@@ -66,40 +65,6 @@ class Listing(NamedTuple):
     tools: tuple[ListedTool, ...]
 
 
-class LastWords:
-    """Reads what a server writes to standard error, and keeps the end of it. For use in the event loop that runs the session."""
-
-    def __init__(self) -> None:
-        self._last_bytes = b""
-        self._read_end, write_end = os.pipe()
-        os.set_blocking(self._read_end, False)
-        self.file = os.fdopen(write_end, "w", encoding="utf-8")
-        """The server's standard error."""
-
-    def __enter__(self) -> Self:
-        asyncio.get_running_loop().add_reader(self._read_end, self._read_some)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._read_some()
-        asyncio.get_running_loop().remove_reader(self._read_end)
-        self.file.close()
-        os.close(self._read_end)
-        self._read_end = CLOSED
-
-    @property
-    def line(self) -> str:
-        """The last line that is not blank; empty if there is none."""
-        if self._read_end != CLOSED:
-            self._read_some()
-        lines = self._last_bytes.decode("utf-8", "replace").splitlines()
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
-
-    def _read_some(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            self._last_bytes = (self._last_bytes + os.read(self._read_end, READ_BYTES))[-MAX_LAST_WORDS:]
-
-
 class McpSession:
     """One session: what it needs is started by the first call, and ended by `close`. All methods run in the thread of sessions."""
 
@@ -110,7 +75,7 @@ class McpSession:
         self._opened: asyncio.Future[Client] | None = None
         self._owner: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
-        self._errors: LastWords | None = None
+        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - closed with the session
 
     async def listing(self) -> Listing:
         """Return the tools. Raises McpServerGone for a server that cannot be reached or gives no list, and TimeoutError."""
@@ -149,6 +114,7 @@ class McpSession:
             if not self._opened.done():  # it may never answer
                 self._owner.cancel()
             await asyncio.wait({self._owner})
+        self._errors.close()
 
     async def _client(self) -> Client:
         if self.gone:
@@ -179,13 +145,8 @@ class McpSession:
             async with httpx2.AsyncClient(headers=server.headers(), timeout=httpx2.Timeout(server.start_s, read=None)) as http:
                 yield streamable_http_client(server.url, http_client=http)
             return
-        with LastWords() as self._errors:
-            parameters = StdioServerParameters(command=server.words[0], args=list(server.words[1:]), env=server.environment())
-            try:
-                yield stdio_client(parameters, errlog=self._errors.file)
-            except BaseException as error:
-                self.gone = self.gone or self._last_words(error)  # while there is a pipe to read them from
-                raise
+        parameters = StdioServerParameters(command=server.words[0], args=list(server.words[1:]), env=server.environment())
+        yield stdio_client(parameters, errlog=self._errors)
 
     @contextlib.contextmanager
     def _watched(self) -> Any:
@@ -203,8 +164,9 @@ class McpSession:
 
     def _last_words(self, error: BaseException) -> str:
         """Return why the server is gone: the last line that it wrote to standard error, else what went wrong here."""
-        line = "" if self._errors is None else self._errors.line
-        if line:
+        self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - MAX_LAST_WORDS))
+        lines = self._errors.read().split("\n")
+        if line := next((line.strip() for line in reversed(lines) if line.strip()), ""):
             return f"its server has ended: {line}"
         error = _first(error)
         error_line = one_line(str(error))

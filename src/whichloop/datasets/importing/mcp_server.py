@@ -4,7 +4,6 @@ tools as those of a suite."""
 from __future__ import annotations
 
 import importlib
-import math
 import os
 import re
 import shlex
@@ -12,8 +11,10 @@ import shutil
 import threading
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from whichloop._extras import needed_by
 from whichloop.datasets.task import Task
@@ -24,6 +25,7 @@ from whichloop.protocol.redact import public_address, without_secrets
 from whichloop.protocol.tool_calls import McpError
 from whichloop.protocol.values import error_text
 
+from .json_files import checked
 from .own_tools import OwnTools
 
 PREFIX = "mcp:"
@@ -33,7 +35,6 @@ MAX_START_S = 600.0
 Session = Literal["trial", "worker"]
 _SHORT = re.compile(r"mcp:\s*(?P<target>.*?)\s*(?P<options>\(\s*[A-Za-z_]\w*\s*=.*\))?\s*", re.DOTALL)
 _HOW_TO_NAME = 'token=VARIABLE for an address, keys=["VARIABLE"] for a command'
-_OPTIONS = ("session", "keys", "token", "start_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,30 +108,27 @@ def _target(text: str) -> dict[str, Any]:
     return {"words": tuple(words)}
 
 
-def _checked(options: Any, *, is_command: bool) -> dict[str, Any]:
+class _Options(BaseModel):
+    """What may stand in the brackets behind a server."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    session: Session = "trial"
+    keys: list[str] | tuple[str, ...] = ()
+    token: str = ""
+    start_s: float = Field(START_S, gt=0, le=MAX_START_S)
+
+
+def _checked(given: Any, *, is_command: bool) -> dict[str, Any]:
     """Return the options. Raises ValueError for one that the server cannot have, and a variable that is not set."""
-    for name in options:
-        if name not in _OPTIONS:
-            raise ValueError(f"{name} is not an option; there are {', '.join(_OPTIONS)}")
-    session, keys, token = options.get("session", "trial"), options.get("keys", ()), options.get("token", "")
-    start_s = options.get("start_s", START_S)
-    if session not in get_args(Session):
-        raise ValueError(f"session must be trial or worker, not {session!r}")
-    if not isinstance(keys, list | tuple) or not all(isinstance(key, str) for key in keys):
-        raise ValueError('keys must be a list of names of environment variables, keys=["A_KEY"]')
-    if not isinstance(token, str):
-        raise ValueError("token must be the name of an environment variable")
-    is_number = isinstance(start_s, int | float) and not isinstance(start_s, bool)
-    if not is_number or not math.isfinite(start_s) or not 0 < start_s <= MAX_START_S:
-        raise ValueError(f"start_s must be a number of seconds from 0 to {MAX_START_S:g}, not {start_s!r}")
-    if keys and not is_command:
+    options = checked(_Options, dict(given))
+    if options.keys and not is_command:
         raise ValueError("keys are for a command; an address takes token=VARIABLE")
-    if token and is_command:
+    if options.token and is_command:
         raise ValueError('token is for an address; a command takes keys=["VARIABLE"]')
-    for variable in (*keys, *([token] if token else ())):
+    for variable in (*options.keys, *filter(None, [options.token])):
         if variable not in os.environ:
             raise ValueError(f"the environment has no {variable}")
-    return {"session": session, "keys": tuple(keys), "token": token, "start_s": float(start_s)}
+    return {**options.model_dump(), "keys": tuple(options.keys)}
 
 
 class ToolServer(NamedTuple):

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import Any, get_type_hints
 
 from whichloop.datasets.task import Environment, StatelessEnvironment, Task, as_described
@@ -34,10 +34,6 @@ class OwnTools:
     """The name as typed; empty if there are no tools."""
     fixed: tuple[Tool, ...] = ()
     opener: Callable[[Task], Any] | None = None
-    imported: tuple[str, ...] = ()
-    """Functions that the module imports, and so does not offer of itself."""
-    untyped: tuple[str, ...] = ()
-    """Functions of the module's own that it does not offer, because they have no type hints."""
 
     def open(self, task: Task) -> Environment:
         """Open the task's environment in its fresh state.
@@ -58,10 +54,6 @@ class OwnTools:
         """Say that there is no tool of this name."""
         if not self.name:
             return f"no tool {name!r}: name the module that has it with --tools"
-        if name in self.imported:
-            return f"no tool {name!r}: {self.name} imports it, and {_imports_are_named([name])}"
-        if name in self.untyped:
-            return f"no tool {name!r}: the function in {self.name} has no type hints; give it some, such as item: str"
         there = list(names)
         nearest_name = near(name, there) if name.isidentifier() else ""  # not of a whole list
         return f"no tool {name!r}; {f'{nearest_name} ' if nearest_name else ''}{self.name} has {', '.join(there) or 'none'}"
@@ -100,8 +92,6 @@ def offered(name: str, module: ModuleType, attribute: str = "") -> OwnTools:
     Raises ValueError where there are none, two share a name, or an argument's type has no JSON schema.
     """
     functions: Any = getattr(module, attribute) if attribute else getattr(module, "TOOLS", None)
-    imported: tuple[str, ...] = ()
-    untyped: tuple[str, ...] = ()
     if functions is None:
         functions = [
             item
@@ -112,14 +102,12 @@ def offered(name: str, module: ModuleType, attribute: str = "") -> OwnTools:
             and getattr(item, "__annotations__", None)
             and not _takes_a_task(item)
         ]
-        untyped = tuple(_untyped_functions(module))
-        if functions:
-            _tell_untyped(name, untyped)
         if not functions:
-            raise ValueError(f"tools {name!r}: {_nothing_offered(name, module)}")
-        imported = tuple(_imported_functions(module))
+            file = getattr(module, "__file__", None) or module
+            nothing = "has neither TOOLS nor a public function of its own with type hints"
+            raise ValueError(f"tools {name!r}: {file} {nothing}; a function of the task is named: {name}:FUNCTION")
     try:
-        tools = replace(own_tools(name, functions), imported=imported, untyped=untyped)
+        tools = own_tools(name, functions)
     except TypeError as error:
         raise ValueError(f"tools {name!r}: {error}") from None
     tell_gaps(as_described(tools.fixed))
@@ -131,39 +119,6 @@ def own_tools(name: str, functions: Any) -> OwnTools:
     if _takes_a_task(functions):
         return OwnTools(name, opener=functions)
     return OwnTools(name, _tools((functions,) if isinstance(functions, Tool) or callable(functions) else functions))
-
-
-def _imported_functions(module: ModuleType) -> list[str]:
-    """Return the names of the public functions with type hints that the module imports from elsewhere."""
-    return [name for name, function in _public_functions(module, own=False) if function.__annotations__]
-
-
-def _public_functions(module: ModuleType, *, own: bool) -> Iterator[tuple[str, FunctionType]]:
-    """Yield the public functions of a module, none of which is a function of the task: its own, or those that it imports."""
-    for name, item in vars(module).items():
-        if name.startswith("_") or not inspect.isfunction(item) or (item.__module__ == module.__name__) != own:
-            continue
-        if not _takes_a_task(item):
-            yield name, item
-
-
-def _nothing_offered(name: str, module: ModuleType) -> str:
-    """Return that a module offers no tools, and what would have it offer some. `name`: as typed."""
-    file = getattr(module, "__file__", None) or module
-    if imported := _imported_functions(module):
-        imports = f"it imports {', '.join(imported)}, and {_imports_are_named(imported)}"
-        return f"{file} has no function of its own with type hints; {imports}"
-    return f"{file} has neither TOOLS nor a public function with type hints; a function of the task is named: {name}:FUNCTION"
-
-
-def _imports_are_named(names: Sequence[str]) -> str:
-    """Return how a module offers functions that it imports, as the end of a sentence."""
-    return f"what a module imports is offered only where it is named there: TOOLS = [{', '.join(names)}]"
-
-
-def _untyped_functions(module: ModuleType) -> list[str]:
-    """Return the names of the module's own public functions without type hints."""
-    return [name for name, function in _public_functions(module, own=True) if not function.__annotations__]
 
 
 def tell_gaps(described: Iterable[Sequence[Any]]) -> None:
@@ -184,13 +139,6 @@ def _gaps(tool: str, description: str, parameters: Mapping[str, Any]) -> Iterato
 def _tell_gaps(gaps: tuple[str, ...]) -> None:
     if gaps:
         logger.warning("a model knows of tools only what they say of themselves: %s", "; ".join(gaps))
-
-
-@lru_cache(maxsize=256)  # one warning is enough however often a command looks its tools up
-def _tell_untyped(name: str, function_names: tuple[str, ...]) -> None:
-    """Warn of functions that are not offered. `name`: as typed."""
-    if function_names:
-        logger.warning("tools %r: no tools, because they have no type hints: %s", name, ", ".join(function_names))
 
 
 def _takes_a_task(item: Any) -> bool:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import jsonschema
+from pydantic import BaseModel, ConfigDict, Field
 
-from whichloop.protocol import Plan, PlannedCall, Query, plan_from_json
+from whichloop.protocol import Query
 from whichloop.protocol.names import nearest
-from whichloop.protocol.plan_lines import read_lines
 
 from ..task import Task
 from .columns import (
@@ -17,24 +18,20 @@ from .columns import (
     NAMES,
     CellError,
     Cells,
-    Columns,
+    RowOptions,
     RowTable,
     between_commas,
     column_named,
-    its_columns,
     json_cell,
     kind,
-    no_column,
-    not_used,
+    quoted,
     read_value,
     with_point,
-)
-from .json_files import json_value
+)  # fmt: skip
+from .json_files import checked, json_value
 from .own_tools import ALLOWED, OwnTools
-from .plan_model import checked_plan, read_json
+from .plan_model import read_plan
 
-MAX_KINDS_OF_ROWS = 1_000
-"""Largest number of sets of keys in JSON lines that are remembered."""
 MAX_ID_CHARS = 200
 UNPLANNED = "the file gives none"
 _NONE_GIVEN = "\0 the plan gives no answer"
@@ -44,117 +41,116 @@ ColumnOfMeaning = Mapping[str, str]
 """Meaning → name of its column; meanings without a column are left out."""
 
 
+class _WholeQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+    text: str = Field(pattern=r"\S")
+    context: str = ""
+    schema_: dict[str, Any] | None = Field(None, alias="schema")
+
+
+class WholeTask(BaseModel):
+    """A task as `Task.as_dict` writes it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    id: str
+    query: _WholeQuery
+    expected: Any
+    scorer: str = "exact"
+    plan: dict[str, Any] | list[Any] | str | None = None
+    no_plan: str = ""
+    quarantined: str = ""
+    labels: dict[str, Any] = {}
+    world: dict[str, Any] = {}
+    end_state: Any = None
+
+
 class RowReader:
     """A reader of one table's rows as tasks."""
 
-    def __init__(self, table: RowTable, columns: Columns, importer: str, tools: OwnTools) -> None:
+    def __init__(self, table: RowTable, options: RowOptions, importer: str, tools: OwnTools) -> None:
         """`importer`: its name, for messages. Raises ValueError for a column that is not there."""
-        self.table = table
-        self.columns = columns
-        self.importer = importer
-        self.tools = tools
-        self._tool_names = frozenset(tool.name for tool in tools.fixed)
-        self._columns_by_header: dict[tuple[str, ...], ColumnOfMeaning] = {}
-        self._header: ColumnOfMeaning | None = None
+        self.table, self.importer, self.tools = table, importer, tools
+        self._named = dict(options.get("columns") or {})
+        if unknown := [meaning for meaning in self._named if meaning not in NAMES]:
+            raise ValueError(f"columns: no column is meant as {unknown[0]!r}; {nearest(unknown[0], NAMES)}")
+        own = {"question": options.get("question"), "answer": options.get("answer")}
+        self._named |= {meaning: name for meaning, name in own.items() if name is not None}
+        self.scorer = options.get("scorer") or ""
+        labels = options.get("labels") or ()
+        self.labels = tuple(between_commas(labels) if isinstance(labels, str) else filter(None, labels))
+        self._columns_of: dict[tuple[str, ...], ColumnOfMeaning] = {}
         if table.columns is not None:
             try:
-                for name in (*map(self.columns.named, NAMES), *self.columns.labels):
-                    if name and column_named(name, table.columns) is None:
-                        raise ValueError(no_column(name, table.columns))
-                self._header = self._columns_by_header[table.columns] = dict(self._pairs(table.columns))
-                if "answer" not in self._header and ":" not in columns.scorer:
+                for name in filter(None, (*self._named.values(), *self.labels)):
+                    if column_named(name, table.columns) is None:
+                        raise ValueError(f"no column {name!r}; its columns: {quoted(table.columns)}")
+                if "answer" not in self._find(dict.fromkeys(table.columns)) and ":" not in self.scorer:
                     raise ValueError(self._no_answer(table.columns))
             except ValueError as error:
                 raise ValueError(f"{table.source}: {error}") from None
-            table.keep(self._used(table.columns))
+
+    def rows(self) -> Any:
+        """Give number and cells of each row, of the columns that something is read from."""
+        return self.table.rows(None if self.table.columns is None else self._used(self.table.columns))
 
     def _find(self, cells: Cells) -> ColumnOfMeaning:
         """Find what the row's columns mean. Raises ValueError, which lists them, if there is none for the question."""
-        if self._header is not None:
-            return self._header
-        columns = tuple(cells)
-        column_of = self._columns_by_header.get(columns)
-        if column_of is None:
-            column_of = dict(self._pairs(columns))
-            if len(self._columns_by_header) < MAX_KINDS_OF_ROWS:
-                self._columns_by_header[columns] = column_of
-        return column_of
-
-    def _pairs(self, columns: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-        folded = {name.strip().casefold(): name for name in reversed(columns)}
-        for meaning, names in NAMES.items():
-            named = self.columns.named(meaning)
-            if named is None:
-                column = next((folded[name] for name in names if name in folded), None)
-            else:
-                column = column_named(named, columns) if named else None
-            if column is not None:
-                yield meaning, column
-            elif meaning == "question":
-                raise ValueError(self._no_question(columns))
+        columns = self.table.columns or tuple(cells)
+        if columns not in self._columns_of:
+            folded = {name.strip().casefold(): name for name in reversed(columns)}
+            found = {}
+            for meaning, names in NAMES.items():
+                named = self._named.get(meaning)
+                column = next((folded[name] for name in names if name in folded), None) if named is None else None
+                column = column_named(named, columns) if named else column
+                if column is not None:
+                    found[meaning] = column
+                elif meaning == "question":
+                    name_it = f"name it: {self.importer}(question=NAME)"
+                    lacking = f"no column {named!r}" if named else f"no column for the question ({', '.join(names)})"
+                    raise ValueError(f"{lacking}; its columns: {quoted(columns)}; {name_it}")
+            self._columns_of[columns] = found
+        return self._columns_of[columns]
 
     def _used(self, columns: tuple[str, ...]) -> set[str]:
         """Return the columns of a row that something is read from."""
-        labels = (column_named(label, columns) for label in self.columns.labels)
-        return {*self._columns_by_header[columns].values(), *(label for label in labels if label is not None)}
+        labels = (column_named(label, columns) for label in self.labels)
+        return {*self._columns_of[columns].values(), *(label for label in labels if label is not None)}
 
     def unused(self) -> str:
-        """Return in words which columns of the rows so far nothing is read from, and what may be meant; empty if there are none."""
-        used = {name for columns in self._columns_by_header for name in self._used(columns)}
-        unused: dict[str, list[str]] = {}
-        for columns, column_of in self._columns_by_header.items():
-            for name in columns:
-                if name not in used and name not in unused:
-                    unused[name] = [meaning for meaning in NAMES if meaning not in column_of]
-        return not_used(unused) if unused else ""
+        """Return in words which columns of the rows so far nothing is read from; empty if there are none."""
+        used = {name for columns in self._columns_of for name in self._used(columns)}
+        unused = dict.fromkeys(name for columns in self._columns_of for name in columns if name not in used)
+        return f"columns not used: {quoted(unused)}" if unused else ""
 
     def _no_answer(self, columns: tuple[str, ...]) -> str:
-        name_it = (
-            f'{self.importer}(answer=NAME), or a scorer of your own that needs none: {self.importer}(scorer="my.module:scorer")'
-        )
-        return f"no column holds the answer; {its_columns(columns)}; name it: {name_it}"
+        name_it = f'{self.importer}(answer=NAME), or a scorer of your own: {self.importer}(scorer="my.module:scorer")'
+        return f"no column holds the answer; its columns: {quoted(columns)}; name it: {name_it}"
 
-    def _no_question(self, columns: tuple[str, ...]) -> str:
-        if named := self.columns.named("question"):
-            return f"{no_column(named, columns)}; it is to hold the question"
-        looks = f"no column for the question ({', '.join(NAMES['question'])}); {its_columns(columns)}"
-        return f"{looks}; name it: {self.importer}(question=NAME)"
+    def task(self, index: int, cells: Cells, *, is_checked: bool = True) -> Task:
+        """Return the task of a row; `index`: 0-based, among the rows. Raises ValueError that names the column.
 
-    def checked(self, index: int, number: int, cells: Cells) -> Task:
-        """Return the task of a row, and check its tools and its scorer.
-
-        Raises ValueError that names source, row and column: a RowError, which holds the mistake, unless the row is nested too deep.
+        `is_checked`: its tools and its scorer have to be there.
         """
         try:
-            task = self.task(index, cells)
-            # a scorer that only a row names is refused: code is imported for names that the user typed
-            name = task.scorer.partition("(")[0].strip()
-            if ":" in name and name != self.columns.scorer.partition("(")[0].strip():
-                raise ValueError(
-                    f'scorer {name!r} is code of your own; type its name to let it be imported: {self.importer}(scorer="{name}")'
-                )
-            self._check_tools(task)
+            task = whole_task(cells) if self._is_whole(cells) else self._task_of(self._find(cells), index, cells)
+            if is_checked:
+                # a scorer that only a row names is refused: code is imported for names that the user typed
+                name = task.scorer.partition("(")[0].strip()
+                if ":" in name and name != self.scorer.partition("(")[0].strip():
+                    raise ValueError(f'scorer {name!r} is code of your own; type its name: {self.importer}(scorer="{name}")')
+                self._check_tools(task)
         except RecursionError:
-            raise ValueError(f"{self.at(number)}: it is nested too deep") from None
-        except ValueError as error:
-            raise RowError(self.at(number), error) from None  # one traceback for who reads it in a notebook
+            raise ValueError("it is nested too deep") from None
         return task
-
-    def task(self, index: int, cells: Cells) -> Task:
-        """Return the task of a row; `index`: 0-based, among the rows. Raises ValueError that names the column."""
-        if self.table.columns is None and isinstance(cells.get("query"), Mapping):
-            return whole_task(cells)
-        return self._task_of(self._find(cells), index, cells)
 
     def answers_itself(self, cells: Cells) -> bool:
         """Return whether the plan of a row that can be read gives an answer of its own, in place of the row's."""
-        whole = self.table.columns is None and isinstance(cells.get("query"), Mapping)
-        plan = cells.get("plan") if whole else self._plan(self._find(cells), cells)
+        plan = cells.get("plan") if self._is_whole(cells) else self._plan(self._find(cells), cells)
         return plan is not None and read_plan("plan", plan, _NONE_GIVEN).answer != _NONE_GIVEN
 
-    def at(self, number: int) -> str:
-        """Return a row's place in words."""
-        return f"{self.table.source}, {self.table.unit} {number}"
+    def _is_whole(self, cells: Cells) -> bool:
+        return self.table.columns is None and isinstance(cells.get("query"), Mapping)
 
     def _task_of(self, column_of: ColumnOfMeaning, index: int, cells: Cells) -> Task:
         text = self._text(column_of, "question", cells)
@@ -163,7 +159,7 @@ class RowReader:
         schema = self._object(column_of, "schema", cells)
         if schema is not None:
             _check_schema(column_of["schema"], schema)
-        scorer = self._text(column_of, "scorer", cells).strip() or self.columns.scorer
+        scorer = self._text(column_of, "scorer", cells).strip() or self.scorer
         expected = self._answer(column_of, cells, scorer)
         plan = self._plan(column_of, cells)
         return Task(
@@ -198,20 +194,14 @@ class RowReader:
     def _answer(self, column_of: ColumnOfMeaning, cells: Cells, scorer: str) -> Any:
         column = column_of.get("answer")
         value = self._cell(column, cells)
-        if value is not None:
-            if not isinstance(value, str):
-                return value
-            written = with_point(value) if self.table.decimal_comma else value
-            return read_value(written) if self.table.cells == "text" else value
-        if ":" in scorer:
-            return None
+        if isinstance(value, str) and self.table.cells == "text":
+            return read_value(with_point(value) if self.table.decimal_comma else value)
+        if value is not None or ":" in scorer:
+            return value
         if column is None:
             raise ValueError(self._no_answer(self.table.columns or tuple(cells)))
-        raise CellError(
-            column,
-            "the answer is missing: a task without one cannot be scored; fill it in, or name a scorer of your own: "
-            f'{self.importer}(scorer="my.module:scorer")',
-        )
+        way_out = f'name a scorer of your own: {self.importer}(scorer="my.module:scorer")'
+        raise CellError(column, f"the answer is missing; fill it in, or {way_out}")
 
     def _id(self, column_of: ColumnOfMeaning, index: int, cells: Cells) -> str:
         column = column_of.get("id")
@@ -248,7 +238,7 @@ class RowReader:
 
     def _labels(self, column_of: ColumnOfMeaning, cells: Cells) -> dict[str, Any]:
         by_name = {}
-        labels = ((label, column_named(label, cells)) for label in self.columns.labels)
+        labels = ((label, column_named(label, cells)) for label in self.labels)
         for name, column in (*labels, ("split", column_of.get("split"))):
             value = self._cell(column, cells)
             if isinstance(value, Mapping | list):
@@ -268,6 +258,10 @@ class RowReader:
             raise CellError(column_of["tools"], "neither names with commas between them nor a list of names")
         return {**world, ALLOWED: names}
 
+    @cached_property
+    def _tool_names(self) -> frozenset[str]:
+        return frozenset(tool.name for tool in self.tools.fixed)
+
     def _check_tools(self, task: Task) -> None:
         """Raise ValueError for a tool that is not there."""
         names = task.world.get(ALLOWED)
@@ -277,11 +271,10 @@ class RowReader:
             if names:
                 self.tools.open(task).close()
             return
-        tool_names = self._tool_names if names is None else self._tool_names.intersection(names)
-        wanted = [*(names or ()), *(call.tool for call in task.plan.calls)] if task.plan else names or ()
-        for name in wanted:
-            if name not in tool_names:
-                raise ValueError(self.tools.lacks(name, sorted(tool_names if name in self._tool_names else self._tool_names)))
+        there = self._tool_names if names is None else self._tool_names.intersection(names)
+        for name in (*(names or ()), *(call.tool for call in (task.plan.calls if task.plan else ()))):
+            if name not in there:
+                raise ValueError(self.tools.lacks(name, sorted(there if name in self._tool_names else self._tool_names)))
         if task.end_state is not None:
             raise ValueError(
                 "an end state needs tools that have one: a function of the task that gives an environment, --tools MODULE:NAME"
@@ -301,95 +294,24 @@ def default_scorer(expected: Any, schema: Mapping[str, Any] | None) -> str:
     return "exact"
 
 
-_FIELDS: Mapping[str, tuple[type, ...]] = {
-    "id": (str,),
-    "query": (Mapping,),
-    "scorer": (str,),
-    "plan": (Mapping, str, list, type(None)),
-    "no_plan": (str,),
-    "quarantined": (str,),
-    "labels": (Mapping,),
-    "world": (Mapping,),
-    "expected": (object,),
-    "end_state": (object,),
-}
-
-
-_QUERY_FIELDS: Mapping[str, tuple[type, ...]] = {"text": (str,), "context": (str,), "schema": (Mapping, type(None))}
-
-
 def whole_task(row: Mapping[str, Any]) -> Task:
     """Read a task as `Task.as_dict` writes it. Raises ValueError that names the field."""
-    for fields, known_fields in ((row, _FIELDS), (row["query"], _QUERY_FIELDS)):
-        for name, value in fields.items():
-            if name not in known_fields:
-                raise CellError(name, f"a task (a row with an object in 'query') has no such field; {nearest(name, known_fields)}")
-            if not isinstance(value, known_fields[name]):
-                raise CellError(name, f"{kind(value)} does not belong here")
-    if missing := [name for name in ("id", "expected") if name not in row]:
-        raise CellError(missing[0], "a task (a row with an object in 'query') must have it")
-    query_fields: dict[str, Any] = {"text": ""} | dict(row["query"])
-    query = Query(**query_fields)
-    if not query.text.strip():
-        raise CellError("query", "the question is empty")
-    if query.schema is not None:
-        _check_schema("query", query.schema)
-    plan = row.get("plan")
-    task_fields = {name: value for name, value in row.items() if name not in ("query", "plan", "id")}
-    if plan is None and not row.get("no_plan"):
-        task_fields["no_plan"] = UNPLANNED
+    whole = checked(WholeTask, row)
+    if whole.query.schema_ is not None:
+        _check_schema("query", whole.query.schema_)
+    fields = {name: value for name, value in row.items() if name not in ("query", "plan", "id", "no_plan")}
     return Task(
-        id=_checked_id("id", row["id"]),
-        query=query,
-        plan=None if plan is None else read_plan("plan", plan, row["expected"]),
-        **task_fields,
+        id=_checked_id("id", whole.id),
+        query=Query(whole.query.text, whole.query.context, whole.query.schema_),
+        plan=None if whole.plan is None else read_plan("plan", whole.plan, whole.expected),
+        no_plan=whole.no_plan or (UNPLANNED if whole.plan is None else ""),
+        **fields,
     )
-
-
-def read_plan(column: str, value: Any, expected: Any) -> Plan:
-    """Read a plan: in JSON as `plan_to_json` writes it or as its list of calls, or a line per call, as text or a list of lines.
-
-    `expected`: the answer of a plan whose lines, or whose list, give none. Raises ValueError that says what is wrong.
-    """
-    if isinstance(value, str) or (isinstance(value, list) and all(isinstance(line, str) for line in value)):
-        read = read_lines(value, expected)
-        if read.mistakes:
-            raise BrokenPlan(column, [str(mistake) for mistake in read.mistakes], read.calls.values())
-        return Plan(tuple(read.calls.values()), read.answer)
-    if isinstance(value, list) and all(isinstance(call, Mapping) for call in value):
-        value = {"calls": value, "answer": expected}
-    try:
-        return plan_from_json(checked_plan(value))
-    except (TypeError, ValueError) as error:
-        parts = read_json(value)
-        raise BrokenPlan(column, [mistake.text for mistake in parts.mistakes] or [str(error)], parts.calls.values()) from None
-
-
-class RowError(ValueError):
-    """A row cannot be read as a task: the text names its place and the mistake."""
-
-    def __init__(self, place: str, mistake: ValueError) -> None:
-        super().__init__(f"{place}, {mistake}")
-        self.mistake = mistake
-        """What is wrong with the row, such as a BrokenPlan."""
-
-
-class BrokenPlan(CellError):
-    """What is wrong with the plan in a cell: the text names the first mistake."""
-
-    def __init__(self, column: str, mistakes: Sequence[str], calls: Iterable[PlannedCall]) -> None:
-        """`mistakes`: all of them, in their order. `calls`: those that can be read."""
-        texts = [f"not a plan ({mistake.removeprefix('plan: ').removeprefix('plan, ')})" for mistake in mistakes]
-        super().__init__(column, texts[0])
-        self.each = tuple(CellError(column, text) for text in texts)
-        """A mistake each."""
-        self.calls = tuple(calls)
 
 
 def _checked_id(column: str, text: str) -> str:
     if not text or len(text) > MAX_ID_CHARS or not text.isprintable():
-        excerpt = f"{text[:60]!r}" + ("…" if len(text) > 60 else "")
-        raise CellError(column, f"{excerpt} is not an id: one line of 1 to {MAX_ID_CHARS} printable characters")
+        raise CellError(column, f"{text[:60]!r} is not an id: one line of 1 to {MAX_ID_CHARS} printable characters")
     return text
 
 

@@ -5,8 +5,24 @@ that do not. What a design keeps of its history, and how much of it, decides. A 
 drawn from them again when the environment is opened, remarks when a card is read.
 """
 
-from .trails import SOURCE, load
+from __future__ import annotations
 
-SUITE = load
+from functools import partial
 
-__all__ = ["SOURCE", "SUITE", "load"]
+from ..generating import SNAPSHOTS, Source, generate
+from .archive import NAME
+from .trails import TEMPLATES, UNANSWERABLE, open_archive
+
+STEP_LIMIT = 75
+"""A quarter more than the longest plan: the longer a way, the more often something goes wrong on it."""
+SOURCE = Source(
+    NAME,
+    "1",
+    partial(generate, NAME, templates=TEMPLATES, unanswerable=UNANSWERABLE),
+    open_archive,
+    distractors=frozenset({"read_old_edition"}),
+    step_limit=STEP_LIMIT,
+    snapshots=SNAPSHOTS,
+    templates="strata",
+)
+SUITE = load = SOURCE.suite

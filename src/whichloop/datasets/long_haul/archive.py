@@ -16,8 +16,10 @@ from whichloop.protocol import Tool
 
 from .. import calculator
 from ..generating import Draw, Drawn, draw_new
+from ..story import Wording
 
 NAME = "long_haul"
+WORDING = Wording(__file__)
 REMARKS = (300, 780)
 """Characters of remarks on a long-winded card, from and to; the sentence that reaches this length is the last one."""
 MAX_NUMBERS = 200
@@ -266,7 +268,7 @@ def _remarks(archive: TrailArchive, code: str) -> str:
     draw = Draw(NAME, "remarks", archive.key, code)
     enough = draw.integer(*REMARKS)
     remarks = ""
-    for sentence in draw.shuffled(_ASIDES):
+    for sentence in draw.shuffled(WORDING.texts["remarks"]):
         remark = sentence.format(
             who=draw.choice(PEOPLE), port=draw.choice(PORTS), ship=draw.choice(SHIPS), goods=draw.choice(GOODS),
             code=draw.choice(archive.others), number=draw.integer(12, 9_900), year=draw.integer(1871, 1938),
@@ -277,34 +279,10 @@ def _remarks(archive: TrailArchive, code: str) -> str:
     return remarks
 
 
-_ASIDES = (
-    "The ink of this card has faded, and {who} went over it with a pencil in {year}.",
-    "Card {code} was filed behind this one for some years, and belongs elsewhere.",
-    "A pencilled note in the margin gives the figure {number}, which {who} thought was a page number.",
-    "The {ship} lay off {port} for {number} hours that winter, waiting for the ice to clear.",
-    "Somebody has stuck a newspaper cutting on the back, about the price of {goods} in {port}.",
-    "In the edition of 1911 another card stood here, {code}, of which nothing more is known.",
-    "{who} of the customs house in {port} certified the copy and charged {number} for the stamp.",
-    "The paper is thicker than that of the other cards and bears the watermark of a mill near {port}.",
-    "A crew list of the {ship}, with {number} names on it, was found between this card and its neighbour.",
-    "According to {who} the drawer was rearranged in {year}, when the archive moved to its present rooms.",
-    "The handwriting is that of {who}, who also kept the books of the {ship}.",
-    "There is a stain in the lower corner, probably of {goods}, and a hole where a pin held a receipt.",
-    "An inventory of {year} counts {number} cards in this drawer, which nobody has been able to confirm.",
-    "The harbour office in {port} asked for a transcript in {year} and never sent it back.",
-    "On the back stands a list of purchases: {goods}, rope, candles and {number} nails.",
-    "{who} suspected that the port was confused with {port}, but the stamp is clear enough.",
-    "A later hand has added that the {ship} was sold to a company in {port} in {year}.",
-    "The card was on show in {port} in {year}, in an exhibition on the trade in {goods}.",
-    "A clerk has underlined the word {goods} twice and written {number} beside it, without saying why.",
-    "The photograph that used to be attached shows {who} on the deck of the {ship}.",
-)
-
 _TOOLSET: Toolset[TrailArchive] = Toolset(read_card, read_old_edition, find_moved, redeem_ticket, open_vault, writes=())
 _CALCULATOR = (*calculator.tools("add", "subtract", "multiply"), Tool.from_function(add_up, blocking=False, read_only=True))
 
 
-def environment(measures: Measures) -> WorldEnvironment[TrailArchive]:
-    """Return the tools over the archive of these measures."""
-    archive = archive_of(measures)
+def environment(archive: TrailArchive) -> WorldEnvironment[TrailArchive]:
+    """Return the tools over an archive."""
     return WorldEnvironment((*_TOOLSET.bound_to(archive), *_CALCULATOR), archive)

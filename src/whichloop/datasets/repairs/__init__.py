@@ -9,22 +9,14 @@ from __future__ import annotations
 from functools import partial
 
 from ..generating import SNAPSHOTS, Source, generate
-from ..task import Task, WorldEnvironment
-from .plant import TOOLS, Plant, draw_plant
+from .repair import open_plant
 from .stories import TEMPLATES, UNANSWERABLE
-
-
-def _open(task: Task) -> WorldEnvironment[Plant]:
-    plant = draw_plant(task.world["plant"])
-    plant.trouble = task.world["trouble"]
-    return WorldEnvironment(TOOLS.bound_to(plant), plant, Plant.state)
-
 
 SOURCE = Source(
     "repairs",
     "1",
     partial(generate, "repairs", templates=TEMPLATES, unanswerable=UNANSWERABLE),
-    _open,
+    open_plant,
     snapshots=SNAPSHOTS,
     templates="strata",
 )

@@ -1,289 +1,187 @@
-"""The tasks: readings to collect, parts to buy, orders to write, and what goes wrong on the way.
-
-Where an argument stands in an error's text alone, the plan holds it as a literal, after the call that fails.
-"""
+"""The tasks: readings to collect, parts to buy, orders to write, and what goes wrong on the way. Their wording: `wording.toml`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from whichloop.datasets.generating import DeadEnd, Draft, part, told_by
 from whichloop.protocol import Ref
 
+from ..generating import Draft, part
+from ..story import DeadEnd
 from .plant import ALARMS_A_PAGE, HALLS, JOBS, PAGES, QUANTITIES
-from .repair import RULES, Repair, Trouble
-
-_template = told_by(Repair)
-
+from .repair import Repair, Trouble, template
 
 # Readings
 
 
-def _readings(repair: Repair, troubles: Sequence[Trouble], drops: int = 0) -> Draft:
+def _readings(s: Repair, troubles: Sequence[Trouble], drops: int = 0) -> Draft:
     """Ask for the load index of one machine whose three sensors have these troubles, in any order."""
-    draw = repair.draw
-    ((asset, machine),) = repair.machines(1)
-    described = repair.describe(asset, drops=drops)
-    shuffled = draw.shuffled(troubles)
-    values = [repair.read(asset, quantity, described, trouble) for quantity, trouble in zip(QUANTITIES, shuffled, strict=True)]
-    name = machine["name"]
-    request = draw.pick(
-        f"What is the load index of the {name} (asset {asset}) now, from its temperature, pressure and vibration?",
-        f"Work out how loaded asset {asset}, the {name}, is at present: its load index, from its three sensors.",
-        f"The {name}, asset {asset}, may run too hard. Collect its readings and answer with its load index.",
-        f"We need the present load index of {asset}. The sensors of the {name} have their moods: see that each reading holds.",
-        f"Before the {name} ({asset}) is switched up, take all three of its readings. What load index do they make?",
-    )
-    return repair.draft(f"{request} {draw.choice(RULES)}", repair.index(asset, values), repair.true_index(asset))
+    s.name, (asset, machine) = "readings", s.machine()
+    described, name = s.describe(asset, drops=drops), machine["name"]
+    return s.task(s.index(asset, described, s.shuffled(troubles)), locals())
 
 
-@_template
-def _dropouts(repair: Repair) -> Draft:
+@template
+def _dropouts(s: Repair) -> Draft:
     """Lines drop once or twice and then hold."""
-    return _readings(repair, ("drops once", "drops twice", "none"), drops=repair.draw.integer(0, 1))
+    return _readings(s, ("drops once", "drops twice", "none"), drops=s.integer(0, 1))
 
 
-@_template
-def _rate_limit(repair: Repair) -> Draft:
+@template
+def _rate_limit(s: Repair) -> Draft:
     """One or two sensors are read too often: a ticket, a wait, a permit."""
-    return _readings(repair, ("rate limit", "none", repair.draw.choice(("none", "rate limit"))))
+    return _readings(s, ("rate limit", "none", s.choice(("none", "rate limit"))))
 
 
-@_template
-def _garbage(repair: Repair) -> Draft:
+@template
+def _garbage(s: Repair) -> Draft:
     """A sensor shows something other than a number."""
-    return _readings(repair, ("garbage", "none", repair.draw.choice(("none", "drops once", "out of range"))))
+    return _readings(s, ("garbage", "none", s.choice(("none", "drops once", "out of range"))))
 
 
-@_template
-def _out_of_range(repair: Repair) -> Draft:
+@template
+def _out_of_range(s: Repair) -> Draft:
     """A sensor shows a number that it cannot measure."""
-    return _readings(repair, ("out of range", "out of range", repair.draw.choice(("none", "garbage"))))
+    return _readings(s, ("out of range", "out of range", s.choice(("none", "garbage"))))
 
 
-@_template
-def _moved(repair: Repair) -> Draft:
+@template
+def _moved(s: Repair) -> Draft:
     """A sensor's place has another one now, or had another one for a while."""
-    draw = repair.draw
-    return _readings(repair, (draw.choice(("moved", "moved twice")), "none", draw.choice(("none", "moved", "drops once"))))
+    return _readings(s, (s.choice(("moved", "moved twice")), "none", s.choice(("none", "moved", "drops once"))))
 
 
-@_template
-def _two_machines(repair: Repair) -> Draft:
+@template
+def _two_machines(s: Repair) -> Draft:
     """Readings of two machines, each with its trouble; the one with the higher load gets a work order."""
-    draw, job = repair.draw, repair.draw.choice(JOBS)
-    two = repair.machines(2)
-    machines = [(asset, repair.describe(asset)) for asset, _ in two]
-    indices = {}
-    for asset, described in machines:
-        troubles: list[Trouble] = draw.shuffled(["none", "none", draw.choice(("garbage", "out of range", "moved"))])
-        values = [repair.read(asset, quantity, described, trouble) for quantity, trouble in zip(QUANTITIES, troubles, strict=True)]
-        indices[asset] = repair.index(asset, values)
-    higher, lower = sorted((asset for asset, _ in two), key=repair.true_index, reverse=True)
-    if repair.true_index(higher) == repair.true_index(lower):
+    job, two = s.choice(JOBS), s.sample(list(s.plant.machines.items()), 2)
+    described, indices = [(asset, s.describe(asset)) for asset, _ in two], dict[str, Ref]()
+    for asset, ref in described:
+        troubles: list[Trouble] = s.shuffled(["none", "none", s.choice(("garbage", "out of range", "moved"))])
+        indices[asset] = s.index(asset, ref, troubles)
+    if len(set(s.seen(list(indices.values())))) < 2:
         raise DeadEnd
-    repair.open_order(higher, higher, job, after=list(indices.values()))
+    higher = max(indices, key=lambda asset: s.seen(indices[asset]))
+    s.open_order(higher, higher, job, after=list(indices.values()))
     first, second = (f"the {machine['name']} ({asset})" for asset, machine in two)
-    request = draw.pick(
-        f"Of {first} and {second} the one with the higher load index is to be seen to: open a work order to {job} it. What is "
-        "that load index?",
-        f"Compare the load indices of {first} and {second}. Put the machine where it is higher down for a work order, "
-        f'"{job}", and answer with its index.',
-    )
-    return repair.draft(f"{request} {draw.choice(RULES)}", indices[higher], repair.true_index(higher))
+    return s.task(indices[higher], locals())
 
 
 # Orders
 
 
-@_template
-def _retired(repair: Repair) -> Draft:
+@template
+def _retired(s: Repair) -> Draft:
     """The tool that knows machines by name is retired."""
-    draw, job = repair.draw, repair.draw.choice(JOBS)
-    ((asset, machine),) = repair.machines(1)
-    described = repair.find(asset, machine)
-    number = repair.open_order(part(described, "asset"), asset, job)
-    name = machine["name"]
-    request = draw.pick(
-        f"Open a work order to {job} the {name}. Which number does it get?",
-        f'The {name} needs attention: put it down for "{job}" and answer with the number of the work order.',
-        f"Please have somebody {job} the {name}. I want the number of that work order, and no second one.",
-    )
-    return repair.draft(request, number, repair.orders[-1][0], "normalized")
+    job, (asset, machine) = s.choice(JOBS), s.machine()
+    described, name = s.find(asset, machine), machine["name"]
+    return s.task(s.open_order(part(described, "asset"), asset, job), locals())
 
 
-@_template
-def _in_doubt(repair: Repair) -> Draft:
+@template
+def _in_doubt(s: Repair) -> Draft:
     """The line is cut while a work order is sent; in every second case it has arrived."""
-    draw = repair.draw
-    job, name_known = draw.choice(JOBS), draw.chance(0.5)
-    ((asset, machine),) = repair.machines(1)
-    before = [repair.find(asset, machine)] if name_known else [repair.describe(asset)]
-    number = repair.open_order_in_doubt(asset, job, is_kept=draw.chance(0.5), after=before)
+    job, name_known, (asset, machine) = s.choice(JOBS), s.chance(0.5), s.machine()
+    before = [s.find(asset, machine)] if name_known else [s.describe(asset)]
+    number = s.open_order_in_doubt(asset, job, is_kept=s.chance(0.5), after=before)
     called = f"the {machine['name']}" if name_known else f"the machine {asset}"
-    request = draw.pick(
-        f'Look up {called} and see that there is one new work order "{job}" for it, and not two. What is its number?',
-        f"Check that {called} is what it should be, then open exactly one work order to {job} it, and answer with its number.",
-        f'After looking at its description, book "{job}" for {called}. The lines are bad today, and a double order is as '
-        "bad as none. Which number does the new order have?",
-    )
-    return repair.draft(request, number, repair.orders[-1][0], "normalized")
+    return s.task(number, locals())
 
 
-@_template
-def _quote(repair: Repair) -> Draft:
+@template
+def _quote(s: Repair) -> Draft:
     """Prices change between quote and purchase, once or twice."""
-    draw, quantity = repair.draw, repair.draw.integer(2, 9)
-    ((asset, machine),) = repair.machines(1)
-    described = repair.describe(asset, drops=draw.integer(0, 1))
-    bought = repair.buy(part(described, "part"), machine["part"], quantity, stale=draw.integer(1, 2))
-    name = machine["name"]
-    request = draw.pick(
-        f"Buy {quantity} spare parts for the {name}, asset {asset}, at whatever they cost by now. How many dollars is that?",
-        f"The store is out of the spare part of {asset}, the {name}. Order {quantity} of it at the price of the day; what has "
-        "been paid for them?",
-        f"Get {quantity} pieces of the part that the {name} ({asset}) takes. Answer with the dollars paid in the end.",
-    )
-    return repair.draft(request, part(bought, "paid"), repair.purchases[-1][2])
+    quantity, (asset, machine) = s.integer(2, 9), s.machine()
+    described, name = s.describe(asset, drops=s.integer(0, 1)), machine["name"]
+    bought = s.buy(part(described, "part"), machine["part"], quantity, stale=s.integer(1, 2))
+    return s.task(part(bought, "paid"), locals())
 
 
-@_template
-def _shopping_list(repair: Repair) -> Draft:
+@template
+def _shopping_list(s: Repair) -> Draft:
     """One of three parts can be had at once, one at a new price, one only as its successor."""
-    draw = repair.draw
-    fine, dearer, gone, successor = draw.sample(list(repair.plant.parts), 4)
-    repair.trouble[f"order_part/{gone}"] = {"successor": successor}
-    amounts = {number: draw.integer(2, 9) for number in draw.shuffled([fine, dearer, gone])}
-    last: list[Ref] = []
+    fine, dearer, gone, successor = s.sample(list(s.plant.parts), 4)
+    s.trouble[f"order_part/{gone}"] = {"successor": successor}
+    amounts, last = {number: s.integer(2, 9) for number in s.shuffled([fine, dearer, gone])}, list[Ref]()
     for number, quantity in amounts.items():
         if number == gone:
-            goal = f"Ask what {number} would cost."
-            failed = repair.plan.call(goal, "order_part", {"part": number, "quantity": quantity}, fails=True)
-            last = [repair.buy(successor, successor, quantity, named_by=[failed], after=last)]
+            failed = s.quote(number, number, quantity, fails=True)
+            last = [s.buy(successor, successor, quantity, named_by=[failed], after=last)]
         else:
-            last = [repair.buy(number, number, quantity, stale=int(number == dearer), after=last)]
+            last = [s.buy(number, number, quantity, stale=int(number == dearer), after=last)]
     wanted = ", ".join(f"{quantity} of {number}" for number, quantity in amounts.items())
-    request = draw.pick(
-        f"Buy these parts at today's prices: {wanted}. Where a part is no longer made, take what replaces it. How many dollars "
-        "of the budget are left?",
-        f"For the overhaul we need {wanted}, or their successors. Order all three and answer with what remains of the budget.",
-    )
-    return repair.draft(request, part(last[0], "budget_left"), repair.plant.budget - sum(paid for _, _, paid in repair.purchases))
+    return s.task(part(last[0], "budget_left"), locals())
 
 
-@_template
-def _alarm(repair: Repair) -> Draft:
+@template
+def _alarm(s: Repair) -> Draft:
     """The list of alarms changes while it is read."""
-    draw = repair.draw
-    job, hall = draw.choice(JOBS), draw.choice(HALLS)
-    page = draw.integer(1, PAGES - 1)
-    alarm = repair.plant.alarms[hall][page * ALARMS_A_PAGE + (place := draw.integer(0, ALARMS_A_PAGE - 1))]
-    seen = _turn_pages(repair, hall, page)
-    asset = part(seen, "alarms", place, "asset")
-    number, code = repair.open_order(asset, alarm["asset"], job), alarm["code"]
-    request = draw.pick(
-        f'Alarm {code} of hall {hall}: open a work order "{job}" for the machine that raised it, and answer with its number.',
-        f'Somewhere in the alarms of hall {hall} is {code}. Put the machine behind it down for "{job}". What is the number '
-        "of that work order?",
-        f"Who raised {code} in hall {hall}? That machine gets a work order to {job} it; the order's number is the answer.",
-    )
-    return repair.draft(request, number, repair.orders[-1][0], "normalized")
+    job, hall, page, place = s.choice(JOBS), s.choice(HALLS), s.integer(1, PAGES - 1), s.integer(0, ALARMS_A_PAGE - 1)
+    alarm = s.plant.alarms[hall][page * ALARMS_A_PAGE + place]
+    asset, code = part(_turn_pages(s, hall, page), "alarms", place, "asset"), alarm["code"]
+    return s.task(s.open_order(asset, alarm["asset"], job), locals())
 
 
-def _turn_pages(repair: Repair, hall: str, page: int) -> Ref:
+def _turn_pages(s: Repair, hall: str, page: int) -> Ref:
     """Read a hall's alarms up to a page; the first cursor expires. Return that page."""
-    cursors, renewed = repair.plant.cursors[hall], repair.new_number("K")
-    repair.trouble[f"list_alarms/{cursors[0]}"] = {"goes_on": renewed}
-    first = repair.plan.call(f"List the alarms of hall {hall}.", "list_alarms", {"hall": hall})
-    arguments = {"hall": hall, "cursor": part(first, "next")}
-    failed = repair.plan.call("Turn to the next page.", "list_alarms", arguments, fails=True)
-    seen = repair.plan.call("Go on where the list goes on.", "list_alarms", {"hall": hall, "cursor": renewed}, after=[failed])
-    if page == 1:
-        return seen
-    return repair.plan.call("Turn to the last page.", "list_alarms", {"hall": hall, "cursor": part(seen, "next")})
+    renewed = s.new_number("K")
+    s.trouble[f"list_alarms/{s.plant.cursors[hall][0]}"] = {"goes_on": renewed}
+    first = s.call(f"List the alarms of hall {hall}.", "list_alarms", {"hall": hall})
+    failed = s.turn_page("Turn to the next page.", hall, part(first, "next"), fails=True)
+    seen = s.turn_page("Go on where the list goes on.", hall, renewed, after=[failed])
+    return seen if page == 1 else s.turn_page("Turn to the last page.", hall, part(seen, "next"))
 
 
-@_template
-def _overhaul(repair: Repair) -> Draft:
+@template
+def _overhaul(s: Repair) -> Draft:
     """Everything goes wrong: a retired tool, three sensors with their troubles, a work order that may have arrived."""
-    draw, job = repair.draw, repair.draw.choice(JOBS)
-    ((asset, machine),) = repair.machines(1)
-    described = repair.find(asset, machine)
-    troubles: list[Trouble] = draw.shuffled(["rate limit", "moved", draw.choice(("garbage", "out of range"))])
-    values = [repair.read(asset, quantity, described, trouble) for quantity, trouble in zip(QUANTITIES, troubles, strict=True)]
-    index = repair.index(asset, values)
-    number = repair.open_order_in_doubt(asset, job, is_kept=draw.chance(0.5), after=[index])
-    name = machine["name"]
-    ask, answer, expected, scorer = draw.pick(
-        ("Answer with the load index.", index, repair.true_index(asset), "numeric"),
-        ("Answer with the number of the work order.", number, repair.orders[-1][0], "normalized"),
-    )
-    request = draw.pick(
-        f"First find out the load index of the {name}, then open one work order to {job} it, exactly one.",
-        f'The {name} is due: take its load index, and when that is done put it down once for "{job}".',
-    )
-    return repair.draft(f"{request} {ask} {draw.choice(RULES)}", answer, expected, scorer)
+    job, (asset, machine) = s.choice(JOBS), s.machine()
+    described, name = s.find(asset, machine), machine["name"]
+    troubles: list[Trouble] = s.shuffled(["rate limit", "moved", s.choice(("garbage", "out of range"))])
+    index = s.index(asset, described, troubles)
+    number = s.open_order_in_doubt(asset, job, is_kept=s.chance(0.5), after=[index])
+    key, answer = s.pick(("ask_index", index), ("ask_order", number))
+    return s.task(answer, locals() | {"ask": s.say(key, {})})
 
 
 # Questions without an answer
 
 
-@_template
-def _blind(repair: Repair) -> Draft:
+@template
+def _blind(s: Repair) -> Draft:
     """A sensor shows nonsense, and its calibrated instrument is gone."""
-    draw, job = repair.draw, repair.draw.choice(JOBS)
-    ((asset, machine),) = repair.machines(1)
-    described, quantity = repair.describe(asset), draw.choice(tuple(QUANTITIES))
-    repair.open_order(asset, asset, job)
-    repair.read(asset, quantity, described, "lost")
-    request = draw.pick(
-        f"Put {asset}, the {machine['name']}, down for a work order to {job} it in any case. What is its {quantity}?",
-        f'Whatever its {quantity}, the {machine["name"]} ({asset}) gets one work order, "{job}". How high is that {quantity}?',
-    )
-    return repair.draft(f"{request} {draw.choice(RULES)}", None, None)
+    job, (asset, machine) = s.choice(JOBS), s.machine()
+    described, quantity = s.describe(asset), s.choice(tuple(QUANTITIES))
+    s.open_order(asset, asset, job)
+    s.read(asset, quantity, described, "lost")
+    return s.task(None, locals())
 
 
-@_template
-def _list_gone(repair: Repair) -> Draft:
+@template
+def _list_gone(s: Repair) -> Draft:
     """The list of alarms ends before the one that is asked for."""
-    draw = repair.draw
-    job, hall = draw.choice(JOBS), draw.choice(HALLS)
-    ((asset, machine),) = repair.machines(1)
-    alarm = repair.plant.alarms[hall][draw.integer(ALARMS_A_PAGE, ALARMS_A_PAGE * PAGES - 1)]
-    repair.trouble[f"list_alarms/{repair.plant.cursors[hall][0]}"] = {"lost": True}
-    repair.open_order(asset, asset, job)
-    first = repair.plan.call(f"List the alarms of hall {hall}.", "list_alarms", {"hall": hall})
+    job, hall, (asset, machine) = s.choice(JOBS), s.choice(HALLS), s.machine()
+    alarm = s.plant.alarms[hall][s.integer(ALARMS_A_PAGE, ALARMS_A_PAGE * PAGES - 1)]
+    s.trouble[f"list_alarms/{s.plant.cursors[hall][0]}"] = {"lost": True}
+    s.open_order(asset, asset, job)
+    first = s.call(f"List the alarms of hall {hall}.", "list_alarms", {"hall": hall})
+    s.turn_page("Turn the page.", hall, part(first, "next"), fails=True)
     name, code = machine["name"], alarm["code"]
-    repair.plan.call("Turn the page.", "list_alarms", {"hall": hall, "cursor": part(first, "next")}, fails=True)
-    request = draw.pick(
-        f'Book "{job}" for the {name} ({asset}), once. Apart from that: which asset has raised {code} in hall {hall}?',
-        f"Which asset number stands beside {code} among the alarms of hall {hall}? Besides, the {name} ({asset}) needs a work "
-        f"order to {job} it; open it.",
-    )
-    return repair.draft(request, None, None)
+    return s.task(None, locals())
 
 
-@_template
-def _not_made(repair: Repair) -> Draft:
+@template
+def _not_made(s: Repair) -> Draft:
     """One part is bought; the other one is not made any more, and has no price."""
-    draw = repair.draw
-    quantity, other = draw.integer(2, 9), draw.integer(2, 9)
-    number, gone = draw.sample(list(repair.plant.parts), 2)
-    repair.trouble[f"order_part/{gone}"] = {"withdrawn": True}
-    repair.buy(number, number, quantity)
-    repair.plan.call(f"Ask what {gone} would cost.", "order_part", {"part": gone, "quantity": other}, fails=True)
-    request = draw.pick(
-        f"Buy {quantity} of part {number}. And what would {other} of {gone} cost? Do not buy those.",
-        f"Order {quantity} pieces of {number} now. The answer that I need is another one: the price of {other} pieces of "
-        f"{gone}, which are not to be ordered yet.",
-    )
-    return repair.draft(request, None, None)
+    quantity, other, (number, gone) = s.integer(2, 9), s.integer(2, 9), s.sample(list(s.plant.parts), 2)
+    s.trouble[f"order_part/{gone}"] = {"withdrawn": True}
+    s.buy(number, number, quantity)
+    s.quote(gone, gone, other, fails=True)
+    return s.task(None, locals())
 
 
 TEMPLATES = (
     _dropouts, _quote, _rate_limit, _in_doubt, _garbage, _alarm,
     _overhaul, _retired, _out_of_range, _shopping_list, _moved, _two_machines,
 )  # fmt: skip
-
-
 UNANSWERABLE = (_blind, _list_gone, _not_made)

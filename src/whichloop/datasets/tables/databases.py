@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -33,18 +33,9 @@ class DatabaseTable:
 class DatabaseContent:
     name: str
     tables: Mapping[str, DatabaseTable]
-    _groups: dict[tuple[str, str], dict[Any, list[Row]]] = field(default_factory=dict)
 
     def __getitem__(self, table: str) -> tuple[Row, ...]:
         return self.tables[table].rows
-
-    def where(self, table: str, column: str, value: Any) -> list[Row]:
-        """Return the rows of a table with a value in a column, in the table's order."""
-        if (table, column) not in self._groups:
-            groups = self._groups[table, column] = {}
-            for row in self[table]:
-                groups.setdefault(row[column], []).append(row)
-        return self._groups[table, column].get(value, [])
 
 
 def all_digest() -> str:

@@ -4,7 +4,7 @@ Complete are the domains `mock`, `telecom`, `retail` and `airline`. A folder hol
 (`policy_solo.md`, else `policy.md`) and perhaps `split_tasks.json`; of `telecom` what its module names. Of `mock` and `telecom` the
 tasks that need no simulated user are run, tau2's solo mode: the ticket is the question, the policy its context, and the agent has
 the customer's tools beside its own. Quarantined, with the reason, are those that continue a conversation, that have no ticket, or
-in which the user of `mock` has tools. In `retail` and `airline` a scripted user answers: see `conversation`. Another domain whose
+in which the user of `mock` has tools. In `retail` and `airline` a scripted user answers: see `customer`. Another domain whose
 tasks have no tickets is refused.
 
 The plan is the task's `actions`. Scored is what the task's `reward_basis` names, all of it at once:

@@ -13,8 +13,8 @@ from typing_extensions import TypedDict
 
 from whichloop.datasets.task import Toolset
 
-from .airline_tables import Cabin
-from .domain import NotFound, Record, RefusedCall, TrialTables, calculate, transfer_to_human_agents
+from .airline_tables import AirlineTables, Cabin
+from .domain import Domain, NotFound, Record, RefusedCall, TrialTables, calculate, transfer_to_human_agents
 
 NOW = "2024-05-15T15:00:00"
 """When a reservation of a trial is made."""
@@ -385,4 +385,11 @@ CHANGES = (
     *(book_reservation, cancel_reservation, update_reservation_flights, update_reservation_baggages),
     *(update_reservation_passengers, send_certificate),
 )
-TOOLS: Toolset[TrialTables] = Toolset(*READS, *CHANGES, writes=CHANGES)
+DOMAIN = Domain(
+    name="airline",
+    table="reservations",
+    tables=AirlineTables,
+    tools=Toolset(*READS, *CHANGES, writes=CHANGES),
+    reads={tool.__name__ for tool in READS},
+    customer=True,
+)

@@ -7,7 +7,7 @@ import ast
 import copy
 import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -31,33 +31,33 @@ class RefusedCall(ValueError):
     """A call that the state of the domain does not allow."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Domain:
     """A domain of tau2-bench: what its tasks are made of."""
 
     name: str
-    tools: Toolset[Database]
+    table: str = ""
+    """A table that no other domain's `db.json` has; empty: the data stands in other files."""
+    tables: type[JsonRow] = JsonRow
+    """The shape of `db.json`."""
+    policies: Sequence[str] = ("policy.md",)
+    """Files of the policy; the first one that is there is read."""
+    tools: Toolset[Any]
     """The agent's; in a domain whose user has tools they are the agent's too, tau2's solo mode."""
-    sides: Mapping[str, Side]
-    """Tool → whose it is in a conversation."""
     reads: Collection[str]
     """Tools that change nothing."""
-    setup: Mapping[Side, Mapping[str, Callable[..., Any]]]
+    customer: bool = False
+    """Whether an agent serves a customer, who answers by a script. All trials then share the database; see `TrialTables`."""
+    user_tools: Collection[str] = ()
+    """Tools that are the user's in a conversation."""
+    setup: Mapping[Side, Mapping[str, Callable[..., Any]]] = field(default_factory=dict)
     """What a task may call before it begins, beside the tools."""
-    assertions: Mapping[Side, Mapping[str, Callable[..., bool]]]
+    assertions: Mapping[Side, Mapping[str, Callable[..., bool]]] = field(default_factory=dict)
     """What may be asserted of the end state; each may raise NotFound."""
-    load: Callable[[Path], Database]
-    """Reads the data of a folder. Raises ValueError and OSError."""
-    policy: Callable[[Path], str]
-    """Reads the policy for an agent that works alone. Raises ValueError and OSError."""
-    merge: Callable[[Database, Mapping[str, Any], Mapping[str, Any]], Database]
+    merge: Callable[[Database, Mapping[str, Any], Mapping[str, Any]], Database] = lambda db, agent, user: db
     """Merges the agent's and the user's initial data into a copy of the database. Raises ValueError."""
-    settle: Callable[[Database], None]
+    settle: Callable[[Any], None] = lambda db: None
     """Brings the two sides into agreement after each call."""
-
-    @property
-    def has_user_tools(self) -> bool:
-        return "user" in self.sides.values()
 
 
 def merged(old: Any, new: Any) -> Any:
@@ -271,8 +271,6 @@ def succeeds(tool: Tool, arguments: Mapping[str, Any]) -> bool:
 
 def unplannable(plan: Plan) -> str:
     """Return why a model that follows a plan cannot follow this one; empty if it can."""
-    if not plan.calls:
-        return "it lists no actions"
     calls = [(call.tool, call.arguments) for call in plan.calls]
     if any(call in calls[:place] for place, call in enumerate(calls)):
         return "two of its actions are the same call, and a model that follows a plan could not tell them apart"

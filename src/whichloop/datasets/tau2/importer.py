@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
 
 from whichloop.protocol import Plan, PlannedCall, Query, Tool
+from whichloop.protocol.digest import digest
 
-from ..importing.json_files import check_limit
-from ..task import Suite, Task
-from . import mock, telecom
-from .conversation import SERVICES, Chosen, Wishes, conversations, service_of
+from ..importing.json_files import check_limit, checked, json_file, text_file
+from ..task import Environment, Suite, Task, WorldEnvironment
+from ..with_user import ASKING_USER_TOOLS, USER_TOOLS, FurtherRequest, ProposedCall, ScriptedUser, with_user
+from . import airline, mock, retail, telecom
+from .customer import DONE, QUESTIONS, SIDE_BY_SIDE, Wishes, script
 from .domain import (
     Action,
-    Criteria,
     Database,
     Domain,
     FunctionCall,
@@ -26,6 +28,7 @@ from .domain import (
     RefusedCall,
     Side,
     TaskRow,
+    TrialTables,
     Unusable,
     chosen_rows,
     read_rows,
@@ -38,56 +41,43 @@ from .domain import (
 VERSION = "3"
 INSTRUCTION = "Solve this ticket with the tools, by the policy. Nobody can be asked. When it is done, answer with what was done."
 SOLVED = "The ticket is solved."
-DOMAINS = {domain.name: domain for domain in (mock.DOMAIN, telecom.DOMAIN)}
+DOMAINS = {module.DOMAIN.name: module.DOMAIN for module in (mock, telecom, retail, airline)}
 
 # The world of one trial.
 
 
-@dataclass(slots=True)
-class _World:
+@dataclass(frozen=True, slots=True)
+class _Trial:
     """A database of its own, the calls that were made, and what of them counts."""
 
     domain: Domain
-    db: Database
-    scored: Sequence[str]
-    actions: Sequence[Mapping[str, Any]]
-    assertions: Sequence[Mapping[str, Any]]
+    db: Any
+    world: Mapping[str, Any]
     made: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
 
-    @property
-    def tools(self) -> tuple[Tool, ...]:
-        return tuple(replace(tool, function=_Noted(tool, self)) for tool in self.domain.tools.bound_to(self.db))
-
-    def state(self) -> dict[str, Any]:
-        """What the task's reward basis asks for: the database, gold actions that were not made, assertions that do not hold."""
-        state: dict[str, Any] = {}
-        if "DB" in self.scored:
-            state["db"] = copy.deepcopy(self.db)
-        if "ACTION" in self.scored:
-            state["actions_not_made"] = [
-                gold["action_id"] for gold in self.actions if not any(_matches(gold, *m) for m in self.made)
-            ]
-        if "ENV_ASSERTION" in self.scored:
-            state["assertions_not_met"] = [_words(item) for item in self.assertions if not _holds(item, self.domain, self.db)]
-        return state
-
-    def close(self) -> None:
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class _Noted:
-    """A tool's function that notes down each call, and settles the world after it; one that fails was made too, as in tau2."""
-
-    tool: Tool
-    world: _World
-
-    def __call__(self, /, **arguments: Any) -> Any:
-        self.world.made.append((self.tool.name, copy.deepcopy(arguments)))
+    def call(self, tool: Tool, /, **arguments: Any) -> Any:
+        """Note down a call, make it and settle the world after it; one that fails was made too, as in tau2."""
+        self.made.append((tool.name, copy.deepcopy(arguments)))
         try:
-            return self.tool.function(**arguments)
+            return copy.deepcopy(tool.function(**arguments))
         finally:
-            self.world.domain.settle(self.world.db)
+            self.domain.settle(self.db)
+
+    def state(self) -> Any:
+        """What the task's reward basis asks for: the database, gold actions that were not made, assertions that do not hold."""
+        world = self.world
+        if isinstance(self.db, TrialTables):
+            return {"changed": self.db.changes()} if world["judges_db"] else None
+        state: dict[str, Any] = {}
+        if "DB" in world["scored"]:
+            state["db"] = copy.deepcopy(self.db)
+        if "ACTION" in world["scored"]:
+            state["actions_not_made"] = [
+                gold["action_id"] for gold in world["actions"] if not any(_matches(gold, *made) for made in self.made)
+            ]
+        if "ENV_ASSERTION" in world["scored"]:
+            state["assertions_not_met"] = [_words(item) for item in world["assertions"] if not _holds(item, self.domain, self.db)]
+        return state
 
 
 def _matches(gold: Mapping[str, Any], name: str, arguments: Mapping[str, Any]) -> bool:
@@ -115,33 +105,82 @@ def _words(call: Mapping[str, Any]) -> str:
     return f"{call['func_name']}({', '.join(f'{name}={value!r}' for name, value in call['arguments'].items())})"
 
 
-def _open(task: Task) -> _World:
+def _open(domain: Domain, shared: Database, task: Task) -> Environment:
+    """Open a trial; a customer's changes only the records that it keeps beside the `shared` database."""
     world = task.world
-    return _World(DOMAINS[world["domain"]], copy.deepcopy(world["db"]), world["scored"], world["actions"], world["assertions"])
+    trial = _Trial(domain, TrialTables(shared) if domain.customer else copy.deepcopy(world["db"]), world)
+    tools = tuple(replace(tool, function=partial(trial.call, tool)) for tool in domain.tools.bound_to(trial.db))
+    environment = WorldEnvironment(tools, trial, _Trial.state)
+    if not domain.customer:
+        return environment
+    agreed = [
+        ProposedCall(name, arguments, tuple(one for one in SIDE_BY_SIDE if one in arguments))
+        for name, arguments in world["agrees_to"]
+    ]
+    further = tuple(map(FurtherRequest, world.get("further", ())))
+    talk = ASKING_USER_TOOLS if "further" in world else USER_TOOLS
+    return with_user(environment, ScriptedUser(world["says"], agreed, further), talk)
 
 
-# Plans and end states.
+# Plans and starts.
 
 
-def _planned(actions: Sequence[Action], world: _World, answer: str) -> Plan:
-    """Plan the gold actions and make them one after the other in this world; one that fails is expected to, as in tau2.
+def _planned(actions: Sequence[Action], tools: Sequence[Tool], domain: Domain, world: Mapping[str, Any]) -> Iterator[PlannedCall]:
+    """Plan the gold actions and make them one after the other; one that fails is expected to, as in tau2. Raises Unusable.
 
-    Whatever may change the database comes after all before it, whatever only reads after the last change. Raises Unusable.
+    Whatever may change the database comes after all before it, whatever only reads after the last change. With a customer, the
+    plan asks them first, and has each change agreed to. Where requests come in turn, it tells the customer of each, and shares the
+    changes out evenly, in their order: a task does not say which change is of which request.
     """
-    tools = {tool.name: tool for tool in world.tools}
-    calls, only_reads = [], world.domain.reads
+    by_name = {tool.name: tool for tool in tools}
     change: list[str] = []
     reads: list[str] = []
-    for number, action in enumerate(actions, start=1):
-        name = f"c{number}"
-        fails = not succeeds(tools[action.name], action.arguments)
-        after = change if action.name in only_reads else change + reads
-        calls.append(PlannedCall(name, action.name, action.arguments, f"Step {number}: {action.name}.", (), fails, tuple(after)))
-        if action.name in only_reads:
-            reads.append(name)
-        else:
-            change, reads = [name], []
-    return Plan(tuple(calls), answer)
+    for topic in world.get("says", ()):
+        asked = {"about": topic, "question": QUESTIONS[topic]}
+        yield PlannedCall(f"ask_{topic}", "ask_user", asked, f"Ask for the customer's {topic}.")
+        change.append(f"ask_{topic}")
+    told_after = _told_after(actions, len(world["further"]) + 1, domain.reads) if "further" in world else []
+    told = 0
+    for number in range(len(actions) + 1):
+        if number:
+            action = actions[number - 1]
+            name, after = f"c{number}", [*change]
+            fails = not succeeds(by_name[action.name], action.arguments)
+            if action.name not in domain.reads:
+                after += reads
+                if domain.customer:
+                    proposal = {"action": action.name, "arguments": action.arguments}
+                    goal = f"Step {number}: let the customer agree."
+                    yield PlannedCall(f"yes{number}", "confirm_with_user", proposal, goal, (), False, tuple(after))
+                    after = [f"yes{number}"]
+            yield PlannedCall(name, action.name, action.arguments, f"Step {number}: {action.name}.", (), fails, tuple(after))
+            if action.name in domain.reads:
+                reads.append(name)
+            else:
+                change, reads = [name], []
+        for _ in range(told_after.count(number)):
+            told += 1
+            message = {"message": f"Request {told} is dealt with.", "requests_done": told}
+            goal = f"Tell the customer of request {told}."
+            yield PlannedCall(f"tell{told}", "tell_user", message, goal, (), False, (*change, *reads))
+            change, reads = [f"tell{told}"], []
+
+
+def _told_after(actions: Sequence[Action], requests: int, reads: Collection[str]) -> list[int]:
+    """Return for each request how many actions are made before the customer is told of it; the last one after all."""
+    changes = [0, *(number for number, action in enumerate(actions, start=1) if action.name not in reads)]
+    shares = [changes[-(-(len(changes) - 1) * request // requests)] for request in range(1, requests)]
+    return [*shares, len(actions)]
+
+
+def _without_repeated_reads(actions: Sequence[Action], reads: Collection[str]) -> list[Action]:
+    """The gold actions; what is looked up once need not be looked up again, and a plan could not tell the two apart."""
+    kept: list[Action] = []
+    for action in actions:
+        same = (other.name == action.name and other.arguments == action.arguments for other in kept)
+        if action.name not in reads or not any(same):
+            kept.append(action)
+    return kept
 
 
 def _initial(state: InitialState, domain: Domain, db: Database) -> Database:
@@ -154,147 +193,131 @@ def _initial(state: InitialState, domain: Domain, db: Database) -> Database:
         raise Unusable(str(error)) from None
     tools = {tool.name: tool for tool in domain.tools.bound_to(database)}
     for call in state.initialization_actions or ():
-        if call.func_name in domain.assertions[call.env_type]:
+        if call.func_name in domain.assertions.get(call.env_type, ()):
             continue  # it changes nothing, and tau2 does not look at what it says
-        if not _is_set_up(call, domain.setup[call.env_type].get(call.func_name), tools.get(call.func_name), database):
-            raise Unusable(f"initialization_actions: {_words(call.model_dump())} fails")
+        where = f"initialization_actions: {_words(call.model_dump())}"
         try:
+            if function := domain.setup.get(call.env_type, {}).get(call.func_name):
+                function(database, **call.arguments)
+            elif not succeeds(tools[call.func_name], call.arguments):
+                raise Unusable(f"{where} fails")
             domain.settle(database)
-        except NotFound as error:
-            raise Unusable(f"initialization_actions: {_words(call.model_dump())}: {error}") from None
+        except Unusable:
+            raise
+        except (NotFound, RefusedCall) as error:
+            raise Unusable(f"{where}: {error}") from None
+        except (TypeError, ValueError):
+            raise Unusable(f"{where}: wrong arguments") from None
     return database
-
-
-def _is_set_up(call: FunctionCall, function: Callable[..., Any] | None, tool: Tool | None, db: Database) -> bool:
-    """Make a call of a task's start, of a function or else of a tool. Raises Unusable for arguments that it does not take."""
-    if function is None:
-        assert tool is not None
-        return succeeds(tool, call.arguments)
-    try:
-        function(db, **call.arguments)
-    except (NotFound, RefusedCall):
-        return False
-    except (TypeError, ValueError):
-        raise Unusable(f"initialization_actions: {_words(call.model_dump())}: wrong arguments") from None
-    return True
 
 
 # Tasks.
 
 
-def _task(row: TaskRow, domain: Domain, db: Database, policy: str, split: str) -> Task:
+def _task(row: TaskRow, labels: Mapping[str, str], asked: Query, world: dict[str, Any], at: tuple[Domain, Database]) -> Task:
+    """Return the task of a row with its plan and the state that the gold actions lead to; quarantined where there can be none."""
+    domain, db = at
     criteria = row.criteria
     scored = criteria.scored()
+    actions = criteria.actions or []
+    if domain.customer:
+        actions = _without_repeated_reads(actions, domain.reads)
+        changes = [[action.name, action.arguments] for action in actions if action.name not in domain.reads]
+        world |= {"agrees_to": changes, "judges_db": "DB" in scored}
+    else:  # for a task that is not run too: its tools are looked at
+        world = {"domain": domain.name, "db": db, "scored": [], "actions": [], "assertions": []}
     texts = (criteria.communicate_info or []) if "COMMUNICATE" in scored else []
-    labels = {"basis": "+".join(scored)}
-    if criteria.nl_assertions or "NL_ASSERTION" in criteria.reward_basis:
-        labels["not_scored"] = "NL_ASSERTION"
-    if split:
-        labels["split"] = split
-    query = Query(f"{row.ticket or ''}\n\n{INSTRUCTION}".strip(), policy)
-    world = {
-        "domain": domain.name,
-        "db": db,
-        "scored": [],
-        "actions": [],
-        "assertions": [],
-    }  # for a task that is not run too: its tools are looked at
-    task = Task(row.id, query, texts, "contains", labels=labels, world=world)
+    task = Task(row.id, asked, texts, "contains", labels=labels, world=world)
     try:
-        state = row.initial_state or InitialState()
-        calls = [*(state.initialization_actions or ()), *(criteria.env_assertions or ())]
-        of_user = [call.func_name for call in calls if call.env_type == "user"]
-        of_user += [action.name for action in criteria.actions or () if action.requestor == "user"]
-        if state.message_history:
-            raise Unusable("it continues a conversation with a user (message_history)")
-        if not (row.ticket or "").strip():
-            raise Unusable("it has no ticket, and needs a simulated user")
-        has_data = bool(state.initialization_data and state.initialization_data.user_data)
-        if (of_user or has_data) and not domain.has_user_tools:
-            raise Unusable(f"it needs a simulated user with tools and data of its own ({', '.join(of_user) or 'user_data'})")
-        if not criteria.scored():
-            raise Unusable("its criteria leave nothing to score without a judge")
-        start = _initial(row.initial_state or InitialState(), domain, db)
-        return _with_plan(task, criteria, start)
+        _check(row, domain)
+        run = task
+        if not domain.customer:
+            fields = {"env_type", "func_name", "arguments", "assert_value"}
+            start = {
+                "db": _initial(row.initial_state or InitialState(), domain, db),
+                "scored": scored,
+                "actions": [action.model_dump(include={"action_id", "name", "arguments", "compare_args"}) for action in actions],
+                "assertions": [item.model_dump(include=fields) for item in criteria.env_assertions or ()],
+            }
+            run = replace(task, world=world | start)
+        trial = _open(domain, db, run)
+        calls = tuple(_planned(actions, trial.tools, domain, run.world))
+        end = trial.state()
+        unmet = end.get("assertions_not_met") if end else None
+        if unmet and (actions or "DB" in scored):
+            raise Unusable(f"its own actions do not lead to {', '.join(unmet)}")
+        plan = Plan(calls, " ".join((DONE if domain.customer else SOLVED, *texts)))
+        run = replace(run, end_state=end | {"assertions_not_met": []} if unmet else end)
+        problem = unplannable(plan) if actions else "it lists no actions"
+        return replace(run, no_plan=problem) if problem else replace(run, plan=plan)
     except Unusable as error:
         return replace(task, no_plan=str(error), quarantined=str(error))
 
 
-def _with_plan(task: Task, criteria: Criteria, start: Database) -> Task:
-    """Return the task with its world, its plan and the state that the gold actions lead to. Raises Unusable."""
-    actions = criteria.actions or []
-    scored = criteria.scored()
-    world = {
-        "domain": task.world["domain"],
-        "db": start,
-        "scored": scored,
-        "actions": [action.model_dump(include={"action_id", "name", "arguments", "compare_args"}) for action in actions],
-        "assertions": [
-            item.model_dump(include={"env_type", "func_name", "arguments", "assert_value"})
-            for item in criteria.env_assertions or ()
-        ],
-    }
-    task = replace(task, world=world)
-    trial = _open(task)
-    plan = _planned(actions, trial, " ".join((SOLVED, *task.expected)))
-    end = trial.state()
-    unmet = end.get("assertions_not_met")
-    if unmet and (actions or "DB" in scored):
-        raise Unusable(f"its own actions do not lead to {', '.join(unmet)}")
-    task = replace(task, end_state=end | ({} if unmet is None else {"assertions_not_met": []}))
-    problem = unplannable(plan)
-    return replace(task, no_plan=problem) if problem else replace(task, plan=plan)
+def _check(row: TaskRow, domain: Domain) -> None:
+    """Raise Unusable for a task that this importer cannot run or score."""
+    state, scored = row.initial_state or InitialState(), row.criteria.scored()
+    data = state.initialization_data
+    calls = [*(state.initialization_actions or ()), *(row.criteria.env_assertions or ())]
+    of_user = [call.func_name for call in calls if call.env_type == "user"]
+    of_user += [action.name for action in row.criteria.actions or () if action.requestor == "user"]
+    if state.message_history:
+        raise Unusable("it continues a conversation with a user (message_history)")
+    if not domain.customer and not (row.ticket or "").strip():
+        raise Unusable("it has no ticket, and needs a simulated user")
+    if domain.customer and (data or state.initialization_actions):
+        raise Unusable("it starts from a state of its own (initial_state)")
+    if domain.customer and of_user:
+        raise Unusable("its user has tools")
+    if (of_user or (data and data.user_data)) and not domain.user_tools:
+        raise Unusable(f"it needs a simulated user with tools and data of its own ({', '.join(of_user) or 'user_data'})")
+    if domain.customer and not (scored and {*scored} <= {"DB", "COMMUNICATE"}):
+        raise Unusable(f"its criteria ask for {' and '.join(scored) or 'nothing without a judge'}, not for DB or COMMUNICATE")
+    if not scored:
+        raise Unusable("its criteria leave nothing to score without a judge")
 
 
 # Files.
 
 
-def _check_domain(rows: Sequence[TaskRow], domain: Domain, path: Path) -> None:
-    """Raise ValueError for tasks of another domain."""
-    unknown = sorted({name for row in rows for name in _unknown(row, domain)})
-    if not unknown:
-        return
-    if not any((row.ticket or "").strip() for row in rows):
-        raise ValueError(
-            f"{path}: no task has a ticket, so that each needs a user who answers the agent, and such a user is missing here; "
-            f"domains that run without one: {', '.join(DOMAINS)}"
-        )
-    named = ", ".join(map(repr, unknown[:4])) + (", …" if len(unknown) > 4 else "")
-    known_names = ", ".join((*domain.sides, *(name for names in domain.assertions.values() for name in names)))
-    raise ValueError(
-        f"{path}: names {named}, which the domain {domain.name!r} lacks; only that domain's tools are here: {known_names}"
-    )
-
-
-def _unknown(row: TaskRow, domain: Domain) -> Iterator[str]:
+def _unknown(row: TaskRow, domain: Domain, known: Mapping[Side, Collection[str]]) -> Iterator[str]:
     """Find what a task calls and the domain does not have; a user's calls count where the domain's user has tools."""
-    sides: tuple[Side, ...] = ("assistant", "user") if domain.has_user_tools else ("assistant",)
-    actions = [action for action in row.criteria.actions or () if action.requestor in sides]
-    yield from (action.name for action in actions if action.name not in domain.sides)
+    sides: tuple[Side, ...] = ("assistant", "user") if domain.user_tools else ("assistant",)
+    every = {name for names in known.values() for name in names}
+    yield from (one.name for one in row.criteria.actions or () if one.requestor in sides and one.name not in every)
     for side in sides:
-        checks, tools = domain.assertions[side], [name for name, whose in domain.sides.items() if whose == side]
-        calls = [call.func_name for call in row.criteria.env_assertions or () if call.env_type == side]
-        yield from (name for name in calls if name not in checks)
-        first = [call.func_name for call in _first_calls(row) if call.env_type == side]
-        yield from (name for name in first if name not in {*tools, *checks, *domain.setup[side]})
+        checks = domain.assertions.get(side, {})
+        judged = (call for call in row.criteria.env_assertions or () if call.env_type == side)
+        yield from (call.func_name for call in judged if call.func_name not in checks)
+        there = {*known[side], *checks, *domain.setup.get(side, {})}
+        first: Sequence[FunctionCall] = (row.initial_state and row.initial_state.initialization_actions) or ()
+        yield from (call.func_name for call in first if call.env_type == side and call.func_name not in there)
 
 
-def _first_calls(row: TaskRow) -> Sequence[FunctionCall]:
-    return (row.initial_state and row.initial_state.initialization_actions) or ()
-
-
-def _domain_of(folder: Path) -> Domain:
-    """Return the domain whose files a folder holds. Raises ValueError for a folder that lacks one."""
+def _read_domain(folder: Path) -> tuple[Domain, Database]:
+    """Read the database of a folder, and find the domain that it is of. Raises ValueError and OSError."""
     if not (folder / "tasks.json").is_file():
         raise ValueError(f"{folder}: no folder that holds tasks.json; a domain's has tasks.json, a database and a policy")
     if (folder / telecom.COMPANY).is_file():
-        needed = (telecom.PHONE, *(name for _, name in telecom.POLICIES))
-        if missing := [name for name in needed if not (folder / name).is_file()]:
-            raise ValueError(f"{folder}: no folder that holds {missing[0]}; telecom's has {', '.join(needed)}")
-        return telecom.DOMAIN
-    if not (folder / "db.json").is_file():
-        raise ValueError(f"{folder}: no folder that holds db.json (mock) or {telecom.COMPANY} (telecom)")
-    return mock.DOMAIN
+        return telecom.DOMAIN, telecom.read_database(folder)
+    path = folder / "db.json"
+    if not path.is_file():
+        raise ValueError(f"{folder}: no folder that holds db.json, or {telecom.COMPANY} (telecom)")
+    value = json_file(path)
+    of_json = (domain for domain in DOMAINS.values() if domain.table)
+    domain = next((one for one in of_json if isinstance(value, dict) and one.table in value), None)
+    if domain is None:
+        raise ValueError(f"{path}: not the database of {', '.join(DOMAINS)}; other domains are not here")
+    return domain, checked(domain.tables, value, str(path)).model_dump()
+
+
+def _policy(folder: Path, domain: Domain) -> str:
+    if domain is telecom.DOMAIN:
+        return telecom.policy(folder)
+    path = next((folder / name for name in domain.policies if (folder / name).is_file()), None)
+    if path is None:
+        raise ValueError(f"{folder}: the folder holds no {' or '.join(domain.policies)}")
+    return text_file(path).strip()
 
 
 def load(data: Path | None = None, split: str | None = None, limit: int | None = None, wishes: Wishes = "at_once") -> Suite:
@@ -308,28 +331,41 @@ def load(data: Path | None = None, split: str | None = None, limit: int | None =
     none, for a folder that lacks a file, and for tasks of another domain than `mock`, `telecom`, `retail` and `airline`.
     """
     if data is None:
-        known_domains = ", ".join((*DOMAINS, *(service.name for service in SERVICES)))
-        raise ValueError(f"tau2: no data; give the folder of a domain ({known_domains}) with --data FOLDER")
+        raise ValueError(f"tau2: no data; give the folder of a domain ({', '.join(DOMAINS)}) with --data FOLDER")
     check_limit("tau2", limit)
     if wishes not in get_args(Wishes):
         raise ValueError(f"tau2: wishes is {wishes!r}, and must be one of {', '.join(get_args(Wishes))}")
     folder = Path(data)
-    if (service_and_tables := service_of(folder)) is not None:
-        return conversations(folder, service_and_tables, Chosen(split, limit, wishes), VERSION)
-    domain = _domain_of(folder)
-    if wishes != "at_once":
+    path = folder / "tasks.json"
+    domain, db = _read_domain(folder)
+    if wishes != "at_once" and not domain.customer:
         raise ValueError(
             f"tau2: wishes is {wishes!r}, but the tasks of {domain.name} have no customer; those of retail and airline do"
         )
-    rows = list(read_rows(folder / "tasks.json"))
-    _check_domain(rows, domain, folder / "tasks.json")
-    db = domain.load(folder)
-    splits = read_splits(folder)
+    policy, splits = _policy(folder, domain), read_splits(folder)
     names = split_names(splits)
-    policy = domain.policy(folder)
-    chosen = chosen_rows(rows, splits, split)
-    tasks = tuple(_task(row, domain, db, policy, names.get(row.id, "")) for row in islice(chosen, limit))
+    tools = {tool.name for tool in domain.tools.bound_to(TrialTables(db) if domain.customer else db)}
+    known: Mapping[Side, Collection[str]] = {"assistant": tools - {*domain.user_tools}, "user": domain.user_tools}
+    tasks = []
+    rows = list(read_rows(path))
+    for row in rows:
+        if unknown := sorted({*_unknown(row, domain, known)}):
+            lacks = f"names {', '.join(map(repr, unknown))}, which the domain {domain.name!r} lacks"
+            raise ValueError(f"{path}: task {row.id!r} {lacks}; it has {', '.join(sorted(tools))}")
+    for row in islice(chosen_rows(rows, splits, split), limit):
+        criteria, world = row.criteria, dict[str, Any]()
+        labels = {"domain": domain.name} if domain.customer else {}
+        labels |= {"basis": "+".join(criteria.scored())}
+        if criteria.nl_assertions or "NL_ASSERTION" in criteria.reward_basis:
+            labels["not_scored"] = "NL_ASSERTION"
+        if row.id in names:
+            labels["split"] = names[row.id]
+        text = f"{row.ticket or ''}\n\n{INSTRUCTION}".strip()
+        if domain.customer:
+            text, world = script(row.user_scenario, wishes, f"{path}, task {row.id!r}")
+        tasks.append(_task(row, labels, Query(text, policy), world, (domain, db)))
     if not tasks:
-        raise ValueError(f"{folder / 'tasks.json'}: no task" + ("" if split is None else f" of split {split!r}"))
+        raise ValueError(f"{path}: no task" + ("" if split is None else f" of split {split!r}"))
     used = {call.tool for task in tasks if task.plan for call in task.plan.calls}
-    return Suite("tau2", VERSION, tasks, _open, distractors=frozenset(domain.sides) - used)
+    shared = digest(db) if domain.customer else ""
+    return Suite("tau2", VERSION, tasks, partial(_open, domain, db), shared=shared, distractors=frozenset(tools - used))

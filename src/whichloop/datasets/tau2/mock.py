@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import ConfigDict
 
 from whichloop.datasets.task import Toolset
 
-from ..importing.json_files import JsonRow, checked, json_file, text_file
+from ..importing.json_files import JsonRow, checked
 from .domain import Database, Domain, NotFound, RefusedCall, merged
 
 Status = Literal["pending", "completed"]
@@ -110,26 +109,8 @@ def _row_of(db: Database, table: str, key: str) -> dict[str, Any]:
 TOOLS: Toolset[Database] = Toolset(
     create_task, get_users, update_task_status, transfer_to_human_agents, writes=(create_task, update_task_status)
 )
-NAMES = ("create_task", "get_users", "update_task_status", "transfer_to_human_agents")
 READS = frozenset({"get_users"})
 """Tools that change nothing."""
-ASSERTIONS: Mapping[str, Callable[..., bool]] = {
-    "assert_task_status": assert_task_status,
-    "assert_number_of_tasks": assert_number_of_tasks,
-}
-
-
-def read_database(folder: Path) -> Database:
-    """Read the database. Raises ValueError and OSError."""
-    return checked(Tables, json_file(folder / "db.json"), str(folder / "db.json")).model_dump()
-
-
-def policy(folder: Path) -> str:
-    """Read the policy. Raises ValueError and OSError."""
-    for name in ("policy_solo.md", "policy.md"):
-        if (folder / name).is_file():
-            return text_file(folder / name).strip()
-    raise ValueError(f"{folder}: the folder holds neither policy_solo.md nor policy.md")
 
 
 def merge(db: Database, agent: Mapping[str, Any], user: Mapping[str, Any]) -> Database:
@@ -137,19 +118,13 @@ def merge(db: Database, agent: Mapping[str, Any], user: Mapping[str, Any]) -> Da
     return checked(Tables, merged(db, agent), "initialization_data").model_dump()
 
 
-def settle(db: Database) -> None:
-    """Do nothing: there is one side only."""
-
-
 DOMAIN = Domain(
     name="mock",
+    table="tasks",
+    tables=Tables,
+    policies=("policy_solo.md", "policy.md"),
     tools=TOOLS,
-    sides=dict.fromkeys(NAMES, "assistant"),
     reads=READS,
-    setup={"assistant": {}, "user": {}},
-    assertions={"assistant": ASSERTIONS, "user": {}},
-    load=read_database,
-    policy=policy,
+    assertions={"assistant": {check.__name__: check for check in (assert_task_status, assert_number_of_tasks)}},
     merge=merge,
-    settle=settle,
 )

@@ -10,8 +10,8 @@ from typing import Literal, Unpack
 
 from whichloop.datasets.task import Toolset
 
-from .domain import NotFound, Record, RefusedCall, TrialTables, calculate, transfer_to_human_agents
-from .retail_tables import Address, AddressFields
+from .domain import Domain, NotFound, Record, RefusedCall, TrialTables, calculate, transfer_to_human_agents
+from .retail_tables import Address, AddressFields, RetailTables
 
 # Looking up.
 
@@ -342,4 +342,11 @@ CHANGES = (
     *(cancel_pending_order, modify_pending_order_address, modify_pending_order_items, modify_pending_order_payment),
     *(modify_user_address, return_delivered_order_items, exchange_delivered_order_items),
 )
-TOOLS: Toolset[TrialTables] = Toolset(*READS, *CHANGES, writes=CHANGES)
+DOMAIN = Domain(
+    name="retail",
+    table="orders",
+    tables=RetailTables,
+    tools=Toolset(*READS, *CHANGES, writes=CHANGES),
+    reads={tool.__name__ for tool in READS},
+    customer=True,
+)

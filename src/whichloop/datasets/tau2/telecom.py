@@ -16,7 +16,7 @@ from whichloop.datasets.task import Toolset
 
 from ..importing.json_files import checked, text_file
 from . import carrier, phone, phone_tools
-from .domain import Database, Domain, Side, merged
+from .domain import Database, Domain, merged
 
 COMPANY, PHONE = "db.toml", "user_db.toml"
 POLICIES = (("main_policy", "main_policy_solo.md"), ("tech_support_policy", "tech_support_manual.md"))
@@ -74,21 +74,15 @@ def settle(db: Database) -> None:
         around["payment_request"] = {"bill_id": waiting[0]["bill_id"], "amount_due": waiting[0]["total_due"], "paid": False}
 
 
-_SIDES: Mapping[str, Side] = {
-    **{tool.__name__: "assistant" for tool in carrier.TOOLS},
-    **{tool.__name__: "user" for tool in (*phone_tools.CHECKS, *phone_tools.CHANGES)},
-}
 _WRITES = (*(tool for tool in carrier.TOOLS if tool.__name__ not in carrier.READS), *phone_tools.CHANGES)
 
 DOMAIN = Domain(
     name="telecom",
     tools=Toolset(*carrier.TOOLS, *phone_tools.CHECKS, *phone_tools.CHANGES, writes=_WRITES),
-    sides=_SIDES,
     reads=carrier.READS | {tool.__name__ for tool in phone_tools.CHECKS},
+    user_tools={tool.__name__ for tool in (*phone_tools.CHECKS, *phone_tools.CHANGES)},
     setup={"assistant": carrier.SETUP, "user": phone_tools.SETUP},
     assertions={"assistant": carrier.ASSERTIONS, "user": phone_tools.ASSERTIONS},
-    load=read_database,
-    policy=policy,
     merge=merge,
     settle=settle,
 )

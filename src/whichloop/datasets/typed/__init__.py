@@ -7,14 +7,15 @@ answer wrong. No task is without an answer: a schema leaves no room for "not det
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial, wraps
+from typing import Any
 
 from ..generating import SNAPSHOTS, Draft, Draw, Source, Template, generate
 from ..task import Task, WorldEnvironment
-from .affairs import fixture, incident, itinerary, loan
-from .desk import Desk, Filled
-from .money import grant, invoice, lease, payslip
+from .affairs import fixture, grant, incident, invoice, itinerary, lease, loan, payslip
+from .desk import Desk
 from .records import Records, environment
 from .works import calibration, lab_report, manifest, parts_list, recipe
 
@@ -22,37 +23,33 @@ NAME = "typed"
 FORMS = (
     incident, invoice, lab_report, itinerary, payslip, parts_list, lease, calibration, grant, manifest, loan, recipe, fixture,
 )  # fmt: skip
-_BY_NAME: dict[str, Callable[[Desk], Filled]] = {fill.__name__: fill for fill in FORMS}
+_BY_NAME: dict[str, Callable[[Desk], Draft]] = {fill.__name__: fill for fill in FORMS}
 
 
-def _template(fill: Callable[[Desk], Filled]) -> Template:
-    """Make a template of a kind of form. A task's world is a key: the records are drawn from it again when it is opened."""
+def _filled(world: Mapping[str, Any]) -> tuple[Desk, Draft]:
+    """Fill a form. A task's world is a key: the records are drawn from it again when it is opened."""
+    desk = Desk(Draw(NAME, world["form"], world["key"]), world["form"])
+    return desk, _BY_NAME[world["form"]](desk)
 
+
+def _template(fill: Callable[[Desk], Draft]) -> Template:
     @wraps(fill)
     def template(draw: Draw) -> Draft:
         world = {"form": fill.__name__, "key": draw.integer(0, 10**12)}
-        desk = _desk(world)
-        return desk.draft(world, *fill(desk))
+        return replace(_filled(world)[1], world=world)
 
     return template
 
 
-def _desk(world: dict[str, object]) -> Desk:
-    return Desk(Draw(NAME, world["form"], world["key"]))
-
-
-def _open(task: Task) -> WorldEnvironment[Records]:
-    world = dict(task.world)
-    desk = _desk(world)
-    _BY_NAME[world["form"]](desk)
-    return environment(desk.records)
+def open_records(task: Task) -> WorldEnvironment[Records]:
+    return environment(_filled(task.world)[0].records)
 
 
 SOURCE = Source(
     NAME,
     "1",
     partial(generate, NAME, templates=[_template(fill) for fill in FORMS]),
-    _open,
+    open_records,
     distractors=frozenset({"fetch_draft"}),
     snapshots=SNAPSHOTS,
     templates="strata",

@@ -1,41 +1,29 @@
-"""Forms about what happened or will: an incident, a journey, a library loan, a match."""
+"""Forms about events and money: what is on record for each, and what is worked out. Forms and requests: `wording.toml`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
+from ..generating import Draft
 from .desk import (
+    CARRIERS,
+    COUNTRIES,
     FIRMS,
+    GOODS,
     PEOPLE,
+    SEVERITIES,
     TOWNS,
     Calendar,
     Desk,
-    FetchedSection,
-    Filled,
-    FormField,
-    Value,
     cents,
     code_table,
-    coded,
     currencies,
-    day,
-    number,
     numbered,
-    one_of,
-    or_null,
-    rows,
-    text,
-    whole,
-    yes_no,
 )
 
-SEVERITIES = ("negligible", "minor", "moderate", "major", "critical")
-CARRIERS = ("bus", "ferry", "plane", "train", "tram")
 
-
-def incident(desk: Desk) -> Filled:
-    draw, calendar = desk.draw, Calendar(desk.draw)
+def incident(desk: Desk) -> Draft:
+    draw, calendar = desk, Calendar(desk)
     table = code_table(draw, "S", SEVERITIES)
     states = code_table(draw, "Z", ("running", "degraded", "stopped", "scrapped"))
     hit = [
@@ -59,45 +47,12 @@ def incident(desk: Desk) -> Filled:
     conditions = [desk.code("states", states, asset["state_code"]) for asset in assets]
     due = desk.later("Find the day by which a reply is due.", report["reported"], report["reply_days"])
     hours = desk.sum("Add up the hours of standstill.", [asset["hours_down"] for asset in assets])
-    request = draw.pick(
-        f"File the report on incident {reference}. The reply is due so many days after the report as the record grants.",
-        f"The safety board wants the incident {reference} on its form: codes in words, the hours of standstill of all assets "
-        "together, and the day by which it will hear from us.",
-        f"Somebody has to fill in the form for incident {reference}; spell the codes out, and count the days for the "
-        "reply from the day of the report.",
-    )
-    return request, {
-        "event|incident": desk.group(
-            {
-                "site|place": text(report["site"]),
-                "reported|reported_on": day(report["reported"]),
-                "severity|grade": one_of(severity, draw.shuffled(SEVERITIES)),
-            }
-        ),
-        "assets|affected|equipment": rows([_asset(desk, *pair, states) for pair in zip(assets, conditions, strict=True)], 1, 6),
-        "follow_up|next": desk.group(
-            {
-                "owner|responsible": or_null(text(report["owner"])),
-                "closed|closed_on": or_null(day(report["closed"])),
-                "reply_by|due": day(due),
-            }
-        ),
-        "hours_lost|total_hours": whole(hours),
-    }
+    desk.ask(locals())
+    return desk.fill(locals())
 
 
-def _asset(desk: Desk, asset: FetchedSection, condition: Value, states: Mapping[str, str]) -> FormField:
-    return desk.group(
-        {
-            "asset|code": coded(asset["asset"], r"[A-G]-\d{3}"),
-            "hours|standstill": whole(asset["hours_down"]),
-            "state|condition": one_of(condition, sorted(states.values())),
-        }
-    )
-
-
-def itinerary(desk: Desk) -> Filled:
-    draw, calendar = desk.draw, Calendar(desk.draw)
+def itinerary(desk: Desk) -> Draft:
+    draw, calendar = desk, Calendar(desk)
     own, other = currencies(desk, 2)
     stops = draw.sample(TOWNS, draw.integer(3, 5))
     days = sorted(calendar.after(0, 45) for _ in stops[1:])
@@ -115,46 +70,13 @@ def itinerary(desk: Desk) -> Filled:
     fares = desk.sum("Add up the fares.", [trip["fare"] for trip in trips])
     converted = desk.currency("Convert the fares.", fares, own, other)
     away = desk.days("Count the days from the first leg to the last.", trips[0]["on"], trips[-1]["on"])
-    request = draw.pick(
-        f"Print the itinerary of journey {reference} with all legs in order, the minutes under way, the days from the "
-        f"first leg to the last, and the fares in the journey's currency and in {other}.",
-        f"A traveller has mislaid the itinerary {reference}. Put it together again, leg by leg, with the sums: minutes, "
-        f"fares, fares in {other}, and days between the first and the last departure.",
-        f"The agency must send out itinerary {reference}. Besides its legs it shows how long one travels in minutes, how "
-        f"many days lie between first and last leg, and what it costs, also in {other}.",
-    )
-    return request, {
-        "traveller|passenger": text(record["head"]["traveller"]),
-        "legs|stages|segments": rows(
-            [
-                desk.group(
-                    {
-                        "route|way": desk.group({"from": text(trip["from"]), "to": text(trip["to"])}),
-                        "date|on": day(trip["on"]),
-                        "by|carrier": one_of(trip["by"], CARRIERS),
-                        "minutes|duration": whole(trip["minutes"], 1),
-                        "seat|place": or_null(coded(trip["seat"], r"\d{1,2}[A-F]")),
-                    }
-                )
-                for trip in trips
-            ],
-            1,
-            draw.integer(5, 10),
-        ),
-        "summary|totals": desk.group(
-            {
-                "minutes_total|under_way": whole(minutes),
-                "days_away|days": whole(away),
-                "price|cost": desk.group({"own|booked": number(fares), "converted|abroad": number(converted)}),
-                "flexible|can_change": yes_no(record["head"]["is_flexible"]),
-            }
-        ),
-    }
+    desk.ask(locals())
+    return desk.fill(locals())
 
 
-def loan(desk: Desk) -> Filled:
+def loan(desk: Desk) -> Draft:
     """A book, its authors and its copies, of which some are lent out."""
-    draw, calendar = desk.draw, Calendar(desk.draw)
+    draw, calendar = desk, Calendar(desk)
     table = code_table(draw, "C", ("on shelf", "lent", "at the binder", "missing"))
     lent = next(code for code, meaning in table.items() if meaning == "lent")
     words = draw.sample(("Light", "Salt", "Harbours", "Winter", "Clocks", "Bridges", "Gardens", "Silence", "Maps"), 2)
@@ -182,43 +104,13 @@ def loan(desk: Desk) -> Filled:
     states = [desk.code("copy states", table, volume["state_code"]) for volume in volumes]
     late = desk.days("Count the days by which copy 1 is late.", volumes[0]["due"], counter["day"]["today"])
     fee = desk.times("Work out the fee for copy 1.", late, counter["day"]["fee_per_day"])
-    request = draw.pick(
-        f"Fill in the catalogue sheet of book {reference}. Copy 1 is overdue: its days late and its fee depend on the day "
-        f"and the daily fee at counter {counter.record.reference}.",
-        f"A reader asks at counter {counter.record.reference} for the book {reference}. List its copies with their state, and "
-        "reckon by how many days copy 1 is late today and what that costs.",
-    )
-    return request, {
-        "work|book": desk.group(
-            {
-                "title|name": text(record["head"]["title"]),
-                "year|published": whole(record["head"]["year"], 1500),
-                "authors|written_by": rows([_author(desk, record[name]) for name in numbered("author", authors)], 1, 4),
-                "translator|translated_by": or_null(text(record["head"]["translator"])),
-            }
-        ),
-        "shelf|call_number": coded(record["head"]["shelf"], r"[A-D]\d{2}\.\d{3}"),
-        "copies|volumes|items": rows([_copy(desk, *copy, table) for copy in zip(volumes, states, strict=True)], 1, 5),
-        "overdue|reminder": desk.group({"days|days_late": whole(late), "fee|charge": number(fee)}),
-    }
+    _, written = record["head"], [record[name] for name in numbered("author", authors)]
+    desk.ask(locals())
+    return desk.fill(locals())
 
 
-def _author(desk: Desk, author: FetchedSection) -> FormField:
-    return desk.group({"family|surname": text(author["family"]), "given|first_name": text(author["given"])})
-
-
-def _copy(desk: Desk, volume: FetchedSection, state: Value, table: Mapping[str, str]) -> FormField:
-    return desk.group(
-        {
-            "barcode|label": coded(volume["barcode"], r"\d{8}"),
-            "state|status": one_of(state, sorted(table.values())),
-            "due|back_on": or_null(day(volume["due"])),
-        }
-    )
-
-
-def fixture(desk: Desk) -> Filled:
-    draw, calendar = desk.draw, Calendar(desk.draw)
+def fixture(desk: Desk) -> Draft:
+    draw, calendar = desk, Calendar(desk)
     home, away = draw.sample(TOWNS, 2)
     sides = code_table(draw, "T", ("home", "away"))
     minutes, people = sorted(draw.sample(range(2, 90), 3)), draw.sample(PEOPLE, 6)
@@ -245,33 +137,129 @@ def fixture(desk: Desk) -> Filled:
     present = desk.sum("Count everybody in the stadium.", [record["head"]["seats_sold"], record["gate"]["free_tickets"]])
     takings = desk.times("Work out the takings.", record["head"]["seats_sold"], record["gate"]["price"])
     tax = desk.rounded("Round the entertainment tax.", desk.percent("Find the tax.", record["gate"]["tax_percent"], takings))
-    request = draw.pick(
-        f"Write the report on match {reference}: goals in order, spectators with those who had free tickets, takings from "
-        "the seats sold, and the tax on the takings, rounded to cents.",
-        f"The league has asked for match {reference} on its form. Attendance is seats sold plus free tickets; takings are "
-        "seats sold times the price; the tax is a percentage of them, to the cent.",
-        f"What does the form say about match {reference}, with each goal, its side in words, everybody present, the money "
-        "taken for the seats sold and the tax (rounded to cents) on that money?",
-    )
-    return request, {
-        "teams|clubs": desk.group({"home|hosts": text(record["head"]["home"]), "away|guests": text(record["head"]["away"])}),
-        "date|played_on": day(record["head"]["on"]),
-        "goals|scored": rows(
-            [
-                desk.group(
-                    {
-                        "minute|at": whole(goal["minute"], 1),
-                        "player|scorer": text(goal["player"]),
-                        "side|for": one_of(team, ("home", "away")),
-                        "assist|set_up_by": or_null(text(goal["assist"])),
-                    }
-                )
-                for goal, team in zip(goals, teams, strict=True)
-            ],
-            0,
-            draw.integer(6, 12),
-        ),
-        "gate|box_office": desk.group(
-            {"attendance|spectators": whole(present), "takings|income": number(takings), "tax|duty": number(tax)}
-        ),
+    desk.ask(locals())
+    return desk.fill(locals())
+
+
+def invoice(desk: Desk) -> Draft:
+    draw = desk
+    own, other = currencies(desk, 2)
+    head = {
+        "buyer": draw.choice(FIRMS),
+        "country": draw.choice(COUNTRIES),
+        "discount_percent": draw.integer(2, 15),
+        "currency": own,
+        "contact": draw.choice((None, *PEOPLE[:4])),
     }
+    sold = [
+        {"item": item, "quantity": draw.integer(3, 60), "unit_price": cents(draw, 150, 9_900)}
+        for item in draw.sample(GOODS, draw.integer(2, 4))
+    ]
+    reference = f"PO-{draw.integer(10_000, 99_999)}"
+    order = desk.file("order", {"head": head} | numbered("line", sold), reference=reference)
+
+    lines = [order[name] for name in numbered("line", sold)]
+    amounts = [
+        desk.times(f"Work out the amount of line {place}.", line["quantity"], line["unit_price"])
+        for place, line in enumerate(lines, 1)
+    ]
+    net = desk.sum("Add up the lines.", amounts)
+    discount = desk.rounded("Round the discount.", desk.percent("Find the discount.", order["head"]["discount_percent"], net))
+    payable = desk.minus("Take the discount off.", net, discount)
+    converted = desk.currency("Convert what is payable.", payable, own, other)
+    desk.ask(locals())
+    return desk.fill(locals())
+
+
+def payslip(desk: Desk) -> Draft:
+    draw = desk
+    table = code_table(draw, "W", ("base pay", "overtime", "night work", "on call", "bonus", "sick pay"))
+    worked = [
+        {"type_code": code, "hours": draw.integer(4, 150), "rate": cents(draw, 1_400, 6_900)}
+        for code in draw.sample(list(table), draw.integer(2, 3))
+    ]
+    head = {
+        "employee": f"EM-{draw.integer(1_000, 9_999)}",
+        "tax_percent": draw.integer(14, 39),
+        "pension": cents(draw, 4_000, 29_000),
+        "period": f"{draw.integer(2019, 2025)}-{draw.integer(1, 12):02d}",
+    }
+    contract = {
+        "name": draw.choice(PEOPLE),
+        "grade": draw.choice("ABCDEFG"),
+        "car": draw.choice((None, f"K-{draw.integer(100, 999)}")),
+        "bank": draw.choice(FIRMS),
+    }
+    reference = f"PS-{draw.integer(10_000, 99_999)}"
+    slip = desk.file("payslip", {"head": head} | numbered("earning", worked), reference=reference)
+    employee = desk.file("employee", {"contract": contract}, reference=slip["head"]["employee"])
+
+    earnings = [slip[name] for name in numbered("earning", worked)]
+    kinds = [desk.code("wage types", table, earning["type_code"]) for earning in earnings]
+    amounts = [
+        desk.times(f"Work out what earning {place} comes to.", earning["hours"], earning["rate"])
+        for place, earning in enumerate(earnings, 1)
+    ]
+    gross = desk.sum("Add up all earnings.", amounts)
+    tax = desk.rounded("Round the tax.", desk.percent("Find the tax.", slip["head"]["tax_percent"], gross))
+    net = desk.minus("Take off the pension.", desk.minus("Take off the tax.", gross, tax), slip["head"]["pension"])
+    desk.ask(locals())
+    return desk.fill(locals())
+
+
+def grant(desk: Desk) -> Draft:
+    draw = desk
+    own, *foreign = currencies(desk, 4)
+    titles = draw.sample(("travel", "equipment", "software", "field work", "printing", "training", "insurance"), 3)
+    paid = [
+        {"title": title, "amount": cents(draw, 30_000, 990_000), "currency": currency, "approved": draw.chance(0.5)}
+        for title, currency in zip(titles, foreign, strict=True)
+    ]
+    head = {
+        "leader": draw.choice(PEOPLE),
+        "partner": draw.choice((None, draw.choice(FIRMS))),
+        "granted": draw.integer(20_000, 60_000),
+        "currency": own,
+    }
+    reference = f"GR-{draw.integer(1_000, 9_999)}"
+    record = desk.file("grant", {"head": head} | numbered("item", paid), reference=reference)
+
+    items = [record[name] for name in numbered("item", paid)]
+    costs = [
+        desk.currency(f"Convert the amount of item {place}.", item["amount"], currency, own)
+        for place, (item, currency) in enumerate(zip(items, foreign, strict=True), 1)
+    ]
+    total = desk.sum("Add up all costs.", costs)
+    unspent = desk.minus("Find out what is left of the grant.", record["head"]["granted"], total)
+    desk.ask(locals())
+    return desk.fill(locals())
+
+
+def lease(desk: Desk) -> Draft:
+    draw, calendar = desk, Calendar(desk)
+    head = {
+        "tenant": draw.choice(PEOPLE),
+        "from": calendar.after(0, 40),
+        "to": calendar.after(380, 1_500),
+        "rent": cents(draw, 40_000, 250_000),
+        "deposit_months": draw.integer(2, 6),
+        "notice_days": draw.choice((30, 42, 60, 90, 120)),
+    }
+    place = {
+        "street": f"{draw.choice(('Mill', 'Harbour', 'Chapel', 'Station'))} {draw.choice(('Lane', 'Road', 'Row'))}",
+        "house": draw.integer(2, 240),
+        "postcode": f"{draw.choice('ABDEGHKLNS')}{draw.integer(10, 99)}-{draw.integer(100, 999)}",
+        "town": draw.choice(TOWNS),
+        "floor": draw.choice((None, 1, 2, 3, 4)),
+    }
+    others = [{"name": name, "since": calendar.after(0, 300)} for name in draw.sample(PEOPLE, draw.integer(1, 3))]
+    reference = f"LE-{draw.integer(10_000, 99_999)}"
+    record = desk.file("lease", {"terms": head, "place": place} | numbered("resident", others), reference=reference)
+
+    terms, address = record["terms"], record["place"]
+    residents = [record[name] for name in numbered("resident", others)]
+    days = desk.days("Count the days of the term.", terms["from"], terms["to"])
+    deposit = desk.times("Work out the deposit.", terms["rent"], terms["deposit_months"])
+    notice = desk.later("Find the first day on which notice may have its effect.", terms["from"], terms["notice_days"])
+    desk.ask(locals())
+    return desk.fill(locals())

@@ -1,42 +1,23 @@
-"""How a form comes about: fields that are schema, planned answer and expected answer at once, and the desk where they are filled.
-
-A `Value` is a reference to what a tool will give, beside the same value worked out from the facts, without the tool.
-"""
+"""How a form comes about: fields that are schema and planned answer at once, and the desk where they are filled."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from fractions import Fraction
 from typing import Any
 
-from whichloop.datasets.generating import Draft, Draw, PlanWriter, draw_new, part, plain_number
 from whichloop.protocol import Ref, resolve
 
-from .records import FormRecord, Records, altered
+from ..generating import Draft, Draw, draw_new, part
+from ..story import Story, Wording
+from .records import FormRecord, Records, altered, environment
 
-ANSWER_FORMAT = (
-    "Answer with one JSON object that has exactly the fields of the form, in any order. "
-    "Amounts are not rounded unless a rounding is asked for; what the records leave open is null."
-)
 SCORER = "schema(tolerance=1e-9)"
 DATE = r"\d{4}-\d{2}-\d{2}"
 EASY, MEDIUM = 10, 14
 """Most calls of an easy plan, and of a medium one."""
-
-Filled = tuple[str, Mapping[str, "FormField"]]
-"""The question, and the form's fields."""
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """A value of the answer, as planned and as expected."""
-
-    answer: Any
-    """The value in the plan: a reference, or a literal."""
-    expected: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,37 +25,41 @@ class FormField:
     """A part of a form."""
 
     schema: Mapping[str, Any]
-    value: Value
+    value: Any
+    """The value in the plan: a reference, a literal, or a structure of both."""
+
+
+Form = Mapping[str, FormField]
 
 
 # --- leaves ---
 
 
-def text(value: Value) -> FormField:
+def text(value: Any) -> FormField:
     return FormField({"type": "string", "minLength": 1}, value)
 
 
-def whole(value: Value, least: int = 0) -> FormField:
+def whole(value: Any, least: int = 0) -> FormField:
     return FormField({"type": "integer", "minimum": least}, value)
 
 
-def number(value: Value) -> FormField:
+def number(value: Any) -> FormField:
     return FormField({"type": "number"}, value)
 
 
-def yes_no(value: Value) -> FormField:
+def yes_no(value: Any) -> FormField:
     return FormField({"type": "boolean"}, value)
 
 
-def day(value: Value) -> FormField:
-    return FormField({"type": "string", "pattern": f"^{DATE}$"}, value)
+def day(value: Any) -> FormField:
+    return coded(value, DATE)
 
 
-def coded(value: Value, pattern: str) -> FormField:
+def coded(value: Any, pattern: str) -> FormField:
     return FormField({"type": "string", "pattern": f"^{pattern}$"}, value)
 
 
-def one_of(value: Value, options: Sequence[str]) -> FormField:
+def one_of(value: Any, options: Sequence[str]) -> FormField:
     return FormField({"enum": list(options)}, value)
 
 
@@ -87,8 +72,8 @@ def or_null(leaf: FormField) -> FormField:
 
 def rows(items: Sequence[FormField], least: int, most: int) -> FormField:
     """Return a list of equally shaped fields."""
-    value = Value([item.value.answer for item in items], [item.value.expected for item in items])
-    return FormField({"type": "array", "items": items[0].schema, "minItems": least, "maxItems": most}, value)
+    schema = {"type": "array", "items": items[0].schema, "minItems": least, "maxItems": most}
+    return FormField(schema, [item.value for item in items])
 
 
 def blank(schema: Mapping[str, Any]) -> str:
@@ -109,148 +94,174 @@ def blank(schema: Mapping[str, Any]) -> str:
 _KINDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false"}
 
 
+_LEAVES: Mapping[str, Callable[..., FormField]] = {
+    "text": text, "whole": whole, "number": number, "yes_no": yes_no, "day": day, "coded": coded, "one_of": one_of,
+}  # fmt: skip
+
+
 # --- the desk ---
 
 
-class Desk:
+class Desk(Story):
     """A task as it is being written: what is on record, the plan that looks it up, and the form."""
 
-    def __init__(self, draw: Draw) -> None:
-        self.draw = draw
+    wording = Wording(__file__)
+
+    def __init__(self, draw: Draw, name: str) -> None:
+        super().__init__(draw)
+        self.name, self.request = name, ""
         self.records = Records()
-        self.plan = PlanWriter()
-        self._results: dict[str, Any] = {}
-        self._planned_calls: dict[str, Ref] = {}
+        self._planned: dict[str, Ref] = {}
         self._names: dict[str, str] = {}
+
+    def settle(self) -> None:
+        self.begin(environment(self.records))
+
+    def ask(self, names: Mapping[str, Any]) -> None:
+        """Word what is asked for."""
+        self.request = self.say("wish", names)
 
     # records
 
     def file(
-        self,
-        kind: str,
-        sections: Mapping[str, Mapping[str, Any]],
-        *,
-        reference: Value | str,
-        withdrawn: Mapping[str, str] | None = None,
+        self, kind: str, sections: Mapping[str, Any], *, reference: Ref | str, withdrawn: Mapping[str, str] | None = None
     ) -> Opened:
         """Put a record on file, with another one beside it that looks like it; plan to find it."""
-        literal = reference.expected if isinstance(reference, Value) else reference
+        literal = self.seen(reference)
         record = FormRecord(self._new_id(), kind, literal, sections, withdrawn or {})
         self.records.add(record)
-        twin = {name: altered(self.draw, section) for name, section in sections.items()}
+        twin = {name: altered(self, section) for name, section in sections.items()}
         self.records.add(FormRecord(self._new_id(), kind, _similar(literal), twin))
-        reference_text = reference.answer if isinstance(reference, Value) else reference
-        record_id = self.call(
-            f"Find the record of the {kind}.",
-            "find_record",
-            {"kind": kind, "reference": reference_text},
-            {"record": record.id},
-            "record",
-        )
-        return Opened(self, record, record_id)
+        found = self.once(f"Find the record of the {kind}.", "find_record", {"kind": kind, "reference": reference})
+        return Opened(self, record, part(found, "record"))
 
     def _new_id(self) -> str:
-        return draw_new(self.records.by_id, lambda: f"R-{self.draw.integer(10_000, 99_999)}")
+        return draw_new(self.records.by_id, lambda: f"R-{self.integer(10_000, 99_999)}")
 
-    def code(self, table: str, meanings: Mapping[str, str], value: Value) -> Value:
+    def code(self, table: str, meanings: Mapping[str, str], code: Ref) -> Ref:
         """Plan to look a code up; `meanings`: the whole code table."""
         self.records.tables[table] = dict(meanings)
-        goal = f"Look up code {len(self.plan.calls)} in the table {table}."
-        return self.call(goal, "look_up_code", {"table": table, "code": value.answer}, {"means": meanings[value.expected]}, "means")
+        goal = f"Look up code {len(self.calls)} in the table {table}."
+        return part(self.once(goal, "look_up_code", {"table": table, "code": code}), "means")
 
-    # arithmetic, planned and worked out
+    # arithmetic
 
-    def times(self, goal: str, a: Value, b: Value) -> Value:
-        return self._number(goal, "multiply", {"a": a.answer, "b": b.answer}, _exact(a) * _exact(b))
+    def times(self, goal: str, a: Any, b: Any) -> Ref:
+        return self.once(goal, "multiply", {"a": a, "b": b})
 
-    def minus(self, goal: str, a: Value, b: Value) -> Value:
-        return self._number(goal, "subtract", {"a": a.answer, "b": b.answer}, _exact(a) - _exact(b))
+    def minus(self, goal: str, a: Any, b: Any) -> Ref:
+        return self.once(goal, "subtract", {"a": a, "b": b})
 
-    def divided_by(self, goal: str, a: Value, b: Value) -> Value:
-        return self._number(goal, "divide", {"a": a.answer, "b": b.answer}, _exact(a) / _exact(b))
+    def divided_by(self, goal: str, a: Any, b: Any) -> Ref:
+        return self.once(goal, "divide", {"a": a, "b": b})
 
-    def percent(self, goal: str, percent: Value, of: Value) -> Value:
-        arguments = {"percent": percent.answer, "number": of.answer}
-        return self._number(goal, "percent_of", arguments, _exact(percent) * _exact(of) / 100)
+    def percent(self, goal: str, percent: Any, of: Any) -> Ref:
+        return self.once(goal, "percent_of", {"percent": percent, "number": of})
 
-    def sum(self, goal: str, values: Iterable[Value]) -> Value:
-        summed = list(values)
-        return self._number(
-            goal, "sum_values", {"values": [value.answer for value in summed]}, sum(map(_exact, summed), Fraction())
-        )
+    def sum(self, goal: str, values: Iterable[Any]) -> Ref:
+        return self.once(goal, "sum_values", {"values": list(values)})
 
-    def rounded(self, goal: str, value: Value, digits: int = 2) -> Value:
-        return self._number(goal, "round_to", {"number": value.answer, "digits": digits}, _rounded(_exact(value), digits))
+    def rounded(self, goal: str, value: Any, digits: int = 2) -> Ref:
+        return self.once(goal, "round_to", {"number": value, "digits": digits})
 
-    def units(self, goal: str, value: Value, units: tuple[str, str], factor: str) -> Value:
-        """Plan a conversion. `factor`: how many of the second unit make one of the first, as a decimal."""
-        arguments = {"value": value.answer, "from_unit": units[0], "to_unit": units[1]}
-        return self._number(goal, "convert_units", arguments, _exact(value) * Fraction(factor))
+    def units(self, goal: str, value: Any, source: str, target: str) -> Ref:
+        return self.once(goal, "convert_units", {"value": value, "from_unit": source, "to_unit": target})
 
-    def currency(self, goal: str, value: Value, source: str, target: str) -> Value:
-        arguments = {"amount": value.answer, "from_currency": source, "to_currency": target}
-        rates = self.records.rates
-        return self._number(
-            goal, "convert_currency", arguments, _rounded(_exact(value) * Fraction(rates[source]) / Fraction(rates[target]), 2)
-        )
+    def currency(self, goal: str, value: Any, source: str, target: str) -> Ref:
+        return self.once(goal, "convert_currency", {"amount": value, "from_currency": source, "to_currency": target})
 
-    def days(self, goal: str, start: Value, end: Value) -> Value:
-        between = date.fromisoformat(end.expected).toordinal() - date.fromisoformat(start.expected).toordinal()
-        return self.call(goal, "days_between", {"start": start.answer, "end": end.answer}, between)
+    def days(self, goal: str, start: Any, end: Any) -> Ref:
+        return self.once(goal, "days_between", {"start": start, "end": end})
 
-    def later(self, goal: str, start: Value, days: Value) -> Value:
-        then = date.fromordinal(date.fromisoformat(start.expected).toordinal() + days.expected)
-        return self.call(goal, "add_days", {"start": start.answer, "days": days.answer}, then.isoformat())
+    def later(self, goal: str, start: Any, days: Any) -> Ref:
+        return self.once(goal, "add_days", {"start": start, "days": days})
 
-    def _number(self, goal: str, tool: str, arguments: Mapping[str, Any], result: Fraction) -> Value:
-        return self.call(goal, tool, arguments, plain_number(result))
-
-    def call(self, goal: str, tool: str, arguments: Mapping[str, Any], result: Any, *path: str | int) -> Value:
-        """Plan a call, or use an equal one that is planned already.
-
-        `result`: what it will give, as far as that matters; `path`: the part of it that is wanted.
-        """
-        key = f"{tool}{resolve(arguments, self._results)}"
-        if key not in self._planned_calls:
-            reply = self._planned_calls[key] = self.plan.call(goal, tool, arguments)
-            self._results[reply.call] = result
-        wanted = part(self._planned_calls[key], *path)
-        return Value(wanted, wanted.of(result))
+    def once(self, goal: str, tool: str, arguments: Mapping[str, Any]) -> Ref:
+        """Plan a call, or use an equal one that is planned already."""
+        key = f"{tool}{resolve(arguments, self.results)}"
+        if key not in self._planned:
+            self._planned[key] = self.call(goal, tool, arguments)
+        return self._planned[key]
 
     # the form
 
-    def name(self, options: str) -> str:
-        """Draw one of several names for a field, `lines|items|positions`; the same whenever it is asked for."""
-        if options not in self._names:
-            self._names[options] = self.draw.choice(options.split("|"))
-        return self._names[options]
+    def group(self, parts: Form) -> FormField:
+        """Return an object whose fields stand in random order, under one of the names that each may have, `lines|items`.
 
-    def group(self, parts: Mapping[str, FormField]) -> FormField:
-        """Return an object whose fields stand in random order, under one of the names that each may have."""
-        fields = {self.name(options): inner for options, inner in parts.items()}
-        order = self.draw.shuffled(list(fields))
+        A field with the same choice of names has the same name wherever it stands.
+        """
+        fields = {}
+        for options, inner in parts.items():
+            if options not in self._names:
+                self._names[options] = self.choice(options.split("|"))
+            fields[self._names[options]] = inner
+        order = self.shuffled(list(fields))
         schema = {
             "type": "object",
             "properties": {name: fields[name].schema for name in order},
             "required": order,
             "additionalProperties": False,
         }
-        value = Value({name: fields[name].value.answer for name in order}, {name: fields[name].value.expected for name in order})
-        return FormField(schema, value)
+        return FormField(schema, {name: fields[name].value for name in order})
 
-    def draft(self, key: Mapping[str, Any], question: str, form: Mapping[str, FormField]) -> Draft:
-        """Return the task. `key`: what the records are drawn from again."""
-        root = self.group(form)
-        plan = self.plan.plan(root.value.answer)
-        calls = len(plan.calls)
-        return Draft(
-            f"{question} {ANSWER_FORMAT}",
-            plan,
-            root.value.expected,
+    def fill(self, names: Mapping[str, Any]) -> Draft:
+        """Return the task with the template's form: a line for each field, with the fields of a group, or of a row, below it."""
+        return self.form(self._fields(self.wording.find(f"{self.name}.form").splitlines(), names))
+
+    def _fields(self, lines: Sequence[str], names: Mapping[str, Any]) -> dict[str, FormField]:
+        starts = [place for place, line in enumerate(lines) if not line.startswith(" ")]
+        fields = {}
+        for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+            options, _, said = lines[start].partition(": ")
+            fields[options] = self._field(said, [line[2:] for line in lines[start + 1 : end]], names)
+        return fields
+
+    def _field(self, said: str, below: Sequence[str], names: Mapping[str, Any]) -> FormField:
+        """Read `rows MIN MAX each in lists`, `rows MIN MAX list`, a leaf, or nothing, which is a group."""
+        if not said:
+            return self.group(self._fields(below, names))
+        kind, value, *further = said.split(" ", 2)
+        if kind == "rows":
+            most, _, items = further[0].partition(" ")
+            each, is_loop, lists = items.partition(" in ")
+            if is_loop:
+                of_rows = zip(*(names[name] for name in lists.split(", ")), strict=True)
+                filled = [
+                    self.group(self._fields(below, {**names, **dict(zip(each.split(", "), row, strict=True))})) for row in of_rows
+                ]
+            else:
+                filled = names[items]
+            low, _, high = most.partition("-")
+            return rows(filled, int(value), self.integer(int(low), int(high)) if high else int(low))
+        first, *path = value.split(".")
+        found = names[first]
+        for part_of in path:
+            found = found[part_of]
+        leaf = _LEAVES[kind.rstrip("?")](found, *(self._options(kind, text, names) for text in further))
+        return or_null(leaf) if kind.endswith("?") else leaf
+
+    def _options(self, kind: str, text: str, names: Mapping[str, Any]) -> Any:
+        """Return what stands behind a leaf's value: a least number, a pattern, or the options of an enumeration."""
+        if not kind.startswith("one_of"):
+            return int(text) if kind.startswith("whole") else text
+        how, _, name = text.rpartition(" ")
+        options = _OPTIONS.get(name, name.split(",") if "," in name else name)
+        match how:
+            case "shuffled":
+                return self.shuffled(options)
+            case "values":
+                return sorted(names[name].values())
+        return sorted(self.records.rates) if name == "rates" else options
+
+    def form(self, form: Form) -> Draft:
+        """Return the task."""
+        root, calls = self.group(form), len(self.calls)
+        return self.draft(
+            f"{self.request} {self.wording.texts['answer_format']}",
+            root.value,
             SCORER,
             context=f"The form, with what may stand in each field:\n{blank(root.schema)}",
             schema=root.schema,
-            world=key,
             difficulty="easy" if calls <= EASY else "medium" if calls <= MEDIUM else "hard",
         )
 
@@ -261,20 +272,19 @@ class Opened:
 
     desk: Desk
     record: FormRecord
-    id: Value
+    id: Ref
 
     def __getitem__(self, section: str) -> FetchedSection:
         """Return a section, which the plan fetches when it is first asked for."""
-        facts = self.record.sections[section]
-        arguments = {"record": self.id.answer, "section": section}
-        return FetchedSection(self.desk.call(f"Fetch {section} of the {self.record.kind}.", "fetch", arguments, facts))
+        arguments = {"record": self.id, "section": section}
+        return FetchedSection(self.desk.once(f"Fetch {section} of the {self.record.kind}.", "fetch", arguments))
 
     def is_withdrawn(self, section: str) -> bool:
         """Return whether a section no longer counts; if so, the plan meets the error."""
         if section not in self.record.withdrawn:
             return False
-        arguments = {"record": self.id.answer, "section": section}
-        self.desk.plan.call(f"Try to fetch {section} of the {self.record.kind}.", "fetch", arguments, fails=True)
+        arguments = {"record": self.id, "section": section}
+        self.desk.call(f"Try to fetch {section} of the {self.record.kind}.", "fetch", arguments, fails=True)
         return True
 
 
@@ -282,10 +292,10 @@ class Opened:
 class FetchedSection:
     """A section that the plan has fetched."""
 
-    fetched: Value
+    fetched: Ref
 
-    def __getitem__(self, name: str) -> Value:
-        return Value(part(self.fetched.answer, name), self.fetched.expected[name])
+    def __getitem__(self, name: str) -> Ref:
+        return part(self.fetched, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,16 +311,6 @@ class Calendar:
     def after(self, least: int, most: int) -> str:
         """Draw a day that is `least` to `most` days after the first one."""
         return (self.first + timedelta(self.draw.integer(least, most))).isoformat()
-
-
-def _exact(value: Value) -> Fraction:
-    return Fraction(repr(value.expected))
-
-
-def _rounded(number: Fraction, digits: int) -> Fraction:
-    """Round halves away from zero."""
-    scaled = abs(number) * 10**digits
-    return (-1 if number < 0 else 1) * Fraction((2 * scaled + 1) // 2, 10**digits)
 
 
 def _similar(reference: str) -> str:
@@ -339,13 +339,24 @@ GOODS = (
 )  # fmt: skip
 COUNTRIES = ("AT", "BE", "CA", "CH", "DE", "DK", "ES", "FR", "GB", "IT", "NL", "NO", "PL", "PT", "SE", "US")
 
+SEVERITIES = ("negligible", "minor", "moderate", "major", "critical")
+CARRIERS = ("bus", "ferry", "plane", "train", "tram")
+ANALYTES = ("cadmium", "chromium", "copper", "iron", "lead", "manganese", "nickel", "zinc")
+REASONS = ("contaminated", "expired reagent", "spilled", "wrong label")
+COURSES = ("starter", "main", "side", "dessert")
+_OPTIONS: Mapping[str, Sequence[str]] = {
+    "ANALYTES": ANALYTES, "CARRIERS": CARRIERS, "COUNTRIES": COUNTRIES, "COURSES": COURSES, "REASONS": REASONS,
+    "SEVERITIES": SEVERITIES,
+}  # fmt: skip
+"""What an enumeration of a form may name."""
+
 _EURO_CENTS = {"USD": (84, 98), "GBP": (112, 121), "CHF": (101, 108), "SEK": (8, 10), "PLN": (21, 25), "CAD": (62, 70)}
 """Currency → euro cents for one of it, from and to."""
 
 
 def currencies(desk: Desk, count: int) -> list[str]:
     """Draw different currencies, with rates on record for them and for others."""
-    draw = desk.draw
+    draw = desk
     rates = {name: f"0.{draw.integer(low * 100, high * 100):04d}" for name, (low, high) in _EURO_CENTS.items() if high < 100}
     rates |= {
         name: f"1.{draw.integer(low * 100, high * 100) % 10_000:04d}" for name, (low, high) in _EURO_CENTS.items() if low > 100

@@ -1,44 +1,37 @@
-"""Forms from workshop and laboratory: a parts list, a lab report, a calibration, a manifest, a recipe."""
+"""Forms from workshop and laboratory: what is on record for each, and what is worked out. Forms and requests: `wording.toml`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
+from ..generating import Draft
 from .desk import (
+    ANALYTES,
+    COURSES,
     FIRMS,
     GOODS,
     PEOPLE,
+    REASONS,
     TOWNS,
     Calendar,
     Desk,
-    FetchedSection,
-    Filled,
     FormField,
     Opened,
-    Value,
     cents,
     code_table,
-    coded,
-    day,
     number,
     numbered,
     one_of,
     or_null,
-    rows,
     text,
     whole,
     yes_no,
 )
 
-ANALYTES = ("cadmium", "chromium", "copper", "iron", "lead", "manganese", "nickel", "zinc")
-REASONS = ("contaminated", "expired reagent", "spilled", "wrong label")
-COURSES = ("starter", "main", "side", "dessert")
 
-
-def parts_list(desk: Desk) -> Filled:
+def parts_list(desk: Desk) -> Draft:
     """A unit has a smaller assembly inside, each with parts of its own."""
-    draw = desk.draw
+    draw = desk
     names = draw.sample(GOODS, 5)
 
     def parts(of: list[str]) -> list[dict[str, object]]:
@@ -60,35 +53,13 @@ def parts_list(desk: Desk) -> Filled:
     one = desk.sum("Weigh one assembly.", inner_weights)
     all_inside = desk.times("Weigh all assemblies.", one, whole_unit["head"]["times"])
     total = desk.sum("Weigh the whole unit in grams.", [all_inside, *outer_weights])
-    kilograms = desk.units("Give the weight in kilograms.", total, ("g", "kg"), "0.001")
-    request = draw.pick(
-        f"Write out parts list {reference} with the assembly that it contains. A part's grams are those of all its pieces, of "
-        "one assembly where it is inside; the kilograms are those of everything, with the assembly as often as contained.",
-        f"Purchasing needs the parts list {reference}, down to the parts of the assembly inside. For each part give the "
-        "grams of all pieces together, within one assembly for those inside, and for the whole unit the kilograms, counting "
-        "the assembly as many times as it is built in.",
-        f"What is unit {reference} made of? State pieces and their joint grams for each part, also for those of one assembly, "
-        "which is contained several times, and the kilograms in all.",
-    )
+    kilograms = desk.units("Give the weight in kilograms.", total, "g", "kg")
+    desk.ask(locals())
     head_of = whole_unit["head"]
-    return request, {
-        "unit|product": desk.group(
-            {"name|title": text(head_of["name"]), "revision|version": one_of(head_of["revision"], "ABCDEF")}
-        ),
-        "parts|direct_parts": rows(around, 1, 8),
-        "assembly|subunit": desk.group(
-            {
-                "code|reference": coded(head_of["contains"], r"AS-\d{4}"),
-                "times|how_often": whole(head_of["times"], 1),
-                "supplier|made_by": or_null(text(subunit["head"]["supplier"])),
-                "content": desk.group({"parts|pieces_inside": rows(inside, 1, 8), "grams_each|grams_of_one": number(one)}),
-            }
-        ),
-        "kilograms|total_kg": number(kilograms),
-    }
+    return desk.fill(locals())
 
 
-def _parts(desk: Desk, record: Opened, count: int) -> tuple[list[FormField], list[Value]]:
+def _parts(desk: Desk, record: Opened, count: int) -> tuple[list[FormField], list[Any]]:
     """Return the rows of a record's parts, and what each weighs in grams."""
     groups, weights = [], []
     for place in range(1, count + 1):
@@ -100,9 +71,9 @@ def _parts(desk: Desk, record: Opened, count: int) -> tuple[list[FormField], lis
     return groups, weights
 
 
-def lab_report(desk: Desk) -> Filled:
+def lab_report(desk: Desk) -> Draft:
     """One assay may have been withdrawn: then the result is null, and the reason is what the system says."""
-    draw, calendar = desk.draw, Calendar(desk.draw)
+    draw, calendar = desk, Calendar(desk)
     analytes = draw.sample(ANALYTES, draw.integer(3, 4))
     assays = [{"milligrams": cents(draw, 110, 9_800), "limit": draw.integer(10, 90)} for _ in analytes]
     lost = draw.integer(1, len(assays)) if draw.chance(0.6) else 0
@@ -122,34 +93,15 @@ def lab_report(desk: Desk) -> Filled:
 
     results = [_assay(desk, record, name, reason) for name in panel]
     discard = desk.later("Find the day on which the sample goes.", record["sample"]["taken"], record["sample"]["shelf_days"])
-    request = draw.pick(
-        f"Write up lab report {reference}, assay by assay; the margin is the limit less the value. A withdrawn assay has "
-        "neither, but a reason. The sample is discarded so many days after it was taken as its shelf days say.",
-        f"The inspector asks for report {reference}: each assay's value and by how much it stays below the limit "
-        "(negative where it does not), or why it was withdrawn; and when the sample may be discarded, its shelf days "
-        "after it was taken.",
-    )
+    desk.ask(locals())
     sample = record["sample"]
-    return request, {
-        "sample|specimen": desk.group(
-            {
-                "taken|taken_on": day(sample["taken"]),
-                "site|origin": text(sample["site"]),
-                "discard_on|keep_until": day(discard),
-            }
-        ),
-        "assays|results": rows(results, 1, 6),
-        "signed|responsible": desk.group(
-            {"analyst|by": or_null(text(sample["analyst"])), "accredited|is_accredited": yes_no(sample["accredited"])}
-        ),
-    }
+    return desk.fill(locals())
 
 
 def _assay(desk: Desk, record: Opened, name: str, reason: str) -> FormField:
-    value = margin = nothing = Value(None, None)
-    why = Value(reason, reason)
+    value, margin, why = cast(tuple[Any, Any, Any], (None, None, reason))
     if not record.is_withdrawn(name):
-        value, why = record[name]["milligrams"], nothing
+        value, why = record[name]["milligrams"], None
         margin = desk.minus(f"Compare {name} with its limit.", record[name]["limit"], value)
     return desk.group(
         {
@@ -161,8 +113,8 @@ def _assay(desk: Desk, record: Opened, name: str, reason: str) -> FormField:
     )
 
 
-def calibration(desk: Desk) -> Filled:
-    draw, calendar = desk.draw, Calendar(desk.draw)
+def calibration(desk: Desk) -> Draft:
+    draw, calendar = desk, Calendar(desk)
     table = code_table(draw, "V", ("passed", "passed with remarks", "failed", "not assessed"))
     targets = [draw.integer(5, 900) for _ in range(draw.integer(3, 5))]
     points = [{"nominal": target, "shown": cents(draw, 100 * target - 490, 100 * target + 490)} for target in targets]
@@ -184,44 +136,17 @@ def calibration(desk: Desk) -> Filled:
     ]
     mean = desk.rounded(
         "Round the mean error.",
-        desk.divided_by("Take the mean of the errors.", desk.sum("Add up the errors.", errors), _count(errors)),
+        desk.divided_by("Take the mean of the errors.", desk.sum("Add up the errors.", errors), len(errors)),
         3,
     )
     due = desk.later("Find the day of the next calibration.", done["done"], done["interval_days"])
     verdict = desk.code("verdicts", table, done["verdict_code"])
-    request = draw.pick(
-        f"Issue the certificate for calibration {reference}. An error is what was shown less the nominal value; the mean "
-        "of all errors is rounded to three decimals.",
-        f"A customer has lost the certificate of the calibration {reference}: restore it point by point, with each error "
-        "(shown less nominal), their mean to three decimals, and the day when the interval is over.",
-        f"Put calibration {reference} on paper, with the verdict in words, the errors of all points, shown minus nominal, and "
-        "their mean, rounded to three decimals.",
-    )
-    return request, {
-        "instrument|device": desk.group(
-            {"serial|serial_number": coded(done["serial"], r"[A-Z]\d{3}-\d{2}"), "next_due|due": day(due)}
-        ),
-        "points|readings|measurements": rows(
-            [_point(desk, *point) for point in zip(readings, errors, strict=True)], 2, draw.integer(5, 9)
-        ),
-        "conclusion|outcome": desk.group(
-            {
-                "verdict|result": one_of(verdict, sorted(table.values())),
-                "mean_error|mean": number(mean),
-                "remark|note": or_null(text(done["remark"])),
-                "technician|by": text(done["technician"]),
-            }
-        ),
-    }
+    desk.ask(locals())
+    return desk.fill(locals())
 
 
-def _point(desk: Desk, point: FetchedSection, error: Value) -> FormField:
-    fields = {"nominal|target": whole(point["nominal"]), "shown|reading": number(point["shown"]), "error": number(error)}
-    return desk.group(fields)
-
-
-def manifest(desk: Desk) -> Filled:
-    draw = desk.draw
+def manifest(desk: Desk) -> Draft:
+    draw = desk
     table = code_table(draw, "H", ("none", "flammable", "corrosive", "fragile", "perishable"))
     packed = [
         {"label": label, "long": draw.integer(20, 120), "wide": draw.integer(15, 80), "high": draw.integer(10, 60),
@@ -243,51 +168,16 @@ def manifest(desk: Desk) -> Filled:
     for place, parcel in enumerate(parcels, 1):
         floor = desk.times(f"Find the floor that parcel {place} takes.", parcel["long"], parcel["wide"])
         volume = desk.times(f"Find the volume of parcel {place}.", floor, parcel["high"])
-        litres.append(desk.units(f"Give the volume of parcel {place} in litres.", volume, ("ml", "l"), "0.001"))
-        kilograms.append(
-            desk.units(f"Give the weight of parcel {place} in kilograms.", parcel["pounds"], ("pound", "kg"), "0.45359237")
-        )
+        litres.append(desk.units(f"Give the volume of parcel {place} in litres.", volume, "ml", "l"))
+        kilograms.append(desk.units(f"Give the weight of parcel {place} in kilograms.", parcel["pounds"], "pound", "kg"))
     weight = desk.rounded("Round the weight of all parcels.", desk.sum("Add up the weights.", kilograms), 1)
     hazards = [desk.code("hazards", table, parcel["hazard_code"]) for parcel in parcels]
-    request = draw.pick(
-        f"Draw up manifest {reference}: a parcel's litres from its measures, which are on record in centimetres, its kilograms "
-        "unrounded, and the weight of all parcels to one decimal.",
-        f"Customs wants the manifest {reference} in metric units. The parcels are measured in centimetres and weighed in "
-        "pounds; state litres and kilograms (not rounded) of each, and the kilograms in all, rounded to one decimal.",
-        f"What is in the container of manifest {reference}? Give each parcel's volume in litres, its weight in kilograms as "
-        "converted, its hazard in words, and the joint weight to one decimal.",
-    )
-    return request, {
-        "container|unit": desk.group(
-            {
-                "number|id": coded(record["head"]["container"], r"[A-Z]{3}U\d{7}"),
-                "seal|seal_number": or_null(text(record["head"]["seal"])),
-                "refrigerated|is_reefer": yes_no(record["head"]["is_reefer"]),
-            }
-        ),
-        "route|way": desk.group({"from|origin": text(record["head"]["from"]), "to|destination": text(record["head"]["to"])}),
-        "parcels|freight|cargo": rows(
-            [_parcel(desk, *parcel, table) for parcel in zip(parcels, litres, kilograms, hazards, strict=True)], 1, 6
-        ),
-        "total_weight|gross_weight": number(weight),
-    }
+    desk.ask(locals())
+    return desk.fill(locals())
 
 
-def _parcel(
-    desk: Desk, parcel: FetchedSection, litres: Value, kilograms: Value, hazard: Value, table: Mapping[str, str]
-) -> FormField:
-    return desk.group(
-        {
-            "label|content": text(parcel["label"]),
-            "litres|volume": number(litres),
-            "kilograms|weight": number(kilograms),
-            "hazard|danger": one_of(hazard, sorted(table.values())),
-        }
-    )
-
-
-def recipe(desk: Desk) -> Filled:
-    draw = desk.draw
+def recipe(desk: Desk) -> Draft:
+    draw = desk
     names = draw.sample(("barley", "butter", "chickpeas", "leeks", "lentils", "milk", "mushrooms", "oats", "rice", "spinach"), 3)
     used = [
         {"name": name, "grams": draw.integer(40, 900), "kcal": cents(draw, 20, 700), "is_allergen": draw.chance(0.4)}
@@ -325,28 +215,5 @@ def recipe(desk: Desk) -> Filled:
         )
     energy = desk.sum("Add up the energy.", energies)
     each = desk.rounded("Round the energy per person.", desk.divided_by("Share the energy out.", energy, card["persons"]), 1)
-    request = draw.pick(
-        f"Scale recipe {reference} to the guests of banquet {event.record.reference}, grams rounded to whole ones. The "
-        "energy per person (one decimal) is that of the recipe as written: grams times kilocalories per gram, shared "
-        "among its persons.",
-        f"Banquet {event.record.reference} is to be served recipe {reference}. How many whole grams of each ingredient "
-        "does the kitchen need? Add the kilocalories for one person, from the unscaled recipe, to one decimal; kcal on "
-        "record is per gram.",
-    )
-    return request, {
-        "dish|meal": desk.group(
-            {
-                "title|name_of_dish": text(card["dish"]),
-                "course|served_as": one_of(card["course"], draw.shuffled(COURSES)),
-                "drink|goes_with": or_null(text(card["wine"])),
-            }
-        ),
-        "ingredients|shopping": rows(lines, 1, 7),
-        "service|serving": desk.group(
-            {"guests|covers": whole(order["guests"], 1), "room|hall": text(order["room"]), "kcal_each|energy": number(each)}
-        ),
-    }
-
-
-def _count(values: list[Value]) -> Value:
-    return Value(len(values), len(values))
+    desk.ask(locals())
+    return desk.fill(locals())

@@ -32,7 +32,7 @@ MAX_COUNTED_TWICE = 0.05
 """The same within a split, where a duplicate counts twice; reported, but not a failure."""
 MAX_SCHEMAS = 60
 """Most answer schemas that are checked against the draft's own schema, at 12 ms each."""
-MAX_COMPARED = 20_000
+MAX_COMPARED = 10_000
 """Most tasks that are searched for near copies; of more, every second, third, … one is."""
 MAX_TOLD = 0.10
 """Largest share of tasks whose answer may stand in what is shown before any call: numbers meet by chance, choices by intent."""

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from whichloop.datasets.csv import delimiter_in, separator_in
-from whichloop.datasets.parquet import ParquetTable
+from whichloop.datasets.parquet import parquet_table
 from whichloop.protocol.values import counted
 
 from .columns import NEEDED, columns_named, named_by_user, words_of
@@ -42,8 +42,8 @@ def rows_of(file: ForeignFile, reading: ReadingOptions) -> tuple[Sequence[str], 
     """
     if file.suffix == PARQUET:
         try:
-            table = ParquetTable(file.path)
-            rows = [FileRow(f"row {number}", json_cell(cells)) for _, number, cells in table.rows()]
+            table = parquet_table(file.path)
+            rows = [FileRow(f"row {number}", json_cell(cells)) for number, cells in table.rows(None)]
         except ValueError as error:
             raise ValueError(str(error).removeprefix(f"{file.path}: ")) from None  # whoever reads a file names it
         return table.columns or (), rows

@@ -1,0 +1,152 @@
+"""Laws of every generated suite: plans give the answers, in any order; worlds are their own; half the work does not pass."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.cases import cases
+from whichloop.checks.suite import task_problems
+from whichloop.datasets.generating import UNANSWERABLE_EVERY, Draw, Source, difficulty_of
+from whichloop.datasets.task import Suite, Task
+from whichloop.datasets.validity import planned_answer, replay
+from whichloop.metrics.answers import Judgement
+from whichloop.metrics.scorers import scores_of
+from whichloop.protocol import PlannedCall, Ref, Toolbox, ToolCall, resolve, run_sync
+from whichloop.protocol.plan import refs
+from whichloop.runs.registry import generated_suites
+
+SOURCES = generated_suites()
+NAMES = sorted(SOURCES)
+TEMPLATES = {
+    "agriculture": 15, "arithmetic": 43, "ecommerce": 16, "errands": 7, "events": 46, "library": 16, "long_haul": 17, "repairs": 15,
+    "tables": 21, "typed": 13,
+}  # fmt: skip
+"""How many templates each suite has, those without an answer among them."""
+FIRST = 24
+few = settings(max_examples=cases(4), deadline=None)
+
+every_suite = pytest.mark.parametrize("name", NAMES)
+
+
+def source_of(name: str) -> Source:
+    return SOURCES[name]
+
+
+def scores(task: Task, suite: Suite, calls: Iterable[PlannedCall], answer: Any = None) -> dict[str, float]:
+    """What an agent scores that makes these calls, in this order, and gives the plan's answer, or another one."""
+    environment = suite.open(task)
+    toolbox, results = Toolbox(environment.tools), dict[str, Any]()
+    for call in calls:
+        arguments = resolve(call.arguments, results)
+        while not (seen := run_sync(toolbox.call(ToolCall(call.tool, arguments)))).ok and not call.fails:
+            assert seen.error_type == "LinkDown"
+        results[call.id] = seen.value
+    assert task.plan is not None
+    if answer is None:
+        answer = "not determined" if task.plan.answer is None else resolve(task.plan.answer, results)
+    state = environment.state()
+    environment.close()
+    return scores_of(Judgement(task, answer, "finished", state))
+
+
+@every_suite
+@few
+@given(size=st.integers(1, 12), seed=st.integers(-(2**40), 2**40))
+def test_plans_give_the_expected_answers_for_any_size_and_seed(name: str, size: int, seed: int) -> None:
+    assert task_problems(source_of(name).suite(size, seed)) == []
+
+
+@every_suite
+def test_the_default_tasks_have_every_template_and_difficulty(name: str) -> None:
+    tasks = source_of(name).suite().tasks
+    assert len({task.labels["template"] for task in tasks}) == TEMPLATES[name]
+    assert {task.labels["difficulty"] for task in tasks} == {"easy", "medium", "hard"}
+    assert {task.labels["split"] for task in tasks} == {"train", "dev", "test"}
+    without = [place for place, task in enumerate(tasks, 1) if task.expected is None]
+    assert without == ([] if name == "typed" else list(range(UNANSWERABLE_EVERY, len(tasks) + 1, UNANSWERABLE_EVERY)))
+    assert len({task.query.text for task in tasks}) == len(tasks)
+
+
+@every_suite
+@few
+@given(key=st.integers(0, 10_000))
+def test_calls_that_do_not_need_each_other_may_be_made_in_any_order(name: str, key: int) -> None:
+    suite, draw = source_of(name).suite(), Draw(key)
+    task = draw.choice(suite.tasks)
+    assert task.plan is not None
+    waiting, made = list(task.plan.calls), list[PlannedCall]()
+    while waiting:
+        done = {call.id for call in made}
+        call = draw.choice([item for item in waiting if task.plan.dependencies[item.id] <= done])
+        waiting.remove(call)
+        made.append(call)
+    assert scores(task, suite, made)["accuracy"] == 1
+
+
+@every_suite
+def test_each_change_is_needed_and_none_may_be_made_twice(name: str) -> None:
+    suite = source_of(name).suite()
+    writing = {tool.name for tool in suite.open(suite.tasks[0]).tools if not tool.read_only}
+    for task in suite.tasks[:FIRST]:
+        assert task.plan is not None
+        calls = task.plan.calls
+        changes = [call for call in calls if call.tool in writing and not call.fails]
+        if not changes or any(call.fails for call in calls):
+            continue
+        answer = planned_answer(task, run_sync(replay(task, suite)))
+        assert scores(task, suite, (), answer)["state"] == 0
+        last = changes[-1]
+        assert scores(task, suite, calls, answer)["accuracy"] == 1
+        assert scores(task, suite, [call for call in calls if call is not last], answer)["accuracy"] == 0
+
+
+@every_suite
+def test_two_trials_of_a_task_do_not_see_each_other(name: str) -> None:
+    suite = source_of(name).suite()
+    for task in suite.tasks[:FIRST]:
+        world = copy.deepcopy(task.world)
+        before = suite.open(task).state()
+        assert task.plan is not None
+        assert scores(task, suite, task.plan.calls)["accuracy"] == 1
+        assert suite.open(task).state() == before
+        assert task.world == world
+
+
+@every_suite
+def test_every_task_shows_the_same_tools_and_they_give_nothing_away(name: str) -> None:
+    suite = source_of(name).suite()
+    shown = {str([tool.spec for tool in suite.open(task).tools]) for task in suite.tasks[:FIRST]}
+    assert len(shown) == 1
+    tools = {tool.name for tool in suite.open(suite.tasks[0]).tools}
+    planned = {call.tool for task in suite.tasks if task.plan for call in task.plan.calls}
+    assert planned | suite.distractors == tools
+    assert not planned & suite.distractors
+
+
+@every_suite
+def test_what_is_asked_is_found_by_tools_and_the_answer_refers_to_it(name: str) -> None:
+    for task in source_of(name).suite().tasks:
+        assert task.plan is not None
+        assert (task.plan.answer is None) == (task.expected is None)
+        assert task.plan.answer is None or any(isinstance(ref, Ref) for ref in refs(task.plan.answer))
+        if name not in ("typed", "long_haul"):
+            assert task.labels["difficulty"] == difficulty_of(task.plan) or name == "library"
+
+
+@every_suite
+def test_bad_arguments_are_refused_and_change_nothing(name: str) -> None:
+    suite = source_of(name).suite()
+    environment = suite.open(suite.tasks[0])
+    before = environment.state()
+    for tool in environment.tools:
+        required = tool.parameters.get("required", [])
+        for arguments in ({"no such argument": 1}, dict.fromkeys(required, None)):
+            seen = run_sync(Toolbox(environment.tools).call(ToolCall(tool.name, arguments)))
+            assert (seen.ok, seen.error_type) == (False, "InvalidArguments") or not required, (tool.name, seen)
+    assert environment.state() == before
