@@ -88,18 +88,6 @@ def overlap_warnings(scored: Mapping[str, int], common: Mapping[tuple[str, str],
     return apart, [f"{many}: {a} and {b} on the {both}."]
 
 
-def made_failures(errored: Sequence[Record], *, imported_so: bool) -> str:
-    """Return what makes errored trials of an imported run failures of the agent's own, where that is what they are.
-
-    `imported_so`: the run was imported with that flag, so that it does not apply to what is still errored.
-    """
-    if all(record.reason == BLANK_SCORE or record.reason.startswith(_WORD_FOR_BLANK) for record in errored):
-        return f"write 0 as their score, or name the column that says which error ended them: --map error=COLUMN {AS_FAILURES}"
-    if imported_so:
-        return f"{AS_FAILURES} does not apply to trials that no error ended, that could not be scored, or never ran: score them 0"
-    return f"import with {AS_FAILURES}"
-
-
 def most_frequent(reasons: Mapping[str, int]) -> str:
     """Return the most frequent reason as the end of a sentence; empty if no trial has one."""
     reason, are_several = _most_frequent(reasons)
