@@ -15,9 +15,9 @@ from tests.models.receipts import issue
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import is_abstention, scorer_named
 from whichloop.models.faults import ANSWER, NOT_DETERMINED, SURE
-from whichloop.models.policy import POLICY, PolicyDecision, PolicyRequest, named_in
+from whichloop.models.policy import POLICY, PolicyDecision, PolicyRequest
 from whichloop.models.profiles import Profile
-from whichloop.models.prompt_view import PromptView
+from whichloop.models.prompt_view import PromptView, named_in
 from whichloop.models.scripted import Script, Scripted
 from whichloop.protocol import (
     Act,

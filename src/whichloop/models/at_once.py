@@ -18,8 +18,8 @@ from typing import Any, cast
 
 from whichloop.protocol import Act, Chunk, Model, Reply, Request, ToolCall, WrappedModel, refs
 
-from .prompt_view import PromptView, concrete
-from .receipts import call_digest
+from .prompt_view import PromptView
+from .receipts import call_digest, concrete
 
 LATE, SAME_IDS, TOO_EARLY = "calls.late", "calls.same_ids", "calls.too_early"
 HOLDING = frozenset({LATE, TOO_EARLY})

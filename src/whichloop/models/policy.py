@@ -6,7 +6,7 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from whichloop.protocol import (
@@ -29,8 +29,8 @@ from whichloop.protocol import (
 from whichloop.protocol.receipts import Path
 
 from .faults import ANSWER, NOT_DETERMINED, SURE, UNSURE, answer_options, mislead
-from .prompt_view import PromptView, ShownResult, concrete
-from .receipts import PLAIN
+from .prompt_view import PromptView, ShownResult, named_in
+from .receipts import concrete
 
 MADE_UP = 4711
 """What a model that bluffs says in the place of a result; no small number, which might be right by chance."""
@@ -87,7 +87,7 @@ def _chosen(planned: PlannedCall, view: PromptView, ask: PolicyRequest) -> ToolC
     """Return the planned call itself, or an alternative once patience with it is used up."""
     tried = ask.failures.get(planned.id, 0) - ask.patience + 1
     if tried <= 0 or not planned.alternatives:
-        return view.call_of(planned)
+        return concrete(planned, view.values)
     return concrete(planned.alternatives[min(tried, len(planned.alternatives)) - 1], view.values)
 
 
@@ -168,7 +168,7 @@ def _retold(item: ShownResult) -> str:
     """Return a result as far as it was read; "done" where nothing is used of what was cut."""
     if () in item.parts:
         return item.entry.text
-    parts = [{_name(path): Ref("", path).of(item.value)} for path in item.parts]
+    parts = [{_name(path): Ref("", path).of(item.entry.value)} for path in item.parts]
     return render_value(parts[0] if len(parts) == 1 else parts) if parts else "done"
 
 
@@ -235,23 +235,6 @@ def _readable(text: str) -> tuple[str, str]:
     return text.replace("\\", ""), _unspaced(text)
 
 
-def named_in(name: str, text: str) -> Iterator[int]:
-    """Yield where a text names something, not as a part of a longer name; a pattern takes ten times as long."""
-    at = text.find(name)
-    while at >= 0:
-        end = at + len(name)
-        before, after = text[at - 1 : at], text[end : end + 1]
-        whole = _joins(before) != _joins(name[:1]) and _joins(after) != _joins(name[-1:])
-        if whole:
-            yield at
-        at = text.find(name, end if whole else at + 1)
-
-
-def _joins(character: str) -> bool:
-    """Whether a character may be a part of a name."""
-    return character.isalnum() or character == "_"
-
-
 def _shown_share(call: ToolCall, unspaced: str) -> tuple[float, int]:
     """Return which share of a call's arguments, and how many, stand in a text that `_unspaced` made, whoever wrote the JSON there.
 
@@ -261,25 +244,18 @@ def _shown_share(call: ToolCall, unspaced: str) -> tuple[float, int]:
     return (shown / len(call.arguments) if call.arguments else 0.0, shown)
 
 
-def _as_json(name: str, value: Any) -> Collection[str]:
+def _as_json(name: str, value: Any) -> set[str]:
     """Return an argument as writers of JSON have it, unspaced: in ASCII or not, keys sorted or as they came, 3 also as 3.0.
 
-    Each up to what ends it, so that 7 is not found in 75. Loops show the same plain arguments again and again.
+    Each up to what ends it, so that 7 is not found in 75.
     """
-    return _plain_as_json(name, value) if type(value) in PLAIN else _written(name, value)
-
-
-def _written(name: str, value: Any) -> frozenset[str]:
     said = {
         f"{json.dumps(name, ensure_ascii=in_ascii)}:{json.dumps(value, ensure_ascii=in_ascii, sort_keys=sorts)}"
         for in_ascii, sorts in itertools.product((True, False), repeat=2)
     }
     if isinstance(value, int) and not isinstance(value, bool):
         said |= {f"{text}.0" for text in said}
-    return frozenset(_unspaced(text) + end for text in said for end in ",}")
-
-
-_plain_as_json = functools.lru_cache(maxsize=2048, typed=True)(_written)
+    return {_unspaced(text) + end for text in said for end in ",}"}
 
 
 def _unspaced(text: str) -> str:

@@ -23,7 +23,6 @@ from whichloop.protocol import (
 from whichloop.protocol.digest import unit
 from whichloop.protocol.model import ProviderTrouble
 from whichloop.protocol.names import SCRIPTED
-from whichloop.protocol.receipts import ReceiptReader
 from whichloop.protocol.tokens import estimate_input, estimate_usage
 
 from .at_once import SAME_IDS, TOO_EARLY, digest_of_call, early_call, with_one_id
@@ -119,8 +118,6 @@ class Scripted(StreamsInPieces):
         weaknesses = [one for one in script.profile.weaknesses if script.words or one.kind != "answer"]
         slips = chosen(slips_of(script.plan, weaknesses, self._key, script.tools), script.profile.faults)
         self._plan = PlanWithSlips(script.plan, slips)
-        self._readers: dict[tuple[Role, str], ReceiptReader] = {}
-        """Role and scope, whose prompts are one conversation → what reads their receipts."""
         self._slips: dict[tuple[str, str], Fault] = {}
         """What has slipped so far, by kind and planned call."""
 
@@ -221,9 +218,7 @@ class Scripted(StreamsInPieces):
 
     def _view(self, request: Request, text: str, followed: WorkingPlan) -> PromptView:
         offered = [tool.name for tool in request.tools]
-        talk = (request.role, request.scope)
-        reader = self._readers.get(talk) or self._readers.setdefault(talk, ReceiptReader())
-        view = read_prompt(followed.plan, self.script.oracle, self.tunnel.ledger, text, offered, reader)
+        view = read_prompt(followed.plan, self.script.oracle, self.tunnel.ledger, text, offered)
         self.tunnel.note_shown(request.scope, view.results.keys(), view.illegible)
         if followed.says is not None or followed.forgotten:
             view = view._replace(says=followed.says, overlooked=followed.forgotten.values())
@@ -347,7 +342,7 @@ class Scripted(StreamsInPieces):
             turn.visits.signs = signs_of_wire(turn.codec, move, turn.reply, spoiled.reply)
             turn.reply, fault.absorbed = spoiled
             return
-        known_calls = {name: item.call for name, item in turn.view.results.items()}
+        known_calls = {name: item.form.call for name, item in turn.view.results.items()}
         options = (
             disturb(fault.kind, move, known_calls, self.script.tools, guess(turn.view, self._bluffs)) if move is not None else ()
         )
