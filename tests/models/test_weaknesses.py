@@ -15,7 +15,7 @@ from whichloop.metrics.scorers import scorer_named
 from whichloop.models.faults import NOT_DETERMINED
 from whichloop.models.profiles import WEAKNESS_KINDS, Profile, Weakness, built_in_profiles, load_profile
 from whichloop.models.receipts import Ledger
-from whichloop.models.weaknesses import CURES, PlanWithSlips, PromptParts, in_thousands, slips_of, split_examples
+from whichloop.models.weaknesses import CURES, PromptParts, followed_plan, in_thousands, slips_of, split_examples
 from whichloop.protocol import (
     Answer,
     Codec,
@@ -271,8 +271,8 @@ def test_what_is_no_number_is_stated_as_it_is(value: Any) -> None:
 def test_an_answer_of_a_prescribed_form_does_not_slip() -> None:
     trial = bench.Bench(product(), weak("answer"), tools=TOOLS)
     free = replace(trial.scripted.script, words=False)
-    assert [slip.kind for slip in type(trial.scripted)(free)._plan.slips] == []
-    assert [slip.kind for slip in trial.scripted._plan.slips] == ["answer"]
+    assert [slip.kind for slip in type(trial.scripted)(free)._weak_in] == []
+    assert [slip.kind for slip in trial.scripted._weak_in] == ["answer"]
 
 
 def test_a_weakness_with_nothing_to_spoil_never_shows() -> None:
@@ -355,16 +355,6 @@ def test_a_reply_that_the_provider_lost_has_not_slipped() -> None:
     assert "weakness.unit" in kinds[1]
 
 
-def test_a_course_keeps_its_planned_calls() -> None:
-    """They are known by identity, so one request must not see other objects than the next."""
-    plan = product()
-    course = PlanWithSlips(plan, slips_of(plan, weak("unit").weaknesses, (0,), SPECS))
-    shown = PromptParts((Message("user", "What?"),))
-    assert course.at(shown, {}, Ledger()) is course.at(shown, {}, Ledger())
-    assert course.at(PromptParts((Message("system", CURES["unit"].hint),)), {}, Ledger()).plan is plan
-    assert PlanWithSlips(plan, ()).at(shown, {}, Ledger()).plan is plan
-
-
 def test_the_reply_is_marked_with_the_slip() -> None:
     trial = bench.Bench(product(), weak("unit"), tools=TOOLS)
     run_sync(trial.run())
@@ -373,10 +363,10 @@ def test_the_reply_is_marked_with_the_slip() -> None:
 
 def test_an_answer_move_without_a_value_is_no_slip_of_form() -> None:
     plan = product()
-    course = PlanWithSlips(plan, slips_of(plan, weak("answer").weaknesses, (0,), SPECS))
-    followed = course.at(PromptParts((Message("user", "What?"),)), {}, Ledger())
-    assert followed.slipped((), Answer("done", None), is_informed=True) == set()
-    assert followed.slipped((), Answer("done", "0.3 thousand"), is_informed=True) == {("answer", "answer")}
+    slips = slips_of(plan, weak("answer").weaknesses, (0,), SPECS)
+    followed = followed_plan(plan, slips, PromptParts((Message("user", "What?"),)), {}, Ledger())
+    assert followed.slipped((), Answer("done", None), (), (), is_informed=True) == set()
+    assert followed.slipped((), Answer("done", "0.3 thousand"), (), (), is_informed=True) == {("answer", "answer")}
 
 
 # --- profiles ---

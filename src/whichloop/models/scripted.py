@@ -12,6 +12,7 @@ from whichloop.protocol import (
     Capabilities,
     ContextOverflow,
     Inexpressible,
+    Message,
     Plan,
     ProviderError,
     Reply,
@@ -43,7 +44,7 @@ from .prompt_view import PromptView, read_prompt, shows_text
 from .receipts import Truth, believed, call_digest
 from .scripted_calls import NATIVE, StreamsInPieces
 from .tunnel import Tunnel
-from .weaknesses import PlanWithSlips, WorkingPlan, chosen, is_in_thousands, slips_of, split_examples
+from .weaknesses import WorkingPlan, followed_plan, is_in_thousands, slips_of, split_examples
 
 PROVIDER_FAULTS: Mapping[str, tuple[ProviderTrouble, int | None, str]] = {
     "provider.rate_limit": ("rate_limit", 429, "rate limit reached"),
@@ -116,8 +117,7 @@ class Scripted(StreamsInPieces):
         self._first = script.plan.calls[0].id if script.plan.calls else ANSWER
         self._planned = {call.id: call for call in script.plan.calls}
         weaknesses = [one for one in script.profile.weaknesses if script.words or one.kind != "answer"]
-        slips = chosen(slips_of(script.plan, weaknesses, self._key, script.tools), script.profile.faults)
-        self._plan = PlanWithSlips(script.plan, slips)
+        self._weak_in = slips_of(script.plan, weaknesses, self._key, script.tools, script.profile.faults)
         self._slips: dict[tuple[str, str], Fault] = {}
         """What has slipped so far, by kind and planned call."""
 
@@ -158,13 +158,13 @@ class Scripted(StreamsInPieces):
             raise ContextOverflow(f"the request has about {tokens} tokens, the context holds {limit}")
         if request.tool_choice not in (None, "auto", "none") and not self.capabilities.tool_choice:
             raise ProviderError("tool_choice is not supported", "refused", status=400, injected=True)
-        prompt_parts = split_examples(request) if request.examples or self._plan.slips else None
-        followed = (
-            self._plan.right
-            if prompt_parts is None
-            else self._plan.at(prompt_parts, self.script.oracle, self.tunnel.ledger, request.role)
-        )
-        live = believed(request.messages if prompt_parts is None else prompt_parts.live, self.tunnel.ledger)
+        followed = WorkingPlan(self.script.plan)
+        live: Sequence[Message] = request.messages
+        if request.examples or self._weak_in:
+            parts = split_examples(request)
+            live = parts.live
+            followed = followed_plan(self.script.plan, self._weak_in, parts, self.script.oracle, self.tunnel.ledger, request.role)
+        live = believed(live, self.tunnel.ledger)
         view = self._view(request, "\n".join([message.content for message in live]), followed)
         return ReplyTurn(request, request.codec or NATIVE, tokens, followed, view)
 
@@ -198,7 +198,7 @@ class Scripted(StreamsInPieces):
             self._spare(turn, turn.fault)
         if turn.fault is not None:
             self._strike(turn, turn.fault)
-        if self._plan.slips:
+        if self._weak_in:
             self._slip(turn)
 
     def _render(self, turn: ReplyTurn) -> None:
@@ -400,7 +400,7 @@ class Scripted(StreamsInPieces):
         if turn.followed.forgotten:
             due = self._decision(turn, view._replace(plan=self.script.plan, overlooked=())).calls
         is_informed = not (view.unknown or view.stuck)
-        slips = turn.followed.slipped(turn.decision.calls, move, results=view.results.keys(), due=due, is_informed=is_informed)
+        slips = turn.followed.slipped(turn.decision.calls, move, view.results.keys(), due, is_informed=is_informed)
         for kind, call in sorted(slips):
             if (kind, call) in self._slips:
                 continue
