@@ -26,9 +26,9 @@ from whichloop.models.faults import (
     draw,
     geometric,
     mislead,
-    shows_feedback,
     spoil,
 )
+from whichloop.models.feedback import shows_feedback
 from whichloop.models.profiles import FAULT_KINDS, Clears, Profile
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.protocol import (

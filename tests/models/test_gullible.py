@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.loops.bare_codecs import CODEC
 from whichloop.models.faults import NOT_DETERMINED, FaultPoint
-from whichloop.models.formats import Gullible
-from whichloop.models.instructions import ANSWER, CALL, STOP, author
+from whichloop.models.instructions import ANSWER, CALL, STOP, Gullible, author
 from whichloop.models.policy import PolicyDecision
 from whichloop.models.profiles import Gullibility, Profile
 from whichloop.models.tunnel import Tunnel
@@ -135,7 +134,7 @@ def test_the_chances_are_those_of_the_profile(is_marked, chance):
         tunnel = Tunnel()
         tunnel.instructions.author = author((0, "t", repeat), SPECS, None)
         text = "".join(tunnel.instructions.give(fault(STOP)))
-        model = Gullible((0, "t", repeat), Gullibility(obeys=0.6, marked=0.25), tunnel)
+        model = Gullible((0, "t", repeat), Gullibility(obeys=0.6, marked=0.25), tunnel.instructions)
         prompt = f"{announcement('k3k3k3k3')} {as_data(text, 'k3k3k3k3')}" if is_marked else text
         obeyed += model.instead_of(PLANNED, Role.DECIDE, "", prompt) != PLANNED
     assert obeyed / 1500 == pytest.approx(chance, abs=0.05)  # 4 standard errors
@@ -189,7 +188,7 @@ def moved(kind: str, role: Role, *, obeys: float = 1.0) -> PolicyDecision:
     tunnel = Tunnel()
     tunnel.instructions.author = author((0, "t", 0), SPECS, None)
     text = "".join(tunnel.instructions.give(fault(kind)))
-    model = Gullible((0, "t", 0), Gullibility(obeys=obeys), tunnel)
+    model = Gullible((0, "t", 0), Gullibility(obeys=obeys), tunnel.instructions)
     return model.instead_of(PLANNED, role, "", f"Question. 9 {text}")
 
 
@@ -228,7 +227,7 @@ def test_asked_about_a_call_alone_it_refuses_that_of_an_instruction_but_for_a_ch
         tunnel.instructions.author = author((0, "t", repeat), SPECS, None)
         tunnel.instructions.give(fault(CALL))
         (instruction,) = tunnel.instructions.by_label.values()
-        model = Gullible((0, "t", repeat), Gullibility(obeys=1.0, confirms=confirms), tunnel)
+        model = Gullible((0, "t", repeat), Gullibility(obeys=1.0, confirms=confirms), tunnel.instructions)
         assert instruction.call is not None
         asked = f"Call: {instruction.call.name} {render_value(instruction.call.arguments)}"
         confirmed += model.instead_of(PLANNED, Role.CONFIRM, "", asked) == PLANNED

@@ -201,14 +201,12 @@ def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
     [
         ("name = ", "", "not valid TOML"),
         ("", "name", "Field required"),
-        ('name = "Mine!"', "name", "lowercase letters, digits"),
+        ('name = "Mine!"', "name", "should match pattern"),
         ('name = "a"\nforgett = 0.1', "forgett", "did you mean 'forget'?"),
-        ('name = "a"\n"tool.rises" = 0.1', "tool.rises", "stand under [rates], their names in quotes; did you mean 'tool.raises'?"),
         ('name = "a"\nrates = 3', "rates", "Input should be"),
         ('name = "a"\nclears = 3', "clears", "Input should be"),
         ('name = "a"\nweaknesses = 3', "weaknesses", "Input should be a valid"),
         ('name = "a"\nweaknesses = [3]', "weaknesses.0", "Input should be"),
-        ('name = "a"\n[tool]\nraises = 0.1', "tool", 'stand under [rates], their names in quotes; such as "tool.raises" = 0.1'),
         (
             'name = "a"\nwhatever = 0.1',
             "whatever",
@@ -218,7 +216,6 @@ def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
         ('name = "a"\n[abilities]\nstreaming = true', "abilities.streaming", "known: context_tokens, tool_choice"),
         ('name = "a"\n[rates]\n"wire.emptee" = 0.1', "rates", "unknown fault kind 'wire.emptee'; did you mean 'wire.empty'?"),
         ('name = "a"\n[rates]\n"quux" = 0.1', "rates", "known: wire.malformed, wire.truncated"),
-        ('name = "a"\n[rates]\nwire.empty = 0.1', "rates", 'put the fault kind in quotes: "wire.empty"'),
         ('name = "a"\n[rates]\n"wire.empty" = 1.5', "rates.wire.empty", "less than or equal to 1, got 1.5"),
         ('name = "a"\n[rates]\n"wire.empty" = -0.1', "rates.wire.empty", "greater than or equal to 0"),
         ('name = "a"\n[rates]\n"wire.empty" = nan', "rates.wire.empty", "finite"),

@@ -6,15 +6,13 @@ from collections.abc import Iterable
 
 from .profiles import Profile, built_in_profiles, load_profile
 
-STRESS_TEST = "Stress test"
-"""How the evidence of a profile begins whose rates come from no measurement."""
 MEDIAN = "-median"
 """How the name of a profile of medians ends; the one of means over the same models has the name before it."""
 
 
 def stress_tests(names: Iterable[str]) -> list[str]:
     """Return those of the names that are built-in profiles whose rates were chosen, and not measured."""
-    return [name for name, evidence in evidence_for(names).items() if evidence.startswith(STRESS_TEST)]
+    return [name for name, evidence in evidence_for(names).items() if evidence.startswith("Stress test")]
 
 
 def evidence_for(names: Iterable[str]) -> dict[str, str]:
@@ -34,5 +32,4 @@ def other_estimate(name: str) -> str:
 
 
 def _built_in(names: Iterable[str]) -> list[Profile]:
-    built_in = built_in_profiles()
-    return [load_profile(name) for name in names if name in built_in]
+    return [load_profile(name) for name in names if name in built_in_profiles()]

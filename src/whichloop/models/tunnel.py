@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -138,7 +139,7 @@ class Tunnel:
                 return fault
         return None
 
-    def running(self, call: str) -> RunningCall:
+    def running(self, call: str) -> AbstractContextManager[RunningCall]:
         """Count a run of a call with this digest among those of the running scope."""
         return self.at_once.running(call, _SCOPE.get())
 

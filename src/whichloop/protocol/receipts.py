@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, AnyStr, Literal, NamedTuple
 
 from .values import one_line, render_value, span_of, uncapped
 
@@ -205,8 +205,8 @@ def bare(text: str) -> str:
     return "".join(unquoted(text).split())
 
 
-def common_start(one: str, other: str) -> int:
-    """Return how many characters two texts have in common at their beginning."""
+def common_start(one: AnyStr, other: AnyStr) -> int:
+    """Return how many characters, or bytes, two texts have in common at their beginning."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
