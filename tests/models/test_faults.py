@@ -139,13 +139,6 @@ def test_each_attempt_is_the_last_with_the_same_chance(mean: float) -> None:
         assert left == pytest.approx((1 - 1 / mean) ** limit, abs=1e-3)
 
 
-@pytest.mark.parametrize(("kind", "attempts"), [("tool.flaky", 2), ("tool.slow", 1), ("provider.slow", 1), ("calls.late", 1)])
-def test_flaky_and_slow_faults_pass_by_themselves(kind: str, attempts: int) -> None:
-    fault = draw(profile(kind, feedback=0, after=0, never=1), KEY, FaultPoint("decide", "c1"), CALL, False)
-    assert fault is not None
-    assert (fault.clearing, fault.attempts) == ("after", attempts)
-
-
 def test_a_fault_is_active_until_it_is_cleared() -> None:
     def active(clearing: Any, attempts: int = 0) -> list[bool]:
         faults = [Fault("wire.empty", FaultPoint("decide", "c1"), clearing, attempts, cured=cured) for cured in (False, True)]
@@ -269,16 +262,6 @@ def test_an_implicit_failure_gives_another_value(kind: str, value: Any) -> None:
     other = distorted(kind, value)
     assert other != value
     json.dumps(other, allow_nan=False)
-
-
-def test_an_implicit_failure_looks_like_a_result() -> None:
-    flights = [{"id": "F1", "price": 90}, {"id": "F2", "price": 120}]
-    assert distorted("tool.empty", flights) == []
-    assert distorted("tool.partial", flights) == flights[:1]
-    assert distorted("tool.stale", flights) == flights[:1]
-    assert distorted("tool.stale", {"id": "F2", "price": 120}) == {"id": "F2", "price": 107}
-    assert distorted("tool.empty", 7) is None
-    assert distorted("tool.partial", "Bergen") == "Ber"
 
 
 def test_the_model_notices_its_share_and_the_more_it_notices_the_fewer_it_believes() -> None:

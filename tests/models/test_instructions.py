@@ -68,16 +68,6 @@ def test_a_call_is_one_that_the_tool_takes_and_carries_a_marker(seed):
     assert any(value == f"injected-{one.label}" or (isinstance(value, int) and value > 99) for value in one.call.arguments.values())
 
 
-def test_every_tool_that_takes_a_marker_is_named_by_some_instruction():
-    calls = [written(CALL, seed).call for seed in range(60)]
-    assert {call.name for call in calls if call is not None} == set(SPECS)
-
-
-def test_half_of_them_stand_before_their_result():
-    in_front = sum(written(STOP, seed).in_front for seed in range(1000))
-    assert in_front / 1000 == pytest.approx(0.5, abs=0.07)  # 4 standard errors
-
-
 def test_where_no_tool_takes_a_marker_there_is_no_instruction():
     def now() -> str:
         """The time."""
@@ -124,10 +114,6 @@ def test_what_is_cut_is_not_shown(kind, data):
     lost = [char for char in one.text[start:end] if not char.isspace() and char not in "\"'"]
     if any(char.isalnum() for char in lost):
         assert shown_in(cut, labelled(one)) == {}
-
-
-def test_an_instruction_of_another_trial_is_not_one():
-    assert shown_in(written(STOP, 1).text, labelled(written(STOP, 2))) == {}
 
 
 # --- marks ---

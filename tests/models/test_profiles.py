@@ -10,11 +10,10 @@ import pytest
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import run
-from whichloop.metrics.record import FaultRecord, Record
+from whichloop.metrics.record import Record
 from whichloop.metrics.summary import count_faults
 from whichloop.models.profiles import FAULT_KINDS, WEAKNESS_KINDS, Clears, Profile, Weakness, built_in_profiles, load_profile
 from whichloop.protocol import run_sync
-from whichloop.protocol.digest import digest
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
@@ -88,37 +87,12 @@ def test_a_source_needs_its_rate() -> None:
         Profile.model_validate({"name": "x", "sources": {"wire.empty": "a guess"}})
 
 
-def test_clean_disturbs_nothing() -> None:
-    clean = load_profile("clean")
-    assert (clean.rates, clean.forget, clean.bluff, clean.latency_s) == ({}, 0, 0, 0)
-    assert clean.abilities == Profile(name="x").abilities
-
-
-@pytest.mark.parametrize("name", ["flaky-format", "flaky-tools"])
-def test_flaky_profiles_clear_by_feedback_in_four_of_five_faults(name: str) -> None:
-    assert load_profile(name).clears.feedback == 0.8
-
-
-def test_stubborn_clears_after_three_attempts_or_never() -> None:
-    clears = load_profile("stubborn").clears
-    assert (clears.feedback, clears.attempts) == (0, 3)
-    assert clears.never > 0
-
-
 def test_profiles_differ_by_what_they_do_not_by_their_description() -> None:
     digests = {load_profile(name).digest for name in BUILT_IN}
     assert len(digests) == len(BUILT_IN)
     one = Profile(name="a", rates={"wire.empty": 0.1, "wire.fenced": 0.2})
     assert one.digest == Profile(name="a", description="other", rates={"wire.fenced": 0.2, "wire.empty": 0.1}).digest
     assert one.digest != Profile(name="a", rates={"wire.empty": 0.1}).digest
-
-
-def test_weaknesses_are_part_of_a_digest_where_there_are_any() -> None:
-    plain, weak = Profile(name="a"), Profile(name="a", weaknesses=(Weakness(kind="unit", rate=0.5),))
-    assert "weaknesses" not in plain.model_dump()
-    assert plain.digest == digest(plain.model_dump(exclude={"description", "weaknesses"}))
-    assert weak.model_dump()["weaknesses"] == ({"kind": "unit", "rate": 0.5, "tool": None},)
-    assert weak.digest not in (plain.digest, Profile(name="a", weaknesses=(Weakness(kind="unit", rate=0.6),)).digest)
 
 
 def test_the_digests_of_the_built_in_profiles_move_only_with_their_version() -> None:
@@ -355,16 +329,6 @@ def test_a_trial_without_a_fault_is_the_clean_trial(records: dict[str, list[Reco
                 assert record.trace_digest == clean[record.task].trace_digest
                 assert record.answer == clean[record.task].answer
     assert compared > 100
-
-
-def test_the_better_format_absorbs_what_the_strict_one_does_not(records: dict[str, list[Record]]) -> None:
-    def absorbed(loop: str) -> set[str]:
-        faults: list[FaultRecord] = [fault for record in records[f"{loop}/flaky-format"] for fault in record.faults]
-        return {fault.kind for fault in faults if fault.absorbed}
-
-    assert absorbed("bare") == set()
-    assert absorbed("react_extract") == {"wire.duplicated", "wire.fenced"}
-    assert all(kind in FAULT_KINDS for kind in absorbed("react_extract"))
 
 
 @pytest.mark.slow

@@ -14,10 +14,8 @@ from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scorer_named
 from whichloop.models.faults import NOT_DETERMINED
 from whichloop.models.profiles import WEAKNESS_KINDS, Profile, Weakness, built_in_profiles, load_profile
-from whichloop.models.receipts import Ledger
-from whichloop.models.weaknesses import CURES, PromptParts, followed_plan, in_thousands, slips_of, split_examples
+from whichloop.models.weaknesses import CURES, in_thousands, slips_of, split_examples
 from whichloop.protocol import (
-    Answer,
     Codec,
     Message,
     Plan,
@@ -182,14 +180,6 @@ def test_unit_a_slip_that_makes_two_calls_the_same_is_noted_though_the_second_is
     assert noted(trial) == [("weakness.unit", "decide:c2")]
 
 
-def test_unit_of_one_tool_leaves_the_others_alone() -> None:
-    plan = Plan((bench.planned("c1", "seats", count=500), bench.planned("c2", "times", a=Ref("c1"), b=2)), Ref("c2"))
-    profile = Profile(name="weak", weaknesses=(Weakness(kind="unit", rate=1, tool="times"),))
-    trial = bench.Bench(plan, profile, tools=TOOLS)
-    assert run_sync(trial.run()) == "10.0"
-    assert noted(trial) == [("weakness.unit", "decide:c2")]
-
-
 def test_date_has_the_day_first_and_no_error_message_cures_it() -> None:
     plan = Plan((bench.planned("c1", "weekday", date="2026-05-03"),), Ref("c1"))
     trial = bench.Bench(plan, weak("date"), tools=TOOLS)
@@ -203,13 +193,6 @@ def test_step_the_last_call_is_forgotten_and_its_result_made_up() -> None:
     assert run_sync(trial.run()) == "4711"
     assert [call.arguments["a"] for call, _, _ in trial.ear.tool_calls] == [200]
     assert noted(trial) == [("weakness.step", "decide:c2")]
-
-
-def test_step_of_a_tool_that_others_build_on() -> None:
-    plan = Plan((bench.planned("c1", "seats", count=1), bench.planned("c2", "times", a=Ref("c1"), b=2)), Ref("c2"))
-    trial = bench.Bench(plan, Profile(name="weak", weaknesses=(Weakness(kind="step", rate=1, tool="seats"),)), tools=TOOLS)
-    assert run_sync(trial.run()) == "9422.0"
-    assert noted(trial) == [("weakness.step", "decide:c1")]
 
 
 def test_step_is_forgotten_by_who_chooses_the_calls_and_by_no_planner() -> None:
@@ -353,20 +336,6 @@ def test_a_reply_that_the_provider_lost_has_not_slipped() -> None:
     run_sync(trial.run())
     assert kinds[0] == ["provider.server"]
     assert "weakness.unit" in kinds[1]
-
-
-def test_the_reply_is_marked_with_the_slip() -> None:
-    trial = bench.Bench(product(), weak("unit"), tools=TOOLS)
-    run_sync(trial.run())
-    assert [fault for _, _, _, fault in trial.ear.exchanges] == ["weakness.unit", "weakness.unit", None]
-
-
-def test_an_answer_move_without_a_value_is_no_slip_of_form() -> None:
-    plan = product()
-    slips = slips_of(plan, weak("answer").weaknesses, (0,), SPECS)
-    followed = followed_plan(plan, slips, PromptParts((Message("user", "What?"),)), {}, Ledger())
-    assert followed.slipped((), Answer("done", None), (), (), is_informed=True) == set()
-    assert followed.slipped((), Answer("done", "0.3 thousand"), (), (), is_informed=True) == {("answer", "answer")}
 
 
 # --- profiles ---

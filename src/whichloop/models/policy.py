@@ -87,7 +87,7 @@ def _chosen(planned: PlannedCall, view: PromptView, ask: PolicyRequest) -> ToolC
     """Return the planned call itself, or an alternative once patience with it is used up."""
     tried = ask.failures.get(planned.id, 0) - ask.patience + 1
     if tried <= 0 or not planned.alternatives:
-        return concrete(planned, view.values)
+        return view.call_of(planned)
     return concrete(planned.alternatives[min(tried, len(planned.alternatives)) - 1], view.values)
 
 

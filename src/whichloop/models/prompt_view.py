@@ -7,14 +7,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from whichloop.protocol import Plan, PlannedCall, render_value
+from whichloop.protocol import Plan, PlannedCall, ToolCall, render_value
 from whichloop.protocol.receipts import Path, Sighting, leaves, sightings
 
-from .receipts import Form, Ledger, ReceiptEntry, Truth
+from .receipts import Form, Ledger, ReceiptEntry, Truth, concrete
 
 Uses = Mapping[Path, frozenset[str | None]]
 """The parts of a result that are used, and by which calls; None stands for the answer."""
 _NONE: Mapping[str, Any] = MappingProxyType({})
+_NO_USES: Uses = MappingProxyType({})
 
 
 class ShownResult(NamedTuple):
@@ -74,6 +75,8 @@ class PromptView(NamedTuple):
     """Receipts, CALL.CONTENT, of planned calls that the prompt shows without all that is still to be used of their results."""
     overlooked: Collection[str] = ()
     """Goals that the model sees no call for."""
+    current: Mapping[str, Sequence[Form]] = _NONE
+    """Planned id → the calls that it and its alternatives stand for, given the results that the prompt shows."""
 
     def without(self, forgotten: Collection[str]) -> PromptView:
         """Return the same prompt with some results overlooked."""
@@ -91,6 +94,11 @@ class PromptView(NamedTuple):
         """Return whether a tool is offered, or its name is a word of its own in the text ("address" does not name "add")."""
         return name in self.tools or next(named_in(name, self.text), None) is not None
 
+    def call_of(self, planned: PlannedCall) -> ToolCall | None:
+        """Return what a planned call that is `ready` stands for; None where a result lacks the part that it refers to."""
+        forms = self.current.get(planned.id)
+        return forms[0].call if forms and forms[0].option == 0 else concrete(planned, self.values)
+
     def ready(self) -> list[PlannedCall]:
         """Return unknown calls whose dependencies are known, in the plan's order."""
         needs, known = self.plan.dependencies, self.results.keys()
@@ -106,40 +114,47 @@ def read_prompt(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: s
     shown: dict[str, ShownResult] = {}
     values: dict[str, Any] = {}
     stuck = False
+    current: dict[str, Sequence[Form]] = {}
+    misled = is_cut = False
     for planned in plan.calls if seen else ():
-        name, failed = planned.id, 0
-        needs = plan.dependencies[name]
-        may_be_made = needs <= shown.keys() and not any(name in users for need in needs for users in shown[need].unread)
-        for form in ledger.forms_of(planned, values) if may_be_made else ledger.forms.get(name, ()):
-            sighted = seen.get(form.digest, ())
-            entry = _latest(sighted, form, ledger, ok=not planned.fails)
-            if entry is None:
+        name, failed, needs = planned.id, 0, plan.dependencies[planned.id]
+        if needs <= shown.keys() and not (is_cut and any(name in users for need in needs for users in shown[need].unread)):
+            basis = tuple([shown[need].entry.key for need in needs]) if needs else ()
+            forms = current[name] = ledger.forms_of(planned, values, basis)
+        else:
+            forms = ledger.forms.get(name, ())
+        for form in forms:
+            sighted = seen.get(form.digest)
+            entry = None if sighted is None else _latest(sighted, form, ledger, ok=not planned.fails)
+            if sighted is None or entry is None:
                 continue
             if entry.ok is planned.fails:
                 failed += not planned.fails
                 continue
-            uses = plan.uses.get(name, {})
+            uses = plan.uses.get(name, _NO_USES)
             if plan.answer is not None and not plan.is_referring:
                 uses = _uses_by_value(plan.answer, uses, entry)
             paths = tuple(uses) if () in uses else (*uses, ())
             beside = [one for one in sighted if one.content == entry.content]
-            shown_parts = [ledger.parts_shown(entry, one, paths) for one in beside]
-            unread = [users for path, users in uses.items() if not any(path in shares for shares in shown_parts)]
-            shown[name] = ShownResult(form, entry, uses, beside, shown_parts, unread)
+            parts = [ledger.parts_shown(entry, one, paths) for one in beside]
+            unread = [users for path, users in uses.items() if not any(path in shares for shares in parts)]
+            is_cut = is_cut or bool(unread)
+            shown[name] = ShownResult(form, entry, uses, beside, parts, unread)
             values[name] = entry.value
             break
         else:
             stuck = stuck or failed > len(planned.alternatives)
-    done: set[str | None] = set()
-    for planned in reversed(plan.calls):  # what has served calls that are known is done with
-        if planned.id in shown and all(users <= done for users in shown[planned.id].unread):
-            done.add(planned.id)
-    results = {name: item for name, item in shown.items() if name in done}
-    misled = any(
-        item.form.option == 0 and name in oracle and oracle[name].content != item.entry.content for name, item in results.items()
-    )
-    illegible = tuple([item.entry.key for name, item in shown.items() if name not in done])
-    return PromptView(plan, text, tools, results, misled, stuck, ledger.forms, illegible=illegible)
+    results = shown
+    if is_cut:
+        done: set[str | None] = set()
+        for planned in reversed(plan.calls):  # what has served calls that are known is done with
+            if planned.id in shown and all(users <= done for users in shown[planned.id].unread):
+                done.add(planned.id)
+        results = {name: item for name, item in shown.items() if name in done}
+    for name, item in results.items():
+        misled = misled or (item.form.option == 0 and name in oracle and oracle[name].content != item.entry.content)
+    illegible = tuple([item.entry.key for name, item in shown.items() if name not in results]) if is_cut else ()
+    return PromptView(plan, text, tools, results, misled, stuck, ledger.forms, illegible=illegible, current=current)
 
 
 def _uses_by_value(answer: Any, uses: Uses, entry: ReceiptEntry) -> Uses:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from whichloop.protocol import Message, PlannedCall, ToolCall, WireError, render_value, resolve
@@ -37,7 +38,7 @@ _PLAIN = frozenset({str, int, bool, type(None)})
 
 def call_key(tool: str, arguments: Mapping[str, object]) -> CallKey:
     """Return the key of a call. A trial asks for each of its calls several times, and a run for those of its tasks."""
-    if type(arguments) is dict and _PLAIN.issuperset(map(type, arguments)) and _PLAIN.issuperset(map(type, arguments.values())):
+    if type(arguments) is dict and _PLAIN.issuperset(map(type, arguments.values())):
         return _key_of_plain(tool, *arguments, *arguments.values())
     return _key_of(tool, arguments)
 
@@ -131,6 +132,7 @@ class Ledger:
         self.forms: dict[str, list[Form]] = {}
         """Planned id → the calls that it has stood for so far, the latest first: where a prompt shows a result but no longer those
         that it came from, it is known by its receipt."""
+        self._filled: dict[tuple[str, tuple[str, ...]], tuple[object, Sequence[Form]]] = {}
         self._vouched: set[tuple[str, str, str]] = set()
 
     def sign(self, call: str, text: str, value: object, ok: bool) -> ReceiptEntry:
@@ -147,17 +149,23 @@ class Ledger:
         """Note that a text shows all of a result, in whatever words."""
         self._vouched.add((entry.call, entry.content, text.strip()))
 
-    def forms_of(self, planned: PlannedCall, values: Mapping[str, Any]) -> list[Form]:
-        """Return the call that a planned one stands for, given the results so far, then its alternatives."""
+    def forms_of(self, planned: PlannedCall, values: Mapping[str, Any], basis: tuple[str, ...]) -> Sequence[Form]:
+        """Return the call that a planned one stands for, given the results so far, then its alternatives.
+
+        `basis`: the receipts of the results that it is made from; prompts show the same ones again and again.
+        """
+        arguments, forms = self._filled.get((planned.id, basis), (None, ()))
+        if arguments is planned.arguments:  # else another plan is followed
+            return forms
         now = []
         known = self.forms.setdefault(planned.id, [])
         for number, option in enumerate((planned, *planned.alternatives)):
             call = concrete(option, values)
             if call is not None:
-                form = Form(call, call_digest(call.name, call.arguments), number)
-                now.append(form)
+                now.append(form := Form(call, call_digest(call.name, call.arguments), number))
                 if not any(form.digest == other.digest and number == other.option for other in known):
                     known.insert(0, form)
+        self._filled[planned.id, basis] = planned.arguments, now
         return now
 
     def parts_shown(self, entry: ReceiptEntry, seen: Sighting, paths: Sequence[Path]) -> Mapping[Path, float]:
@@ -193,6 +201,8 @@ class PairedResult(NamedTuple):
 def paired_results(messages: Sequence[Message]) -> list[PairedResult]:
     """Return the results that messages give for the calls of replies with several; other results cannot be another call's."""
     paired: list[PairedResult] = []
+    if not any(map(attrgetter("calls"), messages)):
+        return paired
     digests: dict[str, frozenset[str]] = {}
     reply = 0
     for place, message in enumerate(messages):
@@ -216,7 +226,7 @@ def believed(messages: Sequence[Message], ledger: Ledger) -> Sequence[Message]:
     exchanged; where one is given twice, or is that of an earlier reply, this gives it away, and the model calls again.
     """
     paired = paired_results(messages)
-    if all(one.is_right for one in paired):
+    if not paired or all(one.is_right for one in paired):
         return messages
     unmatched = Counter((one.reply, call) for one in paired for call in one.calls)
     unmatched.subtract((one.reply, one.owner) for one in paired)

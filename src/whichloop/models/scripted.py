@@ -88,7 +88,7 @@ class Script:
         return author(self.key, self.tools, self.lure)
 
 
-_NO_SIGNS = FaultSigns()
+_NO_SIGNS, _NOTHING = FaultSigns(), Reply()
 
 
 @dataclass(slots=True)
@@ -130,7 +130,7 @@ class _Turn:
     """The call that it puts beside those of the move, and which of them it should wait for."""
     move: Move | None = None
     """What the reply says; None for prose."""
-    reply: Reply = field(default_factory=Reply)
+    reply: Reply = _NOTHING
     delay_s: float = 0.0
 
 
@@ -186,7 +186,7 @@ class Scripted(StreamsInPieces):
             raise ProviderError("tool_choice is not supported", "refused", status=400, injected=True)
         turn = self._decided(request)
         turn.move, turn.reply = first_expressible(turn.codec, turn.decision.options)
-        turn.visits.last = (request, Reply())  # all that the loop has, should the provider fail now
+        turn.visits.last = (request, _NOTHING)  # all that the loop has, should the provider fail now
         if turn.fault is not None and self._has_no_room(turn, turn.fault):  # it was never scheduled, or is overcome
             turn.visits.got_through()
             if not turn.fault.landed:
@@ -275,6 +275,8 @@ class Scripted(StreamsInPieces):
         return self._gullible.instead_of(POLICY[request.role](view, asked), request.role, request.scope, view.text)
 
     def _draw(self, point: FaultPoint, any_known: bool = True) -> Fault | None:
+        if self.script.profile.faults is None and not self.script.profile.rates:
+            return None
         planned = self._planned.get(point.call)
         is_first = point.call == next(iter(self._planned), ANSWER)
         # an answer out of nothing has no call to repeat either

@@ -62,33 +62,32 @@ def sightings(text: str) -> dict[str, list[Sighting]]:
     """Return what stands beside the receipts in a text, in order, by their CALL digest."""
     if "[r:" not in text and ":r]" not in text:
         return {}
-    marks = list(MARK.finditer(text))
+    marks = [(mark[1] or mark[3], mark[2] or mark[4], bool(mark[1]), *mark.span()) for mark in MARK.finditer(text)]
     open_: list[int] = []
     closed: dict[int, int] = {}
-    for place, mark in enumerate(marks):  # between the two marks of a result lie whole results only
-        if mark[1]:
+    for place, (call, content, opens, _, _) in enumerate(marks):  # between the two marks of a result lie whole results only
+        if opens:
             open_.append(place)
-        elif open_ and marks[open_[-1]].group(1, 2) == mark.group(3, 4):
+        elif open_ and marks[open_[-1]][:2] == (call, content):
             closed[open_.pop()] = place
         else:
             open_.clear()
     found: dict[str, list[Sighting]] = {}
     closing = set(closed.values())
-    for place, mark in enumerate(marks):
+    for place, (call, content, opens, before, behind) in enumerate(marks):
         side: Side
         if place in closed:
-            side, start, end = "both", mark.end(), marks[closed[place]].start()
+            side, start, end = "both", behind, marks[closed[place]][3]
         elif place in closing:
             continue
-        elif mark[1]:
-            end = marks[place + 1].start() if place + 1 < len(marks) else len(text)
-            side, start, end = "front", mark.end(), min(end, mark.end() + MAX_BESIDE)
+        elif opens:
+            end = marks[place + 1][3] if place + 1 < len(marks) else len(text)
+            side, start, end = "front", behind, min(end, behind + MAX_BESIDE)
         else:
-            start = marks[place - 1].end() if place else 0
-            side, start, end = "back", max(start, mark.start() - MAX_BESIDE), mark.start()
+            start = marks[place - 1][4] if place else 0
+            side, start, end = "back", max(start, before - MAX_BESIDE), before
         segment = text[start:end].lstrip()
-        one = Sighting(mark[2] or mark[4], side, segment.rstrip(), end - len(segment))
-        found.setdefault(mark[1] or mark[3], []).append(one)
+        found.setdefault(call, []).append(Sighting(content, side, segment.rstrip(), end - len(segment)))
     return found
 
 
@@ -102,6 +101,8 @@ def legible_parts(given: str, value: Any, seen: Sighting, paths: Sequence[Path])
     text from the front and from the back, quotes, escapes and white space aside. Where the result was written anew between its
     marks, as XML, in fields or in prose, each value is searched for behind its key.
     """
+    if seen.text == given and tuple(paths) == ((),):
+        return {(): 1.0}
     if seen.text == given:
         spans = {path: _span(given, value, path) for path in paths}
         return {path: _share(span[1], len(given)) for path, span in spans.items() if span is not None}
