@@ -135,7 +135,7 @@ def read_prompt(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: s
             if plan.answer is not None and not plan.is_referring:
                 uses = _uses_by_value(plan.answer, uses, entry)
             paths = tuple(uses) if () in uses else (*uses, ())
-            beside = [one for one in sighted if one.content == entry.content]
+            beside = sighted if len(sighted) == 1 else [one for one in sighted if one.content == entry.content]
             parts = [ledger.parts_shown(entry, one, paths) for one in beside]
             unread = [users for path, users in uses.items() if not any(path in shares for shares in parts)]
             is_cut = is_cut or bool(unread)

@@ -62,29 +62,29 @@ def sightings(text: str) -> dict[str, list[Sighting]]:
     """Return what stands beside the receipts in a text, in order, by their CALL digest."""
     if "[r:" not in text and ":r]" not in text:
         return {}
-    marks = [(mark[1] or mark[3], mark[2] or mark[4], bool(mark[1]), *mark.span()) for mark in MARK.finditer(text)]
+    marks = [(mark.group(last - 1, last), last == 2, *mark.span()) for mark in MARK.finditer(text) if (last := mark.lastindex)]
     open_: list[int] = []
     closed: dict[int, int] = {}
-    for place, (call, content, opens, _, _) in enumerate(marks):  # between the two marks of a result lie whole results only
+    for place, (key, opens, _, _) in enumerate(marks):  # between the two marks of a result lie whole results only
         if opens:
             open_.append(place)
-        elif open_ and marks[open_[-1]][:2] == (call, content):
+        elif open_ and marks[open_[-1]][0] == key:
             closed[open_.pop()] = place
         else:
             open_.clear()
     found: dict[str, list[Sighting]] = {}
     closing = set(closed.values())
-    for place, (call, content, opens, before, behind) in enumerate(marks):
+    for place, ((call, content), opens, before, behind) in enumerate(marks):
         side: Side
         if place in closed:
-            side, start, end = "both", behind, marks[closed[place]][3]
+            side, start, end = "both", behind, marks[closed[place]][2]
         elif place in closing:
             continue
         elif opens:
-            end = marks[place + 1][3] if place + 1 < len(marks) else len(text)
+            end = marks[place + 1][2] if place + 1 < len(marks) else len(text)
             side, start, end = "front", behind, min(end, behind + MAX_BESIDE)
         else:
-            start = marks[place - 1][4] if place else 0
+            start = marks[place - 1][3] if place else 0
             side, start, end = "back", max(start, before - MAX_BESIDE), before
         segment = text[start:end].lstrip()
         found.setdefault(call, []).append(Sighting(content, side, segment.rstrip(), end - len(segment)))
