@@ -110,14 +110,6 @@ def test_the_error_of_a_tool_is_what_it_gave_back(text: str, shown: set[str]) ->
     assert parts_shown(BEFORE, after(text), Reply("Now then."), FaultSigns(frozenset({"add"}), call="digest"), told) == shown
 
 
-def test_what_stood_in_the_prompt_before_is_not_shown_again() -> None:
-    signs = FaultSigns(frozenset({"add"}))
-    told = "service unavailable"
-    before = after("add: service unavailable")
-    assert not parts_shown(before, before, Reply(""), signs, told)
-    assert parts_shown(before, Request((*before.messages, *before.messages)), Reply(""), signs, told) == {"names", "error"}
-
-
 # --- the chance ---
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from whichloop.models.faults import Fault, FaultPoint
 from whichloop.models.instructions import ANSWER, CALL, STOP, Instruction, TrialInstructions, author, shown_in
 from whichloop.protocol import Observation, Tool, ToolCall, ToolSpec
-from whichloop.protocol.receipts import announced, announcement, as_data, closing, is_data, opening
+from whichloop.protocol.receipts import announcement, as_data, closing, is_data, opening
 
 from . import bench
 
@@ -130,12 +130,6 @@ def test_what_is_marked_lies_within_its_marks_and_cannot_close_them(label, text,
         assert made.count(label) == 2
         assert all(is_data(made, place, label) for place in range(len(opening(label)), made.rindex(closing(label))))
         assert not is_data(f"{made} after", len(made) + 1, label)
-
-
-@given(LABELS)
-def test_only_the_two_marks_announce_a_label(label):
-    assert announced(announcement(label)) == (label,)
-    assert announced(opening(label)) == ()
 
 
 @given(LABELS, LABELS)

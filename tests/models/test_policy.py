@@ -42,7 +42,6 @@ from whichloop.protocol.receipts import strip_receipts
 from . import bench
 
 LAW = settings(max_examples=cases(20), deadline=None)
-ROLES = list(Role)
 
 
 def ask(

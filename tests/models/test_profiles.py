@@ -51,8 +51,6 @@ ALWAYS = (
 )
 """Those of which `make test` has trials: each family of faults, forgetting, and weaknesses beside faults."""
 LOOPS = ("bare", "react_extract")
-OF_SEVERAL_CALLS = {"calls.same_ids", "calls.too_early"}
-"""Kinds for which a reply of one call has no room; these loops ask for one."""
 
 
 def is_clean(profile: Profile) -> bool:
@@ -289,17 +287,6 @@ def test_under_clean_every_loop_is_right_in_as_few_calls_as_the_plan_has(records
             assert record.lm_calls == longest[record.task] + more
             assert record.tool_calls == longest[record.task]
             assert record.simulated_s == 0
-
-
-def test_every_profile_does_what_it_is_named_for(records: dict[str, list[Record]]) -> None:
-    for arm, trials in records.items():
-        profile = load_profile(arm.partition("/")[2])
-        kinds = {fault.kind for record in trials for fault in record.faults}
-        weaknesses = {f"weakness.{weakness.kind}" for weakness in profile.weaknesses}
-        assert kinds <= {*profile.rates, *weaknesses} | ({"decision.forget"} if profile.forget else set()), arm
-        assert kinds >= {kind for kind, rate in profile.rates.items() if rate >= 0.03} - OF_SEVERAL_CALLS, arm
-        waits = any(kind.endswith((".slow", ".hangs")) for kind in kinds)
-        assert any(record.simulated_s for record in trials) == waits, arm
 
 
 def test_the_same_stumble_meets_every_loop_at_the_same_place(records: dict[str, list[Record]], profiles: tuple[str, ...]) -> None:

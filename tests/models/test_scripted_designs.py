@@ -49,16 +49,6 @@ def test_the_tools_faults_strike_all_calls_of_a_move_as_they_strike_them_one_by_
     assert failed == [1, 2, 3]
 
 
-@settings(max_examples=cases(20), deadline=None)
-@given(seed=st.integers(0, 2**32), rate=st.floats(0.1, 1))
-def test_a_fault_at_a_later_call_of_a_move_is_the_one_that_would_meet_it_alone(seed: int, rate: float) -> None:
-    clears = Clears(feedback=1, after=0, never=0)
-    blowing = Profile(name="one", rates={"tool.raises": rate / 2, "tool.huge": rate / 2}, clears=clears)
-    at_once, one_by_one = (bench.Bench(wide(5), blowing, seed=seed) for _ in range(2))
-    assert run_sync(at_once.run()) == run_sync(one_by_one.run(codec=OneCall())) == "5"
-    assert settled(at_once) == settled(one_by_one)
-
-
 @settings(max_examples=cases(15), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_no_tool_escapes_its_fault_because_the_first_call_of_the_move_met_another(seed: int) -> None:

@@ -26,12 +26,12 @@ from whichloop.protocol import (
     render_value,
     resolve,
 )
-from whichloop.protocol.receipts import Path
 
 from .faults import ANSWER, NOT_DETERMINED, SURE, UNSURE, answer_options, mislead
 from .prompt_view import PromptView, ShownResult, named_in
 from .receipts import concrete
 
+_NEEDS_A_TOOL = "I would need a tool for this: {}"
 MADE_UP = 4711
 """What a model that bluffs says in the place of a result; no small number, which might be right by chance."""
 
@@ -73,14 +73,10 @@ def decide(view: PromptView, ask: PolicyRequest) -> PolicyDecision:
         if call is None:
             return answer(view, ask)
         if not view.shows_tool(call.name):
-            return PolicyDecision(ANSWER, (_lacks_tool(planned), *answer(view, ask).options))
+            return PolicyDecision(ANSWER, (Text(_NEEDS_A_TOOL.format(planned.goal)), *answer(view, ask).options))
         calls.append(call)
     moves = (Act(f"Next: {ready[0].goal.rstrip('.')}.", tuple(calls)), Act("", tuple(calls)))
     return PolicyDecision(ready[0].id, moves, tuple(planned.id for planned in ready))
-
-
-def _lacks_tool(planned: PlannedCall) -> Text:
-    return Text(f"I would need a tool for this: {planned.goal}")
 
 
 def _chosen(planned: PlannedCall, view: PromptView, ask: PolicyRequest) -> ToolCall | None:
@@ -152,7 +148,7 @@ def select(view: PromptView, ask: PolicyRequest) -> PolicyDecision:
     wanted = [call for call in view.ready() if is_all or call.id in named][: ask.max_calls]
     chosen = [(planned.id, call) for planned in wanted if (call := _chosen(planned, view, ask)) is not None]
     if not all(view.shows_tool(call.name) for _, call in chosen):
-        return PolicyDecision(ANSWER, (_lacks_tool(wanted[0]), Act("", ())))
+        return PolicyDecision(ANSWER, (Text(_NEEDS_A_TOOL.format(wanted[0].goal)), Act("", ())))
     point = chosen[0][0] if chosen else ANSWER
     return PolicyDecision(point, (Act("", tuple(call for _, call in chosen)),), tuple(name for name, _ in chosen))
 
@@ -168,12 +164,9 @@ def _retold(item: ShownResult) -> str:
     """Return a result as far as it was read; "done" where nothing is used of what was cut."""
     if () in item.parts:
         return item.entry.text
-    parts = [{_name(path): Ref("", path).of(item.entry.value)} for path in item.parts]
+    names = [next((step for step in reversed(path) if isinstance(step, str)), "result") for path in item.parts]
+    parts = [{name: Ref("", path).of(item.entry.value)} for name, path in zip(names, item.parts, strict=True)]
     return render_value(parts[0] if len(parts) == 1 else parts) if parts else "done"
-
-
-def _name(path: Path) -> str:
-    return next((step for step in reversed(path) if isinstance(step, str)), "result")
 
 
 def judge(view: PromptView, ask: PolicyRequest) -> PolicyDecision:
@@ -191,13 +184,11 @@ def recover(view: PromptView, ask: PolicyRequest) -> PolicyDecision:
     if failed is None or failed.fails or view.stuck:
         return PolicyDecision(ANSWER, (Recovery("skip", None, "Nothing is to be done about it."), Recovery("skip")))
     beyond = ask.failures.get(failed.id, 0) - ask.patience
-    if beyond < 0 and failed.id in ask.invented:  # the call was made to a tool that does not exist: another attempt cannot help
-        meant = Recovery("alternative_tool", _form(failed, 0, view), "This is the tool that was meant.")
-        return PolicyDecision(failed.id, (meant, Recovery("retry")), (failed.id,))
     if beyond < 0:
-        return PolicyDecision(
-            failed.id, (Recovery("retry", _form(failed, 0, view), "It may work now."), Recovery("retry")), (failed.id,)
-        )
+        again = Recovery("retry", _form(failed, 0, view), "It may work now.")
+        if failed.id in ask.invented:  # the call was made to a tool that does not exist: another attempt cannot help
+            again = Recovery("alternative_tool", _form(failed, 0, view), "This is the tool that was meant.")
+        return PolicyDecision(failed.id, (again, Recovery("retry")), (failed.id,))
     if beyond < len(failed.alternatives):
         other = _form(failed, beyond + 1, view)
         return PolicyDecision(failed.id, (Recovery("alternative_tool", other, "Another way."), Recovery("skip")), (failed.id,))

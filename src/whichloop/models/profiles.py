@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable
 from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
@@ -137,7 +138,7 @@ class Abilities(_Section):
 
 
 class Gullibility(_Section):
-    """How far the model obeys an instruction in a tool's result as if it were the user's; see `whichloop.models.formats`."""
+    """How far the model obeys an instruction in a tool's result as if it were the user's; see `whichloop.models.instructions`."""
 
     obeys: Rate = 0.0
     """Chance that the model falls for an instruction that its prompt shows."""
@@ -403,6 +404,38 @@ def make_profile(data: dict[str, Any], source: str) -> Profile:
 
 
 _SECTIONS: dict[str, type[_Section]] = {"clears": Clears, "abilities": Abilities, "weaknesses": Weakness, "gullible": Gullibility}
+
+
+# --- what the built-in profiles say of their rates ---
+
+MEDIAN = "-median"
+"""How the name of a profile of medians ends; the one of means over the same models has the name before it."""
+
+
+def stress_tests(names: Iterable[str]) -> list[str]:
+    """Return those of the names that are built-in profiles whose rates were chosen, and not measured."""
+    return [name for name, evidence in evidence_for(names).items() if evidence.startswith("Stress test")]
+
+
+def evidence_for(names: Iterable[str]) -> dict[str, str]:
+    """Return name → what is known of the rates, for those of the names that are built-in profiles with rates."""
+    return {profile.name: profile.evidence for profile in _those_built_in(names) if profile.rates or profile.by_form}
+
+
+def measured_forms(names: Iterable[str]) -> dict[str, str]:
+    """Return name → `native` or `text`, for those of the names that are built-in profiles measured of calls in that form."""
+    return {profile.name: profile.measured_of for profile in _those_built_in(names) if profile.measured_of is not None}
+
+
+def other_estimate(name: str) -> str:
+    """Return the built-in profile that holds the medians where this one holds means, or the means; empty where there is none."""
+    other = name.removesuffix(MEDIAN) if name.endswith(MEDIAN) else f"{name}{MEDIAN}"
+    return other if {name, other} <= set(built_in_profiles()) else ""
+
+
+def _those_built_in(names: Iterable[str]) -> list[Profile]:
+    return [load_profile(name) for name in names if name in built_in_profiles()]
+
 
 PROFILES_VERSION = 7
 """Raised with any change to a built-in profile, to the policy, or to the way faults are drawn or replies ordered."""

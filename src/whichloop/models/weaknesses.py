@@ -116,7 +116,7 @@ class PromptParts:
 
 _BETWEEN = r"(?i:[^\w{]+\w*(?:arg|param|input|tool|name|function|call)\w*){0,4}[^\w{]*"
 """What stands between a tool's name and its arguments: marks, and words that say that arguments come."""
-_STATED = re.compile(r"(?:answer|response)\b[ \t#\]\[:=>*\"']*\n?[ \t]*(-?[\d.,]+)[ \t]*(?=[\"<},]|\Z|\n)", re.IGNORECASE)
+_STATED = re.compile(r"(?:answer|response)\b[ \t#\]\[:=>*\"']*\n?[ \t]*(-?[\d.,]+)[ \t]*(?=[\"<}]|\Z|\n)", re.IGNORECASE)
 _RESULT = re.compile(r"\[r:([0-9a-f.]{11})\](.*?)\[\1:r\]", re.DOTALL)
 _NOT_SAID = re.compile(rf"{_RESULT.pattern}|\{{[^{{}}]*\}}|{MARK.pattern}", re.DOTALL)
 """Results, and arguments of calls."""
