@@ -12,8 +12,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
 from benchmarks.loop_defects import DEFECTS, Crashed, Defect, GaveUp, MutantState
-from whichloop.models.faults import SURE, answer_options
-from whichloop.models.formats import first_expressible
+from whichloop.models.faults import SURE, answer_options, first_expressible
 from whichloop.protocol import (
     SILENT,
     Answer,

@@ -26,9 +26,9 @@ from whichloop.models.faults import (
     draw,
     geometric,
     mislead,
-    shows_feedback,
     spoil,
 )
+from whichloop.models.feedback import shows_feedback
 from whichloop.models.profiles import FAULT_KINDS, Clears, Profile
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.protocol import (
@@ -137,13 +137,6 @@ def test_each_attempt_is_the_last_with_the_same_chance(mean: float) -> None:
     for limit in range(1, 6):
         left = sum(attempts > limit for attempts in drawn) / 10_000
         assert left == pytest.approx((1 - 1 / mean) ** limit, abs=1e-3)
-
-
-@pytest.mark.parametrize(("kind", "attempts"), [("tool.flaky", 2), ("tool.slow", 1), ("provider.slow", 1), ("calls.late", 1)])
-def test_flaky_and_slow_faults_pass_by_themselves(kind: str, attempts: int) -> None:
-    fault = draw(profile(kind, feedback=0, after=0, never=1), KEY, FaultPoint("decide", "c1"), CALL, False)
-    assert fault is not None
-    assert (fault.clearing, fault.attempts) == ("after", attempts)
 
 
 def test_a_fault_is_active_until_it_is_cleared() -> None:

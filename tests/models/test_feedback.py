@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from whichloop.loops.bare_codecs import CODEC
-from whichloop.models.feedback import FaultSigns, chance, parts_shown, signs_of_decision, signs_of_tool, signs_of_wire
-from whichloop.models.formats import spoiled_reply
+from whichloop.models.faults import spoiled_reply
+from whichloop.models.feedback import FaultSigns, chance, parts_shown, signs_of_decision, signs_of_wire
 from whichloop.models.profiles import FEEDBACK_PARTS, Clears, Profile
 from whichloop.protocol import Act, Answer, Message, Reply, Request, Sampling, Tool, ToolCall, WireError, run_sync
 
@@ -28,7 +28,7 @@ SIGNS = st.builds(
 BEFORE = Request((Message("system", "Reply with JSON."), Message("user", "What is 1 + 1?")))
 MOVE = Act("Next: find c1.", (ToolCall("add", {"first": 1, "second": 1}),))
 CLEAN = CODEC.render(MOVE)
-SPOILED = spoiled_reply("wire.malformed", CODEC, MOVE, CLEAN).reply
+SPOILED = spoiled_reply("wire.malformed", CODEC, MOVE, CLEAN)[0]
 
 
 def after(*texts: str) -> Request:
@@ -107,15 +107,7 @@ def test_a_retry_of_a_wrong_call_is_judged_by_what_it_says(kind: str, made: Tool
 )
 def test_the_error_of_a_tool_is_what_it_gave_back(text: str, shown: set[str]) -> None:
     told = "ToolUnavailable service unavailable, try again"
-    assert parts_shown(BEFORE, after(text), Reply("Now then."), signs_of_tool("add", "digest"), told) == shown
-
-
-def test_what_stood_in_the_prompt_before_is_not_shown_again() -> None:
-    signs = signs_of_tool("add", "")
-    told = "service unavailable"
-    before = after("add: service unavailable")
-    assert not parts_shown(before, before, Reply(""), signs, told)
-    assert parts_shown(before, Request((*before.messages, *before.messages)), Reply(""), signs, told) == {"names", "error"}
+    assert parts_shown(BEFORE, after(text), Reply("Now then."), FaultSigns(frozenset({"add"}), call="digest"), told) == shown
 
 
 # --- the chance ---

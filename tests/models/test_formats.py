@@ -24,7 +24,7 @@ from whichloop.loops.stateless.signatures import (
     format_codec,
     recover_codec,
 )
-from whichloop.models.formats import spares, spoiled_reply
+from whichloop.models.faults import spares, spoiled_reply
 from whichloop.models.profiles import FAULT_KINDS, load_profile
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.server.foreign import ForeignCodec
@@ -79,8 +79,8 @@ def test_what_is_absorbed_reads_the_same(codec: Codec, kind: str, seed: int) -> 
     if move is None:
         return
     clean = codec.render(move)
-    spoiled = spoiled_reply(kind, codec, move, clean)
-    assert spoiled.absorbed == (spoiled.reply != clean and decision(reads(codec, spoiled.reply)) == decision(move))
+    spoiled, absorbed = spoiled_reply(kind, codec, move, clean)
+    assert absorbed == (spoiled != clean and decision(reads(codec, spoiled)) == decision(move))
 
 
 @pytest.mark.parametrize("kind", WIRE)
@@ -99,7 +99,7 @@ def test_no_fault_of_the_wire_makes_a_format_say_something_else(kind: str, move:
         if spares(kind, move, clean):
             assert clean.text in (getattr(move, "value", None), getattr(move, "text", None)), codec.name
             continue
-        spoiled = spoiled_reply(kind, codec, move, clean).reply
+        spoiled = spoiled_reply(kind, codec, move, clean)[0]
         assert spoiled != clean, codec.name
         read = decision(reads(codec, spoiled))
         assert read in (None, decision(move)) or not (spoiled.text or spoiled.calls), codec.name
@@ -120,7 +120,7 @@ def test_free_text_is_no_format(kind: str) -> None:
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
 def test_a_reply_that_is_cut_says_so(codec: Codec) -> None:
     move = next(move for seed in range(200) if (move := said(codec, seed)) is not None)
-    assert spoiled_reply("wire.truncated", codec, move, codec.render(move)).reply.finish_reason == "length"
+    assert spoiled_reply("wire.truncated", codec, move, codec.render(move))[0].finish_reason == "length"
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -12,18 +12,14 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.loops.bare_codecs import CODEC
-from whichloop.models.faults import NOT_DETERMINED, FaultPoint
-from whichloop.models.formats import Gullible
-from whichloop.models.instructions import ANSWER, CALL, STOP, author
+from whichloop.models.faults import NOT_DETERMINED
+from whichloop.models.instructions import ANSWER, CALL, STOP, Gullible, author
 from whichloop.models.policy import PolicyDecision
 from whichloop.models.profiles import Gullibility, Profile
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import (
-    Act,
-    Completion,
     Message,
     Model,
-    Observation,
     Reply,
     Request,
     Role,
@@ -35,7 +31,7 @@ from whichloop.protocol import (
 from whichloop.protocol.receipts import announcement, as_data
 
 from . import bench
-from .test_instructions import SPECS, fault, labelled, written
+from .test_instructions import SPECS, fault, written
 
 KINDS = (CALL, ANSWER, STOP)
 PLANNED = PolicyDecision("c1", (Text("As planned."),))
@@ -135,7 +131,7 @@ def test_the_chances_are_those_of_the_profile(is_marked, chance):
         tunnel = Tunnel()
         tunnel.instructions.author = author((0, "t", repeat), SPECS, None)
         text = "".join(tunnel.instructions.give(fault(STOP)))
-        model = Gullible((0, "t", repeat), Gullibility(obeys=0.6, marked=0.25), tunnel)
+        model = Gullible((0, "t", repeat), Gullibility(obeys=0.6, marked=0.25), tunnel.instructions)
         prompt = f"{announcement('k3k3k3k3')} {as_data(text, 'k3k3k3k3')}" if is_marked else text
         obeyed += model.instead_of(PLANNED, Role.DECIDE, "", prompt) != PLANNED
     assert obeyed / 1500 == pytest.approx(chance, abs=0.05)  # 4 standard errors
@@ -161,26 +157,6 @@ def test_an_answer_takes_the_place_of_the_right_one(codec):
     assert counts(trial, answer) == {"given": 1, "shown": 1, "attempted": 1, "executed": 1, "answered": 1}
 
 
-def test_who_is_told_to_stop_gives_no_answer():
-    trial = bench.Bench(bench.chain(2), under(STOP))
-    answer = run_sync(trial.run())
-    assert answer == NOT_DETERMINED
-    assert counts(trial, answer) == {"given": 1, "shown": 1, "attempted": 1, "executed": 1, "answered": 1}
-
-
-def test_a_loop_that_does_not_run_the_call_was_attacked_in_vain():
-    trial = bench.Bench(bench.chain(1), under(CALL))
-    run = trial.toolbox.call
-
-    async def refusing(call: Any, **how: Any) -> Any:
-        planned = call.arguments in [one.arguments for one in trial.calls.values()]
-        return await run(call, **how) if planned else Observation(call.name, "error", "not allowed here", "NotAllowed")
-
-    trial.toolbox.call = refusing  # type: ignore[method-assign]
-    answer = run_sync(trial.run())
-    assert counts(trial, answer) == {"given": 1, "shown": 1, "attempted": 1, "executed": 0, "answered": 0}
-
-
 # --- roles ---
 
 
@@ -189,7 +165,7 @@ def moved(kind: str, role: Role, *, obeys: float = 1.0) -> PolicyDecision:
     tunnel = Tunnel()
     tunnel.instructions.author = author((0, "t", 0), SPECS, None)
     text = "".join(tunnel.instructions.give(fault(kind)))
-    model = Gullible((0, "t", 0), Gullibility(obeys=obeys), tunnel)
+    model = Gullible((0, "t", 0), Gullibility(obeys=obeys), tunnel.instructions)
     return model.instead_of(PLANNED, role, "", f"Question. 9 {text}")
 
 
@@ -203,14 +179,6 @@ def test_it_obeys_where_its_role_leaves_room(kind, roles):
     others = set(Role) - {Role.CONFIRM}
     assert {role for role in others if moved(kind, role).options != (Text("As planned."),)} == roles | told
     assert not any(moved(kind, role, obeys=0.0).options != (Text("As planned."),) for role in others)
-
-
-def test_what_it_does_in_the_roles_of_phases():
-    call = written(CALL).call
-    assert call is not None
-    assert moved(CALL, Role.SELECT).options[-1] == Act("", (call,))
-    assert moved(STOP, Role.SELECT).options == (Act("", ()),)
-    assert moved(STOP, Role.REFLECT).options[-1] == Completion(True)
 
 
 def test_a_summary_hands_on_what_the_model_falls_for_and_nothing_else():
@@ -228,7 +196,7 @@ def test_asked_about_a_call_alone_it_refuses_that_of_an_instruction_but_for_a_ch
         tunnel.instructions.author = author((0, "t", repeat), SPECS, None)
         tunnel.instructions.give(fault(CALL))
         (instruction,) = tunnel.instructions.by_label.values()
-        model = Gullible((0, "t", repeat), Gullibility(obeys=1.0, confirms=confirms), tunnel)
+        model = Gullible((0, "t", repeat), Gullibility(obeys=1.0, confirms=confirms), tunnel.instructions)
         assert instruction.call is not None
         asked = f"Call: {instruction.call.name} {render_value(instruction.call.arguments)}"
         confirmed += model.instead_of(PLANNED, Role.CONFIRM, "", asked) == PLANNED
@@ -236,13 +204,3 @@ def test_asked_about_a_call_alone_it_refuses_that_of_an_instruction_but_for_a_ch
     assert confirmed / 300 == pytest.approx(confirms, abs=0.106)  # 4 standard errors
     assert own == 300
     assert not tunnel.instructions.shown_labels
-
-
-def test_the_chance_of_a_marked_instruction_is_at_most_that_of_a_plain_one():
-    with pytest.raises(ValueError, match=r"marked must be at most obeys, 0\.2, not 0\.3"):
-        Gullibility(obeys=0.2, marked=0.3)
-
-
-def test_a_trait_is_of_the_trial_and_its_point():
-    assert labelled(written(CALL)) != labelled(written(CALL, 0, "t", 1))
-    assert fault(CALL).point == FaultPoint("decide", "c1")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from whichloop.models.faults import Fault, FaultPoint
 from whichloop.models.instructions import ANSWER, CALL, STOP, Instruction, TrialInstructions, author, shown_in
 from whichloop.protocol import Observation, Tool, ToolCall, ToolSpec
-from whichloop.protocol.receipts import announced, announcement, as_data, closing, is_data, opening
+from whichloop.protocol.receipts import announcement, as_data, closing, is_data, opening
 
 from . import bench
 
@@ -68,16 +68,6 @@ def test_a_call_is_one_that_the_tool_takes_and_carries_a_marker(seed):
     assert any(value == f"injected-{one.label}" or (isinstance(value, int) and value > 99) for value in one.call.arguments.values())
 
 
-def test_every_tool_that_takes_a_marker_is_named_by_some_instruction():
-    calls = [written(CALL, seed).call for seed in range(60)]
-    assert {call.name for call in calls if call is not None} == set(SPECS)
-
-
-def test_half_of_them_stand_before_their_result():
-    in_front = sum(written(STOP, seed).in_front for seed in range(1000))
-    assert in_front / 1000 == pytest.approx(0.5, abs=0.07)  # 4 standard errors
-
-
 def test_where_no_tool_takes_a_marker_there_is_no_instruction():
     def now() -> str:
         """The time."""
@@ -126,10 +116,6 @@ def test_what_is_cut_is_not_shown(kind, data):
         assert shown_in(cut, labelled(one)) == {}
 
 
-def test_an_instruction_of_another_trial_is_not_one():
-    assert shown_in(written(STOP, 1).text, labelled(written(STOP, 2))) == {}
-
-
 # --- marks ---
 
 
@@ -144,12 +130,6 @@ def test_what_is_marked_lies_within_its_marks_and_cannot_close_them(label, text,
         assert made.count(label) == 2
         assert all(is_data(made, place, label) for place in range(len(opening(label)), made.rindex(closing(label))))
         assert not is_data(f"{made} after", len(made) + 1, label)
-
-
-@given(LABELS)
-def test_only_the_two_marks_announce_a_label(label):
-    assert announced(announcement(label)) == (label,)
-    assert announced(opening(label)) == ()
 
 
 @given(LABELS, LABELS)

@@ -16,7 +16,7 @@ from tests.models.receipts import issue
 from whichloop.models.policy import POLICY, PolicyRequest
 from whichloop.models.receipts import Ledger, ReceiptEntry
 from whichloop.protocol import Move, Plan, Ref, Role, Text, Tool, render_value
-from whichloop.protocol.receipts import MIN_ALIGNED, GivenResult, Path, bare, legible_parts, sightings
+from whichloop.protocol.receipts import MIN_ALIGNED, Path, Sighting, bare, legible_parts, sightings
 from whichloop.protocol.values import cap, span_of
 
 from . import bench
@@ -89,7 +89,7 @@ def test_of_a_result_cut_short_those_parts_are_legible_that_end_before_the_cut(
     assume(len("".join(text.split())) > MIN_ALIGNED)
     cut = data.draw(st.integers(0, len(text) - 1))
     kept = f"{text[:cut]}\x01…"  # what follows continues nothing by chance
-    found = legible_parts(GivenResult(text, value), json.dumps(kept) if quoted else kept, "front", tuple(paths_of(value)))
+    found = legible_parts(text, value, Sighting("", "front", json.dumps(kept) if quoted else kept, 0), tuple(paths_of(value)))
     for path in found:
         start, end = span_of(value, path)
         assert len(bare(text[:end])) <= len(bare(text[:cut])), (path, start)
@@ -195,8 +195,8 @@ def test_what_stands_between_two_marks_that_hold_other_results_is_not_searched()
 
 def test_what_the_length_cap_has_cut_off_is_not_shown_by_what_is_left() -> None:
     value = {"early": 1, "long": "x" * 300, "late": 2}
-    result = GivenResult(cap(render_value(value), 100), value)
-    assert legible_parts(result, result.text, "both", (("early",), ("late",))).keys() == {("early",)}
+    given = cap(render_value(value), 100)
+    assert legible_parts(given, value, Sighting("", "both", given, 0), (("early",), ("late",))).keys() == {("early",)}
 
 
 # --- what a plan goes on to use ---

@@ -10,11 +10,10 @@ import pytest
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import run
-from whichloop.metrics.record import FaultRecord, Record
+from whichloop.metrics.record import Record
 from whichloop.metrics.summary import count_faults
 from whichloop.models.profiles import FAULT_KINDS, WEAKNESS_KINDS, Clears, Profile, Weakness, built_in_profiles, load_profile
 from whichloop.protocol import run_sync
-from whichloop.protocol.digest import digest
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
@@ -52,8 +51,6 @@ ALWAYS = (
 )
 """Those of which `make test` has trials: each family of faults, forgetting, and weaknesses beside faults."""
 LOOPS = ("bare", "react_extract")
-OF_SEVERAL_CALLS = {"calls.same_ids", "calls.too_early"}
-"""Kinds for which a reply of one call has no room; these loops ask for one."""
 
 
 def is_clean(profile: Profile) -> bool:
@@ -88,37 +85,12 @@ def test_a_source_needs_its_rate() -> None:
         Profile.model_validate({"name": "x", "sources": {"wire.empty": "a guess"}})
 
 
-def test_clean_disturbs_nothing() -> None:
-    clean = load_profile("clean")
-    assert (clean.rates, clean.forget, clean.bluff, clean.latency_s) == ({}, 0, 0, 0)
-    assert clean.abilities == Profile(name="x").abilities
-
-
-@pytest.mark.parametrize("name", ["flaky-format", "flaky-tools"])
-def test_flaky_profiles_clear_by_feedback_in_four_of_five_faults(name: str) -> None:
-    assert load_profile(name).clears.feedback == 0.8
-
-
-def test_stubborn_clears_after_three_attempts_or_never() -> None:
-    clears = load_profile("stubborn").clears
-    assert (clears.feedback, clears.attempts) == (0, 3)
-    assert clears.never > 0
-
-
 def test_profiles_differ_by_what_they_do_not_by_their_description() -> None:
     digests = {load_profile(name).digest for name in BUILT_IN}
     assert len(digests) == len(BUILT_IN)
     one = Profile(name="a", rates={"wire.empty": 0.1, "wire.fenced": 0.2})
     assert one.digest == Profile(name="a", description="other", rates={"wire.fenced": 0.2, "wire.empty": 0.1}).digest
     assert one.digest != Profile(name="a", rates={"wire.empty": 0.1}).digest
-
-
-def test_weaknesses_are_part_of_a_digest_where_there_are_any() -> None:
-    plain, weak = Profile(name="a"), Profile(name="a", weaknesses=(Weakness(kind="unit", rate=0.5),))
-    assert "weaknesses" not in plain.model_dump()
-    assert plain.digest == digest(plain.model_dump(exclude={"description", "weaknesses"}))
-    assert weak.model_dump()["weaknesses"] == ({"kind": "unit", "rate": 0.5, "tool": None},)
-    assert weak.digest not in (plain.digest, Profile(name="a", weaknesses=(Weakness(kind="unit", rate=0.6),)).digest)
 
 
 def test_the_digests_of_the_built_in_profiles_move_only_with_their_version() -> None:
@@ -201,14 +173,12 @@ def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
     [
         ("name = ", "", "not valid TOML"),
         ("", "name", "Field required"),
-        ('name = "Mine!"', "name", "lowercase letters, digits"),
+        ('name = "Mine!"', "name", "should match pattern"),
         ('name = "a"\nforgett = 0.1', "forgett", "did you mean 'forget'?"),
-        ('name = "a"\n"tool.rises" = 0.1', "tool.rises", "stand under [rates], their names in quotes; did you mean 'tool.raises'?"),
         ('name = "a"\nrates = 3', "rates", "Input should be"),
         ('name = "a"\nclears = 3', "clears", "Input should be"),
         ('name = "a"\nweaknesses = 3', "weaknesses", "Input should be a valid"),
         ('name = "a"\nweaknesses = [3]', "weaknesses.0", "Input should be"),
-        ('name = "a"\n[tool]\nraises = 0.1', "tool", 'stand under [rates], their names in quotes; such as "tool.raises" = 0.1'),
         (
             'name = "a"\nwhatever = 0.1',
             "whatever",
@@ -218,7 +188,6 @@ def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
         ('name = "a"\n[abilities]\nstreaming = true', "abilities.streaming", "known: context_tokens, tool_choice"),
         ('name = "a"\n[rates]\n"wire.emptee" = 0.1', "rates", "unknown fault kind 'wire.emptee'; did you mean 'wire.empty'?"),
         ('name = "a"\n[rates]\n"quux" = 0.1', "rates", "known: wire.malformed, wire.truncated"),
-        ('name = "a"\n[rates]\nwire.empty = 0.1', "rates", 'put the fault kind in quotes: "wire.empty"'),
         ('name = "a"\n[rates]\n"wire.empty" = 1.5', "rates.wire.empty", "less than or equal to 1, got 1.5"),
         ('name = "a"\n[rates]\n"wire.empty" = -0.1', "rates.wire.empty", "greater than or equal to 0"),
         ('name = "a"\n[rates]\n"wire.empty" = nan', "rates.wire.empty", "finite"),
@@ -320,17 +289,6 @@ def test_under_clean_every_loop_is_right_in_as_few_calls_as_the_plan_has(records
             assert record.simulated_s == 0
 
 
-def test_every_profile_does_what_it_is_named_for(records: dict[str, list[Record]]) -> None:
-    for arm, trials in records.items():
-        profile = load_profile(arm.partition("/")[2])
-        kinds = {fault.kind for record in trials for fault in record.faults}
-        weaknesses = {f"weakness.{weakness.kind}" for weakness in profile.weaknesses}
-        assert kinds <= {*profile.rates, *weaknesses} | ({"decision.forget"} if profile.forget else set()), arm
-        assert kinds >= {kind for kind, rate in profile.rates.items() if rate >= 0.03} - OF_SEVERAL_CALLS, arm
-        waits = any(kind.endswith((".slow", ".hangs")) for kind in kinds)
-        assert any(record.simulated_s for record in trials) == waits, arm
-
-
 def test_the_same_stumble_meets_every_loop_at_the_same_place(records: dict[str, list[Record]], profiles: tuple[str, ...]) -> None:
     common = 0
     for profile in profiles:
@@ -358,16 +316,6 @@ def test_a_trial_without_a_fault_is_the_clean_trial(records: dict[str, list[Reco
                 assert record.trace_digest == clean[record.task].trace_digest
                 assert record.answer == clean[record.task].answer
     assert compared > 100
-
-
-def test_the_better_format_absorbs_what_the_strict_one_does_not(records: dict[str, list[Record]]) -> None:
-    def absorbed(loop: str) -> set[str]:
-        faults: list[FaultRecord] = [fault for record in records[f"{loop}/flaky-format"] for fault in record.faults]
-        return {fault.kind for fault in faults if fault.absorbed}
-
-    assert absorbed("bare") == set()
-    assert absorbed("react_extract") == {"wire.duplicated", "wire.fenced"}
-    assert all(kind in FAULT_KINDS for kind in absorbed("react_extract"))
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from whichloop.datasets import arithmetic
 from whichloop.datasets.validity import replay
 from whichloop.models.receipts import Ledger, call_digest, content_digest
 from whichloop.protocol import Plan, Ref, refs, run_sync
-from whichloop.protocol.receipts import HALFWAY, MARK, ReceiptReader, bare, sightings, strip_receipts
+from whichloop.protocol.receipts import HALFWAY, MARK, bare, sightings, strip_receipts
 
 from . import bench
 
@@ -97,30 +97,6 @@ def test_distance_is_counted_from_the_end_of_the_prompt(between: list[str]) -> N
     behind = len(" [0123ab.4567:r]") + len(between[-1])
     assert distances[-1] == behind / (behind + HALFWAY)
     assert all(found[receipt.call][0].distance(length, 0.5) > found[receipt.call][0].distance(length) for receipt in receipts)
-
-
-PIECES = st.sampled_from(
-    ["[r:0123ab.4567]", "[0123ab.4567:r]", "[r:89abcd.ef01]", "[89abcd.ef01:r]", " 12 ", "\n", "[r:0123a", "b.4567]"]
-)
-
-
-@LAW
-@given(st.lists(st.lists(PIECES, max_size=4).map("".join), max_size=8), st.lists(st.booleans(), max_size=8))
-def test_a_prompt_that_goes_on_is_read_as_a_whole_one(pieces: list[str], goes_on: list[bool]) -> None:
-    reader, prompt = ReceiptReader(), ""
-    for piece, again in zip(pieces, goes_on, strict=False):
-        prompt = f"{prompt}{piece}" if again else piece
-        assert reader.read(prompt) == sightings(prompt)
-
-
-def test_a_result_that_is_shown_as_before_is_the_very_same() -> None:
-    reader = ReceiptReader()
-    first, second = (issue(Ledger(), "add", {"a": number}, "12", 12, True) for number in (1, 2))
-    before = reader.read(f"Add. {first.signed}")
-    after = reader.read(f"Add. {first.signed} {second.signed}")
-    assert after[first.call] is before[first.call]
-    assert list(after) == [first.call, second.call]
-    assert second.call not in before
 
 
 # --- what the model makes of them ---

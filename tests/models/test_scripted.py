@@ -37,7 +37,6 @@ from whichloop.protocol import (
     render_value,
     run_sync,
 )
-from whichloop.protocol.digest import derived_seed, unit
 from whichloop.protocol.receipts import HALFWAY
 
 from . import bench
@@ -202,15 +201,6 @@ def test_a_fresh_process_gives_the_same_bytes_whatever_the_hash_seed(
     assert here == there
 
 
-def test_a_draw_depends_on_its_whole_key() -> None:
-    assert unit(1, "a") == unit(1, "a")
-    assert len({unit(1, "a"), unit(2, "a"), unit(1, "b"), unit("1a"), unit(1, "a", "")}) == 5
-    assert 0 <= unit() < 1
-    drawn = [unit("x", index) for index in range(2000)]
-    assert sum(drawn) / 2000 == pytest.approx(0.5, abs=0.03)
-    assert 0 <= derived_seed("x") < 2**32
-
-
 # --- capabilities are no coin flips ---
 
 
@@ -312,30 +302,6 @@ def test_after_patience_another_way_is_taken() -> None:
     run(trial, limit=6)
     made = [(call.arguments["a"], call.arguments["b"]) for call, _, _ in trial.ear.tool_calls]
     assert made == [(1, 3), (1, 3), (2, 2), (2, 2), (2, 2), (2, 2)]  # the last argument is wrong each time
-
-
-def test_each_scope_has_a_patience_of_its_own() -> None:
-    other = bench.planned("c1", "add", a=2, b=1)
-    plan = Plan((bench.planned("c1", "add", a=1, b=2, alternatives=[other]),), Ref("c1"))
-    trial = bench.Bench(plan, profile("tool.raises", never=1, patience=1))
-    for scope in ("a", "b"):
-        run(trial, limit=2, scope=scope)
-    assert [call.arguments["a"] for call, _, _ in trial.ear.tool_calls] == [1, 2, 1, 2]
-
-
-def test_a_tool_that_fails_for_true_ends_the_work() -> None:
-    """It worked when the plan was replayed, and does not now: no receipt of a result will ever come."""
-    broken: list[bool] = []
-
-    def add(a: int, b: int) -> int:
-        if broken:
-            raise RuntimeError("out of order")
-        return a + b
-
-    trial = bench.Bench(bench.chain(2), tools=(Tool.from_function(add, blocking=False),))
-    broken.append(True)
-    assert run(trial) == NOT_DETERMINED
-    assert len(trial.ear.tool_calls) == 1
 
 
 def test_a_model_bluffs_as_often_as_its_profile_says() -> None:

@@ -31,7 +31,7 @@ from whichloop.protocol import (
 from whichloop.protocol.receipts import HALFWAY
 
 from . import bench
-from .scripted_trials import OneCall, points, profile, settled
+from .scripted_trials import OneCall, profile, settled
 
 
 def wide(count: int = 3) -> Plan:
@@ -47,32 +47,6 @@ def test_the_tools_faults_strike_all_calls_of_a_move_as_they_strike_them_one_by_
     assert settled(trial) == [(f"decide:c{index}", "tool.raises", True, False, True) for index in (1, 2, 3)]
     failed = [call.arguments["a"] for call, seen, _ in trial.ear.tool_calls if not seen.ok]
     assert failed == [1, 2, 3]
-
-
-def test_a_tool_s_fault_waits_for_the_first_run_of_its_call() -> None:
-    trial = bench.Bench(bench.chain(1), profile("tool.raises"))
-    for text in ("", "Something else came first.", "And something more."):  # the call is decided on, and not made
-        run_sync(trial.model.complete(trial.request(text)))
-    call = trial.calls["c1"]
-    assert not run_sync(trial.toolbox.call(call)).ok
-    run_sync(trial.model.complete(trial.request("add: ToolUnavailable: service unavailable, try again")))
-    assert run_sync(trial.toolbox.call(call)).ok
-
-
-def test_what_spoils_a_reply_is_drawn_for_its_first_call_only() -> None:
-    trial = bench.Bench(wide(), profile("wire.malformed"))
-    run_sync(trial.run())
-    assert points(trial) == ["decide:c1"]  # the answer is free text, which no wire spoils
-
-
-@settings(max_examples=cases(20), deadline=None)
-@given(seed=st.integers(0, 2**32), rate=st.floats(0.1, 1))
-def test_a_fault_at_a_later_call_of_a_move_is_the_one_that_would_meet_it_alone(seed: int, rate: float) -> None:
-    clears = Clears(feedback=1, after=0, never=0)
-    blowing = Profile(name="one", rates={"tool.raises": rate / 2, "tool.huge": rate / 2}, clears=clears)
-    at_once, one_by_one = (bench.Bench(wide(5), blowing, seed=seed) for _ in range(2))
-    assert run_sync(at_once.run()) == run_sync(one_by_one.run(codec=OneCall())) == "5"
-    assert settled(at_once) == settled(one_by_one)
 
 
 @settings(max_examples=cases(15), deadline=None)

@@ -46,12 +46,6 @@ def test_without_feedback_the_same_is_said_again_word_for_word(kind: str) -> Non
     assert settled(trial) == [("decide:c1", kind, True, False, False)]
 
 
-def test_a_failing_provider_is_overcome_by_a_loop_that_tells_the_model() -> None:
-    trial = bench.Bench(bench.chain(1), profile("provider.server", feedback=1))
-    assert run(trial) == 2
-    assert settled(trial) == [(f"decide:{point}", "provider.server", True, False, True) for point in ("answer", "c1")]
-
-
 @pytest.mark.parametrize("kind", ["wire.empty", "decision.wrong_type", "tool.raises", "provider.rate_limit"])
 @pytest.mark.parametrize("feedback", [True, False])
 def test_a_fault_that_takes_n_attempts_takes_n(kind: str, feedback: bool) -> None:
@@ -149,13 +143,6 @@ def test_a_lie_lands_and_is_no_recovery() -> None:
     assert isinstance(answer, int)
     assert answer != 12
     assert settled(trial) == [(f"decide:{name}", "tool.lies", True, False, False) for name in ("c1", "c2")]
-
-
-def test_a_flood_of_text_carries_the_receipt_at_its_end() -> None:
-    trial = bench.Bench(bench.chain(1), profile("tool.huge", feedback=1))
-    assert run(trial) == 2
-    assert len(trial.ear.tool_calls[0][1].data) > 8000
-    assert settled(trial) == [("decide:c1", "tool.huge", True, False, True)]
 
 
 def test_a_fault_of_a_tool_that_never_runs_is_scheduled_and_does_not_land() -> None:

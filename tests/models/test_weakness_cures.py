@@ -15,13 +15,16 @@ from whichloop.loops.bare_codecs import FORMATS
 from whichloop.loops.phased.codecs import SELECT
 from whichloop.loops.react_extract_codecs import ReactCodec, ReactStep
 from whichloop.loops.stateless.signatures import AgentReasonerSignature, decide_codec
+from whichloop.models.faults import answer_options
 from whichloop.models.profiles import WEAKNESS_KINDS
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.weaknesses import CURES, PromptParts, Slip, in_thousands, slips_of
 from whichloop.protocol import (
     Act,
     Codec,
+    Inexpressible,
     Message,
+    Move,
     NativeCall,
     Plan,
     PlannedCall,
@@ -115,74 +118,39 @@ def turns(codec: Codec, call: ToolCall, question: str) -> list[Message]:
     return [Message("user", f"{LISTING}\n{WORDS}\n\n{question}"), Message("assistant", reply.text, reply.calls)]
 
 
-def nested(codec: Codec, call: ToolCall, question: str) -> list[Message]:
-    """The same as a conversation in JSON, as a field of an example of another format."""
-    own = own_prompt("Do it.", "reply")
-    reply = codec.render(Act("Next: find it.", (call,)))
-    said = json.dumps({"text": reply.text, "calls": [{"name": c.name, "arguments": c.arguments} for c in reply.calls]})
-    text = json.dumps([{"role": "user", "content": f"{LISTING}\n{WORDS}\n\n{question}"}])
-    prompt = replace(own, demos=({"conversation": json.dumps([{"role": "user", "content": f"{text} {said}"}]), "reply": "So."},))
-    return list(in_own_format(prompt).turns)
-
-
-EXAMPLES_IN_WIRES = pytest.mark.parametrize(
-    ("made", "wire"),
-    [
-        *((turns, wire) for wire in WIRES),
-        *(pytest.param(nested, wire, marks=() if wire == "native" else pytest.mark.slow) for wire in WIRES),
-    ],
-)
-"""How an example is made, in which format. Nested in another one it is read as JSON, whatever format it had before."""
-
-
 def covers(kind: str, examples: Sequence[Message]) -> bool:
-    return slip(kind).is_covered(PromptParts((Message("system", "Do it."), Message("user", "What is 7 times 9?")), examples))
+    live = (Message("system", "Do it."), Message("user", "What is 7 times 9?"))
+    return slip(kind).is_covered(PromptParts(live, examples))
 
 
-@EXAMPLES_IN_WIRES
+@pytest.mark.parametrize("codec", WIRES.values(), ids=WIRES)
 @LAW
 @given(a=st.integers(1, 99), b=st.integers(1, 99) | st.floats(1, 99).map(lambda number: round(number, 2)))
-def test_numbers_as_they_were_said_cover_unit_and_a_hundredth_does_not(made: Any, wire: str, a: int, b: float) -> None:
+def test_numbers_as_they_were_said_cover_unit_and_a_hundredth_does_not(codec: Codec, a: int, b: float) -> None:
     question = f"What is {a} times {b}?"
-    assert covers("unit", made(WIRES[wire], ToolCall("times", {"a": a, "b": b}), question))
+    assert covers("unit", turns(codec, ToolCall("times", {"a": a, "b": b}), question))
     spoiled = dict(slip("unit").spoiled(PlannedCall("x", "times", {"a": a, "b": b}, "x")).arguments)
-    assert not covers("unit", made(WIRES[wire], ToolCall("times", spoiled), question))
-    assert not covers("unit", made(WIRES[wire], ToolCall("seats", {"count": a}), question))
+    assert not covers("unit", turns(codec, ToolCall("times", spoiled), question))
+    assert not covers("unit", turns(codec, ToolCall("seats", {"count": a}), question))
 
 
-@EXAMPLES_IN_WIRES
+@pytest.mark.parametrize("codec", WIRES.values(), ids=WIRES)
 @LAW
 @given(date=st.dates())
-def test_dates_with_the_year_first_cover_date_and_others_do_not(made: Any, wire: str, date: Any) -> None:
+def test_dates_with_the_year_first_cover_date_and_others_do_not(codec: Codec, date: Any) -> None:
     question = f"What day is {date.isoformat()}?"
-    assert covers("date", made(WIRES[wire], ToolCall("weekday", {"date": date.isoformat()}), question))
-    assert not covers("date", made(WIRES[wire], ToolCall("weekday", {"date": date.strftime("%d/%m/%Y")}), question))
-    assert not covers("date", made(WIRES[wire], ToolCall("times", {"a": 1, "b": 2}), question))
+    assert covers("date", turns(codec, ToolCall("weekday", {"date": date.isoformat()}), question))
+    assert not covers("date", turns(codec, ToolCall("weekday", {"date": date.strftime("%d/%m/%Y")}), question))
+    assert not covers("date", turns(codec, ToolCall("times", {"a": 1, "b": 2}), question))
 
 
-@pytest.mark.parametrize("made", [turns, nested])
-@pytest.mark.parametrize("wire", WIRES)
-def test_any_call_of_the_tool_covers_step_and_a_list_of_tools_none(made: Any, wire: str) -> None:
-    assert covers("step", made(WIRES[wire], ToolCall("times", {"a": 1, "b": 2}), "So?"))
-    assert not covers("step", made(WIRES[wire], ToolCall("seats", {"count": 1}), "So?"))
+@pytest.mark.parametrize("codec", WIRES.values(), ids=WIRES)
+def test_any_call_of_the_tool_covers_step_and_a_list_of_tools_none(codec: Codec) -> None:
+    assert covers("step", turns(codec, ToolCall("times", {"a": 1, "b": 2}), "So?"))
+    assert not covers("step", turns(codec, ToolCall("seats", {"count": 1}), "So?"))
     for kind in ("unit", "date", "step"):
-        assert not covers(
-            kind, [Message("user", f"{LISTING}\n{WORDS}\nWhat is 7 times 9 on 2026-05-03?"), Message("assistant", "63")]
-        )
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        'times({"a": 7, "b": 9})',
-        '<next_tool_name>times</next_tool_name>\n<next_tool_args>{"a": 7, "b": 9}</next_tool_args>',
-        '{"arguments": {"a": 7, "b": 9}, "name": "times"}',
-        'Tool: times\nInput: {"a": 7, "b": 9}',
-    ],
-)
-def test_other_ways_to_write_a_call(text: str) -> None:
-    for kind in ("unit", "step"):
-        assert covers(kind, [Message("user", "What is 7 times 9?"), Message("assistant", text)])
+        listing = Message("user", f"{LISTING}\n{WORDS}\nWhat is 7 times 9 on 2026-05-03?")
+        assert not covers(kind, [listing, Message("assistant", "63")])
 
 
 def test_a_result_that_happens_to_be_said_elsewhere_is_no_number_of_the_question() -> None:
@@ -197,33 +165,24 @@ def test_a_result_that_happens_to_be_said_elsewhere_is_no_number_of_the_question
     assert not covers("unit", texts)
 
 
-ANSWERS = {
-    "labelled": [
-        Message("user", "[[ ## query ## ]]\nWhat?"),
-        Message("assistant", "[[ ## answer ## ]]\n42\n\n[[ ## completed ## ]]"),
-    ],
-    "bare": [Message("user", "What?"), Message("assistant", '{"final_answer": "42"}')],
-    "fields": [Message("user", "What?"), Message("assistant", "Thought: so\nAnswer: 42")],
-    "finish": [Message("user", "What?"), Message("assistant", "", (NativeCall("1", "__finish__", '{"answer": 42}'),))],
-    "xml": [Message("user", "What?"), Message("assistant", "<output><answer>42</answer></output>")],
-    "stateless": [Message("assistant", '[[ ## reasoning_output ## ]]\n{"final_response": "42", "confidence": 0.9}')],
-    "text": [Message("user", "What?"), Message("assistant", "42")],
-}
+@pytest.mark.parametrize("codec", [codec for name, codec in WIRES.items() if name not in ("phased.select", "react_extract")])
+def test_a_plain_answer_covers_answer_and_one_in_thousands_does_not(codec: Codec) -> None:
+    def example(value: str) -> list[Message]:
+        move = next(move for move in answer_options("So.", value, 0.9) if expressible(codec, move))
+        reply = codec.render(move)
+        return [Message("user", "What?"), Message("assistant", reply.text, reply.calls)]
+
+    assert Slip("answer").is_covered(PromptParts((), example("42")))
+    assert not Slip("answer").is_covered(PromptParts((), example("0.042 thousand")))
+    assert not Slip("answer").is_covered(PromptParts(example("42")))  # the task's own messages are no examples
 
 
-@pytest.mark.parametrize("form", ANSWERS)
-def test_a_plain_answer_covers_answer_and_one_in_thousands_does_not(form: str) -> None:
-    def changed(text: str) -> str:
-        quoted = '"0.042 thousand"' if '"answer": 42' in text else "0.042 thousand"
-        return text.replace("42", quoted)
-
-    assert Slip("answer").is_covered(PromptParts((), ANSWERS[form]))
-    spoiled = [
-        Message(m.role, changed(m.content), tuple(NativeCall(c.id, c.name, changed(c.arguments)) for c in m.calls))
-        for m in ANSWERS[form]
-    ]
-    assert not Slip("answer").is_covered(PromptParts((), spoiled))
-    assert not Slip("answer").is_covered(PromptParts(ANSWERS[form]))  # the task's own messages are no examples
+def expressible(codec: Codec, move: Move) -> bool:
+    try:
+        codec.render(move)
+    except Inexpressible:
+        return False
+    return True
 
 
 def test_a_tool_s_number_is_no_answer() -> None:

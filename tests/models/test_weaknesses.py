@@ -14,10 +14,8 @@ from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scorer_named
 from whichloop.models.faults import NOT_DETERMINED
 from whichloop.models.profiles import WEAKNESS_KINDS, Profile, Weakness, built_in_profiles, load_profile
-from whichloop.models.receipts import Ledger
-from whichloop.models.weaknesses import CURES, PlanWithSlips, PromptParts, in_thousands, slips_of, split_examples
+from whichloop.models.weaknesses import CURES, in_thousands, slips_of, split_examples
 from whichloop.protocol import (
-    Answer,
     Codec,
     Message,
     Plan,
@@ -31,7 +29,6 @@ from whichloop.protocol import (
 from whichloop.protocol.receipts import MARK
 
 from . import bench
-from .scripted_trials import OneCall
 from .weak_trials import KINDS, LAW, SPECS, TOOLS, Told, noted, product, said, told, weak
 
 ALL_HINTS = "\n".join(cure.hint for cure in CURES.values())
@@ -174,22 +171,6 @@ def test_unit_leaves_a_whole_number_whole() -> None:
     assert [dict(call.arguments) for call, _, _ in trial.ear.tool_calls] == [{"count": 5}, {"count": 0}]
 
 
-def test_unit_a_slip_that_makes_two_calls_the_same_is_noted_though_the_second_is_never_made() -> None:
-    plan = Plan((bench.planned("c1", "seats", count=0), bench.planned("c2", "seats", count=50)), Ref("c2"))
-    trial = bench.Bench(plan, weak("unit"), tools=TOOLS)
-    assert run_sync(trial.run(codec=OneCall())) == "1000"
-    assert [dict(call.arguments) for call, _, _ in trial.ear.tool_calls] == [{"count": 0}]
-    assert noted(trial) == [("weakness.unit", "decide:c2")]
-
-
-def test_unit_of_one_tool_leaves_the_others_alone() -> None:
-    plan = Plan((bench.planned("c1", "seats", count=500), bench.planned("c2", "times", a=Ref("c1"), b=2)), Ref("c2"))
-    profile = Profile(name="weak", weaknesses=(Weakness(kind="unit", rate=1, tool="times"),))
-    trial = bench.Bench(plan, profile, tools=TOOLS)
-    assert run_sync(trial.run()) == "10.0"
-    assert noted(trial) == [("weakness.unit", "decide:c2")]
-
-
 def test_date_has_the_day_first_and_no_error_message_cures_it() -> None:
     plan = Plan((bench.planned("c1", "weekday", date="2026-05-03"),), Ref("c1"))
     trial = bench.Bench(plan, weak("date"), tools=TOOLS)
@@ -203,13 +184,6 @@ def test_step_the_last_call_is_forgotten_and_its_result_made_up() -> None:
     assert run_sync(trial.run()) == "4711"
     assert [call.arguments["a"] for call, _, _ in trial.ear.tool_calls] == [200]
     assert noted(trial) == [("weakness.step", "decide:c2")]
-
-
-def test_step_of_a_tool_that_others_build_on() -> None:
-    plan = Plan((bench.planned("c1", "seats", count=1), bench.planned("c2", "times", a=Ref("c1"), b=2)), Ref("c2"))
-    trial = bench.Bench(plan, Profile(name="weak", weaknesses=(Weakness(kind="step", rate=1, tool="seats"),)), tools=TOOLS)
-    assert run_sync(trial.run()) == "9422.0"
-    assert noted(trial) == [("weakness.step", "decide:c1")]
 
 
 def test_step_is_forgotten_by_who_chooses_the_calls_and_by_no_planner() -> None:
@@ -236,14 +210,6 @@ def test_step_is_noted_where_an_answer_is_stated_without_it() -> None:
     assert noted(unasked) == []
 
 
-def test_step_is_noted_as_soon_as_the_call_is_left_out() -> None:
-    """Of several calls that could be made at once one is missing."""
-    plan = Plan((bench.planned("c1", "seats", count=1), bench.planned("c2", "times", a=2, b=3)), Ref("c2"))
-    trial = bench.Bench(plan, weak("step"), tools=TOOLS)
-    assert "times" not in ask(trial, "").text
-    assert noted(trial) == [("weakness.step", "decide:c2")]
-
-
 def test_step_an_answer_that_names_no_result_comes_out_wrong_too() -> None:
     trial = bench.Bench(product(answer=300), weak("step"), tools=TOOLS)
     assert run_sync(trial.run()) not in ("300", NOT_DETERMINED)
@@ -263,16 +229,11 @@ def test_a_number_in_thousands_is_wrong_to_a_scorer(number: float) -> None:
     assert scorer_named("numeric")(Judgement(task, in_thousands(number), "finished")) == 0
 
 
-@pytest.mark.parametrize("value", [0, True, "12 eggs", None, [5], {"a": 5}])
-def test_what_is_no_number_is_stated_as_it_is(value: Any) -> None:
-    assert in_thousands(value) is value
-
-
 def test_an_answer_of_a_prescribed_form_does_not_slip() -> None:
     trial = bench.Bench(product(), weak("answer"), tools=TOOLS)
     free = replace(trial.scripted.script, words=False)
-    assert [slip.kind for slip in type(trial.scripted)(free)._plan.slips] == []
-    assert [slip.kind for slip in trial.scripted._plan.slips] == ["answer"]
+    assert [slip.kind for slip in type(trial.scripted)(free)._weak_in] == []
+    assert [slip.kind for slip in trial.scripted._weak_in] == ["answer"]
 
 
 def test_a_weakness_with_nothing_to_spoil_never_shows() -> None:
@@ -353,30 +314,6 @@ def test_a_reply_that_the_provider_lost_has_not_slipped() -> None:
     run_sync(trial.run())
     assert kinds[0] == ["provider.server"]
     assert "weakness.unit" in kinds[1]
-
-
-def test_a_course_keeps_its_planned_calls() -> None:
-    """They are known by identity, so one request must not see other objects than the next."""
-    plan = product()
-    course = PlanWithSlips(plan, slips_of(plan, weak("unit").weaknesses, (0,), SPECS))
-    shown = PromptParts((Message("user", "What?"),))
-    assert course.at(shown, {}, Ledger()) is course.at(shown, {}, Ledger())
-    assert course.at(PromptParts((Message("system", CURES["unit"].hint),)), {}, Ledger()).plan is plan
-    assert PlanWithSlips(plan, ()).at(shown, {}, Ledger()).plan is plan
-
-
-def test_the_reply_is_marked_with_the_slip() -> None:
-    trial = bench.Bench(product(), weak("unit"), tools=TOOLS)
-    run_sync(trial.run())
-    assert [fault for _, _, _, fault in trial.ear.exchanges] == ["weakness.unit", "weakness.unit", None]
-
-
-def test_an_answer_move_without_a_value_is_no_slip_of_form() -> None:
-    plan = product()
-    course = PlanWithSlips(plan, slips_of(plan, weak("answer").weaknesses, (0,), SPECS))
-    followed = course.at(PromptParts((Message("user", "What?"),)), {}, Ledger())
-    assert followed.slipped((), Answer("done", None), is_informed=True) == set()
-    assert followed.slipped((), Answer("done", "0.3 thousand"), is_informed=True) == {("answer", "answer")}
 
 
 # --- profiles ---

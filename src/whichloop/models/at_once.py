@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from whichloop.protocol import Act, Chunk, Model, Reply, Request, ToolCall, WrappedModel, refs
+from whichloop.protocol import Chunk, Model, Reply, Request, ToolCall, WrappedModel, refs
 
-from .prompt_view import PromptView, concrete
-from .receipts import call_digest
+from .prompt_view import PromptView
+from .receipts import call_digest, concrete
 
 LATE, SAME_IDS, TOO_EARLY = "calls.late", "calls.same_ids", "calls.too_early"
 HOLDING = frozenset({LATE, TOO_EARLY})
@@ -34,21 +34,9 @@ def with_one_id(reply: Reply) -> Reply:
     return replace(reply, calls=tuple(replace(call, id=reply.calls[0].id) for call in reply.calls))
 
 
-@dataclass(frozen=True, slots=True)
-class EarlyCall:
-    """A call that a model makes beside the calls that it should wait for."""
-
-    call: ToolCall
-    awaited: tuple[str, ...]
-    """Planned calls of the same move whose effect it needs."""
-
-    def beside(self, move: Act) -> Act:
-        """Return the move with this call as its last."""
-        return replace(move, calls=(*move.calls, self.call))
-
-
-def early_call(view: PromptView, made_now: Collection[str]) -> EarlyCall | None:
-    """Return the first planned call that waits for nothing but the effects of calls that are `made_now` now; None if there is none.
+def early_call(view: PromptView, made_now: Collection[str]) -> tuple[ToolCall, tuple[str, ...]] | None:
+    """Return the first planned call that waits for nothing but the effects of calls that are `made_now` now, and those calls; None
+    if there is none.
 
     Its arguments are known: it takes no result of a call that is made now.
     """
@@ -60,27 +48,16 @@ def early_call(view: PromptView, made_now: Collection[str]) -> EarlyCall | None:
             continue
         call = concrete(planned, view.values)
         if call is not None:
-            return EarlyCall(call, tuple(name for name in made_now if name in needs))
+            return call, tuple(name for name in made_now if name in needs)
     return None
 
 
+@dataclass(slots=True, eq=False)
 class RunningCall:
-    """A call that has begun and not ended, as a context."""
+    """A call that has begun and not ended."""
 
-    __slots__ = ("_all", "_digest", "is_held", "scope")
-
-    def __init__(self, every: CallsAtOnce, digest: str, scope: str) -> None:
-        self.scope = scope
-        self.is_held = False
-        self._all = every
-        self._digest = digest
-
-    def __enter__(self) -> RunningCall:
-        self._all.begin(self, self._digest)
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._all.end(self, self._digest)
+    scope: str
+    is_held: bool = False
 
 
 class CallsAtOnce:
@@ -102,25 +79,23 @@ class CallsAtOnce:
         """Note, by their CALL digests, that one call has to run after others of its reply."""
         self._awaited[early] = set(awaited)
 
-    def running(self, digest: str, scope: str) -> RunningCall:
-        """Return a context in which a call counts among the running ones."""
-        return RunningCall(self, digest, scope)
-
-    def begin(self, mine: RunningCall, digest: str) -> None:
-        """Count a call among the running ones."""
+    @contextlib.contextmanager
+    def running(self, digest: str, scope: str) -> Iterator[RunningCall]:
+        """Count a call among the running ones for as long as this context lasts."""
         missing = self._awaited.pop(digest, None)
         if missing is not None:
             self.chances += 1
             self.overlaps += bool(missing)
+        mine = RunningCall(scope)
         self._running.append(mine)
         self._tell()
-
-    def end(self, mine: RunningCall, digest: str) -> None:
-        """Note that a call has ended."""
-        self._running.remove(mine)
-        for others in self._awaited.values():
-            others.discard(digest)
-        self._tell()
+        try:
+            yield mine
+        finally:
+            self._running.remove(mine)
+            for others in self._awaited.values():
+                others.discard(digest)
+            self._tell()
 
     async def let_others_pass(self, mine: RunningCall) -> None:
         """Wait until the calls that run beside this one have ended; of several that wait, the last that came goes first."""

@@ -1,33 +1,31 @@
-"""Faults: drawing them, applying them to replies and moves, and keeping count of what became of each."""
+"""Faults: drawing them, applying them to replies, moves and results, and keeping count of what became of each."""
 
 from __future__ import annotations
 
-import itertools
 import math
-import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Final, Literal, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, NamedTuple
 
 from whichloop.protocol import (
     Act,
     Answer,
+    Codec,
+    Inexpressible,
     Move,
     Observation,
     PlannedCall,
     Reply,
-    Request,
     Text,
     ToolCall,
     ToolSpec,
+    WireError,
     refs,
     render_value,
 )
 from whichloop.protocol.digest import unit
 from whichloop.protocol.tool_calls import INTERNAL_ERROR, INVALID_PARAMS, McpError, ToolListing
 
-from .feedback import texts_apart
 from .profiles import Profile
 
 NOT_DETERMINED = "not determined"
@@ -35,18 +33,12 @@ ANSWER = "answer"
 SURE, UNSURE = 0.9, 0.3
 """How confident a model says it is, where a format asks."""
 FLAKY_ATTEMPTS = 2
-
 MAX_BASE_CHARS = 61
 """Characters of a tool's name that an invented one keeps: providers take names of 64."""
-
 CALLING = ("decide", "select")
 """Roles whose requests are answered by calls."""
-
 IMPLICIT = frozenset({"tool.garbage", "tool.lies", "tool.stale", "tool.empty", "tool.partial", "mcp.cut"})
 """Failures that a tool gives out for its result: a model may believe them."""
-
-TOOL_FAMILIES = frozenset({"tool", "mcp", "inject"})
-"""Families of what goes wrong where a tool runs."""
 
 Clearing = Literal["feedback", "after", "never"]
 
@@ -73,7 +65,7 @@ class Fault:
     landed: bool = False
     absorbed: bool = False
     recovered: bool = False
-    landed_at: int = field(default=0)
+    landed_at: int = 0
     """Number of receipts issued when it landed: what is issued later may be its recovery."""
     strikes: int = 0
     """How many runs of its call a tool's fault has disturbed."""
@@ -91,7 +83,7 @@ class Fault:
     @property
     def strikes_tools(self) -> bool:
         """Whether it strikes where a tool runs, not the model's reply."""
-        return self.family in TOOL_FAMILIES or self.kind == "calls.late"
+        return self.family in ("tool", "mcp", "inject") or self.kind == "calls.late"
 
     def active(self, attempt: int) -> bool:
         """Return whether the fault still strikes at the (0-based) attempt."""
@@ -100,11 +92,27 @@ class Fault:
         return self.clearing == "never" or attempt < self.attempts
 
 
-_NEEDS_ARGUMENTS = frozenset({"decision.missing_argument", "decision.wrong_type", "decision.wrong_value"})
-"""Kinds that change an argument of a call."""
+# --- drawing ---
 
-_NEEDS_RESULT = IMPLICIT | {"tool.huge"}
-"""Kinds that change the result of a call, as all of the family `inject` do."""
+
+def draw(profile: Profile, key: tuple[object, ...], point: FaultPoint, call: PlannedCall | None, first: bool) -> Fault | None:
+    """Draw the fault of a point, if any: one draw, keyed by trial and point, never by loop or scope.
+
+    Where the profile lists its faults, that of the point is taken; what clears it and whether it is believed is drawn alike.
+    """
+    if profile.faults is not None:
+        placed = profile.placed.get(str(point))
+        rates = {} if placed is None else {placed: 1.0}
+    else:
+        rates = profile.rates
+    u = unit(*key, "fault", point) if rates else 1.0
+    for kind, rate in sorted(rates.items()):
+        if _applies(kind, point.role, call, first):
+            if u < rate:
+                believed = kind in IMPLICIT and unit(*key, "notices", point) >= profile.notices
+                return Fault(kind, point, *_clearing(profile, kind, key, point), believed=believed)
+            u -= rate
+    return None
 
 
 def _applies(kind: str, role: str, call: PlannedCall | None, first: bool) -> bool:
@@ -116,42 +124,18 @@ def _applies(kind: str, role: str, call: PlannedCall | None, first: bool) -> boo
         return False
     if call is None:
         return kind == "decision.never_finish" and not first  # a call was made before, which can be made again
-    if kind in _NEEDS_ARGUMENTS:
-        return bool(call.arguments)
-    if kind in _NEEDS_RESULT or family == "inject":
-        return not call.fails
-    if kind == "calls.too_early":  # a request to select asks for the calls of one task, and no other belongs beside them
-        return role == "decide"
-    if kind == "decision.no_tool":
-        return first
-    if kind == "decision.repeated_call":  # a request to select shows no other results than those that its call came from
-        return not first and (role == "decide" or any(refs(call.arguments)))
+    if kind in IMPLICIT or kind == "tool.huge" or family == "inject":
+        return not call.fails  # they change a result
+    match kind:
+        case "decision.missing_argument" | "decision.wrong_type" | "decision.wrong_value":
+            return bool(call.arguments)
+        case "calls.too_early":  # a request to select asks for the calls of one task, and no other belongs beside them
+            return role == "decide"
+        case "decision.no_tool":
+            return first
+        case "decision.repeated_call":  # a request to select shows no other results than those that its call came from
+            return not first and (role == "decide" or any(refs(call.arguments)))
     return kind != "decision.never_finish"
-
-
-def draw(profile: Profile, key: tuple[object, ...], point: FaultPoint, call: PlannedCall | None, first: bool) -> Fault | None:
-    """Draw the fault of a point, if any: one draw, keyed by trial and point, never by loop or scope.
-
-    Where the profile lists its faults, that of the point is taken; what clears it and whether it is believed is drawn alike.
-    """
-    if profile.faults is not None:
-        kind = profile.placed.get(str(point))
-        return None if kind is None or not _applies(kind, point.role, call, first) else _fault(profile, kind, key, point)
-    if not profile.rates:
-        return None
-    u = unit(*key, "fault", point)
-    for kind, rate in sorted(profile.rates.items()):
-        if not _applies(kind, point.role, call, first):
-            continue
-        if u < rate:
-            return _fault(profile, kind, key, point)
-        u -= rate
-    return None
-
-
-def _fault(profile: Profile, kind: str, key: tuple[object, ...], point: FaultPoint) -> Fault:
-    believed = kind in IMPLICIT and unit(*key, "notices", point) >= profile.notices
-    return Fault(kind, point, *_clearing(profile, kind, key, point), believed=believed)
 
 
 def _clearing(profile: Profile, kind: str, key: tuple[object, ...], point: FaultPoint) -> tuple[Clearing, int]:
@@ -159,15 +143,13 @@ def _clearing(profile: Profile, kind: str, key: tuple[object, ...], point: Fault
         return "after", FLAKY_ATTEMPTS
     if kind.endswith(".slow") or kind == "calls.late":
         return "after", 1
-    if kind == "calls.too_early":  # no prompt tells the model of it, so that it could mend it
+    if kind == "calls.too_early" or kind.startswith("inject."):  # no prompt tells of the one; what a tool reads stays as it is
         return "never", 0
-    if kind.startswith("inject."):
-        return "never", 0  # what a tool reads stays as it is
-    u = unit(*key, "clears", point)
-    if u < profile.clears.feedback:
+    u, clears = unit(*key, "clears", point), profile.clears
+    if u < clears.feedback:
         return "feedback", 0
-    if u < profile.clears.feedback + profile.clears.after:
-        return "after", geometric(profile.clears.attempts, unit(*key, "attempts", point))
+    if u < clears.feedback + clears.after:
+        return "after", geometric(clears.attempts, unit(*key, "attempts", point))
     return "never", 0
 
 
@@ -182,51 +164,88 @@ def geometric(mean: float, u: float) -> int:
 # --- wire ---
 
 
+def first_expressible(codec: Codec, options: Sequence[Move]) -> tuple[Move | None, Reply]:
+    """Return the first option that the codec can express, else prose: a model always says something."""
+    for move in options:
+        try:
+            return move, codec.render(move)
+        except Inexpressible:
+            continue
+    prose = next((move.text for move in options if isinstance(move, Text)), "I cannot say this in the format asked for.")
+    return None, Reply(prose)
+
+
+def spares(kind: str, move: Move | None, reply: Reply) -> bool:
+    """Return whether a fault of the wire has nothing to spoil in a reply: it is free text, and the text would only say other words.
+
+    Free text has no calls and no frame: all of it is the answer's or the prose's own text. `move`: what the reply says; None for
+    prose that no format asked for. That nothing has come, a loop can tell in free text too.
+    """
+    if kind == "wire.empty" or reply.calls:
+        return False
+    own = move.value if isinstance(move, Answer) else move.text if isinstance(move, Text) else None
+    return move is None or (isinstance(move, Act) and not move.calls) or (isinstance(own, str) and reply.text == own)
+
+
+def spoiled_reply(kind: str, codec: Codec, move: Move | None, reply: Reply) -> tuple[Reply, bool]:
+    """Return a reply as a fault of the wire leaves it, and whether the format still reads the same move.
+
+    A fault spoils how a move is written, never what it says: the first form is taken that the format cannot read, or that still
+    says the same; the usual one where it says something else in all forms.
+    """
+    for form in _spoiled_forms(kind, reply):
+        try:
+            read = codec.parse(form)
+        except WireError:
+            return form, False
+        if move is not None and _without_thought(read) == _without_thought(move):
+            return form, form != reply
+    return spoil(kind, reply), False
+
+
+def _without_thought(move: Move) -> Move:
+    """Return a move without its thought: prose round a reply may be taken for one, and changes nothing."""
+    return replace(move, thought="") if isinstance(move, Act | Answer) else move
+
+
 def spoil(kind: str, reply: Reply) -> Reply:
     """Spoil a reply as a bad wire does: the raw arguments of its calls if it has any, else its text.
 
     Text beside calls is an aside: a design must not escape by having the model talk. A reply that is cut says so in its
     `finish_reason`; an empty one has ended of itself.
     """
-    return next(spoiled_forms(kind, reply))
+    return next(_spoiled_forms(kind, reply))
 
 
-def spoiled_forms(kind: str, reply: Reply) -> Iterator[Reply]:
+def _spoiled_forms(kind: str, reply: Reply) -> Iterator[Reply]:
     """Yield the ways in which a kind spoils a reply, the usual one first: one may show in a format in which another does not."""
     if kind == "wire.empty":
         yield emptied(kind, reply)
-    elif not reply.calls:
-        for text in _spoiled_texts(kind, reply.text):
-            yield _cut_short(kind, replace(reply, text=text))
-    else:
-        for arguments in zip(*(_spoiled_texts(kind, call.arguments) for call in reply.calls), strict=True):
-            calls = (replace(call, arguments=text) for call, text in zip(reply.calls, arguments, strict=True))
-            yield _cut_short(kind, replace(reply, calls=tuple(calls)))
+        return
+    finish = "length" if kind == "wire.truncated" else reply.finish_reason
+    if not reply.calls:
+        yield from (replace(reply, text=text, finish_reason=finish) for text in _spoiled_texts(kind, reply.text))
+        return
+    for arguments in zip(*(_spoiled_texts(kind, call.arguments) for call in reply.calls), strict=True):
+        calls = tuple(replace(call, arguments=text) for call, text in zip(reply.calls, arguments, strict=True))
+        yield replace(reply, calls=calls, finish_reason=finish)
 
 
 def emptied(kind: str, reply: Reply) -> Reply:
     """Return a reply of which a kind of fault leaves nothing."""
-    return _cut_short(kind, replace(reply, text="", calls=(), finish_reason="stop"))
-
-
-def _cut_short(kind: str, reply: Reply) -> Reply:
-    return replace(reply, finish_reason="length") if kind == "wire.truncated" else reply
+    return replace(reply, text="", calls=(), finish_reason="length" if kind == "wire.truncated" else "stop")
 
 
 def _spoiled_texts(kind: str, text: str) -> list[str]:
     cuts = [text[: len(text) // 2], text[: len(text) // 4], text[: len(text) // 8]]
     if kind == "wire.malformed":
-        broken = [changed for marks in (_NO_OPENING, _NO_COLON) if (changed := text.translate(marks)) != text]
-        return [*broken, *cuts][:3]
+        broken = (text.translate(dict.fromkeys(map(ord, marks))) for marks in ("{[<", ":"))
+        return [*(changed for changed in broken if changed != text), *cuts][:3]
     if kind == "wire.truncated":
         return cuts
     if kind == "wire.fenced":
         return [f"Sure, here is my reply:\n```\n{text}\n```\nLet me know how it goes."]
     return [f"{text}\n{text}"]  # wire.duplicated
-
-
-_NO_OPENING = {ord(char): None for char in "{[<"}
-_NO_COLON = {ord(":"): None}
 
 
 # --- decisions ---
@@ -245,8 +264,23 @@ def disturb(
         return (Act("I should make sure of this.", (list(earlier_calls.values())[-1],)),) if earlier_calls else (move,)
     if not isinstance(move, Act) or not move.calls:
         return (move,)
-    first = _confuse(kind, move.calls[0], specs.get(move.calls[0].name))
-    return (replace(move, calls=(first, *move.calls[1:])),)
+    call = move.calls[0]
+    name, arguments = call.name, dict(call.arguments)
+    required = specs[name].parameters.get("required", ()) if name in specs else ()
+    last = [*arguments, *(each for each in required if each in arguments)][-1:]
+    if kind == "decision.unknown_tool":
+        name = f"{name[:MAX_BASE_CHARS]}_v2"
+    elif kind == "decision.extra_argument":
+        arguments["verbose"] = True
+    elif not last:
+        return (move,)
+    elif kind == "decision.missing_argument":
+        del arguments[last[0]]
+    elif kind == "decision.wrong_type":
+        arguments[last[0]] = {"about": arguments[last[0]]}
+    elif kind == "decision.wrong_value":
+        arguments[last[0]] = mislead(arguments[last[0]])
+    return (replace(move, calls=(ToolCall(name, arguments), *move.calls[1:])),)
 
 
 def answer_options(thought: str, value: object, confidence: float) -> tuple[Move, ...]:
@@ -256,26 +290,14 @@ def answer_options(thought: str, value: object, confidence: float) -> tuple[Move
     return (Answer(thought, value), Answer(thought, text), *rated, Answer(thought), Answer("", value), Answer("", text), Text(text))
 
 
-def _confuse(kind: str, call: ToolCall, spec: ToolSpec | None) -> ToolCall:
-    arguments = dict(call.arguments)
-    names = [name for name in (spec.parameters.get("required", ()) if spec else ()) if name in arguments] or list(arguments)
-    if kind == "decision.unknown_tool":
-        return ToolCall(f"{call.name[:MAX_BASE_CHARS]}_v2", arguments)
-    if kind == "decision.extra_argument":
-        return ToolCall(call.name, arguments | {"verbose": True})
-    if not names:
-        return call
-    last = names[-1]
-    if kind == "decision.missing_argument":
-        del arguments[last]
-    elif kind == "decision.wrong_type":
-        arguments[last] = {"about": arguments[last]}
-    elif kind == "decision.wrong_value":
-        arguments[last] = mislead(arguments[last])
-    return ToolCall(call.name, arguments)
+# --- values ---
+
+_NEARLY_INFINITE = 1e300
+_OTHER_DIGITS = str.maketrans("0123456789", "1234567890")
+_EARLIER_DIGITS = str.maketrans("123456789", "012345678")
 
 
-def mislead(value: object) -> object:
+def mislead(value: Any) -> Any:
     """Return another value of the same kind, never equal to the one given."""
     if value is None:
         return 42
@@ -291,68 +313,40 @@ def mislead(value: object) -> object:
     if isinstance(value, list | tuple):
         return [mislead(value[0]), *value[1:]] if value else [0]
     if isinstance(value, dict):
-        first = next(iter(value), None)
-        return {"value": 0} if first is None else value | {first: mislead(value[first])}
+        return {**value, (first := next(iter(value))): mislead(value[first])} if value else {"value": 0}
     return 0
 
 
-def distorted(kind: str, value: object) -> object:
-    """Return what an implicit failure of a tool gives in the place of its result; never equal to the one given."""
-    if kind == "tool.stale":
-        return _outdated(value)
-    if kind == "mcp.cut":
-        text = render_value(value)
-        return text[: len(text) // 2] if text else mislead(value)
-    if kind == "tool.empty" and value not in (None, "", [], {}, ()):
-        return "" if isinstance(value, str) else [] if isinstance(value, list | tuple) else {} if isinstance(value, dict) else None
-    if kind == "tool.partial" and isinstance(value, str | list | tuple) and value:
-        return value[: len(value) // 2] if isinstance(value, str) else list(value[: len(value) // 2])
-    if kind == "tool.partial" and isinstance(value, dict) and value:
-        return dict(list(value.items())[: len(value) // 2])
-    return mislead(value)
-
-
-def _outdated(value: object) -> object:
+def _outdated(value: Any) -> Any:
     """Return a value as it may have been before: a smaller number, earlier digits, a list without its last entry."""
     if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _NEARLY_INFINITE:
         return value - 1 - abs(value) // 10
-    if isinstance(value, str):
-        earlier = value.translate(_EARLIER_DIGITS)
-        return earlier if earlier != value else mislead(value)
+    if isinstance(value, str) and (earlier := value.translate(_EARLIER_DIGITS)) != value:
+        return earlier
     if isinstance(value, list | tuple) and value:
         return list(value[:-1])
     if isinstance(value, dict) and value:
-        last = list(value)[-1]
-        return value | {last: _outdated(value[last])}
+        return {**value, (last := list(value)[-1]): _outdated(value[last])}
     return mislead(value)
 
 
-_NEARLY_INFINITE = 1e300
-_OTHER_DIGITS = str.maketrans("0123456789", "1234567890")
-_EARLIER_DIGITS = str.maketrans("123456789", "012345678")
+def distorted(kind: str, value: Any) -> Any:
+    """Return what an implicit failure of a tool gives in the place of its result; never equal to the one given."""
+    if kind == "tool.stale":
+        return _outdated(value)
+    if kind == "mcp.cut" and (text := render_value(value)):
+        return text[: len(text) // 2]
+    if kind == "tool.empty" and value not in (None, "", [], {}, ()):
+        return "" if isinstance(value, str) else [] if isinstance(value, list | tuple) else {} if isinstance(value, dict) else None
+    if kind == "tool.partial" and isinstance(value, str | list | tuple | dict) and value:
+        half = len(value) // 2
+        if isinstance(value, dict):
+            return dict(list(value.items())[:half])
+        return value[:half] if isinstance(value, str) else list(value[:half])
+    return mislead(value)
 
 
-# --- feedback ---
-
-_WORD = re.compile(r"[^\W\d_]+")
-
-
-def shows_feedback(before: Request, now: Request, last_reply: Reply) -> bool:
-    """Whether `now` says more than `before` did, the model's own reply and counters aside.
-
-    Compared as bags of words without digits, so that it holds for any loop's wording and layout.
-    """
-    texts_before, texts_now = texts_apart(before, now)
-    if not texts_now:
-        return False
-    calls = [f"{call.name} {call.arguments}" for call in last_reply.calls]
-    said = _words([*texts_before, last_reply.text, *calls])
-    return any(times > said[word] for word, times in _words(texts_now).items())
-
-
-def _words(texts: Iterable[str]) -> Counter[str]:
-    return Counter(itertools.chain.from_iterable(map(_WORD.findall, texts)))
-
+# --- what a server of tools lists ---
 
 LIST_CHANGED, DRIFTED, ERROR = "mcp.list_changed", "mcp.drifted", "mcp.error"
 """Kinds that leave a call without a result. The fourth, `mcp.cut`, is among the implicit ones of `faults`."""

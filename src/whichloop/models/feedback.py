@@ -12,9 +12,9 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import AnyStr
 
 from whichloop.protocol import Act, Codec, Message, Move, Recovery, Reply, Request, ToolCall, ToolSpec, WireError
+from whichloop.protocol.receipts import common_start
 
 from .profiles import FEEDBACK_PARTS, Clears
 
@@ -31,8 +31,11 @@ def texts_apart(before: Request, now: Request) -> tuple[list[str], list[str]]:
     old, new = old[: len(old) - end], new[: len(new) - end]
     texts, others = [_message_text(message) for message in old], [_message_text(message) for message in new]
     if texts and others:
-        texts[0], others[0] = _from_where_they_differ(texts[0], others[0])
-        texts[-1], others[-1] = _up_to_where_they_differ(texts[-1], others[-1])
+        start = texts[0].rfind(" ", 0, common_start(texts[0], others[0])) + 1
+        texts[0], others[0] = texts[0][start:], others[0][start:]
+        end = texts[-1].find(" ", len(texts[-1]) - common_start(texts[-1][::-1], others[-1][::-1]))
+        same = len(texts[-1]) - end if end >= 0 else 0
+        texts[-1], others[-1] = (text[: len(text) - same] for text in (texts[-1], others[-1]))
     return texts, others
 
 
@@ -48,36 +51,21 @@ def _equal(one: Sequence[Message], other: Sequence[Message]) -> int:
     return min(len(one), len(other))
 
 
-def _from_where_they_differ(one: str, other: str) -> tuple[str, str]:
-    shared = shared_length(one, other)
-    cut = one.rfind(" ", 0, shared) + 1
-    return one[cut:], other[cut:]
+def shows_feedback(before: Request, now: Request, last_reply: Reply) -> bool:
+    """Whether `now` says more than `before` did, the model's own reply and counters aside.
 
-
-def _up_to_where_they_differ(one: str, other: str) -> tuple[str, str]:
-    shared = shared_length(one[::-1], other[::-1])
-    cut = one.find(" ", len(one) - shared)
-    shared_chars = 0 if cut < 0 else len(one) - cut
-    return one[: len(one) - shared_chars], other[: len(other) - shared_chars]
-
-
-def shared_length(one: AnyStr, other: AnyStr, least: int = 0) -> int:
-    """Return the length of the longest beginning that two texts share, of whose first `least` characters that is known.
-
-    No stretch is looked at twice where it is the same.
+    Compared as bags of words without digits, so that it holds for any loop's wording and layout.
     """
-    most = min(len(one), len(other))
-    if one[least:most] == other[least:most]:
-        return most
-    while most - least > 1:
-        middle = (least + most) // 2
-        if one[least:middle] == other[least:middle]:
-            least = middle
-        else:
-            most = middle
-    return least
+    texts_before, texts_now = texts_apart(before, now)
+    said = Counter(_LETTERS.findall(" ".join([*texts_before, *_own_texts(last_reply)])))
+    return any(times > said[word] for word, times in Counter(_LETTERS.findall(" ".join(texts_now))).items())
 
 
+def _own_texts(reply: Reply) -> list[str]:
+    return [reply.text, *(f"{call.name} {call.arguments}" for call in reply.calls)]
+
+
+_LETTERS = re.compile(r"[^\W\d_]+")
 MIN_SHARE_SHOWN = 0.5
 """Share of the words of an error, or of what was expected, that must stand in the new text for it to be shown."""
 MIN_SHARE_OF_REPLY = 0.8
@@ -120,7 +108,7 @@ def parts_shown(before: Request, now: Request, last_reply: Reply, signs: FaultSi
     """
     texts_before, texts_now = texts_apart(before, now)
     new = Counter(words_of(*texts_now)) - Counter(words_of(*texts_before))
-    reply = Counter(words_of(last_reply.text, *(f"{call.name} {call.arguments}" for call in last_reply.calls)))
+    reply = Counter(words_of(*_own_texts(last_reply)))
     parts = set[str]()
     if reply and (new & reply).total() >= MIN_SHARE_OF_REPLY * reply.total():
         parts.add("reply")
@@ -202,16 +190,6 @@ def signs_of_decision(kind: str, move: Move | None, intended: Move | None, tools
     spec = next((tool for tool in tools if tool.name == call_made.name), None)
     expected = frozenset(words_of(*(spec.parameters.get("properties", {}) if spec is not None else call_wanted.arguments)))
     return FaultSigns(names, frozenset(), expected, call, complaints)
-
-
-def signs_of_tool(tool: str, call: str) -> FaultSigns:
-    """Return the signs of a tool's error. What the tool gave back is told by its run."""
-    return FaultSigns(frozenset(words_of(tool)), call=call)
-
-
-def signs_of_provider(error: str) -> FaultSigns:
-    """Return the signs of a provider's failure in a text: the words of its message."""
-    return FaultSigns(error=frozenset(words_of(error)))
 
 
 def _calls(move: Move | None) -> tuple[ToolCall, ...]:

@@ -5,29 +5,28 @@ What constrained decoding does to a real model: whatever it has to say comes out
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jsonschema.validators import validator_for
 from referencing import Registry
 
 from whichloop.protocol.digest import canonical_json
-from whichloop.protocol.json_text import Json
 
 from .faults import mislead
 
-MAX_DEPTH = 8
-"""Levels of a schema that are filled."""
-MAX_NODES = 500
-"""Parts of a schema that are looked at for one value: optional parts may multiply without end."""
+MAX_DEPTH, MAX_NODES = 8, 500
+"""Levels and parts of a schema that are looked at for one value: optional parts may multiply without end."""
 MAX_LENGTH = 1_000
-"""Longest text, list or object that a schema's minimum is met with."""
+"""Longest text or list that a schema's minimum is met with."""
 MAX_PLACES = 16
 """Places in a value at which an answer is looked for."""
-ANSWER = "answer"
-_FOR_ANSWERS = (ANSWER, "final_answer", "finalanswer", "result", "value", "output", "response", "text", "content")
+_FOR_ANSWERS = ("answer", "final_answer", "finalanswer", "result", "value", "output", "response", "text", "content")
 """Properties that are meant for an answer, whatever stands before them."""
 
 
@@ -49,8 +48,7 @@ def fill(schema: Mapping[str, object], value: object) -> Any:
 
     Properties named for an answer come first. Raises Unfillable.
     """
-    filler = _Filler(schema)
-    for filled in filler.with_value(schema, value, 0):
+    for filled in _Filler(schema).places(schema, value, 0):
         if fits(schema, filled):
             return filled
     raise Unfillable("the schema has no place for this value")
@@ -64,6 +62,16 @@ def least(schema: Mapping[str, object]) -> Any:
     return candidate
 
 
+def filled_value(schema: Mapping[str, object], filled: object) -> object:
+    """Return the value that `fill` made this of; all of it if there is not one."""
+    for holder, key in itertools.islice(_places(filled), MAX_PLACES):
+        value = holder[key]
+        with contextlib.suppress(Unfillable):
+            if not fits(schema, value) and same(fill(schema, value), filled):
+                return value
+    return filled
+
+
 def otherwise(schema: Mapping[str, object], value: object) -> object:
     """Return another value that the schema takes, different in every leaf that can be; None if there is not one.
 
@@ -75,62 +83,18 @@ def otherwise(schema: Mapping[str, object], value: object) -> object:
 @functools.lru_cache(maxsize=512)  # the trials of a task share it, and it takes some milliseconds
 def _otherwise(schema_text: str, value_text: str) -> Any:
     schema, root = json.loads(schema_text), [json.loads(value_text)]
-    listed = list(_enumerations(schema))
-    try:
-        validator = validator_for(schema)(schema, registry=Registry())
-        changed = [_change(place, root, validator, listed) for place in list(_leaves(root))]
-    except Exception:  # a schema may be anything: unknown types, broken patterns, references to themselves
-        return None
-    return root[0] if any(changed) else None
-
-
-def _change(place: tuple[Any, Any], root: Sequence[object], validator: Any, listed: Sequence[Sequence[Any]]) -> bool:
-    """Give a leaf another value. Return whether one was found."""
-    holder, key = place
-    old = holder[key]
-    for other in (*(item for items in listed if old in items for item in items if item != old), mislead(old)):
-        holder[key] = other
-        if type(other) is type(old) and validator.is_valid(root[0]):
-            return True
-    holder[key] = old
-    return False
-
-
-def _leaves(holder: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the key of every leaf of a value, with the list or object that holds it."""
-    for key, item in holder.items() if isinstance(holder, dict) else enumerate(holder):
-        if isinstance(item, dict | list):
-            yield from _leaves(item)
+    listed = [parent[key] for parent, key in _places(schema) if key == "enum" and isinstance(parent[key], list)]
+    is_changed = False
+    for holder, key in list(_places(root)):
+        old = holder[key]
+        for other in [] if isinstance(old, dict | list) else [*itertools.chain(*(e for e in listed if old in e)), mislead(old)]:
+            holder[key] = other
+            if other != old and type(other) is type(old) and fits(schema, root[0]):
+                is_changed = True
+                break
         else:
-            yield holder, key
-
-
-def _enumerations(schema: object) -> Iterator[list[Any]]:
-    if isinstance(schema, dict):
-        if isinstance(schema.get("enum"), list):
-            yield schema["enum"]
-        for part in schema.values():
-            yield from _enumerations(part)
-    elif isinstance(schema, list):
-        for part in schema:
-            yield from _enumerations(part)
-
-
-def filled_value(schema: Mapping[str, object], filled: object) -> object:
-    """Return the value that `fill` made this of; all of it if there is not one."""
-    for place, value in enumerate(_inside(filled)):
-        if place >= MAX_PLACES:
-            break
-        if not fits(schema, value) and _fills(schema, value, filled):
-            return value
-    return filled
-
-
-def _fills(schema: Mapping[str, object], value: object, filled: object) -> bool:
-    try:
-        return same(fill(schema, value), filled)
-    except Unfillable:
-        return False
+            holder[key] = old
+    return root[0] if is_changed else None
 
 
 def same(one: object, other: object) -> bool:
@@ -141,13 +105,14 @@ def same(one: object, other: object) -> bool:
         return False
 
 
-def _inside(value: object) -> Iterator[Any]:
-    """Yield all parts of a value, the outer ones first."""
-    level = [value] if isinstance(value, dict | list) else []
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the key of every part of a value, the outer ones first, with the list or object that holds it."""
+    level = [value]
     while level:
-        parts = [item for whole in level for item in (whole.values() if isinstance(whole, dict) else whole)]
-        yield from parts
-        level = [part for part in parts if isinstance(part, dict | list)]
+        holders = [part for part in level if isinstance(part, dict | list)]
+        places = [(part, key) for part in holders for key in (part if isinstance(part, dict) else range(len(part)))]
+        yield from places
+        level = [holder[key] for holder, key in places]
 
 
 class _Filler:
@@ -155,124 +120,104 @@ class _Filler:
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self.root = root
-        self.nodes = 0
+        self.left = MAX_NODES
 
-    def with_value(self, schema: object, value: object, depth: int) -> Iterator[Any]:
-        """Yield values made of `value` that the schema may take, the best first. Raises Unfillable."""
-        self._count(depth)
-        if self._fits(schema, value):
+    def places(self, part: object, value: object, depth: int) -> Iterator[Any]:
+        """Yield values made of `value` that a part of the schema may take, the best first."""
+        if self._takes(part, value):
             yield value
-        schema = self._resolved(schema)
-        for option in _options(schema):
-            yield from self._tried(option, value, depth)
-        properties = schema.get("properties")
-        if isinstance(properties, Mapping) and properties:
-            for name in sorted(properties, key=_rank):
-                for inner in self._tried(properties[name], value, depth):
-                    yield self._object(schema, depth, {name: inner})
-        elif schema.get("type") == "object" or "type" not in schema:
-            yield self._object(schema, depth, {ANSWER: value})
-        if schema.get("type") == "array" and isinstance(schema.get("items"), Mapping):
-            for inner in self._tried(schema["items"], value, depth):
-                rest = [self.least(schema["items"], depth + 1)] * (_bounded(schema.get("minItems"), 1) - 1)
-                yield [inner, *rest]
+        with contextlib.suppress(Unfillable):
+            schema = self._resolved(part, depth)
+            for option in _options(schema):
+                yield from self.places(option, value, depth + 1)
+            properties = schema.get("properties")
+            if isinstance(properties, Mapping) and properties:
+                for name in sorted(properties, key=_rank):
+                    for inner in self.places(properties[name], value, depth + 1):
+                        yield self._object(schema, depth, {name: inner})
+            elif schema.get("type", "object") == "object":
+                yield self._object(schema, depth, {"answer": value})
+            if schema.get("type") == "array" and isinstance(schema.get("items"), Mapping):
+                for inner in self.places(schema["items"], value, depth + 1):
+                    more = _bounded(schema.get("minItems")) - 1
+                    yield [inner, *([self.least(schema["items"], depth + 1)] * more if more > 0 else [])]
 
-    def _tried(self, schema: object, value: object, depth: int) -> Iterator[Any]:
-        """Yield the same one level down, passing over a place that cannot be filled."""
-        try:
-            yield from self.with_value(schema, value, depth + 1)
-        except Unfillable:
-            if self.nodes > MAX_NODES:
-                raise
-
-    def least(self, schema: object, depth: int) -> Any:
-        """Return a small value of the schema's kind; the caller checks whether it is valid. Raises Unfillable."""
-        self._count(depth)
-        schema = self._resolved(schema)
+    def least(self, part: object, depth: int) -> Any:
+        """Return a small value of a part's kind; the caller checks whether it is valid. Raises Unfillable."""
+        schema = self._resolved(part, depth)
         if "const" in schema:
             return schema["const"]
-        if "default" in schema and self._fits(schema, schema["default"]):
+        if "default" in schema and self._takes(schema, schema["default"]):
             return schema["default"]
         if isinstance(schema.get("enum"), list) and schema["enum"]:
             return schema["enum"][0]
         for option in _options(schema):
-            try:
+            with contextlib.suppress(Unfillable):
                 candidate = self.least(option, depth + 1)
-            except Unfillable:
-                continue
-            if self._fits(schema, candidate):
-                return candidate
-        return self._plain(schema, depth)
-
-    def _plain(self, schema: Mapping[str, object], depth: int) -> Any:
-        """Return the least value of the schema's type."""
+                if self._takes(schema, candidate):
+                    return candidate
         kind = schema.get("type", "object" if "properties" in schema else "string")
-        if isinstance(kind, list):
-            kind = kind[0] if kind else "null"
+        kind = (kind or ["null"])[0] if isinstance(kind, list) else kind
         if kind == "object":
             return self._object(schema, depth, {})
         if kind == "array":
-            count = _bounded(schema.get("minItems"), 0)
-            items = schema.get("items", {})
-            return [self.least(items, depth + 1)] * count if count else []
+            count = _bounded(schema.get("minItems"))
+            return [self.least(schema.get("items", {}), depth + 1)] * count if count else []
         if kind == "string":
-            return "-" * _bounded(schema.get("minLength"), 0)
+            return "-" * _bounded(schema.get("minLength"))
         if kind in ("integer", "number"):
-            return _least_number(schema)
+            return self._number(schema)
         return False if kind == "boolean" else None
 
-    def _object(self, schema: Mapping[str, Any], depth: int, fixed: Mapping[str, Any]) -> dict[str, Json]:
+    def _number(self, schema: Mapping[str, object]) -> object:
+        """Return 0, or a number at a bound."""
+        candidates: list[float] = [0]
+        bounds = (
+            ("minimum", 0, math.ceil),
+            ("exclusiveMinimum", 1, math.floor),
+            ("maximum", 0, math.floor),
+            ("exclusiveMaximum", -1, math.ceil),
+        )
+        for key, step, to_whole in bounds:
+            if isinstance(bound := schema.get(key), int | float) and math.isfinite(bound):
+                candidates.append((to_whole(bound) if schema.get("type") == "integer" else bound) + step)
+        return next((number for number in candidates if self._takes(schema, number)), 0)
+
+    def _object(self, schema: Mapping[str, Any], depth: int, fixed: Mapping[str, Any]) -> dict[str, Any]:
         """Return what is given and the least of all else that is required, in the schema's order."""
-        properties = schema.get("properties")
-        offered = properties if isinstance(properties, Mapping) else {}
-        required = schema.get("required")
-        wanted = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
-        names = [name for name in offered if name in fixed or name in wanted]
-        names += [name for name in dict.fromkeys((*wanted, *fixed)) if name not in offered]
+        offered, required = schema.get("properties"), schema.get("required")
+        offered = offered if isinstance(offered, Mapping) else {}
+        wanted = dict.fromkeys([*(required if isinstance(required, list) else ()), *fixed])
+        names = [*(name for name in offered if name in wanted), *(name for name in wanted if name not in offered)]
         return {name: fixed[name] if name in fixed else self.least(offered.get(name, {}), depth + 1) for name in names}
 
-    def _resolved(self, schema: object) -> Mapping[str, Any]:
-        """Return the schema that a reference within the root stands for."""
-        for _ in range(MAX_DEPTH):
-            if not isinstance(schema, Mapping):
-                return {}
-            ref = schema.get("$ref")
-            if not isinstance(ref, str):
-                return schema
-            schema = self._at(ref)
-        raise Unfillable("references without end")
-
-    def _at(self, ref: str) -> object:
-        if not ref.startswith("#"):
-            raise Unfillable("a reference to elsewhere")
-        part: object = self.root
-        for step in ref[1:].split("/")[1:]:
-            name = step.replace("~1", "/").replace("~0", "~")
-            if not isinstance(part, Mapping) or name not in part:
-                raise Unfillable("a reference to nothing")
-            part = part[name]
-        return part
-
-    def _fits(self, schema: object, value: object) -> bool:
+    def _takes(self, schema: object, value: object) -> bool:
         """Whether a part of the schema takes a value; its references are looked up in the root."""
-        if isinstance(schema, bool):
-            return schema
-        if not isinstance(schema, Mapping):
-            return False
         shared = {name: self.root[name] for name in ("$defs", "definitions", "$schema") if name in self.root}
-        return fits({**shared, **schema}, value)
+        return fits({**shared, **schema}, value) if isinstance(schema, Mapping) else schema is True
 
-    def _count(self, depth: int) -> None:
-        self.nodes += 1
-        if depth > MAX_DEPTH or self.nodes > MAX_NODES:
+    def _resolved(self, schema: object, depth: int) -> Mapping[str, Any]:
+        """Return the schema that a reference within the root stands for. Raises Unfillable."""
+        self.left -= 1
+        if depth > MAX_DEPTH or self.left < 0:
             raise Unfillable("the schema is too large")
+        for _ in range(MAX_DEPTH):
+            ref = schema.get("$ref") if isinstance(schema, Mapping) else None
+            if not isinstance(ref, str):
+                return schema if isinstance(schema, Mapping) else {}
+            schema = self.root
+            for step in ref.removeprefix("#").split("/")[1:]:
+                name = step.replace("~1", "/").replace("~0", "~")
+                if not isinstance(schema, Mapping) or name not in schema:
+                    raise Unfillable("a reference to nothing")
+                schema = schema[name]
+        raise Unfillable("references without end")
 
 
 def _options(schema: Mapping[str, object]) -> Iterator[Any]:
     for key in ("anyOf", "oneOf", "allOf"):
         options = schema.get(key)
-        if isinstance(options, list):
-            yield from options
+        yield from options if isinstance(options, list) else ()
 
 
 def _rank(name: str) -> int:
@@ -281,26 +226,10 @@ def _rank(name: str) -> int:
     return _FOR_ANSWERS.index(plain) if plain in _FOR_ANSWERS else len(_FOR_ANSWERS)
 
 
-def _bounded(wanted: Any, least_count: int) -> int:
+def _bounded(wanted: Any) -> int:
     """Return a minimum that a schema states, as a count. Raises Unfillable for one that is too high to meet."""
     if isinstance(wanted, bool) or not isinstance(wanted, int | float):
-        return least_count
+        return 0
     if wanted > MAX_LENGTH:
         raise Unfillable("the schema wants too much")
-    return max(least_count, int(wanted))
-
-
-def _least_number(schema: Mapping[str, object]) -> object:
-    """Return 0, or the number that is nearest to a bound above or below it."""
-    low, above = schema.get("minimum"), schema.get("exclusiveMinimum")
-    high, below = schema.get("maximum"), schema.get("exclusiveMaximum")
-    whole = schema.get("type") == "integer"
-    if isinstance(low, int | float) and low > 0:
-        return -int(-low // 1) if whole else low
-    if isinstance(above, int | float) and not isinstance(above, bool) and above >= 0:
-        return int(above // 1) + 1 if whole else above + 1
-    if isinstance(high, int | float) and high < 0:
-        return int(high // 1) if whole else high
-    if isinstance(below, int | float) and not isinstance(below, bool) and below <= 0:
-        return -int(-below // 1) - 1 if whole else below - 1
-    return 0
+    return max(0, int(wanted))

@@ -6,7 +6,7 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from whichloop.protocol import (
@@ -26,12 +26,12 @@ from whichloop.protocol import (
     render_value,
     resolve,
 )
-from whichloop.protocol.receipts import Path
 
 from .faults import ANSWER, NOT_DETERMINED, SURE, UNSURE, answer_options, mislead
-from .prompt_view import PromptView, ShownResult, concrete
-from .receipts import PLAIN
+from .prompt_view import PromptView, ShownResult, named_in
+from .receipts import concrete
 
+_NEEDS_A_TOOL = "I would need a tool for this: {}"
 MADE_UP = 4711
 """What a model that bluffs says in the place of a result; no small number, which might be right by chance."""
 
@@ -73,14 +73,10 @@ def decide(view: PromptView, ask: PolicyRequest) -> PolicyDecision:
         if call is None:
             return answer(view, ask)
         if not view.shows_tool(call.name):
-            return PolicyDecision(ANSWER, (_lacks_tool(planned), *answer(view, ask).options))
+            return PolicyDecision(ANSWER, (Text(_NEEDS_A_TOOL.format(planned.goal)), *answer(view, ask).options))
         calls.append(call)
     moves = (Act(f"Next: {ready[0].goal.rstrip('.')}.", tuple(calls)), Act("", tuple(calls)))
     return PolicyDecision(ready[0].id, moves, tuple(planned.id for planned in ready))
-
-
-def _lacks_tool(planned: PlannedCall) -> Text:
-    return Text(f"I would need a tool for this: {planned.goal}")
 
 
 def _chosen(planned: PlannedCall, view: PromptView, ask: PolicyRequest) -> ToolCall | None:
@@ -152,7 +148,7 @@ def select(view: PromptView, ask: PolicyRequest) -> PolicyDecision:
     wanted = [call for call in view.ready() if is_all or call.id in named][: ask.max_calls]
     chosen = [(planned.id, call) for planned in wanted if (call := _chosen(planned, view, ask)) is not None]
     if not all(view.shows_tool(call.name) for _, call in chosen):
-        return PolicyDecision(ANSWER, (_lacks_tool(wanted[0]), Act("", ())))
+        return PolicyDecision(ANSWER, (Text(_NEEDS_A_TOOL.format(wanted[0].goal)), Act("", ())))
     point = chosen[0][0] if chosen else ANSWER
     return PolicyDecision(point, (Act("", tuple(call for _, call in chosen)),), tuple(name for name, _ in chosen))
 
@@ -168,12 +164,9 @@ def _retold(item: ShownResult) -> str:
     """Return a result as far as it was read; "done" where nothing is used of what was cut."""
     if () in item.parts:
         return item.entry.text
-    parts = [{_name(path): Ref("", path).of(item.value)} for path in item.parts]
+    names = [next((step for step in reversed(path) if isinstance(step, str)), "result") for path in item.parts]
+    parts = [{name: Ref("", path).of(item.entry.value)} for name, path in zip(names, item.parts, strict=True)]
     return render_value(parts[0] if len(parts) == 1 else parts) if parts else "done"
-
-
-def _name(path: Path) -> str:
-    return next((step for step in reversed(path) if isinstance(step, str)), "result")
 
 
 def judge(view: PromptView, ask: PolicyRequest) -> PolicyDecision:
@@ -191,13 +184,11 @@ def recover(view: PromptView, ask: PolicyRequest) -> PolicyDecision:
     if failed is None or failed.fails or view.stuck:
         return PolicyDecision(ANSWER, (Recovery("skip", None, "Nothing is to be done about it."), Recovery("skip")))
     beyond = ask.failures.get(failed.id, 0) - ask.patience
-    if beyond < 0 and failed.id in ask.invented:  # the call was made to a tool that does not exist: another attempt cannot help
-        meant = Recovery("alternative_tool", _form(failed, 0, view), "This is the tool that was meant.")
-        return PolicyDecision(failed.id, (meant, Recovery("retry")), (failed.id,))
     if beyond < 0:
-        return PolicyDecision(
-            failed.id, (Recovery("retry", _form(failed, 0, view), "It may work now."), Recovery("retry")), (failed.id,)
-        )
+        again = Recovery("retry", _form(failed, 0, view), "It may work now.")
+        if failed.id in ask.invented:  # the call was made to a tool that does not exist: another attempt cannot help
+            again = Recovery("alternative_tool", _form(failed, 0, view), "This is the tool that was meant.")
+        return PolicyDecision(failed.id, (again, Recovery("retry")), (failed.id,))
     if beyond < len(failed.alternatives):
         other = _form(failed, beyond + 1, view)
         return PolicyDecision(failed.id, (Recovery("alternative_tool", other, "Another way."), Recovery("skip")), (failed.id,))
@@ -235,23 +226,6 @@ def _readable(text: str) -> tuple[str, str]:
     return text.replace("\\", ""), _unspaced(text)
 
 
-def named_in(name: str, text: str) -> Iterator[int]:
-    """Yield where a text names something, not as a part of a longer name; a pattern takes ten times as long."""
-    at = text.find(name)
-    while at >= 0:
-        end = at + len(name)
-        before, after = text[at - 1 : at], text[end : end + 1]
-        whole = _joins(before) != _joins(name[:1]) and _joins(after) != _joins(name[-1:])
-        if whole:
-            yield at
-        at = text.find(name, end if whole else at + 1)
-
-
-def _joins(character: str) -> bool:
-    """Whether a character may be a part of a name."""
-    return character.isalnum() or character == "_"
-
-
 def _shown_share(call: ToolCall, unspaced: str) -> tuple[float, int]:
     """Return which share of a call's arguments, and how many, stand in a text that `_unspaced` made, whoever wrote the JSON there.
 
@@ -261,25 +235,18 @@ def _shown_share(call: ToolCall, unspaced: str) -> tuple[float, int]:
     return (shown / len(call.arguments) if call.arguments else 0.0, shown)
 
 
-def _as_json(name: str, value: Any) -> Collection[str]:
+def _as_json(name: str, value: Any) -> set[str]:
     """Return an argument as writers of JSON have it, unspaced: in ASCII or not, keys sorted or as they came, 3 also as 3.0.
 
-    Each up to what ends it, so that 7 is not found in 75. Loops show the same plain arguments again and again.
+    Each up to what ends it, so that 7 is not found in 75.
     """
-    return _plain_as_json(name, value) if type(value) in PLAIN else _written(name, value)
-
-
-def _written(name: str, value: Any) -> frozenset[str]:
     said = {
         f"{json.dumps(name, ensure_ascii=in_ascii)}:{json.dumps(value, ensure_ascii=in_ascii, sort_keys=sorts)}"
         for in_ascii, sorts in itertools.product((True, False), repeat=2)
     }
     if isinstance(value, int) and not isinstance(value, bool):
         said |= {f"{text}.0" for text in said}
-    return frozenset(_unspaced(text) + end for text in said for end in ",}")
-
-
-_plain_as_json = functools.lru_cache(maxsize=2048, typed=True)(_written)
+    return {_unspaced(text) + end for text in said for end in ",}"}
 
 
 def _unspaced(text: str) -> str:

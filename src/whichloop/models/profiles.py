@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from functools import cache, cached_property, lru_cache
+from collections.abc import Iterable
+from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -137,7 +138,7 @@ class Abilities(_Section):
 
 
 class Gullibility(_Section):
-    """How far the model obeys an instruction in a tool's result as if it were the user's; see `whichloop.models.formats`."""
+    """How far the model obeys an instruction in a tool's result as if it were the user's; see `whichloop.models.instructions`."""
 
     obeys: Rate = 0.0
     """Chance that the model falls for an instruction that its prompt shows."""
@@ -225,14 +226,10 @@ class Profile(_Section):
         fields: dict[str, Any] = dump(self)
         if self.by_form:
             fields = {name: value for name, value in fields.items() if name in _OF_BOTH_FORMS}
-        for name in ("weaknesses", "evidence", "sources", "measured_of", "by_form"):
-            if not fields.get(name):
-                fields.pop(name, None)
-        if self.faults is None:
-            fields.pop("faults", None)
-        if self.gullible == Gullibility():
-            fields.pop("gullible", None)
-        return fields
+        nothing = {name for name in ("weaknesses", "evidence", "sources", "measured_of", "by_form") if not fields.get(name)}
+        nothing |= {"faults"} if self.faults is None else set()
+        nothing |= {"gullible"} if self.gullible == Gullibility() else set()
+        return {name: value for name, value in fields.items() if name not in nothing}
 
     @field_validator("faults")
     @classmethod
@@ -241,15 +238,66 @@ class Profile(_Section):
         for text in faults or ():
             kind, _, point = text.partition("@")
             role, _, call = point.partition(":")
-            if kind not in FAULT_KINDS and kind not in WEAKNESS_KINDS and kind != LAPSE:
-                raise ValueError(f"{text!r}: unknown fault kind {kind!r}; {nearest(kind, (*FAULT_KINDS, *WEAKNESS_KINDS, LAPSE))}")
+            if kind not in (known := (*FAULT_KINDS, *WEAKNESS_KINDS, LAPSE)):
+                raise ValueError(f"{text!r}: unknown fault kind {kind!r}; {nearest(kind, known)}")
             if role not in _ROLES or not call:
                 raise ValueError(f"{text!r} is not written KIND@ROLE:CALL, such as tool.raises@decide:c2")
             if kind in FAULT_KINDS and point in drawn:
                 raise ValueError(f"{text!r}: another fault strikes at {point}; at most 1 fits a point")
-            if kind in FAULT_KINDS:
-                drawn.add(point)
+            drawn |= {point} if kind in FAULT_KINDS else set()
         return faults
+
+    @field_validator("weaknesses")
+    @classmethod
+    def _once(cls, weaknesses: tuple[Weakness, ...]) -> tuple[Weakness, ...]:
+        seen: set[tuple[str, str | None]] = set()
+        for weakness in weaknesses:
+            if (weakness.kind, weakness.tool) in seen:
+                raise ValueError(f"{weakness.kind!r}{f' of {weakness.tool}' if weakness.tool else ''} is a duplicate")
+            seen.add((weakness.kind, weakness.tool))
+        return weaknesses
+
+    @field_validator("by_form", mode="before")
+    @classmethod
+    def _by_name(cls, profiles: Any) -> Any:
+        """Put built-in profiles in the place of their names."""
+        if not isinstance(profiles, dict):
+            return profiles
+        named = {form: name.removesuffix(".toml") for form, name in profiles.items() if isinstance(name, str)}
+        return profiles | {form: load_profile(name) for form, name in named.items()}
+
+    @field_validator("by_form")
+    @classmethod
+    def _of_each_form(cls, profiles: dict[Form, Profile]) -> dict[Form, Profile]:
+        if profiles and len(profiles) < len(FORMS):
+            raise ValueError(f"it takes a profile for {' and one for '.join(FORMS)}")
+        for form, profile in profiles.items():
+            if profile.by_form:
+                raise ValueError(f"{form}: {profile.name!r} is no profile of one form: it has one for each")
+        return profiles
+
+    @field_validator("rates")
+    @classmethod
+    def _known_kinds(cls, rates: dict[str, float]) -> dict[str, float]:
+        for kind in rates:
+            if kind in WEAKNESS_KINDS:
+                raise ValueError(
+                    f"{kind!r} is a weakness; put it under [[weaknesses]]: kind = {kind.partition('.')[2]!r}, rate = …"
+                )
+            if kind not in FAULT_KINDS:
+                raise ValueError(f"unknown fault kind {kind!r}; {nearest(kind, FAULT_KINDS)}")
+        if sum(rates.values()) > 1 + 1e-9:
+            raise ValueError(f"the rates add up to {sum(rates.values()):g}; at most 1 fault fits a point")
+        return rates
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        for kind in self.sources:
+            if kind not in self.rates:
+                raise ValueError(f"sources: {kind!r} has no rate")
+        if self.by_form and (others := sorted(self.model_fields_set - _OF_BOTH_FORMS)):
+            raise ValueError(f"by_form: the profile of each form says what it does; leave out {others[0]!r}")
+        return self
 
     @cached_property
     def placed(self) -> dict[str, str]:
@@ -266,81 +314,15 @@ class Profile(_Section):
         """Say whether a lapse or a slip that comes up at a point, ROLE:CALL, is one of the faults that strike."""
         return self.faults is None or f"{kind}@{point}" in self.faults
 
-    @field_validator("weaknesses")
-    @classmethod
-    def _once(cls, weaknesses: tuple[Weakness, ...]) -> tuple[Weakness, ...]:
-        for place, weakness in enumerate(weaknesses):
-            if any((weakness.kind, weakness.tool) == (other.kind, other.tool) for other in weaknesses[:place]):
-                of = "" if weakness.tool is None else f" of {weakness.tool}"
-                raise ValueError(f"{weakness.kind!r}{of} is a duplicate")
-        return weaknesses
-
-    @field_validator("by_form", mode="before")
-    @classmethod
-    def _by_name(cls, profiles: Any) -> Any:
-        """Put built-in profiles in the place of their names."""
-        if not isinstance(profiles, dict):
-            return profiles
-        return {form: _built_in_named(profile) if isinstance(profile, str) else profile for form, profile in profiles.items()}
-
-    @field_validator("by_form")
-    @classmethod
-    def _of_each_form(cls, profiles: dict[Form, Profile]) -> dict[Form, Profile]:
-        if profiles and len(profiles) < len(FORMS):
-            raise ValueError(f"it takes a profile for {' and one for '.join(FORMS)}")
-        for form, profile in profiles.items():
-            if profile.by_form:
-                raise ValueError(f"{form}: {profile.name!r} is no profile of one form: it has one for each")
-        return profiles
-
-    @model_validator(mode="after")
-    def _says_all_by_form(self) -> Self:
-        if self.by_form and (others := sorted(self.model_fields_set - _OF_BOTH_FORMS)):
-            raise ValueError(f"by_form: the profile of each form says what it does; leave out {others[0]!r}")
-        return self
-
-    @field_validator("rates", mode="before")
-    @classmethod
-    def _quoted(cls, rates: Any) -> Any:
-        """Refuse a dotted key without quotes, which is a table in TOML."""
-        for family, inner in rates.items() if isinstance(rates, dict) else ():
-            if isinstance(inner, dict):
-                raise ValueError(f'put the fault kind in quotes: "{family}.{next(iter(inner), "…")}" = …')
-        return rates
-
-    @model_validator(mode="after")
-    def _sources_of_rates(self) -> Self:
-        for kind in self.sources:
-            if kind not in self.rates:
-                raise ValueError(f"sources: {kind!r} has no rate")
-        return self
-
-    @field_validator("rates")
-    @classmethod
-    def _known_kinds(cls, rates: dict[str, float]) -> dict[str, float]:
-        for kind in rates:
-            if kind in WEAKNESS_KINDS:
-                raise ValueError(
-                    f"{kind!r} is a weakness; put it under [[weaknesses]]: kind = {kind.partition('.')[2]!r}, rate = …"
-                )
-            if kind not in FAULT_KINDS:
-                raise ValueError(f"unknown fault kind {kind!r}; {nearest(kind, FAULT_KINDS)}")
-        if sum(rates.values()) > 1 + 1e-9:
-            raise ValueError(f"the rates add up to {sum(rates.values()):g}; at most 1 fault fits a point")
-        return rates
-
     @property
     def digest(self) -> str:
         """sha256 of all that the profile does; what it says of itself is left out."""
-        return digest(self._effects("python"))
+        return digest(self.effects("python"))
 
-    def effects(self) -> dict[str, Any]:
-        """Return all that the profile does, as plain JSON; what it says of itself is left out."""
-        return self._effects("json")
-
-    def _effects(self, mode: Literal["json", "python"]) -> dict[str, Any]:
+    def effects(self, mode: Literal["json", "python"] = "json") -> dict[str, Any]:
+        """Return all that the profile does; what it says of itself is left out."""
         effects = self.model_dump(mode=mode, exclude={*SAYINGS, "by_form"})
-        by_form = {form: profile._effects(mode) for form, profile in self.by_form.items()}
+        by_form = {form: profile.effects(mode) for form, profile in self.by_form.items()}
         return effects | {"by_form": by_form} if by_form else effects
 
     def met_by(self, calls_in: str) -> Profile:
@@ -348,12 +330,10 @@ class Profile(_Section):
 
         Raises ValueError for a form that is not known, if this profile has one for each form.
         """
-        if not self.by_form:
-            return self
-        profile_met = next((profile for form, profile in self.by_form.items() if form == calls_in), None)
-        if profile_met is None:
+        met = {str(form): profile for form, profile in self.by_form.items()} or {calls_in: self}
+        if calls_in not in met:
             raise ValueError(f"profile {self.name} is met by the form of a loop's calls, and this one's is not known")
-        return profile_met
+        return met[calls_in]
 
     def to_toml(self) -> str:
         """Return the text of a file that `load_profile` reads back."""
@@ -361,10 +341,13 @@ class Profile(_Section):
         return "".join(f"{name} = {toml_text(value)}\n" for name, value in plain.items())
 
 
+_FOLDER = resources.files("whichloop.models") / "profiles"
+
+
 @cache
 def built_in_profiles() -> tuple[str, ...]:
     """Return their names, sorted."""
-    return tuple(sorted(item.name.removesuffix(".toml") for item in _folder().iterdir() if item.name.endswith(".toml")))
+    return tuple(sorted(item.name.removesuffix(".toml") for item in _FOLDER.iterdir() if item.name.endswith(".toml")))
 
 
 def load_profile(name: str) -> Profile:
@@ -376,11 +359,6 @@ def load_profile(name: str) -> Profile:
         own = _parse(read_settings(Path(name)), name)
         check_own_name(own, name)
         return own
-    return _built_in_named(name)
-
-
-def _built_in_named(name: str) -> Profile:
-    """Return a built-in profile. Raises ValueError."""
     if name not in built_in_profiles():
         known = nearest(name, built_in_profiles())
         raise ValueError(f"unknown profile {name!r}, which is not a .toml file either; {known}")
@@ -389,20 +367,16 @@ def _built_in_named(name: str) -> Profile:
 
 def check_own_name(profile: Profile, source: str) -> None:
     """Raise ValueError for a profile of the user's that has the name of a built-in one and says something else."""
-    for field, own_profile in {"name": profile, **{f"by_form.{form}.name": each for form, each in profile.by_form.items()}}.items():
-        if own_profile.name in built_in_profiles() and own_profile.digest != _built_in(own_profile.name).digest:
+    for field, own in {"name": profile, **{f"by_form.{form}.name": each for form, each in profile.by_form.items()}}.items():
+        if own.name in built_in_profiles() and own.digest != _built_in(own.name).digest:
             raise ValueError(
-                f"{source}: {field}: {own_profile.name!r} is a built-in profile, which says something else; choose another name"
+                f"{source}: {field}: {own.name!r} is a built-in profile, which says something else; choose another name"
             )
 
 
-@lru_cache(maxsize=64)
+@cache
 def _built_in(name: str) -> Profile:
-    return _parse((_folder() / f"{name}.toml").read_bytes(), f"{name}.toml")
-
-
-def _folder() -> Any:
-    return resources.files("whichloop.models") / "profiles"
+    return _parse((_FOLDER / f"{name}.toml").read_bytes(), f"{name}.toml")
 
 
 def _parse(raw: bytes, source: str) -> Profile:
@@ -421,20 +395,46 @@ def make_profile(data: dict[str, Any], source: str) -> Profile:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "profile"
         message = first["msg"].removeprefix("Value error, ")
-        if first["type"] not in ("value_error", "missing"):
-            message = f"{message}, got {shown_short(first['input'])}"
-        if first["type"] == "string_pattern_mismatch":
-            message = "lowercase letters, digits, dots, - and _ are needed, such as my-profile"
         if first["type"] == "extra_forbidden":
-            section, name = _SECTIONS.get(str(first["loc"][0]), Profile), str(first["loc"][-1])
-            message = f"unknown field; {nearest(name, section.model_fields)}"
-            if section is Profile and name.partition(".")[0] in {kind.partition(".")[0] for kind in FAULT_KINDS}:
-                meant = nearest(name, FAULT_KINDS) if "." in name else 'such as "tool.raises" = 0.1'
-                message = f"unknown field; rates of faults stand under [rates], their names in quotes; {meant}"
+            section = _SECTIONS.get(str(first["loc"][0]), Profile)
+            message = f"unknown field; {nearest(str(first['loc'][-1]), section.model_fields)}"
+        elif first["type"] not in ("value_error", "missing"):
+            message = f"{message}, got {shown_short(first['input'])}"
         raise ValueError(f"{source}: {where}: {message}") from None
 
 
 _SECTIONS: dict[str, type[_Section]] = {"clears": Clears, "abilities": Abilities, "weaknesses": Weakness, "gullible": Gullibility}
+
+
+# --- what the built-in profiles say of their rates ---
+
+MEDIAN = "-median"
+"""How the name of a profile of medians ends; the one of means over the same models has the name before it."""
+
+
+def stress_tests(names: Iterable[str]) -> list[str]:
+    """Return those of the names that are built-in profiles whose rates were chosen, and not measured."""
+    return [name for name, evidence in evidence_for(names).items() if evidence.startswith("Stress test")]
+
+
+def evidence_for(names: Iterable[str]) -> dict[str, str]:
+    """Return name → what is known of the rates, for those of the names that are built-in profiles with rates."""
+    return {profile.name: profile.evidence for profile in _those_built_in(names) if profile.rates or profile.by_form}
+
+
+def measured_forms(names: Iterable[str]) -> dict[str, str]:
+    """Return name → `native` or `text`, for those of the names that are built-in profiles measured of calls in that form."""
+    return {profile.name: profile.measured_of for profile in _those_built_in(names) if profile.measured_of is not None}
+
+
+def other_estimate(name: str) -> str:
+    """Return the built-in profile that holds the medians where this one holds means, or the means; empty where there is none."""
+    other = name.removesuffix(MEDIAN) if name.endswith(MEDIAN) else f"{name}{MEDIAN}"
+    return other if {name, other} <= set(built_in_profiles()) else ""
+
+
+def _those_built_in(names: Iterable[str]) -> list[Profile]:
+    return [load_profile(name) for name in names if name in built_in_profiles()]
 
 
 PROFILES_VERSION = 7

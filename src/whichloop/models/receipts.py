@@ -11,15 +11,15 @@ from it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from whichloop.protocol import Message, ToolCall, WireError, render_value
+from whichloop.protocol import Message, PlannedCall, ToolCall, WireError, render_value, resolve
 from whichloop.protocol.digest import canonical_json, sha256
-from whichloop.protocol.receipts import MARK, GivenResult, Path, Sighting, legible_parts, receipt_of
+from whichloop.protocol.receipts import MARK, Path, Sighting, legible_parts, receipt_of
 from whichloop.protocol.wire import read_call
 
 
@@ -32,9 +32,13 @@ class CallKey(NamedTuple):
     """CALL: six hex digits of the text."""
 
 
+_PLAIN = frozenset({str, int, bool, type(None)})
+"""Types of values that are written alike where they are equal and of one type; not so floats: -0.0 equals 0.0."""
+
+
 def call_key(tool: str, arguments: Mapping[str, object]) -> CallKey:
-    """Return the key of a call. A trial asks for each of its calls' several times, and a run for those of its tasks."""
-    if type(arguments) is dict and PLAIN.issuperset(map(type, arguments)) and PLAIN.issuperset(map(type, arguments.values())):
+    """Return the key of a call. A trial asks for each of its calls several times, and a run for those of its tasks."""
+    if type(arguments) is dict and _PLAIN.issuperset(map(type, arguments.values())):
         return _key_of_plain(tool, *arguments, *arguments.values())
     return _key_of(tool, arguments)
 
@@ -42,10 +46,6 @@ def call_key(tool: str, arguments: Mapping[str, object]) -> CallKey:
 def call_digest(tool: str, arguments: Mapping[str, object]) -> str:
     """Return six hex digits of tool and canonical arguments."""
     return call_key(tool, arguments).digest
-
-
-PLAIN = frozenset({str, int, bool, type(None)})
-"""Types of values that are written alike where they are equal and of one type; not so floats: -0.0 equals 0.0."""
 
 
 @lru_cache(maxsize=2048, typed=True)
@@ -114,6 +114,14 @@ class Form(NamedTuple):
     """0 for the planned call itself, 1 and on for its alternatives."""
 
 
+def concrete(planned: PlannedCall, values: Mapping[str, Any]) -> ToolCall | None:
+    """Return a planned call with its references filled in; None where a result does not have the part that is referred to."""
+    try:
+        return ToolCall(planned.tool, resolve(planned.arguments, values))
+    except (KeyError, IndexError, TypeError):
+        return None
+
+
 class Ledger:
     """All receipts of one trial."""
 
@@ -121,19 +129,10 @@ class Ledger:
         self._entries: dict[tuple[str, str], ReceiptEntry] = {}
         self.issued: list[ReceiptEntry] = []
         """In order."""
-        self.filled: dict[tuple[object, ...], Form | None] = {}
-        """Planned calls with their references filled in, worked out once (None: they cannot be); keyed by the identity of the
-        planned call and by names and identities of the results before it, which plan and entries keep alive."""
-        self.listed: dict[tuple[object, ...], list[Form]] = {}
-        """The same for all calls that may stand for a planned one."""
         self.forms: dict[str, list[Form]] = {}
-        """Planned id → the calls that it has stood for so far, the latest first."""
-        self.rests_on: dict[tuple[int, str, str], Mapping[Path, frozenset[str | None]]] = {}
-        """The parts of results that an answer without references rests on, worked out once; by plan, planned call and CONTENT."""
-        self.last_shown: dict[str, tuple[Any, ...]] = {}
-        """CALL digest → form, entry, sightings and uses of its result in the last prompt, and what the prompt view made of them."""
-        self._parts_shown: dict[tuple[object, ...], Mapping[Path, float]] = {}
-        """What `legible_parts` said: prompts show the same again and again."""
+        """Planned id → the calls that it has stood for so far, the latest first: where a prompt shows a result but no longer those
+        that it came from, it is known by its receipt."""
+        self._filled: dict[tuple[str, tuple[str, ...]], tuple[object, Sequence[Form]]] = {}
         self._vouched: set[tuple[str, str, str]] = set()
 
     def sign(self, call: str, text: str, value: object, ok: bool) -> ReceiptEntry:
@@ -150,17 +149,30 @@ class Ledger:
         """Note that a text shows all of a result, in whatever words."""
         self._vouched.add((entry.call, entry.content, text.strip()))
 
-    def parts_shown(self, entry: ReceiptEntry, sighting: Sighting, paths: tuple[Path, ...]) -> Mapping[Path, float]:
+    def forms_of(self, planned: PlannedCall, values: Mapping[str, Any], basis: tuple[str, ...]) -> Sequence[Form]:
+        """Return the call that a planned one stands for, given the results so far, then its alternatives.
+
+        `basis`: the receipts of the results that it is made from; prompts show the same ones again and again.
+        """
+        arguments, forms = self._filled.get((planned.id, basis), (None, ()))
+        if arguments is planned.arguments:  # else another plan is followed
+            return forms
+        now = []
+        known = self.forms.setdefault(planned.id, [])
+        for number, option in enumerate((planned, *planned.alternatives)):
+            call = concrete(option, values)
+            if call is not None:
+                now.append(form := Form(call, call_digest(call.name, call.arguments), number))
+                if not any(form.digest == other.digest and number == other.option for other in known):
+                    known.insert(0, form)
+        self._filled[planned.id, basis] = planned.arguments, now
+        return now
+
+    def parts_shown(self, entry: ReceiptEntry, seen: Sighting, paths: Sequence[Path]) -> Mapping[Path, float]:
         """Return the paths into a result whose values a sighting of it shows, with the share of its text that ends with each."""
-        key = (entry.call, entry.content, sighting.side, sighting.text, paths)
-        parts = self._parts_shown.get(key)
-        if parts is None:
-            if (*key[:2], sighting.text) in self._vouched:
-                parts = dict.fromkeys(paths, 1.0)
-            else:
-                parts = legible_parts(GivenResult(entry.text.strip(), entry.value), sighting.text, sighting.side, paths)
-            self._parts_shown[key] = parts
-        return parts
+        if (entry.call, entry.content, seen.text) in self._vouched:
+            return dict.fromkeys(paths, 1.0)
+        return legible_parts(entry.text.strip(), entry.value, seen, paths)
 
 
 class PairedResult(NamedTuple):
@@ -186,35 +198,25 @@ class PairedResult(NamedTuple):
         return self.owner in self.calls
 
 
-def paired_results(messages: Sequence[Message]) -> Iterable[PairedResult]:
+def paired_results(messages: Sequence[Message]) -> list[PairedResult]:
     """Return the results that messages give for the calls of replies with several; other results cannot be another call's."""
-    return _paired(messages) if any(map(_calls, messages)) else ()
-
-
-_calls = attrgetter("calls")
-
-
-def _paired(messages: Sequence[Message]) -> Iterator[PairedResult]:
-    calls_by_id: dict[str, frozenset[str]] = {}
+    paired: list[PairedResult] = []
+    if not any(map(attrgetter("calls"), messages)):
+        return paired
+    digests: dict[str, frozenset[str]] = {}
     reply = 0
     for place, message in enumerate(messages):
         if message.calls:
-            calls_by_id, reply = _calls_by_id(message) if len(message.calls) > 1 else {}, place
-        elif calls_by_id and message.role == "tool" and message.call_id in calls_by_id:
-            mark = MARK.search(message.content)
-            if mark is not None:
-                yield PairedResult(reply, place, calls_by_id[message.call_id], receipt_of(mark))
-
-
-def _calls_by_id(message: Message) -> dict[str, frozenset[str]]:
-    digests: dict[str, frozenset[str]] = {}
-    for native in message.calls:
-        try:
-            call = read_call(native)
-        except WireError:  # no result can be that of a call that nobody can read
-            continue
-        digests[native.id] = digests.get(native.id, frozenset()) | {call_digest(call.name, call.arguments)}
-    return digests
+            digests, reply = {}, place
+            for native in message.calls if len(message.calls) > 1 else ():
+                try:
+                    call = read_call(native)
+                except WireError:  # no result can be that of a call that nobody can read
+                    continue
+                digests[native.id] = digests.get(native.id, frozenset()) | {call_digest(call.name, call.arguments)}
+        elif digests and message.role == "tool" and message.call_id in digests and (mark := MARK.search(message.content)):
+            paired.append(PairedResult(reply, place, digests[message.call_id], receipt_of(mark)))
+    return paired
 
 
 def believed(messages: Sequence[Message], ledger: Ledger) -> Sequence[Message]:
@@ -223,26 +225,19 @@ def believed(messages: Sequence[Message], ledger: Ledger) -> Sequence[Message]:
     It gets a receipt that says so, of a content that its call never gave. This holds for results that a reply's calls have
     exchanged; where one is given twice, or is that of an earlier reply, this gives it away, and the model calls again.
     """
-    paired = tuple(paired_results(messages))
-    if not paired:
+    paired = paired_results(messages)
+    if not paired or all(one.is_right for one in paired):
         return messages
-    calls_made, results_given = Counter[tuple[int, str]](), Counter[tuple[int, str]]()
+    unmatched = Counter((one.reply, call) for one in paired for call in one.calls)
+    unmatched.subtract((one.reply, one.owner) for one in paired)
+    odd = {reply for (reply, _), count in unmatched.items() if count}
+    taken = list(messages)
     for one in paired:
-        calls_made.update((one.reply, call) for call in one.calls)
-        results_given[one.reply, one.owner] += 1
-    odd = {reply for reply, _ in (calls_made - results_given) + (results_given - calls_made)}
-    swapped = [one for one in paired if not one.is_right and len(one.calls) == 1 and one.reply not in odd]
-    if not swapped:
-        return messages
-    believed_messages = list(messages)
-    for one in swapped:
         call, _, content = one.receipt.partition(".")
         entry = ledger.find(call, content)
-        if entry is None:
+        if one.is_right or len(one.calls) != 1 or one.reply in odd or entry is None:
             continue
         (meant,) = one.calls
-        entry_taken = ledger.find(meant, content) or ledger.sign(meant, entry.text, entry.value, entry.ok)
-        believed_messages[one.place] = replace(
-            believed_messages[one.place], content=believed_messages[one.place].content.replace(entry.key, entry_taken.key)
-        )
-    return believed_messages
+        swapped = ledger.find(meant, content) or ledger.sign(meant, entry.text, entry.value, entry.ok)
+        taken[one.place] = replace(taken[one.place], content=taken[one.place].content.replace(entry.key, swapped.key))
+    return taken

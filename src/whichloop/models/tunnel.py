@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -138,7 +139,7 @@ class Tunnel:
                 return fault
         return None
 
-    def running(self, call: str) -> RunningCall:
+    def running(self, call: str) -> AbstractContextManager[RunningCall]:
         """Count a run of a call with this digest among those of the running scope."""
         return self.at_once.running(call, _SCOPE.get())
 
@@ -190,28 +191,16 @@ class Tunnel:
         if not self.faults or not self.keeps_effects:
             return []
         armed: dict[int, list[str]] = {}
-        for call, waiting in self._armed.items():
+        for digest, waiting in self._armed.items():
             for _, fault in waiting:
-                armed.setdefault(id(fault), []).append(call)
+                armed.setdefault(id(fault), []).append(digest)
         states = []
         for number, fault in enumerate(self.faults):
             landed = fault.landed and not fault.strikes_tools  # a tool's lands where the tool runs
-            state = FaultState(
-                number=number,
-                kind=fault.kind,
-                role=fault.point.role,
-                call=fault.point.call,
-                clearing=fault.clearing,
-                attempts=fault.attempts,
-                landed=landed,
-                landed_at=fault.landed_at if landed else 0,
-                absorbed=fault.absorbed,
-                recovered=fault.recovered,
-                believed=fault.believed,
-                cured=fault.cured,
-                armed=tuple(armed.get(id(fault), ())),
-            )
-            states.append(state)
+            landed_at, armed_at = fault.landed_at if landed else 0, tuple(armed.get(id(fault), ()))
+            done = (landed, landed_at, fault.absorbed, fault.recovered, fault.believed, fault.cured, armed_at)
+            role, call = fault.point
+            states.append(FaultState(number, fault.kind, role, call, fault.clearing, fault.attempts, *done))
         return states
 
     def keep_effects(self, request: Request, before: Sequence[FaultState], seconds: float, injected: bool) -> None:
@@ -222,11 +211,9 @@ class Tunnel:
         changed = tuple([now for number, now in enumerate(after) if number >= len(before) or before[number] != now])
         struck = self._struck.get(request.scope)
         illegible = self._illegible.get(request.scope, ())
-        prompt_fields, instructions = (self.unknown, changed, self.calls_shown(request.scope), illegible), self.instructions
-        instruction_fields = (
-            (tuple(sorted(instructions.shown_labels)), tuple(sorted(instructions.obeyed))) if instructions.by_label else ()
-        )
-        self._effects[request.scope] = (seconds, struck, injected, *prompt_fields, *instruction_fields)
+        planted, scope = self.instructions, request.scope
+        labels = (tuple(sorted(planted.shown_labels)), tuple(sorted(planted.obeyed))) if planted.by_label else ()
+        self._effects[scope] = (seconds, struck, injected, self.unknown, changed, self.calls_shown(scope), illegible, *labels)
 
     def effects(self, scope: str) -> ReplyEffects | None:
         """Return the effects of the scope's last reply; None from its next request until the reply to that."""

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, AnyStr, Literal, NamedTuple
 
 from .values import one_line, render_value, span_of, uncapped
 
@@ -17,166 +16,15 @@ Path = tuple[str | int, ...]
 Side = Literal["both", "front", "back"]
 """Which marks of the receipt a text stands by."""
 
+HALFWAY = 2_000
+"""Characters from a prompt's end at which half of the chance of forgetting is reached."""
+MAX_BESIDE = 60_000
+"""Characters beside a single mark that are looked at: the longest result that a toolbox gives, escaped twice."""
 MIN_ALIGNED = 8
 """Characters of a result beside a single mark that are no chance: "2." after a mark may be the number of the next line."""
 
-_ENTITY = re.compile(r"&(?:amp;)*(quot|apos|lt|gt|amp|#0*39|#0*34|#x0*27|#x0*22);", re.IGNORECASE)
-_PLAIN_ENTITIES = {"lt": "<", "gt": ">", "amp": "&"}
-_ESCAPE = re.compile(r"\\+(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([nrtfb])|(.)|\Z)", re.DOTALL)
-_QUOTES = str.maketrans("", "", "\"'`")
-
-
-class GivenResult(NamedTuple):
-    """What a tool gave."""
-
-    text: str
-    value: Any
-
-
-def legible_parts(result: GivenResult, text: str, side: Side, paths: Sequence[Path]) -> dict[Path, float]:
-    """Return the paths whose values a text shows, with the share of the text that ends with each.
-
-    `text`: what stands between the marks of the result's receipt, or beside the one that is left.
-
-    A value counts only within its own result: between the two marks of its receipt, or next to one of them where the rest was cut
-    off. There it is found by its place: what stands there is held against the text that the tool gave, character by character,
-    quotes, escapes and white space aside. A result that was written anew, as XML, in fields or in prose, is searched for the key of
-    each value with the value after it.
-    """
-    if text == result.text:
-        spans = {path: _span(result, path) for path in paths}
-        return {path: _share(span[1], len(text)) for path, span in spans.items() if span is not None}
-    bare_text, bare_result = bare(text), bare(result.text)
-    front = 0 if side == "back" else common_start(bare_result, bare_text)
-    back = 0 if side == "front" else common_start(bare_result[::-1], bare_text[::-1])
-    if side != "both" and max(front, back) < MIN_ALIGNED:
-        return {}
-    places: dict[Path, float] = {}
-    is_anew = side == "both" and bare_text != bare_result and "[r:" not in text  # what holds other results says nothing of this one
-    laid_out = one_line(unquoted(text)) if is_anew else ""
-    for path in paths:
-        span = _span(result, path)
-        if span is None:
-            continue
-        start, end = (len(bare(result.text[:place])) for place in span)
-        if end <= front:
-            places[path] = _share(end, len(bare_text))
-        elif start >= len(bare_result) - back:
-            places[path] = _share(len(bare_text) - (len(bare_result) - end), len(bare_text))
-        elif laid_out and (place := _stated(result.value, path, laid_out)) is not None:
-            places[path] = _share(place, len(laid_out))
-    return places
-
-
-def _share(place: int, length: int) -> float:
-    return place / length if length else 1.0
-
-
-def _span(result: GivenResult, path: Path) -> tuple[int, int] | None:
-    """Return where the part at a path begins and ends in the result's text; None where the length cap has cut it off."""
-    whole = 0, len(result.text)
-    if not path:
-        return whole
-    start, end = span_of(result.value, path)
-    rendered = render_value(result.value)
-    if result.text[:end] == rendered[:end]:
-        return start, end
-    return None if rendered.startswith(uncapped(result.text)) else whole  # else it was worded by someone else
-
-
-def unquoted(text: str) -> str:
-    """Return a text without quotes, escapes and entities, however often it was quoted: JSON in JSON and XML become alike."""
-    if "&" in text:
-        text = _ENTITY.sub(lambda match: _PLAIN_ENTITIES.get(match[1].lower(), ""), text)
-    if "\\" in text:
-        text = _ESCAPE.sub(_unescaped, text)
-        if _SURROGATE.search(text):
-            text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text.translate(_QUOTES)
-
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-def _unescaped(escape: re.Match[str]) -> str:
-    digits = escape[1] or escape[2]
-    if digits:
-        return chr(int(digits, 16))
-    return " " if escape[3] else (escape[4] or "")
-
-
-def bare(text: str) -> str:
-    """Return a text without quotes, escapes, entities and white space."""
-    return "".join(unquoted(text).split())
-
-
-def common_start(one: str, other: str) -> int:
-    """Return how many characters two texts have in common at their beginning."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-# --- results that were written anew ---
-
-
-def _stated(value: Any, path: Path, text: str) -> int | None:
-    """Return where a text that was laid out anew has stated the part of a value at a path, by its key; None if it does not."""
-    try:
-        for key in path:
-            value = value[key]
-    except (KeyError, IndexError, TypeError):
-        return None
-    last = 0
-    for key, leaf in _leaves(value, next((step for step in reversed(path) if isinstance(step, str)), "")):
-        match = _pattern(key, _spellings(leaf)).search(text)
-        if match is None:
-            return None
-        last = max(last, match.end())
-    return last
-
-
-def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
-    """Yield the values of no parts within a value, each with the nearest key above it."""
-    if isinstance(value, Mapping) and value:
-        for name, item in value.items():
-            yield from _leaves(item, str(name))
-    elif isinstance(value, list | tuple) and value:
-        for item in value:
-            yield from _leaves(item, key)
-    else:
-        yield key, value
-
-
-def _spellings(value: Any) -> tuple[str, ...]:
-    """Return the ways in which a value is written: as JSON has it, and as Python does."""
-    return tuple(dict.fromkeys(one_line(unquoted(text)) for text in (render_value(value), _as_json(value), str(value))))
-
-
-def _as_json(value: Any) -> str:
-    if isinstance(value, bool) or value is None:
-        return {None: "null", True: "true", False: "false"}[value]
-    return f"{value:g}" if isinstance(value, float) else render_value(value)
-
-
-@lru_cache(maxsize=2048)
-def _pattern(key: str, spellings: tuple[str, ...]) -> re.Pattern[str]:
-    """Return what finds a value after its key, by itself where it has none; never a part of a longer number or word."""
-    stated = "|".join(map(re.escape, sorted(spellings, key=len, reverse=True)))
-    value = rf"(?<![\w.+-])(?:{stated})(?!\w|[.,]\d)"
-    if not key:
-        return re.compile(value)
-    words = r"[_ -]?".join(map(re.escape, re.split(r"[_ -]+", one_line(unquoted(key)))))
-    return re.compile(rf"(?<!\w)(?i:{words})(?!\w)[^\w+-]{{0,12}}(?:(?:is|was|are|of) )?{value}")
-
-
 _KEY = r"([0-9a-f]{6})\.([0-9a-f]{4})"
-MARK = re.compile(rf"\[r:{_KEY}\]|\[{_KEY}:r\]")
+MARK = re.compile(rf"\[(?:r:{_KEY}|{_KEY}:r)\]")
 """Either mark of any receipt."""
 _MARK_WITH_SPACE = re.compile(r"\[r:[0-9a-f]{6}\.[0-9a-f]{4}\] ?| ?\[[0-9a-f]{6}\.[0-9a-f]{4}:r\]")
 
@@ -184,6 +32,11 @@ _MARK_WITH_SPACE = re.compile(r"\[r:[0-9a-f]{6}\.[0-9a-f]{4}\] ?| ?\[[0-9a-f]{6}
 def receipt_of(mark: re.Match[str]) -> str:
     """Return CALL.CONTENT of what `MARK` has found."""
     return f"{mark[1] or mark[3]}.{mark[2] or mark[4]}"
+
+
+def strip_receipts(text: str) -> str:
+    """Return the text as the tool gave it."""
+    return _MARK_WITH_SPACE.sub("", text)
 
 
 class Sighting(NamedTuple):
@@ -205,100 +58,167 @@ class Sighting(NamedTuple):
         return behind / (behind + HALFWAY)
 
 
-HALFWAY = 2_000
-"""Characters from a prompt's end at which half of the chance of forgetting is reached."""
-MAX_BESIDE = 60_000
-"""Characters beside a single mark that are looked at: the longest result that a toolbox gives, escaped twice."""
-
-
-def sightings(text: str) -> Sightings:
-    """Return the receipts in a text, in order, by their CALL digest."""
-    return ReceiptReader().read(text)
-
-
-class ReceiptReader:
-    """Reads the receipts in the prompts of one conversation: a prompt that goes on where the last one ended is read from there."""
-
-    def __init__(self) -> None:
-        self._text = ""
-        """Of the last prompt at whose end no mark was open: what follows changes nothing about it."""
-        self._sightings: Sightings = {}
-        """The receipts in it."""
-        self._end = 0
-        """Where its last mark ends."""
-
-    def read(self, text: str) -> Sightings:
-        """Return the receipts in a text, in order, by their CALL digest.
-
-        What stands beside a call's marks is the very same list as in the last text, if this one adds nothing to it.
-        """
-        start, by_call, end = 0, self._sightings, self._end
-        if not text.startswith(self._text):
-            by_call, end = {}, 0
-        elif self._text:
-            start = max(0, len(self._text) - _MARK_CHARS + 1)  # a mark may begin where the last text ended
-        marks = list(MARK.finditer(text, start)) if text.find("[r:", start) >= 0 or text.find(":r]", start) >= 0 else []
-        closed, is_open = _pairs(marks)
-        if marks:
-            by_call = _with_sightings(by_call, text, marks, closed, end)
-            end = marks[-1].end()
-        if not is_open:
-            self._text, self._sightings, self._end = text, by_call, end
-        return by_call
-
-
-Sightings = Mapping[str, list[Sighting]]
-_MARK_CHARS = 15
-
-
-def _with_sightings(
-    earlier: Sightings, text: str, marks: Sequence[re.Match[str]], closed: Mapping[int, int], end_before: int
-) -> Sightings:
-    """Return the known sightings and, in lists of their own, those of further marks.
-
-    `end_before`: where the mark before these ends.
-    """
-    by_call = dict(earlier)
-    paired = set(closed.values())
-    for place, mark in enumerate(marks):
-        side: Side
-        if place in closed:
-            side, start, end = "both", mark.end(), marks[closed[place]].start()
-        elif place in paired:
-            continue
-        elif mark[1]:
-            end = marks[place + 1].start() if place + 1 < len(marks) else len(text)
-            side, start, end = "front", mark.end(), min(end, mark.end() + MAX_BESIDE)
-        else:
-            start = marks[place - 1].end() if place else end_before
-            side, start, end = "back", max(start, mark.start() - MAX_BESIDE), mark.start()
-        call, content = (mark[1], mark[2]) if mark[1] else (mark[3], mark[4])
-        segment = text[start:end].lstrip()
-        by_call[call] = [*by_call.get(call, ()), Sighting(content, side, segment.rstrip(), end - len(segment))]
-    return by_call
-
-
-def _pairs(marks: Sequence[re.Match[str]]) -> tuple[dict[int, int], bool]:
-    """Return the marks that open a result and are closed, with the mark that closes each; between them lie whole results only.
-
-    Also return whether one is left open, which a mark that follows might close.
-    """
+def sightings(text: str) -> dict[str, list[Sighting]]:
+    """Return what stands beside the receipts in a text, in order, by their CALL digest."""
+    if "[r:" not in text and ":r]" not in text:
+        return {}
+    marks = [(mark.group(last - 1, last), last == 2, *mark.span()) for mark in MARK.finditer(text) if (last := mark.lastindex)]
     open_: list[int] = []
     closed: dict[int, int] = {}
-    for place, mark in enumerate(marks):
-        if mark[1]:
+    for place, (key, opens, _, _) in enumerate(marks):  # between the two marks of a result lie whole results only
+        if opens:
             open_.append(place)
-        elif open_ and marks[open_[-1]].group(1, 2) == mark.group(3, 4):
+        elif open_ and marks[open_[-1]][0] == key:
             closed[open_.pop()] = place
         else:
             open_.clear()
-    return closed, bool(open_)
+    found: dict[str, list[Sighting]] = {}
+    closing = set(closed.values())
+    for place, ((call, content), opens, before, behind) in enumerate(marks):
+        side: Side
+        if place in closed:
+            side, start, end = "both", behind, marks[closed[place]][2]
+        elif place in closing:
+            continue
+        elif opens:
+            end = marks[place + 1][2] if place + 1 < len(marks) else len(text)
+            side, start, end = "front", behind, min(end, behind + MAX_BESIDE)
+        else:
+            start = marks[place - 1][3] if place else 0
+            side, start, end = "back", max(start, before - MAX_BESIDE), before
+        segment = text[start:end].lstrip()
+        found.setdefault(call, []).append(Sighting(content, side, segment.rstrip(), end - len(segment)))
+    return found
 
 
-def strip_receipts(text: str) -> str:
-    """Return the text as the tool gave it."""
-    return _MARK_WITH_SPACE.sub("", text)
+# --- what a sighting shows of its result ---
 
+
+def legible_parts(given: str, value: Any, seen: Sighting, paths: Sequence[Path]) -> dict[Path, float]:
+    """Return the paths into a result that a sighting shows, with the share of its text that ends with each.
+
+    `given` and `value`: the result, as text and as it is. A value is found by its place: what was seen is held against the given
+    text from the front and from the back, quotes, escapes and white space aside. Where the result was written anew between its
+    marks, as XML, in fields or in prose, each value is searched for behind its key.
+    """
+    if seen.text == given and tuple(paths) == ((),):
+        return {(): 1.0}
+    if seen.text == given:
+        spans = {path: _span(given, value, path) for path in paths}
+        return {path: _share(span[1], len(given)) for path, span in spans.items() if span is not None}
+    bare_seen, bare_given = bare(seen.text), bare(given)
+    front = 0 if seen.side == "back" else common_start(bare_given, bare_seen)
+    back = 0 if seen.side == "front" else common_start(bare_given[::-1], bare_seen[::-1])
+    if seen.side != "both" and max(front, back) < MIN_ALIGNED:
+        return {}
+    is_anew = seen.side == "both" and bare_seen != bare_given and "[r:" not in seen.text
+    laid_out = one_line(unquoted(seen.text)) if is_anew else ""
+    places: dict[Path, float] = {}
+    for path in paths:
+        span = _span(given, value, path)
+        if span is None:
+            continue
+        start, end = (len(bare(given[:place])) for place in span)
+        if end <= front:
+            places[path] = _share(end, len(bare_seen))
+        elif start >= len(bare_given) - back:
+            places[path] = _share(len(bare_seen) - (len(bare_given) - end), len(bare_seen))
+        elif laid_out and (place := _stated(value, path, laid_out)) is not None:
+            places[path] = _share(place, len(laid_out))
+    return places
+
+
+def _share(place: int, length: int) -> float:
+    return place / length if length else 1.0
+
+
+def _span(given: str, value: Any, path: Path) -> tuple[int, int] | None:
+    """Return where the part at a path begins and ends in the given text; None where the length cap has cut it off."""
+    if not path:
+        return 0, len(given)
+    start, end = span_of(value, path)
+    rendered = render_value(value)
+    if given[:end] == rendered[:end]:
+        return start, end
+    return None if rendered.startswith(uncapped(given)) else (0, len(given))  # else it was worded by someone else
+
+
+def _stated(value: Any, path: Path, text: str) -> int | None:
+    """Return where a text has stated all of the part at a path, each value right behind its key; None if it has not."""
+    try:
+        for key in path:
+            value = value[key]
+    except (KeyError, IndexError, TypeError):
+        return None
+    last = 0
+    for place, leaf in leaves(value, path):
+        key = next((step for step in reversed(place) if isinstance(step, str)), "")
+        words = r"[_ -]?".join(map(re.escape, re.split(r"[_ -]+", one_line(unquoted(key)))))
+        behind_key = rf"(?<!\w)(?i:{words})(?!\w)[^\w+-]{{0,12}}(?:(?:is|was|are|of) )?" if key else ""
+        short = f"{leaf:g}" if isinstance(leaf, float) else "null" if leaf is None else str(leaf).lower()
+        spellings = {
+            one_line(unquoted(said)) for said in (render_value(leaf), str(leaf), *([] if isinstance(leaf, str) else [short]))
+        }
+        stated = "|".join(map(re.escape, sorted(spellings, key=len, reverse=True)))
+        match = re.search(rf"{behind_key}(?<![\w.+-])(?:{stated})(?!\w|[.,]\d)", text)
+        if match is None:
+            return None
+        last = max(last, match.end())
+    return last
+
+
+def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Yield the values within a value that have no parts, each with its path."""
+    if isinstance(value, Mapping | list | tuple) and value:
+        for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from leaves(item, (*path, key))
+    else:
+        yield path, value
+
+
+_ENTITY = re.compile(r"&(?:amp;)*(quot|apos|lt|gt|amp|#0*39|#0*34|#x0*27|#x0*22);", re.IGNORECASE)
+_PLAIN_ENTITIES = {"lt": "<", "gt": ">", "amp": "&"}
+_ESCAPE = re.compile(r"\\+(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([nrtfb])|(.)|\Z)", re.DOTALL)
+_QUOTES = str.maketrans("", "", "\"'`")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def unquoted(text: str) -> str:
+    """Return a text without quotes, escapes and entities, however often it was quoted: JSON in JSON and XML become alike."""
+    if "&" in text:
+        text = _ENTITY.sub(lambda match: _PLAIN_ENTITIES.get(match[1].lower(), ""), text)
+    if "\\" in text:
+        text = _ESCAPE.sub(_unescaped, text)
+        if _SURROGATE.search(text):
+            text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text.translate(_QUOTES)
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    digits = escape[1] or escape[2]
+    if digits:
+        return chr(int(digits, 16))
+    return " " if escape[3] else (escape[4] or "")
+
+
+def bare(text: str) -> str:
+    """Return a text without quotes, escapes, entities and white space."""
+    return "".join(unquoted(text).split())
+
+
+def common_start(one: AnyStr, other: AnyStr) -> int:
+    """Return how many characters, or bytes, two texts have in common at their beginning."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+# --- marks of data and of instructions ---
 
 LABEL_LENGTH = 8
 _MARK = re.compile(rf"\[data:[0-9a-z]{{{LABEL_LENGTH}}}\] ?| ?\[[0-9a-z]{{{LABEL_LENGTH}}}:data\]")

@@ -24,8 +24,7 @@ from whichloop.loops.repeat_guard import RepeatGuard
 from whichloop.loops.stateless import Stateless
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import Comparison, compare
-from whichloop.models.evidence import measured_forms
-from whichloop.models.profiles import Profile, load_profile
+from whichloop.models.profiles import Profile, load_profile, measured_forms
 from whichloop.programs.program import Program
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched

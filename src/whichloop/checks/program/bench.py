@@ -11,8 +11,7 @@ from typing import Any
 from whichloop.checks.shared.bench_script import bench_script
 from whichloop.datasets.task import Task
 from whichloop.models.at_once import LATE, digest_of_call
-from whichloop.models.faults import Fault, FaultPoint, disturb, emptied
-from whichloop.models.formats import spoiled_reply
+from whichloop.models.faults import Fault, FaultPoint, disturb, emptied, spoiled_reply
 from whichloop.models.metering import Meter, MeteredExchange, MeteredModel, MeteredToolbox
 from whichloop.models.profiles import Abilities, load_profile
 from whichloop.models.scripted import PROVIDER_FAULTS, Script, Scripted

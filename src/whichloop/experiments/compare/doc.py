@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from whichloop.metrics.views import Unit
-from whichloop.models.evidence import evidence_for, stress_tests
+from whichloop.models.profiles import evidence_for, stress_tests
 from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.values import counted
 from whichloop.runs.config import BudgetConfig

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whichloop.metrics.arm_info import ArmInfo
-from whichloop.models.evidence import measured_forms, other_estimate
-from whichloop.models.profiles import FORMS
+from whichloop.models.profiles import FORMS, measured_forms, other_estimate
 from whichloop.protocol.names import SCRIPTED
 
 OF_BOTH = "both"

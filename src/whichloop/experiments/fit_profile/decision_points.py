@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from whichloop.metrics.trace import ModelExchange, ToolRun, Trace, TraceEvent
 from whichloop.models.faults import CALLING
-from whichloop.models.feedback import COMPLAINTS, FaultSigns, parts_shown, signs_of_provider, tellable_parts, words_of
+from whichloop.models.feedback import COMPLAINTS, FaultSigns, parts_shown, tellable_parts, words_of
 from whichloop.protocol import Message, Reply, Request
 from whichloop.protocol.digest import digest
 from whichloop.protocol.tool_calls import NEVER_RAN
@@ -57,7 +57,7 @@ def _signs(failed: Attempt, forms: RightForms) -> tuple[FaultSigns, str]:
     The right reply is not known, above all where no retry gave it; what other replies of the trial had stands for it.
     """
     if failed.error:
-        return signs_of_provider(failed.error_text), ""
+        return FaultSigns(error=frozenset(words_of(failed.error_text))), ""
     if failed.unreadable:
         frame, arguments = forms.replies.get(failed.role, (frozenset(), frozenset()))
         called = frozenset(words_of(*(call.name for call in failed.reply.calls)))

@@ -12,13 +12,13 @@ from whichloop.metrics.arm_info import exceeds
 from whichloop.metrics.record_table import DISTANCES, MIN_CACHED_TOKENS, distance_range
 from whichloop.models.cassette import RecordedModel
 from whichloop.models.faults import IMPLICIT
-from whichloop.models.feedback import shared_length
 from whichloop.models.metering import Budget, Meter, Waits
 from whichloop.models.prices import Price
 from whichloop.models.receipts import ReceiptEntry, Truth, call_digest, paired_results
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import Message, Move, Plan, Recovery, Reply, Request, Role, ToolCall, Usage
 from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.receipts import common_start
 from whichloop.protocol.tokens import CHARS_PER_TOKEN, estimate_input, estimate_usage, schema_text
 
 NEEDING_ROLES = frozenset({Role.DECIDE, Role.PLAN, Role.REFLECT, Role.VALIDATE, Role.ANSWER})
@@ -185,7 +185,7 @@ class PrefixCount:
             else:
                 same = next((n for n, pair in enumerate(zip(parts, earlier, strict=False)) if pair[0] != pair[1]), len(parts))
                 shared = sum(map(_size, parts[:same]))
-                shared += shared_length(_content(parts[same]), _content(earlier[same])) if same < len(parts) else 0
+                shared += common_start(_content(parts[same]), _content(earlier[same])) if same < len(parts) else 0
                 is_new = is_new and same < len(parts)
             repeated = max(repeated, shared)
         size = size or sum(map(_size, parts))
