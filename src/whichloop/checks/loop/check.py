@@ -6,6 +6,7 @@ A loop may block its thread for ever: each law is checked on a thread that can b
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import faulthandler
 import queue
 import sys
@@ -130,7 +131,10 @@ def _finding(loop: Loop, law: Law, limit_s: float) -> Finding:
     try:
         return found.get(timeout=limit_s)
     except queue.Empty:
-        running, waiting = running_at(sys._current_frames().get(thread.ident or 0)), map(waiting_at, asyncio.all_tasks(event_loop))
+        running = running_at(sys._current_frames().get(thread.ident or 0))
+        waiting = [waiting_at(task) for task in asyncio.all_tasks(event_loop)]
+        # Else a loop that computes without end would take its time from whatever is checked next.
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))
         if running:
             return hung(law.name, limit_s, f"the loop blocks its thread at {running}")
         at = next(filter(None, waiting), "")
