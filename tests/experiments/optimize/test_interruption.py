@@ -137,7 +137,8 @@ def test_one_at_the_last_rollout_leaves_the_test_split_locked(configured, watche
     assert run(reopen(made.folder, Permissions(("watched_loop:Watched",)))) == ""
 
 
-def test_the_second_ends_the_search_at_once(configured, watched):
+def test_the_second_ends_the_search_at_once(configured, watched, monkeypatch):
+    monkeypatch.setattr("whichloop.runs.engine.interruption.SAME_WISH_S", 0.0)
     made, told = prepare(configured()), Notes(then=press)
     watched.before_run.append(at_run(2, press, lambda: False))
     with pytest.raises(KeyboardInterrupt):
