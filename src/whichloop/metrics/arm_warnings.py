@@ -145,7 +145,7 @@ def short_warning(name: str, summary: ArmSummary) -> str:
 
 def short_words(summary: ArmSummary) -> str:
     """Return how many of the scheduled faults landed."""
-    return f"only {summary.faults.landed} of {summary.faults.due} scheduled faults landed"
+    return f"only {summary.faults.landed} of {summary.faults.scheduled} scheduled faults landed"
 
 
 def errored_warnings(arms: Mapping[str, ArmSummary], compared: Sequence[tuple[str, str]]) -> Iterator[str]:

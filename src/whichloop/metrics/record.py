@@ -127,8 +127,6 @@ class Record:
     """What became of the model's calls, by the names of `whichloop.metrics.measures`; empty where nothing was counted."""
     injections: Mapping[str, int] = field(default_factory=dict)
     """Instructions in results of tools, and how far they came: see `whichloop.metrics.measures`. Empty where no result had any."""
-    faults_unmet: int = 0
-    """Faults that did not land because the trial ended before the loop ran the calls that they were to strike."""
     plan_unseen: bool = False
     """The last prompt that asked the scripted model for a decision or the answer lacked the result of a planned call."""
     answer_unseen: bool = False

@@ -86,7 +86,7 @@ _CHECKS: Mapping[str, _Check] = {
     **dict.fromkeys(("arm", "suite", "suite_digest", "task", "reason", "cluster", "trace_digest", "template"), _TEXT),
     **dict.fromkeys(("tokens_estimated", "false_success", "abstained", "gave_up", "plan_unseen", "answer_unseen"), _FLAG),
     **dict.fromkeys(("repeat", "steps", "tool_calls", "input_tokens", "output_tokens", "cached_tokens"), _COUNT),
-    **dict.fromkeys(("repeated_calls", "attempt", "version", "faults_unmet", "trace_at"), _COUNT),
+    **dict.fromkeys(("repeated_calls", "attempt", "version", "trace_at"), _COUNT),
     **dict.fromkeys(("seconds", "wall_s", "simulated_s", "started_at"), _NUMBER),
     **dict.fromkeys(("cost_usd", "nominal_usd", "user_cost_usd"), _AMOUNT),
     **dict.fromkeys(

@@ -76,18 +76,11 @@ class FaultCounts:
     """Implicit ones that the model took for the result."""
     implicit_wrong: int = 0
     """Implicit ones in trials that were scored wrong (accuracy < 1)."""
-    unmet: int = 0
-    """Not landed because the trial ended before the loop ran the call: the loop's doing, which its score shows."""
-
-    @property
-    def due(self) -> int:
-        """How many of the scheduled faults should have landed."""
-        return self.scheduled - self.unmet
 
     @property
     def short(self) -> bool:
-        """Whether fewer than 95 % of the faults that were due have landed, so that the treatment did not take place."""
-        return 100 * self.landed < 95 * self.due
+        """Whether fewer than 95 % of the scheduled faults have landed, so that the treatment did not take place."""
+        return 100 * self.landed < 95 * self.scheduled
 
 
 FAULT_COUNTS = tuple(item.name for item in fields(FaultCounts))
@@ -367,7 +360,6 @@ def count_faults(records: Sequence[Record]) -> FaultCounts:
         implicit=sum(fault.landed and fault.implicit for fault in faults),
         believed=sum(fault.landed and fault.believed for fault in faults),
         implicit_wrong=sum(fault.landed and fault.implicit for one in alike(records) if not one.is_solved for fault in one.faults),
-        unmet=sum(record.faults_unmet for record in alike(records)),
     )
 
 

@@ -26,7 +26,7 @@ from whichloop.protocol import (
 from whichloop.protocol.digest import unit
 from whichloop.protocol.tool_calls import INTERNAL_ERROR, INVALID_PARAMS, McpError, ToolListing
 
-from .profiles import Profile
+from .profiles import OF_CALLS, Profile
 
 NOT_DETERMINED = "not determined"
 ANSWER = "answer"
@@ -40,11 +40,11 @@ CALLING = ("decide", "select")
 IMPLICIT = frozenset({"tool.garbage", "tool.lies", "tool.stale", "tool.empty", "tool.partial", "mcp.cut"})
 """Failures that a tool gives out for its result: a model may believe them."""
 
-Clearing = Literal["feedback", "after", "never"]
+Clearing = Literal["shown", "after", "never"]
 
 
 class FaultPoint(NamedTuple):
-    """A place in a trial's course: what is asked, and the first planned call of the move (or `answer`)."""
+    """A place in a trial's course: what is asked, and the first planned call of the move (or `answer`); or a call of a tool."""
 
     role: str
     call: str
@@ -61,7 +61,7 @@ class Fault:
     point: FaultPoint
     clearing: Clearing
     attempts: int
-    """With `after`: the attempt (0-based) from which the fault is gone."""
+    """With `after`: the attempt (0-based) from which the fault is gone. With `shown`, a new attempt clears it: see `feedback`."""
     landed: bool = False
     absorbed: bool = False
     recovered: bool = False
@@ -72,22 +72,15 @@ class Fault:
     believed: bool = False
     """Of an implicit failure: the model takes it for the result."""
     cured: bool = False
-    """A new attempt of the model has cleared it: see `feedback`."""
-    passed_over: bool = False
-    """The loop asked the model again without having run the call that a tool's fault waits for, and no call before it failed."""
+    """A new attempt of the model has cleared it."""
 
     @property
     def family(self) -> str:
         return self.kind.partition(".")[0]
 
-    @property
-    def strikes_tools(self) -> bool:
-        """Whether it strikes where a tool runs, not the model's reply."""
-        return self.family in ("tool", "mcp", "inject") or self.kind == "calls.late"
-
     def active(self, attempt: int) -> bool:
         """Return whether the fault still strikes at the (0-based) attempt."""
-        if self.clearing == "feedback":
+        if self.clearing == "shown":
             return not self.cured
         return self.clearing == "never" or attempt < self.attempts
 
@@ -95,9 +88,12 @@ class Fault:
 # --- drawing ---
 
 
-def draw(profile: Profile, key: tuple[object, ...], point: FaultPoint, call: PlannedCall | None, first: bool) -> Fault | None:
+def draw(
+    profile: Profile, key: tuple[object, ...], point: FaultPoint, call: PlannedCall | None, first: bool, made: str = ""
+) -> Fault | None:
     """Draw the fault of a point, if any: one draw, keyed by trial and point, never by loop or scope.
 
+    `made`: CALL digest of a call that a tool is about to run, which keys the draw: the call meets the same fault whoever plans it.
     Where the profile lists its faults, that of the point is taken; what clears it and whether it is believed is drawn alike.
     """
     if profile.faults is not None:
@@ -105,27 +101,27 @@ def draw(profile: Profile, key: tuple[object, ...], point: FaultPoint, call: Pla
         rates = {} if placed is None else {placed: 1.0}
     else:
         rates = profile.rates
-    u = unit(*key, "fault", point) if rates else 1.0
+    at = made or point
+    u = unit(*key, "fault", at) if rates else 1.0
     for kind, rate in sorted(rates.items()):
-        if _applies(kind, point.role, call, first):
+        if kind in OF_CALLS if made else _applies(kind, point.role, call, first):
             if u < rate:
-                believed = kind in IMPLICIT and unit(*key, "notices", point) >= profile.notices
-                return Fault(kind, point, *_clearing(profile, kind, key, point), believed=believed)
+                believed = kind in IMPLICIT and unit(*key, "notices", at) >= profile.notices
+                return Fault(kind, point, *_clearing(profile, kind, key, at), believed=believed)
             u -= rate
     return None
 
 
 def _applies(kind: str, role: str, call: PlannedCall | None, first: bool) -> bool:
-    """Say whether a kind can strike at a point. This depends on the plan alone, so that every loop draws alike."""
-    family = kind.partition(".")[0]
-    if family in ("provider", "wire"):
+    """Say whether a kind can strike a reply at a point. This depends on the plan alone, so that every loop draws alike."""
+    if kind in OF_CALLS:
+        return False
+    if kind.startswith(("provider.", "wire.")):
         return True
     if role not in CALLING:
         return False
     if call is None:
         return kind == "decision.never_finish" and not first  # a call was made before, which can be made again
-    if kind in IMPLICIT or kind == "tool.huge" or family == "inject":
-        return not call.fails  # they change a result
     match kind:
         case "decision.missing_argument" | "decision.wrong_type" | "decision.wrong_value":
             return bool(call.arguments)
@@ -138,19 +134,18 @@ def _applies(kind: str, role: str, call: PlannedCall | None, first: bool) -> boo
     return kind != "decision.never_finish"
 
 
-def _clearing(profile: Profile, kind: str, key: tuple[object, ...], point: FaultPoint) -> tuple[Clearing, int]:
+def _clearing(profile: Profile, kind: str, key: tuple[object, ...], at: FaultPoint | str) -> tuple[Clearing, int]:
     if kind == "tool.flaky":
         return "after", FLAKY_ATTEMPTS
     if kind.endswith(".slow") or kind == "calls.late":
         return "after", 1
     if kind == "calls.too_early" or kind.startswith("inject."):  # no prompt tells of the one; what a tool reads stays as it is
         return "never", 0
-    u, clears = unit(*key, "clears", point), profile.clears
-    if u < clears.feedback:
-        return "feedback", 0
-    if u < clears.feedback + clears.after:
-        return "after", geometric(clears.attempts, unit(*key, "attempts", point))
-    return "never", 0
+    if unit(*key, "clears", at) < profile.clears.never:
+        return "never", 0
+    if kind in OF_CALLS or kind.startswith("provider."):
+        return "after", geometric(profile.clears.attempts, unit(*key, "attempts", at))
+    return "shown", 0
 
 
 def geometric(mean: float, u: float) -> int:

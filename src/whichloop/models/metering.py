@@ -19,6 +19,7 @@ from whichloop.protocol import (
     Reply,
     Request,
     Tool,
+    ToolArgumentError,
     Toolbox,
     ToolCall,
     Usage,
@@ -36,7 +37,7 @@ from whichloop.protocol.tools import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S
 from whichloop.protocol.values import plain_value
 
 from .at_once import HOLDING
-from .faults import DRIFTED, ERROR, IMPLICIT, LIST_CHANGED, Fault, ListFaults, distorted
+from .faults import DRIFTED, ERROR, IMPLICIT, LIST_CHANGED, Fault, distorted
 from .receipts import call_digest
 from .tunnel import Tunnel
 
@@ -319,7 +320,7 @@ HUGE_CHARS = 8_000
 
 
 class MeteredToolbox(Toolbox):
-    """A toolbox that tells the listener; in the tunnel it gives receipts, and its tools suffer the faults armed for them."""
+    """A toolbox that tells the listener; in the tunnel it gives receipts, and its tools suffer the faults of their calls."""
 
     def __init__(
         self,
@@ -334,63 +335,86 @@ class MeteredToolbox(Toolbox):
         self.admit = admit
         self._listener = listener
         self.tunnel = tunnel
-        self._list_faults = ListFaults()
 
     def listed(self) -> ToolListing:
-        return self._list_faults.listed(self.specs)
+        return ToolListing(self.specs) if self.tunnel is None else self.tunnel.list_faults.listed(self.specs)
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
         if self.admit is not None:
             await self.admit()
-        tunnel = self.tunnel
-        fault = None
+        tunnel, kind = self.tunnel, None
         if tunnel is None:
             observation = await super().call(call, validate=validate)
         else:
             digest = call_digest(call.name, call.arguments)  # before the call: a tool may change what it was given
-            fault = tunnel.take(digest) if tunnel.has_armed else None
+            fault = tunnel.fault_of(digest)
+            if fault is not None and not self._can_run(call):
+                fault = None
             with tunnel.running(digest) as running:
                 if fault is not None and fault.kind in HOLDING:
                     await tunnel.at_once.let_others_pass(running)
-                observation = await self._in_tunnel(tunnel, fault, call, digest, validate)
-            tunnel.note_result(digest, observation)
-        self._listener.tool_call(call, observation, None if fault is None else fault.kind)
+                observation, struck = await self._in_tunnel(tunnel, fault, call, digest, validate)
+            if fault is not None and struck:
+                kind = fault.kind
+            is_true = kind is None or kind in _HARMLESS
+            tunnel.note_result(digest, observation, is_true=is_true)
+        self._listener.tool_call(call, observation, kind)
         return observation
 
-    async def _in_tunnel(self, tunnel: Tunnel, fault: Fault | None, call: ToolCall, digest: str, validate: bool) -> Observation:
-        """Run a call as its fault, if any, leaves it; a result of the tool gets a receipt."""
-        if fault is not None:
-            tunnel.land(fault, None, True)
-            if fault.kind in _NO_RESULT:
-                return await self._lost(fault, tunnel, call, digest)
+    def _can_run(self, call: ToolCall) -> bool:
+        """Whether a call reaches its tool."""
+        tool = self.get(call.name)
+        if tool is None:
+            return False
+        with contextlib.suppress(ToolArgumentError):
+            if tool.arguments is not None:
+                tool.arguments.check(call.arguments)
+            return True
+        return False
+
+    async def _in_tunnel(
+        self, tunnel: Tunnel, fault: Fault | None, call: ToolCall, digest: str, validate: bool
+    ) -> tuple[Observation, bool]:
+        """Run a call as its fault, if any, leaves it, and say whether it struck; a result of the tool gets a receipt."""
+        if fault is not None and fault.kind in _NO_RESULT:
+            tunnel.strike(fault)
+            return await self._lost(fault, tunnel, call, digest), True
         observation = await super().call(call, validate=validate)
         tunnel.instructions.note_run(digest, observation)
-        if fault is not None and fault.kind == "tool.slow":
-            await tunnel.spend(tunnel.slow_s)
-        if fault is not None and fault.kind in IMPLICIT and observation.ok:
-            wrong = distorted(fault.kind, plain_value(observation.value))
-            observation = replace(observation, data=render_value(wrong), value=wrong, max_chars=None)
-            if not fault.believed:
-                return observation  # without a receipt: to the model it is no result
+        is_struck = fault is not None and observation.ran and (observation.ok or fault.kind in _HARMLESS)
+        if fault is not None and is_struck:
+            tunnel.strike(fault)
+            if fault.kind == "tool.slow":
+                await tunnel.spend(tunnel.profile.slow_s)
+            if fault.kind in IMPLICIT:
+                wrong = distorted(fault.kind, plain_value(observation.value))
+                observation = replace(observation, data=render_value(wrong), value=wrong, max_chars=None)
+                if not fault.believed:
+                    return observation, True  # without a receipt: to the model it is no result
         if observation.transient or not observation.ran:
-            return observation
-        entry = tunnel.ledger.sign(digest, observation.data, plain_value(observation.value), observation.ok)
-        before, behind = _added(fault, tunnel, observation)
-        text = f"{before}{entry.around(f'{observation.data}{behind}')}"
-        status, value = observation.status, text if observation.ok else None
-        return Observation(
+            return observation, is_struck
+        before, behind = _added(fault, tunnel) if is_struck and fault is not None else ("", "")
+        text = f"{observation.data}{behind}"
+        if tunnel.signs:
+            text = tunnel.ledger.sign(digest, observation.data, plain_value(observation.value), observation.ok).around(text)
+        elif not (before or behind):
+            return observation, is_struck
+        text, status = f"{before}{text}", observation.status
+        value = text if observation.ok else None
+        shown = Observation(
             call.name, status, text, observation.error_type, value, call.call_id, observation.seconds, raised=observation.raised
         )
+        return shown, is_struck
 
     async def _lost(self, fault: Fault, tunnel: Tunnel, call: ToolCall, digest: str) -> Observation:
         """Return what a loop sees of a call whose result never comes."""
         if fault.kind == "tool.garbage":
             noise = f"{GARBAGE} {int(unit(call.name, fault.point) * 16**8):08x}"
-            if fault.believed:
+            if fault.believed and tunnel.signs:
                 noise = tunnel.ledger.sign(digest, noise, noise, True).around(noise)
             return Observation(call.name, "success", noise, None, noise, call.call_id)
         if fault.family == "mcp":
-            return self._list_faults.strike(fault, call)
+            return tunnel.list_faults.strike(fault, call)
         if fault.kind == "tool.hangs":
             limit = self._time_limit_s(call.name)
             await tunnel.spend(limit)
@@ -403,11 +427,13 @@ class MeteredToolbox(Toolbox):
         return (limits.time_limit_s if tool is None else limits.time_limit_of(tool)) or DEFAULT_TIME_LIMIT_S
 
 
-def _added(fault: Fault | None, tunnel: Tunnel, observation: Observation) -> tuple[str, str]:
+def _added(fault: Fault, tunnel: Tunnel) -> tuple[str, str]:
     """Return what a fault adds to a result that it leaves whole, before it and behind it."""
-    if fault is not None and fault.family == "inject" and observation.ok:
+    if fault.family == "inject":
         return tunnel.instructions.give(fault)
-    return "", f" {'x' * HUGE_CHARS}" if fault is not None and fault.kind == "tool.huge" else ""
+    return "", f" {'x' * HUGE_CHARS}" if fault.kind == "tool.huge" else ""
 
 
 _NO_RESULT = frozenset({"tool.raises", "tool.flaky", "tool.hangs", "tool.garbage", LIST_CHANGED, DRIFTED, ERROR})
+_HARMLESS = frozenset({"tool.slow", "tool.huge", *HOLDING})
+"""Kinds that leave a result true."""

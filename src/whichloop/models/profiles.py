@@ -82,10 +82,13 @@ WEAKNESS_KINDS: dict[str, str] = {
 
 LAPSE = "decision.forget"
 """What a record calls a result that the model overlooked; a profile has its rate as `forget`."""
-_ROLES = frozenset(role.value for role in Role)
-
-FEEDBACK_PARTS = ("names", "error", "expected", "reply")
-"""What the new text of a retry may show; each has its share under `[clears]`."""
+TOOL = "tool"
+"""What stands for a role at the point of a fault that strikes a call where its tool runs."""
+OF_CALLS = frozenset(kind for kind in FAULT_KINDS if kind.partition(".")[0] in ("tool", "mcp", "inject")) | {"calls.late"}
+"""Kinds that strike a call where its tool runs, whoever decided on it."""
+OUTSIDE = frozenset(kind for kind in FAULT_KINDS if kind.partition(".")[0] in ("tool", "mcp", "provider"))
+"""Kinds that strike a real model's trials too: what fails is not the model."""
+_ROLES = frozenset({*(role.value for role in Role), TOOL})
 
 Rate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
@@ -96,35 +99,23 @@ class _Section(BaseModel):
 
 
 class Clears(_Section):
-    """What makes a fault go away, as shares that add up to 1."""
+    """What makes a fault go away. A mistake of the model clears by what the next prompt says of it, an outage by attempts alone."""
 
-    feedback: Rate = 0.8
-    """Gone with a chance at each new attempt: that of a blind retry, and more the more the request says of what was wrong."""
-    after: Rate = 0.1
-    """Gone after some attempts, whatever is shown; how many is drawn for each fault, `attempts` on average."""
     never: Rate = 0.1
-    """Never gone."""
-    attempts: Annotated[float, Field(ge=1, le=100, allow_inf_nan=False)] = 2.0
-    """Mean number of attempts, geometrically distributed: each one is the last with the same chance, 1 / `attempts`."""
-    resample: Rate = 0.35
-    """Of the faults that feedback clears: chance that asking again clears one, whatever is said; none at temperature 0."""
-    names: Rate = 0.1
-    """What is added if the new text names the tool or field at fault."""
-    error: Rate = 0.25
-    """What is added if it shows the error."""
-    expected: Rate = 0.1
-    """What is added if it shows the names that the right reply has."""
-    reply: Rate = 0.1
-    """What is added if it shows the bad reply."""
+    """Share of the faults that never clear."""
+    attempts: Annotated[float, Field(ge=1, le=100, allow_inf_nan=False)] = 1.5
+    """Mean number of attempts that an outage of a tool or a provider takes, geometrically distributed."""
+    nothing: Rate = 0.35
+    """Chance that a new attempt mends a mistake of which the prompt says nothing; 0 at temperature 0."""
+    failed: Rate = 0.65
+    """The same where the prompt says that something failed."""
+    words: Rate = 0.9
+    """The same where it shows the error's own words."""
 
     @model_validator(mode="after")
-    def _shares(self) -> Self:
-        total = self.feedback + self.after + self.never
-        if abs(total - 1) > 1e-9:
-            raise ValueError(f"feedback + after + never must be 1, not {total:g}")
-        chance = self.resample + sum(getattr(self, part) for part in FEEDBACK_PARTS)
-        if chance > 1 + 1e-9:
-            raise ValueError(f"resample + {' + '.join(FEEDBACK_PARTS)} must be at most 1, not {chance:g}")
+    def _more_helps_more(self) -> Self:
+        if not self.nothing <= self.failed <= self.words:
+            raise ValueError(f"nothing, failed and words must not fall, not {self.nothing:g}, {self.failed:g}, {self.words:g}")
         return self
 
 

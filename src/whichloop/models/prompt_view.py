@@ -181,15 +181,19 @@ def _latest(sightings: Sequence[Sighting], form: Form, ledger: Ledger, ok: bool)
     return latest
 
 
-def shows_text(prompt: str, text: str) -> bool:
-    """Whether a prompt shows a text: as it is, or at least nine in ten of its words, however quoted, escaped or laid out."""
+def share_shown(prompt: str, text: str) -> float:
+    """Return the share of a text's content words that a prompt shows, however quoted, escaped or laid out: 0 to 1.
+
+    Content words have four letters or more, or a digit.
+    """
     if text in prompt:
-        return True
-    words = set(_WORD.findall(text))
-    prompt_words = set(_WORD.findall(prompt.replace("\\n", " ")))  # JSON writes the end of a line so
-    return 10 * len(words & prompt_words) >= 9 * len(words)
+        return 1.0
+    words = {word for word in _WORD.findall(text.lower()) if len(word) >= MIN_CONTENT_CHARS or not word.isalpha()}
+    shown = set(_WORD.findall(prompt.lower().replace("\\n", " ")))  # JSON writes the end of a line so
+    return len(words & shown) / len(words) if words else 0.0
 
 
+MIN_CONTENT_CHARS = 4
 _WORD = re.compile(r"\w+")
 
 

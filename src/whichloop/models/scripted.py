@@ -25,33 +25,21 @@ from whichloop.protocol import (
     render_value,
 )
 from whichloop.protocol.digest import unit
-from whichloop.protocol.model import ProviderTrouble
 from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.tokens import estimate_input, estimate_usage
 
 from .at_once import SAME_IDS, TOO_EARLY, digest_of_call, early_call, with_one_id
 from .faults import ANSWER, CALLING, Fault, FaultPoint, disturb, draw, first_expressible, spares, spoiled_reply
-from .feedback import FaultSigns, chance, parts_shown, shows_feedback, signs_of_decision, signs_of_wire, words_of
+from .feedback import FaultSigns, GoodTurn, Level, level_shown, signs_of_decision, signs_of_wire
 from .instructions import Author, Gullible, author
+from .outages import outage
 from .policy import POLICY, PolicyDecision, PolicyRequest, guess
 from .profiles import LAPSE, Profile
-from .prompt_view import PromptView, read_prompt, shows_text
-from .receipts import Truth, believed, call_digest
+from .prompt_view import PromptView, read_prompt, share_shown
+from .receipts import Truth, believed
 from .scripted_calls import NATIVE, StreamsInPieces
 from .tunnel import Tunnel
 from .weaknesses import WorkingPlan, followed_plan, is_in_thousands, slips_of, split_examples
-
-PROVIDER_FAULTS: Mapping[str, tuple[ProviderTrouble, int | None, str]] = {
-    "provider.rate_limit": ("rate_limit", 429, "rate limit reached"),
-    "provider.server": ("server", 500, "internal server error"),
-    "provider.overloaded": ("overloaded", 503, "the model is overloaded"),
-    "provider.interrupted": ("server", None, "the provider failed in the middle of the reply"),
-    "provider.timeout": ("timeout", 504, "the provider did not answer in time"),
-    "provider.dropped": ("connection", None, "the connection broke before the reply"),
-    "provider.cut": ("connection", None, "the connection broke in the middle of the reply"),
-    "provider.garbled": ("server", None, "the provider's answer is no JSON"),
-}
-"""Kind of fault → the trouble that it is, its HTTP status (None if the provider gives none), and words for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +81,7 @@ _NO_SIGNS, _NOTHING = FaultSigns(), Reply()
 
 @dataclass(slots=True)
 class _Visits:
-    """What has happened so far at one (point, scope)."""
+    """What has happened so far at one point."""
 
     fault: Fault | None
     attempts: int = 0
@@ -137,7 +125,7 @@ class _Turn:
 class Scripted(StreamsInPieces):
     """Answers as a model would that follows the plan and knows only what its prompt shows.
 
-    The reply is a function of (seed, task, repeat, role, point, scope, attempt, what is legible); nothing is shared between trials.
+    The reply is a function of (seed, task, repeat, role, point, attempt, what is legible); nothing is shared between trials.
     """
 
     name = SCRIPTED
@@ -146,12 +134,18 @@ class Scripted(StreamsInPieces):
         """`tunnel`: shared with the trial's toolbox, which issues the receipts."""
         self.script = script
         self._key, profile = script.key, script.profile
-        self.tunnel = tunnel or Tunnel()
+        self.tunnel = tunnel or Tunnel(profile, self._key)
         self.capabilities = Capabilities(tool_choice=profile.abilities.tool_choice, context_tokens=profile.abilities.context_tokens)
         self.tunnel.unknown = tuple(call.id for call in script.plan.calls)
-        self.tunnel.instructions.author = script.author
+        self.tunnel.instructions.author, self.tunnel.oracle = script.author, script.oracle
         self._gullible = Gullible(self._key, profile.gullible, self.tunnel.instructions)
-        self._visits: dict[tuple[FaultPoint, str], _Visits] = {}
+        self._visits: dict[FaultPoint, _Visits] = {}
+        self._lost_below = unit(*self._key, "question")
+        """The model is at a loss where a prompt shows less of the question than this draw allows."""
+        self._good: dict[Role, GoodTurn] = {}
+        """The last turn of each role in which all went well."""
+        self._last: dict[Role, tuple[Request, Reply]] = {}
+        """The last request of each role whose reply was good."""
         self._bluffs = profile.bluff > 0 and unit(*self._key, "bluff") < profile.bluff  # a trait of the trial, for every loop
         self._stated = ""
         """The last answer that was given."""
@@ -165,15 +159,11 @@ class Scripted(StreamsInPieces):
     async def complete(self, request: Request) -> Reply:
         """Return the model's reply. Raises ContextOverflow and ProviderError as the profile has it."""
         self.tunnel.note_request(request.scope)
-        before, seconds, injected = self.tunnel.fault_states(), self.script.profile.latency_s, False
+        seconds = self.script.profile.latency_s
         try:
             reply, delay_s = self._reply(request)
             seconds += delay_s
-        except ProviderError as error:
-            injected = error.injected
-            raise
         finally:
-            self.tunnel.keep_effects(request, before, seconds, injected)
             await self.tunnel.spend(seconds)
         return reply
 
@@ -204,8 +194,10 @@ class Scripted(StreamsInPieces):
         reply = Reply(reply.text, reply.calls, estimate_usage(tokens, reply), reply.finish_reason, reply.failed_attempts)
         turn.visits.last = (request, reply)
         turn.visits.invented = fault is not None and fault.kind == "decision.unknown_tool" and not fault.absorbed
-        if isinstance(move, Act) and (fault is None or fault.family != "wire" or fault.absorbed):
-            self._arm(turn, move, reply)
+        if fault is None and isinstance(move, Act):
+            self._last[request.role] = (request, reply)
+        else:
+            self._last.pop(request.role, None)
         return reply, turn.delay_s
 
     # --- read and decide ---
@@ -227,15 +219,15 @@ class Scripted(StreamsInPieces):
         visits = self._visit(point, request, bool(view.results))
         if request.role is Role.RECOVER:
             for role in CALLING:  # the request shows the model a failure, whatever role decided on the call
-                at_call = self._visits.get((FaultPoint(role, point.call), request.scope))
+                at_call = self._visits.get(FaultPoint(role, point.call))
                 if at_call is not None:
                     at_call.failures += 1
-                    self._try_to_cure(at_call, request)
+                    self._hear(at_call, request)
         attempt = visits.attempts
         visits.attempts += 1
         fault = visits.fault
-        if fault is not None and (fault.strikes_tools or not fault.active(attempt)):
-            fault = None  # a tool's fault strikes where the tool runs
+        if fault is not None and not fault.active(attempt):
+            fault = None
         if visits.failures or request.role is Role.RECOVER:  # patience may be used up: the policy can only know now
             decision = self._decision(request, codec, view)
         turn = _Turn(request, codec, followed, view, decision, point, visits, fault)
@@ -257,16 +249,16 @@ class Scripted(StreamsInPieces):
             view = view._replace(bluff=self.script.made_up)
         if request.role in (Role.DECIDE, Role.ANSWER):
             self.tunnel.unknown = tuple([call.id for call in view.unknown])
-            if not shows_text(view.text, self.script.question):
+            if share_shown(view.text, self.script.question) < LOST_FROM + (LOST_TO - LOST_FROM) * self._lost_below:
                 return view._replace(stuck=True)
         return view
 
     def _decision(self, request: Request, codec: Codec, view: PromptView) -> PolicyDecision:
-        """Return what the policy decides on a view of a prompt, from what has happened in the request's scope so far."""
+        """Return what the policy decides on a view of a prompt, from what has happened so far."""
         failures: dict[str, int] = {}
         invented: set[str] = set()
-        for (point, scope), visits in self._visits.items():
-            if scope == request.scope and (visits.failures or visits.invented) and point.role in CALLING:
+        for point, visits in self._visits.items():
+            if (visits.failures or visits.invented) and point.role in CALLING:
                 failures[point.call] = failures.get(point.call, 0) + visits.failures
                 if visits.invented:
                     invented.add(point.call)
@@ -283,33 +275,33 @@ class Scripted(StreamsInPieces):
         return draw(self.script.profile, self._key, point, planned, is_first or not (planned or any_known))
 
     def _visit(self, point: FaultPoint, request: Request, any_known: bool = True) -> _Visits:
-        visits = self._visits.get((point, request.scope))
+        before = self._last.pop(request.role, None)
+        visits = self._visits.get(point)
         if visits is None:
+            if before is not None:
+                self._good[request.role] = GoodTurn(*before, request)
             fault = self._draw(point, any_known)
             if fault is not None:
                 self.tunnel.faults.append(fault)
-            visits = self._visits[point, request.scope] = _Visits(fault)
+            visits = self._visits[point] = _Visits(fault)
         elif visits.last is not None:
-            visits.failures += shows_feedback(visits.last[0], request, visits.last[1])
-            self._try_to_cure(visits, request)
+            visits.failures += self._hear(visits, request) != "nothing"
         return visits
 
-    def _try_to_cure(self, visits: _Visits, request: Request) -> None:
-        """Draw whether the model mends its last reply, from what the request says of it.
+    def _hear(self, visits: _Visits, request: Request) -> Level:
+        """Return what a request says of the model's last reply at a point, and draw whether it mends a mistake there.
 
-        The draw is the attempt's, so that of two loops the one that says more clears a fault wherever the other does.
+        The draw is the attempt's, so that of two loops the one that says more clears a mistake wherever the other does.
         """
-        fault = visits.fault
-        if fault is None or fault.clearing != "feedback" or fault.cured or visits.last is None:
-            return
-        if fault.strikes_tools and not fault.strikes:  # what has not struck yet cannot be mended
-            return
-        before, own = visits.last
-        tool_text = self.tunnel.result_text(visits.signs.call, request.scope)
-        parts = parts_shown(before, request, own, visits.signs, tool_text)
-        resampled = request.sampling.temperature != 0
-        mended = chance(self.script.profile.clears, parts, visits.signs, tool_text, resampled=resampled)
-        fault.cured = unit(*self._key, "cured", fault.point, visits.attempts) < mended
+        if visits.last is None:
+            return "nothing"
+        (before, reply), signs, fault = visits.last, visits.signs, visits.fault
+        level = level_shown(before, request, reply, signs, self.tunnel.result_text(signs.call), self._good.get(request.role))
+        if fault is not None and fault.clearing == "shown" and not fault.cured:
+            is_same = level == "nothing" and request.sampling.temperature == 0  # the same prompt gets the same reply
+            chance = 0.0 if is_same else getattr(self.script.profile.clears, level)
+            fault.cured = unit(*self._key, "cured", fault.point, visits.attempts) < chance
+        return level
 
     def _forgotten(self, turn: _Turn, attempt: int) -> Collection[str]:
         """Return the results that are overlooked, in roles in which they can still be asked for again."""
@@ -348,9 +340,7 @@ class Scripted(StreamsInPieces):
             fault.recovered, turn.delay_s = True, self.script.profile.slow_s
         elif fault.family == "provider":
             tunnel.land(fault, turn.request, True)
-            kind, status, text = PROVIDER_FAULTS[fault.kind]
-            visits.signs = FaultSigns(error=frozenset(words_of(text)))
-            raise ProviderError(text if status is None else f"{status}: {text}", kind, status=status, injected=True)
+            raise outage(fault.kind)
         elif fault.kind == SAME_IDS:
             tunnel.land(fault, turn.request, True)
             turn.reply = with_one_id(turn.reply)
@@ -359,7 +349,7 @@ class Scripted(StreamsInPieces):
         elif fault.family == "wire":
             spoiled, absorbed = spoiled_reply(fault.kind, turn.codec, move, turn.reply)
             tunnel.land(fault, turn.request, spoiled != turn.reply)
-            visits.signs = signs_of_wire(turn.codec, move, turn.reply, spoiled)
+            visits.signs = signs_of_wire(turn.codec, spoiled)
             turn.reply, fault.absorbed = spoiled, absorbed
         elif move is not None:
             tools, known_calls = self.script.tools, {name: item.form.call for name, item in turn.view.results.items()}
@@ -372,7 +362,7 @@ class Scripted(StreamsInPieces):
                 fault.absorbed = True
                 return
             struck = digest_of_call(changed.calls[0]) if isinstance(changed, Act) and changed.calls else ""
-            visits.signs = signs_of_decision(fault.kind, changed, move, tools.values(), struck)
+            visits.signs = signs_of_decision(fault.kind, changed, move, struck)
             turn.move, turn.reply = changed, reply
 
     def _call_too_early(self, turn: _Turn, fault: Fault, move: Act, early: ToolCall, awaited: Sequence[str]) -> None:
@@ -387,8 +377,7 @@ class Scripted(StreamsInPieces):
         turn.move = both
         digests = [digest_of_call(call) for name, call in zip(turn.decision.calls, move.calls, strict=True) if name in awaited]
         self.tunnel.at_once.expect_apart(digest_of_call(early), digests)
-        for digest in digests:
-            self.tunnel.arm(digest, fault)
+        self.tunnel.held |= dict.fromkeys(digests, fault)
 
     def _slip(self, turn: _Turn) -> None:
         """Note what a weakness has spoiled in a move that the loop gets: once for each call, scheduled and landed in one.
@@ -411,21 +400,7 @@ class Scripted(StreamsInPieces):
         if stated is not None and isinstance(move, Answer) and move.value is not None and not view.unknown:
             stated.recovered = not is_in_thousands(move.value)
 
-    def _arm(self, turn: _Turn, move: Act, reply: Reply) -> None:
-        """Let the tools' faults strike the calls of a move: all of them, so that no design escapes by making several at once."""
-        for name, call in zip(turn.decision.calls, move.calls, strict=False):
-            own, visits = FaultPoint(turn.point.role, name), turn.visits
-            if own != turn.point:
-                drawn = self._draw(own)
-                if drawn is None or not drawn.strikes_tools:  # the reply's own fault is its first call's
-                    continue
-                visits = self._visit(own, turn.request)
-                visits.attempts += 1
-                visits.last = (turn.request, reply)
-            if visits.fault is not None and visits.fault.strikes_tools:
-                digest = call_digest(call.name, call.arguments)
-                visits.signs = FaultSigns(frozenset(words_of(call.name)), call=digest)  # its error only the run tells
-                self.tunnel.arm(digest, visits.fault)
 
-
+LOST_FROM, LOST_TO = 0.2, 0.6
+"""Share of a question's content words below which the model is always at a loss, and from which it never is."""
 _MAY_OVERLOOK = frozenset({Role.DECIDE, Role.PLAN, Role.SELECT, Role.REFLECT})

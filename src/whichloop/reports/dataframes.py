@@ -236,7 +236,7 @@ def _trial(record: Record) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in _UNTOLD}
 
 
-_UNTOLD = ("suite_digest", "trace_digest", "trace_at", "unknown", "version", "faults_unmet")
+_UNTOLD = ("suite_digest", "trace_digest", "trace_at", "unknown", "version")
 """Parts of a record that get no column; what was not met stands among the counts of faults."""
 
 

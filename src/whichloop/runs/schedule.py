@@ -154,6 +154,11 @@ class Trial:
     def key(self) -> tuple[str, str, int]:
         return (self.arm.name, self.task.id, self.repeat)
 
+    @property
+    def draws(self) -> tuple[object, ...]:
+        """What the trial's draws start from: nothing of its arm, so that the same stumble meets every loop."""
+        return (self.run_seed, self.task.id, self.repeat)
+
 
 def make_arms(config: CompareConfig, suite: Suite) -> tuple[Arm, ...]:
     """Return loops × models × profiles, each loop under its limit of steps. Raises ValueError for a bad name or option."""

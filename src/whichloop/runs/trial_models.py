@@ -14,6 +14,7 @@ from whichloop.models.cassette import Cassette, CassetteMode, Lane, RecordedMode
 from whichloop.models.filling import fits, otherwise
 from whichloop.models.limits import Pressure, WithSampling
 from whichloop.models.metering import Meter, MeteredExchange, MeteredModel, waits
+from whichloop.models.outages import WithOutages
 from whichloop.models.prices import FORM, Price, PriceTag, read_prices, read_tag
 from whichloop.models.profiles import Profile
 from whichloop.models.receipts import Truth
@@ -160,21 +161,19 @@ def model_for_trial(
 ) -> tuple[Model, RecordedModel | None]:
     """Return the model of a trial, and the recording that answers or listens below it, if there is one.
 
-    `script` and `tunnel` belong to a scripted arm, and are None for a real model. `tools`: those of the trial.
+    `script`: of a scripted arm; None for a real model, which has a tunnel only where its profile strikes it. `tools`: those of the
+    trial.
     """
-    model: Model | None = None
-    if script is not None and tunnel is not None:  # a recording may answer in the model's place: tools say the same
-        tunnel.instructions.author = script.author
-    if models.cassette is None or models.cassette.mode is not CassetteMode.REPLAY:
-        model = models.real[trial.arm.model] if script is None else Scripted(script, tunnel)
-    recorded = None
+    if script is not None:
+        assert tunnel is not None
+        scripted = Scripted(script, tunnel)
+        return scripted if tunnel.real_time else InOrder(scripted), None
+    model, recorded = models.real.get(trial.arm.model), None  # a replay asks nobody
     if models.cassette is not None:
-        name = recorded_name(trial.arm, trial.run_seed)
-        model = recorded = models.cassette.model(name, Lane(*trial.key), model, tunnel)
+        model = recorded = models.cassette.model(trial.arm.model, Lane(*trial.key), model)
     assert model is not None
-    if tunnel is None:
-        return WithSampling(model, models.sampling, tools if models.constrain else None), recorded
-    return model if tunnel.real_time else InOrder(model), recorded
+    model = WithSampling(model, models.sampling, tools if models.constrain else None)
+    return model if tunnel is None else WithOutages(model, tunnel, trial.draws), recorded
 
 
 class PlayedUser:
@@ -250,11 +249,6 @@ class _OffTheClock(WrappedModel):
             return await super().complete(request)
 
 
-def recorded_name(arm: Arm, seed: int) -> str:
-    """Return the name of an arm's model in a recording: under two fault profiles or seeds the scripted model is two models."""
-    return f"{arm.model}/{arm.profile.name}/{seed}" if arm.is_scripted else arm.model
-
-
 def open_models(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, object] | None = None) -> TrialModels:
     """Look up what the configuration names; a model is asked only if it is to be probed.
 
@@ -298,7 +292,7 @@ def _cassette(config: CompareConfig, arms: Sequence[Arm], *, goes_on: bool) -> C
         mode = CassetteMode.REPLAY_OR_RECORD
     cassette = Cassette.open(config.cassette, mode, goes_on=goes_on)
     try:
-        for name in [*(recorded_name(arm, config.seed) for arm in arms), *([AS_USER.format(config.user)] if config.user else [])]:
+        for name in [*(arm.model for arm in arms if not arm.is_scripted), *([AS_USER.format(config.user)] if config.user else [])]:
             cassette.check(name)
     except ValueError:
         cassette.close(whole=False)

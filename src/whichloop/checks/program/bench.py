@@ -13,8 +13,9 @@ from whichloop.datasets.task import Task
 from whichloop.models.at_once import LATE, digest_of_call
 from whichloop.models.faults import Fault, FaultPoint, disturb, emptied, spoiled_reply
 from whichloop.models.metering import Meter, MeteredExchange, MeteredModel, MeteredToolbox
+from whichloop.models.outages import PROVIDER_FAULTS
 from whichloop.models.profiles import Abilities, load_profile
-from whichloop.models.scripted import PROVIDER_FAULTS, Script, Scripted
+from whichloop.models.scripted import Script, Scripted
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import (
@@ -382,7 +383,7 @@ class FaultyModel(StreamsWhole, WrappedModel):
             if with_both is None:
                 return reply
             self.log.strike()
-            self.tunnel.arm(digest_of_call(move.calls[0]), Fault(LATE, FaultPoint(Role.DECIDE, "first"), "after", 1))
+            self.tunnel.held[digest_of_call(move.calls[0])] = Fault(LATE, FaultPoint(Role.DECIDE, "first"), "after", 1)
             return with_both
         spoiled_reply = spoiled(fault.name, codec, move, reply, self.script.tools)
         if spoiled_reply is None:

@@ -1,93 +1,58 @@
-"""What clears a fault: the share that never clears, the chance of any retry, and what each part of the feedback adds.
+"""What clears a mistake: the share that never clears, and the chance of a retry by how much its prompt shows of the mistake.
 
-A fault that was still there when the loop gave up may have cleared at the next retry: it is censored, not permanent. So the share
+A mistake that was still there when the loop gave up may have cleared at the next retry: it is censored, not permanent. So the share
 that never clears is a cure fraction (Boag 1949; Farewell 1982) beside a chance per retry, which goes by what the request shows,
-as in `whichloop.models.feedback`. Loops show much the same parts together, so that runs say little about each part alone: a normal
-prior round the default decides what they leave open (maximum a posteriori).
+as in `whichloop.models.feedback`. A normal prior round the default decides what the runs leave open (maximum a posteriori).
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 import scipy
 
-from whichloop.models.profiles import FEEDBACK_PARTS, Clears
+from whichloop.models.feedback import Level
+from whichloop.models.profiles import Clears
 
+LEVELS: tuple[Level, ...] = get_args(Level)
 PRIOR_SD = 0.15
 """Standard deviation of the prior of each chance: the runs of a hundred retries outweigh it."""
 _EDGE = 1e-4
 """Chances are kept so far from 0 and 1 while they are sought."""
 
 
-class Retry(NamedTuple):
-    """What the request of a retry showed of the failure before it: parts of `FEEDBACK_PARTS`."""
-
-    shown: frozenset[str] = frozenset()
-    tellable: frozenset[str] = frozenset(FEEDBACK_PARTS)
-    """The parts of which there was something to show."""
-
-
 class RetryRun(NamedTuple):
-    """The retries of one fault."""
+    """The retries of one mistake, by what their requests showed of it."""
 
-    failed: tuple[Retry, ...]
-    cure: Retry | None
-    """The one that got through; None if none did."""
-
-
-class ClearingChances(NamedTuple):
-    """The estimate."""
-
-    never: float
-    resample: float
-    """Chance that a blind retry clears a fault that can be cleared."""
-    parts: Mapping[str, float]
-    """What each part of the feedback adds."""
+    failed: tuple[Level, ...]
+    cure: Level | None
+    """That of the one that got through; None if none did."""
 
 
-def clearing_chances(runs: Mapping[RetryRun, int]) -> ClearingChances:
-    """Return the most probable chances, given the runs of retries. Raises ValueError for no run."""
+def estimate_clears(runs: Mapping[RetryRun, int], attempts: float | None = None) -> Clears:
+    """Return the most probable chances, given the runs of retries; the default where no mistake was tried again.
+
+    `attempts`: mean number of attempts that outages took; None: the default.
+    """
+    usual = Clears()
+    given = {"attempts": usual.attempts if attempts is None else round(min(100.0, max(1.0, attempts)), 4)}
     if not sum(runs.values()):
-        raise ValueError("no retries to learn from")
-    kinds = sorted({retry for run in runs for retry in (*run.failed, *_one(run.cure))}, key=lambda retry: tuple(map(sorted, retry)))
-    shown, tellable = (np.array([[part in retry[place] for part in FEEDBACK_PARTS] for retry in kinds], float) for place in (0, 1))
-    failed = np.array([[run.failed.count(retry) for retry in kinds] for run in runs], float)
-    cures = np.array([-1 if run.cure is None else kinds.index(run.cure) for run in runs])
+        return Clears(**given)
+    failed = np.array([[run.failed.count(level) for level in LEVELS] for run in runs], float)
+    cures = np.array([-1 if run.cure is None else LEVELS.index(run.cure) for run in runs])
     counts = np.array(list(runs.values()), float)
-    usual = _values(Clears())
+    before = np.array([usual.never, *(getattr(usual, level) for level in LEVELS)])
 
     def loss(values: np.ndarray) -> float:
-        never, resample, parts = values[0], values[1], values[2:]
-        by_feedback = (shown @ parts) / np.maximum(tellable @ parts, _EDGE) * parts.sum()
-        cleared = np.clip(resample + by_feedback, _EDGE, 1 - _EDGE)
+        never, cleared = values[0], values[1:]
         stays = failed @ np.log1p(-cleared)
         censored = np.log(never + (1 - never) * np.exp(stays))
         likely = np.where(cures < 0, censored, np.log1p(-never) + stays + np.log(cleared[cures]))
-        return float(-counts @ likely + ((values - usual) ** 2).sum() / (2 * PRIOR_SD**2))
+        return float(-counts @ likely + ((values - before) ** 2).sum() / (2 * PRIOR_SD**2))
 
-    bounds = [(_EDGE, 1 - _EDGE)] * len(usual)
-    best = scipy.optimize.minimize(loss, usual, method="L-BFGS-B", bounds=bounds).x
-    scale = min(1.0, (1 - best[1]) / best[2:].sum())
-    return ClearingChances(float(best[0]), float(best[1]), dict(zip(FEEDBACK_PARTS, (best[2:] * scale).tolist(), strict=True)))
-
-
-def _one(retry: Retry | None) -> tuple[Retry, ...]:
-    return () if retry is None else (retry,)
-
-
-def _values(clears: Clears) -> np.ndarray:
-    return np.array([clears.never, clears.resample, *(getattr(clears, part) for part in FEEDBACK_PARTS)])
-
-
-def estimate_clears(runs: Counter[RetryRun]) -> Clears:
-    """Return what clears faults; the default where no failure was tried again. A trace does not tell feedback from time."""
-    if not runs.total():
-        return Clears()
-    chances = clearing_chances(runs)
-    never = round(chances.never if chances.never > 10 * _EDGE else 0.0, 4)
-    parts = {part: np.floor(share * 1e4) / 1e4 for part, share in chances.parts.items()}
-    return Clears(feedback=round(1 - never, 4), after=0.0, never=never, resample=np.floor(chances.resample * 1e4) / 1e4, **parts)
+    best = scipy.optimize.minimize(loss, before, method="L-BFGS-B", bounds=[(_EDGE, 1 - _EDGE)] * len(before)).x
+    chances = np.maximum.accumulate(best[1:])  # a prompt that says more never helps less
+    never = round(float(best[0]) if best[0] > 10 * _EDGE else 0.0, 4)
+    return Clears(never=never, **given, **dict(zip(LEVELS, chances.round(4).tolist(), strict=True)))

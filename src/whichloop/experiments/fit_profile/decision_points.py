@@ -6,11 +6,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 from whichloop.metrics.trace import ModelExchange, ToolRun, Trace, TraceEvent
 from whichloop.models.faults import CALLING
-from whichloop.models.feedback import COMPLAINTS, FaultSigns, parts_shown, tellable_parts, words_of
+from whichloop.models.feedback import COMPLAINTS, FaultSigns, Level, level_shown, words_of
 from whichloop.protocol import Message, Reply, Request
 from whichloop.protocol.digest import digest
 from whichloop.protocol.tool_calls import NEVER_RAN
@@ -30,58 +29,25 @@ from .attempts import (
     stands_in,
     stated_call,
 )
-from .clearing import Retry, RetryRun
+from .clearing import RetryRun
 from .forgetting import distance
 
 
-class RightForms(NamedTuple):
-    """What the replies of a trial look like that went through."""
-
-    replies: Mapping[str, tuple[frozenset[str], frozenset[str]]]
-    """Role → words of the format, and words of the arguments' names."""
-    tools: Mapping[str, tuple[str, ...]]
-    """Tool → names of its arguments."""
+def level_of(before: Attempt, now: Attempt) -> Level:
+    """Return how much the request of a retry shows of what was wrong."""
+    signs, tool_error = _signs(before)
+    return level_shown(Request(before.messages), Request(now.messages), before.reply, signs, tool_error, None)
 
 
-def retry_of(before: Attempt, now: Attempt, forms: RightForms) -> Retry:
-    """Return what the request of a retry shows of what was wrong, and what there was to show."""
-    signs, tool_error = _signs(before, forms)
-    shown_parts = parts_shown(Request(before.messages), Request(now.messages), before.reply, signs, tool_error)
-    tellable = tellable_parts(signs, tool_error)
-    return Retry(shown_parts & tellable, tellable)
-
-
-def _signs(failed: Attempt, forms: RightForms) -> tuple[FaultSigns, str]:
-    """Return the words by which a text would show the failure, and what the tool gave back.
-
-    The right reply is not known, above all where no retry gave it; what other replies of the trial had stands for it.
-    """
-    if failed.error:
-        return FaultSigns(error=frozenset(words_of(failed.error_text))), ""
+def _signs(failed: Attempt) -> tuple[FaultSigns, str]:
+    """Return the words by which a text would show the mistake, and what the tool gave back."""
     if failed.unreadable:
-        frame, arguments = forms.replies.get(failed.role, (frozenset(), frozenset()))
-        called = frozenset(words_of(*(call.name for call in failed.reply.calls)))
-        return FaultSigns(called | frame, frozenset(words_of(failed.wire_error or "")), frame | arguments), ""
+        return FaultSigns(frozenset(words_of(failed.wire_error or "")), complaints=COMPLAINTS["wire"]), ""
     call = next((call for call in failed.calls if call.is_refused), None)
     if call is None:
         return FaultSigns(), ""
-    call_words = frozenset(words_of(call.tool, *(name for name, _ in call.shape)))
-    expected = frozenset(words_of(*forms.tools.get(call.tool, tuple(forms.tools) if call.hint == "unknown" else ())))
-    return FaultSigns(call_words, frozenset(), expected, "", COMPLAINTS.get(KIND_OF_HINT[call.hint], frozenset())), call.last_error
-
-
-def right_forms(attempts: Sequence[Attempt]) -> RightForms:
-    """Return what the first reply of each role that went through looks like, and each tool's arguments."""
-    replies: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
-    tools: dict[str, tuple[str, ...]] = {}
-    for attempt in attempts:
-        if attempt.failed or attempt.wire or not attempt.states:
-            continue
-        if attempt.role not in replies:
-            names = (name for call in attempt.calls for name, _ in call.shape)
-            replies[attempt.role] = attempt.frame, frozenset(words_of(*names))
-        tools |= {call.tool: tuple(name for name, _ in call.shape) for call in attempt.calls}
-    return RightForms(replies, tools)
+    names = frozenset(words_of(call.tool, *(name for name, _ in call.shape)))
+    return FaultSigns(names=names, complaints=COMPLAINTS.get(KIND_OF_HINT[call.hint], frozenset())), call.last_error
 
 
 MAX_RETRIES = 10**6
@@ -111,17 +77,17 @@ class DecisionPoint:
         calls = next((attempt.calls for attempt in self.attempts if attempt.calls and not attempt.repeats), [])
         return not calls or any(call.shape for call in calls)
 
-    def retries(self, forms: RightForms) -> RetryRun | None:
-        """Return the retries after a first failure that a retry may clear; None if there was no such failure, or no retry."""
+    def retries(self) -> RetryRun | None:
+        """Return the retries after a first mistake that a retry may clear; None if there was no such mistake, or no retry."""
         first = self.attempts[0]
-        if not first.stumble or first.stumble in (REPEATED, TOOL) or not first.failed or len(self.attempts) < 2:
+        if first.stumble in ("", REPEATED, TOOL) or first.error or not first.failed or len(self.attempts) < 2:
             return None
-        failed: list[Retry] = []
+        failed: list[Level] = []
         for before, now in pairwise(self.attempts):
-            retry = retry_of(before, now, forms)
+            level = level_of(before, now)
             if not now.failed:
-                return RetryRun(tuple(failed), retry)
-            failed.append(retry)
+                return RetryRun(tuple(failed), level)
+            failed.append(level)
         return RetryRun(tuple(failed), None)
 
 
@@ -149,7 +115,6 @@ class ReadTrial:
     repeat: int
     attempts: tuple[Attempt, ...]
     points: tuple[DecisionPoint, ...]
-    forms: RightForms
     extra_calls: int
     """Number of calls after the first of their move, which only tool faults can affect."""
     troubles: tuple[ToolTrouble, ...]
@@ -183,7 +148,6 @@ def read_points(trace: Trace, retries: Mapping[str, int] | None = None) -> ReadT
         repeat=head.repeat,
         attempts=tuple(reading.attempts),
         points=tuple(points),
-        forms=right_forms(reading.attempts),
         extra_calls=extra,
         troubles=tuple(reading.troubles()),
         worked=tuple(sorted({reading.made[key] for key, runs in reading.runs.items() if "" in runs})),

@@ -96,7 +96,7 @@ def fit(
         name=name,
         description=description,
         rates=profile_rates(rates),
-        clears=estimate_clears(tally.retried),
+        clears=estimate_clears(tally.retried, tally.outages[0] / tally.outages[1] if tally.outages[1] else None),
         forget=forget,
         bluff=0.0,
         latency_s=estimate_latency_s(tally, timed=timed),

@@ -122,6 +122,8 @@ class Tally:
         self.seconds: Counter[tuple[str, int]] = Counter()
         """Task, latency bin → number of first attempts."""
         self.retried: Counter[RetryRun] = Counter()
+        self.outages = [0.0, 0.0]
+        """Failed runs of calls that worked in the end, and number of such calls."""
         self.recalls: Counter[tuple[str, RecallPoint]] = Counter()
         """Task, point → points at which a call may have been made again."""
         self.accepted = 0
@@ -167,7 +169,7 @@ class Tally:
         points[ALL] += 1
         points[PLAIN] += first.is_plain
         self.seconds[task, latency_bin(first.seconds)] += 1
-        retried = point.retries(course.forms)
+        retried = point.retries()
         if retried is not None and stumble != REFUSED:
             self.retried[retried] += 1
         if point.role in CALLING:
@@ -233,6 +235,9 @@ class Tally:
                 flaky = count * shares[Strikes(trouble.strikes, trouble.worked)]
                 self.struck[task]["tool.flaky"] += flaky
                 self.struck[task]["tool.raises"] += count - flaky
+                if trouble.worked:
+                    self.outages[0] += (count - flaky) * trouble.strikes
+                    self.outages[1] += count - flaky
             elif kind:
                 self.struck[task][kind] += count
             else:

@@ -213,7 +213,7 @@ class _Case:
         for arm in self.run.comparison.arms:
             faults = arm.summary.faults
             if faults.short and arm.info.arm not in lost and arm.info.arm in self.matched.arms.values():
-                numbers = {"landed": faults.landed, "due": faults.due}
+                numbers = {"landed": faults.landed, "scheduled": faults.scheduled}
                 reasons.append(Reason("few_faults", "undecided" if lost else "invalid", arm.info.arm, numbers=numbers))
         if self.matched.same is not None:
             accepted = "tasks_changed" in self.settings.accept

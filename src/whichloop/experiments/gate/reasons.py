@@ -32,7 +32,7 @@ TEXTS: Mapping[str, str] = {
     "errored_baseline": "{share:.1%} of its trials errored in the baseline, more than {most:.0%}",
     "never_asked": "in no trial did the loop ask its model",
     "dead": "every trial crashes or hangs",
-    "few_faults": "only {landed} of {due} scheduled faults landed",
+    "few_faults": "only {landed} of {scheduled} scheduled faults landed",
     "unsound": "{why}",
 }
 """Code → what it says, with its numbers."""

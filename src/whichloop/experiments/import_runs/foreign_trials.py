@@ -38,7 +38,7 @@ MEASURED = ("steps", "lm_calls", "tool_calls", "tokens", "input_tokens", "output
 """Measurements of a trial that a tool may report."""
 ONLY_OURS = (
     *("false_success", "answer_unseen", "plan_unseen", "abstained", "gave_up"),
-    *("faults", "faults_unmet", "seed", "wall_s", "simulated_s"),
+    *("faults", "seed", "wall_s", "simulated_s"),
 )
 """What only this harness reports of a trial."""
 SAME_IN_RECORD = ("status", "reason", "stop", "answer", "cost_usd", "confidence", "cluster", "attempt")

@@ -199,7 +199,7 @@ class SuiteTrial:
         self.suite = suite
         self.profile = profile
         self.environment = suite.open(task)
-        self.tunnel = Tunnel(slow_s=profile.slow_s)
+        self.tunnel = Tunnel(profile, (seed, task.id, key.repeat))
         self.toolbox = MeteredToolbox(self.environment.tools, self, self.tunnel)
         self.truth: dict[str, Truth] = {}
         script = script_of(task, self.truth, profile, seed, key.repeat, self.toolbox)
@@ -259,7 +259,7 @@ class SuiteTrial:
 
     def report(self) -> dict[str, Json]:
         """Return the state of the trial so far."""
-        self.tunnel.settle(self.truth)
+        self.tunnel.settle()
         faults = self.tunnel.faults
         return {
             "task": self.key.task,

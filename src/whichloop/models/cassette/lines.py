@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Literal
 
-from whichloop.models.tunnel import ReplyEffects
 from whichloop.protocol import Capabilities, ContextOverflow, ModelError, ProviderError, Reply
 from whichloop.protocol.chat import MessageRole
 from whichloop.protocol.digest import digest, open_line, seal_line
@@ -170,9 +169,7 @@ class Exchange:
     cut: bool = False
     """The loop closed the stream before its end: the answer is what had come."""
     seconds: float = 0.0
-    """Latency, without failed attempts and limits; 0 in the tunnel, where time is virtual."""
-    effects: ReplyEffects | None = None
-    """What the answer did to its trial in the tunnel."""
+    """Latency, without failed attempts and limits."""
 
 
 # --- the first line ---
@@ -324,7 +321,6 @@ class _ExchangeLine:
     error: Failure | None = None
     cut: bool = False
     seconds: float = 0.0
-    effects: ReplyEffects | None = None
 
 
 def exchange_line(exchange: Exchange) -> dict[str, Json]:
@@ -348,7 +344,6 @@ def exchange_line(exchange: Exchange) -> dict[str, Json]:
         error=answer if isinstance(answer, Failure) else None,
         cut=exchange.cut,
         seconds=exchange.seconds,
-        effects=exchange.effects,
     )
     written: dict[str, Any] = as_json(line)
     return written
@@ -367,4 +362,4 @@ def read_exchange(value: Mapping[str, object]) -> Exchange:
         raise ValueError("needs either a reply or an error")
     identity = RecordedRequest(request, Lane(line.arm, line.task, line.repeat), line.scope, line.occurrence, line.call, line.role)
     parts = Parts(line.messages, line.tools, line.schema, line.grammar, line.rest)
-    return Exchange(identity, parts, answer, line.cut, line.seconds, line.effects)
+    return Exchange(identity, parts, answer, line.cut, line.seconds)

@@ -16,7 +16,6 @@ from typing import cast
 
 from whichloop.models.metering import waits
 from whichloop.models.scripted_calls import pieces
-from whichloop.models.tunnel import ReplyEffects, Tunnel
 from whichloop.protocol import CallDelta, Capabilities, Chunk, Model, ModelError, NativeCall, ProviderError, Reply, Request
 from whichloop.protocol.chat import reply_of_pieces
 
@@ -84,20 +83,15 @@ class _PendingRequest:
 class RecordedModel:
     """One trial's model. Its answers are the same whether they are recorded or replayed; a replayed one costs nothing."""
 
-    def __init__(self, desk: SharedRecording, lane: Lane, inner: Model | None, tunnel: Tunnel | None = None) -> None:
-        """`inner`: the model to ask; None replays only. `tunnel`: a scripted model's; effects of answers on it are recorded."""
+    def __init__(self, desk: SharedRecording, lane: Lane, inner: Model | None) -> None:
+        """`inner`: the model to ask; None replays only."""
         self.lane = lane
         self.inner = inner
-        self.tunnel = tunnel
-        if tunnel is not None:
-            tunnel.keeps_effects = True
         self.replayed_s = 0.0
         """Recorded latency of the replayed answers, in seconds, added up; nothing sleeps."""
         self.failure: RecordingError | None = None
         """The first failure of the recording itself: the trial says nothing then, however it ends."""
         self._desk = desk
-        # A scripted model knows what it has said to its trial: one that is asked in the middle would stumble all over again.
-        self._looks_up = desk.mode.looks_up and (inner is None or tunnel is None)
         self._calls = 0
         self._occurrences = Counter[tuple[str, str]]()
 
@@ -122,12 +116,12 @@ class RecordedModel:
         try:
             reply = await inner.complete(request)
         except ModelError as error:
-            self._failed(ask, error, self._effects(request))
+            self._failed(ask, error)
             raise
         except BaseException:  # cancellation, a budget that is used up: nothing to be recorded
             self._take_back(ask)
             raise
-        return self._record_reply(ask, reply, self._effects(request))
+        return self._record_reply(ask, reply)
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         """Yield the same in pieces; a stream that the loop closes early is recorded as far as it came."""
@@ -139,19 +133,17 @@ class RecordedModel:
                 yield chunk
             return
         streamed = _StreamedReply()
-        effects: ReplyEffects | None = None
         chunks = cast(AsyncGenerator[Chunk, None], self._inner(ask).stream(request))
         try:
             async with contextlib.aclosing(chunks):
                 async for chunk in chunks:
-                    effects = effects or self._effects(request)  # at once: later they may be those of the scope's next request
                     streamed.take(chunk)
                     if chunk.reply is not None:
-                        chunk = replace(chunk, reply=self._record_reply(ask, chunk.reply, effects))
+                        chunk = replace(chunk, reply=self._record_reply(ask, chunk.reply))
                     yield chunk
         except ModelError as error:
             if streamed.whole is None:
-                self._failed(ask, error, effects or self._effects(request))
+                self._failed(ask, error)
             raise
         except GeneratorExit:
             if streamed.whole is None:
@@ -159,7 +151,7 @@ class RecordedModel:
                 if task is not None and task.cancelling():
                     self._take_back(ask)
                 else:
-                    self._record_reply(ask, streamed.reply(), effects, cut=True)
+                    self._record_reply(ask, streamed.reply(), cut=True)
             raise
         except BaseException:
             if streamed.whole is None:
@@ -184,7 +176,7 @@ class RecordedModel:
     def _recorded_exchange(self, ask: _PendingRequest) -> Exchange | None:
         """Return the recorded exchange, which from here on is this trial's own."""
         desk = self._desk
-        exchange = desk.recording.find(ask.identity) if self._looks_up else None
+        exchange = desk.recording.find(ask.identity) if desk.mode.looks_up else None
         if exchange is None:
             return None
         desk.tally.hits += 1
@@ -196,7 +188,7 @@ class RecordedModel:
 
     def _inner(self, ask: _PendingRequest) -> Model:
         desk = self._desk
-        if self._looks_up:
+        if desk.mode.looks_up:
             desk.tally.misses += 1
         if self.inner is None:
             miss = miss_of(desk.recording, ask.identity, ask.canonical.value)
@@ -215,8 +207,6 @@ class RecordedModel:
     async def _replay(self, ask: _PendingRequest, exchange: Exchange) -> Reply:
         """Return, or raise, what was recorded."""
         self.replayed_s += exchange.seconds
-        if self.tunnel is not None and exchange.effects is not None:
-            await self.tunnel.repeat(ask.request, exchange.effects)
         if isinstance(exchange.answer, Failure):
             raise exchange.answer.error()
         usage = exchange.answer.usage  # nothing is billed for a replayed reply; what it would have cost stays
@@ -225,29 +215,26 @@ class RecordedModel:
         nominal = usage.cost_usd if usage.nominal_usd is None else usage.nominal_usd
         return replace(exchange.answer, usage=replace(usage, cost_usd=None if nominal is None else 0.0, nominal_usd=nominal))
 
-    def _record_reply(self, ask: _PendingRequest, reply: Reply, effects: ReplyEffects | None, *, cut: bool = False) -> Reply:
+    def _record_reply(self, ask: _PendingRequest, reply: Reply, *, cut: bool = False) -> Reply:
         """Record a reply and return it as recorded, which is what the loop gets. Raises RecordingError."""
         clean = self._desk.cleaner.text
         calls = tuple(NativeCall(clean(call.id), clean(call.name), clean(call.arguments)) for call in reply.calls)
-        stored = self._record(ask, replace(reply, text=clean(reply.text), calls=calls), effects, cut=cut)
+        stored = self._record(ask, replace(reply, text=clean(reply.text), calls=calls), cut=cut)
         assert isinstance(stored, Reply)
         return stored
 
-    def _failed(self, ask: _PendingRequest, error: ModelError, effects: ReplyEffects | None) -> None:
+    def _failed(self, ask: _PendingRequest, error: ModelError) -> None:
         """Record an error and raise it as recorded; do neither for one that is not recorded."""
         failure = Failure.of(error)
         if failure is None:
             self._take_back(ask)
             return
-        stored = self._record(ask, replace(failure, message=self._desk.cleaner.text(failure.message)), effects)
+        stored = self._record(ask, replace(failure, message=self._desk.cleaner.text(failure.message)))
         assert isinstance(stored, Failure)
         raise stored.error() from None
 
-    def _record(
-        self, ask: _PendingRequest, answer: Reply | Failure, effects: ReplyEffects | None, *, cut: bool = False
-    ) -> Reply | Failure:
-        seconds = 0.0 if self.tunnel is not None else round(ask.seconds, 3)
-        stored = self._write(ask, Exchange(ask.identity, Parts(()), answer, cut, seconds, effects))
+    def _record(self, ask: _PendingRequest, answer: Reply | Failure, *, cut: bool = False) -> Reply | Failure:
+        stored = self._write(ask, Exchange(ask.identity, Parts(()), answer, cut, round(ask.seconds, 3)))
         self._desk.tally.recorded += 1
         return stored.answer
 
@@ -260,9 +247,6 @@ class RecordedModel:
             failure = RecordingError(f"{recording.path}: call {ask.identity.call + 1} of {self.lane} cannot be recorded: {reason}")
             self.failure = self.failure or failure
             raise failure from None
-
-    def _effects(self, request: Request) -> ReplyEffects | None:
-        return None if self.tunnel is None else self.tunnel.effects(request.scope)
 
 
 class _StreamedReply:
@@ -343,7 +327,7 @@ class Cassette:
         """Check, before anything runs, that the mode suits what is recorded of a model. Raises ValueError."""
         self._desk(name)
 
-    def model(self, name: str, lane: Lane, inner: Model | None, tunnel: Tunnel | None = None) -> RecordedModel:
+    def model(self, name: str, lane: Lane, inner: Model | None) -> RecordedModel:
         """Return one trial's model. `name`: what it is recorded under. `inner`: the model that is asked; a replay needs none.
 
         Raises ValueError as `check` does, and where two models are recorded under one name.
@@ -359,7 +343,7 @@ class Cassette:
                 raise ValueError(f"two models of different capabilities are recorded as {name!r}: give them two names")
             desk.recording.capabilities = able
         clean = self._cleaner.text
-        return RecordedModel(desk, Lane(clean(lane.arm), clean(lane.task), lane.repeat), inner, tunnel)
+        return RecordedModel(desk, Lane(clean(lane.arm), clean(lane.task), lane.repeat), inner)
 
     def close(self, whole: bool) -> None:
         """Bring all to the disk. `whole`: the run ended by itself; then what it recorded is put in order, once per request.

@@ -252,8 +252,9 @@ class Pricing:
 class TrialClock:
     """The time of one trial."""
 
-    def __init__(self, started: float, tunnel: Tunnel | None) -> None:
+    def __init__(self, started: float, tunnel: Tunnel | None, is_scripted: bool) -> None:
         """`started`: on the clock of `time.perf_counter`."""
+        self._is_scripted = is_scripted
         self.started, self.waits, self._tunnel = started, Waits(), tunnel
         self.recorded: RecordedModel | None = None
         """The recording that replies come from, if there is one."""
@@ -262,13 +263,14 @@ class TrialClock:
 
     @property
     def seconds(self) -> float:
-        """Simulated time in the tunnel, else wall time without what a provider's failures and our limits cost, and with the
+        """Simulated time; with a real model also wall time, without what a provider's failures and our limits cost, and with the
         recorded time of replayed replies."""
-        if self._tunnel is not None and not self._tunnel.real_time:
-            return self._tunnel.simulated_s
+        simulated_s = 0.0 if self._tunnel is None else self._tunnel.simulated_s
+        if self._is_scripted and self._tunnel is not None and not self._tunnel.real_time:
+            return simulated_s
         wall_s = self.wall_s or time.perf_counter() - self.started
         replayed_s = 0.0 if self.recorded is None else self.recorded.replayed_s
-        return max(0.0, wall_s - self.waits.seconds) + replayed_s  # the two are read off different clocks
+        return max(0.0, wall_s - self.waits.seconds) + replayed_s + simulated_s  # the two are read off different clocks
 
 
 class TrialMeter(Meter):

@@ -18,6 +18,7 @@ from whichloop.metrics.scorers import false_success, is_abstention, reads_state,
 from whichloop.metrics.trace import Trace, TraceHead
 from whichloop.models.faults import IMPLICIT
 from whichloop.models.metering import WAITS, Budget, Meter, MeteredModel, MeteredToolbox
+from whichloop.models.profiles import OUTSIDE
 from whichloop.models.receipts import Truth, call_digest, content_digest
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import HARNESS_STOPS, Outcome, StopReason, render_value
@@ -177,23 +178,26 @@ class LoopRun:
         self.recorder = recorder = Recorder()
         models, plan = context.trial_models, trial.task.plan
         self.tunnel: Tunnel | None = None
-        """Where a scripted model meets its faults; None for a real model."""
-        if trial.arm.is_scripted:
+        """Where the trial meets its faults; None for a real model under no profile."""
+        profile, self.is_scripted = trial.arm.profile_met, trial.arm.is_scripted
+        if self.is_scripted or not OUTSIDE.isdisjoint(profile.kinds):
+            self.tunnel = Tunnel(profile, trial.draws, signs=self.is_scripted, real_time=context.real_time)
+        if self.is_scripted:
             assert plan is not None
-            self.tunnel = Tunnel(real_time=context.real_time, slow_s=trial.arm.profile_met.slow_s)
+            assert self.tunnel is not None
             recorder.call_use.planned = {truth[call.id].call: call.id for call in plan.calls if call.id in truth}
             recorder.retention = RetentionCount(plan, truth, self.tunnel.ledger.issued)
-        self.guard = Guard(None if self.tunnel is None else MAX_PASSES)
+        self.guard = Guard(MAX_PASSES if self.is_scripted else None)
         self.tools = MeteredToolbox(
             self.environment.tools, recorder, self.tunnel, time_limit_s=context.tool_timeout_s, admit=self.guard.admit
         )
         self.tools.ids.run_id = digest([trial.run_seed, *trial.key])[:ID_DIGITS]  # a tool that asks for it is told the same again
         recorder.tools = {tool.name: tool for tool in self.tools}
-        self.clock = TrialClock(started, self.tunnel)
+        self.clock = TrialClock(started, self.tunnel, self.is_scripted)
         self.meter = TrialMeter(context.trial_budget, context.meter, lambda: recorder.usage, self.clock)
         script = pricing = None
-        if self.tunnel is not None:
-            script = script_of(trial.task, truth, trial.arm.profile_met, trial.run_seed, trial.repeat, self.tools)
+        if self.is_scripted:
+            script = script_of(trial.task, truth, profile, trial.run_seed, trial.repeat, self.tools)
             pricing = None if models.scripted_price is None else Pricing(models.scripted_price)
         model, self.clock.recorded = model_for_trial(models, trial, script, self.tunnel, self.tools.specs)
         self.model = MeteredModel(model, self.meter, recorder, self.tunnel, self.guard.admit, pricing)
@@ -253,7 +257,7 @@ class LoopRun:
 
     def _why_it_was_ended(self) -> str:
         """Return why a loop that did not end by itself was ended."""
-        if self.tunnel is None:
+        if not self.is_scripted:
             return f"no end within {self.context.timeout_s:g} s"
         if self.guard.used_up:
             return f"no end after {self.guard.max_passes:,} requests and calls"
@@ -265,7 +269,7 @@ class LoopRun:
         await asyncio.sleep(0)  # a scripted model never waits: mostly that is all that it takes
         if running.done():
             return True
-        if self.tunnel is not None:  # it may take as long as it likes while it moves on: that is the machine's doing
+        if self.is_scripted:  # it may take as long as it likes while it moves on: that is the machine's doing
             look_s, silent_s, past_s, before = min(LOOK_S, limit_s), 0.0, 0.0, (0, 0.0)
             while silent_s < limit_s and not self.guard.used_up:
                 if past_s >= MAX_LOST * limit_s:
@@ -299,9 +303,9 @@ class LoopRun:
         if failure is not None:
             return f"provider: {failure}"
         if self.held_up:
-            took = "provider: its failures and our limits took" if self.tunnel is None else "still at work after"
+            took = "still at work after" if self.is_scripted else "provider: its failures and our limits took"
             return f"{took} {MAX_LOST} times the trial's {limit_s:g} s"
-        if self.tunnel is None and self.stalled_s >= STALLED_SHARE * limit_s:
+        if not self.is_scripted and self.stalled_s >= STALLED_SHARE * limit_s:
             return f"provider: no reply for {self.stalled_s:.1f} s when the trial's time was up"
         return ""
 
@@ -415,24 +419,30 @@ def _counted(run: LoopRun) -> dict[str, Any]:
         "seconds": run.clock.seconds,
         "wall_s": run.clock.wall_s,
     }
+    faults = _faults(tunnel)
     if tunnel is None or plan is None or recorder.retention is None:
-        return fields | {"call_counts": recorder.call_use.fields(0, 0, 0), "faults": (), "plan_unseen": False, "simulated_s": 0.0}
-    tunnel.settle(run.truth)
+        counts, simulated_s = recorder.call_use.fields(0, 0, 0), 0.0 if tunnel is None else tunnel.simulated_s
+        return fields | {"call_counts": counts, "faults": faults, "plan_unseen": False, "simulated_s": simulated_s}
     return fields | {
         **recorder.retention.fields(),
         "call_counts": recorder.call_use.fields(recorder.retention.unshown, tunnel.at_once.chances, tunnel.at_once.overlaps),
-        "faults": tuple(
-            FaultRecord(
-                f.kind, str(f.point), f.landed, f.absorbed, f.recovered, f.kind in IMPLICIT, believed=f.landed and f.believed
-            )
-            for f in tunnel.faults
-        ),
-        "faults_unmet": tunnel.unmet(),
+        "faults": faults,
         "plan_unseen": bool(tunnel.unknown),
         # The scripted model never knew what the planned answer rests on, or was never asked.
         "answer_unseen": not recorder.calls or not plan.rests_on <= tunnel.ever_shown,
         "simulated_s": tunnel.simulated_s,
     }
+
+
+def _faults(tunnel: Tunnel | None) -> tuple[FaultRecord, ...]:
+    """Return what became of a trial's faults."""
+    if tunnel is None:
+        return ()
+    tunnel.settle()
+    return tuple(
+        FaultRecord(f.kind, str(f.point), f.landed, f.absorbed, f.recovered, f.kind in IMPLICIT, believed=f.landed and f.believed)
+        for f in tunnel.faults
+    )
 
 
 def _short(text: str) -> str:
