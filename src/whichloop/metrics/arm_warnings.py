@@ -118,6 +118,8 @@ MAX_RIGHT_UNSEEN = 0.05
 
 One such trial says nothing. Honest loops give hardly any: see docs/tunnel.md.
 """
+MAX_NOT_ASKED_FOR = 0.05
+"""Share of an arm's calls that no reply asked for and whose results were shown, beyond which verdicts carry a warning."""
 MAX_ARMS = 4
 """Most arms that a warning names."""
 COUNTED = dict(zip(COSTS, ("the number of tokens", "the cost", "the duration in seconds"), strict=True))
@@ -135,6 +137,14 @@ def unsound_arm_warnings(arms: Mapping[str, ArmSummary]) -> Iterator[tuple[str, 
                 "right though never shown",
                 f"{name}: right though never shown in {summary.right_unseen} of {summary.scored} trials: no prompt showed the "
                 "scripted model what these answers rest on. They are not the model's, and no verdict on this arm holds.",
+            )
+
+
+        if summary.not_asked_for > MAX_NOT_ASKED_FOR:
+            yield (
+                "calls nobody asked for",
+                f"{name}: {summary.not_asked_for:.0%} of its calls were asked for by no reply, and their results were shown to the "
+                "scripted model. They are not the model's, and no verdict on this arm holds.",
             )
 
 

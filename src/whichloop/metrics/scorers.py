@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final
 
-from whichloop.protocol import HARNESS_STOPS, StopReason, render_value
+from whichloop.protocol import HARNESS_STOPS, render_value
 from whichloop.protocol.digest import canonical_json
 from whichloop.protocol.names import Spec, nearest, own_object, parse_spec
 from whichloop.protocol.values import snapped
@@ -251,19 +251,17 @@ def scores_of(judgement: Judgement) -> dict[str, float]:
 def false_success(
     *,
     accuracy: float,
-    stop: str | None,
-    abstained: bool,
+    answered: bool,
     faults: Sequence[FaultRecord],
     planned_call_unknown: bool,
 ) -> bool:
     """Whether a trial claims success that it did not have.
 
-    Scored wrong (accuracy < 1), stopped as finished or forced, the answer no abstention, and either a fault that landed, was not
-    absorbed and not recovered, or a planned call whose result the model never saw.
+    Scored wrong (accuracy < 1), though it `answered`: with a value that is no abstention, whatever the loop says of its stop. And
+    either a fault that landed, was not absorbed and not recovered, or a planned call whose result the model never saw.
     """
-    claimed = stop in (StopReason.FINISHED, StopReason.FORCED) and not abstained
     hurt = any(fault.landed and not fault.absorbed and not fault.recovered for fault in faults)
-    return accuracy < 1 and claimed and (hurt or planned_call_unknown)
+    return accuracy < 1 and answered and (hurt or planned_call_unknown)
 
 
 def _built_scorer(name: str, factory: Callable[..., object], options: Mapping[str, object]) -> Scorer:

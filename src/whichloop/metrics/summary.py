@@ -118,6 +118,8 @@ class ArmSummary:
     """Trials."""
     right_unseen: int | None
     """Trials scored right though no prompt showed the scripted model what the answer rests on."""
+    not_asked_for: float
+    """Share of the calls that no reply of the scripted model asked for, and whose results a prompt showed it."""
     exclusions: Mapping[str, int]
     """Reason → trials."""
     crashes: Mapping[str, int]
@@ -300,6 +302,7 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA, known: Mapping[st
         implicit_wrong=event_rate(faults.implicit_wrong, faults.implicit, alpha),
         false_success=_trials_with("false_success", scored, told_by="false_success"),
         right_unseen=_trials_with("right_unseen", scored, told_by="answer_unseen"),
+        not_asked_for=_not_asked_for(scored),
         exclusions=_reasons(records, "excluded"),
         crashes=Counter(record.reason for record in alike(scored) if record.stop == StopReason.CRASHED),
         errored_reasons=_reasons(records, "errored"),
@@ -336,6 +339,11 @@ def _trials_with(name: str, scored: Sequence[Record], *, told_by: str) -> int | 
     """Return how many trials have a flag; None where no source tells it. `told_by`: the field that it rests on."""
     known_records = [record for record in alike(scored) if told_by not in record.unknown]
     return sum(getattr(record, name) for record in known_records) if known_records or not scored else None
+
+
+def _not_asked_for(scored: Sequence[Record]) -> float:
+    found = sum(record.call_counts.get("not_asked_for", 0) for record in alike(scored))
+    return found / max(1, sum(record.tool_calls for record in alike(scored)))
 
 
 def scored_of(records: Sequence[Record]) -> Sequence[Record]:

@@ -8,10 +8,12 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
+from weakref import WeakKeyDictionary
 
 from whichloop.protocol import (
     BudgetExceeded,
+    Capabilities,
     Chunk,
     Model,
     ModelError,
@@ -315,6 +317,48 @@ class MeteredModel(WrappedModel):
         return exchange
 
 
+_KEPT: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+"""What loops hold → what it belongs to. No attribute leads there: else a loop could read the script that its model follows."""
+
+
+class LoopModel:
+    """The model as a loop gets it."""
+
+    def __init__(self, model: MeteredModel) -> None:
+        _KEPT[self] = model
+
+    @property
+    def name(self) -> str:
+        return str(_KEPT[self].name)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        capabilities: Capabilities = _KEPT[self].capabilities
+        return capabilities
+
+    @property
+    def own_attempts(self) -> int:
+        return int(_KEPT[self].own_attempts)
+
+    async def complete(self, request: Request) -> Reply:
+        """As `MeteredModel.complete`."""
+        reply: Reply = await _KEPT[self].complete(request)
+        return reply
+
+    def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        """As `MeteredModel.stream`."""
+        chunks: AsyncIterator[Chunk] = _KEPT[self].stream(request)
+        return chunks
+
+
+def metered(model: Model) -> MeteredModel | None:
+    """Return the metered model that a loop's model stands for; None for a model that is not metered."""
+    if isinstance(model, LoopModel):
+        kept: MeteredModel = _KEPT[model]
+        return kept
+    return model if isinstance(model, MeteredModel) else None
+
+
 GARBAGE = "\ufffd\ufffd%PDF-1.3 \x7fELF 0xDEADBEEF"
 HUGE_CHARS = 8_000
 
@@ -333,16 +377,18 @@ class MeteredToolbox(Toolbox):
     ) -> None:
         super().__init__(tools, time_limit_s=time_limit_s, max_chars=DEFAULT_MAX_CHARS, threads=True)
         self.admit = admit
-        self._listener = listener
-        self.tunnel = tunnel
+        _KEPT[self] = listener, tunnel
 
     def listed(self) -> ToolListing:
-        return ToolListing(self.specs) if self.tunnel is None else self.tunnel.list_faults.listed(self.specs)
+        tunnel: Tunnel | None = _KEPT[self][1]
+        return ToolListing(self.specs) if tunnel is None else tunnel.list_faults.listed(self.specs)
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
         if self.admit is not None:
             await self.admit()
-        tunnel, kind = self.tunnel, None
+        listener: Listener
+        tunnel: Tunnel | None
+        (listener, tunnel), kind = _KEPT[self], None
         if tunnel is None:
             observation = await super().call(call, validate=validate)
         else:
@@ -358,7 +404,7 @@ class MeteredToolbox(Toolbox):
                 kind = fault.kind
             is_true = kind is None or kind in _HARMLESS
             tunnel.note_result(digest, observation, is_true=is_true)
-        self._listener.tool_call(call, observation, kind)
+        listener.tool_call(call, observation, kind)
         return observation
 
     def _can_run(self, call: ToolCall) -> bool:

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from whichloop.models.metering import MeteredExchange, MeteredModel
+from whichloop.models.metering import MeteredExchange, metered
 from whichloop.models.server import McpPages, OwnRequest, ServedTrial, Server
 from whichloop.models.server.foreign import ForeignCodec
 from whichloop.models.server.refusals import RETRY_AFTER_S, Refusal
@@ -126,9 +126,10 @@ class ProgramTrial:
         self._is_over = False
         self._in_flight: set[asyncio.Future[Any]] = set()
         self._model_arguments = ModelArguments(tools)
-        self.tunnel = model.tunnel if isinstance(model, MeteredModel) and model.tunnel is not None else Tunnel()
+        own = metered(model)
+        self.tunnel = own.tunnel if own is not None and own.tunnel is not None else Tunnel()
         self.tunnel.at_once.others_s = OTHERS_S
-        self._of_model = ServedTrial(model, self.tunnel, ask=model.exchange if isinstance(model, MeteredModel) else None)
+        self._of_model = ServedTrial(model, self.tunnel, ask=None if own is None else own.exchange)
         self.served = ServedTrial(model, self.tunnel, task_tools=tools.names, ask=self._ask)
 
     @property

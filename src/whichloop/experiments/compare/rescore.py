@@ -237,8 +237,7 @@ class _Judge:
             abstained=abstained,
             false_success=false_success(
                 accuracy=scores["accuracy"],
-                stop=record.stop,
-                abstained=abstained,
+                answered=record.answer is not None and not abstained and not record.gave_up,
                 faults=record.faults,
                 planned_call_unknown=record.plan_unseen,
             ),

@@ -16,7 +16,7 @@ from whichloop.models.metering import Budget, Meter, Waits
 from whichloop.models.prices import Price
 from whichloop.models.receipts import ReceiptEntry, Truth, call_digest, paired_results
 from whichloop.models.tunnel import Tunnel
-from whichloop.protocol import Message, Move, Plan, Recovery, Reply, Request, Role, ToolCall, Usage
+from whichloop.protocol import Act, Message, Move, Plan, Recovery, Reply, Request, Role, ToolCall, Usage
 from whichloop.protocol.digest import canonical_json
 from whichloop.protocol.receipts import common_start
 from whichloop.protocol.tokens import CHARS_PER_TOKEN, estimate_input, estimate_usage, schema_text
@@ -50,9 +50,14 @@ class CallUse:
         self._gave = set[str]()
         self._paired: dict[tuple[str, str], bool] = {}
         """Id and receipt → whether the result was that of a call with the id."""
+        self._said = set[str]()
+        """Calls that any reply has asked for."""
+        self._unsaid = set[str]()
+        """Calls that ran though none had, and whose results no prompt has shown."""
+        self._shown_unsaid = 0
 
-    def count(self, request: Request, move: Move | None, calls: Sequence[ToolCall] | None) -> None:
-        """Count a reply. `calls`: those of its act that can run; None for any other move."""
+    def count(self, request: Request, move: Move | None, calls: Sequence[ToolCall] | None, asked: Sequence[ToolCall]) -> None:
+        """Count a reply. `calls`: those of its act that can run; None for any other move. `asked`: all that it asks for."""
         scope = request.scope
         for name in [scope] if scope else list(self._waiting):  # a request without a scope runs beside no other
             unrun = len(self._waiting.pop(name, ()))
@@ -62,6 +67,12 @@ class CallUse:
         if not any(self._waiting.values()):
             self._doubled += self._double_runs(self._unrun)
             self._unrun = self._unasked_new = self._unasked_again = 0
+        if self._unsaid:
+            text = "\n".join(message.content for message in request.messages)
+            shown = {digest for digest in self._unsaid if f"[r:{digest}." in text or f"[{digest}." in text}
+            self._unsaid -= shown
+            self._shown_unsaid += len(shown)
+        self._said.update(call_digest(call.name, call.arguments) for call in asked)
         if self.planned:
             for one in paired_results(request.messages):
                 self._paired.setdefault((request.messages[one.place].call_id, one.receipt), one.is_right)
@@ -97,13 +108,15 @@ class CallUse:
                 self._unasked_new += digest not in self._tried
                 self._unasked_again += digest in self._gave
         self._tried.add(digest)
+        if self.planned and digest not in self._said:
+            self._unsaid.add(digest)
         if gave and fault not in IMPLICIT:  # what nobody takes for the result may be asked for again
             self._gave.add(digest)
 
-    def fields(self, unshown: int, early: int, overlapped: int) -> dict[str, int]:
+    def fields(self, unshown: int, tunnel: Tunnel | None) -> dict[str, int]:
         """Return the counts by name, without those of which nothing came up.
 
-        `unshown`: results that the first prompt which needed them did not show. `early`, `overlapped`: see `CallsAtOnce`.
+        `unshown`: results that the first prompt which needed them did not show.
         """
         counted = {
             "asked": self.asked,
@@ -111,10 +124,18 @@ class CallUse:
             "doubled": self._doubled + self._double_runs(self._unrun + sum(map(len, self._waiting.values()))),
             "paired": len(self._paired),
             "mispaired": sum(not is_right for is_right in self._paired.values()),
-            "early": early,
-            "overlapped": overlapped,
+            "early": 0 if tunnel is None else tunnel.at_once.chances,
+            "overlapped": 0 if tunnel is None else tunnel.at_once.overlaps,
+            "not_asked_for": self._shown_unsaid,
         }
         return {name: number for name, number in counted.items() if number}
+
+
+def calls_in(move: Move | None) -> Sequence[ToolCall]:
+    """Return the calls that a move makes or asks to make again."""
+    if isinstance(move, Recovery):
+        return () if move.call is None else (move.call,)
+    return move.calls if isinstance(move, Act) else ()
 
 
 class RetentionCount:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import operator
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from whichloop.metrics.record import RECORDING
 from whichloop.metrics.trace import ModelExchange, Note, RequestError, ToolRun, Trace, TracedCall, TraceEvent
 from whichloop.models.cassette import RecordingError
 from whichloop.models.metering import MeteredExchange
 from whichloop.models.receipts import call_key
+from whichloop.models.scripted_calls import NATIVE
 from whichloop.protocol import (
     STEP_ROLES,
     Act,
@@ -42,7 +45,7 @@ from whichloop.protocol.redact import redact, redact_json
 from whichloop.protocol.tokens import CHARS_PER_TOKEN, estimate_input
 from whichloop.protocol.values import own_copy
 
-from .counts import CallUse, PrefixCount, RetentionCount
+from .counts import CallUse, PrefixCount, RetentionCount, calls_in
 
 TRIAL_NAMES = ("arm", "task", "repeat")
 _NO_USAGE = Usage()
@@ -192,7 +195,11 @@ class Recorder:
                 told = fields["move"] = move_to_json(move)
                 able = self._calls_that_can_run(move) if isinstance(move, Act) else None
         self._note_move(request, told)
-        self.call_use.count(request, move, able)
+        asked = move
+        if request.codec is None:
+            with contextlib.suppress(WireError):
+                asked = NATIVE.parse(reply)
+        self.call_use.count(request, move, able, calls_in(asked))
         return fields
 
     def _calls_that_can_run(self, move: Act) -> list[ToolCall]:
@@ -242,10 +249,13 @@ class NoteTaker(Observer):
     only_answers = True
 
     def __init__(self, take: Callable[[str, Mapping[str, object]], None]) -> None:
-        self._take = take
+        _TAKERS[self] = take
 
     def note(self, kind: str, **data: object) -> None:
-        self._take(kind, data)
+        _TAKERS[self](kind, data)
+
+
+_TAKERS: WeakKeyDictionary[NoteTaker, Callable[[str, Mapping[str, object]], None]] = WeakKeyDictionary()
 
 
 def trace_line(trace: Trace) -> bytes:

@@ -17,7 +17,7 @@ from whichloop.metrics.record_fields import check_fields
 from whichloop.metrics.scorers import false_success, is_abstention, reads_state, scores_of
 from whichloop.metrics.trace import Trace, TraceHead
 from whichloop.models.faults import IMPLICIT
-from whichloop.models.metering import WAITS, Budget, Meter, MeteredModel, MeteredToolbox
+from whichloop.models.metering import WAITS, Budget, LoopModel, Meter, MeteredModel, MeteredToolbox
 from whichloop.models.profiles import OUTSIDE
 from whichloop.models.receipts import Truth, call_digest, content_digest
 from whichloop.models.tunnel import Tunnel
@@ -249,7 +249,7 @@ class LoopRun:
         """Return what the loop returned, or the exception that left it: asyncio would let a SystemExit end the whole process."""
         trial, observer = self.trial, NoteTaker(self.recorder.note)
         try:
-            return await trial.arm.loop.run(trial.task.query.for_design, self.tools, self.model, observer)
+            return await trial.arm.loop.run(trial.task.query.for_design, self.tools, LoopModel(self.model), observer)
         except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # the boundary to the design under test: whatever leaves it is a crash of it
@@ -373,8 +373,7 @@ def finished_trial(run: LoopRun, started_at: float) -> FinishedTrial:
         false_success=not errored
         and false_success(
             accuracy=scores.get("accuracy", 0.0),
-            stop=outcome.stop.value,
-            abstained=abstained,
+            answered=answer is not None and not abstained and not outcome.gave_up,
             faults=fields["faults"],
             planned_call_unknown=fields["plan_unseen"],
         ),
@@ -421,11 +420,11 @@ def _counted(run: LoopRun) -> dict[str, Any]:
     }
     faults = _faults(tunnel)
     if tunnel is None or plan is None or recorder.retention is None:
-        counts, simulated_s = recorder.call_use.fields(0, 0, 0), 0.0 if tunnel is None else tunnel.simulated_s
+        counts, simulated_s = recorder.call_use.fields(0, None), 0.0 if tunnel is None else tunnel.simulated_s
         return fields | {"call_counts": counts, "faults": faults, "plan_unseen": False, "simulated_s": simulated_s}
     return fields | {
         **recorder.retention.fields(),
-        "call_counts": recorder.call_use.fields(recorder.retention.unshown, tunnel.at_once.chances, tunnel.at_once.overlaps),
+        "call_counts": recorder.call_use.fields(recorder.retention.unshown, tunnel),
         "faults": faults,
         "plan_unseen": bool(tunnel.unknown),
         # The scripted model never knew what the planned answer rests on, or was never asked.
