@@ -139,7 +139,6 @@ def unsound_arm_warnings(arms: Mapping[str, ArmSummary]) -> Iterator[tuple[str, 
                 "scripted model what these answers rest on. They are not the model's, and no verdict on this arm holds.",
             )
 
-
         if summary.not_asked_for > MAX_NOT_ASKED_FOR:
             yield (
                 "calls nobody asked for",

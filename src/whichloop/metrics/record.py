@@ -26,7 +26,7 @@ class FaultRecord:
     kind: str
     """`wire.truncated`, `tool.raises`, …: family and kind."""
     point: str
-    """Where: role and first planned call of the move, `decide:c2`, or `decide:answer`."""
+    """Where: role and first planned call of the move, `decide:c2`, or `decide:answer`; of a fault where a tool runs `tool:c2`."""
     landed: bool = False
     """The loop received it."""
     absorbed: bool = False

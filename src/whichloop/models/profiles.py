@@ -208,7 +208,7 @@ class Profile(_Section):
     weaknesses: tuple[Weakness, ...] = ()
     """What can be taught to the model; see `whichloop.models.weaknesses`."""
     faults: tuple[str, ...] | None = None
-    """The faults that strike, each KIND@ROLE:CALL, such as `tool.raises@decide:c2`, whatever the rates are. Lapses and weaknesses
+    """The faults that strike, each KIND@ROLE:CALL, such as `tool.raises@tool:c2`, whatever the rates are. Lapses and weaknesses
     that are listed may strike where they come up. Left out, all strike that are drawn."""
 
     @model_serializer(mode="wrap")
@@ -232,7 +232,7 @@ class Profile(_Section):
             if kind not in (known := (*FAULT_KINDS, *WEAKNESS_KINDS, LAPSE)):
                 raise ValueError(f"{text!r}: unknown fault kind {kind!r}; {nearest(kind, known)}")
             if role not in _ROLES or not call:
-                raise ValueError(f"{text!r} is not written KIND@ROLE:CALL, such as tool.raises@decide:c2")
+                raise ValueError(f"{text!r} is not written KIND@ROLE:CALL, such as tool.raises@tool:c2")
             if kind in FAULT_KINDS and point in drawn:
                 raise ValueError(f"{text!r}: another fault strikes at {point}; at most 1 fits a point")
             drawn |= {point} if kind in FAULT_KINDS else set()

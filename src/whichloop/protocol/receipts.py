@@ -39,6 +39,19 @@ def strip_receipts(text: str) -> str:
     return _MARK_WITH_SPACE.sub("", text)
 
 
+def cut_plain(text: str, most: int) -> str:
+    """Return a text cut after so many characters, with … behind it, or whole. Receipts, which no real tool gives, do not count."""
+    kept, marks = "", [*_MARK_WITH_SPACE.finditer(text), None]
+    for mark in marks:
+        start = len(kept)
+        plain = text[start : None if mark is None else mark.start()]
+        if len(plain) > most:
+            return f"{kept}{plain[:most]}…"
+        most -= len(plain)
+        kept += plain + ("" if mark is None else mark[0])
+    return kept
+
+
 class Sighting(NamedTuple):
     """What stands beside a receipt's marks in a prompt, up to the next mark."""
 

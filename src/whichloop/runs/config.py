@@ -255,8 +255,6 @@ class CompareConfig(BaseModel):
     @model_validator(mode="after")
     def _models_fit(self) -> Self:
         real = self.real_models
-        if real and self.profiles != ("clean",):
-            raise ValueError(f"fault profiles need the scripted model; {real[0]} runs under 'clean' only")
         if real and self.price is not None:
             raise ValueError(f"price is for runs of the scripted model alone; provider.prices says what {real[0]} costs")
         prices = self.provider.prices

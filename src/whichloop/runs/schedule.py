@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from whichloop.datasets.task import Suite, Task
-from whichloop.models.profiles import FORMS, Profile, load_profile
+from whichloop.models.profiles import FORMS, OUTSIDE, Profile, load_profile
 from whichloop.protocol import ForeignLoop, Loop, render_value
 from whichloop.protocol.digest import derived_seed
 from whichloop.protocol.names import SCRIPTED, Spec, parse_spec
@@ -115,7 +115,8 @@ class Arm:
     """One column of a comparison."""
 
     name: str
-    """`loop/profile`, or `loop/model` for a real model; unique within the run. A program's file appears without its folder.
+    """`loop/profile`, or for a real model `loop/model`, with `/profile` where faults strike; unique in the run. A program's file
+    appears without its folder.
 
     A foreign loop's version follows its name, `langchain@1.4.7/clean`.
     """
@@ -169,8 +170,14 @@ def make_arms(config: CompareConfig, suite: Suite) -> tuple[Arm, ...]:
                 spec = parse_spec(text)
                 _check_for_secrets(spec)
                 loop = make_loop(spec, config.max_tool_steps, suite.max_tool_steps)
-                _check_form(profile, spec, loop)
-                name = f"{_label(spec, loop)}/{profile.name if model == SCRIPTED else model}"
+                if model == SCRIPTED:
+                    _check_form(profile, spec, loop)
+                elif (profile.kinds or profile.by_form) and OUTSIDE.isdisjoint(profile.kinds):
+                    raise ValueError(
+                        f"profile {profile.name} has no fault of tools or providers: {model} makes its own mistakes"
+                    )
+                places = [profile.name] if model == SCRIPTED else [model, *([profile.name] if profile.kinds else [])]
+                name = "/".join([_label(spec, loop), *places])
                 arms.append(Arm(name, spec, loop, model, profile))
     names = [arm.name for arm in arms]
     if len(set(names)) != len(names):

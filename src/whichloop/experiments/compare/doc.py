@@ -164,6 +164,9 @@ def basis(run: Results) -> str:
     models = list(dict.fromkeys(arm.model for arm in run.manifest.arms))
     real = [model for model in models if model != SCRIPTED]
     parts = [f"{', '.join(real)}, {counted(run.manifest.suite.tasks, 'task')}"] if real else []
+    disturbed = list(dict.fromkeys(arm.profile for arm in run.manifest.arms if arm.model in real and arm.profile != STILL))
+    if disturbed:
+        parts.append(f"faults of tools and providers alone: {', '.join(disturbed)}")
     if SCRIPTED in models:
         profiles = list(dict.fromkeys(arm.profile for arm in run.manifest.arms if arm.model == SCRIPTED))
         parts.append(f"scripted model, {_rates(profiles)}")

@@ -12,6 +12,7 @@ from typing import Any
 import dspy
 
 from whichloop.protocol import Model, Observation, WireError, render_value
+from whichloop.protocol.receipts import cut_plain
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.threads import run_blocking
 from whichloop.protocol.values import cap
@@ -60,7 +61,7 @@ def render_results(results: Iterable[ToolResult]) -> str:
 def summarize_results(results: Iterable[ToolResult]) -> str:
     """Return the results in one line, each cut short (row B0-28)."""
     lines = [render_result(result) for result in results]
-    return "; ".join(line if len(line) <= SUMMARY_CHARS else f"{line[:SUMMARY_CHARS]}…" for line in lines)
+    return "; ".join(cut_plain(line, SUMMARY_CHARS) for line in lines)
 
 
 def render_entry(entry: ConversationEntry) -> str:

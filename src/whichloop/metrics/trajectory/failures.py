@@ -159,7 +159,8 @@ class TracedTrial:
 
 def _is_scripted(trial: TracedTrial) -> bool:
     runs = (event for event in trial.events if isinstance(event, ToolRun))
-    return bool(trial.record.faults) or trial.record.plan_unseen or any(strip_receipts(run.data) != run.data for run in runs)
+    of_model = any(not fault.kind.startswith(("tool.", "mcp.", "provider.")) for fault in trial.record.faults)
+    return of_model or trial.record.plan_unseen or any(strip_receipts(run.data) != run.data for run in runs)
 
 
 def _prompts(trial: TracedTrial) -> list[Prompt]:

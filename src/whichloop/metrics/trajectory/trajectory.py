@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 from whichloop.metrics.trace import ModelExchange, ToolRun, Trace, TracedCall, TraceEvent, TraceHead, canonical
 from whichloop.protocol import Role, render_value
 from whichloop.protocol.digest import sha256
-from whichloop.protocol.receipts import MARK, receipt_of
+from whichloop.protocol.receipts import MARK, receipt_of, strip_receipts
 from whichloop.protocol.values import one_line
 
 Kind = Literal["call", "unreadable", "failed", "answer", "other"]
@@ -309,9 +309,10 @@ def shows(prompt: Prompt, text: str, illegible: Collection[str] = ()) -> bool:
     its plan goes on to use of their results.
     """
     marks = {match[0]: receipt_of(match) for match in MARK.finditer(text)}
-    if marks:
-        return any(mark in message for message in prompt for mark, receipt in marks.items() if receipt not in illegible)
-    plain = text.strip()
+    shown_marks = {receipt for message in prompt for mark, receipt in marks.items() if mark in message}
+    plain = strip_receipts(text).strip()
+    if shown_marks or (marks and len(set(_TOKEN.findall(plain))) < MIN_WORDS):  # of a short text only the marks tell
+        return not shown_marks <= set(illegible)
     quoted = json.dumps(plain, ensure_ascii=False)[1:-1]
     twice = json.dumps(quoted, ensure_ascii=False)[1:-1]
     forms = {plain, quoted, twice, json.dumps(plain)[1:-1]}
