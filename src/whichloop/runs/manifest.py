@@ -284,6 +284,8 @@ class Manifest(ManifestPart):
     weights: dict[str, WeightsEntry] = Field(default_factory=dict)
     """Weights of local models, by the model's name."""
     suite_problems: tuple[str, ...] = ()
+    broken_laws: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Loop of the user's own → the laws of loops that it breaks, of those that a comparison checks once its trials have run."""
     looks: Annotated[Looks | None, PlainValidator(_looks), PlainSerializer(lambda looks: looks and looks.to_json())] = None
     """When to look at the verdicts during the run."""
     ablation: dict[str, Any] = Field(default_factory=dict)

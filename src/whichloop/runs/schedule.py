@@ -173,9 +173,7 @@ def make_arms(config: CompareConfig, suite: Suite) -> tuple[Arm, ...]:
                 if model == SCRIPTED:
                     _check_form(profile, spec, loop)
                 elif (profile.kinds or profile.by_form) and OUTSIDE.isdisjoint(profile.kinds):
-                    raise ValueError(
-                        f"profile {profile.name} has no fault of tools or providers: {model} makes its own mistakes"
-                    )
+                    raise ValueError(f"profile {profile.name} has no fault of tools or providers: {model} makes its own mistakes")
                 places = [profile.name] if model == SCRIPTED else [model, *([profile.name] if profile.kinds else [])]
                 name = "/".join([_label(spec, loop), *places])
                 arms.append(Arm(name, spec, loop, model, profile))

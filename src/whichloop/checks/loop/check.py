@@ -101,6 +101,15 @@ def check_loop(
     return tuple(findings)
 
 
+CHEAP_LAWS = ("contract", "finishing", "once", "own words")
+"""What a comparison checks of each loop of the user's own: all four take less than a tenth of a second."""
+
+
+def broken_laws(loop: Loop, limit_s: float = 5.0) -> tuple[str, ...]:
+    """Return which of `CHEAP_LAWS` a loop breaks. `limit_s`: seconds for each."""
+    return tuple(law.name for law in LAWS if law.name in CHEAP_LAWS and _finding(loop, law, limit_s).status == "failed")
+
+
 def _is_enough(findings: Sequence[Finding]) -> bool:
     """Return whether the loop blocks the event loop, or hangs in so many laws that the others would only take minutes."""
     blocks = any(finding.detail.startswith(interruption.STOOD_STILL) for finding in findings)

@@ -235,6 +235,9 @@ def before_and_after(manifest: Manifest) -> list[tuple[str, str]]:
 def _warnings(manifest: Manifest) -> Iterator[Caveat]:
     """Yield the warnings about what distorts a run's results."""
     yield from (Caveat("suite fails a check", f"the suite fails a check, {problem}") for problem in manifest.suite_problems)
+    if manifest.broken_laws:
+        each = "; ".join(f"{loop}: {', '.join(laws)}" for loop, laws in manifest.broken_laws.items())
+        yield Caveat("broken laws", f"laws of loops broken (whichloop check loop): {each}")
     if repeated := sum(note.trials for note in manifest.retried):
         yield Caveat(
             "run again", f"{counted(repeated, 'trial')} that crashed or timed out ran again on request, which favours them"

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from whichloop.metrics.sequential import Looks, looked
 from whichloop.models.metering import Meter
+from whichloop.protocol import ForeignLoop
+from whichloop.protocol.modules import module_in
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.engine import Engine, opened
@@ -43,6 +45,8 @@ def run(experiment: Experiment, progress: Progress) -> str:
     try:
         with told_of_exit(), interruption.listening():
             stopped = asyncio.run(_run(replace(experiment, folder=experiment.folder.resolve()), progress, interruption))
+            if not stopped:
+                _note_broken_laws(experiment)
     except SystemExit as left:  # from a task or a callback; an exception from `run` itself is a crash of the trial
         raise _ended_by(f"called sys.exit({left.code!r})", experiment) from None
     except asyncio.CancelledError:
@@ -195,6 +199,20 @@ def _with_retries_noted(experiment: Experiment) -> Experiment:
     manifest = experiment.manifest.model_copy(update={"retried": (*experiment.manifest.retried, note)})
     write_manifest(experiment.folder, manifest)
     return replace(experiment, manifest=manifest)
+
+
+def _note_broken_laws(experiment: Experiment) -> None:
+    """Check the cheap laws on the loops of the user's own whose trials all came to an end, and note which are broken."""
+    loops = {arm.name: arm for arm in experiment.arms if not type(arm.loop).__module__.startswith("whichloop.")}
+    if not loops:
+        return
+    ended = {arm.info.arm for arm in results(experiment.folder).comparison.arms if not (arm.summary.crashes or arm.summary.late)}
+    to_check = {arm.spec.label: arm.loop for name, arm in loops.items() if name in ended and not isinstance(arm.loop, ForeignLoop)}
+    check = module_in("whichloop", "checks.loop.check")  # of no use to who compares built-in loops alone
+    broken = {label: laws for label, loop in to_check.items() if (laws := check.broken_laws(loop))}
+    if broken:
+        manifest = read_manifest(experiment.folder)
+        write_manifest(experiment.folder, manifest.model_copy(update={"broken_laws": broken}))
 
 
 def _note_cut_short(experiment: Experiment, meter: Meter, seconds: float) -> None:
