@@ -75,6 +75,9 @@ class _Behind(WrappedModel):
 
     def __init__(self, scripted: Scripted) -> None:
         super().__init__(scripted)
+        self.tunnel = scripted.tunnel
+        self.struck: dict[str, str] = {}
+        """Scope → the kind of fault that its last reply suffered."""
         self.codecs: dict[str, Codec] = {}
         """Where the server looks up the codecs that requests name."""
         self.failures: dict[str, ModelError] = {}
@@ -92,6 +95,11 @@ class _Behind(WrappedModel):
         except ModelError as error:
             self.failures[request.scope] = error
             raise
+        finally:
+            kind = self.tunnel.struck(request)
+            if kind is not None:
+                self.struck[request.scope] = kind
+                self.tunnel.mark_struck(request, kind)
 
 
 class OverHttp:
@@ -145,8 +153,8 @@ class OverHttp:
                 error.injected = isinstance(meant, ProviderError) and meant.injected
             raise
         finally:
-            effects = self._tunnel.effects(request.scope)
-            self._tunnel.mark_struck(request, effects.struck if effects is not None else None)
+            if (kind := self._behind.struck.pop(request.scope, None)) is not None:
+                self._tunnel.mark_struck(request, kind)
 
 
 def _counted(request: Request, reply: Reply) -> Reply:

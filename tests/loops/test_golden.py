@@ -63,7 +63,7 @@ class Scenario:
     @property
     def profile(self) -> Profile:
         """The fault meets every point once, and goes away when the model is shown what came of it."""
-        clears = Clears(feedback=1, after=0, never=0, resample=0, names=0, error=1, expected=0, reply=0)
+        clears = Clears(never=0, attempts=1, nothing=0, failed=0, words=1)
         return Profile(name="one", rates={self.fault: 1.0} if self.fault else {}, clears=clears)
 
 

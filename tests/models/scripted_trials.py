@@ -13,9 +13,6 @@ from whichloop.protocol import (
 
 from . import bench
 
-SHOWN_ERROR_CURES = {"resample": 0.0, "names": 0.0, "error": 1.0, "expected": 0.0, "reply": 0.0}
-"""Shares under which a retry that shows the error always clears a fault that feedback clears, and no other retry does."""
-
 
 class OneCall(NativeCodec):
     """Native calls, one at a time."""
@@ -23,10 +20,9 @@ class OneCall(NativeCodec):
     max_calls = 1
 
 
-def profile(*kinds: str, feedback: float = 0, after: float = 0, never: float = 0, attempts: int = 2, **more: Any) -> Profile:
-    """Every point that can be struck is struck; by default the fault clears when the request shows the error, and not before."""
-    feedback = feedback or 1 - after - never
-    clears = Clears(feedback=feedback, after=after, never=never, attempts=attempts, **SHOWN_ERROR_CURES)
+def profile(*kinds: str, never: float = 0, attempts: float = 1, **more: Any) -> Profile:
+    """Every point that can be struck is struck; by default a mistake clears when the request shows the error, and not before."""
+    clears = Clears(never=never, attempts=attempts, nothing=0, failed=0, words=1)
     return Profile(name="one", rates=dict.fromkeys(kinds, 1 / len(kinds) if kinds else 0), clears=clears, **more)
 
 
@@ -36,7 +32,7 @@ def points(trial: bench.Bench) -> list[str]:
 
 def settled(trial: bench.Bench) -> list[tuple[str, str, bool, bool, bool]]:
     """(point, kind, landed, absorbed, recovered) of each fault."""
-    trial.tunnel.settle(trial.oracle)
+    trial.tunnel.settle()
     return [(str(f.point), f.kind, f.landed, f.absorbed, f.recovered) for f in trial.tunnel.faults]
 
 

@@ -27,7 +27,6 @@ from whichloop.models.cassette import (
 )
 from whichloop.models.cassette.lines import Parts, decode, encode, exchange_line, read_exchange
 from whichloop.models.fake import FakeModel
-from whichloop.models.tunnel import FaultState, ReplyEffects
 from whichloop.protocol import (
     ContextOverflow,
     Grammar,
@@ -79,34 +78,6 @@ replies = st.builds(
 )
 
 
-fault_states = st.builds(
-    FaultState,
-    counts,
-    texts,
-    texts,
-    texts,
-    st.sampled_from(("feedback", "after", "never")),
-    counts,
-    st.booleans(),
-    counts,
-    st.booleans(),
-    st.booleans(),
-    st.booleans(),
-    st.booleans(),
-    st.lists(texts, max_size=2).map(tuple),
-)
-
-
-effects = st.builds(
-    ReplyEffects,
-    st.floats(0, 1e6),
-    st.none() | texts,
-    st.booleans(),
-    st.lists(texts, max_size=2).map(tuple),
-    st.lists(fault_states, max_size=2).map(tuple),
-)
-
-
 @given(
     st.builds(
         Exchange,
@@ -122,7 +93,6 @@ effects = st.builds(
         replies | failures,
         st.booleans(),
         st.floats(0, 1e6),
-        st.none() | effects,
     )
 )
 def test_a_line_is_read_as_it_was_written(exchange: Exchange) -> None:

@@ -28,20 +28,17 @@ from whichloop.models.faults import (
     mislead,
     spoil,
 )
-from whichloop.models.feedback import shows_feedback
-from whichloop.models.profiles import FAULT_KINDS, Clears, Profile
+from whichloop.models.profiles import FAULT_KINDS, OF_CALLS, Clears, Profile
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.protocol import (
     Act,
     Answer,
-    Message,
     Move,
     NativeCall,
     PlannedCall,
     Query,
     Ref,
     Reply,
-    Request,
     Role,
     Tool,
     ToolCall,
@@ -52,6 +49,7 @@ LAW = settings(max_examples=cases(40), deadline=None)
 WIRE = sorted(kind for kind in FAULT_KINDS if kind.startswith("wire."))
 CALL = PlannedCall("c2", "add", {"a": Ref("c1"), "b": 2}, "Find c2.")
 KEY = (0, "task", 0)
+POINT = FaultPoint("tool", "c1")
 
 
 def profile(*kinds: str, rate: float = 1.0, **clears: Any) -> Profile:
@@ -69,6 +67,8 @@ def test_a_kind_strikes_where_it_can(kind: str) -> None:
         "decision.no_tool": {"first"},
         "decision.repeated_call": {"later"},
     }.get(kind, {"first", "later"})
+    if kind in OF_CALLS:
+        assert draw(profile(kind), KEY, FaultPoint("tool", "c1"), None, False, "0abc12") is not None
     for role in Role:
         struck = {
             "first": draw(profile(kind), KEY, FaultPoint(role, "c1"), CALL, True) is not None,
@@ -79,19 +79,16 @@ def test_a_kind_strikes_where_it_can(kind: str) -> None:
             expected = {"first", "later", "answer"}
         else:
             roles = (Role.DECIDE,) if kind == "calls.too_early" else (Role.DECIDE, Role.SELECT)
-            expected = where if role in roles else set()
+            expected = where if role in roles and kind not in OF_CALLS else set()
         assert {name for name, there in struck.items() if there} == expected, role
 
 
 def test_a_kind_that_finds_nothing_to_spoil_is_not_drawn() -> None:
     bare = PlannedCall("c1", "now", {}, "Find c1.")
-    failing = PlannedCall("c1", "add", {"a": 1}, "Find c1.", fails=True)
     point = FaultPoint("decide", "c1")
     for kind in ("decision.missing_argument", "decision.wrong_type", "decision.wrong_value"):
         assert draw(profile(kind), KEY, point, bare, False) is None
     assert draw(profile("decision.repeated_call"), KEY, FaultPoint("select", "c1"), bare, False) is None  # shows no result
-    for kind in (*IMPLICIT, "tool.huge", "inject.call"):
-        assert draw(profile(kind), KEY, point, failing, False) is None
     assert draw(profile("decision.never_finish"), KEY, FaultPoint("decide", ANSWER), None, True) is None
 
 
@@ -105,7 +102,7 @@ def test_a_fault_depends_on_the_trial_and_the_point_alone(seed: int, task: str, 
 
 
 def test_faults_come_at_their_rates() -> None:
-    trial = Profile(name="three", rates={"wire.empty": 0.1, "tool.raises": 0.2, "provider.slow": 0.05})
+    trial = Profile(name="three", rates={"wire.empty": 0.1, "wire.fenced": 0.2, "provider.slow": 0.05})
     drawn = Counter[str]()
     for repeat in range(4000):
         fault = draw(trial, (0, "task", repeat), FaultPoint("decide", "c1"), CALL, False)
@@ -115,11 +112,12 @@ def test_faults_come_at_their_rates() -> None:
 
 
 def test_what_clears_a_fault_comes_at_its_shares() -> None:
-    trial = profile("wire.empty", feedback=0.6, after=0.3, never=0.1, attempts=4)
-    drawn = [draw(trial, (0, "task", repeat), FaultPoint("decide", "c1"), CALL, False) for repeat in range(4000)]
-    cleared = Counter[str](fault.clearing for fault in drawn if fault is not None)
-    for clearing, share in (("feedback", 0.6), ("after", 0.3), ("never", 0.1)):
-        assert cleared[clearing] / 4000 == pytest.approx(share, abs=0.03)
+    for kind, clears in (("wire.empty", "shown"), ("provider.server", "after")):
+        trial = profile(kind, never=0.1, attempts=4)
+        drawn = [draw(trial, (0, "task", repeat), FaultPoint("decide", "c1"), CALL, False) for repeat in range(4000)]
+        cleared = Counter[str](fault.clearing for fault in drawn if fault is not None)
+        for clearing, share in ((clears, 0.9), ("never", 0.1)):
+            assert cleared[clearing] / 4000 == pytest.approx(share, abs=0.03)
     attempts = [fault.attempts for fault in drawn if fault is not None and fault.clearing == "after"]
     assert sum(attempts) / len(attempts) == pytest.approx(4, abs=0.3)  # 3 standard errors of the mean
 
@@ -145,7 +143,7 @@ def test_a_fault_is_active_until_it_is_cleared() -> None:
         return [fault.active(attempt) for fault in faults for attempt in range(4)]
 
     assert active("never") == [True] * 8
-    assert active("feedback") == [True] * 4 + [False] * 4
+    assert active("shown") == [True] * 4 + [False] * 4
     assert active("after", 2) == [True, True, False, False] * 2
 
 
@@ -277,14 +275,14 @@ def test_an_implicit_failure_looks_like_a_result() -> None:
 def test_the_model_notices_its_share_and_the_more_it_notices_the_fewer_it_believes() -> None:
     def believed(notices: float) -> set[int]:
         trial = Profile(name="one", rates={"tool.empty": 1.0}, notices=notices)
-        drawn = {repeat: draw(trial, (0, "task", repeat), FaultPoint("decide", "c1"), CALL, False) for repeat in range(1000)}
+        drawn = {repeat: draw(trial, (0, "task", repeat), POINT, None, False, "0abc12") for repeat in range(1000)}
         return {repeat for repeat, fault in drawn.items() if fault is not None and fault.believed}
 
     found = {share: believed(share) for share in (0.0, 0.3, 0.7, 1.0)}
     assert [len(found[share]) for share in (0.0, 1.0)] == [1000, 0]
     assert found[0.7] < found[0.3] < found[0.0]
     assert len(found[0.7]) / 1000 == pytest.approx(0.3, abs=0.05)  # 3 standard errors
-    explicit = draw(Profile(name="one", rates={"tool.raises": 1.0}, notices=0), KEY, FaultPoint("decide", "c1"), CALL, False)
+    explicit = draw(Profile(name="one", rates={"tool.raises": 1.0}, notices=0), KEY, POINT, None, False, "0abc12")
     assert explicit is not None
     assert not explicit.believed
 
@@ -300,44 +298,3 @@ def test_no_scorer_takes_a_lie_for_right(value: float, as_text: bool) -> None:
     expected = f"it is {value}" if as_text else value
     judgement = Judgement(Task("t", Query(""), expected), str(mislead(expected)), "finished")
     assert {scorer_named(name)(judgement) for name in ("exact", "numeric", "normalized")} == {0}
-
-
-# --- feedback ---
-
-
-def request(*contents: str) -> Request:
-    return Request(tuple(Message("user", text) for text in contents))
-
-
-TEXT = st.text("ab 12:\n", max_size=20)
-
-
-@LAW
-@given(st.lists(TEXT, max_size=4), TEXT)
-def test_the_model_s_own_reply_is_no_feedback(contents: list[str], own: str) -> None:
-    before = request(*contents)
-    assert not shows_feedback(before, before, Reply(own))
-    assert not shows_feedback(before, request(*contents, own), Reply(own))
-    calls = (NativeCall("1", "add", '{"a": "b"}'),)
-    now = Request((*before.messages, Message("assistant", own, calls)))
-    assert not shows_feedback(before, now, Reply(own, calls))
-
-
-@LAW
-@given(st.lists(TEXT, max_size=4), TEXT, st.integers(0, 99), st.integers(0, 99))
-def test_counters_are_no_feedback(contents: list[str], own: str, one: int, other: int) -> None:
-    before = request(f"Attempt {one} of 100", *contents)
-    assert not shows_feedback(before, request(f"Attempt {other} of 100", *contents, own, f"[{other}]"), Reply(own))
-
-
-@LAW
-@given(st.lists(TEXT, max_size=4), TEXT, st.sampled_from(["Error", "The reply is no JSON.", "ошибка", "請重試"]))
-def test_anything_else_that_is_said_is_feedback(contents: list[str], own: str, said: str) -> None:
-    before = request(*contents)
-    for now in (request(*contents, own, said), request(f"{said} {own}", *contents), request(*contents, said)):
-        assert shows_feedback(before, now, Reply(own))
-
-
-def test_an_error_that_repeats_earlier_words_is_feedback_too() -> None:
-    before = request("Find the sum.", "Error: no JSON")
-    assert shows_feedback(before, request("Find the sum.", "Error: no JSON", "Error: no JSON"), Reply("sum"))

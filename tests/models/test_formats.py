@@ -132,6 +132,6 @@ def test_nobody_ends_with_an_answer_that_the_wire_has_changed(name: str) -> None
 
 def test_what_is_spared_was_never_scheduled() -> None:
     for codec, points in ((CODEC, ["decide:answer", "decide:c1"]), (NATIVE, ["decide:c1"])):
-        trial = bench.Bench(bench.chain(1), profile("wire.malformed", feedback=1))
+        trial = bench.Bench(bench.chain(1), profile("wire.malformed"))
         assert str(run(trial, codec=codec)) == "2"
         assert [point for point, *_ in settled(trial)] == points

@@ -70,7 +70,7 @@ def test_each_stage_is_part_of_the_one_before_and_a_fault_is_overcome_unless_it_
     found = counts(trial, run_sync(trial.run(60, codec=codec)))
     numbers = [found.get(stage, 0) for stage in STAGES]
     assert numbers == sorted(numbers, reverse=True)
-    trial.tunnel.settle(trial.oracle)
+    trial.tunnel.settle()
     assert sum(not one.recovered for one in trial.tunnel.faults if one.landed) == found.get("attempted", 0)
 
 

@@ -33,9 +33,8 @@ class Quiet:
 def struck(kind: str, attempts: int) -> MeteredToolbox:
     """Tools whose call price(item="lamp") fails so often."""
     tunnel = Tunnel()
-    fault = Fault(kind, FaultPoint("decide", "c1"), "after", attempts)
-    tunnel.faults.append(fault)
-    tunnel.arm(call_digest("price", {"item": "lamp"}), fault)
+    fault = Fault(kind, FaultPoint("tool", "c1"), "after", attempts)
+    tunnel.of_call[call_digest("price", {"item": "lamp"})] = fault
     return MeteredToolbox([Tool.from_function(price)], Quiet(), tunnel)
 
 

@@ -13,8 +13,8 @@ from tests.over_http import OverHttp, Switchboard, open_switchboard
 from whichloop.dspy_seam import close_local_clients
 from whichloop.loops.bare_codecs import CODEC
 from whichloop.models.metering import MeteredModel
+from whichloop.models.outages import PROVIDER_FAULTS
 from whichloop.models.profiles import Profile
-from whichloop.models.scripted import PROVIDER_FAULTS
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.protocol import (
     Capabilities,
@@ -74,7 +74,7 @@ class Streamed:
 
 def struck(kind: str, **clears: float) -> Profile:
     """Every point is struck by one kind of fault."""
-    never = {"feedback": 0.0, "after": 0.0, "never": 1.0} | clears
+    never = {"never": 1.0} | clears
     return Profile.model_validate({"name": "struck", "rates": {kind: 1.0}, "clears": never})
 
 
@@ -216,7 +216,7 @@ WINDY = Profile.model_validate(
     {
         "name": "windy",
         "rates": {"provider.dropped": 0.4, "provider.cut": 0.4, "provider.garbled": 0.1},
-        "clears": {"feedback": 0.0, "after": 1.0, "never": 0.0, "attempts": 2},
+        "clears": {"never": 0, "attempts": 2, "nothing": 0.5, "failed": 0.5, "words": 0.5},
     }
 )
 

@@ -198,4 +198,4 @@ def test_a_lie_makes_a_stated_answer_wrong_too(answer: object) -> None:
 def _profile(kind: str):
     from whichloop.models.profiles import Clears, Profile
 
-    return Profile(name="one", notices=0.0, rates={kind: 1.0}, clears=Clears(feedback=0, after=0, never=1))
+    return Profile(name="one", notices=0.0, rates={kind: 1.0}, clears=Clears(never=1))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from dataclasses import replace
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ from tests.cases import cases
 from tests.prepared import ran_in_fork
 from whichloop.loops.bare_codecs import CODEC
 from whichloop.models.faults import NOT_DETERMINED
-from whichloop.models.profiles import FAULT_KINDS, Abilities, Clears, Profile, built_in_profiles
+from whichloop.models.profiles import FAULT_KINDS, Abilities, Profile, built_in_profiles
 from whichloop.models.scripted import Scripted
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.protocol import (
@@ -65,11 +63,6 @@ def test_under_clean_every_plan_ends_right_in_as_few_calls_as_it_takes(codec: Co
 
 PROFILES = {name: name for name in built_in_profiles()} | {
     "everything": Profile(name="everything", rates=dict.fromkeys(FAULT_KINDS, 1 / len(FAULT_KINDS)), forget=0.5, latency_s=0.1),
-    "broken-tools": Profile(
-        name="broken-tools",
-        rates={"tool.raises": 0.4, "tool.flaky": 0.2, "tool.garbage": 0.2},
-        clears=Clears(feedback=0.4, after=0.4, never=0.2),
-    ),
 }
 
 
@@ -108,34 +101,6 @@ def test_the_same_trial_gives_the_same_bytes(data: st.DataObject, name: str, see
     assert one.ear.replies == other.ear.replies
     assert settled(one) == settled(other)
     assert one.tunnel.simulated_s == other.tunnel.simulated_s
-
-
-@LAW
-@given(data=st.data(), name=st.sampled_from(["broken-tools", "broken-tools", "everything"]), seed=st.integers(0, 10**6))
-def test_scopes_may_be_answered_in_any_order(data: st.DataObject, name: str, seed: int) -> None:
-    """Two runs of one trial, each in its own scope; whoever is ahead, each gets the replies that it gets alone."""
-    plan = data.draw(bench.plans(max_calls=3))
-    waits = {scope: data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=9)) for scope in ("a", "b")}
-
-    async def both(trial: bench.Bench, waits: dict[str, list[int]]) -> list[Any]:
-        def pausing(scope: str) -> Any:
-            left = cycle(waits[scope])
-
-            async def pause() -> None:
-                for _ in range(next(left)):
-                    await asyncio.sleep(0)
-
-            return pause
-
-        return list(await asyncio.gather(*(trial.run(25, codec=OneCall(), scope=scope, pause=pausing(scope)) for scope in waits)))
-
-    shuffled, in_turn = (bench.Bench(plan, PROFILES[name], seed=seed) for _ in range(2))
-    answers = run_sync(both(shuffled, waits))
-    assert answers == run_sync(both(in_turn, {"a": [0], "b": [3]}))
-    for scope in ("a", "b"):
-        said = [[reply for request, reply, _, _ in trial.ear.exchanges if request.scope == scope] for trial in (shuffled, in_turn)]
-        assert said[0] == said[1]
-    assert settled(shuffled) == settled(in_turn)
 
 
 @LAW
@@ -275,7 +240,7 @@ def test_simulated_time_is_counted_and_not_slept() -> None:
 def test_a_hang_is_the_time_limit_s_error_at_once() -> None:
     quick = Tool.from_function(bench.TOOLS[0].function, name="add", blocking=False, time_limit_s=7)
     for tools, limit in ((bench.TOOLS, 30), ((quick,), 7)):
-        trial = bench.Bench(bench.chain(1), profile("tool.hangs", feedback=1), tools=tools)
+        trial = bench.Bench(bench.chain(1), profile("tool.hangs"), tools=tools)
         assert run(trial) == 2
         first = trial.ear.tool_calls[0][1]
         assert (first.error_type, first.data) == ("TimeoutError", f"no result within {limit} s")
@@ -285,7 +250,7 @@ def test_a_hang_is_the_time_limit_s_error_at_once() -> None:
 @pytest.mark.parametrize("kind", ["tool.slow", "tool.hangs", "provider.slow"])
 def test_in_real_time_delays_are_slept(kind: str) -> None:
     quick = Tool.from_function(bench.TOOLS[0].function, name="add", blocking=False, time_limit_s=0.05)
-    trial = bench.Bench(bench.chain(1), profile(kind, feedback=1, slow_s=0.05), tools=(quick,), real_time=True)
+    trial = bench.Bench(bench.chain(1), profile(kind, slow_s=0.05), tools=(quick,), real_time=True)
     started = time.monotonic()
     assert run(trial) == 2
     assert time.monotonic() - started >= 0.05

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from whichloop.loops.bare_codecs import CODEC
 from whichloop.models.faults import NOT_DETERMINED
 from whichloop.models.policy import MADE_UP
-from whichloop.models.profiles import FAULT_KINDS
+from whichloop.models.profiles import FAULT_KINDS, OF_CALLS
 from whichloop.protocol import (
     Act,
     Inexpressible,
@@ -19,6 +20,7 @@ from whichloop.protocol import (
     Reply,
     Request,
     Role,
+    ToolCall,
     WireError,
     run_sync,
 )
@@ -31,27 +33,27 @@ from .scripted_trials import OneCall, points, profile, run, settled
 
 @pytest.mark.parametrize("kind", ["wire.malformed", "wire.truncated", "decision.unknown_tool", "tool.raises", "tool.garbage"])
 def test_feedback_clears_a_fault_at_the_next_attempt(kind: str) -> None:
-    trial = bench.Bench(bench.chain(3), profile(kind, feedback=1, notices=1.0))
+    trial = bench.Bench(bench.chain(3), profile(kind, notices=1.0))
     assert run(trial) == 22
     assert len(trial.tunnel.faults) == (4 if kind.startswith("wire.") else 3)
     assert all(landed and recovered for _, _, landed, _, recovered in settled(trial))
     assert len(trial.ear.exchanges) == 4 + len(trial.tunnel.faults)
 
 
-@pytest.mark.parametrize("kind", ["wire.malformed", "tool.raises", "provider.server"])
+@pytest.mark.parametrize("kind", ["wire.malformed", "decision.unknown_tool"])
 def test_without_feedback_the_same_is_said_again_word_for_word(kind: str) -> None:
-    trial = bench.Bench(bench.chain(3), profile(kind, feedback=1))
+    trial = bench.Bench(bench.chain(3), profile(kind))
     assert run(trial, feedback=False, limit=6) is None
     assert trial.ear.replies == trial.ear.replies[:1] * 6
     assert settled(trial) == [("decide:c1", kind, True, False, False)]
 
 
-@pytest.mark.parametrize("kind", ["wire.empty", "decision.wrong_type", "tool.raises", "provider.rate_limit"])
+@pytest.mark.parametrize("kind", ["tool.raises", "mcp.error", "provider.rate_limit"])
 @pytest.mark.parametrize("feedback", [True, False])
-def test_a_fault_that_takes_n_attempts_takes_n(kind: str, feedback: bool) -> None:
+def test_an_outage_takes_its_attempts_whatever_is_shown(kind: str, feedback: bool) -> None:
     takes = set()
     for seed in range(8):
-        trial = bench.Bench(bench.chain(1), profile(kind, after=1, attempts=2), seed=seed)
+        trial = bench.Bench(bench.chain(1), profile(kind, attempts=2), seed=seed)
         assert run(trial, feedback=feedback, limit=40) == 2
         struck = sum(fault == kind for *_, fault in (*trial.ear.exchanges, *trial.ear.tool_calls))
         assert struck == sum(fault.attempts for fault in trial.tunnel.faults)
@@ -63,7 +65,8 @@ def test_a_fault_that_takes_n_attempts_takes_n(kind: str, feedback: bool) -> Non
 def test_a_fault_that_never_clears_never_clears(kind: str) -> None:
     trial = bench.Bench(bench.chain(2), profile(kind, never=1, notices=1.0))
     assert run(trial, limit=15) is None
-    assert settled(trial) == [("decide:c1", kind, True, False, False)]
+    role = "tool" if kind.startswith("tool.") else "decide"
+    assert settled(trial) == [(f"{role}:c1", kind, True, False, False)]
 
 
 def test_a_flaky_tool_raises_twice_and_then_works() -> None:
@@ -94,7 +97,7 @@ def test_a_spoiled_reply_lands_and_is_absorbed_iff_the_format_still_reads_it(kin
 
     absorbed = kind in ("wire.fenced", "wire.duplicated")
     for codec, reads in ((CODEC, False), (Lenient(), absorbed)):
-        trial = bench.Bench(bench.chain(1), profile(kind, feedback=1))
+        trial = bench.Bench(bench.chain(1), profile(kind))
         assert run(trial, codec=codec) == 2
         assert ("decide:c1", kind, True, reads, True) in settled(trial)
 
@@ -103,7 +106,7 @@ def test_a_spoiled_reply_lands_and_is_absorbed_iff_the_format_still_reads_it(kin
     "kind", ["unknown_tool", "missing_argument", "extra_argument", "wrong_type", "wrong_value", "early_finish", "no_tool"]
 )
 def test_a_wrong_decision_lands_as_another_move(kind: str) -> None:
-    clean, trial = bench.Bench(bench.chain(1)), bench.Bench(bench.chain(1), profile(f"decision.{kind}", feedback=1))
+    clean, trial = bench.Bench(bench.chain(1)), bench.Bench(bench.chain(1), profile(f"decision.{kind}"))
     answers = [run(clean), run(trial)]
     moves = [CODEC.parse(reply) for each in (clean, trial) for reply in each.ear.replies[:1] if reply is not None]
     assert moves[0] != moves[1]
@@ -122,7 +125,7 @@ def test_an_early_finish_says_what_the_model_would_answer_now(bluff: float) -> N
 
 @pytest.mark.parametrize(("kind", "point"), [("repeated_call", "c2"), ("never_finish", "answer")])
 def test_a_model_that_goes_round_makes_a_call_again(kind: str, point: str) -> None:
-    trial = bench.Bench(bench.chain(2), profile(f"decision.{kind}", feedback=1))
+    trial = bench.Bench(bench.chain(2), profile(f"decision.{kind}"))
     assert run(trial) == 12
     assert settled(trial) == [(f"decide:{point}", f"decision.{kind}", True, False, True)]
     made = [call.arguments["a"] for call, _, _ in trial.ear.tool_calls]
@@ -131,24 +134,47 @@ def test_a_model_that_goes_round_makes_a_call_again(kind: str, point: str) -> No
 
 @pytest.mark.parametrize(("kind", "trouble", "status"), [("rate_limit", "rate_limit", 429), ("server", "server", 500)])
 def test_a_provider_s_failure_is_injected(kind: str, trouble: str, status: int) -> None:
-    trial = bench.Bench(bench.chain(1), profile(f"provider.{kind}", feedback=1))
+    trial = bench.Bench(bench.chain(1), profile(f"provider.{kind}"))
     with pytest.raises(ProviderError) as raised:
         run_sync(trial.model.complete(trial.request()))
     assert (raised.value.injected, raised.value.kind, raised.value.status) == (True, trouble, status)
 
 
 def test_a_lie_lands_and_is_no_recovery() -> None:
-    trial = bench.Bench(bench.chain(2), profile("tool.lies", feedback=1, notices=0.0))
+    trial = bench.Bench(bench.chain(2), profile("tool.lies", notices=0.0))
     answer = run(trial)
     assert isinstance(answer, int)
     assert answer != 12
-    assert settled(trial) == [(f"decide:{name}", "tool.lies", True, False, False) for name in ("c1", "c2")]
+    first, second = settled(trial)  # the second call is made of a lie, so that it is none of the plan's
+    assert second == ("tool:c1", "tool.lies", True, False, False)
+    assert first[1:] == second[1:]
 
 
-def test_a_fault_of_a_tool_that_never_runs_is_scheduled_and_does_not_land() -> None:
-    trial = bench.Bench(bench.chain(1), profile("tool.raises", feedback=1))
+def test_a_fault_of_a_call_is_due_once_the_call_runs() -> None:
+    trial = bench.Bench(bench.chain(1), profile("tool.raises"))
     run_sync(trial.model.complete(trial.request()))
-    assert settled(trial) == [("decide:c1", "tool.raises", False, False, False)]
+    assert settled(trial) == []
+    run_sync(trial.toolbox.call(trial.calls["c1"]))
+    assert settled(trial) == [("tool:c1", "tool.raises", True, False, False)]
+
+
+@pytest.mark.parametrize("kind", sorted(OF_CALLS - {"inject.call", "inject.answer", "inject.stop", "calls.late"}))
+def test_a_fault_of_a_call_is_the_same_whoever_makes_it_and_from_where(kind: str) -> None:
+    struck = []
+    for scope in ("", "a scope of its own"):
+        trial = bench.Bench(bench.chain(1), profile(kind, attempts=3), seed=5)
+        run_sync(trial.model.complete(replace(trial.request(), scope=scope)))
+        seen = [run_sync(trial.toolbox.call(trial.calls["c1"])) for _ in range(6)]
+        struck.append([(fault, each.status) for each, (_, _, fault) in zip(seen, trial.ear.tool_calls, strict=True)])
+    assert struck[0] == struck[1]
+    assert struck[0][0][0] == kind
+
+
+def test_a_call_that_its_tool_would_refuse_meets_no_fault() -> None:
+    trial = bench.Bench(bench.chain(1), profile("tool.raises"))
+    for call in (ToolCall("add", {"a": 1}), ToolCall("nothing", {})):
+        run_sync(trial.toolbox.call(call))
+    assert settled(trial) == []
 
 
 def test_a_mistake_that_the_format_has_no_way_to_say_is_absorbed() -> None:
@@ -160,7 +186,7 @@ def test_a_mistake_that_the_format_has_no_way_to_say_is_absorbed() -> None:
                 raise Inexpressible("no such tool")
             return super().render(move)
 
-    trial = bench.Bench(bench.chain(1), profile("decision.unknown_tool", feedback=1))
+    trial = bench.Bench(bench.chain(1), profile("decision.unknown_tool"))
     assert run(trial, codec=Strict()) == "2"
     assert settled(trial) == [("decide:c1", "decision.unknown_tool", True, True, True)]
 
@@ -175,6 +201,6 @@ def test_a_model_that_is_shown_no_tool_meets_no_fault_of_calls(role: Role) -> No
 
 
 def test_a_fault_is_counted_at_a_point_once_however_often_it_strikes() -> None:
-    trial = bench.Bench(bench.chain(1), profile("wire.empty", after=1, attempts=5))
+    trial = bench.Bench(bench.chain(1), profile("wire.empty"))
     run(trial)
     assert points(trial) == ["decide:c1", "decide:answer"]

@@ -195,7 +195,6 @@ def test_a_request_beyond_the_context_is_refused():
 
 def test_the_metadata_say_what_is_asked():
     trial = bench.Bench(bench.chain(1))
-    trial.tunnel.keeps_effects = True
     book = Book(any=of(trial))
 
     async def work(server, asking):
@@ -207,17 +206,14 @@ def test_the_metadata_say_what_is_asked():
     assert [call.id for call in made.choices[0].message.tool_calls] == ["call_0"]
     assert summary.choices[0].message.content
     assert [asked.request.role.value for asked in book.asked] == ["decide", "summarize"]
-    assert trial.tunnel.effects("left") is not None
+    assert trial.tunnel.calls_shown("left") == ()
 
 
-def test_the_effects_stay_in_the_tunnel_and_no_mark_is_left():
-    """The client in the same process takes them; a mark under a request that is gone might be taken for another's."""
+def test_no_mark_of_a_fault_is_left():
+    """A mark under a request that is gone might be taken for another's."""
     trial = bench.Bench(bench.chain(1), Profile(name="x", rates={"provider.server": 1.0}))
-    trial.tunnel.keeps_effects = True
     run(lambda server, asking: failure(asking, metadata={"codec": "native"}), Book(any=of(trial)))
-    effects = trial.tunnel.effects("")
-    assert effects is not None
-    assert (effects.struck, effects.injected) == ("provider.server", True)
+    assert [fault.kind for fault in trial.tunnel.faults] == ["provider.server"]
     assert trial.tunnel._struck == {}
 
 

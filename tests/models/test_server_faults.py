@@ -9,8 +9,8 @@ import httpx
 import openai
 import pytest
 
+from whichloop.models.outages import PROVIDER_FAULTS
 from whichloop.models.profiles import Profile
-from whichloop.models.scripted import PROVIDER_FAULTS
 from whichloop.models.server import ServedTrial, Server
 
 from . import bench
@@ -19,7 +19,7 @@ from .served import BODY, SUBMIT, Book, exchange, failure, of, run, specs
 
 def struck(kind: str, **more: Any) -> ServedTrial:
     """A trial whose first reply meets this fault."""
-    profile = Profile.model_validate({"name": "x", "rates": {kind: 1.0}, "clears": {"feedback": 0, "after": 0, "never": 1}})
+    profile = Profile.model_validate({"name": "x", "rates": {kind: 1.0}, "clears": {"never": 1}})
     return of(bench.Bench(bench.chain(1), profile, **more))
 
 

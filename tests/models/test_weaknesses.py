@@ -284,7 +284,7 @@ def test_a_call_s_slip_is_recovered_when_the_right_call_is_made_later() -> None:
     assert "'a': 2" in ask(trial, "").text
     ask(trial, CURES["unit"].hint)
     trial.results("c1")
-    trial.tunnel.settle(trial.oracle)
+    trial.tunnel.settle()
     assert [(fault.kind, fault.landed, fault.recovered) for fault in trial.tunnel.faults] == [("weakness.unit", True, True)]
 
 
@@ -299,7 +299,7 @@ def test_an_answer_s_slip_is_recovered_when_the_answer_is_stated_right() -> None
 
 
 def test_a_reply_that_the_provider_lost_has_not_slipped() -> None:
-    profile = weak("unit", rates={"provider.server": 1.0}, clears={"feedback": 0, "after": 1, "never": 0, "attempts": 1})
+    profile = weak("unit", rates={"provider.server": 1.0}, clears={"never": 0, "attempts": 1})
     trial = bench.Bench(Plan((bench.planned("c1", "times", a=200, b=3),), Ref("c1")), profile, tools=TOOLS)
     kinds = []
 

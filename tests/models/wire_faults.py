@@ -49,7 +49,7 @@ class Met:
 
 def struck(kind: str) -> ServedTrial:
     """A trial whose first reply meets this fault; it makes one call, beside a text."""
-    profile = Profile.model_validate({"name": "x", "rates": {kind: 1.0}, "clears": {"feedback": 0, "after": 0, "never": 1}})
+    profile = Profile.model_validate({"name": "x", "rates": {kind: 1.0}, "clears": {"never": 1}})
     return of(bench.Bench(bench.chain(1), profile))
 
 

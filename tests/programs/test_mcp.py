@@ -57,9 +57,8 @@ class Quiet:
 def disturbed(kind, clearing="after", attempts=1):
     """Tools one of whose calls, double(n=4), suffers a fault."""
     tunnel = Tunnel()
-    fault = Fault(kind, FaultPoint("decide", "c1"), clearing, attempts)
-    tunnel.faults.append(fault)
-    tunnel.arm(call_digest("double", {"n": 4}), fault)
+    fault = Fault(kind, FaultPoint("tool", "c1"), clearing, attempts)
+    tunnel.of_call[call_digest("double", {"n": 4})] = fault
     return MeteredToolbox(TOOLS, Quiet(), tunnel)
 
 

@@ -40,7 +40,7 @@ def run(loops: tuple[str, ...], kinds: tuple[str, ...], suite: str = LESS, **mor
     with TemporaryDirectory() as name:
         profile = Path(name, "windy.toml")
         rates = "".join(f'"{kind}" = {0.7 / len(kinds):.3f}\n' for kind in kinds)
-        clears = "feedback = 0.0\nafter = 1.0\nnever = 0.0\nattempts = 1\n"
+        clears = "never = 0.0\nattempts = 1\nnothing = 1.0\nfailed = 1.0\nwords = 1.0\n"
         profile.write_text(f'name = "windy"\n[rates]\n{rates}[clears]\n{clears}')
         return made(Path(name), loops=loops, profiles=(str(profile),), suite=suite, **more)
 

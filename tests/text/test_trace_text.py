@@ -29,7 +29,7 @@ def shown(trace: Trace, *, full: bool = False, judged_again: bool = False, is_im
 def struck(one_trial, arithmetic_suite, tmp_path) -> Trace:
     """The trace of a trial whose every reply is cut off, until the loop gives up."""
     file = tmp_path / "cut.toml"
-    file.write_text('name = "cut"\n[rates]\n"wire.truncated" = 1.0\n[clears]\nfeedback = 0\nafter = 0\nnever = 1\n')
+    file.write_text('name = "cut"\n[rates]\n"wire.truncated" = 1.0\n[clears]\nnever = 1\n')
     return Trace.from_json(json.loads(one_trial(Bare(), arithmetic_suite, profile=str(file)).trace))
 
 
@@ -138,7 +138,7 @@ def test_a_prompt_is_shown_once(one_trial, tiny):
 
 def test_a_disturbed_tool_is_marked(one_trial, tiny, tmp_path):
     file = tmp_path / "broken.toml"
-    file.write_text('name = "broken"\n[rates]\n"tool.raises" = 1.0\n[clears]\nfeedback = 1\nafter = 0\nnever = 0\n')
+    file.write_text('name = "broken"\n[rates]\n"tool.raises" = 1.0\n[clears]\nnever = 0\nattempts = 1\n')
     found = shown(Trace.from_json(json.loads(one_trial(Bare(), tiny(), profile=str(file)).trace)))
     at = next(index for index, block in enumerate(found) if block.kind == "fault")
     assert found[at].text == "tool.raises"

@@ -127,6 +127,10 @@ class TrialInstructions:
             self._calls[call_digest(instruction.call.name, instruction.call.arguments)] = instruction.label
         return (f"{instruction.text} ", "") if instruction.in_front else ("", f" {instruction.text}")
 
+    def asks_for(self, digest: str) -> bool:
+        """Whether an instruction asks for the call with this digest."""
+        return digest in self._calls
+
     def note_run(self, digest: str, observation: Observation) -> None:
         """Note that a call with this digest reached its tool, unless it was refused there."""
         label = self._calls.get(digest)

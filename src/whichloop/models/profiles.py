@@ -428,5 +428,5 @@ def _those_built_in(names: Iterable[str]) -> list[Profile]:
     return [load_profile(name) for name in names if name in built_in_profiles()]
 
 
-PROFILES_VERSION = 7
+PROFILES_VERSION = 8
 """Raised with any change to a built-in profile, to the policy, or to the way faults are drawn or replies ordered."""

@@ -49,8 +49,8 @@ class Tunnel:
         """CALL digest of a call that the next run holds back → why."""
         self._key = key
         self._strikes_calls = not OF_CALLS.isdisjoint(profile.kinds)
-        self._of_call: dict[str, Fault | None] = {}
-        """CALL digest → what strikes that call."""
+        self.of_call: dict[str, Fault | None] = {}
+        """CALL digest → what strikes that call; drawn when it first runs."""
         self._calls_shown: dict[str, tuple[str, ...]] = {}
         """Scope → planned calls whose results its last prompt showed."""
         self._illegible: dict[str, tuple[str, ...]] = {}
@@ -81,12 +81,12 @@ class Tunnel:
         """
         if digest in self.held:
             return self.held.pop(digest)
-        if not self._strikes_calls:
-            return None
-        if digest not in self._of_call:
+        if digest not in self.of_call:
+            if not self._strikes_calls or self.instructions.asks_for(digest):  # no instruction leads to the next
+                return None
             name = next((name for name, truth in self.oracle.items() if truth.call == digest), digest)
-            self._of_call[digest] = draw(self.profile, self._key, FaultPoint(TOOL, name), None, False, digest)
-        fault = self._of_call[digest]
+            self.of_call[digest] = draw(self.profile, self._key, FaultPoint(TOOL, name), None, False, digest)
+        fault = self.of_call[digest]
         return fault if fault is not None and fault.active(fault.strikes) else None
 
     def strike(self, fault: Fault) -> None:
@@ -103,7 +103,7 @@ class Tunnel:
     def note_result(self, call: str, observation: Observation, *, is_true: bool) -> None:
         """Note what a run of a call gave the loop. `is_true`: it is what the tool gives where nothing disturbs it."""
         self._last_results[call] = f"{observation.error_type or ''} {observation.data}"
-        overcome = self._of_call.get(call)
+        overcome = self.of_call.get(call)
         if overcome is not None and is_true and observation.ok:
             overcome.recovered = True
 

@@ -291,6 +291,8 @@ class CompareConfig(BaseModel):
     def _cassette_is_there(self) -> Self:
         if self.cassette is None and self.cassette_mode is not None:
             raise ValueError(f"cassette_mode {self.cassette_mode!r} needs cassette, the folder of a recording")
+        if self.cassette is not None and not self.opened_models:
+            raise ValueError("cassette is for real models, whose replies it records; the scripted model needs none")
         return self
 
     @property

@@ -44,7 +44,7 @@ LOOPS = ("bare", 'bare(decision_format="native")', "react_extract", "finish")
 
 
 def known(**changes: Any) -> Profile:
-    values: dict[str, Any] = {"name": "known", "rates": KNOWN, "clears": Clears(feedback=0.9, after=0.0, never=0.1)}
+    values: dict[str, Any] = {"name": "known", "rates": KNOWN, "clears": Clears(never=0.1)}
     return Profile(**(values | changes))
 
 

@@ -42,7 +42,9 @@ def test_rates_that_were_put_in_come_out(fitted):
 def test_what_is_counted_is_what_was_injected(disturbed, fitted):
     """Kind by kind against the records' answer key, which the fit does not see."""
     scheduled = Counter(fault.kind for item in disturbed for fault in item.record.faults)
-    for kind in KNOWN:
+    both = ("tool.raises", "tool.flaky")  # one that failed twice may be either
+    assert sum(fitted.rates[kind].count for kind in both) == pytest.approx(sum(scheduled[kind] for kind in both), rel=0.15, abs=2)
+    for kind in KNOWN.keys() - {*both}:
         slack = 2 + 0.15 * scheduled[kind]
         hidden = kind == "decision.no_tool"  # of a task that only one trial reached, nothing can be said
         native_text = kind in ("wire.malformed", "wire.truncated")  # a plain text that is cut reads as another
@@ -84,13 +86,11 @@ def test_arms_that_meet_the_same_stumbles_are_no_more_data_than_one():
 
 @pytest.mark.slow  # test_likelihoods.py holds it of simulated retries
 def test_what_clears_a_fault_comes_out():
-    """Attempts that end a fault with the same chance each look like retries that clear it with that chance."""
-    at_once = Clears(feedback=1, after=0, never=0, resample=1, names=0, error=0, expected=0, reply=0)
-    for clears, chance in ((at_once, 1.0), (Clears(feedback=0, after=1, never=0, attempts=2), 0.5)):
+    for chance in (1.0, 0.5):
+        clears = Clears(never=0, attempts=1, nothing=chance, failed=chance, words=chance)
         rates = {"decision.unknown_tool": 0.1, "decision.wrong_type": 0.1, "wire.empty": 0.1}
         found = fitted_to(run(["finish"], known(rates=rates, clears=clears), size=40, repeats=1)).profile.clears
-        told = found.resample + found.names + found.error + found.expected + found.reply
-        assert told == pytest.approx(chance, abs=0.15)
+        assert found.words == pytest.approx(chance, abs=0.15)
         assert found.never == pytest.approx(0, abs=0.1)
 
 

@@ -8,68 +8,54 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from whichloop.experiments.fit_profile.clearing import Retry, RetryRun, clearing_chances
+from whichloop.experiments.fit_profile.clearing import RetryRun, estimate_clears
 from whichloop.experiments.fit_profile.forgetting import RecallPoint, fault_share, forgetting_rates, recall_point
 from whichloop.experiments.fit_profile.tally import Strikes, flaky_shares
-from whichloop.models.profiles import FEEDBACK_PARTS, Clears
+from whichloop.models.feedback import Level
+from whichloop.models.profiles import Clears
 
 RUNS = 6_000
 """Simulated faults or points: a share of them is known to within 0.03, four standard errors."""
 
 
-BLIND = Retry()
-"""A retry that shows nothing of the failure."""
-
-
-def simulated_runs(never: float, chances: Mapping[Retry, float], gives_up: Sequence[int], seed: int = 0) -> Counter[RetryRun]:
+def simulated_runs(never: float, chances: Mapping[Level, float], gives_up: Sequence[int], seed: int = 0) -> Counter[RetryRun]:
     """Return runs of retries that show the same each time, up to the cure or until the loop gives up."""
     rng = np.random.default_rng(seed)
     runs = Counter[RetryRun]()
-    for retry, chance in chances.items():
+    for level, chance in chances.items():
         permanent, retries = rng.random(RUNS) < never, rng.geometric(chance, RUNS)
         for is_permanent, taken, most in zip(permanent, retries, rng.choice(gives_up, RUNS), strict=True):
             cleared = not is_permanent and taken <= most
-            runs[RetryRun((retry,) * int(taken - 1 if cleared else most), retry if cleared else None)] += 1
+            runs[RetryRun((level,) * int(taken - 1 if cleared else most), level if cleared else None)] += 1
     return runs
 
 
 @pytest.mark.parametrize("patience", [2, 3, 6])
 @pytest.mark.parametrize("never", [0.0, 0.1, 0.3])
-def test_faults_that_never_clear_are_told_from_those_that_a_loop_gave_up(never: float, patience: int) -> None:
+def test_mistakes_that_never_clear_are_told_from_those_that_a_loop_gave_up(never: float, patience: int) -> None:
     """Loops give up after `patience` retries, or one fewer; counting what was still there would say 0.34 for 0.1."""
-    found = clearing_chances(simulated_runs(never, {BLIND: 0.4}, (patience - 1, patience)))
+    found = estimate_clears(simulated_runs(never, {"nothing": 0.4}, (patience - 1, patience)))
     assert found.never == pytest.approx(never, abs=0.12 if patience == 2 else 0.06)
-    assert found.resample == pytest.approx(0.4, abs=0.06)
+    assert found.nothing == pytest.approx(0.4, abs=0.06)
 
 
-def test_each_part_that_some_retry_shows_alone_comes_out() -> None:
-    true = {"names": 0.05, "error": 0.3, "expected": 0.2, "reply": 0.1}
-    shown = {BLIND: 0.25} | {Retry(frozenset({part})): 0.25 + share for part, share in true.items()}
-    found = clearing_chances(simulated_runs(0.05, shown, (3, 4)))
-    assert found.resample == pytest.approx(0.25, abs=0.03)
-    assert found.parts == pytest.approx(true, abs=0.03)
+def test_each_level_that_some_retry_shows_comes_out() -> None:
+    true: dict[Level, float] = {"nothing": 0.25, "failed": 0.5, "words": 0.8}
+    found = estimate_clears(simulated_runs(0.05, true, (3, 4)))
+    assert {level: getattr(found, level) for level in true} == pytest.approx(true, abs=0.03)
 
 
-def test_parts_of_which_there_is_nothing_to_show_leave_their_shares_to_the_others() -> None:
-    only_reply = Retry(frozenset({"reply"}), frozenset({"reply"}))
-    found = clearing_chances(simulated_runs(0.0, {BLIND: 0.3, only_reply: 0.8}, (6,)))
-    assert found.resample + sum(found.parts.values()) == pytest.approx(0.8, abs=0.03)
+def test_a_level_that_no_retry_shows_keeps_the_default_and_never_helps_less() -> None:
+    assert estimate_clears(simulated_runs(0.0, {"nothing": 0.3}, (6,))).words == pytest.approx(Clears().words, abs=0.01)
+    found = estimate_clears(simulated_runs(0.0, {"nothing": 0.9, "words": 0.5}, (6,)))
+    assert found.nothing <= found.failed <= found.words
 
 
-def test_parts_that_are_always_shown_together_share_their_whole_as_the_default_does() -> None:
-    everything = Retry(frozenset(FEEDBACK_PARTS))
-    found = clearing_chances(simulated_runs(0.0, {BLIND: 0.35, everything: 0.9}, (6,)))
-    assert found.parts == pytest.approx({part: getattr(Clears(), part) for part in FEEDBACK_PARTS}, abs=0.03)
-
-
-def test_one_run_of_retries_hardly_moves_the_default() -> None:
-    found, usual = clearing_chances({RetryRun((), BLIND): 1}), Clears()
-    assert (found.never, found.resample) == pytest.approx((usual.never, usual.resample), abs=0.06)
-
-
-def test_no_retries_are_refused() -> None:
-    with pytest.raises(ValueError, match="no retries to learn from"):
-        clearing_chances(Counter())
+def test_one_run_of_retries_hardly_moves_the_default_and_none_leaves_it() -> None:
+    found, usual = estimate_clears({RetryRun((), "nothing"): 1}), Clears()
+    assert (found.never, found.nothing) == pytest.approx((usual.never, usual.nothing), abs=0.06)
+    assert estimate_clears(Counter()) == usual
+    assert estimate_clears(Counter(), 2.5) == Clears(attempts=2.5)
 
 
 def simulated(forget: float, fault: float) -> Counter[RecallPoint]:

@@ -29,8 +29,8 @@ from whichloop.experiments.fit_profile.estimates import SLOW_FROM_S, SLOW_TIMES,
 from whichloop.experiments.fit_profile.fit import fit, remark, to_toml
 from whichloop.metrics.record_fields import MAX_COUNT
 from whichloop.metrics.trace import Trace
+from whichloop.models.outages import PROVIDER_FAULTS
 from whichloop.models.profiles import Abilities, Profile
-from whichloop.models.scripted import PROVIDER_FAULTS
 
 
 def test_every_failure_of_a_provider_that_the_scripted_model_plays_is_told_by_its_words():
@@ -50,23 +50,17 @@ def test_an_attempt_after_a_failure_is_no_new_point():
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
-    [
-        ("banana", set()),
-        ("The reply lacks a closing bracket.", {"error"}),
-        ("Say which tool.", {"names"}),
-        ("Say which tool, then left and right.", {"names", "expected"}),
-    ],
+    ("said", "level"),
+    [("", "nothing"), ("banana", "failed"), ("The reply lacks a closing bracket.", "words"), ("Say which tool.", "failed")],
 )
-def test_a_retry_is_read_by_what_it_shows_of_the_failure(said: str, shown: set[str]) -> None:
+def test_a_retry_is_read_by_what_it_shows_of_the_failure(said: str, level: str) -> None:
     unreadable = ask('{"tool": "add", "left": 1, "ri', wire_error="lacks a closing bracket")
     again = calling(left=1, right=2) | {"same": 1, "messages": [{"role": "user", "content": said}]}
     read = read_points(Trace.from_json(trace(unreadable, again, ran(left=1, right=2), answer())))
-    found = read.points[0].retries(read.forms)
+    found = read.points[0].retries()
     assert found is not None
     assert not found.failed
-    assert found.cure is not None
-    assert found.cure.shown == shown
+    assert found.cure == level
 
 
 def test_a_text_that_a_tool_returned_is_no_wrong_type_of_the_models_own():

@@ -34,13 +34,12 @@ NOTES = st.text(st.characters())
 @st.composite
 def profiles(draw: st.DrawFn) -> Profile:
     rates = draw(st.dictionaries(st.sampled_from(list(FAULT_KINDS)), st.floats(0, 0.03)))
-    feedback = draw(UNIT)
-    after = draw(st.floats(0, 1 - feedback))
+    nothing, failed, words = sorted(draw(st.lists(UNIT, min_size=3, max_size=3)))
     return Profile(
         name=draw(st.from_regex(r"[a-z0-9][a-z0-9._-]*", fullmatch=True)),
         description=draw(ANY_TEXT),
         rates=rates,
-        clears=Clears(feedback=feedback, after=after, never=1 - feedback - after, attempts=draw(st.integers(1, 100))),
+        clears=Clears(never=draw(UNIT), attempts=draw(st.integers(1, 100)), nothing=nothing, failed=failed, words=words),
         forget=draw(UNIT),
         bluff=draw(UNIT),
         patience=draw(st.integers(1, 100)),

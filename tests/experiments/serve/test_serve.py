@@ -404,7 +404,7 @@ def test_a_plan_that_does_not_replay_is_said_so():
 def test_connections_break_for_a_program_with_its_own_tools(kind):
     """At the answer too, where the model's view of the request has receipts that the request itself has not."""
     profile = Profile.model_validate(
-        {"name": "x", "rates": {kind: 1.0}, "clears": {"feedback": 0, "after": 1, "never": 0, "attempts": 1}}
+        {"name": "x", "rates": {kind: 1.0}, "clears": {"never": 0, "attempts": 1, "nothing": 1, "failed": 1, "words": 1}}
     )
     broken = []
 
@@ -432,9 +432,7 @@ def test_connections_break_for_a_program_with_its_own_tools(kind):
 
 
 def test_wire_faults_reach_a_program_that_brings_no_codec():
-    profile = Profile.model_validate(
-        {"name": "x", "rates": {"provider.rate_limit": 1.0}, "clears": {"feedback": 0, "after": 1, "never": 0}}
-    )
+    profile = Profile.model_validate({"name": "x", "rates": {"provider.rate_limit": 1.0}, "clears": {"never": 0}})
 
     async def work(trials, plain):
         (entry,) = await entries(plain)

@@ -87,7 +87,7 @@ def test_one_run_is_too_few():
 
 # --- planted sets ---
 
-ONCE = Clears(feedback=0.0, after=1.0, never=0.0, attempts=1.0)
+ONCE = Clears(never=0, attempts=1, nothing=1, failed=1, words=1)
 SUITE = arithmetic.load(size=60, seed=3)
 LONG = [task for task in SUITE.tasks if task.plan is not None and len(task.plan.calls) >= 4][:10]
 

@@ -217,7 +217,7 @@ class Recorded:
 
 
 def scripted(loop: Any, fault: str = "") -> tuple[list[Request], list[PredictorCall], Record]:
-    profile = Profile(name="one", rates={fault: 0.5} if fault else {}, clears=Clears(feedback=1, after=0, never=0))
+    profile = Profile(name="one", rates={fault: 0.5} if fault else {}, clears=Clears(never=0, attempts=1))
     recorded = Recorded(loop, [], [])
     arm = Arm("arm", Spec("recorded", {}), recorded, "scripted", profile)
     record = run_sync(run_trial(Trial(arm, TASK, 0, 0), TrialContext(SUITE))).record

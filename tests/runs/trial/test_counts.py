@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.models.receipts import issue
 from whichloop.metrics.record_table import DISTANCES
 from whichloop.models.receipts import Ledger, Truth, call_digest
+from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import Act, Message, Plan, PlannedCall, Recovery, Request, Role, ToolCall, ToolSpec
 from whichloop.runs.trial.counts import MAX_PROMPTS, MIN_CACHED_BYTES, CallUse, PrefixCount, RetentionCount
 
@@ -22,11 +23,11 @@ PLANNED = {digest: f"c{number}" for number, digest in enumerate(DIGESTS)}
 def asks(use: CallUse, *places: int, scope: str = "", move: Any = None) -> None:
     calls = [CALLS[place] for place in places]
     request = Request((Message("user", "q"),), role=Role.DECIDE, scope=scope)
-    use.count(request, Act("", tuple(calls)) if move is None else move, calls if move is None else None)
+    use.count(request, Act("", tuple(calls)) if move is None else move, calls if move is None else None, calls)
 
 
 def counts(use: CallUse) -> tuple[int, int, int]:
-    found = use.fields(0, 0, 0)
+    found = use.fields(0, None)
     return found.get("asked", 0), found.get("lost", 0), found.get("doubled", 0)
 
 
@@ -128,8 +129,10 @@ def test_results_that_were_not_shown_are_lost_and_never_more_than_were_asked_for
     use = CallUse()
     asks(use, 0)
     use.ran(DIGESTS[0], True, None)
-    assert use.fields(1, 2, 1) == {"asked": 1, "lost": 1, "early": 2, "overlapped": 1}
-    assert use.fields(5, 0, 0) == {"asked": 1, "lost": 1}
+    tunnel = Tunnel()
+    tunnel.at_once.chances, tunnel.at_once.overlaps = 2, 1
+    assert use.fields(1, tunnel) == {"asked": 1, "lost": 1, "early": 2, "overlapped": 1}
+    assert use.fields(5, None) == {"asked": 1, "lost": 1}
 
 
 # --- prompts ---

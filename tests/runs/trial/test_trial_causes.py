@@ -237,7 +237,7 @@ def test_a_loop_that_gets_over_a_real_providers_failure_is_scored_and_one_that_c
 
 def profile_file(folder: Any, rates: str) -> str:
     file = folder / "own.toml"
-    file.write_text(f'name = "own"\n[rates]\n{rates}\n[clears]\nfeedback = 0\nafter = 0\nnever = 1\n')
+    file.write_text(f'name = "own"\n[rates]\n{rates}\n[clears]\nnever = 1\n')
     return str(file)
 
 

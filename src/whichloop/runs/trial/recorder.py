@@ -150,24 +150,6 @@ class Recorder:
             "cacheable_tokens": prefixes.cacheable_bytes // CHARS_PER_TOKEN,
         }
 
-    def untold(self) -> str:
-        """Return which count is not what the events tell, such as one that a loop has overwritten; empty if all agree."""
-        calls, tokens, tool_calls, steps = dict[str, int](), [0, 0], 0, 0
-        for event in self.events:
-            if isinstance(event, ModelExchange):
-                calls[event.role] = calls.get(event.role, 0) + 1
-                steps += event.role in STEP_ROLES and event.error is None
-                if event.tokens is not None:
-                    tokens[0] += event.tokens[0]
-                    tokens[1] += event.tokens[1]
-            elif isinstance(event, ToolRun):
-                tool_calls += not event.never_ran
-        if "context_overflow" in self.errors:  # of which the tokens are an estimate, and no event's
-            tokens[0] = self.usage.input_tokens
-        told = (("calls", calls, self.calls), ("tool_calls", tool_calls, self.tool_calls), ("steps", steps, self.steps))
-        spent = (("input_tokens", tokens[0], self.usage.input_tokens), ("output_tokens", tokens[1], self.usage.output_tokens))
-        return next((name for name, traced, counted in (*told, *spent) if traced != counted), "")
-
     def _reply_fields(self, request: Request, reply: Reply) -> dict[str, Any]:
         """Return the fields of a reply, and count it."""
         self.provider_failure = None

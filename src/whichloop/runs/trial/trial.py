@@ -356,8 +356,6 @@ def finished_trial(run: LoopRun, started_at: float) -> FinishedTrial:
         check_fields({name: fields[name] for name in _FROM_OUTSIDE})
     except ValueError as error:
         return _errored(trial, run.context, f"record: {error}", started_at)
-    if name := recorder.untold():
-        return _errored(trial, run.context, f"record: {name} is not what the trace tells", started_at)
     abstained = isinstance(answer, str) and is_abstention(answer) and not outcome.gave_up
     clean = redact(text)  # the answer itself may hold what a tool read from the environment
     record = Record(

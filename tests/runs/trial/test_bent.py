@@ -1,0 +1,151 @@
+"""Air that no wording can bend: what a loop keeps from the model costs it, how it words it does not, and nobody cheats unseen."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from whichloop import Bare
+from whichloop.datasets import arithmetic
+from whichloop.metrics.arm_warnings import unsound_arm_warnings
+from whichloop.metrics.record import Record
+from whichloop.metrics.summary import summarize
+from whichloop.models.metering import MeteredModel
+from whichloop.models.profiles import load_profile
+from whichloop.models.scripted import Scripted
+from whichloop.protocol import Message, Outcome, Request, StopReason, ToolCall, resolve, run_sync
+from whichloop.protocol.names import Spec
+from whichloop.runs.schedule import Arm, Trial
+from whichloop.runs.trial.trial import TrialContext, run_trial
+
+from .bent import AtLimit, Bent, Borrower, Dodger, of_errors
+
+TASKS = 60
+FORMAT, TOOLS = "flaky-format", "flaky-tools"
+CLOSING = 'Give a number. If no number can be determined, the right answer is "not determined".'
+REWORDED = {
+    "the closing line in other words": Bent(change=lambda text: text.replace(CLOSING, "Say the figure, or not determined.")),
+    "no closing line": Bent(change=lambda text: text.replace(CLOSING, "")),
+    "errors in a sentence": Bent(change=of_errors(lambda said: f"Your last move did not work out. What came back was: {said}")),
+    "a scope for each step": Bent(scopes=True),
+}
+
+
+@functools.cache
+def suite() -> Any:
+    return arithmetic.load()
+
+
+def ran(loop: Any, profile: str, tasks: int = TASKS) -> Sequence[Record]:
+    """The records of a loop on the first tasks."""
+    limited = loop.with_step_limit(suite().max_tool_steps)
+    arm, context = Arm("bent", Spec("bent", {}), limited, "scripted", load_profile(profile)), TrialContext(suite())
+
+    async def all_of_them() -> list[Record]:
+        return [(await run_trial(Trial(arm, task, 0, 0), context)).record for task in suite().tasks[:tasks]]
+
+    return run_sync(all_of_them())
+
+
+def accuracy(records: Sequence[Record]) -> float:
+    return sum(record.accuracy for record in records) / len(records)
+
+
+@functools.cache
+def of_bare(profile: str) -> float:
+    return accuracy(ran(Bare(), profile))
+
+
+@pytest.mark.parametrize("name", REWORDED)
+@pytest.mark.parametrize("profile", [FORMAT, TOOLS])
+def test_other_words_of_the_same_content_change_nothing(name: str, profile: str) -> None:
+    assert accuracy(ran(REWORDED[name], profile)) == pytest.approx(of_bare(profile), abs=0.03)
+
+
+@pytest.mark.parametrize(("profile", "words", "all_of_it"), [(FORMAT, 0.05, 0.15), (TOOLS, 0.04, 0.08)])
+def test_a_loop_that_hides_errors_loses(profile: str, words: float, all_of_it: float) -> None:
+    hides_words = Bent(change=of_errors(lambda said: "That did not work. Please try again."))
+    hides_all = Bent(change=of_errors(lambda said: '{"status": "success", "data": ""}'))
+    found = [of_bare(profile) - accuracy(ran(loop, profile)) for loop in (hides_words, hides_all)]
+    assert found[0] >= words
+    assert found[1] >= all_of_it
+    assert found[1] > found[0]
+
+
+def test_faults_cannot_be_dodged() -> None:
+    """Not by scopes, nor by calls that are made in a task which knows of no request."""
+    met = [[record.faults for record in ran(loop, TOOLS, 30)] for loop in (Bare(), Dodger())]
+    assert met[0] == met[1]
+    assert sum(fault.point.startswith("tool:") for faults in met[0] for fault in faults) > 10
+
+
+def test_results_of_another_trial_are_none_here() -> None:
+    """Without the valve, which an error shown as a result would keep open."""
+    bare = Bare(max_consecutive_errors=None)
+    ran(Borrower(bare), "clean")
+    for profile in (TOOLS, "unreliable-tools"):
+        assert accuracy(ran(Borrower(bare), profile)) <= accuracy(ran(bare, profile)) + 0.03
+
+
+def test_false_success_is_told_by_the_answer_and_not_by_the_stop() -> None:
+    told = [sum(record.false_success for record in ran(loop, TOOLS)) for loop in (Bare(), AtLimit())]
+    assert told[0] == told[1] > 0
+
+
+class Knowing(Bent):
+    """Knows the plans: makes their calls itself, and shows the model all results in one prompt."""
+
+    async def run(self, query: Any, tools: Any, model: Any, observer: Any) -> Outcome[Any]:
+        plan = next(task.plan for task in suite().tasks if task.query.text == query.text)
+        values: dict[str, Any] = {}
+        texts = [query.full_text]
+        for call in plan.calls:
+            seen = await tools.call(ToolCall(call.tool, resolve(call.arguments, values)))
+            texts.append(seen.data)
+            if not seen.ok:
+                return Outcome(None, StopReason.FINISHED, 0)
+            values[call.id] = float(seen.data.split("] ")[1].split(" [")[0])
+        reply = await model.complete(Request(tuple(Message("user", text) for text in texts)))
+        return Outcome(reply.text, StopReason.FINISHED, 1)
+
+
+def test_calls_that_no_reply_asked_for_are_told() -> None:
+    honest, knowing = (dict(unsound_arm_warnings({"arm": summarize(ran(loop, "clean", 20))})) for loop in (Bare(), Knowing()))
+    assert honest == {}
+    assert "calls nobody asked for" in knowing
+
+
+class Looking(Bent):
+    """Follows every attribute of what it holds."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.found: set[str] = set()
+
+    def with_step_limit(self, tool_steps: int) -> Any:
+        return self
+
+    async def run(self, query: Any, tools: Any, model: Any, observer: Any) -> Outcome[Any]:
+        seen, left = {id(None)}, [query, tools, model, observer]
+        while left:
+            one = left.pop()
+            if id(one) in seen or isinstance(one, str | int | float | bytes | ModuleType | type):
+                continue
+            seen.add(id(one))
+            self.found.add(type(one).__name__)
+            names = (name for name in dir(one) if name not in ("__globals__", "__builtins__", "__closure__"))
+            left += [value for name in names if (value := getattr(one, name, None)) is not None]
+            left += list(one.values()) if isinstance(one, dict) else list(one) if isinstance(one, list | tuple | set) else []
+        return Outcome(None, StopReason.FINISHED, 0)
+
+
+def test_nothing_that_a_loop_holds_leads_to_the_script() -> None:
+    looking = Looking()
+    ran(looking, TOOLS, 1)
+    assert {"LoopModel", "MeteredToolbox", "Calculator"} & looking.found >= {"LoopModel", "MeteredToolbox"}
+    hidden = {"Script", "Plan", "PlannedCall", "Task", "Suite", "Truth", "Tunnel", "Ledger", "Recorder"}
+    assert not looking.found & {*hidden, Scripted.__name__, MeteredModel.__name__}
