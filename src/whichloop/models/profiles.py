@@ -188,7 +188,7 @@ class Profile(_Section):
     sources: dict[str, str] = Field(default_factory=dict)
     """Fault kind → what its rate is based on."""
     rates: dict[str, Rate] = Field(default_factory=dict)
-    """Fault kind → chance per point that a trial reaches."""
+    """Fault kind → chance per point that a trial reaches, or per call that a tool runs."""
     clears: Clears = Clears()
     forget: Rate = 0.0
     """Chance that a result at the very start of the prompt is treated as unknown; falls to 0 towards its end."""
