@@ -301,6 +301,13 @@ class Profile(_Section):
         """The kinds of fault that points can be struck by."""
         return frozenset(self.rates if self.faults is None else self.placed.values())
 
+    @property
+    def outside(self) -> Profile:
+        """The part of it that strikes a real model's trials: faults of tools, MCP servers and providers."""
+        rates = {kind: rate for kind, rate in self.rates.items() if kind in OUTSIDE}
+        faults = None if self.faults is None else tuple(text for text in self.faults if text.partition("@")[0] in OUTSIDE)
+        return self.model_copy(update={"rates": rates, "sources": {}, "faults": faults})
+
     def may_strike(self, kind: str, point: str) -> bool:
         """Say whether a lapse or a slip that comes up at a point, ROLE:CALL, is one of the faults that strike."""
         return self.faults is None or f"{kind}@{point}" in self.faults
