@@ -326,7 +326,7 @@ LOST: dict[str, tuple[dict[str, Any], Record, str, str]] = {
     ),
     "a call that was never run": (
         begun().call("add", **ADD).answer(12).ends(12),
-        record(landed("tool.slow", "decide:c1")),
+        record(landed("calls.late", "tool:c1")),
         "dropped call",
         "the loop never ran add(a=12, b=2), which the model wrote at reply 2, and went on",
     ),

@@ -116,7 +116,7 @@ class Bench:
         """The right answer as text."""
         self.ear = Ear()
         self.meter = Meter()
-        self.tunnel = Tunnel(self.profile, (seed, "t", repeat), real_time=real_time)
+        self.tunnel = Tunnel(real_time=real_time)
         self.toolbox = MeteredToolbox(tools, self.ear, self.tunnel)
         script = Script(plan, self.oracle, self.profile, seed, "t", repeat, {tool.name: tool.spec for tool in tools})
         self.scripted = Scripted(script, self.tunnel)

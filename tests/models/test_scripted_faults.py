@@ -145,9 +145,9 @@ def test_a_lie_lands_and_is_no_recovery() -> None:
     answer = run(trial)
     assert isinstance(answer, int)
     assert answer != 12
-    first, second = settled(trial)  # the second call is made of a lie, so that it is none of the plan's
-    assert second == ("tool:c1", "tool.lies", True, False, False)
-    assert first[1:] == second[1:]
+    met = settled(trial)  # the second call is made of a lie, so that it is none of the plan's
+    assert ("tool:c1", "tool.lies", True, False, False) in met
+    assert [what for _, *what in met] == [["tool.lies", True, False, False]] * 2
 
 
 def test_a_fault_of_a_call_is_due_once_the_call_runs() -> None:

@@ -134,7 +134,8 @@ class Scripted(StreamsInPieces):
         """`tunnel`: shared with the trial's toolbox, which issues the receipts."""
         self.script = script
         self._key, profile = script.key, script.profile
-        self.tunnel = tunnel or Tunnel(profile, self._key)
+        self.tunnel = tunnel or Tunnel()
+        self.tunnel.blow(profile, self._key)
         self.capabilities = Capabilities(tool_choice=profile.abilities.tool_choice, context_tokens=profile.abilities.context_tokens)
         self.tunnel.unknown = tuple(call.id for call in script.plan.calls)
         self.tunnel.instructions.author, self.tunnel.oracle = script.author, script.oracle

@@ -17,20 +17,13 @@ from .receipts import Ledger, Truth
 
 _SCOPE: ContextVar[str] = ContextVar("whichloop_scope", default="")
 """Scope of the running task's last request. No tool call says whose it is, but a branch calls its tools where it asks."""
-NO_FAULTS = Profile(name="none")
 
 
 class Tunnel:
     """The state of one trial in the tunnel; never shared between trials."""
 
-    def __init__(
-        self, profile: Profile = NO_FAULTS, key: tuple[object, ...] = (), *, signs: bool = True, real_time: bool = False
-    ) -> None:
-        """`key`: of the trial; every draw starts from it. `signs`: results get receipts, which a scripted model reads.
-
-        `real_time`: delays are slept, not only counted.
-        """
-        self.profile = profile
+    def __init__(self, *, signs: bool = True, real_time: bool = False) -> None:
+        """`signs`: results get receipts, which a scripted model reads. `real_time`: delays are slept, not only counted."""
         self.signs = signs
         self.real_time = real_time
         self.ledger = Ledger()
@@ -47,8 +40,7 @@ class Tunnel:
         """Planned calls whose results any prompt of the trial showed."""
         self.held: dict[str, Fault] = {}
         """CALL digest of a call that the next run holds back → why."""
-        self._key = key
-        self._strikes_calls = not OF_CALLS.isdisjoint(profile.kinds)
+        self.blow(Profile(name="none"))
         self.of_call: dict[str, Fault | None] = {}
         """CALL digest → what strikes that call; drawn when it first runs."""
         self._calls_shown: dict[str, tuple[str, ...]] = {}
@@ -58,6 +50,11 @@ class Tunnel:
         self._last_results: dict[str, str] = {}
         """CALL digest → what the last run of the call gave the loop, as text."""
         self._struck: dict[str, str] = {}
+
+    def blow(self, profile: Profile, key: tuple[object, ...] = ()) -> None:
+        """Let a profile's faults strike. `key`: of the trial; every draw starts from it."""
+        self.profile, self._key = profile, key
+        self._strikes_calls = not OF_CALLS.isdisjoint(profile.kinds)
 
     async def spend(self, seconds: float) -> None:
         """Let simulated time pass."""

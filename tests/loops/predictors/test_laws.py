@@ -256,7 +256,7 @@ def test_what_a_model_was_shown_and_said_comes_back_as_a_demonstration(spec: str
         matching = [request for request in told if _inputs(request) == call.inputs and _name(request) == call.predictor]
         assert matching
         prompt = replace(loop.predictors[call.predictor], demos=({**call.inputs, **call.outputs},))
-        requests, _, _ = scripted(loop.with_predictors({call.predictor: prompt}))
+        requests, _, _ = scripted(loop.with_predictors({call.predictor: prompt}), "tool.raises")
         shown = next(split(request)[0] for request in requests if _name(request) == call.predictor)
         check_shown(matching[0], call, shown, in_prose="history_as=messages" in spec)
 

@@ -24,7 +24,7 @@ from whichloop.runs.trial.trial import TrialContext, run_trial
 
 from .bent import AtLimit, Bent, Borrower, Dodger, of_errors
 
-TASKS = 60
+TASKS = 40
 FORMAT, TOOLS = "flaky-format", "flaky-tools"
 CLOSING = 'Give a number. If no number can be determined, the right answer is "not determined".'
 REWORDED = {
@@ -130,14 +130,14 @@ class Looking(Bent):
         return self
 
     async def run(self, query: Any, tools: Any, model: Any, observer: Any) -> Outcome[Any]:
-        seen, left = {id(None)}, [query, tools, model, observer]
+        kept, left = dict[int, Any](), [query, tools, model, observer]  # kept, so that no id comes twice
         while left:
             one = left.pop()
-            if id(one) in seen or isinstance(one, str | int | float | bytes | ModuleType | type):
+            if id(one) in kept or isinstance(one, str | int | float | bytes | ModuleType | type):
                 continue
-            seen.add(id(one))
+            kept[id(one)] = one
             self.found.add(type(one).__name__)
-            names = (name for name in dir(one) if name not in ("__globals__", "__builtins__", "__closure__"))
+            names = (name for name in dir(one) if not name.startswith("__") or name in ("__self__", "__dict__", "__wrapped__"))
             left += [value for name in names if (value := getattr(one, name, None)) is not None]
             left += list(one.values()) if isinstance(one, dict) else list(one) if isinstance(one, list | tuple | set) else []
         return Outcome(None, StopReason.FINISHED, 0)

@@ -26,6 +26,7 @@ from whichloop.runs.schedule import schedule
 from whichloop.runs.trial.trial import TrialContext, run_trial
 from whichloop.runs.trial_models import TrialModels
 
+SEED = 2
 PROFILES = ("clean", "flaky-format", "flaky-tools", "provider-trouble", "stubborn")
 LOOPS = ("bare", "bare(decision_format=native)", "finish", "phased", "react_extract", "stateless")
 SUITES = ("arithmetic(size=3)", "ecommerce(size=3)")
@@ -46,7 +47,7 @@ UNITS: Mapping[str, Unit] = {"tokens": "tokens", "dollars": "nominal_usd"}
 def trials(suite: str, profile: str) -> tuple[Any, Any]:
     config = CompareConfig(suite=suite, profiles=(profile,), loops=LOOPS)
     found, tasks, arms = resolve(config)
-    return found, tuple(schedule(arms, tasks, 1, 0))
+    return found, tuple(schedule(arms, tasks, 1, SEED))
 
 
 def records(suite: str, profile: str, budget: Budget) -> list[Record]:

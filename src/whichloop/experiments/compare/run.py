@@ -42,9 +42,10 @@ def run(experiment: Experiment, progress: Progress) -> str:
     after another at once. Raises CutShort if the disk is full or a design has ended this process's event loop.
     """
     folder, interruption = Path.cwd(), Interruption()
+    experiment = replace(experiment, folder=experiment.folder.resolve())  # a design may go elsewhere
     try:
         with told_of_exit(), interruption.listening():
-            stopped = asyncio.run(_run(replace(experiment, folder=experiment.folder.resolve()), progress, interruption))
+            stopped = asyncio.run(_run(experiment, progress, interruption))
             if not stopped:
                 _note_broken_laws(experiment)
     except SystemExit as left:  # from a task or a callback; an exception from `run` itself is a crash of the trial

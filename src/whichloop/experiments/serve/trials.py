@@ -199,7 +199,7 @@ class SuiteTrial:
         self.suite = suite
         self.profile = profile
         self.environment = suite.open(task)
-        self.tunnel = Tunnel(profile, (seed, task.id, key.repeat))
+        self.tunnel = Tunnel()
         self.toolbox = MeteredToolbox(self.environment.tools, self, self.tunnel)
         self.truth: dict[str, Truth] = {}
         script = script_of(task, self.truth, profile, seed, key.repeat, self.toolbox)

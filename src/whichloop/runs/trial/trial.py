@@ -181,7 +181,8 @@ class LoopRun:
         self.is_scripted = trial.arm.is_scripted
         profile = trial.arm.profile_met if self.is_scripted else trial.arm.profile.outside
         if self.is_scripted or profile.kinds:
-            self.tunnel = Tunnel(profile, trial.draws, signs=self.is_scripted, real_time=context.real_time)
+            self.tunnel = Tunnel(signs=self.is_scripted, real_time=context.real_time)
+            self.tunnel.blow(profile, trial.draws)
         if self.is_scripted:
             assert plan is not None
             assert self.tunnel is not None
