@@ -9,16 +9,8 @@ from __future__ import annotations
 from functools import partial
 
 from ..generating import SNAPSHOTS, Source, generate
-from . import stories
 from .season import open_region
-
-TEMPLATES = (
-    stories.degree_days, stories.seed, stories.fertilizer_bill, stories.irrigation, stories.rain_range,
-    stories.harvest_value, stories.backup_station, stories.better_crop, stories.water_bill,
-    stories.calm_field, stories.heat_margin, stories.drier_field,
-)  # fmt: skip
-UNANSWERABLE = (stories.no_readings, stories.no_sample, stories.not_traded)
-
+from .stories import TEMPLATES, UNANSWERABLE
 
 SOURCE = Source(
     "agriculture",

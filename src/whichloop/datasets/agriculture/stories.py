@@ -7,8 +7,9 @@ from fractions import Fraction
 from whichloop.protocol import Ref
 
 from ..generating import Draft, part
+from ..story import told_by
 from .region import Measure
-from .season import DAYS, FERTILIZERS, Days, SeasonStory, template
+from .season import DAYS, FERTILIZERS, Days, SeasonStory
 
 _TEMPERATURES: tuple[Measure, ...] = ("high", "low")
 
@@ -28,11 +29,10 @@ def _own_water(s: SeasonStory, name: str, days: Days) -> Ref:
     return _water(s, name, days, field, s.own_weather(name, field, "rain", days))
 
 
-@template
 def seed(s: SeasonStory) -> Draft:
     """Three fields at once: their areas together, in one unit, times the rate of a crop."""
     s.draw_season()
-    names, crop_name = s.shuffled(s.fields), s.choice(list(s.region.crops))
+    names, crop_name = s.shuffled(s.fields), s.choice(list(s.region["crops"]))
     areas = [s.hectares(name, s.field(name)) for name in names]
     crop = s.crop_named(crop_name, "emergence")
     total = s.calculate("the hectares of all three", "sum", areas)
@@ -40,7 +40,6 @@ def seed(s: SeasonStory) -> Draft:
     return s.farm(answer, locals() | {"listed": f"{names[0]}, {names[1]} and {names[2]}"})
 
 
-@template
 def rain_range(s: SeasonStory) -> Draft:
     """The stations of three fields, in two systems of units, compared."""
     days = s.days()
@@ -53,11 +52,10 @@ def rain_range(s: SeasonStory) -> Draft:
     return s.farm(s.calculate("how far apart they are", "difference", [most, least]), locals())
 
 
-@template
 def better_crop(s: SeasonStory) -> Draft:
     """Two crops, each with a yield and a price in a unit of its own."""
     for _ in s.seasons(fields=2):
-        names, values = list(s.region.crops)[:2], []
+        names, values = list(s.region["crops"])[:2], []
         for name in names:
             crop, price = s.crop_named(name, "ripening"), s.price(name, name)
             kilograms = s.calculate(f"the kilograms of {name}", "product", [part(crop, "yield_t_ha"), 1000])
@@ -69,7 +67,6 @@ def better_crop(s: SeasonStory) -> Draft:
     return s.farm(s.calculate("how much better the one is", "difference", [values[best], values[1 - best]]), locals())
 
 
-@template
 def drier_field(s: SeasonStory) -> Draft:
     """Which of two fields had less rain decides which one's fertilizer is asked for."""
     days, product = s.days(least=4), s.choice(FERTILIZERS)
@@ -89,7 +86,6 @@ def drier_field(s: SeasonStory) -> Draft:
     return s.farm(answer, locals())
 
 
-@template
 def calm_field(s: SeasonStory) -> Draft:
     """The wind of a day at three stations decides which field is sprayed."""
     day, dose = s.integer(0, DAYS - 1), s.integer(11, 49)
@@ -109,7 +105,6 @@ def calm_field(s: SeasonStory) -> Draft:
 # Chains
 
 
-@template
 def degree_days(s: SeasonStory) -> Draft:
     """Warmth needs the field's station, and the base temperature of its crop."""
     s.draw_season()
@@ -120,7 +115,6 @@ def degree_days(s: SeasonStory) -> Draft:
     return s.farm(s.degree_days(name, highs, lows, crop), locals())
 
 
-@template
 def irrigation(s: SeasonStory) -> Draft:
     """Water for one field: weather, crop coefficient and area."""
     days = s.days()
@@ -132,7 +126,6 @@ def irrigation(s: SeasonStory) -> Draft:
     return s.farm(answer, locals())
 
 
-@template
 def water_bill(s: SeasonStory) -> Draft:
     """The same, and then what it costs: the longest chain."""
     days = s.days()
@@ -144,7 +137,6 @@ def water_bill(s: SeasonStory) -> Draft:
     return s.farm(s.cost("water", water, s.price("water", "water")), locals())
 
 
-@template
 def fertilizer_bill(s: SeasonStory) -> Draft:
     """Soil, crop, area and price."""
     product = s.choice(FERTILIZERS)
@@ -157,7 +149,6 @@ def fertilizer_bill(s: SeasonStory) -> Draft:
     return s.farm(s.cost(product, amount, price), locals())
 
 
-@template
 def harvest_value(s: SeasonStory) -> Draft:
     """Area, usual yield and price, whose unit is another one."""
     s.draw_season()
@@ -166,10 +157,9 @@ def harvest_value(s: SeasonStory) -> Draft:
     crop = s.crop(name, field)
     price = s.price(part(field, "crop"), f"the crop of {name}")
     harvest = s.calculate("the kilograms of the harvest", "product", [s.hectares(name, field), part(crop, "yield_t_ha"), 1000])
-    return s.farm(s.cost(s.region.fields[name].crop, harvest, price), locals())
+    return s.farm(s.cost(s.fact(name, "crop"), harvest, price), locals())
 
 
-@template
 def heat_margin(s: SeasonStory) -> Draft:
     """How far the mean temperature lies above the base temperature."""
     days = s.days()
@@ -188,59 +178,61 @@ def heat_margin(s: SeasonStory) -> Draft:
 # Readings that are missing
 
 
-@template
 def backup_station(s: SeasonStory) -> Draft:
     """The field's own station has missed a day of rain; the other one steps in."""
     days = s.days(least=4)
 
     def planned(missed: bool) -> Ref:
-        field, facts = s.field(name), s.region.fields[name]
-        failed = [s.weather(name, facts.station, part(field, "station"), "rain", days, fails=True)] if missed else []
-        what, backup = f"{name}, from the other station,", part(field, "backup_station")
-        rain = s.weather(what, facts.backup_station, backup, "rain", days, after=failed)
-        return _water(s, name, days, field, rain)
+        field = s.field(name)
+        failed = [s.own_weather(name, field, "rain", days, fails=True)] if missed else []
+        return _water(s, name, days, field, s.backup_rain(name, field, days, after=failed))
 
     for _ in s.seasons():
         name = s.fields[0]
         if s.seen(planned(missed=False)) > 80:
             break
-    s.lose_reading(s.region.fields[name].station, "rain", s.integer(*days))
+    s.lose_reading(s.fact(name, "station"), "rain", s.integer(*days))
     return s.farm(planned(missed=True), locals())
 
 
-@template
 def no_readings(s: SeasonStory) -> Draft:
     """Both stations have missed the same day of rain."""
     s.draw_season()
     days, name = s.days(), s.choice(s.fields)
-    facts, missing = s.region.fields[name], s.integer(*days)
-    for station in (facts.station, facts.backup_station):
-        s.lose_reading(station, "rain", missing)
+    missing = s.integer(*days)
+    for station in ("station", "backup_station"):
+        s.lose_reading(s.fact(name, station), "rain", missing)
     field = s.field(name)
-    missed = s.weather(name, facts.station, part(field, "station"), "rain", days, fails=True)
-    what, backup = f"{name}, from the other station,", part(field, "backup_station")
-    s.weather(what, facts.backup_station, backup, "rain", days, after=[missed], fails=True)
+    missed = s.own_weather(name, field, "rain", days, fails=True)
+    s.backup_rain(name, field, days, after=[missed], fails=True)
     return s.farm(None, locals())
 
 
-@template
 def no_sample(s: SeasonStory) -> Draft:
     """The soil of this field was never sampled; that of the others was."""
     s.draw_season()
     product, name = s.choice(FERTILIZERS), s.choice(s.fields)
-    s.without(soil={other: row for other, row in s.region.soil.items() if other != name})
+    del s.region["soil"][name]
     s.crop(name, s.field(name))
     s.soil(name, fails=True)
     return s.farm(None, locals())
 
 
-@template
 def not_traded(s: SeasonStory) -> Draft:
     """There is no price for the crop of this field."""
     s.draw_season()
     name = s.choice(s.fields)
-    s.without(prices={product: row for product, row in s.region.prices.items() if product != s.region.fields[name].crop})
+    del s.region["prices"][s.fact(name, "crop")]
     field = s.field(name)
     s.crop(name, field)
     s.price(part(field, "crop"), f"the crop of {name}", fails=True)
     return s.farm(None, locals())
+
+
+_template = told_by(SeasonStory)
+_STORIES = (
+    degree_days, seed, fertilizer_bill, irrigation, rain_range, harvest_value, backup_station, better_crop, water_bill,
+    calm_field, heat_margin, drier_field,
+)  # fmt: skip
+TEMPLATES = tuple(map(_template, _STORIES))
+UNANSWERABLE = tuple(map(_template, (no_readings, no_sample, not_traded)))
