@@ -10,11 +10,13 @@ from __future__ import annotations
 from functools import partial
 
 from ..generating import SNAPSHOTS, Source, generate
+from ..story import told_by
 from . import bookings, exchanges
-from .programme import open_city
+from .programme import CityStory, open_city
 from .service import DISTRACTORS
 
-TEMPLATES = (
+_template = told_by(CityStory)
+_STORIES = (
     bookings.one_evening, exchanges.both_go, bookings.cheapest, exchanges.cheapest_date, exchanges.second_date, bookings.best_terms,
     exchanges.refund, bookings.two_events, exchanges.more_seats, bookings.longest_within_budget, exchanges.group_discount,
     exchanges.other_date, bookings.booked_on_the_cheapest_date, exchanges.other_event, exchanges.terms_in_a_language,
@@ -26,10 +28,12 @@ TEMPLATES = (
     exchanges.age_at_the_longer_one, bookings.split_party, exchanges.cheaper_date, exchanges.longest_of_a_name,
     bookings.smaller_party,
 )  # fmt: skip
-UNANSWERABLE = (
+_UNANSWERABLE = (
     exchanges.sold_out, bookings.not_on_the_programme, exchanges.not_on_that_date, bookings.beyond_the_budget,
     exchanges.unknown_code,
 )  # fmt: skip
+TEMPLATES = tuple(map(_template, _STORIES))
+UNANSWERABLE = tuple(map(_template, _UNANSWERABLE))
 
 
 SOURCE = Source(
