@@ -6,18 +6,9 @@ missing. Branches over several fields or stations join in one calculation; nothi
 
 from __future__ import annotations
 
-from functools import partial
+from ..story import told_suite
+from .season import SeasonStory, open_region
+from .stories import STORIES, UNANSWERABLE
 
-from ..generating import SNAPSHOTS, Source, generate
-from .season import open_region
-from .stories import TEMPLATES, UNANSWERABLE
-
-SOURCE = Source(
-    "agriculture",
-    "1",
-    partial(generate, "agriculture", templates=TEMPLATES, unanswerable=UNANSWERABLE),
-    open_region,
-    snapshots=SNAPSHOTS,
-    templates="strata",
-)
+SOURCE = told_suite("agriculture", "1", SeasonStory, (STORIES, UNANSWERABLE), open_region)
 SUITE = load = SOURCE.suite

@@ -7,7 +7,6 @@ from fractions import Fraction
 from whichloop.protocol import Ref
 
 from ..generating import Draft, part
-from ..story import told_by
 from .region import Measure
 from .season import DAYS, FERTILIZERS, Days, SeasonStory
 
@@ -229,10 +228,8 @@ def not_traded(s: SeasonStory) -> Draft:
     return s.farm(None, locals())
 
 
-_template = told_by(SeasonStory)
-_STORIES = (
+STORIES = (
     degree_days, seed, fertilizer_bill, irrigation, rain_range, harvest_value, backup_station, better_crop, water_bill,
     calm_field, heat_margin, drier_field,
 )  # fmt: skip
-TEMPLATES = tuple(map(_template, _STORIES))
-UNANSWERABLE = tuple(map(_template, (no_readings, no_sample, not_traded)))
+UNANSWERABLE = (no_readings, no_sample, not_traded)

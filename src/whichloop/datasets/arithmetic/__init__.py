@@ -54,13 +54,6 @@ def open_calculator(task: Task) -> StatelessEnvironment:
 
 
 SOURCE = Source(
-    "arithmetic",
-    "2",
-    generate,
-    open_calculator,
-    distractors=frozenset({"power", "round_to"}),
-    snapshots=SNAPSHOTS,
-    templates="strata",
-)
-
+    "arithmetic", "2", generate, open_calculator, distractors=frozenset({"power", "round_to"}), snapshots=SNAPSHOTS
+)  # fmt: skip
 SUITE = load = SOURCE.suite

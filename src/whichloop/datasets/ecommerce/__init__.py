@@ -6,18 +6,9 @@ stories.
 
 from __future__ import annotations
 
-from functools import partial
+from ..story import told_suite
+from .case import Case, open_shop
+from .goods import STORIES, UNANSWERABLE
 
-from ..generating import SNAPSHOTS, Source, generate
-from .case import open_shop
-from .goods import TEMPLATES, UNANSWERABLE
-
-SOURCE = Source(
-    "ecommerce",
-    "1",
-    partial(generate, "ecommerce", templates=TEMPLATES, unanswerable=UNANSWERABLE),
-    open_shop,
-    snapshots=SNAPSHOTS,
-    templates="strata",
-)
+SOURCE = told_suite("ecommerce", "1", Case, (STORIES, UNANSWERABLE), open_shop)
 SUITE = load = SOURCE.suite

@@ -5,7 +5,6 @@ from __future__ import annotations
 from whichloop.protocol import Ref
 
 from ..generating import Draft, part
-from ..story import told_by
 from .case import Case
 from .shop import PLENTY, Row, draw_customer
 
@@ -296,10 +295,8 @@ def nobody(s: Case) -> Draft:
     return s.case(None, locals())
 
 
-_template = told_by(Case)
-_STORIES = (
+STORIES = (
     return_, exchange, move, price_match, split_refund, goodwill, refusal, combine, late_parcel, recall, backorder, move_some,
     three_wishes,
 )  # fmt: skip
-TEMPLATES = tuple(map(_template, _STORIES))
-UNANSWERABLE = tuple(map(_template, (unknown_day, no_price, nobody)))
+UNANSWERABLE = (unknown_day, no_price, nobody)

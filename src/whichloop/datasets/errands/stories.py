@@ -8,7 +8,7 @@ from typing import Any
 from whichloop.protocol import Ref
 
 from ..generating import Draft, Draw, part
-from ..story import DeadEnd, Story, told_by
+from ..story import DeadEnd, Story
 from ..task import Task, WorldEnvironment
 from .town import TOOLS, WORDING, Town
 
@@ -145,6 +145,5 @@ def _sold_out(s: Errands) -> Draft:
     return s.task("sold_out", None, lacking)
 
 
-_template = told_by(Errands)
-TEMPLATES = tuple(map(_template, (_shopping, _bills, _parcels, _jars, _books_and_shopping, _all_sorts)))
-UNANSWERABLE = (_template(_sold_out),)
+STORIES = (_shopping, _bills, _parcels, _jars, _books_and_shopping, _all_sorts)
+UNANSWERABLE = (_sold_out,)

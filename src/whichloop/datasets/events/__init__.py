@@ -7,16 +7,12 @@ refused.
 
 from __future__ import annotations
 
-from functools import partial
-
-from ..generating import SNAPSHOTS, Source, generate
-from ..story import told_by
+from ..story import told_suite
 from . import bookings, exchanges
 from .programme import CityStory, open_city
 from .service import DISTRACTORS
 
-_template = told_by(CityStory)
-_STORIES = (
+STORIES = (
     bookings.one_evening, exchanges.both_go, bookings.cheapest, exchanges.cheapest_date, exchanges.second_date, bookings.best_terms,
     exchanges.refund, bookings.two_events, exchanges.more_seats, bookings.longest_within_budget, exchanges.group_discount,
     exchanges.other_date, bookings.booked_on_the_cheapest_date, exchanges.other_event, exchanges.terms_in_a_language,
@@ -28,21 +24,9 @@ _STORIES = (
     exchanges.age_at_the_longer_one, bookings.split_party, exchanges.cheaper_date, exchanges.longest_of_a_name,
     bookings.smaller_party,
 )  # fmt: skip
-_UNANSWERABLE = (
+UNANSWERABLE = (
     exchanges.sold_out, bookings.not_on_the_programme, exchanges.not_on_that_date, bookings.beyond_the_budget,
     exchanges.unknown_code,
 )  # fmt: skip
-TEMPLATES = tuple(map(_template, _STORIES))
-UNANSWERABLE = tuple(map(_template, _UNANSWERABLE))
-
-
-SOURCE = Source(
-    "events",
-    "2",
-    partial(generate, "events", templates=TEMPLATES, unanswerable=UNANSWERABLE),
-    open_city,
-    distractors=DISTRACTORS,
-    snapshots=SNAPSHOTS,
-    templates="strata",
-)
+SOURCE = told_suite("events", "2", CityStory, (STORIES, UNANSWERABLE), open_city, distractors=DISTRACTORS)
 SUITE = load = SOURCE.suite

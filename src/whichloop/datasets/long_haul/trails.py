@@ -8,7 +8,7 @@ from typing import Any
 from whichloop.protocol import Ref
 
 from ..generating import Draft, part
-from ..story import Story, told_by
+from ..story import Story
 from ..task import Task, WorldEnvironment
 from .archive import WORDING, TrailArchive, environment
 
@@ -223,10 +223,8 @@ def _half_burnt(s: TrailStory) -> Draft:
     return s.task(None)
 
 
-_template = told_by(TrailStory)
-_STORIES: tuple[Callable[[TrailStory], Draft], ...] = (
+STORIES: tuple[Callable[[TrailStory], Draft], ...] = (
     _walk, _cash_book, _tally, _seals, _two_trails, _ledger, _coupons, _annexes, _vault, _telegrams,
     _empty_drawers, _convoy, _tickets, _freight,
 )  # fmt: skip
-TEMPLATES = tuple(map(_template, _STORIES))
-UNANSWERABLE = tuple(map(_template, (_burnt, _lost, _half_burnt)))
+UNANSWERABLE = (_burnt, _lost, _half_burnt)
