@@ -180,13 +180,8 @@ class Story(Draw):
         if self.environment is None:
             self.settle()
         plan, state = Plan(tuple(self.calls), answer), self.environment.state()
-        return Draft(question, plan, expected, scorer or scorer_of(expected), world=self.world, end_state=state, **further)
-
-
-def scorer_of(expected: Any) -> str:
-    if isinstance(expected, list):
-        return "set"
-    return "normalized" if isinstance(expected, str) else "numeric"
+        by_type = "set" if isinstance(expected, list) else "normalized" if isinstance(expected, str) else "numeric"
+        return Draft(question, plan, expected, scorer or by_type, world=self.world, end_state=state, **further)
 
 
 AnyStory = TypeVar("AnyStory", bound=Story)
