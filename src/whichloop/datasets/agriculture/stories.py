@@ -23,13 +23,18 @@ def _water(s: SeasonStory, name: str, days: Days, field: Ref, rain: Ref) -> Ref:
     return s.irrigation(name, et0, crop, rain, s.hectares(name, field))
 
 
-def _own_water(s: SeasonStory, name: str, days: Days) -> Ref:
-    field = s.field(name)
-    return _water(s, name, days, field, s.own_weather(name, field, "rain", days))
+def _watered(s: SeasonStory, place: int, days: Days, least: int) -> tuple[str, Ref]:
+    """Draw seasons until a field lacks more than so many cubic metres; return its name, and the reference to them."""
+    for _ in s.seasons():
+        name = s.fields[place]
+        field = s.field(name)
+        water = _water(s, name, days, field, s.own_weather(name, field, "rain", days))
+        if s.seen(water) > least:
+            break
+    return name, water
 
 
 def seed(s: SeasonStory) -> Draft:
-    """Three fields at once: their areas together, in one unit, times the rate of a crop."""
     s.draw_season()
     names, crop_name = s.shuffled(s.fields), s.choice(list(s.region["crops"]))
     areas = [s.hectares(name, s.field(name)) for name in names]
@@ -40,7 +45,6 @@ def seed(s: SeasonStory) -> Draft:
 
 
 def rain_range(s: SeasonStory) -> Draft:
-    """The stations of three fields, in two systems of units, compared."""
     days = s.days()
     for _ in s.seasons():
         refs, names = [s.field(name) for name in s.fields], s.fields
@@ -52,7 +56,6 @@ def rain_range(s: SeasonStory) -> Draft:
 
 
 def better_crop(s: SeasonStory) -> Draft:
-    """Two crops, each with a yield and a price in a unit of its own."""
     for _ in s.seasons(fields=2):
         names, values = list(s.region["crops"])[:2], []
         for name in names:
@@ -86,7 +89,6 @@ def drier_field(s: SeasonStory) -> Draft:
 
 
 def calm_field(s: SeasonStory) -> Draft:
-    """The wind of a day at three stations decides which field is sprayed."""
     day, dose = s.integer(0, DAYS - 1), s.integer(11, 49)
     for _ in s.seasons():
         names, refs = s.fields, [s.field(each) for each in s.fields]
@@ -115,29 +117,18 @@ def degree_days(s: SeasonStory) -> Draft:
 
 
 def irrigation(s: SeasonStory) -> Draft:
-    """Water for one field: weather, crop coefficient and area."""
     days = s.days()
-    for _ in s.seasons():
-        name = s.fields[1]
-        answer = _own_water(s, name, days)
-        if s.seen(answer) > 80:
-            break
+    name, answer = _watered(s, 1, days, 80)
     return s.farm(answer, locals())
 
 
 def water_bill(s: SeasonStory) -> Draft:
-    """The same, and then what it costs: the longest chain."""
     days = s.days()
-    for _ in s.seasons():
-        name = s.fields[0]
-        water = _own_water(s, name, days)
-        if s.seen(water) > 120:
-            break
+    name, water = _watered(s, 0, days, 120)
     return s.farm(s.cost("water", water, s.price("water", "water")), locals())
 
 
 def fertilizer_bill(s: SeasonStory) -> Draft:
-    """Soil, crop, area and price."""
     product = s.choice(FERTILIZERS)
     for _ in s.seasons():
         name = s.fields[2]
@@ -149,7 +140,6 @@ def fertilizer_bill(s: SeasonStory) -> Draft:
 
 
 def harvest_value(s: SeasonStory) -> Draft:
-    """Area, usual yield and price, whose unit is another one."""
     s.draw_season()
     name = s.choice(s.fields)
     field = s.field(name)
@@ -160,7 +150,6 @@ def harvest_value(s: SeasonStory) -> Draft:
 
 
 def heat_margin(s: SeasonStory) -> Draft:
-    """How far the mean temperature lies above the base temperature."""
     days = s.days()
     for _ in s.seasons():
         name = s.fields[0]
@@ -218,7 +207,6 @@ def no_sample(s: SeasonStory) -> Draft:
 
 
 def not_traded(s: SeasonStory) -> Draft:
-    """There is no price for the crop of this field."""
     s.draw_season()
     name = s.choice(s.fields)
     del s.region["prices"][s.fact(name, "crop")]

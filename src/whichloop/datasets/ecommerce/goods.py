@@ -1,4 +1,7 @@
-"""Stories of goods that come back, of others that are sent instead, of credits, addresses and parcels, and without an answer."""
+"""Stories of goods that come back, of others that are sent instead, of credits, addresses and parcels, and without an answer.
+
+What each asks for stands under its name in `wording.toml`.
+"""
 
 from __future__ import annotations
 
@@ -138,7 +141,6 @@ def backorder(s: Case) -> Draft:
 
 
 def goodwill(s: Case) -> Draft:
-    """A late parcel earns a credit by tier, unless there have been enough."""
     refused = s.chance(0.35)
     customer, (article,), most = s.customer(), s.articles(1), s.rule("goodwill", "yearly_credits")
     late = s.rule("goodwill", "late_days") + s.integer(0, 6)
@@ -156,7 +158,6 @@ def goodwill(s: Case) -> Draft:
 
 
 def price_match(s: Case) -> Draft:
-    """The article has become cheaper since; the difference goes back where the order is young enough."""
     refused = s.chance(0.35)
     customer, (article, other), days = s.customer(), s.articles(2), s.rule("price_match", "days")
     order = s.order(customer, [(article, s.integer(1, 4)), (other, 1)])
@@ -175,7 +176,6 @@ def price_match(s: Case) -> Draft:
 
 
 def three_wishes(s: Case) -> Draft:
-    """One order is sent back in part, one has come late, one goes elsewhere."""
     customer, (article, late, other) = s.customer(), s.articles(3)
     age = s.integer(2, s.rule("returns", "days"))
     first = s.order(customer, [(article, s.integer(2, 4)), (other, 1)], "delivered", age=age)
@@ -200,7 +200,6 @@ def three_wishes(s: Case) -> Draft:
 
 
 def move(s: Case) -> Draft:
-    """One of a customer's orders, which has not left yet, goes elsewhere."""
     customer = s.customer()
     order = s.order(customer, [(article, s.integer(1, 2)) for article in s.articles(2)])
     s.other_orders(customer, s.integer(1, 2))
@@ -249,7 +248,6 @@ def combine(s: Case) -> Draft:
 
 
 def late_parcel(s: Case) -> Draft:
-    """The shipping fee goes back where the parcel came after the promised day."""
     customer, (article,) = s.customer(), s.articles(1)
     order = s.order(customer, [(article, s.integer(1, 3))], "delivered", age=s.integer(2, 30), late=s.integer(1, 9))
     s.other_orders(customer, 2, but=article["product"])

@@ -1,4 +1,4 @@
-"""Stories of new bookings, and of questions before one. Their texts stand in `wording.toml`."""
+"""Stories of new bookings, and of questions before one. What each asks for stands under its name in `wording.toml`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from .service import DISTRICTS, VENUES, cost
 
 
 def one_evening(s: CityStory) -> Draft:
-    """The event is known by its venue alone."""
     s.draw_city(main=4)
     event, date, seats = s.choice(s.main), s.choice(s.dates), s.integer(2, 9)
     event_id = part(s.search(), "events", s.main.index(event), "event_id")
@@ -25,7 +24,6 @@ def cheapest(s: CityStory) -> Draft:
 
 
 def longest_within_budget(s: CityStory) -> Draft:
-    """Two facts of each event count: its length and its price."""
     seats, day = s.integer(2, 7), s.integer(0, 2)
 
     def costs() -> list[int]:
@@ -59,7 +57,6 @@ def suitable_for_a_child(s: CityStory) -> Draft:
 
 
 def two_parties(s: CityStory) -> Draft:
-    """Two bookings that have nothing to do with each other."""
     s.draw_city(main=3)
     other = s.choice([event for event in s.events if event.category != s.category])
     shows = (s.choice(s.main), s.choice(s.dates)), (other, s.choice(list(other.shows)))
@@ -73,7 +70,6 @@ def two_parties(s: CityStory) -> Draft:
 
 
 def emptiest_date(s: CityStory) -> Draft:
-    """The date with most seats left, and what it costs then."""
     seats = s.integer(3, 9)
     best = s.draw_best(max, lambda date: s.main[0].shows[date].left, of=lambda: s.dates)
     event = s.main[0]
@@ -84,7 +80,6 @@ def emptiest_date(s: CityStory) -> Draft:
 
 
 def price_of_the_shortest(s: CityStory) -> Draft:
-    """The details of all events of a category, then one price."""
     seats = s.integer(2, 9)
     best = s.draw_best(min, lambda event: event.minutes, main=5, others=2)
     date, refs = s.choice(s.dates), s.search_all()
@@ -118,7 +113,6 @@ def beyond_the_budget(s: CityStory) -> Draft:
 
 
 def earliest_with_room(s: CityStory) -> Draft:
-    """The dates are looked at in turn, and the first ones have too few seats."""
     s.draw_city(main=3)
     event, seats = s.choice(s.main), s.integer(4, 9)
     full = s.integer(1, 2)
@@ -130,7 +124,6 @@ def earliest_with_room(s: CityStory) -> Draft:
 
 
 def booked_on_the_cheapest_date(s: CityStory) -> Draft:
-    """Three prices of one event, then a booking."""
     seats = s.integer(3, 9)
     best = s.draw_best(min, lambda date: total(s.main[0], date, seats), of=lambda: s.dates)
     event = s.main[0]
@@ -140,7 +133,6 @@ def booked_on_the_cheapest_date(s: CityStory) -> Draft:
 
 
 def split_party(s: CityStory) -> Draft:
-    """One event, two dates, two bookings of one customer."""
     s.draw_city(main=3)
     event, chosen, counts = s.choice(s.main), sorted(s.sample(s.dates, 2)), s.sample(range(2, 10), 2)
     event_id = s.search_words(event.title)
@@ -151,7 +143,6 @@ def split_party(s: CityStory) -> Draft:
 
 
 def two_events(s: CityStory) -> Draft:
-    """Two events of one category, found by one search."""
     s.draw_city(main=4, others=2)
     seats = s.integer(2, 9)
     (first, second), (early, late) = s.sample(s.main, 2), s.sample(s.dates, 2)
@@ -162,7 +153,6 @@ def two_events(s: CityStory) -> Draft:
 
 
 def in_a_district(s: CityStory) -> Draft:
-    """A category and a district leave one event."""
     district = s.choice(DISTRICTS)
     s.draw_city(main=4, where=lambda: [VENUES[event.venue] for event in s.main].count(district) == 1)
     date, seats = s.choice(s.dates), s.integer(2, 9)
@@ -171,7 +161,6 @@ def in_a_district(s: CityStory) -> Draft:
 
 
 def best_terms(s: CityStory) -> Draft:
-    """The share that is paid back on cancelling decides."""
     best = s.draw_best(max, lambda event: event.refund_percent)
     date, seats, refs = s.choice(s.dates), s.integer(2, 9), s.search_all()
     facts = s.all_details(refs)
@@ -193,7 +182,6 @@ def shortest_with_room(s: CityStory) -> Draft:
 
 
 def largest_discount(s: CityStory) -> Draft:
-    """The discount for the group, not the price, decides."""
     seats, day = s.integer(6, 9), s.integer(0, 2)
     best = s.draw_best(max, lambda event: cost(event, s.dates[day], seats)[0])
     date, refs = s.dates[day], s.search_all()
@@ -202,7 +190,6 @@ def largest_discount(s: CityStory) -> Draft:
 
 
 def cheaper_of_two(s: CityStory) -> Draft:
-    """Two events are named, and their prices decide."""
     seats, day = s.integer(2, 9), s.integer(0, 2)
     best = s.draw_best(min, lambda event: total(event, s.dates[day], seats), main=2, others=4)
     date, both = s.dates[day], s.shuffled(s.main)
@@ -213,7 +200,6 @@ def cheaper_of_two(s: CityStory) -> Draft:
 
 
 def second_choice(s: CityStory) -> Draft:
-    """The first event has too few seats, and another one is named for that case."""
     s.draw_city(main=3)
     seats, date = s.integer(4, 9), s.choice(s.dates)
     first, second = s.sample(s.main, 2)
@@ -224,7 +210,6 @@ def second_choice(s: CityStory) -> Draft:
 
 
 def smaller_party(s: CityStory) -> Draft:
-    """There are too few seats for all, and enough for some."""
     s.draw_city(main=3)
     event, date, seats = s.choice(s.main), s.choice(s.dates), s.integer(6, 9)
     fewer = s.integer(2, seats - 2)

@@ -1,5 +1,5 @@
 """Stories that begin with a customer's bookings: some go, are exchanged, moved or handed on; of shows that are sold out; and
-questions that book nothing."""
+questions that book nothing. What each asks for stands under its name in `wording.toml`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from .service import DISTRICTS, VENUES, Booking, Event
 
 
 def both_go(s: CityStory) -> Draft:
-    """Two of three bookings are cancelled, and one refund is asked for."""
     s.draw_city(main=3)
     mine = s.book_each(s.customer, s.shuffled(s.main))
     kept = s.choice(mine)
@@ -35,7 +34,6 @@ def given_code(s: CityStory) -> Draft:
 
 
 def one_evening_goes(s: CityStory) -> Draft:
-    """One event is booked on three dates."""
     s.draw_city(main=3)
     event = s.choice(s.main)
     mine = [s.city.add_booking(s.customer, event, date, s.integer(2, 9)) for date in s.shuffled(s.dates)]
@@ -46,7 +44,6 @@ def one_evening_goes(s: CityStory) -> Draft:
 
 
 def best_terms_go(s: CityStory) -> Draft:
-    """The events' terms, which stand in their details, decide which booking goes."""
     best = s.draw_best(max, lambda event: event.refund_percent)
     mine = s.book_each(s.customer, s.shuffled(s.main))
     seen = s.bookings(s.customer, len(mine))
@@ -56,7 +53,6 @@ def best_terms_go(s: CityStory) -> Draft:
 
 
 def refund(s: CityStory) -> Draft:
-    """The dearest of a customer's bookings goes, and the refund depends on the event."""
     s.draw_city(main=4, others=2)
     mine: list[Booking] = []
     while not mine or not is_alone(max, [booking.cents for booking in mine]):
@@ -89,7 +85,6 @@ def more_seats(s: CityStory) -> Draft:
 
 
 def other_event(s: CityStory) -> Draft:
-    """Date and number of seats of the old booking are those of the new one, for another event."""
     s.draw_city(main=4)
     *before, new = s.sample(s.main, 3)
     mine = s.book_each(s.customer, before)
@@ -104,7 +99,6 @@ def other_event(s: CityStory) -> Draft:
 
 
 def cheaper_date(s: CityStory) -> Draft:
-    """The number of seats stands in the booking, and the prices of the other two dates decide."""
     seats = s.integer(3, 9)
     best = s.draw_best(min, lambda date: total(s.main[0], date, seats), of=lambda: s.dates[1:])
     event, (old_date, *later) = s.main[0], s.dates
@@ -127,7 +121,6 @@ def handed_on(s: CityStory) -> Draft:
 
 
 def further_seats(s: CityStory) -> Draft:
-    """The old booking stays, and a second one is made for the same evening."""
     first, event, seen, booking = _one_of_two(s)
     seats = s.integer(2, 9)
     return s.told_draft(s.book(event.title, s.hold_like(event.title, booking, seats, after=seen)), locals())
@@ -165,7 +158,6 @@ def freed_seats(s: CityStory) -> Draft:
 
 
 def second_date(s: CityStory) -> Draft:
-    """The hold is refused on the first date, or on the first two."""
     s.draw_city(main=4)
     event, seats, order, refused = s.choice(s.main), s.integer(4, 9), s.shuffled(s.dates), s.integer(1, 2)
     for date in order[:refused]:
@@ -178,7 +170,6 @@ def second_date(s: CityStory) -> Draft:
 
 
 def another_event(s: CityStory) -> Draft:
-    """The favourite is sold out on both dates; the cheaper of two others takes its place."""
     seats = s.integer(4, 8)
     best = s.draw_best(min, lambda event: total(event, s.dates[0], seats), others=2, of=lambda: s.main[1:])
     favourite, *others = s.main
@@ -209,7 +200,6 @@ def sold_out(s: CityStory) -> Draft:
 
 
 def cheapest_date(s: CityStory) -> Draft:
-    """One event costs something else on each date."""
     seats = s.integer(3, 9)
     best = s.draw_best(min, lambda date: total(s.main[0], date, seats), of=lambda: s.dates)
     event = s.main[0]
@@ -228,7 +218,6 @@ def group_discount(s: CityStory) -> Draft:
 
 
 def terms_in_a_language(s: CityStory) -> Draft:
-    """Only one event of a category is in the language, and its terms are asked for."""
     s.draw_city(main=5, others=2)
     best = s.choice(s.main)
     best.language = "Dutch"
@@ -237,7 +226,6 @@ def terms_in_a_language(s: CityStory) -> Draft:
 
 
 def age_at_the_longer_one(s: CityStory) -> Draft:
-    """A district has two events, and their lengths decide which one is meant."""
     district = s.choice(DISTRICTS)
 
     def both() -> list[Event]:
@@ -250,7 +238,6 @@ def age_at_the_longer_one(s: CityStory) -> Draft:
 
 
 def price_of_the_emptiest(s: CityStory) -> Draft:
-    """The seats left of all events of a category on one date, then one price."""
     seats, day = s.integer(2, 9), s.integer(0, 2)
     best = s.draw_best(max, lambda event: event.shows[s.dates[day]].left, main=4)
     date, refs = s.dates[day], s.search_all()
@@ -273,7 +260,6 @@ def longest_of_a_name(s: CityStory) -> Draft:
 
 
 def paid_for_a_date(s: CityStory) -> Draft:
-    """A customer's bookings lie on different dates."""
     s.draw_city(main=3)
     mine = [s.city.add_booking(s.customer, s.choice(s.main), date, s.integer(2, 9)) for date in s.shuffled(s.dates)]
     booking = s.choice(mine)
@@ -282,7 +268,6 @@ def paid_for_a_date(s: CityStory) -> Draft:
 
 
 def length_of_the_largest_booking(s: CityStory) -> Draft:
-    """The seats of a customer's bookings decide, and the event's details answer."""
     s.draw_city(main=4, others=2)
     counts = s.sample(range(2, 10), 4)
     for event, seats in zip(s.shuffled(s.main), counts, strict=True):
