@@ -62,10 +62,10 @@ class SeasonStory(Story):
         first = self.integer(0, DAYS - length)
         return first, first + length - 1
 
-    def seasons(self, fields: int = 3, stations: int = 3) -> Iterator[None]:
+    def seasons(self, fields: int = 3) -> Iterator[None]:
         """Draw season after season; the plan begins anew with each."""
         while True:
-            self.draw_season(fields, stations)
+            self.draw_season(fields)
             self.restart()
             yield
 
@@ -84,33 +84,26 @@ class SeasonStory(Story):
 
     # Drawing
 
-    def draw_season(self, fields: int = 3, stations: int = 3) -> None:
-        """Draw fields, each with a station as far as there are enough, and crops, prices and soil for all."""
+    def draw_season(self, fields: int = 3) -> None:
+        """Draw two or three fields, each with a station, and crops, prices and soil for all."""
         crops, yields = self.sample(_CROPS, 3), distinct(3, lambda: self.integer(18, 95))
-        names = [f"{letter}{self.integer(11, 29)}" for letter in self.sample("KLMRS", stations)]
+        names = [f"{letter}{self.integer(11, 29)}" for letter in self.sample("KLMRS", 3)]
         systems = self.shuffled(("us", "metric", self.choice(("us", "metric"))))
         sides, places = self.sample(_SIDES, 2), self.sample(_PLACES, 3)
         titles = self.sample([f"{side} {place}" for side in sides for place in places], fields)  # that look alike
         areas = distinct(fields, lambda: self.integer(31, 289))
         self.region = {
             "first_day": date(2026, self.integer(4, 8), self.integer(1, 20)).isoformat(),
-            "stations": _stations(self, {name: systems[place % 3] for place, name in enumerate(names)}),
+            "stations": _stations(self, dict(zip(names, systems, strict=True))),
             "fields": {
-                title: [
-                    self.choice(crops),
-                    self.choice(STAGES),
-                    areas[place] / 10,
-                    self.choice(("hectare", "acre")),
-                    names[place % stations],
-                    names[(place + 1) % stations],
-                ]
-                for place, title in enumerate(titles)
+                title: [self.choice(crops), self.choice(STAGES), area / 10, self.choice(("hectare", "acre")), name, backup]
+                for title, area, name, backup in zip(titles, areas, names, [*names[1:], names[0]], strict=False)
             },
             "soil": {
                 title: [self.integer(52, 78) / 10, self.integer(12, 55), self.integer(8, 60), self.integer(60, 320)]
                 for title in titles
             },
-            "crops": {name: _crop(self, yields[place] / 10) for place, name in enumerate(crops)},
+            "crops": {name: _crop(self, tonnes / 10) for name, tonnes in zip(crops, yields, strict=True)},
             "prices": _prices(self, crops),
         }
 
@@ -130,31 +123,24 @@ class SeasonStory(Story):
     def crop_named(self, name: str, stage: str) -> Ref:
         return self.call(f"Look up the table of {name}.", "crop_table", {"crop": name, "stage": stage})
 
-    def _weather(
+    def weather(
         self,
-        what: str,
         name: str,
-        station: str,
         field: Ref,
         measure: Measure,
         days: Days,
+        *,
+        backup: bool = False,
         after: Iterable[Ref] = (),
         fails: bool = False,
     ) -> Ref:
-        """Plan to read the daily values of a station of the field `name` in metric units."""
+        """Plan to read, in metric units, the station of the field `name`, which `field` has looked up, or the backup station."""
+        what, station = (f"{name}, from the other station,", "backup_station") if backup else (name, "station")
         arguments = {"station": part(field, station), "measure": measure, "first": self.day(days[0]), "last": self.day(days[1])}
         read = self.call(f"Read {measure} for {what}.", "weather", arguments, after=after, fails=fails)
-        system = self.region["stations"][self.fact(name, station)][0]
-        unit, to_unit = UNITS[system][measure], UNITS["metric"][measure]
+        unit, to_unit = UNITS[self.region["stations"][self.fact(name, station)][0]][measure], UNITS["metric"][measure]
         values = part(read, "values")
         return read if fails else values if unit == to_unit else self.convert(f"{measure} of {what}", values, unit, to_unit)
-
-    def own_weather(self, name: str, field: Ref, measure: Measure, days: Days, fails: bool = False) -> Ref:
-        """Plan to read the station of the field `name`, which `field` has looked up."""
-        return self._weather(name, name, "station", field, measure, days, fails=fails)
-
-    def backup_rain(self, name: str, field: Ref, days: Days, after: Iterable[Ref], fails: bool = False) -> Ref:
-        return self._weather(f"{name}, from the other station,", name, "backup_station", field, "rain", days, after, fails)
 
     def convert(self, what: str, values: Any, from_unit: str, to_unit: str) -> Ref:
         """Plan a conversion, and return the reference to the converted list."""

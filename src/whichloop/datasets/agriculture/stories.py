@@ -14,12 +14,12 @@ _TEMPERATURES: tuple[Measure, ...] = ("high", "low")
 
 
 def _rain(s: SeasonStory, name: str, field: Ref, days: Days) -> Ref:
-    return s.calculate(f"the rain on {name}", "sum", s.own_weather(name, field, "rain", days))
+    return s.calculate(f"the rain on {name}", "sum", s.weather(name, field, "rain", days))
 
 
 def _water(s: SeasonStory, name: str, days: Days, field: Ref, rain: Ref) -> Ref:
     """Plan the calls for the cubic metres of water that a field lacks."""
-    crop, et0 = s.crop(name, field), s.own_weather(name, field, "et0", days)
+    crop, et0 = s.crop(name, field), s.weather(name, field, "et0", days)
     return s.irrigation(name, et0, crop, rain, s.hectares(name, field))
 
 
@@ -28,7 +28,7 @@ def _watered(s: SeasonStory, place: int, days: Days, least: int) -> tuple[str, R
     for _ in s.seasons():
         name = s.fields[place]
         field = s.field(name)
-        water = _water(s, name, days, field, s.own_weather(name, field, "rain", days))
+        water = _water(s, name, days, field, s.weather(name, field, "rain", days))
         if s.seen(water) > least:
             break
     return name, water
@@ -92,7 +92,7 @@ def calm_field(s: SeasonStory) -> Draft:
     day, dose = s.integer(0, DAYS - 1), s.integer(11, 49)
     for _ in s.seasons():
         names, refs = s.fields, [s.field(each) for each in s.fields]
-        read = [part(s.own_weather(each, field, "wind", (day, day)), 0) for each, field in zip(names, refs, strict=True)]
+        read = [part(s.weather(each, field, "wind", (day, day)), 0) for each, field in zip(names, refs, strict=True)]
         winds = [Fraction(str(wind)) for wind in s.seen(read)]
         slowest, second, _fastest = sorted(winds)
         if second - slowest > Fraction(1, 2):
@@ -112,7 +112,7 @@ def degree_days(s: SeasonStory) -> Draft:
     days, name = s.days(), s.choice(s.fields)
     field = s.field(name)
     crop = s.crop(name, field)
-    highs, lows = (s.own_weather(name, field, measure, days) for measure in _TEMPERATURES)
+    highs, lows = (s.weather(name, field, measure, days) for measure in _TEMPERATURES)
     return s.farm(s.degree_days(name, highs, lows, crop), locals())
 
 
@@ -155,7 +155,7 @@ def heat_margin(s: SeasonStory) -> Draft:
         name = s.fields[0]
         field = s.field(name)
         crop = s.crop(name, field)
-        means = [s.calculate(f"the mean {measure}", "mean", s.own_weather(name, field, measure, days)) for measure in _TEMPERATURES]
+        means = [s.calculate(f"the mean {measure}", "mean", s.weather(name, field, measure, days)) for measure in _TEMPERATURES]
         mean = s.calculate("the mean of both means", "mean", means)
         answer = s.calculate("how far it lies above the base", "difference", [mean, part(crop, "base_c")])
         if s.seen(answer) > 2:
@@ -172,8 +172,8 @@ def backup_station(s: SeasonStory) -> Draft:
 
     def planned(missed: bool) -> Ref:
         field = s.field(name)
-        failed = [s.own_weather(name, field, "rain", days, fails=True)] if missed else []
-        return _water(s, name, days, field, s.backup_rain(name, field, days, after=failed))
+        failed = [s.weather(name, field, "rain", days, fails=True)] if missed else []
+        return _water(s, name, days, field, s.weather(name, field, "rain", days, backup=True, after=failed))
 
     for _ in s.seasons():
         name = s.fields[0]
@@ -191,8 +191,8 @@ def no_readings(s: SeasonStory) -> Draft:
     for station in ("station", "backup_station"):
         s.lose_reading(s.fact(name, station), "rain", missing)
     field = s.field(name)
-    missed = s.own_weather(name, field, "rain", days, fails=True)
-    s.backup_rain(name, field, days, after=[missed], fails=True)
+    missed = s.weather(name, field, "rain", days, fails=True)
+    s.weather(name, field, "rain", days, backup=True, after=[missed], fails=True)
     return s.farm(None, locals())
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from itertools import count
 
 from whichloop.protocol import Plan, Query
 from whichloop.protocol.digest import sha256
@@ -20,33 +21,24 @@ from .problem import ENVIRONMENT, ProblemStory
 
 def generate(seed: int = 0) -> Iterator[Task]:
     """Generate tasks without end; the first n are the same for every n. No two have the same text."""
-    seen: set[str] = set()
-    index = 0
-    while True:
-        task = _task(index, seed, seen)
-        seen.add(task.query.text)
-        yield task
-        index += 1
-
-
-def _task(index: int, seed: int, texts_so_far: set[str]) -> Task:
-    draw = random.Random(int(sha256(f"arithmetic/{seed}/{index}")[:16], 16))
-    texts = ProblemStory.wording.texts
+    seen, texts = set[str](), ProblemStory.wording.texts
     unanswerable = texts["unanswerable"]
-    name = template_of(index, [name for name in texts if "draws" in texts[name] and name not in unanswerable], unanswerable)
-    while True:  # a draw that repeats a call, or an earlier text, is rare
-        story = ProblemStory(name, draw)
-        sentences = story.sentences
-        unused = [number for number in range(11, 100) if str(number) not in "".join(sentences)]
-        for aside in draw.sample(texts["aside"], draw.randint(1, 2)):
-            sentences.insert(draw.randint(1, len(sentences)), aside.format(draw.choice(unused)))
-        text = f"{' '.join(sentences)} {story.question} {texts['answer_format']}"
-        if not story.repeats and text not in texts_so_far:
-            break
-    task_id, plan = f"arithmetic-{index + 1:04d}", Plan(tuple(story.calls), story.answer)
-    # No `cluster`: numbers and names are drawn anew for each task, and the templates are strata chosen by us, no sample.
-    labels = {"difficulty": difficulty_of(plan), "template": name, "split": split_of(task_id)}
-    return Task(id=task_id, query=Query(text), expected=story.seen(story.answer), scorer="numeric", plan=plan, labels=labels)
+    templates = [name for name in texts if "draws" in texts[name] and name not in unanswerable]
+    for index in count():
+        draw, name = random.Random(int(sha256(f"arithmetic/{seed}/{index}")[:16], 16)), template_of(index, templates, unanswerable)
+        text = ""
+        while not text or text in seen or story.repeats:  # a draw that repeats a call, or an earlier text, is rare
+            story = ProblemStory(name, draw)
+            sentences = story.sentences
+            unused = [number for number in range(11, 100) if str(number) not in "".join(sentences)]
+            for aside in draw.sample(texts["aside"], draw.randint(1, 2)):
+                sentences.insert(draw.randint(1, len(sentences)), aside.format(draw.choice(unused)))
+            text = f"{' '.join(sentences)} {story.question} {texts['answer_format']}"
+        seen.add(text)
+        task_id, plan = f"arithmetic-{index + 1:04d}", Plan(tuple(story.calls), story.answer)
+        # No `cluster`: numbers and names are drawn anew for each task, and the templates are strata chosen by us, no sample.
+        labels = {"difficulty": difficulty_of(plan), "template": name, "split": split_of(task_id)}
+        yield Task(task_id, Query(text), story.seen(story.answer), "numeric", plan, labels=labels)
 
 
 def open_calculator(task: Task) -> StatelessEnvironment:

@@ -57,22 +57,13 @@ def find_customers(
 
 def get_order(shop: Shop, order_id: OrderId) -> dict[str, Any]:
     """Read an order: when it was placed, promised and delivered, where it goes, and its lines. Line 0 is the shipping fee."""
-    lines = []
-    order = _row(shop, "orders", order_id)
+    order, lines = _row(shop, "orders", order_id), []
     for row in shop.lines_of(order_id):
         product = shop.tables["products"].get(row["sku"])
-        lines.append(
-            {
-                "line": row["line"],
-                "sku": row["sku"],
-                "article": f"{product['product']}, {product['variant']}" if product else "shipping fee",
-                "quantity": row["quantity"],
-                "unit_price": row["unit_price"] / 100,
-                "clearance": bool(row["clearance"]),
-                "state": row["state"],
-                "returned": row["returned"],
-            }
-        )
+        article = f"{product['product']}, {product['variant']}" if product else "shipping fee"
+        line = {"line": row["line"], "sku": row["sku"], "article": article, **row}
+        lines.append(line | {"unit_price": row["unit_price"] / 100, "clearance": bool(row["clearance"])})
+        del lines[-1]["order_id"]
     return {name: value for name, value in order.items() if name != "slip"} | {"lines": lines}
 
 

@@ -19,7 +19,7 @@ def cheapest(s: CityStory) -> Draft:
     seats, day = s.integer(4, 9), s.integer(0, 2)
     best = s.draw_best(min, lambda event: total(event, s.dates[day], seats), main=5, others=2)
     date, refs = s.dates[day], s.search_all()
-    prices, what = s.quotes(refs, date, seats), f"the cheapest of the {s.category} events"
+    prices, what = s.each(s.quote, refs, date, seats), f"the cheapest of the {s.category} events"
     return s.told_draft(s.hold_and_book(what, refs[s.main.index(best)], date, seats, after=prices), locals())
 
 
@@ -34,7 +34,7 @@ def longest_within_budget(s: CityStory) -> Draft:
     best = max((event for event in s.main if total(event, date, seats) <= budget * 100), key=lambda event: event.minutes)
     refs, facts = s.search_all(), []
     for event, ref in zip(s.main, refs, strict=True):
-        facts += [s.details(event, ref), s.quote(event.title, ref, date, seats)]
+        facts += [s.details(event.title, ref), s.quote(event.title, ref, date, seats)]
     code = s.hold_and_book("the longest event within the budget", refs[s.main.index(best)], date, seats, after=facts)
     return s.told_draft(code, locals())
 
@@ -51,7 +51,7 @@ def suitable_for_a_child(s: CityStory) -> Draft:
         elif event.language == best.language:
             event.language = "Italian"
     refs = s.search_all()
-    facts = s.all_details(refs)
+    facts = s.each(s.details, refs)
     code = s.hold_and_book("the event that suits the child", refs[s.main.index(best)], date, seats, after=facts)
     return s.told_draft(code, locals())
 
@@ -74,7 +74,7 @@ def emptiest_date(s: CityStory) -> Draft:
     best = s.draw_best(max, lambda date: s.main[0].shows[date].left, of=lambda: s.dates)
     event = s.main[0]
     event_id = s.search_words(event.title)
-    seen = [s.seats_left(event, event_id, date) for date in s.dates]
+    seen = [s.seats_left(event.title, event_id, date) for date in s.dates]
     price = s.quote("the date that is wanted", event_id, best, seats, after=seen)
     return s.told_draft(part(price, "total"), locals())
 
@@ -83,7 +83,7 @@ def price_of_the_shortest(s: CityStory) -> Draft:
     seats = s.integer(2, 9)
     best = s.draw_best(min, lambda event: event.minutes, main=5, others=2)
     date, refs = s.choice(s.dates), s.search_all()
-    price = s.quote("the shortest event", refs[s.main.index(best)], date, seats, after=s.all_details(refs))
+    price = s.quote("the shortest event", refs[s.main.index(best)], date, seats, after=s.each(s.details, refs))
     return s.told_draft(part(price, "total"), locals())
 
 
@@ -105,7 +105,7 @@ def beyond_the_budget(s: CityStory) -> Draft:
     s.draw_city(main=4)
     date = s.choice(s.dates)
     budget = min(total(event, date, seats) for event in s.main) // 100 - s.integer(1, 8)
-    s.quotes(s.search_all(), date, seats)
+    s.each(s.quote, s.search_all(), date, seats)
     return s.told_draft(None, locals())
 
 
@@ -119,7 +119,7 @@ def earliest_with_room(s: CityStory) -> Draft:
     for date in s.dates[:full]:
         s.few_left(event, date, seats)
     event_id = s.search_words(event.title)
-    seen = [s.seats_left(event, event_id, date) for date in s.dates[: full + 1]]
+    seen = [s.seats_left(event.title, event_id, date) for date in s.dates[: full + 1]]
     return s.told_draft(s.hold_and_book(event.title, event_id, s.dates[full], seats, after=seen), locals())
 
 
@@ -163,7 +163,7 @@ def in_a_district(s: CityStory) -> Draft:
 def best_terms(s: CityStory) -> Draft:
     best = s.draw_best(max, lambda event: event.refund_percent)
     date, seats, refs = s.choice(s.dates), s.integer(2, 9), s.search_all()
-    facts = s.all_details(refs)
+    facts = s.each(s.details, refs)
     code = s.hold_and_book("the event with the best terms", refs[s.main.index(best)], date, seats, after=facts)
     return s.told_draft(code, locals())
 
@@ -176,7 +176,7 @@ def shortest_with_room(s: CityStory) -> Draft:
     s.few_left(shortest, date, seats)
     refs, facts = s.search_all(), []
     for event, ref in zip(s.main, refs, strict=True):
-        facts += [s.details(event, ref), s.seats_left(event, ref, date)]
+        facts += [s.details(event.title, ref), s.seats_left(event.title, ref, date)]
     code = s.hold_and_book("the shortest event with room", refs[s.main.index(best)], date, seats, after=facts)
     return s.told_draft(code, locals())
 
@@ -185,7 +185,7 @@ def largest_discount(s: CityStory) -> Draft:
     seats, day = s.integer(6, 9), s.integer(0, 2)
     best = s.draw_best(max, lambda event: cost(event, s.dates[day], seats)[0])
     date, refs = s.dates[day], s.search_all()
-    prices, what = s.quotes(refs, date, seats), "the event with the largest discount"
+    prices, what = s.each(s.quote, refs, date, seats), "the event with the largest discount"
     return s.told_draft(s.hold_and_book(what, refs[s.main.index(best)], date, seats, after=prices), locals())
 
 

@@ -47,7 +47,7 @@ def best_terms_go(s: CityStory) -> Draft:
     best = s.draw_best(max, lambda event: event.refund_percent)
     mine = s.book_each(s.customer, s.shuffled(s.main))
     seen = s.bookings(s.customer, len(mine))
-    facts = [s.details(s.event_of(booking), part(ref, "event_id")) for booking, ref in zip(mine, seen, strict=True)]
+    facts = [s.details(s.event_of(booking).title, part(ref, "event_id")) for booking, ref in zip(mine, seen, strict=True)]
     back = s.cancel("the booking with the best terms", seen[[s.event_of(made) for made in mine].index(best)], after=facts)
     return s.told_draft(part(back, "refund"), locals())
 
@@ -221,7 +221,7 @@ def terms_in_a_language(s: CityStory) -> Draft:
     s.draw_city(main=5, others=2)
     best = s.choice(s.main)
     best.language = "Dutch"
-    facts = s.all_details(s.search_all())
+    facts = s.each(s.details, s.search_all())
     return s.told_draft(part(facts[s.main.index(best)], "refund_percent"), locals())
 
 
@@ -233,7 +233,7 @@ def age_at_the_longer_one(s: CityStory) -> Draft:
 
     s.draw_city(main=4, others=3, where=lambda: len({event.minutes for event in both()}) == len(both()) == 2)
     found = s.search_district(district)
-    facts = [s.details(event, part(found, "events", i, "event_id")) for i, event in enumerate(both())]
+    facts = [s.details(event.title, part(found, "events", i, "event_id")) for i, event in enumerate(both())]
     return s.told_draft(part(max(facts, key=lambda read: s.seen(read)["minutes"]), "min_age"), locals())
 
 
@@ -241,7 +241,7 @@ def price_of_the_emptiest(s: CityStory) -> Draft:
     seats, day = s.integer(2, 9), s.integer(0, 2)
     best = s.draw_best(max, lambda event: event.shows[s.dates[day]].left, main=4)
     date, refs = s.dates[day], s.search_all()
-    seen = [s.seats_left(event, ref, date) for event, ref in zip(s.main, refs, strict=True)]
+    seen = s.each(s.seats_left, refs, date)
     price = s.quote("the event with most seats left", refs[s.main.index(best)], date, seats, after=seen)
     return s.told_draft(part(price, "total"), locals())
 
@@ -255,7 +255,7 @@ def longest_of_a_name(s: CityStory) -> Draft:
     s.draw_city(main=3, others=3, where=lambda: len(alike()) in (3, 4) and is_alone(max, [e.minutes for e in alike()]))
     word = s.events[0].title.split()[0]
     found = s.call(f"Search the programme for titles with {word}.", "search_events", {"text": word})
-    facts = [s.details(event, part(found, "events", i, "event_id")) for i, event in enumerate(alike())]
+    facts = [s.details(event.title, part(found, "events", i, "event_id")) for i, event in enumerate(alike())]
     return s.told_draft(max((part(read, "minutes") for read in facts), key=s.seen), locals())
 
 

@@ -148,19 +148,15 @@ class CityStory(Story):
         arguments = {"category": category, "district": district} if category else {"district": district}
         return self.call(f"Search the programme for {category or 'all'} events in {district}.", "search_events", arguments)
 
-    def details(self, event: Event, event_id: Ref) -> Ref:
-        return self.call(f"Read the details of {event.title}.", "event_details", {"event_id": event_id})
+    def each(self, plan: Callable[..., Ref], refs: Sequence[Ref], *values: Any) -> list[Ref]:
+        """Plan a call about each main event, such as `details`."""
+        return [plan(event.title, ref, *values) for event, ref in zip(self.main, refs, strict=True)]
 
-    def all_details(self, refs: Sequence[Ref]) -> list[Ref]:
-        return [self.details(event, ref) for event, ref in zip(self.main, refs, strict=True)]
+    def details(self, what: str, event_id: Ref) -> Ref:
+        return self.call(f"Read the details of {what}.", "event_details", {"event_id": event_id})
 
-    def quotes(self, refs: Sequence[Ref], date: str, seats: int) -> list[Ref]:
-        """Plan to ask what each main event costs."""
-        return [self.quote(event.title, ref, date, seats) for event, ref in zip(self.main, refs, strict=True)]
-
-    def seats_left(self, event: Event, event_id: Ref, date: str) -> Ref:
-        goal = f"See how many seats {event.title} has left on {date}."
-        return self.call(goal, "availability", {"event_id": event_id, "date": date})
+    def seats_left(self, what: str, event_id: Ref, date: str) -> Ref:
+        return self.call(f"See how many seats {what} has left on {date}.", "availability", {"event_id": event_id, "date": date})
 
     def quote(self, what: str, event_id: Ref, date: str, seats: int | Ref, after: Iterable[Ref] = (), fails: bool = False) -> Ref:
         arguments = {"event_id": event_id, "date": date, "seats": seats}
