@@ -26,14 +26,15 @@ def generate(seed: int = 0) -> Iterator[Task]:
     templates = [name for name in texts if "draws" in texts[name] and name not in unanswerable]
     for index in count():
         draw, name = random.Random(int(sha256(f"arithmetic/{seed}/{index}")[:16], 16)), template_of(index, templates, unanswerable)
-        text = ""
-        while not text or text in seen or story.repeats:  # a draw that repeats a call, or an earlier text, is rare
+        while True:  # a draw that repeats a call, or an earlier text, is rare
             story = ProblemStory(name, draw)
             sentences = story.sentences
             unused = [number for number in range(11, 100) if str(number) not in "".join(sentences)]
             for aside in draw.sample(texts["aside"], draw.randint(1, 2)):
                 sentences.insert(draw.randint(1, len(sentences)), aside.format(draw.choice(unused)))
             text = f"{' '.join(sentences)} {story.question} {texts['answer_format']}"
+            if not story.repeats and text not in seen:
+                break
         seen.add(text)
         task_id, plan = f"arithmetic-{index + 1:04d}", Plan(tuple(story.calls), story.answer)
         # No `cluster`: numbers and names are drawn anew for each task, and the templates are strata chosen by us, no sample.
