@@ -83,7 +83,7 @@ _FURTHER: Mapping[str, Callable[..., dict[str, Any]]] = {
     "factory": lambda draw, hours, every, machines, box, **_: {
         "faulty": hours * 60 // every * machines % box + box * draw.randint(1, 4)
     },
-    "orchards": lambda draw, **_: {"sizes": [(draw.randint(4, 20), draw.randint(6, 25), draw.randint(12, 45)) for _ in "12"]},
+    "orchards": lambda draw, **_: {"sizes": [(draw.randint(4, 20), draw.randint(6, 25), draw.randint(12, 45)) for _ in range(2)]},
     "fair": lambda draw, guests, prices, clubs, **_: {
         "rent": sum(map(operator.mul, guests, prices)) % clubs + clubs * draw.randint(5, 15)
     },
