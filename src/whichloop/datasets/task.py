@@ -324,10 +324,18 @@ def with_quarantine(suite: Suite, entries: Mapping[str, str]) -> Suite:
 
 
 World = TypeVar("World")
+Found = TypeVar("Found")
 
 
 class UnknownName(LookupError):
     """The world has nothing of this name."""
+
+
+def look_up(table: Mapping[Any, Found], key: object, problem: str, error: type[Exception] = UnknownName) -> Found:
+    """Return what stands under a key. Raises `error`, which says the problem, where nothing does."""
+    if key not in table:
+        raise error(problem)
+    return table[key]
 
 
 class InvalidRequest(ValueError):
