@@ -14,7 +14,7 @@ from datetime import date, timedelta
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
-from whichloop.datasets.task import InvalidRequest, Toolset, UnknownName
+from whichloop.datasets.task import InvalidRequest, Toolset, look_up
 
 Measure = Literal["high", "low", "rain", "et0", "wind"]
 Stage = Literal["emergence", "vegetative", "flowering", "ripening"]
@@ -114,9 +114,8 @@ def weather(region: Region, station: str, measure: Measure, first: str, last: st
 def soil_sample(region: Region, field: str) -> dict[str, Any]:
     """The latest soil sample of a field: pH, nitrogen that is there in kg/ha, phosphorus and potassium in ppm."""
     region.named("fields", field)
-    if field not in region.world["soil"]:
-        raise NoSample(f"no soil sample was ever taken on {field}")
-    return {"field": field, **dict(zip(SOIL, region.world["soil"][field], strict=True))}
+    sample = look_up(region.world["soil"], field, f"no soil sample was ever taken on {field}", NoSample)
+    return {"field": field, **dict(zip(SOIL, sample, strict=True))}
 
 
 def crop_table(region: Region, crop: str, stage: Stage) -> dict[str, Any]:
@@ -133,9 +132,8 @@ def market_price(region: Region, product: str) -> dict[str, Any]:
     product: a crop's name for its harvest, a fertilizer, or "water".
     """
     prices = region.world["prices"]
-    if product not in prices:
-        raise NotTraded(f"there is no price for {product!r}, only for {', '.join(sorted(prices))}")
-    dollars, unit, *percent = prices[product]
+    problem = f"there is no price for {product!r}, only for {', '.join(sorted(prices))}"
+    dollars, unit, *percent = look_up(prices, product, problem, NotTraded)
     row = {"product": product, "dollars": dollars, "per": unit}
     return row | {"nitrogen_percent": percent[0]} if percent else row
 
@@ -214,9 +212,7 @@ _OPERATIONS: Mapping[Operation, Callable[[list[Fraction]], Fraction]] = {
 
 
 def _value_named(by_name: Mapping[str, Any], name: str, kind: str) -> Any:
-    if name not in by_name:
-        raise UnknownName(f"there is no {kind} {name!r}, only {', '.join(by_name)}")
-    return by_name[name]
+    return look_up(by_name, name, f"there is no {kind} {name!r}, only {', '.join(by_name)}")
 
 
 def _day(region: Region, text: str) -> int:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from whichloop.datasets.task import Toolset
+from whichloop.datasets.task import Toolset, look_up
 
 from .shop import SHIPPING, WORDING, Row, Shop
 
@@ -172,16 +172,12 @@ TOOLS: Toolset[Shop] = Toolset(
 
 
 def _row(shop: Shop, table: str, key: str) -> Row:
-    if key not in shop.tables[table]:
-        raise NoSuchRecord(f"There is no {table.removesuffix('s')} {key}.")
-    return shop.tables[table][key]
+    return look_up(shop.tables[table], key, f"There is no {table.removesuffix('s')} {key}.", NoSuchRecord)
 
 
 def _line(shop: Shop, order_id: str, line: int) -> Row:
     _row(shop, "orders", order_id)
-    if (order_id, line) not in shop.tables["lines"]:
-        raise NoSuchRecord(f"Order {order_id} has no line {line}.")
-    return shop.tables["lines"][order_id, line]
+    return look_up(shop.tables["lines"], (order_id, line), f"Order {order_id} has no line {line}.", NoSuchRecord)
 
 
 def _amounts(shop: Shop, table: str, owner: str) -> list[int]:

@@ -6,13 +6,12 @@ nothing of each other may run in any order, and only how often each of them ran 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from whichloop.datasets.generating import Draw, distinct
-from whichloop.datasets.task import InvalidRequest, Toolset, UnknownName
+from whichloop.datasets.task import InvalidRequest, Toolset, UnknownName, look_up
 
 from ..story import Wording
 
@@ -82,7 +81,7 @@ def buy(town: Town, shop: Shop, thing: Thing, quantity: Quantity) -> dict[str, A
 
 def find_address(town: Town, person: str) -> dict[str, Any]:
     """Look up where a person lives."""
-    return {"person": person, "address": _named(town.addresses, person, f"Nobody in town is called {person!r}.")}
+    return {"person": person, "address": look_up(town.addresses, person, f"Nobody in town is called {person!r}.")}
 
 
 def send_parcel(
@@ -99,7 +98,7 @@ def send_parcel(
 
 def look_up_bill(town: Town, bill: Bill) -> dict[str, Any]:
     """Look up whom a bill is from, and what it comes to."""
-    return {"bill": bill, **_named(town.bills, bill, f"There is no bill {bill}.")}
+    return {"bill": bill, **look_up(town.bills, bill, f"There is no bill {bill}.")}
 
 
 def pay_bill(town: Town, bill: Bill, amount: Dollars) -> dict[str, Any]:
@@ -113,7 +112,7 @@ def pay_bill(town: Town, bill: Bill, amount: Dollars) -> dict[str, Any]:
 
 def return_book(town: Town, title: str) -> dict[str, Any]:
     """Bring a book back to the library, and pay its fine from the purse. Each call pays once more."""
-    fine = _named(town.fines, title, f"The library has lent no book called {title!r}.")
+    fine = look_up(town.fines, title, f"The library has lent no book called {title!r}.")
     town.purse -= fine
     town.returned.append(title)
     return {"title": title, "fine": fine}
@@ -121,7 +120,7 @@ def return_book(town: Town, title: str) -> dict[str, Any]:
 
 def empty_into_purse(town: Town, jar: str, dollars: Dollars) -> dict[str, Any]:
     """Take money out of a jar, and put it into the purse. Each call takes once more."""
-    town.jars[jar] = _named(town.jars, jar, f"There is no jar called {jar!r}.") - dollars
+    town.jars[jar] = look_up(town.jars, jar, f"There is no jar called {jar!r}.") - dollars
     town.purse += dollars
     return {"jar": jar, "taken": dollars}
 
@@ -131,17 +130,10 @@ def count_purse(town: Town) -> dict[str, Any]:
     return {"dollars": town.purse}
 
 
-def _named(table: Mapping[str, Any], name: str, problem: str) -> Any:
-    if name not in table:
-        raise UnknownName(problem)
-    return table[name]
-
-
 def _price(town: Town, shop: str, thing: str) -> int:
-    prices: dict[str, int] = _named(town.shops, shop, f"There is no shop called {shop!r}.")
-    if thing not in prices:
-        raise SoldOut(f"{shop.capitalize()} has no {thing} any more, and does not know what they will cost.")
-    return prices[thing]
+    prices = look_up(town.shops, shop, f"There is no shop called {shop!r}.")
+    problem = f"{shop.capitalize()} has no {thing} any more, and does not know what they will cost."
+    return look_up(prices, thing, problem, SoldOut)
 
 
 TOOLS: Toolset[Town] = Toolset(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
-from whichloop.datasets.task import InvalidRequest, Toolset, UnknownName
+from whichloop.datasets.task import InvalidRequest, Toolset, UnknownName, look_up
 
 PAGE = 4
 """Events on one page of search results."""
@@ -131,22 +131,16 @@ class City:
         return sorted(list(booking[:-1]) for booking in self.bookings.values())
 
     def event(self, event_id: str) -> Event:
-        if event_id not in self.events:
-            raise UnknownName(f"there is no event {event_id!r}")
-        return self.events[event_id]
+        return look_up(self.events, event_id, f"there is no event {event_id!r}")
 
     def show(self, event_id: str, date: str) -> Show:
         shows = self.event(event_id).shows
-        if date not in shows:
-            raise NoSuchShow(f"{event_id} is not shown on {date!r}, only on {', '.join(shows)}")
-        return shows[date]
+        return look_up(shows, date, f"{event_id} is not shown on {date!r}, only on {', '.join(shows)}", NoSuchShow)
 
     def booking(self, code: str) -> Booking:
         if code in self.cancelled:
             raise AlreadyCancelled(f"booking {code} was cancelled already")
-        if code not in self.bookings:
-            raise UnknownBooking(f"there is no booking {code!r}")
-        return self.bookings[code]
+        return look_up(self.bookings, code, f"there is no booking {code!r}", UnknownBooking)
 
     def add_booking(self, name: str, event: Event, date: str, seats: int) -> Booking:
         show = event.shows[date]
@@ -242,11 +236,9 @@ def hold_seats(city: City, event_id: str, date: str, seats: int) -> dict[str, An
 def book(city: City, name: str, hold_id: str) -> dict[str, Any]:
     """Book and pay held seats. name: the customer's, first and last. A hold can be booked once; gives the booking's code."""
     city.check_customer(name)
-    if hold_id not in city.holds:
-        raise UnknownHold(f"there is no hold {hold_id!r}")
+    event, date, seats = look_up(city.holds, hold_id, f"there is no hold {hold_id!r}", UnknownHold)
     if hold_id in city.used:
         raise HoldUsed(f"hold {hold_id} was booked already, as {city.used[hold_id]}")
-    event, date, seats = city.holds[hold_id]
     booking = city.add_booking(name, event, date, seats)
     city.used[hold_id] = booking.code
     paid = dollars_from_cents(booking.cents)

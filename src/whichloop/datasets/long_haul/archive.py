@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from whichloop.datasets.task import Toolset, WorldEnvironment
+from whichloop.datasets.task import Toolset, WorldEnvironment, look_up
 from whichloop.protocol import Tool
 
 from .. import calculator
@@ -140,9 +140,8 @@ class TrailArchive:
 
 def read_card(archive: TrailArchive, code: str) -> dict[str, Any]:
     """Read a card of the archive, in the edition that counts. The last card of a trail has no next card."""
-    card = archive.cards.get(_checked(code))
-    if card is None:
-        raise ArchiveError(f"card {code} is not in its drawer; if it was moved, the register of moved cards knows it")
+    problem = f"card {code} is not in its drawer; if it was moved, the register of moved cards knows it"
+    card = look_up(archive.cards, _checked(code), problem, ArchiveError)
     content: dict[str, Any] = {"card": card.code}
     if archive.is_wordy:
         content |= {"port": card.port, "remarks": _remarks(archive, code)}
@@ -153,31 +152,27 @@ def read_card(archive: TrailArchive, code: str) -> dict[str, Any]:
 
 def read_old_edition(archive: TrailArchive, code: str) -> dict[str, Any]:
     """Read a card as it stood in the edition of 1911, which has been superseded."""
-    if _checked(code) not in archive.cards:
-        raise ArchiveError(f"the edition of 1911 has no card {code}")
+    look_up(archive.cards, _checked(code), f"the edition of 1911 has no card {code}", ArchiveError)
     draw = Draw(NAME, "1911", archive.key, code)
     return {"card": code, "edition": 1911, "crates": draw.integer(1_013, 9_871), "next_card": draw.choice(archive.others)}
 
 
 def find_moved(archive: TrailArchive, code: str) -> dict[str, str]:
     """Look up in the register of moved cards under which code a card that is not in its drawer lies now."""
-    if _checked(code) not in archive.moved_to:
-        raise ArchiveError(f"the register of moved cards does not know {code}")
-    return {"card": code, "moved_to": archive.moved_to[code]}
+    problem = f"the register of moved cards does not know {code}"
+    return {"card": code, "moved_to": look_up(archive.moved_to, _checked(code), problem, ArchiveError)}
 
 
 def redeem_ticket(archive: TrailArchive, ticket: str) -> dict[str, Any]:
     """Redeem a ticket that stands on a card; gives the dollars paid for it."""
-    if ticket not in archive.tickets:
-        raise ArchiveError(f"no ticket {ticket[:40]!r} was ever issued; tickets look like T-12345")
-    return {"ticket": ticket, "paid": archive.tickets[ticket]}
+    problem = f"no ticket {ticket[:40]!r} was ever issued; tickets look like T-12345"
+    return {"ticket": ticket, "paid": look_up(archive.tickets, ticket, problem, ArchiveError)}
 
 
 def open_vault(archive: TrailArchive, vault: str, seals: list[str]) -> dict[str, Any]:
     """Open a vault with exactly the seals that it wants, in any order; gives the number of crates in it."""
-    if vault not in archive.vaults:
-        raise ArchiveError(f"there is no vault {vault[:40]!r}; vaults look like V-12")
-    wanted, crates = archive.vaults[vault]
+    problem = f"there is no vault {vault[:40]!r}; vaults look like V-12"
+    wanted, crates = look_up(archive.vaults, vault, problem, ArchiveError)
     if frozenset(seals) != wanted:
         raise VaultShut(f"vault {vault} stays shut: these are not its seals")
     return {"vault": vault, "crates_inside": crates}
