@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from whichloop.protocol import Message, Model, Request, Role, Tool
 from whichloop.protocol.digest import canonical_json
@@ -81,26 +81,9 @@ class ScriptedUser:
                 if not self.agrees(change):
                     raise ValueError(f"further request {number} waits for {change.action}, which the user does not agree to")
 
-    def answer(self, about: Topic, question: str = "") -> str:
-        """Return what the user says about a topic, whatever the question is."""
-        return self.says.get(about) or NOTHING_TO_SAY
-
     def agrees(self, proposed: ProposedCall) -> bool:
         """Return whether the user wants this change."""
         return any(wanted.allows(proposed) for wanted in self.agrees_to)
-
-
-class User(Protocol):
-    """Whoever talks with the agent in one trial: by a script, or played by a model."""
-
-    def answer(self, about: Topic, question: str) -> str | Awaitable[str]:
-        """Return what the user says to a question about a topic."""
-
-    def agrees(self, proposed: ProposedCall) -> bool | Awaitable[bool]:
-        """Return whether the user wants this change."""
-
-    def hears(self, message: str, requests_done: int) -> str | Awaitable[str]:
-        """Return what the user says when they are told what was done. `requests_done`: of their requests, as the agent counts."""
 
 
 class ScriptedTalk:
@@ -116,7 +99,8 @@ class ScriptedTalk:
         self._raised = 0
 
     def answer(self, about: Topic, question: str) -> str:
-        return self.script.answer(about)
+        """Return what the user says about a topic, whatever the question is."""
+        return self.script.says.get(about) or NOTHING_TO_SAY
 
     def agrees(self, proposed: ProposedCall) -> bool:
         return self.script.agrees(proposed)
@@ -139,6 +123,71 @@ class ScriptedTalk:
             return STILL_WAITING
         self._raised = max(self._raised, place + 1)
         return further[place].says
+
+
+_YES = re.compile(r"\W*yes\b", re.IGNORECASE)
+
+
+def instructions(script: ScriptedUser) -> str:
+    """Return the script as instructions to the model that plays the user."""
+    parts = [
+        "You play a user who talks with an agent. Speak as this user, in the first person, and briefly. Say nothing of yourself or "
+        f"of your wishes that is not written below; if you are asked for anything else, say: {NOTHING_TO_SAY}",
+        *(f"What you say when you are asked about {topic}:\n{text or NOTHING_TO_SAY}" for topic, text in script.says.items()),
+    ]
+    changes = "".join(f"\n- {_call(change)}" for change in script.agrees_to)
+    said = f"yes to these changes, and no to all others:{changes}" if changes else "no to all changes."
+    parts.append(f"The agent asks you before it changes anything. Say {said}")
+    for number, request in enumerate(script.further, start=1):
+        changes = " and ".join(f"it has made the change {_call(change)}" for change in request.after)
+        until = f"of which you say nothing until the agent has told you that {changes or 'what you asked before is dealt with'}"
+        parts.append(f"Your further request {number}, {until}:\n{request.says}")
+    parts.append(
+        f"When the agent tells you that something is done, raise your next further request; if none is left, say: {NOTHING_MORE}"
+    )
+    return "\n\n".join(parts)
+
+
+def _call(change: ProposedCall) -> str:
+    return f"{change.action} {canonical_json(dict(change.arguments))}"
+
+
+class ModelledUser:
+    """A user in one trial, played by a model. The talk is one conversation: what is asked at once is answered in turn.
+
+    What the model raises passes through.
+    """
+
+    def __init__(self, script: ScriptedUser, model: Model) -> None:
+        self._model = model
+        self._messages = [Message("system", instructions(script))]
+        self._turn = asyncio.Lock()
+
+    async def answer(self, about: Topic, question: str) -> str:
+        """Return what the model says. The topic stands before the question, which may say nothing of it."""
+        return await self._reply(f"About {about}: {question}")
+
+    async def agrees(self, proposed: ProposedCall) -> bool:
+        """Return whether the reply begins with yes."""
+        return _YES.match(await self._reply(f"May I make this change: {_call(proposed)}? Please begin with yes or no.")) is not None
+
+    async def hears(self, message: str, requests_done: int) -> str:
+        return await self._reply(message)
+
+    async def _reply(self, text: str) -> str:
+        async with self._turn:
+            self._messages.append(Message("user", text))
+            try:
+                reply = await self._model.complete(Request(tuple(self._messages), role=Role.ANSWER))
+            except BaseException:
+                self._messages.pop()  # nothing was said to it
+                raise
+            self._messages.append(Message("assistant", reply.text))
+            return reply.text
+
+
+User = ScriptedTalk | ModelledUser
+"""Whoever talks with the agent in one trial: by a script, or played by a model."""
 
 
 def confirm_with_user(user: User, action: str, arguments: Mapping[str, object]) -> Any:
@@ -198,73 +247,6 @@ ASKING_USER_TOOLS = user_tools(asks=True)
 """The same for users who have further requests."""
 
 
-_YES = re.compile(r"\W*yes\b", re.IGNORECASE)
-
-
-def instructions(script: ScriptedUser) -> str:
-    """Return the script as instructions to the model that plays the user."""
-    parts = [
-        "You play a user who talks with an agent. Speak as this user, in the first person, and briefly. Say nothing of yourself or "
-        f"of your wishes that is not written below; if you are asked for anything else, say: {NOTHING_TO_SAY}",
-        *(f"What you say when you are asked about {topic}:\n{text or NOTHING_TO_SAY}" for topic, text in script.says.items()),
-    ]
-    changes = [f"- {_call(change)}" for change in script.agrees_to]
-    if changes:
-        parts.append(
-            "\n".join(["The agent asks you before it changes anything. Say yes to these changes, and no to all others:", *changes])
-        )
-    else:
-        parts.append("The agent asks you before it changes anything. Say no to all changes.")
-    for number, request in enumerate(script.further, start=1):
-        what = " and ".join(f"it has made the change {_call(change)}" for change in request.after)
-        when = what or "what you asked before is dealt with"
-        parts.append(
-            f"Your further request {number}, of which you say nothing until the agent has told you that {when}:\n{request.says}"
-        )
-    parts.append(
-        f"When the agent tells you that something is done, raise your next further request; if none is left, say: {NOTHING_MORE}"
-    )
-    return "\n\n".join(parts)
-
-
-def _call(change: ProposedCall) -> str:
-    return f"{change.action} {canonical_json(dict(change.arguments))}"
-
-
-class ModelledUser:
-    """A user in one trial, played by a model. The talk is one conversation: what is asked at once is answered in turn.
-
-    What the model raises passes through.
-    """
-
-    def __init__(self, script: ScriptedUser, model: Model) -> None:
-        self._model = model
-        self._messages = [Message("system", instructions(script))]
-        self._turn = asyncio.Lock()
-
-    async def answer(self, about: Topic, question: str) -> str:
-        """Return what the model says. The topic stands before the question, which may say nothing of it."""
-        return await self._reply(f"About {about}: {question}")
-
-    async def agrees(self, proposed: ProposedCall) -> bool:
-        """Return whether the reply begins with yes."""
-        return _YES.match(await self._reply(f"May I make this change: {_call(proposed)}? Please begin with yes or no.")) is not None
-
-    async def hears(self, message: str, requests_done: int) -> str:
-        return await self._reply(message)
-
-    async def _reply(self, text: str) -> str:
-        async with self._turn:
-            self._messages.append(Message("user", text))
-            try:
-                reply = await self._model.complete(Request(tuple(self._messages), role=Role.ANSWER))
-            except BaseException:
-                self._messages.pop()  # nothing was said to it
-                raise
-            self._messages.append(Message("assistant", reply.text))
-            return reply.text
-
-
 PATIENCE_S = 3600.0
 """Seconds for which a tool waits for a user whom a model plays: requests to a model have time limits of their own."""
 
@@ -309,11 +291,9 @@ def _check_heard(script: ScriptedUser, tools: tuple[Tool, ...]) -> None:
         return  # tools that are not those of `user_tools`
     about = ask.parameters["properties"]["about"]
     topics = about.get("enum") or [about["const"]]
-    for topic in script.says:
-        if topic not in topics:
-            raise ValueError(
-                f"the script says something about {topic}, which ask_user does not have: its topics are {', '.join(topics)}"
-            )
+    if unheard := [topic for topic in script.says if topic not in topics]:
+        said = f"the script says something about {unheard[0]}, which ask_user does not have"
+        raise ValueError(f"{said}: its topics are {', '.join(topics)}")
 
 
 def _noticed(tool: Tool, user: ScriptedTalk) -> Callable[..., Any]:
