@@ -68,7 +68,7 @@ UNFOLDING = (
 
 @pytest.fixture(scope="module")
 def energy() -> Iterator[ReadOnlyDatabase]:
-    opened = ReadOnlyDatabase(image("energy"), list(ENERGY.tables))
+    opened = ReadOnlyDatabase(image("energy"), list(ENERGY))
     yield opened
     opened.close()
 

@@ -22,22 +22,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-RESERVED = frozenset(
-    {
-        "all", "and", "as", "between", "case", "collate", "distinct", "else", "escape", "except", "exists", "from", "group",
-        "having", "in", "intersect", "is", "isnull", "join", "limit", "not", "notnull", "null", "on", "or", "order", "select",
-        "then", "union", "using", "values", "when", "where",
-    }
-)  # fmt: skip
+RESERVED = frozenset({
+    "all", "and", "as", "between", "case", "collate", "distinct", "else", "escape", "except", "exists", "from", "group",
+    "having", "in", "intersect", "is", "isnull", "join", "limit", "not", "notnull", "null", "on", "or", "order", "select",
+    "then", "union", "using", "values", "when", "where",
+})  # fmt: skip
 """Words of a SELECT that cannot be names."""
-_WORDS = frozenset(
-    {
-        "asc", "by", "cast", "cross", "current", "desc", "end", "exclude", "filter", "first", "following", "full", "glob",
-        "groups", "inner", "last", "left", "like", "match", "materialized", "natural", "no", "nulls", "offset", "others", "outer",
-        "over", "partition", "preceding", "range", "recursive", "regexp", "right", "row", "rows", "ties", "unbounded", "window",
-        "with",
-    }
-)  # fmt: skip
+_WORDS = frozenset({
+    "asc", "by", "cast", "cross", "current", "desc", "end", "exclude", "filter", "first", "following", "full", "glob",
+    "groups", "inner", "last", "left", "like", "match", "materialized", "natural", "no", "nulls", "offset", "others", "outer",
+    "over", "partition", "preceding", "range", "recursive", "regexp", "right", "row", "rows", "ties", "unbounded", "window",
+    "with",
+})  # fmt: skip
 """Words of a SELECT that can be names too: they are where an operand may begin."""
 _COMPOUNDS = frozenset({"union", "intersect", "except"})
 _OPERAND_WORDS = frozenset({"end", "isnull", "notnull", "null"})
@@ -82,13 +78,9 @@ class Statement:
         clauses = [token.text for place, token in enumerate(tokens) if token.is_name and _clause_end(tokens, place)]
         return cls(tokens, any(group == "named" for group, _ in matches), frozenset(clauses))
 
-    @property
-    def first(self) -> str:
-        return self.tokens[0].text if self.tokens else ""
-
-    def may_be_long(self, length: int) -> bool:
-        """Whether the query joins texts, or writes down one that is longer than this."""
-        return any(token.text == "||" or len(token.text) > length for token in self.tokens)
+    def may_be_long(self) -> bool:
+        """Whether the query joins texts, or writes down a long one."""
+        return any(token.text == "||" or len(token.text) > _LONG for token in self.tokens)
 
     def weight(self, tables: Set[str], columns: Set[str]) -> float:
         """Return an upper bound on the tokens there are when each use of what the query names itself has become a copy of that.
@@ -106,14 +98,11 @@ class Statement:
 
     def _uses(self, plain: Set[str]) -> Counter[str]:
         """Count the uses of each name that the query defines itself, without `plain` ones."""
-        places = [place for place, token in enumerate(self.tokens) if token.text not in plain and self._is_use(place, token)]
-        uses = Counter(self.tokens[place].text for place in places)
-        uses.subtract({self.tokens[place].text for place in places if self._may_define(self.tokens[place])})
+        used = [token for place, token in enumerate(self.tokens) if token.text not in plain and self._is_use(place, token)]
+        uses = Counter(token.text for token in used)
+        # one of the uses of such a name is sure to be its definition: others come about in other ways
+        uses.subtract({token.text for token in used if token.is_name and token.text not in _WORDS and token.quote in ("", "'")})
         return uses
-
-    def _may_define(self, token: _Token) -> bool:
-        """Whether one of the uses of a name is sure to be its definition: others come about in other ways."""
-        return token.is_name and token.text not in _WORDS and token.quote in ("", "'")
 
     def _is_use(self, place: int, token: _Token) -> bool:
         before, behind = self._text(place - 1), self._text(place + 1)
@@ -208,13 +197,11 @@ _LIMITS = {
     sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER: 64,
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
 }
-_FUNCTIONS = frozenset(
-    {
-        *("abs", "avg", "coalesce", "count", "group_concat", "ifnull", "iif", "length", "like", "lower", "max", "min", "nullif"),
-        *("round", "sign", "substr", "substring", "sum", "total", "typeof", "upper"),
-        *("dense_rank", "first_value", "lag", "last_value", "lead", "rank", "row_number"),
-    }
-)
+_FUNCTIONS = frozenset({
+    "abs", "avg", "coalesce", "count", "group_concat", "ifnull", "iif", "length", "like", "lower", "max", "min", "nullif", "round",
+    "sign", "substr", "substring", "sum", "total", "typeof", "upper",
+    "dense_rank", "first_value", "lag", "last_value", "lead", "rank", "row_number",
+})  # fmt: skip
 """Deterministic functions whose work does not grow with the square of their arguments."""
 _DEAR = frozenset({"like", "group_concat"})
 """Functions of which one step may be long: a tenth of the steps, and a fiftieth where LIKE may meet long texts."""
@@ -258,9 +245,10 @@ class ReadOnlyDatabase:
         )
         self._connection.deserialize(image)
         self._connection.execute("PRAGMA query_only = ON")
-        self._connection.text_factory = _decoded
+        self._connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
         self._tables = frozenset(table.lower() for table in tables)
-        self._columns = frozenset(column for table in tables for column in self._columns_of(table))
+        columns = self._connection.execute("SELECT lower(c.name) FROM sqlite_schema t, pragma_table_info(t.name) c")
+        self._columns = frozenset(name for (name,) in columns.fetchall())
         for limit, value in _LIMITS.items():
             self._connection.setlimit(limit, value)
         self._readable = self._tables | {"sqlite_master", "sqlite_schema"}
@@ -276,9 +264,9 @@ class ReadOnlyDatabase:
 
     def select(self, query: str, parameters: Sequence[Any] = ()) -> Selection:
         """Run one SELECT; `parameters` fill its question marks. Raises QueryRefused, QueryFailed or QueryTooCostly."""
-        examined = _examined(query, self._tables, self._columns)
-        is_long = examined.is_long or any(isinstance(parameter, str) and len(parameter) > _LONG for parameter in parameters)
-        self._defined, self._refused = examined.defined, ""
+        statement = _examined(query, self._tables, self._columns)
+        is_long = statement.may_be_long() or any(isinstance(value, str) and len(value) > _LONG for value in parameters)
+        self._defined, self._refused = statement.defined, ""
         self._allow({"long"} if is_long else set())
         try:
             with closing(self._connection.execute(query, tuple(parameters))) as cursor:
@@ -309,10 +297,6 @@ class ReadOnlyDatabase:
             self._refused = _READ_ONLY
         return sqlite3.SQLITE_DENY
 
-    def _columns_of(self, table: str) -> list[str]:
-        with closing(self._connection.execute(f"SELECT * FROM {table} LIMIT 0")) as cursor:  # noqa: S608 - a table of our own
-            return [item[0].lower() for item in cursor.description]
-
     def _allow(self, dear: set[str]) -> None:
         """`dear`: what makes the query's steps long."""
         self._dear = dear
@@ -330,10 +314,6 @@ class ReadOnlyDatabase:
             return QueryTooCostly(f"The query was stopped after {self._steps} steps of the database engine; join and scan less.")
         text = str(error).rstrip(".").replace("\n", " ")[:200]
         return QueryFailed(f"The query does not work: {text.encode('utf-8', 'replace').decode()}.")
-
-
-def _decoded(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")
 
 
 def _capped(columns: list[str], all_rows: Iterator[tuple[Any, ...]]) -> Selection:
@@ -362,28 +342,18 @@ def _json_cell(value: Any) -> Any:
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What is known of a query before it runs."""
-
-    defined: frozenset[str]
-    """Names of its WITH clauses."""
-    is_long: bool
-    """Whether texts in it may be long."""
-
-
 @lru_cache(maxsize=256)  # plans ask the same over and over, with other parameters
-def _examined(query: str, tables: frozenset[str], columns: frozenset[str]) -> _Known:
+def _examined(query: str, tables: frozenset[str], columns: frozenset[str]) -> Statement:
     """Refuse what SQLite itself cannot be told to refuse."""
     if len(query) > MAX_QUERY_CHARS:
         raise QueryRefused(f"The query has {len(query)} characters; at most {MAX_QUERY_CHARS} are allowed.")
     if "\0" in query or _SURROGATE.search(query):
         raise QueryRefused("The query holds characters that are no text.")
     statement = Statement.of(query)
-    if statement.first not in ("select", "with", "values"):
+    if not statement.tokens or statement.tokens[0].text not in ("select", "with", "values"):
         raise QueryRefused(_READ_ONLY)
     if statement.has_named_parameters:
         raise QueryRefused("Write ? for each parameter, and give their values in order.")
     if statement.weight(tables, columns) > MAX_WEIGHT:
         raise QueryTooCostly("The query uses names that it gives itself too often in one another; nest and repeat less.")
-    return _Known(statement.defined, statement.may_be_long(_LONG))
+    return statement

@@ -12,9 +12,9 @@ from typing import Any
 from whichloop.protocol import Ref
 
 from ..generating import Draft, Draw, Template, part
-from ..story import DeadEnd, Story, Wording, told_by
+from ..story import DeadEnd, Story, told_by
 from ..task import Task, WorldEnvironment
-from .databases import TOWNS, YEARS, Row, database
+from .databases import WORDING, YEARS, Row, database
 from .tools import TOOLS, Connections
 
 MIN_NUMBER = 20
@@ -52,7 +52,7 @@ def cell(result: Ref, column: int = 0, row: int = 0) -> Ref:
 class TablesStory(Story):
     """Looks at the schema, queries, and periods of time."""
 
-    wording = Wording(__file__)
+    wording = WORDING
 
     def __init__(self, draw: Draw) -> None:
         super().__init__(draw)
@@ -62,7 +62,7 @@ class TablesStory(Story):
         self.begin(_desk())
 
     def row(self, name: str, table: str) -> Row:
-        return self.choice(database(name)[table])
+        return self.choice(database(name)[table].rows)
 
     def look_at(self, name: str, *tables: str) -> None:
         """Plan a look at tables, which all queries from here on come after."""
@@ -163,25 +163,10 @@ def _about(name: str, what: str, database_name: str, table: str, *, in_months: b
     return template(tell)
 
 
-dearest_visit = _about("dearest_visit", "patient", "clinic", "patients")
-fuel = _about("fuel", "port", "shipping", "ports")
-last_port = _about("last_port", "vessel", "shipping", "vessels")
-next_departure = _about("next_departure", "vessel", "shipping", "vessels")
-peak_month = _about("peak_month", "meter", "energy", "meters", in_months=True)
-bill = _about("bill", "meter", "energy", "meters", in_months=True)
-fullest_house = _about("fullest_house", "film", "festival", "films")
-same_director = _about("same_director", "film", "festival", "films")
-longest_ride = _about("longest_ride", "rental", "rentals", "rentals")
-best_insured = _about("best_insured", "artist", "museum", "artists")
-town_of_a_meter = _about("town_of_a_meter", "meter", "energy", "meters")
-town_of_a_film = _about("town_of_a_film", "film", "festival", "films")
-around_town = _about("around_town", "meter", "energy", "meters")
-
-
 @template
 def two_doctors(s: TablesStory) -> Draft:
     first, last, period = s.period()
-    names = [doctor["name"] for doctor in s.sample(database("clinic")["doctors"], 2)]
+    names = [doctor["name"] for doctor in s.sample(database("clinic")["doctors"].rows, 2)]
     return s.solve(locals())
 
 
@@ -199,7 +184,7 @@ def colleagues_rooms(s: TablesStory) -> Draft:
 
 @template
 def above_average(s: TablesStory) -> Draft:
-    (first, last, period), town, margin = s.months(), s.choice(TOWNS), s.integer(5, 150)
+    (first, last, period), town, margin = s.months(), s.choice(WORDING.texts["lists"]["towns"]), s.integer(5, 150)
     return s.solve(locals())
 
 
@@ -230,17 +215,6 @@ def old_report(s: TablesStory) -> Draft:
 # Questions without an answer
 
 
-@template
-def unrecorded(s: TablesStory) -> Draft:
-    """The table does not have what is asked for."""
-    name, table, column = s.choice(_UNRECORDED)
-    row = s.row(name, table)
-    s.look(f"See which tables {name} has.", "list_tables", database=name)
-    s.look_at(name, *database(name).tables)
-    period, asked = s.period()[2], s.say(name, row)
-    return s.task(f"{name}/{table}/{row[column]}", None, locals())
-
-
 _UNRECORDED = (
     ("clinic", "doctors", "name"), ("festival", "films", "title"), ("museum", "artists", "name"), ("school", "teachers", "name"),
     ("shipping", "vessels", "name"),
@@ -248,8 +222,19 @@ _UNRECORDED = (
 
 
 @template
+def unrecorded(s: TablesStory) -> Draft:
+    """The table does not have what is asked for."""
+    name, table, column = s.choice(_UNRECORDED)
+    row = s.row(name, table)
+    s.look(f"See which tables {name} has.", "list_tables", database=name)
+    s.look_at(name, *database(name))
+    period, asked = s.period()[2], s.say(name, row)
+    return s.task(f"{name}/{table}/{row[column]}", None, locals())
+
+
+@template
 def nobody(s: TablesStory) -> Draft:
-    period, names = s.period()[2], [row["name"] for row in database("clinic")["patients"]]
+    period, names = s.period()[2], [row["name"] for row in database("clinic")["patients"].rows]
     first, last = (s.choice(names).split()[index] for index in (0, 1))
     name = f"{first} {last}"
     if name in names:
@@ -272,3 +257,26 @@ def before_the_records(s: TablesStory) -> Draft:
     s.query("Find the reading of the month.", "energy", query, cell(number), month)
     month = in_words(month)
     return s.task(f"energy/meter/{meter['serial']}", None, locals())
+
+
+TEMPLATES = (
+    _about("fuel", "port", "shipping", "ports"),
+    _about("dearest_visit", "patient", "clinic", "patients"),
+    _about("next_departure", "vessel", "shipping", "vessels"),
+    _about("town_of_a_meter", "meter", "energy", "meters"),
+    _about("same_director", "film", "festival", "films"),
+    _about("peak_month", "meter", "energy", "meters", in_months=True),
+    _about("around_town", "meter", "energy", "meters"),
+    two_doctors,
+    _about("last_port", "vessel", "shipping", "vessels"),
+    old_report,
+    best_course,
+    _about("fullest_house", "film", "festival", "films"),
+    above_average,
+    _about("longest_ride", "rental", "rentals", "rentals"),
+    _about("town_of_a_film", "film", "festival", "films"),
+    colleagues_rooms,
+    _about("bill", "meter", "energy", "meters", in_months=True),
+    _about("best_insured", "artist", "museum", "artists"),
+)
+UNANSWERABLE = (unrecorded, nobody, before_the_records)

@@ -48,7 +48,6 @@ SOURCE = Source(
     open_records,
     distractors=frozenset({"fetch_draft"}),
     snapshots=SNAPSHOTS,
-    templates="strata",
 )
 
 SUITE = load = SOURCE.suite

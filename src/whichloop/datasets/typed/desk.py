@@ -1,16 +1,12 @@
 """How a form comes about: facts are drawn and filed, a plan looks them up, and its fields are schema and planned answer at once.
 
-The wording of a form says all three. In a fact, `[5-45]` is a drawn number, `[a|b]` one of these, with `null`, codes and lists by
-name (`[towns:10:]`, its items from the tenth on), `[ABC]` a letter, `[each]` a value of this name; text may stand around them.
-`cents` and `day` are of the number that follows, `text` writes it as one, `maybe` leaves it out at times, `chance` gives yes or no.
-
-Fields: a line for each, `names it may have: kind value`, with the fields of a group, or of each row, below it.
+The wording of a form has its facts and its fields: a line for each field, `names it may have: kind value`, with the fields of a
+group, or of each row, below it.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -18,6 +14,7 @@ from typing import Any, NamedTuple
 
 from whichloop.protocol import Ref, resolve
 
+from ..facts import drawn, facts, options
 from ..generating import Draft, Draw, draw_new, part
 from ..story import Story, Wording
 from .records import FormRecord, Records, altered, environment
@@ -80,7 +77,10 @@ class Desk(Story):
 
     def day(self, least: int, most: int) -> str:
         """Draw a day that is `least` to `most` days after the first one."""
-        return (self._first + timedelta(self.integer(least, most))).isoformat()
+        return self.day_at(self.integer(least, most))
+
+    def day_at(self, days: int) -> str:
+        return (self._first + timedelta(days)).isoformat()
 
     def draw_codes(self) -> None:
         """Draw the form's code tables, such as W17, anew for each task: nobody can know what they mean."""
@@ -94,45 +94,20 @@ class Desk(Story):
         self.records.rates = {"EUR": "1", **rates}
         return self.sample(list(self.records.rates), count)
 
+    def drawn(self, said: str) -> Any:
+        return drawn(self, said, self._known)
+
     def options(self, said: str) -> Sequence[Any]:
-        """Return what a fact is drawn from, by what stands within the brackets."""
-        if said.isupper():
-            return said
-        options: list[Any] = []
-        for option in said.split("|"):
-            name, *ends = option.split(":")
-            items = self.records.tables.get(name) or self.wording.find(f"lists.{name}")
-            literal = None if option == "null" else int(option) if option.isdecimal() else option
-            options += list(items)[slice(*(int(end) if end else None for end in ends or [""]))] if items else [literal]
-        return options
+        return options(said, self._known)
 
-    def drawn(self, said: str, names: Mapping[str, Any] | None = None) -> Any:
-        """Draw a fact. `names`: values that it may name."""
-        kind, _, rest = said.partition(" ")
-        match kind:
-            case "maybe":
-                return self.choice((None, self.drawn(rest, names)))
-            case "cents":
-                return self.drawn(rest) / 100
-            case "day":
-                return (self._first + timedelta(self.drawn(rest))).isoformat()
-            case "text":
-                return str(self.drawn(rest))
-            case "chance":
-                return self.chance(float(rest))
-        before, *parts = re.split(r"\[(.*?)\]", said)
-        values = [self._one_of(text, names or {}) if place % 2 == 0 else text for place, text in enumerate(parts)]
-        return values[0] if [before, *values[1:]] == ["", ""] else before + "".join(map(str, values))
-
-    def _one_of(self, said: str, names: Mapping[str, Any]) -> Any:
-        if span := re.fullmatch(r"(\d+)-(\d+)", said):
-            number = self.integer(int(span[1]), int(span[2]))
-            return f"{number:02}" if re.match(r"0\d", said) else number
-        return names[said] if said in names else self.choice(self.options(said))
+    @property
+    def _known(self) -> dict[str, Any]:
+        codes = {table: list(meanings) for table, meanings in self.records.tables.items()}
+        return {**self.wording.texts["lists"], **codes, "day": self.day_at}
 
     def facts(self, key: str, **names: Any) -> dict[str, Any]:
-        """Draw the facts that the form's wording has under a key."""
-        return {name: self.drawn(said, names) for name, said in self.wording.find(f"{self.name}.{key}").items()}
+        """Draw the facts that the form's wording has under a key. `names`: values that they may name."""
+        return facts(self, self.wording.find(f"{self.name}.{key}"), {**self._known, **names})
 
     def rows(self, key: str, options: str, count: int) -> list[dict[str, Any]]:
         """Draw facts for so many different options, each of which is called `each` there."""
@@ -147,9 +122,10 @@ class Desk(Story):
         """
         reference = self.drawn(reference) if isinstance(reference, str) else reference
         literal, withdrawn, filed = self.seen(reference), withdrawn or {}, dict[str, Mapping[str, Any]]()
-        for name, facts in sections.items():
-            filed |= {f"{name} {place}": one for place, one in enumerate(facts, 1)} if isinstance(facts, list) else {name: facts}
-        filed = {name: facts for name, facts in filed.items() if name not in withdrawn}
+        for name, section in sections.items():
+            rows = section if isinstance(section, list) else ()
+            filed |= {f"{name} {place}": row for place, row in enumerate(rows, 1)} if rows else {name: section}
+        filed = {name: section for name, section in filed.items() if name not in withdrawn}
         record = self._add(kind, literal, filed, withdrawn)
         swapped = literal[:-2] + literal[:-3:-1]  # easily mistaken: the last digits trade places, or the last one is another
         similar = swapped if swapped != literal else f"{literal[:-1]}{(int(literal[-1]) + 1) % 10}"
