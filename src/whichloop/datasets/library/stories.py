@@ -10,13 +10,13 @@ from typing import Any, TypeVar, cast
 from whichloop.protocol import Ref
 
 from ..generating import Draft, Draw, part
-from ..story import DeadEnd, Story, Wording, told_by
+from ..story import DeadEnd, Story, told_by
 from ..task import StatelessEnvironment, Task
-from .collection import LINKS, Coast, Entity, Kind, collection, page_of, year_of
-from .shelves import TOOLS, open_shelves
+from .collection import LINKS, WORDING, Coast, Entity, Kind, collection, page_of
+from .shelves import TOOLS
 
 Item = TypeVar("Item")
-WORDING = Wording(__file__)
+
 _OPTIONAL: dict[Kind, str] = {
     "person": "teacher", "town": "elevation", "ship": "crew", "company": "employees", "book": "dedicated_to",
     "lighthouse": "height",
@@ -27,7 +27,7 @@ _OPTIONAL: dict[Kind, str] = {
 @cache
 def library() -> StatelessEnvironment:
     """Return the one environment of all trials: nothing in the library changes."""
-    return StatelessEnvironment(TOOLS.bound_to(open_shelves()))
+    return StatelessEnvironment(TOOLS.bound_to(collection()))
 
 
 def open_library(task: Task) -> StatelessEnvironment:
@@ -202,8 +202,8 @@ def _by_its_story(s: Trail) -> Draft:
 def _by_catalogue(s: Trail) -> Draft:
     """An entity is known by coast, kind and year."""
     entity = s.choice(list(s.coast.entities.values()))
-    year, (_, dated) = year_of(entity), WORDING.texts["dated"][entity.kind]
-    if sum(year_of(other) == year for other in s.of_kind(entity.kind)) > 1:
+    year, (_, dated) = entity.year, WORDING.texts["dated"][entity.kind]
+    if sum(other.year == year for other in s.of_kind(entity.kind)) > 1:
         raise DeadEnd
     found = s.listed(f"List what the catalogue has of the {entity.kind} of {year}.", entity.kind, year, year)
     phrase = f"the only {entity.kind} of {s.coast.name} {dated} in {year}"
@@ -312,12 +312,12 @@ def _ask_for_all(s: Trail, name: str) -> tuple[str, list[Ref], list[Any]]:
     Two to five entities; None for what a document does not state.
     """
     kind, key = s.choice(list(phrases(name)))
-    everyone = sorted(s.of_kind(kind), key=lambda entity: (year_of(entity), entity.name))
+    everyone = sorted(s.of_kind(kind), key=lambda entity: (entity.year, entity.name))
     size = s.integer(2, min(5, len(everyone)))
     start = s.integer(0, len(everyone) - size)
     chosen, others = everyone[start : start + size], everyone[:start] + everyone[start + size :]
-    first, last = year_of(chosen[0]) - s.integer(0, 9), year_of(chosen[-1]) + s.integer(0, 9)
-    if any(first <= year_of(other) <= last for other in others):
+    first, last = chosen[0].year - s.integer(0, 9), chosen[-1].year + s.integer(0, 9)
+    if any(first <= other.year <= last for other in others):
         raise DeadEnd
     many, dated = WORDING.texts["dated"][kind]
     listed = s.listed(f"List the {many} in question.", kind, first, last)
