@@ -114,10 +114,7 @@ class Plant:
 
     def state(self) -> dict[str, Any]:
         """Return the work orders that are open, and what was bought."""
-        return {
-            "work_orders": sorted(map(list, self.work_orders)),
-            "purchases": sorted(map(list, self.purchases)),
-        }
+        return {"work_orders": sorted(map(list, self.work_orders)), "purchases": sorted(map(list, self.purchases))}
 
 
 def draw_plant(number: int) -> Plant:
