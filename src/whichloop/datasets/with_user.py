@@ -39,19 +39,14 @@ class ProposedCall:
 
     def allows(self, proposed: ProposedCall) -> bool:
         """Return whether the proposed call does the same as this one, which is in the script."""
-        if self.action != proposed.action or self.arguments.keys() != proposed.arguments.keys():
-            return False
-        alone = (name for name in self.arguments if name not in self.side_by_side)
-        if any(self.arguments[name] != proposed.arguments[name] for name in alone):
-            return False
-        return self._rows(self.arguments) == self._rows(proposed.arguments)
+        return self.action == proposed.action and self._compared(self.arguments) == self._compared(proposed.arguments)
 
-    def _rows(self, arguments: Mapping[str, Any]) -> list[str]:
-        """Return the lists side by side, a sorted text for each row; values that are not lists of equal length are one text."""
-        lists = [arguments[name] for name in self.side_by_side]
-        if not all(isinstance(one, list) for one in lists) or len({len(one) for one in lists}) > 1:
-            return [repr(lists)]
-        return sorted(repr(row) for row in zip(*lists, strict=True))
+    def _compared(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """Return the arguments that stand alone, and a sorted text for each row of the lists side by side, if they are such."""
+        lists: list[Any] = [arguments.get(name) for name in self.side_by_side]
+        are_rows = all(isinstance(one, list) for one in lists) and len({len(one) for one in lists}) < 2
+        alone = {name: value for name, value in arguments.items() if name not in self.side_by_side}
+        return alone, sorted(map(repr, zip(*lists, strict=True))) if are_rows else [repr(lists)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,13 +279,10 @@ def with_user(inner: Environment, script: ScriptedUser, talk: Toolset[User] = US
 
 
 def _check_heard(script: ScriptedUser, tools: tuple[Tool, ...]) -> None:
-    by_name = {tool.name: tool for tool in tools}
-    if script.further and tell_user.__name__ not in by_name:
+    if script.further and all(tool.name != "tell_user" for tool in tools):
         raise ValueError("the script has further requests, which an agent hears through tell_user: make the tools with asks=True")
-    if (ask := by_name.get("ask_user")) is None:
-        return  # tools that are not those of `user_tools`
-    about = ask.parameters["properties"]["about"]
-    topics = about.get("enum") or [about["const"]]
+    about = next((tool.parameters["properties"]["about"] for tool in tools if tool.name == "ask_user"), None)
+    topics = script.says if about is None else about.get("enum") or [about["const"]]  # None: tools that are not ours
     if unheard := [topic for topic in script.says if topic not in topics]:
         said = f"the script says something about {unheard[0]}, which ask_user does not have"
         raise ValueError(f"{said}: its topics are {', '.join(topics)}")
@@ -298,15 +290,14 @@ def _check_heard(script: ScriptedUser, tools: tuple[Tool, ...]) -> None:
 
 def _noticed(tool: Tool, user: ScriptedTalk) -> Callable[..., Any]:
     """Return the function of a tool that changes something, which also lets the user know of the call once it has succeeded."""
-    function = tool.function
 
     async def later(*args: Any, **arguments: Any) -> Any:
-        value = await function(*args, **arguments)
+        value = await tool.function(*args, **arguments)
         user.notices(ProposedCall(tool.name, arguments))
         return value
 
     def at_once(*args: Any, **arguments: Any) -> Any:
-        value = function(*args, **arguments)
+        value = tool.function(*args, **arguments)
         user.notices(ProposedCall(tool.name, arguments))
         return value
 
