@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -13,11 +14,11 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.checks.suite import task_problems
 from whichloop.datasets.generating import UNANSWERABLE_EVERY, Draw, Source, difficulty_of
-from whichloop.datasets.task import Suite, Task
-from whichloop.datasets.validity import planned_answer, replay
+from whichloop.datasets.task import Environment, Suite, Task
+from whichloop.datasets.validity import carry_out, planned_answer, replay
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scores_of
-from whichloop.protocol import PlannedCall, Ref, Toolbox, ToolCall, resolve, run_sync
+from whichloop.protocol import Observation, PlannedCall, Ref, Toolbox, ToolCall, resolve, run_sync
 from whichloop.protocol.plan import refs
 from whichloop.runs.registry import generated_suites
 
@@ -28,6 +29,13 @@ TEMPLATES = {
     "tables": 21, "typed": 13,
 }  # fmt: skip
 """How many templates each suite has, those without an answer among them."""
+WRITES = {
+    "events": {"hold_seats", "book", "cancel_booking"},
+    "repairs": {"open_work_order", "order_part"},
+    "ecommerce": {"refund_line", "exchange_line", "match_price", "give_credit", "change_address", "combine_orders"},
+    "errands": {"buy", "send_parcel", "pay_bill", "return_book", "empty_into_purse"},
+}
+"""The tools that may change the end state; no tool of the other suites may."""
 FIRST = 24
 few = settings(max_examples=cases(4), deadline=None)
 
@@ -150,3 +158,31 @@ def test_bad_arguments_are_refused_and_change_nothing(name: str) -> None:
             seen = run_sync(Toolbox(environment.tools).call(ToolCall(tool.name, arguments)))
             assert (seen.ok, seen.error_type) == (False, "InvalidArguments") or not required, (tool.name, seen)
     assert environment.state() == before
+
+
+class Watching(Toolbox):
+    """Compares the end state before and after each call."""
+
+    def __init__(self, environment: Environment) -> None:
+        super().__init__(environment.tools)
+        self.environment, self.changed = environment, set[str]()
+
+    async def call(self, call: ToolCall, **how: Any) -> Observation:
+        before = self.environment.state()
+        seen = await super().call(call, **how)
+        self.changed |= {call.name} if self.environment.state() != before else set()
+        return seen
+
+
+@every_suite
+def test_only_tools_that_may_write_change_the_end_state(name: str) -> None:
+    suite, changed = source_of(name).suite(), set[str]()
+    for task in suite.tasks[:6]:
+        assert task.plan is not None
+        with closing(suite.open(task)) as environment:
+            watched = Watching(environment)
+            run_sync(carry_out(task, task.plan.calls, watched))
+        changed |= watched.changed
+        assert {tool.name for tool in watched if not tool.read_only} == WRITES.get(name, set())
+    assert changed <= WRITES.get(name, set())
+    assert bool(changed) == (name in WRITES)
