@@ -69,37 +69,28 @@ def _index() -> sqlite3.Connection:
 def _matches(query: str, limit: int, kind: Kind | None) -> list[dict[str, Any]]:
     """Return cards, each with the sentence that fits best: one whose title is the query, then by BM25, equal ones by id.
 
-    Raises BadQuery without a word.
+    What counts are words and quoted phrases: no operator of FTS5 gets through. Raises BadQuery without a word.
     """
+    phrases = [" ".join(_WORD.findall(quoted or word)) for quoted, word in _TERM.findall(query)]
+    terms = [f'"{phrase}"' for phrase in dict.fromkeys(phrases) if phrase][:MAX_TERMS]
+    if not terms:
+        raise BadQuery("The query holds no word to search for.")
     rows = _index().execute(
         "SELECT id FROM pages WHERE pages MATCH ? AND (? IS NULL OR kind = ?)"
         " ORDER BY name = ? DESC, round(bm25(pages, ?, 1.0), 6), id LIMIT ?",
-        (match_expression(query), kind, kind, _words_only(query), _TITLE_WEIGHT, limit),
+        (" OR ".join(terms), kind, kind, _words_only(query), _TITLE_WEIGHT, limit),
     )
-    documents = [collection().documents[name] for (name,) in rows.fetchall()]
-    return [{**_card(document), "snippet": _snippet(document, query)} for document in documents]
+    found = [collection().documents[name] for (name,) in rows.fetchall()]
+    wanted = set(_words_only(query).split())
 
+    def shared(sentence: str) -> int:
+        return len(wanted & set(_words_only(sentence).split()))
 
-def match_expression(query: str) -> str:
-    """Return an FTS5 expression of the query's words and quoted phrases: no operator of FTS5 gets through.
-
-    Raises BadQuery where the query holds no word.
-    """
-    phrases = [" ".join(_WORD.findall(quoted or word)) for quoted, word in _TERM.findall(query)]
-    terms = list(dict.fromkeys(phrase for phrase in phrases if phrase))[:MAX_TERMS]
-    if not terms:
-        raise BadQuery("The query holds no word to search for.")
-    return " OR ".join(f'"{term}"' for term in terms)
+    return [{**_card(document), "snippet": max(_SENTENCE.split(document.text), key=shared)} for document in found]
 
 
 def _words_only(text: str) -> str:
     return " ".join(_WORD.findall(text.casefold()))
-
-
-def _snippet(document: Document, query: str) -> str:
-    """Return the sentence that shares most words with the query, the first of equals."""
-    wanted = set(_words_only(query).split())
-    return max(_SENTENCE.split(document.text), key=lambda sentence: len(wanted & set(_words_only(sentence).split())))
 
 
 def _card(document: Document) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from .. import calculator
 from ..generating import Draw
 
 MAX_VALUES = 100
-LAST_DAY = date(9999, 12, 31)
 
 
 class RecordNotFound(LookupError):
@@ -97,7 +96,7 @@ def days_between(start: str, end: str) -> int:
 def add_days(start: str, days: int) -> str:
     """The date so many days after another one, as YYYY-MM-DD; a negative number goes back."""
     first = _date(start)
-    if not (date.min - first).days <= days <= (LAST_DAY - first).days:
+    if not (date.min - first).days <= days <= (date.max - first).days:
         raise ValueError(f"{days} days from {start} is beyond the calendar")
     return (first + timedelta(days)).isoformat()
 
