@@ -6,7 +6,9 @@ group, or of each row, below it.
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -75,13 +77,6 @@ class Desk(Story):
         """Draw the day from which the days of the task are counted."""
         self._first = date(2019, 1, 1) + timedelta(self.integer(0, 2_000))
 
-    def day(self, least: int, most: int) -> str:
-        """Draw a day that is `least` to `most` days after the first one."""
-        return self.day_at(self.integer(least, most))
-
-    def day_at(self, days: int) -> str:
-        return (self._first + timedelta(days)).isoformat()
-
     def draw_codes(self) -> None:
         """Draw the form's code tables, such as W17, anew for each task: nobody can know what they mean."""
         for table, (letter, *meanings) in self.wording.find(f"{self.name}.codes").items():
@@ -103,7 +98,7 @@ class Desk(Story):
     @property
     def _known(self) -> dict[str, Any]:
         codes = {table: list(meanings) for table, meanings in self.records.tables.items()}
-        return {**self.wording.texts["lists"], **codes, "day": self.day_at}
+        return {**self.wording.texts["lists"], **codes, "day": lambda days: (self._first + timedelta(days)).isoformat()}
 
     def facts(self, key: str, **names: Any) -> dict[str, Any]:
         """Draw the facts that the form's wording has under a key. `names`: values that they may name."""
@@ -209,11 +204,7 @@ class Desk(Story):
             longest = self.integer(int(low), int(high)) if high else int(low)
             schema = {"type": "array", "items": rows[0].schema, "minItems": int(value), "maxItems": longest}
             return FormField(schema, [row.value for row in rows])
-        first, *path = value.split(".")
-        found = names[first]
-        for part_of in path:
-            found = found[part_of]
-        return FormField(self._schema(kind, "".join(further)), found)
+        return FormField(self._schema(kind, "".join(further)), functools.reduce(operator.getitem, value.split("."), names))
 
     def _schema(self, kind: str, further: str) -> Mapping[str, Any]:
         """Return the schema of a leaf. `further`: its least number, its pattern, or what it is one of."""

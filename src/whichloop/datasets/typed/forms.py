@@ -25,7 +25,7 @@ def itinerary(desk: Desk) -> Draft:
     desk.start_calendar()
     own, other = desk.currencies(2)
     stops = desk.sample(desk.options("towns"), desk.integer(3, 5))
-    days = sorted(desk.day(0, 45) for _ in stops[1:])
+    days = sorted(desk.drawn("day [0-45]") for _ in stops[1:])
     legs = [desk.facts("leg", start=start, end=end, on=on) for start, end, on in zip(stops, stops[1:], days, strict=False)]
     record = desk.file("journey", "TR-[10000-99999]", head=desk.facts("head", own=own), leg=legs)
     trips = [*record.each("leg")]
@@ -47,8 +47,8 @@ def loan(desk: Desk) -> Draft:
     names = desk.sample(desk.options("people"), desk.integer(1, 2))
     authors = [dict(zip(("given", "family"), name.split(), strict=True)) for name in names]
     codes = [lent, *(desk.choice(list(meanings)) for _ in range(desk.integer(1, 2)))]
-    copies = [desk.facts("copy", code=code) | {"due": desk.day(0, 60) if code == lent else None} for code in codes]
-    today = desk.day(61, 200)
+    copies = [desk.facts("copy", code=code) | {"due": desk.drawn("day [0-60]") if code == lent else None} for code in codes]
+    today = desk.drawn("day [61-200]")
     record = desk.file("book", "BK-[10000-99999]", head=head, author=authors, copy=copies)
     counter = desk.file("counter", "CT-[10-99]", day=desk.facts("day", today=today))
     volumes = [*record.each("copy")]
