@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 RESERVED = frozenset({
     "all", "and", "as", "between", "case", "collate", "distinct", "else", "escape", "except", "exists", "from", "group",
@@ -54,12 +54,22 @@ _TOKEN = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
-    text: str
+class _Token(NamedTuple):
+    text: str = ""
     """The text in lower case; a name without its quotes."""
-    is_name: bool
+    is_name: bool = False
     quote: str = ""
+
+    @property
+    def word(self) -> str:
+        """The text, empty for one that is quoted."""
+        return "" if self.quote else self.text
+
+    @property
+    def ends_operand(self) -> bool:
+        if self.quote or self.text in _OPERAND_WORDS:
+            return True
+        return self.text not in RESERVED if self.is_name else self.text[:1] in (")", "?") or self.text[:1].isdigit()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,66 +97,44 @@ class Statement:
 
         `tables`, `columns`: what the database holds. Their copies have no parts of their own, unless the query gives them anew.
         """
-        names_given = self._given()
+        given, uses = self._names()
         has_compounds = any(token.text in _COMPOUNDS for token in self.tokens)  # whose columns have the names of the first part's
         selects = sum(token.text in ("select", "values") for token in self.tokens)
         weight = float(len(self.tokens))
-        for name, uses in self._uses((tables if has_compounds else tables | columns) - names_given.keys()).items():
+        plain = (tables if has_compounds else tables | columns) - given.keys()
+        for name in [name for name in uses if name not in plain]:
             is_sure = _IDENTIFIER.fullmatch(name) and name not in _WORDS and not has_compounds
-            weight *= _most_copies(uses, names_given[name] if is_sure else selects)
+            things = given[name] if is_sure else selects  # that share the name, at most, and all its uses: the largest product
+            shares = range(1, min(max(1, things), uses[name], _ENOUGH) + 1)
+            weight *= max([1.0, *((uses[name] / share) ** share for share in shares)])
         return weight
 
-    def _uses(self, plain: Set[str]) -> Counter[str]:
-        """Count the uses of each name that the query defines itself, without `plain` ones."""
-        used = [token for place, token in enumerate(self.tokens) if token.text not in plain and self._is_use(place, token)]
-        uses = Counter(token.text for token in used)
-        # one of the uses of such a name is sure to be its definition: others come about in other ways
-        uses.subtract({token.text for token in used if token.is_name and token.text not in _WORDS and token.quote in ("", "'")})
-        return uses
-
-    def _is_use(self, place: int, token: _Token) -> bool:
-        before, behind = self._text(place - 1), self._text(place + 1)
-        if token.text == "*":
-            return before in ("select", "distinct", "all", ",", ".")
-        is_function = behind == "(" and not _clause_end(self.tokens, place)
-        if not token.is_name or behind == "." or is_function:
-            return False
-        if token.quote or token.text not in _WORDS:
-            return bool(token.quote) or token.text not in RESERVED
-        return place > 0 and not self._is_keyword(place)
-
-    def _is_keyword(self, place: int) -> bool:
-        """Whether a word that may be a name stands where none can."""
-        return self._text(place - 1) in ("group", "order") or self._ends_operand(place - 1)
-
-    def _ends_operand(self, place: int) -> bool:
-        token = self.tokens[place] if place >= 0 else _Token("", False)
-        if token.quote or token.text in _OPERAND_WORDS:
-            return True
-        if token.is_name:
-            return token.text not in RESERVED
-        return token.text[:1] in (")", "?") or token.text[:1].isdigit()
-
-    def _given(self) -> Counter[str]:
-        """Count how often the query gives a name to something: after AS, behind an operand, or in a WITH clause."""
-        names_given: Counter[str] = Counter()
+    def _names(self) -> tuple[Counter[str], Counter[str]]:
+        """Count how often the query gives each name to something, after AS, behind an operand or in a WITH clause, and uses it."""
+        given, uses, surely_given = Counter[str](), Counter[str](), set[str]()
+        is_keyword = False  # whether a word that may be a name stands where none can
         for place, token in enumerate(self.tokens):
-            if not token.is_name:
-                continue
+            before = self.tokens[place - 1] if place else _Token()
+            behind = self.tokens[place + 1].word if place + 1 < len(self.tokens) else ""
+            was_keyword, is_keyword = is_keyword, before.word in ("group", "order") or before.ends_operand
             end = _clause_end(self.tokens, place)
-            if end or self._text(place - 1) == "as" or self._follows_operand(place):
-                names_given[token.text] += 1
-            names_given.update(inner.text for inner in self.tokens[place + 1 : end] if inner.is_name)
-        return names_given
-
-    def _follows_operand(self, place: int) -> bool:
-        before = self.tokens[place - 1] if place else _Token("", False)
-        if not before.quote and before.text in _WORDS and before.text not in _OPERAND_WORDS and self._is_keyword(place - 1):
-            return False
-        return self._ends_operand(place - 1)
-
-    def _text(self, place: int) -> str:
-        return self.tokens[place].text if 0 <= place < len(self.tokens) and not self.tokens[place].quote else ""
+            if token.is_name:
+                is_before_word = before.word in _WORDS and before.word not in _OPERAND_WORDS and was_keyword
+                given[token.text] += bool(end or before.word == "as" or (before.ends_operand and not is_before_word))
+                given.update(inner.text for inner in self.tokens[place + 1 : end] if inner.is_name)
+            if token.text == "*":
+                is_use = before.word in ("select", "distinct", "all", ",", ".")
+            elif not token.is_name or behind == "." or (behind == "(" and not end):
+                is_use = False
+            elif token.word in _WORDS:
+                is_use = place > 0 and not is_keyword
+            else:
+                is_use = bool(token.quote) or token.text not in RESERVED
+            uses[token.text] += is_use
+            if is_use and token.is_name and token.text not in _WORDS and token.quote in ("", "'"):
+                surely_given.add(token.text)  # one of its uses is the definition: other names come about in other ways
+        uses.subtract(surely_given)
+        return +given, uses
 
 
 def _token(group: str, text: str) -> _Token:
@@ -154,11 +142,6 @@ def _token(group: str, text: str) -> _Token:
         return _Token(text.lower(), group == "name")
     inner = text[1:-1]
     return _Token((inner if text[0] == "[" else inner.replace(text[0] * 2, text[0])).lower(), True, text[0])
-
-
-def _most_copies(uses: int, things: int) -> float:
-    """Return the largest product of the uses of things that share a name, so many uses in all and, at most, so many things."""
-    return max([1.0, *((uses / share) ** share for share in range(1, min(max(1, things), uses, _ENOUGH) + 1))])
 
 
 def _clause_end(tokens: Sequence[_Token], place: int) -> int:
