@@ -143,6 +143,10 @@ class Desk(Story):
             self._planned[key] = self.call(goal, tool, arguments)
         return self._planned[key]
 
+    def for_each(self, goal: str, tool: str, rows: Sequence[Mapping[str, Any]], *names: str) -> list[Ref]:
+        """Plan a call with these values of each row, whose number stands in the goal."""
+        return [self.once(goal.format(place), tool, *(row[name] for name in names)) for place, row in enumerate(rows, 1)]
+
     def code(self, table: str, code: Ref) -> Ref:
         """Plan to look a code up."""
         return part(self.once(f"Look up code {len(self.calls)} in the table {table}.", "look_up_code", table, code), "means")

@@ -84,10 +84,7 @@ def invoice(desk: Desk) -> Draft:
     head = desk.facts("head", own=own)
     order = desk.file("order", "PO-[10000-99999]", head=head, line=desk.rows("line", "goods", desk.integer(2, 4)))
     lines = [*order.each("line")]
-    amounts = [
-        desk.once(f"Work out the amount of line {place}.", "multiply", line["quantity"], line["unit_price"])
-        for place, line in enumerate(lines, 1)
-    ]
+    amounts = desk.for_each("Work out the amount of line {}.", "multiply", lines, "quantity", "unit_price")
     net = desk.once("Add up the lines.", "sum_values", amounts)
     part_of_net = desk.once("Find the discount.", "percent_of", order["head"]["discount_percent"], net)
     discount = desk.rounded("Round the discount.", part_of_net)
@@ -104,10 +101,7 @@ def payslip(desk: Desk) -> Draft:
     employee = desk.file("employee", slip["head"]["employee"], contract=contract)
     earnings = [*slip.each("earning")]
     kinds = [desk.code("wage types", earning["type_code"]) for earning in earnings]
-    amounts = [
-        desk.once(f"Work out what earning {place} comes to.", "multiply", earning["hours"], earning["rate"])
-        for place, earning in enumerate(earnings, 1)
-    ]
+    amounts = desk.for_each("Work out what earning {} comes to.", "multiply", earnings, "hours", "rate")
     gross = desk.once("Add up all earnings.", "sum_values", amounts)
     tax = desk.rounded("Round the tax.", desk.once("Find the tax.", "percent_of", slip["head"]["tax_percent"], gross))
     taxed = desk.once("Take off the tax.", "subtract", gross, tax)
@@ -200,10 +194,7 @@ def calibration(desk: Desk) -> Draft:
     points = [{"nominal": target, "shown": desk.integer(100 * target - 490, 100 * target + 490) / 100} for target in targets]
     record = desk.file("calibration", "CA-[10000-99999]", head=desk.facts("head"), point=points)
     done, readings = record["head"], [*record.each("point")]
-    errors = [
-        desk.once(f"Find the error at point {place}.", "subtract", point["shown"], point["nominal"])
-        for place, point in enumerate(readings, 1)
-    ]
+    errors = desk.for_each("Find the error at point {}.", "subtract", readings, "shown", "nominal")
     summed = desk.once("Add up the errors.", "sum_values", errors)
     mean = desk.rounded("Round the mean error.", desk.once("Take the mean of the errors.", "divide", summed, len(errors)), 3)
     due = desk.once("Find the day of the next calibration.", "add_days", done["done"], done["interval_days"])
