@@ -221,17 +221,16 @@ class Selection:
 class ReadOnlyDatabase:
     """A private copy of a database that can be read by any SQL and changed by none."""
 
-    def __init__(self, image: bytes, tables: Sequence[str]) -> None:
-        """`image`: as `sqlite3.Connection.serialize` gives it. `tables`: those that may be read."""
+    def __init__(self, image: bytes) -> None:
+        """`image`: as `sqlite3.Connection.serialize` gives it."""
         self._connection = sqlite3.connect(  # no cache: a statement from there passes no authorizer
             ":memory:", check_same_thread=False, isolation_level=None, cached_statements=0
         )
         self._connection.deserialize(image)
         self._connection.execute("PRAGMA query_only = ON")
         self._connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-        self._tables = frozenset(table.lower() for table in tables)
-        columns = self._connection.execute("SELECT lower(c.name) FROM sqlite_schema t, pragma_table_info(t.name) c")
-        self._columns = frozenset(name for (name,) in columns.fetchall())
+        names = self._connection.execute("SELECT lower(t.name), lower(c.name) FROM sqlite_schema t, pragma_table_info(t.name) c")
+        self._tables, self._columns = map(frozenset, zip(*names.fetchall(), strict=True))
         for limit, value in _LIMITS.items():
             self._connection.setlimit(limit, value)
         self._readable = self._tables | {"sqlite_master", "sqlite_schema"}

@@ -35,9 +35,9 @@ class Connections:
         self._open.clear()
 
     def select(self, name: str, query: str, parameters: list[Scalar]) -> Selection:
-        held = _database(name)
         if name not in self._open:
-            self._open[name] = ReadOnlyDatabase(image(name), list(held))
+            _database(name)
+            self._open[name] = ReadOnlyDatabase(image(name))
         return self._open[name].select(query, parameters)
 
 
