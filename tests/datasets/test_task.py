@@ -148,7 +148,7 @@ def test_both_formats(tmp_path: Path) -> None:
     [
         ("bad.toml", "arithmetic-0001", "bad.toml: not TOML: "),
         ("bad.toml", "a.b = 'the reason'", 'bad.toml: task \'a\': the reason is {"b": "the reason"}, and must be a text'),
-        ("bad.toml", "a = ' '", "bad.toml: task 'a': the reason is empty"),
+        ("bad.toml", "a = ' '", "bad.toml: task 'a': the reason is \" \", and must be a text that is not empty"),
         ("bad.toml", "a = 2024-01-01", "must be a text"),
         ("bad.json", "[1]", "a quarantine is an object of task ids with a reason each, not a list"),
         ("bad.json", "{", "bad.json: not JSON: "),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.datasets import typed
+from whichloop.datasets.facts import drawn
 from whichloop.datasets.generating import Draw
 from whichloop.datasets.task import Suite
 from whichloop.datasets.typed import records as system
@@ -63,6 +64,26 @@ def test_a_blank_form_reads_like_one() -> None:
     }
     told = '{"rows": [1 to 3 times whole number or null], "on": YYYY-MM-DD, "id": text like A-[0-9] or null, "kind": "new" or null}'
     assert blank(schema) == told
+
+
+@pytest.mark.parametrize(
+    ("said", "drawn_ones"),
+    [
+        ("[5-7]", {5, 6, 7}),
+        ("0[01-02]", {"001", "002"}),
+        ("[AB]-[1-2]", {"A-1", "A-2", "B-1", "B-2"}),
+        ("[a|null|3|towns:2:]", {"a", None, 3, "Thornby"}),
+        ("[each] [towns::1]", {"this Alverton"}),
+        ("maybe [each]", {None, "this"}),
+        ("cents [150-151]", {1.5, 1.51}),
+        ("text [7-7]", {"7"}),
+        ("chance 0.5", {True, False}),
+        ("twice [2-3]", {4, 6}),
+    ],
+)
+def test_a_fact_is_drawn_as_its_text_says(said: str, drawn_ones: set[Any]) -> None:
+    names = {"towns": ["Alverton", "Jarrow", "Thornby"], "each": "this", "twice": lambda number: 2 * number}
+    assert {drawn(Draw("facts", key), said, names) for key in range(60)} == drawn_ones
 
 
 @given(st.integers(0, 10**8).map(lambda cents: cents / 100), st.integers(5_000, 20_000), st.integers(5_000, 20_000))

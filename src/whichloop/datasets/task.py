@@ -291,10 +291,9 @@ def read_quarantine(file: Path) -> dict[str, str]:
     if not isinstance(entries, dict):
         raise ValueError(f"{file}: a quarantine is an object of task ids with a reason each, not a {type(entries).__name__}")
     for task, reason in entries.items():
-        if not isinstance(reason, str):
-            raise ValueError(f"{file}: task {task!r}: the reason is {json.dumps(reason, default=str)}, and must be a text")
-        if not reason.strip():
-            raise ValueError(f"{file}: task {task!r}: the reason is empty")
+        if not isinstance(reason, str) or not reason.strip():
+            shown = json.dumps(reason, default=str)
+            raise ValueError(f"{file}: task {task!r}: the reason is {shown}, and must be a text that is not empty")
     return entries
 
 
