@@ -36,7 +36,7 @@ WRITES = {
     "ecommerce": {"refund_line", "exchange_line", "match_price", "give_credit", "change_address", "combine_orders"},
     "errands": {"buy", "send_parcel", "pay_bill", "return_book", "empty_into_purse"},
 }
-"""The tools that change what counts of the world; all others are read-only."""
+"""The tools that may change the end state; no tool of the other suites may."""
 FIRST = 24
 few = settings(max_examples=cases(4), deadline=None)
 
