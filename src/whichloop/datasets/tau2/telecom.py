@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from whichloop.datasets.task import Toolset
-
 from ..importing.json_files import checked, text_file
 from . import carrier, phone, phone_tools
 from .domain import Database, Domain, merged
@@ -69,18 +67,19 @@ def settle(db: Database) -> None:
     if payment_request is not None and payment_request["paid"]:
         carrier.row_of(db, "bills", payment_request["bill_id"])["status"] = "Paid"
         payment_request = around["payment_request"] = None
-    waiting = carrier.bills_awaiting(db, carrier.customer_of_number(db, around["phone_number"]))
+    waiting = carrier.bills_of(db, carrier.customer_of_number(db, around["phone_number"]), "Awaiting Payment")
     if payment_request is None and waiting:
         around["payment_request"] = {"bill_id": waiting[0]["bill_id"], "amount_due": waiting[0]["total_due"], "paid": False}
 
 
-_WRITES = (*(tool for tool in carrier.TOOLS if tool.__name__ not in carrier.READS), *phone_tools.CHANGES)
+_USER_TOOLS = (*phone_tools.CHECKS, *phone_tools.CHANGES)
 
 DOMAIN = Domain(
     name="telecom",
-    tools=Toolset(*carrier.TOOLS, *phone_tools.CHECKS, *phone_tools.CHANGES, writes=_WRITES),
-    reads=carrier.READS | {tool.__name__ for tool in phone_tools.CHECKS},
-    user_tools={tool.__name__ for tool in (*phone_tools.CHECKS, *phone_tools.CHANGES)},
+    tools=(*carrier.TOOLS, *_USER_TOOLS),
+    writes=(*carrier.WRITES, *phone_tools.CHANGES),
+    words=carrier.WORDS | phone_tools.WORDS,
+    user_tools={tool.__name__ for tool in _USER_TOOLS},
     setup={"assistant": carrier.SETUP, "user": phone_tools.SETUP},
     assertions={"assistant": carrier.ASSERTIONS, "user": phone_tools.ASSERTIONS},
     merge=merge,
