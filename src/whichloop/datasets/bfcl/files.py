@@ -16,7 +16,7 @@ from whichloop.datasets.importing.json_files import JsonRow, checked, json_lines
 from whichloop.datasets.task import Task
 from whichloop.protocol import Plan, PlannedCall, Query, plan_to_json
 
-from .functions import FunctionRow, ParameterRow, StubFunction, stub_functions, tool_names
+from .functions import FunctionRow, ParameterRow, StubFunction, stub_functions
 from .official import officially_right
 
 MADE = "The calls are made."
@@ -27,14 +27,11 @@ class Contradiction(ValueError):
     """Right calls that the row's own functions do not take; the message says which and why."""
 
 
-class NoFittingValue(ValueError):
-    """Allowed values of a parameter that all contradict the type that a model is shown: right, but nothing that a plan may do."""
-
-
 def plan_of(calls: Sequence[Mapping[str, Mapping[str, Any]]], functions: Mapping[str, StubFunction]) -> Plan:
     """Plan the right calls, each with the first of its allowed values that fits the schema; none needs another.
 
-    Raises Contradiction and NoFittingValue.
+    Raises Contradiction, and ValueError where all allowed values of a parameter contradict the type that a model is shown: right,
+    but nothing that a plan may do.
     """
     planned = []
     for number, call in enumerate(calls, start=1):
@@ -60,7 +57,7 @@ def _arguments(allowed: Mapping[str, Any], function: StubFunction, where: str) -
         values = [_value(option, properties[name]) for option in ([option for option in options if option != ""] or [""])]
         fitting = [value for value in values if function.shows(name, value)]
         if not fitting:
-            raise NoFittingValue(f"possible_answer: {where}: no allowed value of {name!r} has its type")
+            raise ValueError(f"possible_answer: {where}: no allowed value of {name!r} has its type")
         arguments[name] = fitting[0]
     problem = function.problem(arguments)
     if problem:
@@ -88,17 +85,8 @@ _ANY = ParameterRow()
 
 
 CATEGORIES = (
-    "simple",
-    "multiple",
-    "parallel",
-    "parallel_multiple",
-    "irrelevance",
-    "live_simple",
-    "live_multiple",
-    "live_parallel",
-    "live_parallel_multiple",
-    "live_irrelevance",
-    "live_relevance",
+    *("simple", "multiple", "parallel", "parallel_multiple", "irrelevance"),
+    *("live_simple", "live_multiple", "live_parallel", "live_parallel_multiple", "live_irrelevance", "live_relevance"),
 )
 ANY_CALL = "any call"
 """What a row of relevance expects."""
@@ -136,15 +124,14 @@ class _Answers(JsonRow):
 def _task(row: _Question, calls: Sequence[Any] | None) -> Task:
     """Make the task of a row. `calls`: the right ones; None if the file does not give them."""
     category = _category(row.id)
+    published = [function.model_dump(exclude_unset=True) for function in row.function]
     task = Task(
         row.id,
-        Query(
-            _question_text(row.question[0]), "\n\n".join(message.content for message in row.question[0] if message.role == "system")
-        ),
+        _query(row.question[0]),
         expected=ANY_CALL if category == "live_relevance" else calls,
         scorer='bfcl(checker = "official")',
         labels={"category": category},
-        world={"functions": [function.model_dump(exclude_unset=True) for function in row.function], "checker": "official"},
+        world={"functions": published, "checker": "official"},
     )
     functions = stub_functions(row.function, calls)
     if len(functions) < len(row.function):
@@ -162,27 +149,21 @@ def _task(row: _Question, calls: Sequence[Any] | None) -> Task:
         return _unusable(task, f"possible_answer: {error}")
     except ValueError as error:  # no value fits, or one looks like a reference
         return replace(task, no_plan=str(error))
-    planned_calls = [(call.tool, call.arguments) for call in plan.calls]
-    if calls and not _officially_right(row, calls, planned_calls):
+    name_of = {function.tool: function.name for function in functions.values()}
+    planned_calls = [{"function": name_of[call.tool], "arguments": call.arguments} for call in plan.calls]
+    if calls and not officially_right(calls, planned_calls, published):
         return _unusable(task, "possible_answer: the published checker takes none of its allowed values")
     if any(call in planned_calls[:place] for place, call in enumerate(planned_calls)):
         return replace(task, no_plan="two of its calls are the same, and a model that follows a plan could not tell them apart")
     return replace(task, plan=plan)
 
 
-def _officially_right(row: _Question, calls: Sequence[Any], planned_calls: Sequence[tuple[str, Mapping[str, Any]]]) -> bool:
-    published = {tool: name for name, tool in tool_names([function.name for function in row.function]).items()}
-    planned = [{"function": published[tool], "arguments": arguments} for tool, arguments in planned_calls]
-    functions = [function.model_dump(exclude_unset=True) for function in row.function]
-    return officially_right(calls, planned, functions)
-
-
-def _question_text(messages: Sequence[_Message]) -> str:
+def _query(messages: Sequence[_Message]) -> Query:
     """Return what the user said; with whose words are whose, if the assistant has said something, too."""
     spoken = [message for message in messages if message.role != "system"]
-    if all(message.role == "user" for message in spoken):
-        return "\n\n".join(message.content for message in spoken)
-    return "\n\n".join(f"{message.role.title()}: {message.content}" for message in spoken)
+    alone = all(message.role == "user" for message in spoken)
+    said = "\n\n".join(message.content if alone else f"{message.role.title()}: {message.content}" for message in spoken)
+    return Query(said, "\n\n".join(message.content for message in messages if message.role == "system"))
 
 
 def _unusable(task: Task, reason: str) -> Task:

@@ -72,13 +72,13 @@ class CompanyTables(ClosedRow):
 def row_of(db: Database, table: str, key: str) -> Record:
     """Return the row of a table by its id. Raises NotFound."""
     kind = table.removesuffix("s")
-    return first(db["carrier"][table], lambda row: bool(row[f"{kind}_id"] == key), f"There is no {kind} {key!r}")
+    return first(db["carrier"][table], lambda row: row[f"{kind}_id"] == key, f"There is no {kind} {key!r}")
 
 
 def line_of_number(db: Database, phone_number: str) -> Record:
     """Return the line that has a phone number. Raises NotFound."""
     lacking = f"No line has the number {phone_number!r}"
-    return first(db["carrier"]["lines"], lambda line: bool(line["phone_number"] == phone_number), lacking)
+    return first(db["carrier"]["lines"], lambda line: line["phone_number"] == phone_number, lacking)
 
 
 def customer_of_number(db: Database, phone_number: str) -> Record:

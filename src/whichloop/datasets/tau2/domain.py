@@ -153,7 +153,7 @@ Tables = Mapping[str, Mapping[str, Record]]
 """Table → id → record, plain JSON. Nobody changes it."""
 
 
-def first(records: Iterable[Record], fits: Callable[[Record], bool], lacking: str) -> Record:
+def first(records: Iterable[Record], fits: Callable[[Record], object], lacking: str) -> Record:
     """Return the first record that fits. Raises NotFound, which says what is lacking."""
     for record in records:
         if fits(record):
