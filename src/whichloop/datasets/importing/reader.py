@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jsonschema
@@ -37,21 +37,20 @@ UNPLANNED = "the file gives none"
 _NONE_GIVEN = "\0 the plan gives no answer"
 """What no row holds: the answer of a plan that gives none."""
 
-ColumnOfMeaning = Mapping[str, str]
-"""Meaning → name of its column; meanings without a column are left out."""
 
-
-class _WholeQuery(BaseModel):
+class _Whole(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class _WholeQuery(_Whole):
     text: str = Field(pattern=r"\S")
     context: str = ""
     schema_: dict[str, Any] | None = Field(None, alias="schema")
 
 
-class WholeTask(BaseModel):
+class WholeTask(_Whole):
     """A task as `Task.as_dict` writes it."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
     id: str
     query: _WholeQuery
     expected: Any
@@ -62,6 +61,77 @@ class WholeTask(BaseModel):
     labels: dict[str, Any] = {}
     world: dict[str, Any] = {}
     end_state: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row, read by what its columns mean. What is wrong with a cell is a CellError."""
+
+    table: RowTable
+    column_of: Mapping[str, str]
+    """Meaning → name of its column; meanings without a column are left out."""
+    cells: Cells
+
+    def wrong(self, meaning: str, problem: str) -> CellError:
+        return CellError(self.column_of.get(meaning, ""), problem)
+
+    def of_column(self, column: str | None) -> Any:
+        """Return a cell as JSON; None if it is missing or blank."""
+        value = None if column is None else self.cells.get(column)
+        if self.table.cells == "python":
+            try:
+                value = json_cell(value)
+            except ValueError as error:
+                raise CellError(column or "", str(error)) from None
+        return None if value is None or (isinstance(value, str) and not value.strip()) else value
+
+    def cell(self, meaning: str) -> Any:
+        return self.of_column(self.column_of.get(meaning))
+
+    def text(self, meaning: str) -> str:
+        value = self.cell(meaning)
+        if value is not None and not isinstance(value, str):
+            raise self.wrong(meaning, f"{kind(value)} where text belongs")
+        return value or ""
+
+    def json(self, meaning: str) -> Any:
+        """Read a cell that holds JSON, as text or as it is."""
+        value = self.cell(meaning)
+        try:
+            return json_value(value) if isinstance(value, str) else value
+        except ValueError as error:
+            raise self.wrong(meaning, str(error)) from None
+
+    def object(self, meaning: str) -> dict[str, Any] | None:
+        value = self.json(meaning)
+        if value is not None and not isinstance(value, dict):
+            raise self.wrong(meaning, f"{kind(value)} where a JSON object belongs")
+        return value
+
+    def plan(self) -> Any:
+        """Return a plan, as JSON, or as text or a list of its lines; None if there is none."""
+        value = self.cell("plan")
+        return self.json("plan") if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") else value
+
+    def id(self, index: int) -> str:
+        if "id" not in self.column_of:
+            return f"{self.table.name}-{index + 1:04d}"
+        value = self.cell("id")
+        if isinstance(value, float) and value.is_integer():  # a column of whole numbers with gaps, as pandas reads it
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise self.wrong("id", f"{kind(value)} is not an id")
+        return _checked_id(self.column_of["id"], str(value).strip())
+
+    def world(self) -> dict[str, Any]:
+        world, names = self.object("world") or {}, self.cell("tools")
+        if names is None:
+            return world
+        if isinstance(names, str):
+            names = self.json("tools") if names.strip().startswith("[") else between_commas(names)
+        if not _are_names(names):
+            raise self.wrong("tools", "neither names with commas between them nor a list of names")
+        return {**world, ALLOWED: names}
 
 
 class RowReader:
@@ -78,7 +148,7 @@ class RowReader:
         self.scorer = options.get("scorer") or ""
         labels = options.get("labels") or ()
         self.labels = tuple(between_commas(labels) if isinstance(labels, str) else filter(None, labels))
-        self._columns_of: dict[tuple[str, ...], ColumnOfMeaning] = {}
+        self._columns_of: dict[tuple[str, ...], Mapping[str, str]] = {}
         if table.columns is not None:
             try:
                 for name in filter(None, (*self._named.values(), *self.labels)):
@@ -89,11 +159,11 @@ class RowReader:
             except ValueError as error:
                 raise ValueError(f"{table.source}: {error}") from None
 
-    def rows(self) -> Any:
+    def rows(self) -> Iterable[tuple[int, Cells]]:
         """Give number and cells of each row, of the columns that something is read from."""
         return self.table.rows(None if self.table.columns is None else self._used(self.table.columns))
 
-    def _find(self, cells: Cells) -> ColumnOfMeaning:
+    def _find(self, cells: Cells) -> Mapping[str, str]:
         """Find what the row's columns mean. Raises ValueError, which lists them, if there is none for the question."""
         columns = self.table.columns or tuple(cells)
         if columns not in self._columns_of:
@@ -106,16 +176,15 @@ class RowReader:
                 if column is not None:
                     found[meaning] = column
                 elif meaning == "question":
-                    name_it = f"name it: {self.importer}(question=NAME)"
                     lacking = f"no column {named!r}" if named else f"no column for the question ({', '.join(names)})"
+                    name_it = f"name it: {self.importer}(question=NAME)"
                     raise ValueError(f"{lacking}; its columns: {quoted(columns)}; {name_it}")
             self._columns_of[columns] = found
         return self._columns_of[columns]
 
     def _used(self, columns: tuple[str, ...]) -> set[str]:
         """Return the columns of a row that something is read from."""
-        labels = (column_named(label, columns) for label in self.labels)
-        return {*self._columns_of[columns].values(), *(label for label in labels if label is not None)}
+        return {*self._columns_of[columns].values(), *filter(None, (column_named(label, columns) for label in self.labels))}
 
     def unused(self) -> str:
         """Return in words which columns of the rows so far nothing is read from; empty if there are none."""
@@ -123,7 +192,7 @@ class RowReader:
         unused = dict.fromkeys(name for columns in self._columns_of for name in columns if name not in used)
         return f"columns not used: {quoted(unused)}" if unused else ""
 
-    def _no_answer(self, columns: tuple[str, ...]) -> str:
+    def _no_answer(self, columns: Iterable[str]) -> str:
         name_it = f'{self.importer}(answer=NAME), or a scorer of your own: {self.importer}(scorer="my.module:scorer")'
         return f"no column holds the answer; its columns: {quoted(columns)}; name it: {name_it}"
 
@@ -133,7 +202,7 @@ class RowReader:
         `is_checked`: its tools and its scorer have to be there.
         """
         try:
-            task = whole_task(cells) if self._is_whole(cells) else self._task_of(self._find(cells), index, cells)
+            task = whole_task(cells) if self._is_whole(cells) else self._task_of(self._row(cells), index)
             if is_checked:
                 # a scorer that only a row names is refused: code is imported for names that the user typed
                 name = task.scorer.partition("(")[0].strip()
@@ -146,139 +215,83 @@ class RowReader:
 
     def answers_itself(self, cells: Cells) -> bool:
         """Return whether the plan of a row that can be read gives an answer of its own, in place of the row's."""
-        plan = cells.get("plan") if self._is_whole(cells) else self._plan(self._find(cells), cells)
+        plan = cells.get("plan") if self._is_whole(cells) else self._row(cells).plan()
         return plan is not None and read_plan("plan", plan, _NONE_GIVEN).answer != _NONE_GIVEN
 
     def _is_whole(self, cells: Cells) -> bool:
         return self.table.columns is None and isinstance(cells.get("query"), Mapping)
 
-    def _task_of(self, column_of: ColumnOfMeaning, index: int, cells: Cells) -> Task:
-        text = self._text(column_of, "question", cells)
+    def _row(self, cells: Cells) -> _Row:
+        return _Row(self.table, self._find(cells), cells)
+
+    def _task_of(self, row: _Row, index: int) -> Task:
+        text = row.text("question")
         if not text:
-            raise CellError(column_of["question"], "the question is empty")
-        schema = self._object(column_of, "schema", cells)
+            raise row.wrong("question", "the question is empty")
+        schema = row.object("schema")
         if schema is not None:
-            _check_schema(column_of["schema"], schema)
-        scorer = self._text(column_of, "scorer", cells).strip() or self.scorer
-        expected = self._answer(column_of, cells, scorer)
-        plan = self._plan(column_of, cells)
+            _check_schema(row.column_of["schema"], schema)
+        scorer = row.text("scorer").strip() or self.scorer
+        expected = self._answer(row, scorer)
+        plan = row.plan()
         return Task(
-            id=self._id(column_of, index, cells),
-            query=Query(text, self._text(column_of, "context", cells), schema),
+            id=row.id(index),
+            query=Query(text, row.text("context"), schema),
             expected=expected,
             scorer=scorer or default_scorer(expected, schema),
-            plan=None if plan is None else read_plan(column_of["plan"], plan, expected),
+            plan=None if plan is None else read_plan(row.column_of["plan"], plan, expected),
             no_plan=UNPLANNED if plan is None else "",
-            labels=self._labels(column_of, cells),
-            world=self._world(column_of, cells),
-            end_state=self._json(column_of, "end_state", cells),
+            labels=self._labels(row),
+            world=row.world(),
+            end_state=row.json("end_state"),
         )
 
-    def _cell(self, column: str | None, cells: Cells) -> Any:
-        """Return a cell as JSON; None if it is missing or blank."""
-        value = None if column is None else cells.get(column)
-        if self.table.cells == "python":
-            try:
-                value = json_cell(value)
-            except ValueError as error:
-                raise CellError(column or "", str(error)) from None
-        return None if value is None or (isinstance(value, str) and not value.strip()) else value
-
-    def _text(self, column_of: ColumnOfMeaning, meaning: str, cells: Cells) -> str:
-        column = column_of.get(meaning)
-        value = self._cell(column, cells)
-        if value is not None and not isinstance(value, str):
-            raise CellError(column or "", f"{kind(value)} where text belongs")
-        return value or ""
-
-    def _answer(self, column_of: ColumnOfMeaning, cells: Cells, scorer: str) -> Any:
-        column = column_of.get("answer")
-        value = self._cell(column, cells)
+    def _answer(self, row: _Row, scorer: str) -> Any:
+        value = row.cell("answer")
         if isinstance(value, str) and self.table.cells == "text":
             return read_value(with_point(value) if self.table.decimal_comma else value)
         if value is not None or ":" in scorer:
             return value
-        if column is None:
-            raise ValueError(self._no_answer(self.table.columns or tuple(cells)))
+        if "answer" not in row.column_of:
+            raise ValueError(self._no_answer(self.table.columns or tuple(row.cells)))
         way_out = f'name a scorer of your own: {self.importer}(scorer="my.module:scorer")'
-        raise CellError(column, f"the answer is missing; fill it in, or {way_out}")
+        raise row.wrong("answer", f"the answer is missing; fill it in, or {way_out}")
 
-    def _id(self, column_of: ColumnOfMeaning, index: int, cells: Cells) -> str:
-        column = column_of.get("id")
-        if column is None:
-            return f"{self.table.name}-{index + 1:04d}"
-        value = self._cell(column, cells)
-        if isinstance(value, float) and value.is_integer():  # a column of whole numbers with gaps, as pandas reads it
-            value = int(value)
-        if isinstance(value, bool) or not isinstance(value, str | int):
-            raise CellError(column, f"{kind(value)} is not an id")
-        return _checked_id(column, str(value).strip())
-
-    def _json(self, column_of: ColumnOfMeaning, meaning: str, cells: Cells) -> Any:
-        """Read a cell that holds JSON, as text or as it is."""
-        column = column_of.get(meaning)
-        value = self._cell(column, cells)
-        if not isinstance(value, str):
-            return value
-        try:
-            return json_value(value)
-        except ValueError as error:
-            raise CellError(column or "", str(error)) from None
-
-    def _plan(self, column_of: ColumnOfMeaning, cells: Cells) -> Any:
-        """Return a plan, as JSON, or as text or a list of its lines; None if there is none."""
-        value = self._cell(column_of.get("plan"), cells)
-        return self._json(column_of, "plan", cells) if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") else value
-
-    def _object(self, column_of: ColumnOfMeaning, meaning: str, cells: Cells) -> dict[str, Any] | None:
-        value = self._json(column_of, meaning, cells)
-        if value is not None and not isinstance(value, dict):
-            raise CellError(column_of[meaning], f"{kind(value)} where a JSON object belongs")
-        return value
-
-    def _labels(self, column_of: ColumnOfMeaning, cells: Cells) -> dict[str, Any]:
+    def _labels(self, row: _Row) -> dict[str, Any]:
         by_name = {}
-        labels = ((label, column_named(label, cells)) for label in self.labels)
-        for name, column in (*labels, ("split", column_of.get("split"))):
-            value = self._cell(column, cells)
+        for name, column in (
+            *((label, column_named(label, row.cells)) for label in self.labels),
+            ("split", row.column_of.get("split")),
+        ):
+            value = row.of_column(column)
             if isinstance(value, Mapping | list):
                 raise CellError(column or "", f"{kind(value)} is not a label")
             if value is not None:
                 by_name[name] = value
         return by_name
 
-    def _world(self, column_of: ColumnOfMeaning, cells: Cells) -> dict[str, Any]:
-        world = self._object(column_of, "world", cells) or {}
-        names = self._cell(column_of.get("tools"), cells)
-        if names is None:
-            return world
-        if isinstance(names, str):
-            names = self._json(column_of, "tools", cells) if names.strip().startswith("[") else between_commas(names)
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise CellError(column_of["tools"], "neither names with commas between them nor a list of names")
-        return {**world, ALLOWED: names}
-
-    @cached_property
-    def _tool_names(self) -> frozenset[str]:
-        return frozenset(tool.name for tool in self.tools.fixed)
-
     def _check_tools(self, task: Task) -> None:
         """Raise ValueError for a tool that is not there."""
         names = task.world.get(ALLOWED)
-        if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        if names is not None and not _are_names(names):
             raise ValueError(f"world: {ALLOWED!r} is not a list of names")
         if self.tools.opener is not None:
             if names:
                 self.tools.open(task).close()
             return
-        there = self._tool_names if names is None else self._tool_names.intersection(names)
+        every = {tool.name for tool in self.tools.fixed}
+        there = every if names is None else every.intersection(names)
         for name in (*(names or ()), *(call.tool for call in (task.plan.calls if task.plan else ()))):
             if name not in there:
-                raise ValueError(self.tools.lacks(name, sorted(there if name in self._tool_names else self._tool_names)))
+                raise ValueError(self.tools.lacks(name, sorted(there if name in every else every)))
         if task.end_state is not None:
             raise ValueError(
                 "an end state needs tools that have one: a function of the task that gives an environment, --tools MODULE:NAME"
             )
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
 def default_scorer(expected: Any, schema: Mapping[str, Any] | None) -> str:

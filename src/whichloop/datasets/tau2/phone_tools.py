@@ -13,10 +13,17 @@ from .domain import Database, Functions, Record, RefusedCall, by_name
 from .phone import ApnSettings, NetworkMode
 
 VPN = {"server_address": "192.168.1.1", "protocol": "OpenVPN", "server_performance": "excellent"}
+NO_WIFI = {"wifi_connected": False, "wifi_ssid": None, "wifi_signal_strength": "none"}
 
 
 def _now(db: Database, **changed: Any) -> Record:
     return {**changed, "status_bar": phone.status_bar(db)}
+
+
+def _searched(db: Database, **changed: Any) -> Record:
+    """Search the network anew, and tell what was changed."""
+    phone.search_network(db)
+    return _now(db, **changed)
 
 
 def _app(db: Database, app_name: str) -> Record:
@@ -29,9 +36,7 @@ def _app(db: Database, app_name: str) -> Record:
 def _flip(db: Database, setting: str, *, searches: bool) -> Record:
     """Turn a setting of the phone over."""
     db["device"][setting] = not db["device"][setting]
-    if searches:
-        phone.search_network(db)
-    return _now(db, **{setting: db["device"][setting]})
+    return (_searched if searches else _now)(db, **{setting: db["device"][setting]})
 
 
 def _settings(db: Database, *names: str) -> Record:
@@ -95,7 +100,7 @@ def check_wifi_calling_status(db: Database) -> Record:
 def check_vpn_status(db: Database) -> Record:
     """Check whether a VPN is set up and connected, and how it performs."""
     device = db["device"]
-    details = dict(device["vpn_details"]) if device["vpn_connected"] and device["vpn_details"] else None
+    details = (device["vpn_details"] or None) if device["vpn_connected"] else None
     return {"enabled": device["vpn_enabled_setting"], "connected": device["vpn_connected"], "details": details}
 
 
@@ -106,7 +111,7 @@ def check_installed_apps(db: Database) -> list[str]:
 
 def check_app_status(db: Database, app_name: str) -> Record:
     """Check the state of an app: what it may do."""
-    return {"app_name": app_name, "permissions": dict(_app(db, app_name)["permissions"])}
+    return {"app_name": app_name, "permissions": _app(db, app_name)["permissions"]}
 
 
 def check_app_permissions(db: Database, app_name: str) -> list[str]:
@@ -131,8 +136,7 @@ def check_payment_request(db: Database) -> Record | None:
 def set_network_mode_preference(db: Database, mode: NetworkMode) -> Record:
     """Choose which kinds of mobile network the phone may use."""
     db["device"]["network_mode_preference"] = mode
-    phone.search_network(db)
-    return _now(db, network_mode_preference=mode)
+    return _searched(db, network_mode_preference=mode)
 
 
 def toggle_airplane_mode(db: Database) -> Record:
@@ -140,18 +144,16 @@ def toggle_airplane_mode(db: Database) -> Record:
     device = db["device"]
     device["airplane_mode"] = not device["airplane_mode"]
     if device["airplane_mode"] or device["wifi_enabled"]:
-        device.update(wifi_connected=False, wifi_ssid=None, wifi_signal_strength="none")
+        device.update(NO_WIFI)
     if device["airplane_mode"]:
         device.update(vpn_connected=False, vpn_details=None)
-    phone.search_network(db)
-    return _now(db, airplane_mode=device["airplane_mode"])
+    return _searched(db, airplane_mode=device["airplane_mode"])
 
 
 def reseat_sim_card(db: Database) -> Record:
     """Take the SIM card out and put it in again."""
     db["device"]["sim_card_missing"] = False
-    phone.search_network(db)
-    return _now(db, sim_status=phone.sim_status(db))
+    return _searched(db, sim_status=phone.sim_status(db))
 
 
 def toggle_data(db: Database) -> Record:
@@ -171,17 +173,15 @@ def toggle_data_saver_mode(db: Database) -> Record:
 
 def set_apn_settings(db: Database, apn_settings: ApnSettings) -> Record:
     """Set the access point."""
-    settings = apn_settings if isinstance(apn_settings, ApnSettings) else ApnSettings.model_validate(apn_settings)
+    settings = ApnSettings.model_validate(apn_settings)
     db["device"]["active_apn_settings"] = settings.model_dump()
-    phone.search_network(db)
-    return _now(db, apn_name=settings.apn_name)
+    return _searched(db, apn_name=settings.apn_name)
 
 
 def reset_apn_settings(db: Database) -> Record:
     """Have the access point set to its defaults when the phone is started next."""
     db["device"]["active_apn_settings"]["reset_at_reboot"] = True
-    phone.search_network(db)
-    return _now(db, reset_at_reboot=True)
+    return _searched(db, reset_at_reboot=True)
 
 
 def toggle_wifi(db: Database) -> Record:
@@ -190,7 +190,7 @@ def toggle_wifi(db: Database) -> Record:
     if device["airplane_mode"]:
         raise RefusedCall("Wi-Fi cannot be changed in airplane mode")
     if device["wifi_enabled"]:
-        device.update(wifi_connected=False, wifi_ssid=None, wifi_signal_strength="none")
+        device.update(NO_WIFI)
     return _flip(db, "wifi_enabled", searches=False)
 
 
@@ -231,8 +231,7 @@ def reboot_device(db: Database) -> Record:
     device = db["device"]
     if device["active_apn_settings"]["reset_at_reboot"]:
         device["active_apn_settings"] = ApnSettings().model_dump()
-    phone.search_network(db)
-    return _now(db, rebooted=True)
+    return _searched(db, rebooted=True)
 
 
 def make_payment(db: Database) -> Record:
