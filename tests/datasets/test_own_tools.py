@@ -80,11 +80,7 @@ def test_what_a_module_offers(module, more, attribute, expected):
 @pytest.mark.parametrize(
     ("source", "attribute", "said"),
     [
-        (
-            "",
-            "",
-            "neither TOOLS nor a public function of its own with type hints; .* is named: own_made:FUNCTION",
-        ),
+        ("", "", "neither TOOLS nor a public function of its own with type hints; .* is named: own_made:FUNCTION"),
         ("from whichloop import Task\ndef world(task: Task): ...", "", "neither TOOLS nor"),
         ("def f(x): ...", "", "neither TOOLS nor"),
         ("TOOLS = 3", "", "neither a list of functions nor an environment .*, but int"),
@@ -196,5 +192,5 @@ def test_what_a_model_is_not_told_is_a_warning_of_one_line(module, caplog):
     source = "def price(item, most: int = 3): ...\ndef stock(item: str) -> int:\n    'In stock.'\ndef helper(x): ...\n"
     offered("gappy", module(source))
     assert [record.getMessage() for record in caplog.records] == [
-        "a model knows of tools only what they say of themselves: price has no docstring; argument item of price has no type",
+        "a model knows of tools only what they say of themselves: price has no docstring; argument item of price has no type"
     ]

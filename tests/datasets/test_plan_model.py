@@ -39,7 +39,7 @@ nearly = st.fixed_dictionaries(
             ),
             max_size=2,
         )
-        | anything,
+        | anything
     },
     optional={"answer": anything, "more": anything},
 )

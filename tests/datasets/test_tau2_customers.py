@@ -15,14 +15,7 @@ from tests.datasets.tau2_shops import AIRLINE, EXCHANGE, SHOP, action, airline_s
 from whichloop.datasets.task import Suite, Task, WorldEnvironment
 from whichloop.datasets.tau2.customer import first_person
 from whichloop.datasets.tau2.domain import NotFound, TrialTables
-from whichloop.datasets.with_user import (
-    FurtherRequest,
-    ProposedCall,
-    ScriptedTalk,
-    ScriptedUser,
-    user_tools,
-    with_user,
-)
+from whichloop.datasets.with_user import FurtherRequest, ProposedCall, ScriptedTalk, ScriptedUser, user_tools, with_user
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scores_of
 

@@ -264,12 +264,12 @@ def _unknown(row: TaskRow, domain: Domain, known: Mapping[Side, Collection[str]]
             yield from (call.func_name for call in calls or () if call.env_type == side and call.func_name not in names)
 
 
-def _read_domain(folder: Path) -> tuple[Domain, Database, str]:
-    """Read the database and the policy of a folder, and find the domain that they are of. Raises ValueError and OSError."""
+def _read_domain(folder: Path) -> tuple[Domain, Database]:
+    """Read the database of a folder, and find the domain that it is of. Raises ValueError and OSError."""
     if not (folder / "tasks.json").is_file():
         raise ValueError(f"{folder}: no folder that holds tasks.json; a domain's has tasks.json, a database and a policy")
     if (folder / telecom.COMPANY).is_file():
-        return telecom.DOMAIN, telecom.read_database(folder), telecom.policy(folder)
+        return telecom.DOMAIN, telecom.read_database(folder)
     path = folder / "db.json"
     if not path.is_file():
         raise ValueError(f"{folder}: no folder that holds db.json, or {telecom.COMPANY} (telecom)")
@@ -278,11 +278,16 @@ def _read_domain(folder: Path) -> tuple[Domain, Database, str]:
     domain = next((one for one in of_json if isinstance(value, dict) and one.table in value), None)
     if domain is None:
         raise ValueError(f"{path}: not the database of {', '.join(DOMAINS)}; other domains are not here")
-    database = checked(domain.tables, value, str(path)).model_dump()
-    policy = next((folder / name for name in domain.policies if (folder / name).is_file()), None)
-    if policy is None:
+    return domain, checked(domain.tables, value, str(path)).model_dump()
+
+
+def _policy(folder: Path, domain: Domain) -> str:
+    if domain is telecom.DOMAIN:
+        return telecom.policy(folder)
+    path = next((folder / name for name in domain.policies if (folder / name).is_file()), None)
+    if path is None:
         raise ValueError(f"{folder}: the folder holds no {' or '.join(domain.policies)}")
-    return domain, database, text_file(policy).strip()
+    return text_file(path).strip()
 
 
 class _Splits(JsonRow):
@@ -306,11 +311,12 @@ def load(data: Path | None = None, split: str | None = None, limit: int | None =
         raise ValueError(f"tau2: wishes is {wishes!r}, and must be one of {', '.join(get_args(Wishes))}")
     folder = Path(data)
     path, path_of_splits = folder / "tasks.json", folder / "split_tasks.json"
-    domain, db, policy = _read_domain(folder)
+    domain, db = _read_domain(folder)
     if wishes != "at_once" and not domain.customer:
         raise ValueError(
             f"tau2: wishes is {wishes!r}, but the tasks of {domain.name} have no customer; those of retail and airline do"
         )
+    policy = _policy(folder, domain)
     splits: Mapping[str, Sequence[str]] = {}
     if path_of_splits.is_file():
         splits = checked(_Splits, {"splits": json_file(path_of_splits)}, str(path_of_splits)).splits
