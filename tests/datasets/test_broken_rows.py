@@ -16,26 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
+from tests.datasets.test_rows import TOOLS
 from whichloop.datasets import jsonl, parquet
 from whichloop.datasets.csv import load as load_csv
-from whichloop.datasets.importing.own_tools import own_tools
 from whichloop.datasets.task import Suite
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_suite
-
-
-def price(item: str) -> float:
-    """Price of an item."""
-    return 2.0
-
-
-def stock(item: str) -> int:
-    """How many there are."""
-    return 3
-
-
-TOOLS = own_tools("shop", [price, stock])
-
 
 HEAD = "question,answer\n"
 DEEP = "[" * 101 + "]" * 101
@@ -74,11 +60,18 @@ DEEP = "[" * 101 + "]" * 101
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_csv_file_is_one_line(tmp_path, monkeypatch, text, said):
-    monkeypatch.chdir(tmp_path)
-    Path("f.csv").write_bytes(text.encode())
+    check(tmp_path, monkeypatch, "csv", text, said)
+
+
+def check(folder, monkeypatch, form, text, said):
+    monkeypatch.chdir(folder)
+    Path(f"f.{form}").write_bytes(text.encode())
     with pytest.raises(ValueError, match=re.escape(said)) as told:
-        load_csv(Path("f.csv"), TOOLS)
+        LOADERS[form](Path(f"f.{form}"), TOOLS)
     assert "\n" not in str(told.value)
+
+
+LOADERS: dict[str, Callable[..., Suite]] = {"csv": load_csv, "jsonl": jsonl.load, "parquet": parquet.load}
 
 
 CALL = {"id": "c1", "tool": "price", "arguments": {}, "goal": "Look."}
@@ -125,11 +118,7 @@ def line(**changes: Any) -> str:
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_json_lines_is_one_line(tmp_path, monkeypatch, text, said):
-    monkeypatch.chdir(tmp_path)
-    Path("f.jsonl").write_text(text)
-    with pytest.raises(ValueError, match=re.escape(said)) as told:
-        jsonl.load(Path("f.jsonl"), TOOLS)
-    assert "\n" not in str(told.value)
+    check(tmp_path, monkeypatch, "jsonl", text, said)
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
@@ -151,18 +140,12 @@ def test_bytes_that_are_no_text_are_refused_with_their_line(tmp_path, form, raw,
 
 
 @pytest.mark.parametrize(
-    ("form", "text", "said"),
-    [
-        ("jsonl", '{{"question": "{}", "answer": 1}}\n', "line 2: the line is longer than 10,000,000 bytes"),
-        ("csv", 'a,"{}\n', "line 2: the line is longer than 10,000,000 bytes"),
-    ],
+    ("form", "text"), [("jsonl", '{"question": "a", "answer": 1}\n{"question": "%s", "answer": 1}\n'), ("csv", HEAD + 'a,"%s\n')]
 )
-def test_a_row_that_is_too_long_is_refused(tmp_path, form, text, said):
+def test_a_row_that_is_too_long_is_refused(tmp_path, form, text):
     path = tmp_path / f"f.{form}"
-    filler = "x" * (10_000_000 if text.count("{}") == 1 else 4_000_000)
-    first = '{"question": "a", "answer": 1}\n' if form == "jsonl" else HEAD
-    path.write_text(first + text.replace("{}", filler).replace("{{", "{").replace("}}", "}"))
-    with pytest.raises(ValueError, match=re.escape(said)):
+    path.write_text(text % ("x" * 10_000_000))
+    with pytest.raises(ValueError, match="line 2: the line is longer than 10,000,000 bytes"):
         make_suite(parse_spec(form), path)
 
 
@@ -175,9 +158,8 @@ def test_any_bytes_are_a_suite_or_a_value_error_of_one_line(tmp_path, form, data
         raw = SMALL_PARQUET[: (at := data.draw(st.integers(0, len(SMALL_PARQUET))))] + raw + SMALL_PARQUET[at + len(raw) :]
     path = tmp_path / f"f.{form}"
     path.write_bytes(raw)
-    loaders: dict[str, Callable[..., Suite]] = {"csv": load_csv, "jsonl": jsonl.load, "parquet": parquet.load}
     try:
-        suite = loaders[form](path, TOOLS)
+        suite = LOADERS[form](path, TOOLS)
     except ValueError as error:
         said = str(error)
     else:
@@ -195,10 +177,6 @@ FRAGMENTS = [
 ]  # fmt: skip
 
 
-def _small_parquet() -> bytes:
-    out = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.table({"question": ["a", "b"], "answer": [1, 2]}), out)
-    return out.getvalue()
-
-
-SMALL_PARQUET = _small_parquet()
+OUT = io.BytesIO()
+pyarrow.parquet.write_table(pyarrow.table({"question": ["a", "b"], "answer": [1, 2]}), OUT)
+SMALL_PARQUET = OUT.getvalue()
