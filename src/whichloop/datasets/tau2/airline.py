@@ -13,7 +13,6 @@ from typing_extensions import TypedDict
 
 from ..importing.json_files import JsonRow
 from .domain import (
-    SHARED_WORDS,
     Domain,
     OpenRow,
     Record,
@@ -352,29 +351,5 @@ DOMAIN = Domain(
         *(search_onestop_flight, calculate, transfer_to_human_agents, *CHANGES),
     ),
     writes=CHANGES,
-    words=SHARED_WORDS
-    | {
-        "user_id": "The customer's user id.",
-        "reservation_id": "The reservation's id.",
-        "flight_number": "The flight's number.",
-        "date": "The day, as YYYY-MM-DD.",
-        "search_onestop_flight.date": "The day on which the first flight leaves, as YYYY-MM-DD.",
-        "origin": "The first airport's code of three letters.",
-        "destination": "The last airport's code of three letters.",
-        "flight_type": "Whether it is one way or a round trip.",
-        "cabin": "The cabin, for all flights and passengers.",
-        "flights": "All flights that the reservation has afterwards, also those that stay.",
-        "book_reservation.flights": "The flights, each with its day.",
-        "passengers": "All passengers.",
-        "book_reservation.passengers": "The passengers.",
-        "payment_methods": "What each of the customer's payment methods pays, in dollars.",
-        "total_baggages": "How many bags it has afterwards.",
-        "book_reservation.total_baggages": "How many bags.",
-        "nonfree_baggages": "How many of them are paid for.",
-        "insurance": "Whether the passengers are insured.",
-        "payment_id": "The payment method that pays, or is refunded, the difference in price; not a certificate.",
-        "update_reservation_baggages.payment_id": "The payment method that pays further bags; not a certificate.",
-        "amount": "Its worth in dollars.",
-    },
     customer=True,
 )

@@ -257,22 +257,6 @@ TOOLS: tuple[Callable[..., Any], ...] = (
     *(transfer_to_human_agents, refuel_data),
 )
 WRITES = tuple(tool for tool in TOOLS if not tool.__name__.startswith("get_"))
-WORDS = {
-    "phone_number": "The customer's own number, or that of one of their lines.",
-    "full_name": "First and last name, in any case.",
-    "dob": "Date of birth, YYYY-MM-DD.",
-    "id": "The id; its first letter says what it names.",
-    "limit": "The largest number of bills to list.",
-    "customer_id": "The id of the customer who has the line.",
-    "get_customer_by_id.customer_id": "The customer's id.",
-    "get_bills_for_customer.customer_id": "The customer's id.",
-    "send_payment_request.customer_id": "The id of the customer whose bill it is.",
-    "line_id": "The line's id.",
-    "reason": "Why the line is to be suspended.",
-    "bill_id": "The bill's id.",
-    "gb_amount": "How many gigabytes to add.",
-    "summary": "The customer's issue in short.",
-}
 
 # --- what tasks begin with ---
 

@@ -8,6 +8,7 @@ import copy
 import inspect
 import operator
 import re
+import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -46,15 +47,11 @@ class Domain:
     """A table that no other domain's `db.json` has; empty: the data stands in other files."""
     tables: type[JsonRow] = JsonRow
     """The shape of `db.json`."""
-    policies: Sequence[str] = ("policy.md",)
-    """Files of the policy; the first one that is there is read."""
     tools: Sequence[Callable[..., Any]]
-    """The agent's; in a domain whose user has tools they are the agent's too, tau2's solo mode. See `words`."""
+    """The agent's; in a domain whose user has tools they are the agent's too, tau2's solo mode. What `wording.toml`
+    says of their arguments becomes a part of their docstrings, as does what stands there behind `Returns:`."""
     writes: Sequence[Callable[..., Any]]
     """Those that may change something."""
-    words: Mapping[str, str]
-    """What a model is told of an argument, by its name, or by `tool.argument` where a tool has words of its own. They become a part
-    of the docstring, as does what stands there behind `Returns:`."""
     customer: bool = False
     """Whether an agent serves a customer, who answers by a script. All trials then share the database; see `TrialTables`."""
     user_tools: Collection[str] = ()
@@ -70,26 +67,27 @@ class Domain:
 
     @cached_property
     def toolset(self) -> Toolset[Any]:
+        words = tomllib.loads(Path(__file__).with_name("wording.toml").read_text(encoding="utf-8"))[self.name]
         for tool in self.tools:
-            self._complete_docstring(tool)
+            _complete_docstring(tool, {**words, **words.get(tool.__name__, {})})
         return Toolset(*self.tools, writes=self.writes)
-
-    def _complete_docstring(self, tool: Callable[..., Any]) -> None:
-        text, _, result = re.sub(r"\s+Returns: ", "\0", inspect.getdoc(tool) or "").partition("\0")
-        names = Tool.from_function(partial(tool, None), name=tool.__name__).parameters["properties"]
-        if "\n\nArgs:" in text or not (names or result):  # two domains share some tools
-            return
-        told = [f"{name}: {self.words.get(f'{tool.__name__}.{name}') or self.words[name]}" for name in names]
-        for title, lines in (("Args", told), ("Returns", [result] if result else [])):
-            if lines:
-                text = "\n    ".join((f"{text}\n\n{title}:", *lines))
-        tool.__doc__ = text
 
     @cached_property
     def reads(self) -> frozenset[str]:
         """Names of the tools that change nothing."""
         writes = {tool.__name__ for tool in self.writes}
         return frozenset(tool.__name__ for tool in self.tools) - writes
+
+
+def _complete_docstring(tool: Callable[..., Any], words: Mapping[str, str]) -> None:
+    text, _, result = re.sub(r"\s+Returns: ", "\0", inspect.getdoc(tool) or "").partition("\0")
+    names = Tool.from_function(partial(tool, None), name=tool.__name__).parameters["properties"]
+    if "\n\nArgs:" in text:  # two domains share the tool
+        return
+    for title, lines in (("Args", [f"{name}: {words[name]}" for name in names]), ("Returns", [result] if result else [])):
+        if lines:
+            text = "\n    ".join((f"{text}\n\n{title}:", *lines))
+    tool.__doc__ = text
 
 
 def by_name(*functions: Callable[..., Any]) -> Functions:
@@ -219,12 +217,6 @@ def calculate(db: TrialTables, expression: str) -> str:
 def transfer_to_human_agents(db: TrialTables, summary: str) -> str:
     """Hand the customer over to a human; only where they ask for one, or policy and tools leave no way to help."""
     return "Transfer successful"
-
-
-SHARED_WORDS = {
-    "expression": "Numbers with + - * / and parentheses, such as '19.99 * 2 + 5'.",
-    "summary": "The customer's issue in short.",
-}
 
 
 class OpenRow(JsonRow):

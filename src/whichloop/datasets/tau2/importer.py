@@ -284,10 +284,10 @@ def _read_domain(folder: Path) -> tuple[Domain, Database]:
 def _policy(folder: Path, domain: Domain) -> str:
     if domain is telecom.DOMAIN:
         return telecom.policy(folder)
-    path = next((folder / name for name in domain.policies if (folder / name).is_file()), None)
-    if path is None:
-        raise ValueError(f"{folder}: the folder holds no {' or '.join(domain.policies)}")
-    return text_file(path).strip()
+    for name in ("policy_solo.md", "policy.md"):
+        if (folder / name).is_file():
+            return text_file(folder / name).strip()
+    raise ValueError(f"{folder}: the folder holds no policy_solo.md or policy.md")
 
 
 class _Splits(JsonRow):

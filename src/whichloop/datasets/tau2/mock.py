@@ -85,17 +85,8 @@ DOMAIN = Domain(
     name="mock",
     table="tasks",
     tables=Tables,
-    policies=("policy_solo.md", "policy.md"),
     tools=(create_task, get_users, update_task_status, transfer_to_human_agents),
     writes=(create_task, update_task_status, transfer_to_human_agents),
-    words={
-        "user_id": "The id of the user whom the task is for.",
-        "title": "The task's title.",
-        "description": "What the task is about.",
-        "task_id": "The task's id.",
-        "status": "The new status.",
-        "summary": "The user's issue in short.",
-    },
     assertions={"assistant": by_name(assert_task_status, assert_number_of_tasks)},
     merge=merge,
 )

@@ -253,12 +253,6 @@ CHANGES = (
     *(set_apn_settings, reset_apn_settings, toggle_wifi, toggle_wifi_calling, connect_vpn, disconnect_vpn, grant_app_permission),
     *(reboot_device, make_payment),
 )
-WORDS = {
-    "app_name": "The app's name.",
-    "permission": "What it is to be permitted, in lower case.",
-    "mode": "The kinds; `4g_5g_preferred` is the fastest.",
-    "apn_settings": "The whole settings; what is left out gets its default.",
-}
 
 
 # --- what tasks begin with ---

@@ -10,7 +10,6 @@ from typing import Any, Literal, TypedDict, Unpack
 
 from ..importing.json_files import JsonRow
 from .domain import (
-    SHARED_WORDS,
     Domain,
     OpenRow,
     Record,
@@ -308,7 +307,6 @@ def _pay(db: TrialTables, order: Record, payment_method_id: str, amount: float) 
         method["balance"] = round(method["balance"] - amount, 2)
 
 
-_ITEMS = "The items to be {}; an item that stands in the order twice may be named twice."
 CHANGES = (
     *(cancel_pending_order, modify_pending_order_address, modify_pending_order_items, modify_pending_order_payment),
     *(modify_user_address, return_delivered_order_items, exchange_delivered_order_items),
@@ -322,32 +320,5 @@ DOMAIN = Domain(
         *(get_item_details, list_all_product_types, calculate, transfer_to_human_agents, *CHANGES),
     ),
     writes=CHANGES,
-    words=SHARED_WORDS
-    | {
-        "email": "The customer's e-mail address.",
-        "first_name": "The customer's first name.",
-        "last_name": "The customer's last name.",
-        "zip": "The postal code.",
-        "find_user_id_by_name_zip.zip": "The postal code of the customer's address.",
-        "user_id": "The customer's user id.",
-        "order_id": "The order's id, which begins with a '#'.",
-        "product_id": "The product's id, which is not an item's.",
-        "item_id": "The variant's item id, which is not a product's.",
-        "reason": "Why the customer cancels.",
-        "address1": "Street and number.",
-        "address2": "Apartment or suite; empty if there is none.",
-        "city": "The city.",
-        "state": "The state.",
-        "country": "The country.",
-        "modify_pending_order_items.item_ids": _ITEMS.format("replaced"),
-        "return_delivered_order_items.item_ids": _ITEMS.format("returned"),
-        "exchange_delivered_order_items.item_ids": _ITEMS.format("exchanged"),
-        "new_item_ids": "For each of them the new item, in the same order.",
-        "payment_method_id": "The payment method that pays, or is refunded, the difference in price.",
-        "modify_pending_order_payment.payment_method_id": "The new payment method.",
-        "return_delivered_order_items.payment_method_id": (
-            "What is refunded: the payment method that paid the order, or a gift card."
-        ),
-    },
     customer=True,
 )

@@ -78,7 +78,6 @@ DOMAIN = Domain(
     name="telecom",
     tools=(*carrier.TOOLS, *_USER_TOOLS),
     writes=(*carrier.WRITES, *phone_tools.CHANGES),
-    words=carrier.WORDS | phone_tools.WORDS,
     user_tools={tool.__name__ for tool in _USER_TOOLS},
     setup={"assistant": carrier.SETUP, "user": phone_tools.SETUP},
     assertions={"assistant": carrier.ASSERTIONS, "user": phone_tools.ASSERTIONS},
