@@ -72,16 +72,11 @@ def _library() -> object:
 def _loaded(library: Any, path: str, name: str | None, split: str | None, source: str) -> object:
     """Load a `Dataset`, or a mapping of them by split. No code that comes with a data set is run."""
     try:
-        if _was_saved(Path(path)):
+        if any((Path(path) / name).is_file() for name in ("state.json", "dataset_dict.json")):  # `save_to_disk` leaves one of them
             return library.load_from_disk(path)
         return library.load_dataset(path, name, split=split)
     except Exception as error:  # of the hub, the network, the disk, Arrow: whatever it is, there is no data set
         raise ValueError(f"{source}: {type(error).__name__}: {' '.join(str(error).split())[:300]}") from None
-
-
-def _was_saved(folder: Path) -> bool:
-    """Return whether `save_to_disk` wrote the folder: it leaves one of these files."""
-    return any((folder / name).is_file() for name in ("state.json", "dataset_dict.json"))
 
 
 SUITE = load

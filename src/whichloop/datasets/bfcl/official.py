@@ -65,7 +65,8 @@ def _is_allowed(value: Any, options: Sequence[Any], parameter: Mapping[str, Any]
         if outer is dict:
             return any(_is_object(value, option) for option in options)
         if outer is list and inner is dict:
-            return any(_are_objects(value, option) for option in options)
+            lists = (option for option in options if isinstance(option, list) and len(option) == len(value))
+            return any(all(map(_is_object, value, option)) for option in lists)
         if outer is str:
             return loose_text(value) in [loose_text(option) for option in options if isinstance(option, str)]
         if isinstance(value, list):
@@ -101,7 +102,3 @@ def _is_object(value: Any, option: Any) -> bool:
 def _several(options: Any) -> Any:
     """Return the allowed values of an object's field, of which a file may give a single one."""
     return options if isinstance(options, list | str) else [options]
-
-
-def _are_objects(value: Any, option: Any) -> bool:
-    return isinstance(option, list) and len(value) == len(option) and all(map(_is_object, value, option))

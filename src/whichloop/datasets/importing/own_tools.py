@@ -7,12 +7,13 @@ own. A module without `TOOLS` offers its public functions that have type hints.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
-from typing import Any, get_type_hints
+from typing import Any
 
 from whichloop.datasets.task import Environment, StatelessEnvironment, Task, as_described
 from whichloop.protocol import Tool, render_value
@@ -146,22 +147,17 @@ def _takes_a_task(item: Any) -> bool:
     if isinstance(item, Tool) or not callable(item):
         return False
     try:
-        parameters = list(inspect.signature(item).parameters.values())
-        needed = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        signature = inspect.signature(item)
+        with contextlib.suppress(NameError, TypeError, AttributeError):  # it names what only a type checker sees
+            signature = inspect.signature(item, eval_str=True)
     except (TypeError, ValueError):  # a builtin without signature
         return False
+    parameters = signature.parameters.values()
+    needed = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     if len(needed) != 1:
         return False
-    kind = _annotation(item, needed[0])
-    return kind is Task or (kind is inspect.Parameter.empty and needed[0].name == "task")
-
-
-def _annotation(item: Any, parameter: inspect.Parameter) -> Any:
-    try:
-        hints = get_type_hints(item.__init__ if inspect.isclass(item) else item)
-    except (NameError, TypeError, AttributeError):  # it names what only a type checker sees
-        return Task if parameter.annotation in ("Task", "whichloop.Task") else parameter.annotation
-    return hints.get(parameter.name, parameter.annotation)
+    kind = needed[0].annotation
+    return kind is Task or kind in ("Task", "whichloop.Task") or (kind is inspect.Parameter.empty and needed[0].name == "task")
 
 
 def _tools(items: Any) -> tuple[Tool, ...]:

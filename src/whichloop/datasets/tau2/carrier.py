@@ -286,15 +286,6 @@ SETUP = by_name(set_data_usage, suspend_line_for_overdue_bill)
 # --- what may be asserted; each may raise NotFound ---
 
 
-def _overdue_bill_exists(db: Database, customer_id: str, overdue_bill_id: str) -> bool:
-    bill_ids = row_of(db, "customers", customer_id)["bill_ids"]
-    return overdue_bill_id in bill_ids and row_of(db, "bills", overdue_bill_id)["status"] == "Overdue"
-
-
-def _is_paid_or_missing(db: Database, overdue_bill_id: str) -> bool:
-    return all(bill["status"] == "Paid" for bill in db["carrier"]["bills"] if bill["bill_id"] == overdue_bill_id)
-
-
 ASSERTIONS: Functions = {
     "assert_data_refueling_amount": lambda db, customer_id, line_id, expected_amount: (
         abs(_line_of(db, customer_id, line_id)["data_refueling_gb"] - expected_amount) < 1e-6
@@ -302,6 +293,11 @@ ASSERTIONS: Functions = {
     "assert_line_status": lambda db, customer_id, line_id, expected_status: (
         _line_of(db, customer_id, line_id)["status"] == expected_status
     ),
-    "assert_overdue_bill_exists": _overdue_bill_exists,
-    "assert_no_overdue_bill": _is_paid_or_missing,
+    "assert_overdue_bill_exists": lambda db, customer_id, overdue_bill_id: (
+        overdue_bill_id in row_of(db, "customers", customer_id)["bill_ids"]
+        and row_of(db, "bills", overdue_bill_id)["status"] == "Overdue"
+    ),
+    "assert_no_overdue_bill": lambda db, overdue_bill_id: all(
+        bill["status"] == "Paid" for bill in db["carrier"]["bills"] if bill["bill_id"] == overdue_bill_id
+    ),
 }

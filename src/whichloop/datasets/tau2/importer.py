@@ -123,7 +123,10 @@ def _planned(actions: Sequence[Action], tools: Sequence[Tool], domain: Domain, w
         asked = {"about": topic, "question": QUESTIONS[topic]}
         yield PlannedCall(f"ask_{topic}", "ask_user", asked, f"Ask for the customer's {topic}.")
         change.append(f"ask_{topic}")
-    told_after = _told_after(changes, len(world["further"]) + 1, len(actions)) if "further" in world else []
+    told_after: list[int] = []  # how many actions are made before the customer is told of each request; of the last one after all
+    if "further" in world:
+        requests, places = len(world["further"]) + 1, [0, *changes]
+        told_after = [*(places[-(-len(changes) * request // requests)] for request in range(1, requests)), len(actions)]
     for number in range(len(actions) + 1):
         if number:
             action, name = actions[number - 1], f"c{number}"
@@ -142,12 +145,6 @@ def _planned(actions: Sequence[Action], tools: Sequence[Tool], domain: Domain, w
                 goal = f"Tell the customer of request {request}."
                 yield PlannedCall(f"tell{request}", "tell_user", message, goal, (), False, (*change, *reads))
                 change, reads = [f"tell{request}"], []
-
-
-def _told_after(changes: Sequence[int], requests: int, last: int) -> list[int]:
-    """Return for each request how many actions are made before the customer is told of it; the last one after all."""
-    places = [0, *changes]
-    return [*(places[-(-len(changes) * request // requests)] for request in range(1, requests)), last]
 
 
 def _without_repeated_reads(actions: Sequence[Action], reads: Collection[str]) -> list[Action]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from ..importing.json_files import JsonRow, checked
-from .domain import ClosedRow, Database, Domain, Record, RefusedCall, by_name, found, merged
+from .domain import ClosedRow, Database, Domain, Functions, Record, RefusedCall, found, merged
 
 Status = Literal["pending", "completed"]
 
@@ -62,16 +62,6 @@ def transfer_to_human_agents(db: Database, summary: str) -> str:
     return "Transfer successful"
 
 
-def assert_task_status(db: Database, task_id: str, expected_status: str) -> bool:
-    """Return whether a task has a status. Raises NotFound."""
-    return bool(_row_of(db, "tasks", task_id)["status"] == expected_status)
-
-
-def assert_number_of_tasks(db: Database, user_id: str, expected_number: int) -> bool:
-    """Return whether a user has so many tasks. Raises NotFound."""
-    return len(_row_of(db, "users", user_id)["tasks"]) == expected_number
-
-
 def _row_of(db: Database, table: str, key: str) -> Record:
     return found(db[table], key, f"{table.removesuffix('s').capitalize()} {key} not found")
 
@@ -81,12 +71,16 @@ def merge(db: Database, agent: Mapping[str, Any], user: Mapping[str, Any]) -> Da
     return checked(Tables, merged(db, agent), "initialization_data").model_dump()
 
 
+ASSERTIONS: Functions = {
+    "assert_task_status": lambda db, task_id, expected_status: _row_of(db, "tasks", task_id)["status"] == expected_status,
+    "assert_number_of_tasks": lambda db, user_id, expected_number: len(_row_of(db, "users", user_id)["tasks"]) == expected_number,
+}
 DOMAIN = Domain(
     name="mock",
     table="tasks",
     tables=Tables,
     tools=(create_task, get_users, update_task_status, transfer_to_human_agents),
     writes=(create_task, update_task_status, transfer_to_human_agents),
-    assertions={"assistant": by_name(assert_task_status, assert_number_of_tasks)},
+    assertions={"assistant": ASSERTIONS},
     merge=merge,
 )

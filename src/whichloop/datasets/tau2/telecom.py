@@ -38,7 +38,8 @@ def _database(company: Any, customer: Any, where: tuple[str, str]) -> Database:
 
 def read_database(folder: Path) -> Database:
     """Read the company and the phone. Raises ValueError and OSError."""
-    return _database(_toml(folder / COMPANY), _toml(folder / PHONE), (str(folder / COMPANY), str(folder / PHONE)))
+    company, customer = folder / COMPANY, folder / PHONE
+    return _database(_toml(company), _toml(customer), (str(company), str(customer)))
 
 
 def policy(folder: Path) -> str:
