@@ -20,18 +20,9 @@ from whichloop.datasets.task import Suite, Task
 from whichloop.datasets.tau2 import phone, telecom
 
 COMPANY = """
-[[plans]]
-plan_id = "P1"
-name = "Small"
-data_limit_gb = 4.0
-price_per_month = 30.0
-data_refueling_price_per_gb = 2.5
-
-[[devices]]
-device_id = "D1"
-model = "Brick"
-activation_date = 2025-01-02
-
+plans = [{plan_id = "P1", name = "Small", data_limit_gb = 4.0, price_per_month = 30.0, data_refueling_price_per_gb = 2.5}]
+devices = [{device_id = "D1", model = "Brick", activation_date = 2025-01-02}]
+bills = [{bill_id = "B1", customer_id = "C1", issue_date = "2025-01-01", total_due = 30.0, status = "Paid"}]
 [[lines]]
 line_id = "L1"
 phone_number = "555-1"
@@ -40,14 +31,6 @@ plan_id = "P1"
 device_id = "D1"
 data_used_gb = 1.0
 roaming_enabled = false
-
-[[bills]]
-bill_id = "B1"
-customer_id = "C1"
-issue_date = "2025-01-01"
-total_due = 30.0
-status = "Paid"
-
 [[customers]]
 customer_id = "C1"
 full_name = "Ida Rhodes"
@@ -59,10 +42,7 @@ bill_ids = ["B1"]
 PHONE = """
 [device.app_statuses.messaging]
 app_name = "messaging"
-
-[device.app_statuses.messaging.permissions]
-sms = true
-storage = true
+permissions = {sms = true, storage = true}
 """
 LINE = {"customer_id": "C1", "line_id": "L1"}
 MESSAGING = {"app_name": "messaging", "permission": "sms"}
