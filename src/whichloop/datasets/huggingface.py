@@ -31,11 +31,7 @@ def hub_table(dataset: Any, source: str, name: str) -> RowTable:
 
 
 def load(
-    path: str,
-    tools: OwnTools | None = None,
-    name: str | None = None,
-    split: str | None = None,
-    **options: Unpack[RowOptions],
+    path: str, tools: OwnTools | None = None, name: str | None = None, split: str | None = None, **options: Unpack[RowOptions]
 ) -> Suite:
     """Read the suite of a data set of Hugging Face; see `whichloop.datasets.importing.columns` for what a column means.
 

@@ -12,17 +12,7 @@ from typing import Any, Literal, Unpack
 from typing_extensions import TypedDict
 
 from ..importing.json_files import JsonRow
-from .domain import (
-    Domain,
-    OpenRow,
-    Record,
-    RefusedCall,
-    TrialTables,
-    calculate,
-    found,
-    payment_method,
-    transfer_to_human_agents,
-)
+from .domain import Domain, OpenRow, Record, RefusedCall, TrialTables, calculate, found, payment_method, transfer_to_human_agents
 
 NOW = "2024-05-15T15:00:00"
 """When a reservation of a trial is made."""
@@ -41,6 +31,13 @@ AIRPORTS = {
 Cabin = Literal["basic_economy", "economy", "business"]
 
 # The shape of `db.json`.
+
+
+class PaymentPart(TypedDict):
+    """What one payment method pays."""
+
+    payment_id: str
+    amount: int
 
 
 class _Day(OpenRow):
@@ -64,18 +61,13 @@ class _Segment(OpenRow):
     price: int
 
 
-class _Payment(JsonRow):
-    payment_id: str
-    amount: int
-
-
 class _Reservation(OpenRow):
     reservation_id: str
     user_id: str
     cabin: Cabin
     flights: list[_Segment]
     passengers: list[dict[str, Any]]
-    payment_history: list[_Payment]
+    payment_history: list[PaymentPart]
     total_baggages: int
     nonfree_baggages: int
 
@@ -115,13 +107,6 @@ class Passenger(TypedDict):
     first_name: str
     last_name: str
     dob: str
-
-
-class PaymentPart(TypedDict):
-    """What one payment method pays."""
-
-    payment_id: str
-    amount: int
 
 
 class NewReservation(TypedDict):

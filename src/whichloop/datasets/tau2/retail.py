@@ -9,17 +9,7 @@ from __future__ import annotations
 from typing import Any, Literal, TypedDict, Unpack
 
 from ..importing.json_files import JsonRow
-from .domain import (
-    Domain,
-    OpenRow,
-    Record,
-    RefusedCall,
-    TrialTables,
-    calculate,
-    first,
-    payment_method,
-    transfer_to_human_agents,
-)
+from .domain import Domain, OpenRow, Record, RefusedCall, TrialTables, calculate, first, payment_method, transfer_to_human_agents
 
 PENDING = ("pending", "pending (item modified)")
 
