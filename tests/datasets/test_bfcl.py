@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
+from tests.datasets.test_tau2 import accuracy, planned
 from whichloop.checks.suite import task_problems
 from whichloop.datasets import bfcl
 from whichloop.datasets.bfcl import tool_names
@@ -21,8 +21,6 @@ from whichloop.datasets.bfcl.files import NOTHING_FITS
 from whichloop.datasets.importing import json_files
 from whichloop.datasets.task import Suite, Task
 from whichloop.datasets.validity import replay
-from whichloop.metrics.answers import Judgement
-from whichloop.metrics.scorers import scores_of
 from whichloop.protocol import Toolbox, ToolCall, run_sync
 
 PUBLISHED = Path(__file__).parents[2] / "../shared/data/bfcl"
@@ -64,19 +62,6 @@ def write(folder: Path, questions: list[Any], answers: list[Any] | None = None, 
 def only(folder: Path, question: dict[str, Any], answer: dict[str, Any] | None = None) -> tuple[Suite, Task]:
     suite = bfcl.load(data=write(folder, [question], None if answer is None else [answer]))
     return suite, suite.tasks[0]
-
-
-def accuracy(suite: Suite, task: Task, *calls: tuple[str, Mapping[str, Any]], answer: Any = "Done.") -> float:
-    """Of a loop that makes these calls, right or wrong, and answers."""
-    environment = suite.open(task)
-    toolbox = Toolbox(environment.tools)
-    run_sync(toolbox.call_all([ToolCall(name, arguments) for name, arguments in calls]))
-    return scores_of(Judgement(task, answer, "finished", environment.state()))["accuracy"]
-
-
-def planned(task: Task) -> list[tuple[str, Mapping[str, Any]]]:
-    assert task.plan is not None
-    return [(call.tool, call.arguments) for call in task.plan.calls]
 
 
 # Any row
@@ -335,19 +320,23 @@ def test_a_broken_row_is_named(tmp_path: Path, broken: Any, message: str) -> Non
     assert "\n" not in str(caught.value)
 
 
-def test_files_that_are_missing_or_of_something_else(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="--data PATH"):
-        bfcl.SUITE()
-    with pytest.raises(FileNotFoundError):
-        bfcl.load(data=tmp_path / "nowhere.json")
-    with pytest.raises(ValueError, match=r"the folder holds none of the files that are supported \(BFCL_v4_simple_python.json"):
-        bfcl.load(data=tmp_path)
-    with pytest.raises(ValueError, match=r"no file .*possible_answer.* with the calls that are right"):
-        bfcl.load(data=write(tmp_path, [PARALLEL]))
-    with pytest.raises(ValueError, match=r"possible_answer.*: none of its ids is in .*BFCL_v4_parallel.json"):
-        bfcl.load(data=write(tmp_path, [PARALLEL], [right("parallel_9")]))
-    with pytest.raises(ValueError, match=r"BFCL_v4_parallel.json: no row; each line is one object"):
-        bfcl.load(data=write(tmp_path, ["", " "], [PARALLEL_RIGHT]))
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (lambda folder: None, "--data PATH"),
+        (lambda folder: folder / "nowhere.json", "No such file"),
+        (lambda folder: folder, r"the folder holds none of the files that are supported \(BFCL_v4_simple_python.json"),
+        (lambda folder: write(folder, [PARALLEL]), r"no file .*possible_answer.* with the calls that are right"),
+        (
+            lambda folder: write(folder, [PARALLEL], [right("parallel_9")]),
+            r"possible_answer.*: none of its ids is in .*parallel",
+        ),
+        (lambda folder: write(folder, ["", " "], [PARALLEL_RIGHT]), r"BFCL_v4_parallel.json: no row; each line is one object"),
+    ],
+)
+def test_files_that_are_missing_or_of_something_else(tmp_path: Path, given: Any, said: str) -> None:
+    with pytest.raises((ValueError, FileNotFoundError), match=said):
+        bfcl.load(data=given(tmp_path))
 
 
 @pytest.mark.slow

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.datasets.test_bfcl import accuracy, function, right, row, write
+from tests.datasets.test_bfcl import function, right, row, write
+from tests.datasets.test_tau2 import accuracy
 from whichloop.datasets import bfcl
 from whichloop.datasets.bfcl.official import officially_right
 from whichloop.datasets.task import Suite
