@@ -203,9 +203,9 @@ def test_gold_answers(tmp_path: Path, gold: str, value: float) -> None:
     ("row", "message"),
     [
         ("{", "line 2: not JSON"),
-        ("[1]", "line 2: list where an object with 'question' and 'answer' belongs"),
-        ({"answer": "#### 1"}, "line 2: field 'question' is missing or no text"),
-        ({"question": "q", "answer": 1}, "line 2: field 'answer' is missing or no text"),
+        ("[1]", "line 2: an object belongs here"),
+        ({"answer": "#### 1"}, "line 2: field 'question': Field required"),
+        ({"question": "q", "answer": 1}, "line 2: field 'answer': Input should be a valid string"),
         ({"question": "q", "answer": "<<1+1=2>>2"}, "line 2: field 'answer' does not end in '#### number'"),
         ({"question": "q", "answer": "#### two"}, "line 2: field 'answer', after '####': 'two' is no number"),
     ],

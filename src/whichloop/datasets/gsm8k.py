@@ -15,14 +15,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from whichloop.protocol import Plan, PlannedCall, Query, Ref
 from whichloop.protocol.values import one_line
 
 from . import calculator
 from .calculator import Number
-from .importing.json_files import check_limit, json_lines
+from .importing.json_files import JsonRow, check_limit, checked, json_lines
 from .task import BY_CONSTRUCTION, StatelessEnvironment, Suite, Task
 
 VERSION = "2"
@@ -199,23 +201,19 @@ def _equal(one: Number, other: Number) -> bool:
     return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
 
 
-def _rows(path: Path) -> Iterator[tuple[int, str, str, Number]]:
-    """Read line number (from 1), question, answer and gold of each row. Raises ValueError that names file and line."""
-    for where, number, row in json_lines(path):
-        yield number, *_row(row, where)
+class _Row(JsonRow):
+    question: Annotated[str, Field(pattern=r"\S")]
+    answer: str
 
 
 def _row(row: object, where: str) -> tuple[str, str, Number]:
-    if not isinstance(row, dict):
-        raise ValueError(f"{where}: {type(row).__name__} where an object with 'question' and 'answer' belongs")
-    for field in ("question", "answer"):
-        if not isinstance(row.get(field), str) or not row[field].strip():
-            raise ValueError(f"{where}: field {field!r} is missing or no text; it holds the {field} as a string")
-    _, mark, gold = row["answer"].rpartition("####")
+    """Return question, answer and gold. Raises ValueError that names the field."""
+    read = checked(_Row, row, where)
+    _, mark, gold = read.answer.rpartition("####")
     if not mark:
         raise ValueError(f"{where}: field 'answer' does not end in '#### number', the gold answer")
     try:
-        return row["question"].strip(), row["answer"], _stated(gold)[0]
+        return read.question.strip(), read.answer, _stated(gold)[0]
     except (ValueError, OverflowError) as error:
         raise ValueError(f"{where}: field 'answer', after '####': {error}; the gold answer is one number") from error
 
@@ -231,7 +229,8 @@ def _task(line: int, question: str, answer: str, gold: Number) -> Task:
 
 def _tasks(path: Path, limit: int | None) -> Iterator[Task]:
     first: dict[str, int] = {}
-    for line, question, answer, gold in islice(_rows(path), limit):
+    for where, line, row in islice(json_lines(path), limit):
+        question, answer, gold = _row(row, where)
         task = _task(line, question, answer, gold)
         earlier = first.setdefault(one_line(question), line)
         yield task if earlier == line else replace(task, quarantined=f"the same question as line {earlier}")

@@ -75,22 +75,6 @@ def row_of(db: Database, table: str, key: str) -> Record:
     return first(db["carrier"][table], lambda row: row[f"{kind}_id"] == key, f"There is no {kind} {key!r}")
 
 
-def line_of_number(db: Database, phone_number: str) -> Record:
-    """Return the line that has a phone number. Raises NotFound."""
-    lacking = f"No line has the number {phone_number!r}"
-    return first(db["carrier"]["lines"], lambda line: line["phone_number"] == phone_number, lacking)
-
-
-def customer_of_number(db: Database, phone_number: str) -> Record:
-    """Return the customer whose own number, or the number of whose line, this is. Raises NotFound."""
-
-    def fits(customer: Record) -> bool:
-        lines = (row_of(db, "lines", key) for key in customer["line_ids"])
-        return phone_number in (customer["phone_number"], *(line["phone_number"] for line in lines))
-
-    return first(db["carrier"]["customers"], fits, f"No customer has the number {phone_number!r}")
-
-
 def bills_of(db: Database, customer: Record, status: str = "") -> list[Record]:
     """Return a customer's bills, all or those of a status."""
     bills = (row_of(db, "bills", key) for key in customer["bill_ids"])
@@ -108,7 +92,12 @@ def _line_of(db: Database, customer_id: str, line_id: str) -> Record:
 
 def get_customer_by_phone(db: Database, phone_number: str) -> Record:
     """Look up the customer by a phone number."""
-    return customer_of_number(db, phone_number)
+
+    def fits(customer: Record) -> bool:
+        lines = (row_of(db, "lines", key) for key in customer["line_ids"])
+        return phone_number in (customer["phone_number"], *(line["phone_number"] for line in lines))
+
+    return first(db["carrier"]["customers"], fits, f"No customer has the number {phone_number!r}")
 
 
 def get_customer_by_id(db: Database, customer_id: str) -> Record:

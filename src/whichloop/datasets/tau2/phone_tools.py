@@ -6,7 +6,7 @@ What is checked gives values; what changes the phone gives the new value and the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 from . import phone
 from .domain import Database, Functions, Record, RefusedCall, by_name
@@ -280,11 +280,6 @@ def _turned(setting: str, toggle: Callable[[Database], Any], wanted: bool) -> Ca
     return bring
 
 
-def lock_sim_card(db: Database, mode: Literal["pin", "puk"]) -> None:
-    """Lock the SIM card, which no tool can undo."""
-    _becomes(sim_card_status=f"locked_{mode}")(db)
-
-
 def break_apn_settings(db: Database) -> None:
     """Give the phone an access point that does not work."""
     db["device"]["active_apn_settings"]["apn_name"] = "broken"
@@ -304,13 +299,10 @@ def set_wifi_calling(db: Database, enabled: bool, mms_over_wifi: bool | None = N
         db["device"]["wifi_calling_mms_over_wifi"] = mms_over_wifi
 
 
-def remove_app_permission(db: Database, app_name: str, permission: str) -> None:
-    """Forbid something to an app."""
-    _permit(db, app_name, permission, allowed=False)
-
-
 SETUP: Functions = {
-    **by_name(lock_sim_card, break_apn_settings, break_vpn, set_wifi_calling, remove_app_permission),
+    **by_name(break_apn_settings, break_vpn, set_wifi_calling),
+    "remove_app_permission": lambda db, app_name, permission: _permit(db, app_name, permission, allowed=False),
+    "lock_sim_card": lambda db, mode: _becomes(sim_card_status=f"locked_{mode}")(db),  # no tool can undo it
     "set_user_info": lambda db, name, phone_number: db["surroundings"].update(name=name, phone_number=phone_number),
     "set_user_location": lambda db, abroad: db["surroundings"].update(is_abroad=abroad),
     "break_apn_mms_setting": lambda db: db["device"]["active_apn_settings"].update(mmsc_url=None),

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..importing.json_files import checked, text_file
 from . import carrier, phone, phone_tools
-from .domain import Database, Domain, merged
+from .domain import Database, Domain, first, merged
 
 COMPANY, PHONE = "db.toml", "user_db.toml"
 POLICIES = (("main_policy", "main_policy_solo.md"), ("tech_support_policy", "tech_support_manual.md"))
@@ -59,7 +59,8 @@ def settle(db: Database) -> None:
     around = db["surroundings"]
     if around["phone_number"] is None:
         return
-    line = carrier.line_of_number(db, around["phone_number"])
+    number = around["phone_number"]
+    line = first(db["carrier"]["lines"], lambda line: line["phone_number"] == number, f"No line has the number {number!r}")
     limit = carrier.row_of(db, "plans", line["plan_id"])["data_limit_gb"] + line["data_refueling_gb"]
     around["line_active"] = line["status"] == "Active"
     around["roaming_allowed"] = line["roaming_enabled"]
@@ -68,7 +69,7 @@ def settle(db: Database) -> None:
     if payment_request is not None and payment_request["paid"]:
         carrier.row_of(db, "bills", payment_request["bill_id"])["status"] = "Paid"
         payment_request = around["payment_request"] = None
-    waiting = carrier.bills_of(db, carrier.customer_of_number(db, around["phone_number"]), "Awaiting Payment")
+    waiting = carrier.bills_of(db, carrier.get_customer_by_phone(db, number), "Awaiting Payment")
     if payment_request is None and waiting:
         around["payment_request"] = {"bill_id": waiting[0]["bill_id"], "amount_due": waiting[0]["total_due"], "paid": False}
 
