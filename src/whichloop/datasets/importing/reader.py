@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import jsonschema
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from whichloop.protocol import Query
 from whichloop.protocol.names import nearest
+from whichloop.protocol.values import one_line
 
 from ..task import Task
 from .columns import (
@@ -38,6 +38,59 @@ _NONE_GIVEN = "\0 the plan gives no answer"
 """What no row holds: the answer of a plan that gives none."""
 
 
+def _one_line_id(text: str) -> str:
+    if not text or len(text) > MAX_ID_CHARS or not text.isprintable():
+        raise ValueError(f"{text[:60]!r} is not an id: one line of 1 to {MAX_ID_CHARS} printable characters")
+    return text
+
+
+def _id_text(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():  # a column of whole numbers with gaps, as pandas reads it
+        value = int(value)
+    return str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else value
+
+
+def _json_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    try:
+        jsonschema.Draft202012Validator.check_schema(schema)
+    except jsonschema.SchemaError as error:
+        raise ValueError(f"not a JSON schema ({one_line(error.message)[:200]})") from None
+    return schema
+
+
+def _names(value: Any) -> Any:
+    return between_commas(value) if isinstance(value, str) and not value.strip().startswith("[") else _from_json(value)
+
+
+def _plan(value: Any) -> Any:
+    return _from_json(value) if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") else value
+
+
+def _from_json(value: Any) -> Any:
+    return json_value(value) if isinstance(value, str) else value
+
+
+_Json = BeforeValidator(_from_json)
+_Id = Annotated[str, AfterValidator(_one_line_id)]
+_Schema = Annotated[dict[str, Any], AfterValidator(_json_schema)]
+
+
+class _Cells(BaseModel):
+    """A row's cells by what they mean; JSON, names and plans may be written as text."""
+
+    model_config = ConfigDict(strict=True)
+    question: str = ""
+    answer: Any = None
+    id: Annotated[_Id, BeforeValidator(_id_text)] = ""
+    context: str = ""
+    schema_: Annotated[_Schema, _Json] | None = Field(None, alias="schema")
+    tools: Annotated[list[str], BeforeValidator(_names)] | None = None
+    scorer: str = ""
+    plan: Annotated[Any, BeforeValidator(_plan)] = None
+    end_state: Annotated[Any, _Json] = None
+    world: Annotated[dict[str, Any], _Json] = {}
+
+
 class _Whole(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -45,13 +98,13 @@ class _Whole(BaseModel):
 class _WholeQuery(_Whole):
     text: str = Field(pattern=r"\S")
     context: str = ""
-    schema_: dict[str, Any] | None = Field(None, alias="schema")
+    schema_: _Schema | None = Field(None, alias="schema")
 
 
 class WholeTask(_Whole):
     """A task as `Task.as_dict` writes it."""
 
-    id: str
+    id: _Id
     query: _WholeQuery
     expected: Any
     scorer: str = "exact"
@@ -61,77 +114,6 @@ class WholeTask(_Whole):
     labels: dict[str, Any] = {}
     world: dict[str, Any] = {}
     end_state: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """A row, read by what its columns mean. What is wrong with a cell is a CellError."""
-
-    table: RowTable
-    column_of: Mapping[str, str]
-    """Meaning → name of its column; meanings without a column are left out."""
-    cells: Cells
-
-    def wrong(self, meaning: str, problem: str) -> CellError:
-        return CellError(self.column_of.get(meaning, ""), problem)
-
-    def of_column(self, column: str | None) -> Any:
-        """Return a cell as JSON; None if it is missing or blank."""
-        value = None if column is None else self.cells.get(column)
-        if self.table.cells == "python":
-            try:
-                value = json_cell(value)
-            except ValueError as error:
-                raise CellError(column or "", str(error)) from None
-        return None if value is None or (isinstance(value, str) and not value.strip()) else value
-
-    def cell(self, meaning: str) -> Any:
-        return self.of_column(self.column_of.get(meaning))
-
-    def text(self, meaning: str) -> str:
-        value = self.cell(meaning)
-        if value is not None and not isinstance(value, str):
-            raise self.wrong(meaning, f"{kind(value)} where text belongs")
-        return value or ""
-
-    def json(self, meaning: str) -> Any:
-        """Read a cell that holds JSON, as text or as it is."""
-        value = self.cell(meaning)
-        try:
-            return json_value(value) if isinstance(value, str) else value
-        except ValueError as error:
-            raise self.wrong(meaning, str(error)) from None
-
-    def object(self, meaning: str) -> dict[str, Any] | None:
-        value = self.json(meaning)
-        if value is not None and not isinstance(value, dict):
-            raise self.wrong(meaning, f"{kind(value)} where a JSON object belongs")
-        return value
-
-    def plan(self) -> Any:
-        """Return a plan, as JSON, or as text or a list of its lines; None if there is none."""
-        value = self.cell("plan")
-        return self.json("plan") if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") else value
-
-    def id(self, index: int) -> str:
-        if "id" not in self.column_of:
-            return f"{self.table.name}-{index + 1:04d}"
-        value = self.cell("id")
-        if isinstance(value, float) and value.is_integer():  # a column of whole numbers with gaps, as pandas reads it
-            value = int(value)
-        if isinstance(value, bool) or not isinstance(value, str | int):
-            raise self.wrong("id", f"{kind(value)} is not an id")
-        return _checked_id(self.column_of["id"], str(value).strip())
-
-    def world(self) -> dict[str, Any]:
-        world, names = self.object("world") or {}, self.cell("tools")
-        if names is None:
-            return world
-        if isinstance(names, str):
-            names = self.json("tools") if names.strip().startswith("[") else between_commas(names)
-        if not _are_names(names):
-            raise self.wrong("tools", "neither names with commas between them nor a list of names")
-        return {**world, ALLOWED: names}
 
 
 class RowReader:
@@ -202,7 +184,7 @@ class RowReader:
         `is_checked`: its tools and its scorer have to be there.
         """
         try:
-            task = whole_task(cells) if self._is_whole(cells) else self._task_of(self._row(cells), index)
+            task = whole_task(cells) if self._is_whole(cells) else self._task_of(cells, index)
             if is_checked:
                 # a scorer that only a row names is refused: code is imported for names that the user typed
                 name = task.scorer.partition("(")[0].strip()
@@ -215,55 +197,61 @@ class RowReader:
 
     def answers_itself(self, cells: Cells) -> bool:
         """Return whether the plan of a row that can be read gives an answer of its own, in place of the row's."""
-        plan = cells.get("plan") if self._is_whole(cells) else self._row(cells).plan()
+        plan = cells.get("plan") if self._is_whole(cells) else self._read(cells).plan
         return plan is not None and read_plan("plan", plan, _NONE_GIVEN).answer != _NONE_GIVEN
 
     def _is_whole(self, cells: Cells) -> bool:
         return self.table.columns is None and isinstance(cells.get("query"), Mapping)
 
-    def _row(self, cells: Cells) -> _Row:
-        return _Row(self.table, self._find(cells), cells)
+    def _cell(self, column: str | None, cells: Cells) -> Any:
+        """Return a cell as JSON; None if it is missing or blank."""
+        value = None if column is None else cells.get(column)
+        if self.table.cells == "python":
+            try:
+                value = json_cell(value)
+            except ValueError as error:
+                raise CellError(column or "", str(error)) from None
+        return None if value is None or (isinstance(value, str) and not value.strip()) else value
 
-    def _task_of(self, row: _Row, index: int) -> Task:
-        text = row.text("question")
-        if not text:
-            raise row.wrong("question", "the question is empty")
-        schema = row.object("schema")
-        if schema is not None:
-            _check_schema(row.column_of["schema"], schema)
-        scorer = row.text("scorer").strip() or self.scorer
-        expected = self._answer(row, scorer)
-        plan = row.plan()
+    def _read(self, cells: Cells) -> _Cells:
+        column_of = self._find(cells)
+        values = {meaning: self._cell(column, cells) for meaning, column in column_of.items()}
+        try:
+            return _Cells.model_validate({name: value for name, value in values.items() if value is not None or name == "id"})
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            raise CellError(column_of[str(first["loc"][0])], first["msg"].removeprefix("Value error, ")) from None
+
+    def _task_of(self, cells: Cells, index: int) -> Task:
+        column_of, row = self._find(cells), self._read(cells)
+        if not row.question:
+            raise CellError(column_of["question"], "the question is empty")
+        scorer = row.scorer.strip() or self.scorer
+        expected = row.answer
+        if isinstance(expected, str) and self.table.cells == "text":
+            expected = read_value(with_point(expected) if self.table.decimal_comma else expected)
+        if expected is None and ":" not in scorer:
+            if "answer" not in column_of:
+                raise ValueError(self._no_answer(self.table.columns or tuple(cells)))
+            way_out = f'name a scorer of your own: {self.importer}(scorer="my.module:scorer")'
+            raise CellError(column_of["answer"], f"the answer is missing; fill it in, or {way_out}")
         return Task(
-            id=row.id(index),
-            query=Query(text, row.text("context"), schema),
+            id=row.id or f"{self.table.name}-{index + 1:04d}",
+            query=Query(row.question, row.context, row.schema_),
             expected=expected,
-            scorer=scorer or default_scorer(expected, schema),
-            plan=None if plan is None else read_plan(row.column_of["plan"], plan, expected),
-            no_plan=UNPLANNED if plan is None else "",
-            labels=self._labels(row),
-            world=row.world(),
-            end_state=row.json("end_state"),
+            scorer=scorer or default_scorer(expected, row.schema_),
+            plan=None if row.plan is None else read_plan(column_of["plan"], row.plan, expected),
+            no_plan=UNPLANNED if row.plan is None else "",
+            labels=self._labels(cells),
+            world=row.world if row.tools is None else {**row.world, ALLOWED: row.tools},
+            end_state=row.end_state,
         )
 
-    def _answer(self, row: _Row, scorer: str) -> Any:
-        value = row.cell("answer")
-        if isinstance(value, str) and self.table.cells == "text":
-            return read_value(with_point(value) if self.table.decimal_comma else value)
-        if value is not None or ":" in scorer:
-            return value
-        if "answer" not in row.column_of:
-            raise ValueError(self._no_answer(self.table.columns or tuple(row.cells)))
-        way_out = f'name a scorer of your own: {self.importer}(scorer="my.module:scorer")'
-        raise row.wrong("answer", f"the answer is missing; fill it in, or {way_out}")
-
-    def _labels(self, row: _Row) -> dict[str, Any]:
+    def _labels(self, cells: Cells) -> dict[str, Any]:
+        columns = [*((label, column_named(label, cells)) for label in self.labels), ("split", self._find(cells).get("split"))]
         by_name = {}
-        for name, column in (
-            *((label, column_named(label, row.cells)) for label in self.labels),
-            ("split", row.column_of.get("split")),
-        ):
-            value = row.of_column(column)
+        for name, column in columns:
+            value = self._cell(column, cells)
             if isinstance(value, Mapping | list):
                 raise CellError(column or "", f"{kind(value)} is not a label")
             if value is not None:
@@ -273,7 +261,7 @@ class RowReader:
     def _check_tools(self, task: Task) -> None:
         """Raise ValueError for a tool that is not there."""
         names = task.world.get(ALLOWED)
-        if names is not None and not _are_names(names):
+        if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
             raise ValueError(f"world: {ALLOWED!r} is not a list of names")
         if self.tools.opener is not None:
             if names:
@@ -288,10 +276,6 @@ class RowReader:
             raise ValueError(
                 "an end state needs tools that have one: a function of the task that gives an environment, --tools MODULE:NAME"
             )
-
-
-def _are_names(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
 def default_scorer(expected: Any, schema: Mapping[str, Any] | None) -> str:
@@ -310,26 +294,11 @@ def default_scorer(expected: Any, schema: Mapping[str, Any] | None) -> str:
 def whole_task(row: Mapping[str, Any]) -> Task:
     """Read a task as `Task.as_dict` writes it. Raises ValueError that names the field."""
     whole = checked(WholeTask, row)
-    if whole.query.schema_ is not None:
-        _check_schema("query", whole.query.schema_)
     fields = {name: value for name, value in row.items() if name not in ("query", "plan", "id", "no_plan")}
     return Task(
-        id=_checked_id("id", whole.id),
+        id=whole.id,
         query=Query(whole.query.text, whole.query.context, whole.query.schema_),
         plan=None if whole.plan is None else read_plan("plan", whole.plan, whole.expected),
         no_plan=whole.no_plan or (UNPLANNED if whole.plan is None else ""),
         **fields,
     )
-
-
-def _checked_id(column: str, text: str) -> str:
-    if not text or len(text) > MAX_ID_CHARS or not text.isprintable():
-        raise CellError(column, f"{text[:60]!r} is not an id: one line of 1 to {MAX_ID_CHARS} printable characters")
-    return text
-
-
-def _check_schema(column: str, schema: Mapping[str, Any]) -> None:
-    try:
-        jsonschema.Draft202012Validator.check_schema(schema)
-    except jsonschema.SchemaError as error:
-        raise CellError(column, f"not a JSON schema ({' '.join(error.message.split())[:200]})") from None
