@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
@@ -123,17 +123,15 @@ def own_tools(name: str, functions: Any) -> OwnTools:
 
 
 def tell_gaps(described: Iterable[Sequence[Any]]) -> None:
-    """Warn of what a model is not told of tools, once however often they are looked at. `described`: as by `described_tools`."""
-    _tell_gaps(tuple(gap for name, description, parameters in described for gap in _gaps(name, description, parameters)))
-
-
-def _gaps(tool: str, description: str, parameters: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a model is not told of a tool: what it is for, and the types of its arguments."""
-    if not description.strip():
-        yield f"{tool} has no docstring"
-    for name, rules in parameters.get("properties", {}).items():
-        if isinstance(rules, Mapping) and not rules.keys() - {"title", "default", "description"}:
-            yield f"argument {name} of {tool} has no type"
+    """Warn of what a model is not told of tools: what they are for, and the types of their arguments; once however often they are
+    looked at. `described`: as by `described_tools`."""
+    gaps = []
+    for tool, description, parameters in described:
+        gaps += [] if description.strip() else [f"{tool} has no docstring"]
+        for name, rules in parameters.get("properties", {}).items():
+            if isinstance(rules, Mapping) and not rules.keys() - {"title", "default", "description"}:
+                gaps.append(f"argument {name} of {tool} has no type")
+    _tell_gaps(tuple(gaps))
 
 
 @lru_cache(maxsize=256)  # a trial opens its environment anew, and one warning is enough
