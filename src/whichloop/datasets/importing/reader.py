@@ -23,7 +23,6 @@ from .columns import (
     between_commas,
     column_named,
     json_cell,
-    kind,
     quoted,
     read_value,
     with_point,
@@ -253,7 +252,7 @@ class RowReader:
         for name, column in columns:
             value = self._cell(column, cells)
             if isinstance(value, Mapping | list):
-                raise CellError(column or "", f"{kind(value)} is not a label")
+                raise CellError(column or "", f"{'a list' if isinstance(value, list) else 'an object'} is not a label")
             if value is not None:
                 by_name[name] = value
         return by_name
