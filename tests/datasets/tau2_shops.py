@@ -23,23 +23,14 @@ def order(number: int, status: str, *items: str, paid_by: str = "card_1") -> dic
     prices = {"10": 20.0, "11": 25.5, "12": 5.0}
     there = [{"name": "Lamp", "product_id": "1", "item_id": one, "price": prices[one], "options": {"shade": one}} for one in items]
     payment = {"transaction_type": "payment", "amount": sum(prices[one] for one in items), "payment_method_id": paid_by}
-    return {
-        "order_id": f"#{number}",
-        "user_id": "ann",
-        "address": HOME,
-        "items": there,
-        "status": status,
-        "payment_history": [payment],
-    }
+    of = {"order_id": f"#{number}", "user_id": "ann", "address": HOME}
+    return {**of, "items": there, "status": status, "payment_history": [payment]}
 
 
+LAMPS = {"10": lamp("10", 20.0), "11": lamp("11", 25.5), "12": lamp("12", 5.0, False)}
 SHOP: dict[str, Any] = {
     "products": {
-        "1": {
-            "name": "Lamp",
-            "product_id": "1",
-            "variants": {"10": lamp("10", 20.0), "11": lamp("11", 25.5), "12": lamp("12", 5.0, False)},
-        },
+        "1": {"name": "Lamp", "product_id": "1", "variants": LAMPS},
         "2": {"name": "Kettle", "product_id": "2", "variants": {"20": lamp("20", 30.0)}},
     },
     "users": {
@@ -68,25 +59,14 @@ DAY = "2024-05-20"
 def flight(number: str, origin: str, destination: str, leaves: str, arrives: str, **day: Any) -> dict[str, Any]:
     open_day = {"status": "available", "available_seats": {"basic_economy": 9, "economy": 2, "business": 0}}
     open_day |= {"prices": {"basic_economy": 50, "economy": 100, "business": 300}}
-    return {
-        "flight_number": number,
-        "origin": origin,
-        "destination": destination,
-        "scheduled_departure_time_est": leaves,
-        "scheduled_arrival_time_est": arrives,
-        "dates": {DAY: day or open_day, "2024-05-21": open_day},
-    }
+    times = {"scheduled_departure_time_est": leaves, "scheduled_arrival_time_est": arrives}
+    way = {"flight_number": number, "origin": origin, "destination": destination}
+    return {**way, **times, "dates": {DAY: day or open_day, "2024-05-21": open_day}}
 
 
 BOOKED = {
-    **{
-        "reservation_id": "R1",
-        "user_id": "bo",
-        "origin": "SFO",
-        "destination": "JFK",
-        "flight_type": "one_way",
-        "cabin": "economy",
-    },
+    **{"reservation_id": "R1", "user_id": "bo", "flight_type": "one_way", "cabin": "economy"},
+    **{"origin": "SFO", "destination": "JFK"},
     **{"flights": [{"origin": "SFO", "destination": "JFK", "flight_number": "F1", "date": DAY, "price": 80}]},
     **{"passengers": [{"first_name": "Bo", "last_name": "Ng", "dob": "1990-01-01"}], "insurance": "no", "status": None},
     **{"payment_history": [{"payment_id": "card_9", "amount": 80}], "created_at": "2024-05-01T00:00:00"},
@@ -128,12 +108,8 @@ def action(name: str, **arguments: Any) -> dict[str, Any]:
 def row(
     identifier: str, *actions: Any, basis: tuple[str, ...] = ("DB",), known: str | None = "I am Ann.", **more: Any
 ) -> dict[str, Any]:
-    scenario = {
-        "reason_for_call": "My lamp is dull.",
-        "known_info": known,
-        "unknown_info": None,
-        "task_instructions": "A brighter one.",
-    }
+    scenario = {"reason_for_call": "My lamp is dull.", "known_info": known, "unknown_info": None}
+    scenario |= {"task_instructions": "A brighter one."}
     criteria = {"actions": list(actions), "reward_basis": list(basis)} | more.pop("criteria", {})
     return {"id": identifier, "user_scenario": {"instructions": scenario}, "evaluation_criteria": criteria} | more
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.datasets import agriculture
 from whichloop.datasets.agriculture import region as sources
-from whichloop.datasets.agriculture.region import MEASURES, Region
+from whichloop.datasets.agriculture.region import Region
 from whichloop.datasets.agriculture.season import SCORER, SeasonStory
 from whichloop.datasets.generating import Draw
 from whichloop.datasets.task import Suite, Task
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scores_of
-from whichloop.protocol import Observation, Toolbox, ToolCall, resolve, run_sync
+from whichloop.protocol import Toolbox, ToolCall, resolve, run_sync
 
 few = settings(max_examples=cases(12), deadline=None)
 amounts = st.floats(-1e6, 1e6).map(lambda number: round(number, 3))
@@ -30,16 +30,12 @@ def season_of(key: object) -> SeasonStory:
     return story
 
 
-region = season_of(0).region
+region = Region(season_of(0).region)
 
 
 @pytest.fixture(scope="module")
 def suite() -> Suite:
     return agriculture.load()
-
-
-def call(suite: Suite, tool: str, /, **arguments: Any) -> Observation:
-    return run_sync(Toolbox(suite.open(suite.tasks[0]).tools).call(ToolCall(tool, arguments)))
 
 
 # The suite
@@ -83,45 +79,13 @@ def test_the_tolerance_forgives_rounding_and_no_more(suite: Suite) -> None:
 
 def test_a_station_that_missed_a_day_tells_the_other_days() -> None:
     season = season_of(5)
-    name = next(iter(season.region.stations))
-    world = season.region.as_world()
-    row = world["stations"][name]
-    row[1 + MEASURES.index("rain")] = [None, *row[1 + MEASURES.index("rain")][1:]]
-    broken = Region.of(world)
+    name = next(iter(season.region["stations"]))
+    season.lose_reading(name, "rain", 0)
+    broken = Region(season.region)
     with pytest.raises(sources.NoReadings, match=f"{name} has no rain readings"):
         sources.weather(broken, name, "rain", season.day(0), season.day(2))
     assert len(sources.weather(broken, name, "rain", season.day(1), season.day(2))["values"]) == 2
     assert len(sources.weather(broken, name, "high", season.day(0), season.day(2))["values"]) == 3
-
-
-@pytest.mark.parametrize(
-    ("tool", "arguments", "error"),
-    [
-        ("field_info", {"field": "Nowhere"}, "UnknownName"),
-        ("soil_sample", {"field": "Nowhere"}, "UnknownName"),
-        ("crop_table", {"crop": "rice", "stage": "flowering"}, "UnknownName"),
-        ("crop_table", {"crop": "maize", "stage": "asleep"}, "InvalidArguments"),
-        ("weather", {"station": "Z1", "measure": "rain", "first": "2026-05-01", "last": "2026-05-02"}, "UnknownName"),
-        ("weather", {"station": "Z1", "measure": "snow", "first": "2026-05-01", "last": "2026-05-02"}, "InvalidArguments"),
-        ("market_price", {"product": "gold"}, "NotTraded"),
-        ("convert_units", {"values": [1], "from_unit": "furlong", "to_unit": "mm"}, "UnknownName"),
-        ("convert_units", {"values": [1], "from_unit": "F", "to_unit": "mm"}, "UnknownName"),
-        ("convert_units", {"values": [1], "from_unit": "acre", "to_unit": "mm"}, "InvalidRequest"),
-        ("convert_units", {"values": [], "from_unit": "inch", "to_unit": "mm"}, "InvalidRequest"),
-        ("convert_units", {"values": 3, "from_unit": "inch", "to_unit": "mm"}, "InvalidArguments"),
-        ("growing_degree_days", {"highs_c": [20, 21], "lows_c": [10], "base_c": 8}, "InvalidRequest"),
-        ("fertilizer_amount", {"needed_kg_ha": 9, "present_kg_ha": 1, "nitrogen_percent": 0, "hectares": 2}, "InvalidRequest"),
-        ("calculate", {"operation": "power", "numbers": [2, 3]}, "InvalidArguments"),
-        ("calculate", {"operation": "sum", "numbers": []}, "InvalidRequest"),
-        ("calculate", {"operation": "sum", "numbers": [1] * 21}, "InvalidRequest"),
-        ("calculate", {"operation": "sum", "numbers": [1e13]}, "InvalidRequest"),
-        ("calculate", {"operation": "product", "numbers": [1e12, 1e12]}, "InvalidRequest"),
-        ("calculate", {"operation": "quotient", "numbers": [1, 0]}, "InvalidRequest"),
-    ],
-)
-def test_bad_arguments_are_refused_by_name(suite: Suite, tool: str, arguments: dict[str, Any], error: str) -> None:
-    seen = call(suite, tool, **arguments)
-    assert (seen.ok, seen.error_type) == (False, error)
 
 
 # The calculators

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
+from tests.datasets.test_tau2 import accuracy, planned
 from whichloop.checks.suite import task_problems
 from whichloop.datasets import bfcl
 from whichloop.datasets.bfcl import tool_names
@@ -21,8 +21,6 @@ from whichloop.datasets.bfcl.files import NOTHING_FITS
 from whichloop.datasets.importing import json_files
 from whichloop.datasets.task import Suite, Task
 from whichloop.datasets.validity import replay
-from whichloop.metrics.answers import Judgement
-from whichloop.metrics.scorers import scores_of
 from whichloop.protocol import Toolbox, ToolCall, run_sync
 
 PUBLISHED = Path(__file__).parents[2] / "../shared/data/bfcl"
@@ -66,19 +64,6 @@ def only(folder: Path, question: dict[str, Any], answer: dict[str, Any] | None =
     return suite, suite.tasks[0]
 
 
-def accuracy(suite: Suite, task: Task, *calls: tuple[str, Mapping[str, Any]], answer: Any = "Done.") -> float:
-    """Of a loop that makes these calls, right or wrong, and answers."""
-    environment = suite.open(task)
-    toolbox = Toolbox(environment.tools)
-    run_sync(toolbox.call_all([ToolCall(name, arguments) for name, arguments in calls]))
-    return scores_of(Judgement(task, answer, "finished", environment.state()))["accuracy"]
-
-
-def planned(task: Task) -> list[tuple[str, Mapping[str, Any]]]:
-    assert task.plan is not None
-    return [(call.tool, call.arguments) for call in task.plan.calls]
-
-
 # Any row
 
 
@@ -100,15 +85,14 @@ def functions_with_values(draw: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     described: dict[str, Any] = {}
     arguments: dict[str, Any] = {}
     for name, kind in kinds.items():
-        shape = draw(st.sampled_from(["plain", "array", "tuple", "dict"]))
-        value = VALUES[kind]
-        if shape == "plain":
-            described[name], arguments[name] = {"type": kind}, draw(value)
-        elif shape == "dict":
-            described[name] = {"type": "dict", "properties": {"k": {"type": kind}}}
-            arguments[name] = {"k": draw(value)}
-        else:
-            described[name], arguments[name] = {"type": shape, "items": {"type": kind}}, draw(st.lists(value, max_size=3))
+        value, inner = VALUES[kind], {"type": kind}
+        shapes = {
+            "plain": (inner, value),
+            "dict": ({"type": "dict", "properties": {"k": inner}}, st.fixed_dictionaries({"k": value})),
+            **{shape: ({"type": shape, "items": inner}, st.lists(value, max_size=3)) for shape in ("array", "tuple")},
+        }
+        described[name], values = shapes[draw(st.sampled_from(sorted(shapes)))]
+        arguments[name] = draw(values)
     return function(draw(st.sampled_from(["f", "a.b", "a_b", "über.f"])), None, **described), arguments
 
 
@@ -178,21 +162,10 @@ def test_tools_are_described_in_json_schema_under_legal_names(tmp_path: Path) ->
     suite, task = only(tmp_path, question, right("multiple_0", {"radio_play": {"room": ["hall"]}}))
     dotted, plain = suite.open(task).tools
     assert (plain.name, dotted.name, dotted.description) == ("radio_play", "radio_play_2", "It is radio.play.")
+    at = {"type": "object", "properties": {"at": {"type": "array", "items": {"type": "number"}}}, "required": ["at"]}
+    properties = {"places": {"type": "array", "items": at}, "note": {"description": "Anything.", "default": None}}
     assert dotted.parameters == {
-        "type": "object",
-        "properties": {
-            "places": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {"at": {"type": "array", "items": {"type": "number"}}},
-                    "required": ["at"],
-                },
-            },
-            "note": {"description": "Anything.", "default": None},
-        },
-        "required": ["places", "note"],
-        "additionalProperties": False,
+        **{"type": "object", "properties": properties, "required": ["places", "note"], "additionalProperties": False},
     }
     assert accuracy(suite, task, ("radio_play", {"room": "hall"})) == 1.0
     assert suite.distractors == {"radio_play_2"}
@@ -217,14 +190,19 @@ def test_a_bad_call_is_refused_as_a_real_function_would(tmp_path: Path, argument
     assert accuracy(suite, task, ("radio_play", arguments), *planned(task)) == 1.0
 
 
-def test_parallel_calls_are_right_in_any_order_and_each_only_once(tmp_path: Path) -> None:
-    suite, task = only(tmp_path, PARALLEL, PARALLEL_RIGHT)
-    kitchen, hall = planned(task)
-    loud = ("radio_play", {**hall[1], "volume": 1.0, "genre": "JAZZ"})
-    assert accuracy(suite, task, loud, kitchen) == 1.0
-    assert accuracy(suite, task, kitchen) == accuracy(suite, task, kitchen, kitchen) == 0.0
-    assert accuracy(suite, task, kitchen, hall, hall) == 0.0
-    assert accuracy(suite, task, kitchen, hall, answer=None) == 0.0
+KITCHEN, HALL = ("radio_play", {"genre": "Jazz", "room": "kitchen"}), ("radio_play", {"genre": "Jazz", "room": "hall", "volume": 1})
+LOUD = ("radio_play", {"genre": "JAZZ", "room": "hall", "volume": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("calls", "answer", "score"),
+    [
+        ([LOUD, KITCHEN], "Done.", 1), ([KITCHEN], "Done.", 0), ([KITCHEN, KITCHEN], "Done.", 0),
+        ([KITCHEN, HALL, HALL], "Done.", 0), ([KITCHEN, HALL], None, 0),
+    ],
+)  # fmt: skip
+def test_parallel_calls_are_right_in_any_order_and_each_only_once(tmp_path: Path, calls: Any, answer: Any, score: float) -> None:
+    assert accuracy(*only(tmp_path, PARALLEL, PARALLEL_RIGHT), *calls, answer=answer) == score
 
 
 def test_irrelevance_is_right_without_any_call(tmp_path: Path) -> None:
@@ -261,46 +239,42 @@ def test_allowed_values_in_a_plan(tmp_path: Path) -> None:
 def test_a_file_that_would_fill_the_memory_is_refused_unless_only_its_first_rows_are_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_files, "MAX_FILE_BYTES", 50_000_000)
-    path = write(tmp_path, [PARALLEL], [PARALLEL_RIGHT])
-    with path.open("ab") as file:
-        for _ in range(6):
-            file.write(b"\n" + b" " * 9_999_998)
-    said = f"{path}, line 6: the file is longer than 50,000,000 bytes; take the first rows"
-    with pytest.raises(ValueError, match=re.escape(said)):
+    monkeypatch.setattr(json_files, "MAX_FILE_BYTES", 2_000)
+    path = write(tmp_path, [PARALLEL, " " * 2_000], [PARALLEL_RIGHT])
+    with pytest.raises(ValueError, match=re.escape(f"{path}, line 2: the file is longer than 2,000 bytes; take the first rows")):
         bfcl.load(data=path)
     assert len(bfcl.load(data=path, limit=1).tasks) == 1
 
 
+JAZZ = {"radio.play": {"genre": ["Jazz"], "room": ["hall"]}}
+SAME = "two of its calls are the same, and a model that follows a plan could not tell them apart"
+
+
 @pytest.mark.parametrize(
-    ("question", "calls", "reason"),
+    ("question", "answer", "reason"),
     [
-        (PARALLEL, [{"radio.stop": {}}], "call 1 is of 'radio.stop', which is none of its functions"),
-        (PARALLEL, [{"radio.play": {"band": ["x"]}}], "call 1, 'radio.play': it has no parameter 'band'"),
-        (PARALLEL, [{"radio.play": {"genre": ["x"]}}], "call 1, 'radio.play': 'room' is a required property"),
-        (PARALLEL, [], "possible_answer lists no call"),
-        (row("parallel_0", PLAY, PLAY), [{"radio.play": {}}], "two of its functions have the same name"),
+        (PARALLEL, right("parallel_0", {"radio.stop": {}}), "call 1 is of 'radio.stop', which is none of its functions"),
+        (PARALLEL, right("parallel_0", {"radio.play": {"band": ["x"]}}), "call 1, 'radio.play': it has no parameter 'band'"),
+        (PARALLEL, right("parallel_0", {"radio.play": {"genre": ["x"]}}), "call 1, 'radio.play': 'room' is a required property"),
+        (PARALLEL, right("parallel_0", {"radio.play": {"genre": []}}), "call 1, 'radio.play': no value of 'genre' is allowed,"),
+        (PARALLEL, right("parallel_0"), "possible_answer lists no call"),
+        (row("parallel_0", PLAY, PLAY), right("parallel_0", {"radio.play": {}}), "two of its functions have the same name"),
+        (PARALLEL, right("parallel_0", JAZZ, JAZZ), SAME),
     ],
 )  # fmt: skip
-def test_right_calls_that_contradict_the_functions_are_quarantined(tmp_path: Path, question: Any, calls: Any, reason: str) -> None:
-    suite, task = only(tmp_path, question, right("parallel_0", *calls))
-    assert task.quarantined.removeprefix("possible_answer: ").startswith(reason)
-    assert task.plan is None
+def test_right_calls_that_make_no_plan_are_told(tmp_path: Path, question: Any, answer: Any, reason: str) -> None:
+    suite, task = only(tmp_path, question, answer)
+    assert task.no_plan.removeprefix("possible_answer: ").startswith(reason)
+    assert (task.plan, task.quarantined) == (None, "" if reason == SAME else task.no_plan)
     assert len(suite.digest) == 64
+    if reason == SAME:
+        call = ("radio_play", {"genre": "Jazz", "room": "hall"})
+        assert (accuracy(suite, task, call), accuracy(suite, task, call, call)) == (0.0, 1.0)
 
 
 def test_a_row_without_right_calls_is_quarantined(tmp_path: Path) -> None:
     path = write(tmp_path, [PARALLEL, row("parallel_1", PLAY)], [PARALLEL_RIGHT, right("parallel_7")])
     assert [task.quarantined for task in bfcl.load(data=path).tasks] == ["", "possible_answer has no entry for it"]
-
-
-def test_two_equal_calls_are_no_plan(tmp_path: Path) -> None:
-    call = {"radio.play": {"genre": ["Jazz"], "room": ["hall"]}}
-    suite, task = only(tmp_path, PARALLEL, right("parallel_0", call, call))
-    assert (task.plan, task.quarantined) == (None, "")
-    assert task.no_plan.startswith("two of its calls are the same")
-    same = ("radio_play", {"genre": "Jazz", "room": "hall"})
-    assert (accuracy(suite, task, same), accuracy(suite, task, same, same)) == (0.0, 1.0)
 
 
 # Files
@@ -329,64 +303,48 @@ def test_a_folder_is_read_as_far_as_it_is_supported(tmp_path: Path) -> None:
         ("[1]", "line 2: an object belongs here"),
         ({"id": "multi_turn_base_0"}, "line 2: row 'multi_turn_base_0' belongs to no supported category; supported are"),
         (row("live_simple_x"), "line 2: row 'live_simple_x' belongs to no supported category"),
-        ({"id": 7}, "line 2: field 'id': Input should be a valid string"),
-        ({"id": "parallel_1", "function": []}, "line 2: field 'question': Field required"),
         (row("parallel_1") | {"question": "Play."}, "line 2: field 'question': Input should be a valid list"),
-        (row("parallel_1") | {"question": [[], []]}, "line 2: field 'question': List should have at most 1 item"),
-        (row("parallel_1") | {"question": [[{"role": "tool", "content": ""}]]}, "line 2: field 'question.0.0.role'"),
         (row("parallel_1") | {"question": [[]]}, "line 2: field 'question': there is no user message"),
-        (row("parallel_1", {"name": "f"}), "line 2: field 'function.0.parameters': Field required"),
         (row("parallel_1", function("f", x="HashTable")), "line 2: field 'function.0.parameters.properties.x.type': Input"),
         (PARALLEL, "line 2: id 'parallel_0' is a duplicate"),
+        (right("parallel_0", {"f": {"x": 1}}), "possible_answer, line 2: field 'ground_truth.0.f.x': Input should be a valid list"),
+        (PARALLEL_RIGHT, "possible_answer, line 2: id 'parallel_0' is a duplicate"),
     ],
 )  # fmt: skip
 def test_a_broken_row_is_named(tmp_path: Path, broken: Any, message: str) -> None:
-    path = write(tmp_path, [PARALLEL, broken], [PARALLEL_RIGHT])
-    with pytest.raises(ValueError, match=re.escape(f"{path}, {message}")) as caught:
+    of_answers = message.startswith("possible_answer")
+    path = write(tmp_path, [PARALLEL, *([] if of_answers else [broken])], [PARALLEL_RIGHT, *([broken] if of_answers else [])])
+    where = tmp_path / "possible_answer" / path.name if of_answers else path
+    with pytest.raises(ValueError, match=re.escape(f"{where}, {message.removeprefix('possible_answer, ')}")) as caught:
         bfcl.load(data=path)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("answers", "message"),
+    ("given", "said"),
     [
-        ([{"id": "parallel_0"}], "line 1: field 'ground_truth': Field required"),
-        ([right("parallel_0", {})], "line 1: field 'ground_truth.0': Dictionary should have at least 1 item"),
-        ([right("parallel_0", {"f": {"x": 1}})], "line 1: field 'ground_truth.0.f.x': Input should be a valid list"),
-        ([PARALLEL_RIGHT, PARALLEL_RIGHT], "line 2: id 'parallel_0' is a duplicate"),
+        (lambda folder: None, "--data PATH"),
+        (lambda folder: folder / "nowhere.json", "No such file"),
+        (lambda folder: folder, r"the folder holds none of the files that are supported \(BFCL_v4_simple_python.json"),
+        (lambda folder: write(folder, [PARALLEL]), r"no file .*possible_answer.* with the calls that are right"),
+        (
+            lambda folder: write(folder, [PARALLEL], [right("parallel_9")]),
+            r"possible_answer.*: none of its ids is in .*parallel",
+        ),
+        (lambda folder: write(folder, ["", " "], [PARALLEL_RIGHT]), r"BFCL_v4_parallel.json: no row; each line is one object"),
     ],
 )
-def test_a_broken_answer_is_named(tmp_path: Path, answers: list[Any], message: str) -> None:
-    path = write(tmp_path, [PARALLEL], answers)
-    with pytest.raises(ValueError, match=re.escape(f"{tmp_path / 'possible_answer' / path.name}, {message}")):
-        bfcl.load(data=path)
-
-
-def test_files_that_are_missing_or_of_something_else(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="--data PATH"):
-        bfcl.SUITE()
-    with pytest.raises(FileNotFoundError):
-        bfcl.load(data=tmp_path / "nowhere.json")
-    with pytest.raises(ValueError, match=r"the folder holds none of the files that are supported \(BFCL_v4_simple_python.json"):
-        bfcl.load(data=tmp_path)
-    with pytest.raises(ValueError, match=r"no file .*possible_answer.* with the calls that are right"):
-        bfcl.load(data=write(tmp_path, [PARALLEL]))
-    with pytest.raises(ValueError, match=r"possible_answer.*: none of its ids is in .*BFCL_v4_parallel.json"):
-        bfcl.load(data=write(tmp_path, [PARALLEL], [right("parallel_9")]))
-    with pytest.raises(ValueError, match=r"BFCL_v4_parallel.json: no row; each line is one object"):
-        bfcl.load(data=write(tmp_path, ["", " "], [PARALLEL_RIGHT]))
+def test_files_that_are_missing_or_of_something_else(tmp_path: Path, given: Any, said: str) -> None:
+    with pytest.raises((ValueError, FileNotFoundError), match=said):
+        bfcl.load(data=given(tmp_path))
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not PUBLISHED.exists(), reason="the published files are not here")
 def test_the_published_rows() -> None:
     suite = bfcl.load(data=PUBLISHED)
-    assert Counter(task.labels["category"] for task in suite.tasks) == {
-        "simple": 100,
-        "multiple": 100,
-        "parallel": 100,
-        "irrelevance": 60,
-    }
+    counted = {"simple": 100, "multiple": 100, "parallel": 100, "irrelevance": 60}
+    assert Counter(task.labels["category"] for task in suite.tasks) == counted
     assert [task.id for task in suite.tasks if task.plan is None] == []
     assert all(problem.endswith("a loop that uses no tool would be right") for problem in task_problems(suite))
     for task in suite.tasks[::7]:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.datasets.test_bfcl import accuracy, function, right, row, write
+from tests.datasets.test_bfcl import function, right, row, write
+from tests.datasets.test_tau2 import accuracy
 from whichloop.datasets import bfcl
 from whichloop.datasets.bfcl.official import officially_right
 from whichloop.datasets.task import Suite
@@ -35,6 +36,8 @@ SIDES = {"type": "dict", "properties": {"w": {"type": "integer"}}}
         (TEXTS, [["", ["a"]]], [[]], 1),  # an empty list where nothing need be given
         ({"type": "any"}, [[5, "Five"]], ["five"], 0),  # a text where the first allowed value is none
         ({"type": "integer"}, [[1, 2], [1]], [1, 2], 0),  # a call that fits two wanted ones takes the first
+        ({"type": "string"}, [["", None]], [None], 1),  # null may be allowed
+        ({"type": "string"}, [["", None]], ["null"], 0),
     ],
 )
 def test_the_oddities_of_the_published_checker(
@@ -82,16 +85,3 @@ def test_relevance_is_right_with_any_call(tmp_path: Path) -> None:
     assert "any call of a function counts as right" in task.no_plan
     assert accuracy(suite, task) == 0
     assert accuracy(suite, task, ("f", {"x": 7})) == 1
-
-
-def test_no_allowed_value_is_no_task(tmp_path: Path) -> None:
-    question = row("live_simple_0-0-0", function("f", [], x="string"))
-    task = bfcl.load(data=write(tmp_path, [question], [right("live_simple_0-0-0", {"f": {"x": []}})])).tasks[0]
-    assert task.quarantined == "possible_answer: call 1, 'f': no value of 'x' is allowed, and neither is leaving it out"
-
-
-def test_null_may_be_allowed(tmp_path: Path) -> None:
-    suite = suite_of(tmp_path, {"type": "string"}, [["", None]])
-    assert accuracy(suite, suite.tasks[0], ("f", {"x": None})) == 1
-    assert accuracy(suite, suite.tasks[0], ("f", {})) == 1
-    assert accuracy(suite, suite.tasks[0], ("f", {"x": "null"})) == 0

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
+from tests.datasets import test_bfcl as of_bfcl
+from tests.datasets import test_tau2 as of_tau2
 from whichloop.checks.suite import task_problems
 from whichloop.datasets import bfcl, tau2
+from whichloop.datasets.task import Suite
 
 WORDS = st.text(max_size=4) | st.sampled_from(["dict", "array", "f", "", "type", "items", "$ref", "task_1", "DB", "user", "tasks"])
 JSON = st.recursive(
@@ -28,10 +33,6 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [at, *(place for key, part in parts for place in places(part, (*at, key)))]
 
 
-def places_in(files: dict[str, Any]) -> st.SearchStrategy[tuple[str, tuple[Any, ...]]]:
-    return st.sampled_from([(name, at) for name, content in files.items() for at in places(content)])
-
-
 def replaced(value: Any, at: tuple[Any, ...], new: Any) -> Any:
     if not at:
         return new
@@ -40,119 +41,56 @@ def replaced(value: Any, at: tuple[Any, ...], new: Any) -> Any:
     return made
 
 
-def write(folder: Path, files: dict[str, Any]) -> None:
-    for name, content in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
-
-
 ENUM = {"type": "dict", "properties": {"k": {"type": "integer", "enum": [1, 2]}}, "required": ["k"]}
-BFCL = {
-    "questions.json": {
-        "id": "multiple_1",
-        "question": [[{"role": "user", "content": "Play jazz."}]],
-        "function": [
-            {
-                "name": "f",
-                "description": "It is f.",
-                "parameters": {"type": "dict", "properties": {"x": {"type": "array", "items": ENUM}}, "required": ["x"]},
-            },
-            {
-                "name": "g.h",
-                "description": "It is g.h.",
-                "parameters": {
-                    "type": "dict",
-                    "properties": {"y": {"type": "any", "default": None, "description": "Anything."}},
-                    "required": ["y"],
-                },
-            },
-        ],
-    },
-    "possible_answer/questions.json": {"id": "multiple_1", "ground_truth": [{"f": {"x": [[{"k": [1, 2]}]]}}]},
+LISTS = of_bfcl.function("f", x={"type": "array", "items": ENUM})
+ANYTHING = of_bfcl.function("g.h", y={"type": "any", "default": None, "description": "Anything."})
+STATE = {
+    "initialization_data": {"agent_data": {"users": {"bob": {"tasks": []}}}},
+    "initialization_actions": [of_tau2.assertion("assert_number_of_tasks", user_id="bob", expected_number=0)],
+    "message_history": [],
 }
-
-
-@settings(deadline=None, max_examples=cases(50))
-@given(places_in(BFCL), JSON)
-def test_any_json_in_any_field_of_bfcl(tmp_path_factory: Any, place: Any, value: Any) -> None:
-    name, at = place
-    folder = tmp_path_factory.mktemp("broken")
-    write(folder, BFCL | {name: replaced(BFCL[name], at, value)})
-    try:
-        suite = bfcl.load(data=folder / "questions.json")
-    except ValueError as error:
-        assert str(folder) in str(error)  # noqa: PT017
-        assert "\n" not in str(error)  # noqa: PT017
-    else:
-        assert len(suite.digest) == 64
-        assert task_problems(suite) == []
-
-
-TAU2: dict[str, Any] = {
-    "tasks.json": [
+SWEPT = of_tau2.row(
+    "t",
+    of_tau2.CREATE | {"compare_args": ["user_id"], "requestor": "assistant"},
+    of_tau2.FINISH,
+    state=STATE,
+    env_assertions=[of_tau2.assertion("assert_task_status", task_id="task_2", expected_status="completed")],
+    communicate_info=["Sweep"],
+    nl_assertions=["It is nice."],
+    basis=["DB", "ACTION", "ENV_ASSERTION", "COMMUNICATE"],
+)
+SETS: dict[str, tuple[dict[str, Any], Callable[[Path], Suite]]] = {
+    "bfcl": (
         {
-            "id": "t",
-            "ticket": "Bob wants to sweep, and has done so.",
-            "initial_state": {
-                "initialization_data": {"agent_data": {"users": {"bob": {"tasks": []}}}},
-                "initialization_actions": [
-                    {
-                        "env_type": "assistant",
-                        "func_name": "assert_number_of_tasks",
-                        "arguments": {"user_id": "bob", "expected_number": 0},
-                        "assert_value": True,
-                    }
-                ],
-                "message_history": [],
-            },
-            "evaluation_criteria": {
-                "actions": [
-                    {
-                        "action_id": "a1",
-                        "name": "create_task",
-                        "arguments": {"user_id": "bob", "title": "Sweep"},
-                        "compare_args": ["user_id"],
-                        "requestor": "assistant",
-                    },
-                    {"action_id": "a2", "name": "update_task_status", "arguments": {"task_id": "task_2", "status": "completed"}},
-                ],
-                "env_assertions": [
-                    {
-                        "env_type": "assistant",
-                        "func_name": "assert_task_status",
-                        "arguments": {"task_id": "task_2", "expected_status": "completed"},
-                        "assert_value": True,
-                    }
-                ],
-                "communicate_info": ["Sweep"],
-                "nl_assertions": ["It is nice."],
-                "reward_basis": ["DB", "ACTION", "ENV_ASSERTION", "COMMUNICATE"],
-            },
-            "user_scenario": {"any": "thing"},
-        }
-    ],
-    "db.json": {
-        "tasks": {"task_1": {"task_id": "task_1", "title": "Water the ferns", "description": "All of them", "status": "pending"}},
-        "users": {
-            "ada": {"user_id": "ada", "name": "Ada", "tasks": ["task_1"]},
-            "bob": {"user_id": "bob", "name": "Bob", "tasks": []},
+            "questions.json": of_bfcl.row("multiple_1", LISTS, ANYTHING),
+            "possible_answer/questions.json": of_bfcl.right("multiple_1", {"f": {"x": [[{"k": [1, 2]}]]}}),
         },
-    },
-    "split_tasks.json": {"train": ["t"], "base": ["t"]},
+        lambda folder: bfcl.load(data=folder / "questions.json"),
+    ),
+    "tau2": (
+        {"tasks.json": [SWEPT], "db.json": of_tau2.DB, "split_tasks.json": {"train": ["t"], "base": ["t"]}},
+        lambda folder: tau2.load(data=folder),
+    ),
 }
 
 
+@pytest.mark.parametrize("name", SETS)
 @settings(deadline=None, max_examples=cases(50))
-@given(places_in(TAU2), JSON)
-def test_any_json_in_any_field_of_tau2(tmp_path_factory: Any, place: Any, value: Any) -> None:
-    name, at = place
+@given(data=st.data(), value=JSON)
+def test_any_json_in_any_field(tmp_path_factory: Any, name: str, data: st.DataObject, value: Any) -> None:
+    files, load = SETS[name]
+    broken, at = data.draw(st.sampled_from([(file, at) for file, content in files.items() for at in places(content)]))
     folder = tmp_path_factory.mktemp("broken")
-    write(folder, TAU2 | {"policy.md": "Be brief."} | {name: replaced(TAU2[name], at, value)})
+    (folder / "policy.md").write_text("Be brief.")
+    for file, content in (files | {broken: replaced(files[broken], at, value)}).items():
+        (folder / file).parent.mkdir(exist_ok=True)
+        (folder / file).write_text(json.dumps(content))
     try:
-        suite = tau2.load(data=folder)
+        suite = load(folder)
     except ValueError as error:
-        assert str(folder / name) in str(error)  # noqa: PT017
-        assert "\n" not in str(error)  # noqa: PT017
+        said = str(error)
+        assert str(folder) in said
+        assert "\n" not in said
     else:
         assert len(suite.digest) == 64
         assert task_problems(suite) == []

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from whichloop.datasets import errands
 from whichloop.datasets.errands import town as tools
-from whichloop.datasets.errands.town import draw_town
+from whichloop.datasets.errands.town import Town
 from whichloop.datasets.task import Suite, Task
 from whichloop.datasets.validity import carry_out
 from whichloop.protocol import Toolbox, ToolCall, run_sync
@@ -50,7 +50,7 @@ def test_a_call_that_is_lost_or_made_twice_makes_the_end_state_wrong(many: Suite
 
 @given(number=st.integers(1, 10**9), times=st.integers(1, 4))
 def test_each_write_takes_effect_as_often_as_it_is_called(number: int, times: int) -> None:
-    town, before = draw_town(number), draw_town(number)
+    town, before = Town(number), Town(number)
     shop, prices = next(iter(town.shops.items()))
     thing, price = next(iter(prices.items()))
     address, bill = next(iter(town.addresses.values())), next(iter(town.bills))
@@ -64,8 +64,8 @@ def test_each_write_takes_effect_as_often_as_it_is_called(number: int, times: in
         tools.empty_into_purse(town, jar, 7)
     spent = 2 * price + tools.POSTAGE + 5 * tools.PER_KILOGRAM + amount + town.fines[title] - 7
     assert tools.count_purse(town) == {"dollars": before.purse - times * spent}
-    assert town.purchases == [(shop, thing, 2)] * times
-    assert town.parcels == [(address, 5)] * times
-    assert town.payments == [(bill, amount)] * times
+    assert town.purchases == [[shop, thing, 2]] * times
+    assert town.parcels == [[address, 5]] * times
+    assert town.payments == [[bill, amount]] * times
     assert town.returned == [title] * times
     assert town.jars[jar] == before.jars[jar] - 7 * times

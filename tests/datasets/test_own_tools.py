@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -68,9 +68,8 @@ def world(task: Task): ...
         ("TOOLS = (Tool.from_function(untyped, name='other'),)", "", ["other"]),
         ("TOOLS = search", "", ["search"]),
         ("TOOLS = []", "", []),
-        ("SOME = [read]", "SOME", ["read"]),
         ("", "untyped", ["untyped"]),
-        ("", "dumps", ["dumps"]),
+        ("", "dumps", ["dumps"]),  # what is imported is offered only where it is named: helpers are imported, too
     ],
 )
 def test_what_a_module_offers(module, more, attribute, expected):
@@ -80,15 +79,10 @@ def test_what_a_module_offers(module, more, attribute, expected):
 @pytest.mark.parametrize(
     ("source", "attribute", "said"),
     [
-        (
-            "",
-            "",
-            "neither TOOLS nor a public function of its own with type hints; .* is named: own_made:FUNCTION",
-        ),
+        ("", "", "neither TOOLS nor a public function of its own with type hints; .* is named: own_made:FUNCTION"),
         ("from whichloop import Task\ndef world(task: Task): ...", "", "neither TOOLS nor"),
         ("def f(x): ...", "", "neither TOOLS nor"),
         ("TOOLS = 3", "", "neither a list of functions nor an environment .*, but int"),
-        ("TOOLS = 'search'", "", "neither a list .*, but str"),
         ("TOOLS = [3]", "", "a tool must be callable, got int"),
         ("def f(x: int): ...\nTOOLS = [f, f]", "", "two tools are named 'f'"),
         ("def f(x: object()): ...", "", "no JSON schema"),
@@ -101,19 +95,10 @@ def test_what_is_no_list_of_tools_is_refused_in_one_line(module, source, attribu
     assert "\n" not in str(told.value)
 
 
-def test_what_a_module_imports_is_offered_only_where_it_is_named(module, tmp_path):
-    """A module imports helpers as well, so that nobody can tell which of its imports are meant as tools."""
-    imported = "from own_shop import price, stock\n"
-    (tmp_path / "own_shop.py").write_text("def price(item: str) -> float: ...\ndef stock(item: str) -> int: ...\n")
-    assert names(offered("own_made", module(f"{imported}def add(a: float) -> float: ...\n"))) == ["add"]
-    assert names(offered("own_made", module(f"{imported}TOOLS = [price]\n"))) == ["price"]
-
-
 def test_a_module_that_offers_nothing_is_told_with_its_file():
-    with pytest.raises(ValueError, match=re.escape(f"{keyword.__file__} has neither TOOLS nor")):
-        offered("keyword", keyword)
-    with pytest.raises(ValueError, match=r"<module 'sys' \(built-in\)> has neither TOOLS nor"):
-        offered("sys", sys)
+    for name, module, place in (("keyword", keyword, keyword.__file__), ("sys", sys, "<module 'sys' (built-in)>")):
+        with pytest.raises(ValueError, match=re.escape(f"{place} has neither TOOLS nor")):
+            offered(name, module)
 
 
 def price(item: str) -> float:
@@ -141,36 +126,13 @@ def test_a_tool_that_is_not_there_is_named():
     assert NO_TOOLS.open(task()).tools == ()
 
 
-class Counter:
-    """A world of its own for each trial."""
-
-    def __init__(self, task: Task) -> None:
-        self.count = task.world.get("from", 0)
-        self.tools = [self.add]
-        self.closed = False
-
-    def add(self, n: int) -> int:
-        """Count on."""
-        self.count += n
-        return int(self.count)
-
-    def state(self) -> int:
-        return int(self.count)
-
-    def close(self) -> None:
-        self.closed = True
-
-
 def broken(task: Task) -> Any:
     raise LookupError("no world today")
 
 
-def nothing(task: Task) -> Any:
-    return None
-
-
 @pytest.mark.parametrize(
-    ("opener", "said"), [(broken, "LookupError: no world today"), (nothing, "TypeError: neither a list .*, but NoneType")]
+    ("opener", "said"),
+    [(broken, "LookupError: no world today"), (lambda task: None, "TypeError: neither a list .*, but NoneType")],
 )
 def test_a_world_that_cannot_be_had_is_told_with_its_task(opener, said):
     with pytest.raises(ValueError, match=f"tools 'own': task 't': {said}"):
@@ -178,15 +140,11 @@ def test_a_world_that_cannot_be_had_is_told_with_its_task(opener, said):
 
 
 def test_a_world_without_a_tool_that_its_task_names_is_closed_again():
-    made: list[Counter] = []
-
-    def opener(task: Task) -> Counter:
-        made.append(Counter(task))
-        return made[-1]
-
-    with pytest.raises(ValueError, match="no tool 'subtract'; own has add"):
-        own_tools("own", opener).open(task(**{ALLOWED: ["subtract"]}))
-    assert made[0].closed
+    closed = []
+    world = SimpleNamespace(tools=[price], state=lambda: None, close=lambda: closed.append(True))
+    with pytest.raises(ValueError, match="no tool 'subtract'; own has price"):
+        own_tools("own", lambda task: world).open(task(**{ALLOWED: ["subtract"]}))
+    assert closed
 
 
 # --- what a model is not told, and what other threads may not use ---
@@ -196,5 +154,5 @@ def test_what_a_model_is_not_told_is_a_warning_of_one_line(module, caplog):
     source = "def price(item, most: int = 3): ...\ndef stock(item: str) -> int:\n    'In stock.'\ndef helper(x): ...\n"
     offered("gappy", module(source))
     assert [record.getMessage() for record in caplog.records] == [
-        "a model knows of tools only what they say of themselves: price has no docstring; argument item of price has no type",
+        "a model knows of tools only what they say of themselves: price has no docstring; argument item of price has no type"
     ]

@@ -39,7 +39,7 @@ nearly = st.fixed_dictionaries(
             ),
             max_size=2,
         )
-        | anything,
+        | anything
     },
     optional={"answer": anything, "more": anything},
 )
@@ -69,10 +69,8 @@ def test_the_reader_takes_what_the_schema_takes(value: Any) -> None:
     [
         ({}, "calls is missing"),
         ({"calls": [{}], "answer": 1}, "calls[0].id is missing"),
-        ({"calls": [CALL | {"goal": 3}], "answer": 1}, "calls[0].goal: text belongs here"),
         ({"calls": [CALL | {"argumens": {}}], "answer": 1}, "calls[0].argumens: there is no such field; did you mean 'arguments'?"),
         ({"calls": [CALL], "answer": 1, "answr": 1}, "answr: there is no such field"),
-        ({"calls": [CALL]}, "answer is missing"),
         ({"calls": [CALL | {"arguments": {"x": {"$ref": 3}}}], "answer": 1}, "calls[0].arguments.x: a reference is"),
         ({"calls": [], "answer": {"$ref": "a", "path": "b"}}, "answer: a reference is"),
         ({"calls": [CALL | {"arguments": {"x": {"$ref": "c"}}}], "answer": 1}, "call 'a' refers to 'c', not before it"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.checks.suite import task_problems
 from whichloop.datasets.generating import UNANSWERABLE_EVERY, Draw, Source, difficulty_of
-from whichloop.datasets.task import Suite, Task
+from whichloop.datasets.task import Environment, Suite, Task
 from whichloop.datasets.validity import planned_answer, replay
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scores_of
@@ -28,6 +30,13 @@ TEMPLATES = {
     "tables": 21, "typed": 13,
 }  # fmt: skip
 """How many templates each suite has, those without an answer among them."""
+WRITES = {
+    "events": {"hold_seats", "book", "cancel_booking"},
+    "repairs": {"open_work_order", "order_part"},
+    "ecommerce": {"refund_line", "exchange_line", "match_price", "give_credit", "change_address", "combine_orders"},
+    "errands": {"buy", "send_parcel", "pay_bill", "return_book", "empty_into_purse"},
+}
+"""The tools that may change the end state; no tool of the other suites may."""
 FIRST = 24
 few = settings(max_examples=cases(4), deadline=None)
 
@@ -38,15 +47,21 @@ def source_of(name: str) -> Source:
     return SOURCES[name]
 
 
-def scores(task: Task, suite: Suite, calls: Iterable[PlannedCall], answer: Any = None) -> dict[str, float]:
-    """What an agent scores that makes these calls, in this order, and gives the plan's answer, or another one."""
-    environment = suite.open(task)
-    toolbox, results = Toolbox(environment.tools), dict[str, Any]()
+def made(environment: Environment, calls: Iterable[PlannedCall], results: dict[str, Any]) -> Iterator[PlannedCall]:
+    """Make calls, each as often as its link drops, and give each as soon as it is made."""
+    toolbox = Toolbox(environment.tools)
     for call in calls:
         arguments = resolve(call.arguments, results)
         while not (seen := run_sync(toolbox.call(ToolCall(call.tool, arguments)))).ok and not call.fails:
             assert seen.error_type == "LinkDown"
         results[call.id] = seen.value
+        yield call
+
+
+def scores(task: Task, suite: Suite, calls: Iterable[PlannedCall], answer: Any = None) -> dict[str, float]:
+    """What an agent scores that makes these calls, in this order, and gives the plan's answer, or another one."""
+    environment, results = suite.open(task), dict[str, Any]()
+    list(made(environment, calls, results))
     assert task.plan is not None
     if answer is None:
         answer = "not determined" if task.plan.answer is None else resolve(task.plan.answer, results)
@@ -80,17 +95,55 @@ def test_calls_that_do_not_need_each_other_may_be_made_in_any_order(name: str, k
     suite, draw = source_of(name).suite(), Draw(key)
     task = draw.choice(suite.tasks)
     assert task.plan is not None
-    waiting, made = list(task.plan.calls), list[PlannedCall]()
+    waiting, ordered = list(task.plan.calls), list[PlannedCall]()
     while waiting:
-        done = {call.id for call in made}
+        done = {call.id for call in ordered}
         call = draw.choice([item for item in waiting if task.plan.dependencies[item.id] <= done])
         waiting.remove(call)
-        made.append(call)
-    assert scores(task, suite, made)["accuracy"] == 1
+        ordered.append(call)
+    assert scores(task, suite, ordered)["accuracy"] == 1
 
 
 @every_suite
-def test_each_change_is_needed_and_none_may_be_made_twice(name: str) -> None:
+def test_only_tools_that_may_write_change_the_end_state(name: str) -> None:
+    suite, changed = source_of(name).suite(), set[str]()
+    for task in suite.tasks[:6]:
+        with closing(suite.open(task)) as environment:
+            assert {tool.name for tool in environment.tools if not tool.read_only} == WRITES.get(name, set())
+            assert task.plan is not None
+            before = environment.state()
+            for call in made(environment, task.plan.calls, {}):
+                changed |= {call.tool} if environment.state() != before else set()
+                before = environment.state()
+    assert changed <= WRITES.get(name, set())
+    assert bool(changed) == (name in WRITES)
+
+
+@pytest.mark.parametrize(
+    ("name", "template", "tools", "refused"),
+    [
+        ("ecommerce", "goodwill", ["give_credit"], False),
+        ("events", "one_evening", ["hold_seats", "book"], False),
+        ("events", "one_evening", ["book"], True),
+    ],
+)
+def test_a_write_that_is_made_once_more_is_refused_or_spoils_the_end_state(
+    name: str, template: str, tools: list[str], refused: bool
+) -> None:
+    suite = source_of(name).suite()
+    for task in suite.tasks:
+        calls = task.plan.calls if task.plan else ()
+        repeated = [replace(call, fails=refused) for call in calls if call.tool in tools]
+        if task.labels["template"] == template and repeated:
+            environment, results = suite.open(task), dict[str, Any]()
+            list(made(environment, calls, results))
+            assert environment.state() == task.end_state
+            list(made(environment, repeated, results))
+            assert (environment.state() == task.end_state) == refused
+
+
+@every_suite
+def test_each_change_is_needed(name: str) -> None:
     suite = source_of(name).suite()
     writing = {tool.name for tool in suite.open(suite.tasks[0]).tools if not tool.read_only}
     for task in suite.tasks[:FIRST]:

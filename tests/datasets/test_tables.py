@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.datasets import tables
 from whichloop.datasets.tables import tools
-from whichloop.datasets.tables.databases import NAMES, all_digest, database, image
+from whichloop.datasets.tables.databases import NAMES, all_digest, image
 from whichloop.datasets.tables.sandbox import (
     MAX_BYTES,
     MAX_ROWS,
@@ -29,7 +29,6 @@ from whichloop.datasets.tables.sandbox import (
 )
 from whichloop.datasets.tables.tools import Connections
 
-ENERGY = database("energy")
 ERRORS = (QueryRefused, QueryFailed, QueryTooCostly)
 LONG = "a" * 900
 DOUBLING = "WITH a0 AS (SELECT 1)" + "".join(f", a{i} AS (SELECT 1 FROM a{i - 1}, a{i - 1} b)" for i in range(1, 40)) + " SELECT 1"
@@ -68,7 +67,7 @@ UNFOLDING = (
 
 @pytest.fixture(scope="module")
 def energy() -> Iterator[ReadOnlyDatabase]:
-    opened = ReadOnlyDatabase(image("energy"), list(ENERGY.tables))
+    opened = ReadOnlyDatabase(image("energy"))
     yield opened
     opened.close()
 

@@ -16,7 +16,6 @@ from tests.cases import cases
 from whichloop.checks.suite import task_problems
 from whichloop.datasets import tau2
 from whichloop.datasets.task import Environment, Suite, Task
-from whichloop.datasets.tau2 import mock
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scores_of
 from whichloop.protocol import Observation, Toolbox, ToolCall, run_sync
@@ -25,14 +24,12 @@ PUBLISHED = Path(__file__).parents[2] / "../shared/data/tau2_mock"
 
 DB: dict[str, Any] = {
     "tasks": {"task_1": {"task_id": "task_1", "title": "Water the ferns", "description": "All of them", "status": "pending"}},
-    "users": {
-        "ada": {"user_id": "ada", "name": "Ada", "tasks": ["task_1"]},
-        "bob": {"user_id": "bob", "name": "Bob", "tasks": []},
-    },
+    "users": {"ada": {"user_id": "ada", "name": "Ada", "tasks": ["task_1"]}, "bob": {"user_id": "bob", "name": "Bob", "tasks": []}},
 }
 CREATE: dict[str, Any] = {"action_id": "a1", "name": "create_task", "arguments": {"user_id": "bob", "title": "Sweep"}}
 FINISH = {"action_id": "a2", "name": "update_task_status", "arguments": {"task_id": "task_2", "status": "completed"}}
 LOOK = {"action_id": "a3", "name": "get_users", "arguments": {}}
+LOOK_AGAIN = {"action_id": "a5", "name": "transfer_to_human_agents", "arguments": {"summary": "x"}}
 TRANSFER = {"action_id": "a4", "name": "transfer_to_human_agents", "arguments": {"summary": "Bob is stuck."}, "compare_args": []}
 
 
@@ -43,27 +40,18 @@ def assertion(name: str, /, holds: bool = True, side: str = "assistant", **argum
 def row(
     identifier: str = "sweep", *actions: Any, basis: list[str] | None = None, state: Any = None, **criteria: Any
 ) -> dict[str, Any]:
-    given = {"actions": list(actions)} if actions else {}
-    ticket = "Bob wants to sweep, and has done so."
-    judged = given | criteria | ({} if basis is None else {"reward_basis": basis})
-    return {
-        "id": identifier,
-        "ticket": ticket,
-        "initial_state": state,
-        "evaluation_criteria": judged,
-        "user_scenario": {"any": "thing"},
-    }
+    judged = ({"actions": list(actions)} if actions else {}) | criteria | ({} if basis is None else {"reward_basis": basis})
+    said = {"ticket": "Bob wants to sweep, and has done so.", "user_scenario": {"any": "thing"}}
+    return {"id": identifier, **said, "initial_state": state, "evaluation_criteria": judged}
 
 
 def write(folder: Path, rows: Any, **files: Any) -> Path:
     """A domain's folder; `files`: other content, text as it is, None for no file."""
     contents = {"tasks.json": rows, "db.json": DB, "policy.md": "# Policy\n\nBe kind.\n"}
-    contents |= {name.replace("__", "."): content for name, content in files.items()}
-    for name, content in contents.items():
-        path = folder / name
-        path.unlink(missing_ok=True)
+    for name, content in {**contents, **{name.replace("__", "."): content for name, content in files.items()}}.items():
+        (folder / name).unlink(missing_ok=True)
         if content is not None:
-            path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+            (folder / name).write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
     return folder
 
 
@@ -117,20 +105,14 @@ def test_the_tools_keep_the_database_in_order(creating: tuple[Suite, Task], call
     assert [item.value["task_id"] for item in created] == list(db["tasks"])[1:]
     assert sorted(key for user in db["users"].values() for key in user["tasks"]) == sorted(db["tasks"])
     assert {item["status"] for item in db["tasks"].values()} <= {"pending", "completed"}
-    assert all(item.ok for item, (name, _) in zip(seen, calls, strict=True) if name in (*mock.READS, "transfer_to_human_agents"))
+    assert all(item.ok for item, (name, _) in zip(seen, calls, strict=True) if name in ("get_users", "transfer_to_human_agents"))
+    again = make(suite.open(task), *calls, validate=validate)
+    assert [(item.status, item.data) for item in again] == [(item.status, item.data) for item in seen]
+    for value in (*(item.value for item in seen), touched.state()["db"]["users"]):  # no door into the database
+        if isinstance(value, dict | list):
+            value.clear()
+    assert touched.state()["db"] == db
     assert untouched.state()["db"] == DB
-    again = suite.open(task)
-    assert [(item.status, item.data) for item in make(again, *calls, validate=validate)] == [
-        (item.status, item.data) for item in seen
-    ]
-
-
-def test_what_a_tool_gives_is_no_door_into_the_database(creating: tuple[Suite, Task]) -> None:
-    environment = creating[0].open(creating[1])
-    (users,) = make(environment, ("get_users", {}))
-    users.value[0]["tasks"].append("task_9")
-    environment.state()["db"]["users"].clear()
-    assert environment.state()["db"] == DB
 
 
 @pytest.mark.parametrize(
@@ -167,20 +149,19 @@ def test_a_row_becomes_a_task(tmp_path: Path) -> None:
     assert suite.distractors == {"get_users", "transfer_to_human_agents"}
 
 
-def test_changes_come_in_order_and_reads_after_the_last_change(tmp_path: Path) -> None:
-    again = LOOK | {"action_id": "a5", "name": "transfer_to_human_agents", "arguments": {"summary": "x"}}
-    _, task = only(tmp_path, row("t", LOOK, CREATE, FINISH, TRANSFER, again))
+@pytest.mark.parametrize(
+    ("actions", "after", "fails"),
+    [
+        ((LOOK, CREATE, FINISH, LOOK_AGAIN), [(), ("c1",), ("c2",), ("c3",)], []),
+        ((CREATE, LOOK, FINISH), [(), ("c1",), ("c1", "c2")], []),
+        ((FINISH, CREATE), [(), ("c1",)], ["c1"]),
+    ],
+)
+def test_changes_come_in_order_and_reads_after_the_last_change(tmp_path: Path, actions: Any, after: Any, fails: Any) -> None:
+    suite, task = only(tmp_path, row("t", *actions))
     assert task.plan is not None
-    assert [call.after for call in task.plan.calls] == [(), ("c1",), ("c2",), ("c3",), ("c4",)]
-    _, task = only(tmp_path, row("t", CREATE, LOOK, FINISH))
-    assert task.plan is not None
-    assert [call.after for call in task.plan.calls] == [(), ("c1",), ("c1", "c2")]
-
-
-def test_an_action_that_fails_is_planned_to(tmp_path: Path) -> None:
-    suite, task = only(tmp_path, row("t", FINISH, CREATE))
-    assert task.plan is not None
-    assert [call.fails for call in task.plan.calls] == [True, False]
+    assert [call.after for call in task.plan.calls] == after
+    assert [call.id for call in task.plan.calls if call.fails] == fails
     assert task_problems(suite) == []
 
 
@@ -200,51 +181,54 @@ def test_initial_data_and_actions_make_the_database(tmp_path: Path) -> None:
 # The reward basis
 
 
-def test_assertions_must_hold_in_the_end(tmp_path: Path) -> None:
-    checks = [
-        assertion("assert_task_status", task_id="task_2", expected_status="completed"),
-        assertion("assert_number_of_tasks", user_id="bob", expected_number=3, holds=False),
-        assertion("assert_task_status", task_id="task_1", expected_status="pending"),
-    ]
-    suite, task = only(tmp_path, row("t", CREATE, FINISH, env_assertions=checks, basis=["ENV_ASSERTION"]))
-    assert task.end_state == {"assertions_not_met": []}
-    assert accuracy(suite, task, *planned(task)) == 1.0
-    other = ("create_task", {"user_id": "bob", "title": "Mop"})
-    assert accuracy(suite, task, other, planned(task)[1]) == 1.0  # the title is not asserted, and the database not compared
-    assert accuracy(suite, task, *planned(task), other, other) == 0.0
-    environment = suite.open(task)
-    assert environment.state() == {"assertions_not_met": ["assert_task_status(task_id='task_2', expected_status='completed')"]}
+COMPLETED = assertion("assert_task_status", task_id="task_2", expected_status="completed")
+NOT_THREE = assertion("assert_number_of_tasks", user_id="bob", expected_number=3, holds=False)
+FULL = CREATE | {"arguments": CREATE["arguments"] | {"description": "All"}}
+ASSERTED = row("t", CREATE, FINISH, env_assertions=[COMPLETED, NOT_THREE], basis=["ENV_ASSERTION"])
+COMPARED = row("t", CREATE | {"compare_args": ["user_id"]}, TRANSFER, basis=["ACTION"])
+WHOLE = row("t", FULL, basis=["ACTION"])
+SAID = row("t", CREATE, communicate_info=["task_2", "1,500 steps"])
+DONE = ("update_task_status", {"task_id": "task_2", "status": "completed"})
+TOLD = ("transfer_to_human_agents", {"summary": "in other words"})
 
 
-def test_actions_must_be_made_as_far_as_they_are_compared(tmp_path: Path) -> None:
-    named = CREATE | {"compare_args": ["user_id"]}
-    suite, task = only(tmp_path, row("t", named, TRANSFER, basis=["ACTION"]))
-    transfer = ("transfer_to_human_agents", {"summary": "in other words"})
-    assert accuracy(suite, task, ("create_task", {"user_id": "bob", "title": "Other"}), transfer) == 1.0
-    assert accuracy(suite, task, ("create_task", {"user_id": "ada", "title": "Sweep"}), transfer) == 0.0
-    assert accuracy(suite, task, planned(task)[0]) == 0.0
-    environment = suite.open(task)
-    make(environment, transfer)
-    assert environment.state() == {"actions_not_made": ["a1"]}
+def created(**changed: Any) -> tuple[str, dict[str, Any]]:
+    return "create_task", {"user_id": "bob", "title": "Sweep", **changed}
 
 
-def test_without_compare_args_all_that_a_call_gives_is_compared(tmp_path: Path) -> None:
-    full = CREATE | {"arguments": CREATE["arguments"] | {"description": "All"}}
-    suite, task = only(tmp_path, row("t", full, basis=["ACTION"]))
-    name, arguments = planned(task)[0]
-    assert accuracy(suite, task, (name, arguments)) == 1.0
-    assert accuracy(suite, task, (name, {"user_id": "bob", "title": "Sweep"})) == 1.0  # as in tau2
-    assert accuracy(suite, task, (name, {**arguments, "title": "Mop"})) == 0.0
-
-
-def test_what_is_to_be_communicated_must_stand_in_the_answer(tmp_path: Path) -> None:
-    suite, task = only(tmp_path, row("t", CREATE, communicate_info=["task_2", "1,500 steps"], nl_assertions=["It is nice."]))
-    assert task.labels == {"basis": "COMMUNICATE+DB", "not_scored": "NL_ASSERTION"}
+@pytest.mark.parametrize(
+    ("given", "calls", "answer", "right"),
+    [
+        (ASSERTED, [created(), DONE], "Done.", 1),
+        (ASSERTED, [created(title="Mop"), DONE], "Done.", 1),  # it is not asserted, and the database not compared
+        (ASSERTED, [created(), DONE, created(), created()], "Done.", 0),
+        (COMPARED, [created(title="Other"), TOLD], "Done.", 1),
+        (COMPARED, [created(user_id="ada"), TOLD], "Done.", 0),
+        (COMPARED, [created()], "Done.", 0),
+        (WHOLE, [created(description="All")], "Done.", 1),
+        (WHOLE, [created()], "Done.", 1),  # all that a call gives is compared, as in tau2
+        (WHOLE, [created(description="All", title="Mop")], "Done.", 0),
+        (SAID, [created()], "Made TASK_2 with 1500 steps.", 1),
+        (SAID, [created()], "Made task_2.", 0),
+        (row("t", CREATE, communicate_info=["task_2"], basis=["DB"]), [created()], "Made it.", 1),
+    ],
+)
+def test_all_that_the_reward_basis_names_is_judged(tmp_path: Path, given: Any, calls: Any, answer: str, right: float) -> None:
+    suite, task = only(tmp_path, given)
+    assert accuracy(suite, task, *calls, answer=answer) == right
+    assert accuracy(suite, task, *planned(task), answer=" ".join(["Done.", *task.expected])) == 1.0
     assert task_problems(suite) == []
-    assert accuracy(suite, task, *planned(task), answer="Made TASK_2 with 1500 steps.") == 1.0
-    assert accuracy(suite, task, *planned(task), answer="Made task_2.") == 0.0
-    suite, task = only(tmp_path, row("t", CREATE, communicate_info=["task_2"], basis=["DB"]))
-    assert accuracy(suite, task, *planned(task), answer="Made it.") == 1.0
+
+
+def test_what_is_not_as_it_should_be_stands_in_the_end_state(tmp_path: Path) -> None:
+    basis = {"basis": ["ENV_ASSERTION", "ACTION"], "nl_assertions": ["It is nice."]}
+    suite, task = only(tmp_path, row("t", CREATE, TRANSFER, FINISH, env_assertions=[COMPLETED], **basis))
+    assert task.labels == {"basis": "ACTION+ENV_ASSERTION", "not_scored": "NL_ASSERTION"}
+    assert task.end_state == {"actions_not_made": [], "assertions_not_met": []}
+    environment = suite.open(task)
+    make(environment, TOLD)
+    unmet = ["assert_task_status(task_id='task_2', expected_status='completed')"]
+    assert environment.state() == {"actions_not_made": ["a1", "a2"], "assertions_not_met": unmet}
 
 
 # Tasks that cannot be run
@@ -264,18 +248,12 @@ JUDGE = "its criteria leave nothing to score without a judge"
     [
         (row("t", CREATE, state=HISTORY), "it continues a conversation with a user (message_history)"),
         (row("t", CREATE) | {"ticket": None}, "it has no ticket, and needs a simulated user"),
-        (row("t", CREATE) | {"ticket": " "}, "it has no ticket, and needs a simulated user"),
         (row("t", CREATE, state={"initialization_actions": [NOTE]}), f"{OF_USER} (add_notification)"),
-        (row("t", CREATE, env_assertions=[NOTE]), f"{OF_USER} (add_notification)"),
         (row("t", CREATE | {"requestor": "user"}), f"{OF_USER} (create_task)"),
         (row("t", CREATE, state={"initialization_data": {"user_data": {"x": 1}}}), f"{OF_USER} (user_data)"),
         (row("t", nl_assertions=["It is nice."]), JUDGE),
         (row("t", CREATE, basis=["NL_ASSERTION"], nl_assertions=["It is nice."]), JUDGE),
-        (row("t") | {"evaluation_criteria": None}, JUDGE),
-        (
-            row("t", CREATE, env_assertions=[TWO], basis=["ENV_ASSERTION"]),
-            "its own actions do not lead to assert_number_of_tasks(user_id",
-        ),
+        (row("t", CREATE, env_assertions=[TWO], basis=["ENV_ASSERTION"]), "its own actions do not lead to assert_number_of"),
         (row("t", CREATE, env_assertions=[ODD], basis=["ENV_ASSERTION"]), "assert_number_of_tasks(wrong=2): wrong arguments"),
         (row("t", CREATE | {"arguments": {"user_id": 3}}), "Tool 'create_task': argument 'user_id'"),
         (row("t", CREATE, state=BROKEN), "initialization_data: field 'tasks': Input should be"),
@@ -304,30 +282,18 @@ def test_two_equal_actions_are_no_plan(tmp_path: Path) -> None:
     ("files", "message"),
     [
         ({"tasks__json": "[\n{"}, "tasks.json: not JSON (Expecting property name enclosed"),
-        ({"tasks__json": "[NaN]"}, "tasks.json: not JSON (NaN is not JSON)"),
-        ({"tasks__json": ""}, "tasks.json: not JSON"),
         ({"tasks__json": {}}, "tasks.json: dict where a list of tasks belongs"),
         ({"tasks__json": []}, "tasks.json: no task"),
         ({"tasks__json": [row("a", CREATE), row("a", CREATE)]}, "task 2 ('a'): the id is a duplicate, first used at task 1"),
         ({"tasks__json": [7]}, "tasks.json, task 1: an object belongs here"),
-        ({"tasks__json": [{"ticket": "x"}]}, "tasks.json, task 1: field 'id': Field required"),
-        (
-            {"tasks__json": [row("a\x1b[2J\n", CREATE)]},
-            r"tasks.json, task 1 ('a\x1b[2J\n'): field 'id': an id is one line of printable characters",
-        ),
-        ({"tasks__json": [row("a" * 401, CREATE)]}, "field 'id': String should have at most 400 characters"),
-        (
-            {"tasks__json": [row("a", {"action_id": "x", "arguments": {}})]},
-            "tasks.json, task 1 ('a'): field 'evaluation_criteria.actions.0.name': Field required",
-        ),
-        ({"tasks__json": [row("a", basis=["LUCK"])]}, "tasks.json, task 1 ('a'): field 'evaluation_criteria.reward_basis.0'"),
+        ({"tasks__json": [row("a\x1b[2J\n", CREATE)]}, r"tasks.json, task 1 ('a\x1b[2J\n'): field 'id': an id is one line of"),
+        ({"tasks__json": [row("a", {"action_id": "x", "arguments": {}})]}, "field 'evaluation_criteria.actions.0.name': Field req"),
         (
             {"tasks__json": [row("a", CREATE | {"name": "cancel"}, CREATE | {"name": "book"})]},
             "tasks.json: task 'a' names 'book', 'cancel', which the domain 'mock' lacks; it has create_task",
         ),
         ({"tasks__json": None}, ": no folder that holds tasks.json"),
         ({"db__json": None}, ": no folder that holds db.json"),
-        ({"db__json": {"tasks": {}}}, "db.json: field 'users': Field required"),
         ({"db__json": DB | {"flights": {}}}, "db.json: field 'flights': Extra inputs are not permitted"),
         ({"policy__md": None}, ": the folder holds no policy_solo.md or policy.md"),
         ({"split_tasks__json": ["a"]}, "split_tasks.json: field 'splits': Input should be a valid dictionary"),
@@ -352,9 +318,6 @@ def test_splits_and_limit(tmp_path: Path) -> None:
         tau2.load(data=folder, split="dev")
     with pytest.raises(ValueError, match="no task of split 'empty'"):
         tau2.load(data=folder, split="empty")
-    for limit in (0, True, "3"):
-        with pytest.raises(ValueError, match="must be a whole number from 1 on"):
-            tau2.load(data=folder, limit=limit)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="--data FOLDER"):
         tau2.SUITE()
 
@@ -364,12 +327,8 @@ def test_the_published_tasks() -> None:
     suite = tau2.load(data=PUBLISHED)
     assert task_problems(suite) == []
     assert {task.id for task in suite.tasks if task.plan} == {
-        "create_task_1",
-        "create_task_1_with_env_assertions",
-        "update_task_1",
-        "update_task_with_initialization_data",
-        "update_task_with_initialization_actions",
-        "impossible_task_1",
+        *("create_task_1", "create_task_1_with_env_assertions", "update_task_1", "update_task_with_initialization_data"),
+        *("update_task_with_initialization_actions", "impossible_task_1"),
     }
     assert all(task.quarantined for task in suite.tasks if not task.plan)
     assert all(accuracy(suite, task) == 0.0 for task in suite.tasks if task.plan)

@@ -15,14 +15,7 @@ from tests.datasets.tau2_shops import AIRLINE, EXCHANGE, SHOP, action, airline_s
 from whichloop.datasets.task import Suite, Task, WorldEnvironment
 from whichloop.datasets.tau2.customer import first_person
 from whichloop.datasets.tau2.domain import NotFound, TrialTables
-from whichloop.datasets.with_user import (
-    FurtherRequest,
-    ProposedCall,
-    ScriptedTalk,
-    ScriptedUser,
-    user_tools,
-    with_user,
-)
+from whichloop.datasets.with_user import FurtherRequest, ProposedCall, ScriptedTalk, ScriptedUser, user_tools, with_user
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scores_of
 
@@ -43,16 +36,14 @@ VERBS = {"cancel", "modify", "return", "exchange", "book", "update", "send"}
 
 
 def test_a_scenario_becomes_a_user_who_answers(shop: Suite) -> None:
-    task = shop.tasks[0]
+    task, tool = shop.tasks[0], "exchange_delivered_order_items"
     assert task.query.text.startswith("My lamp is dull.\n\n")
     assert task.query.context == "Be kind."
+    changes = [(tool, EXCHANGE), (tool, EXCHANGE | {"new_item_ids": ["10"]}), ("return_delivered_order_items", EXCHANGE)]
     said = make(
         shop.open(task),
-        ("ask_user", {"about": "identity", "question": "Who?"}),
-        ("ask_user", {"about": "wishes", "question": "What?"}),
-        ("confirm_with_user", {"action": "exchange_delivered_order_items", "arguments": EXCHANGE}),
-        ("confirm_with_user", {"action": "exchange_delivered_order_items", "arguments": EXCHANGE | {"new_item_ids": ["10"]}}),
-        ("confirm_with_user", {"action": "return_delivered_order_items", "arguments": EXCHANGE}),
+        *(("ask_user", {"about": about, "question": "?"}) for about in ("identity", "wishes")),
+        *(("confirm_with_user", {"action": name, "arguments": arguments}) for name, arguments in changes),
     )
     assert said == ["I am Ann.", "My lamp is dull.\nA brighter one.", True, False, False]
 
@@ -60,13 +51,7 @@ def test_a_scenario_becomes_a_user_who_answers(shop: Suite) -> None:
 def test_a_plan_asks_first_looks_up_once_and_has_each_change_agreed_to(shop: Suite) -> None:
     plan = shop.tasks[0].plan
     assert plan is not None
-    assert [(call.id, call.tool) for call in plan.calls] == [
-        ("ask_identity", "ask_user"),
-        ("ask_wishes", "ask_user"),
-        ("c1", "get_order_details"),
-        ("yes2", "confirm_with_user"),
-        ("c2", "exchange_delivered_order_items"),
-    ]
+    assert [call.id for call in plan.calls] == ["ask_identity", "ask_wishes", "c1", "yes2", "c2"]
     assert plan.dependencies["c1"] == {"ask_identity", "ask_wishes"}
     assert plan.dependencies["c2"] == {"yes2"}
 
@@ -115,10 +100,7 @@ def test_a_user_of_ones_own_has_topics_of_ones_own() -> None:
 @pytest.mark.parametrize(
     ("script", "why"),
     [
-        (
-            ScriptedUser({"wishes": "A boat."}, further=[FurtherRequest("And an oar.")]),
-            "through tell_user: make the tools with asks=True",
-        ),
+        (ScriptedUser({}, further=[FurtherRequest("And an oar.")]), "through tell_user: make the tools with asks=True"),
         (ScriptedUser({"budget": "At most 10."}), "about budget, which ask_user does not have: its topics are identity, wishes"),
     ],
 )
@@ -133,10 +115,15 @@ def test_only_tools_that_make_changes_may_write(shop: Suite, airline: Suite) -> 
         writes = {tool.name for tool in trial.tools if not tool.read_only}
         assert writes == {name for name in (tool.name for tool in trial.tools) if name.split("_")[0] in VERBS}
         assert suite.tasks[0].plan is not None
+        other = suite.open(suite.tasks[0])
         for call in suite.tasks[0].plan.calls:
             before = trial.state()
-            make(trial, (call.tool, call.arguments))
+            (seen,) = make(trial, (call.tool, call.arguments))
             assert (trial.state() != before) == (call.tool in writes)
+            if isinstance(seen, dict):  # no door into the tables
+                seen.clear()
+        assert trial.state() == suite.tasks[0].end_state
+        assert other.state() == {"changed": {}}
 
 
 @pytest.mark.parametrize(
@@ -177,17 +164,6 @@ def test_changes_are_the_difference_to_the_shared_tables(steps: list[tuple[str, 
     assert shared == before
 
 
-def test_trials_do_not_see_each_other_and_results_are_no_door_into_the_tables(shop: Suite) -> None:
-    one, other = (shop.open(shop.tasks[0]) for _ in range(2))
-    (seen,) = make(one, ("get_order_details", {"order_id": "#2"}))
-    seen["items"].clear()
-    make(one, ("exchange_delivered_order_items", EXCHANGE))
-    assert other.state() == {"changed": {}}
-    (again,) = make(other, ("get_order_details", {"order_id": "#2"}))
-    assert len(again["items"]) == 2
-    assert one.state() == shop.tasks[0].end_state
-
-
 # Bad input
 
 
@@ -211,11 +187,7 @@ def test_what_cannot_be_run_is_quarantined_with_the_reason(tmp_path: Path, given
     ("tables", "given_row", "message"),
     [
         (SHOP, row("t", action("fly")), r"tasks\.json: task 't' names 'fly', which the domain 'retail' lacks; it has calculate"),
-        (
-            SHOP,
-            row("t") | {"user_scenario": {"instructions": "Ann"}},
-            r"tasks\.json, task 't': field 'user_scenario\.instructions'",
-        ),
+        (SHOP, row("t") | {"user_scenario": {"instructions": "Ann"}}, r"json, task 't': field 'user_scenario\.instructions'"),
         (SHOP | {"users": {"ann": {}}}, row("t"), r"db\.json: field 'users\.ann\.user_id'"),
         (AIRLINE | {"flights": []}, row("t"), r"db\.json: field 'flights'"),
     ],

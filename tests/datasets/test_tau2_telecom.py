@@ -13,27 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
+from tests.datasets.test_tau2 import accuracy, make
 from whichloop.checks.suite import task_problems
 from whichloop.datasets import tau2
 from whichloop.datasets.task import Suite, Task
 from whichloop.datasets.tau2 import phone, telecom
-from whichloop.metrics.answers import Judgement
-from whichloop.metrics.scorers import scores_of
-from whichloop.protocol import Observation, Toolbox, ToolCall, run_sync
 
 COMPANY = """
-[[plans]]
-plan_id = "P1"
-name = "Small"
-data_limit_gb = 4.0
-price_per_month = 30.0
-data_refueling_price_per_gb = 2.5
-
-[[devices]]
-device_id = "D1"
-model = "Brick"
-activation_date = 2025-01-02
-
+plans = [{plan_id = "P1", name = "Small", data_limit_gb = 4.0, price_per_month = 30.0, data_refueling_price_per_gb = 2.5}]
+devices = [{device_id = "D1", model = "Brick", activation_date = 2025-01-02}]
+bills = [{bill_id = "B1", customer_id = "C1", issue_date = "2025-01-01", total_due = 30.0, status = "Paid"}]
 [[lines]]
 line_id = "L1"
 phone_number = "555-1"
@@ -42,14 +31,6 @@ plan_id = "P1"
 device_id = "D1"
 data_used_gb = 1.0
 roaming_enabled = false
-
-[[bills]]
-bill_id = "B1"
-customer_id = "C1"
-issue_date = "2025-01-01"
-total_due = 30.0
-status = "Paid"
-
 [[customers]]
 customer_id = "C1"
 full_name = "Ida Rhodes"
@@ -61,10 +42,7 @@ bill_ids = ["B1"]
 PHONE = """
 [device.app_statuses.messaging]
 app_name = "messaging"
-
-[device.app_statuses.messaging.permissions]
-sms = true
-storage = true
+permissions = {sms = true, storage = true}
 """
 LINE = {"customer_id": "C1", "line_id": "L1"}
 MESSAGING = {"app_name": "messaging", "permission": "sms"}
@@ -88,13 +66,8 @@ OVERDUE = call("suspend_line_for_overdue_bill", "assistant", **LINE, new_bill_id
 
 def row(starts: Any, actions: Any, asserted: Any, **changed: Any) -> dict[str, Any]:
     named = [
-        {
-            "action_id": f"a{number}",
-            "requestor": "user" if name in USER_TOOLS else "assistant",
-            "name": name,
-            "arguments": arguments,
-        }
-        for number, (name, arguments) in enumerate(actions)
+        {"action_id": name, "requestor": "user" if name in USER_TOOLS else "assistant", "name": name, "arguments": arguments}
+        for name, arguments in actions
     ]
     judged = {"actions": named, "env_assertions": asserted, "reward_basis": ["ENV_ASSERTION"]}
     begun = {"initialization_actions": [ME, *starts]}
@@ -102,28 +75,17 @@ def row(starts: Any, actions: Any, asserted: Any, **changed: Any) -> dict[str, A
 
 
 def write(folder: Path, *rows: Any, **files: str | None) -> Path:
-    contents = {"tasks.json": json.dumps(rows), "db.toml": COMPANY, "user_db.toml": PHONE}
-    contents |= {"main_policy_solo.md": "Be kind.\n", "tech_support_manual.md": "# Phones\n"}
-    for name, content in {**contents, **{name.replace("__", "."): text for name, text in files.items()}}.items():
-        (folder / name).unlink(missing_ok=True)
+    contents = {"tasks__json": json.dumps(rows), "db__toml": COMPANY, "user_db__toml": PHONE}
+    contents |= {"main_policy_solo__md": "Be kind.\n", "tech_support_manual__md": "# Phones\n"}
+    for name, content in {**contents, **files}.items():
         if content is not None:
-            (folder / name).write_text(content, encoding="utf-8")
+            (folder / name.replace("__", ".")).write_text(content, encoding="utf-8")
     return folder
 
 
 def only(folder: Path, given: Any) -> tuple[Suite, Task]:
     suite = tau2.load(data=write(folder, given))
     return suite, suite.tasks[0]
-
-
-def make(environment: Any, *calls: Call) -> tuple[Observation, ...]:
-    return tuple(run_sync(Toolbox(environment.tools).call(ToolCall(*one))) for one in calls)
-
-
-def accuracy(suite: Suite, task: Task, *calls: Call) -> float:
-    environment = suite.open(task)
-    make(environment, *calls)
-    return scores_of(Judgement(task, "Done.", "finished", environment.state()))["accuracy"]
 
 
 # --- faults and their cures ---
@@ -239,10 +201,8 @@ def test_the_agent_has_the_tools_of_both_sides(broken: Any) -> None:
     tools = broken[0].open(broken[1]).tools
     assert [tool.name in USER_TOOLS for tool in tools] == [False] * 13 + [True] * 30
     assert all(tool.description for tool in tools)
-    assert (
-        broken[1].query.context
-        == "<main_policy>\nBe kind.\n</main_policy>\n<tech_support_policy>\n# Phones\n</tech_support_policy>"
-    )
+    policy = "<main_policy>\nBe kind.\n</main_policy>\n<tech_support_policy>\n# Phones\n</tech_support_policy>"
+    assert broken[1].query.context == policy
 
 
 def test_a_speed_is_the_middle_of_its_network_times_what_is_left(broken: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 from whichloop.checks.suite import task_problems
 from whichloop.datasets import calculator
-from whichloop.datasets.task import StatelessEnvironment, Suite, Task
+from whichloop.datasets.task import StatelessEnvironment, Suite, Task, Toolset, WorldEnvironment
 from whichloop.datasets.validity import Replayed, planned_answer, replay
 from whichloop.datasets.validity.replay import same
 from whichloop.protocol import Plan, PlannedCall, Query, Ref, Tool, run_sync
@@ -51,46 +51,30 @@ def test_replay_gives_what_a_loop_would_see() -> None:
     assert task_problems(suite(GOOD)) == []
 
 
-class Shop:
-    """An environment with state, that counts how often it is opened and closed."""
-
-    opened = closed = 0
-
-    def __init__(self, _: Task) -> None:
-        type(self).opened += 1
-        self.cart: list[str] = []
-
-    @property
-    def tools(self) -> Sequence[Tool]:
-        return [Tool.from_function(self.put, blocking=False)]
-
-    def put(self, item: str) -> dict[str, Any]:
-        """Put an item into the cart."""
-        if item == "nothing":
-            raise ValueError("no such item")
-        self.cart.append(item)
-        return {"cart": list(self.cart)}
-
-    def state(self) -> Any:
-        return self.cart
-
-    def close(self) -> None:
-        type(self).closed += 1
+def put(cart: list[str], item: str) -> dict[str, Any]:
+    """Put an item into the cart."""
+    if item == "nothing":
+        raise ValueError("no such item")
+    cart.append(item)
+    return {"cart": list(cart)}
 
 
 def test_each_replay_has_an_environment_of_its_own_and_closes_it() -> None:
-    class Counted(Shop):
-        opened = closed = 0
+    opened, closed = list[list[str]](), list[list[str]]()
+    tools: Toolset[list[str]] = Toolset(put)
+
+    def open_shop(of: Task) -> WorldEnvironment[list[str]]:
+        opened.append([])
+        return WorldEnvironment(tools.bound_to(opened[-1]), opened[-1], end=closed.append)
 
     good = task(planned("c1", "put", item="tea"), planned("c2", "put", item=Ref("c1", ("cart", 0))), answer=Ref("c2", ("cart",)))
-    broken = task(planned("c1", "put", item="nothing"))
-    shop = Suite("shop", "1", (good,), Counted)
+    shop = Suite("shop", "1", (good,), open_shop)
     first, second = run_sync(replay(good, shop)), run_sync(replay(good, shop))
     assert first == second
     assert planned_answer(good, first) == ["tea", "tea"]
     with pytest.raises(ValueError, match="task 't', call 'c1': ValueError: no such item"):
-        run_sync(replay(broken, shop))
-    assert (Counted.opened, Counted.closed) == (3, 3)
+        run_sync(replay(task(planned("c1", "put", item="nothing")), shop))
+    assert opened == closed == [["tea", "tea"], ["tea", "tea"], []]
 
 
 ONE = planned("c1", "add", a=2, b=3)
@@ -198,12 +182,13 @@ def test_each_fault_is_named(broken: Task, message: str) -> None:
     assert [problem for problem in problems_of(broken) if message in problem and problem.startswith("task 't': ")]
 
 
+def size(of: Any) -> int:
+    """How many."""
+    return len(of)
+
+
 @pytest.mark.parametrize("nested", [lambda number: [number], lambda number: {"of": [1, number]}])
 def test_equal_numbers_make_equal_calls_at_any_depth(nested: Callable[[float], Any]) -> None:
-    def size(of: Any) -> int:
-        """How many."""
-        return len(of)
-
     def twice(first: float, second: float) -> list[str]:
         calls = planned("c1", "size", of=nested(first)), planned("c2", "size", of=nested(second))
         sized = task(*calls, answer=Ref("c1"), expected=len(nested(first)))
@@ -218,10 +203,6 @@ def test_arguments_that_json_cannot_say_are_a_problem() -> None:
         """Numbers by what JSON has no keys of."""
         return {(1, 2): 3, (1, 3): 4}
 
-    def size(of: Any) -> int:
-        """How many."""
-        return len(of)
-
     odd = task(planned("c1", "pair"), planned("c2", "size", of=Ref("c1")), answer=Ref("c2"), expected=2)
     tools = tuple(Tool.from_function(function, blocking=False) for function in (pair, size))
     problems = task_problems(Suite("s", "1", (odd,), lambda _: StatelessEnvironment(tools)))
@@ -231,14 +212,8 @@ def test_arguments_that_json_cannot_say_are_a_problem() -> None:
 
 def test_too_many_tasks_without_an_answer_are_a_problem() -> None:
     def mixed(unanswerable: int) -> Suite:
-        rows = (
-            Task(
-                f"t{index}",
-                Query("How?"),
-                *((None, "numeric", Plan((ONE,), None)) if index < unanswerable else (5, "numeric", Plan((ONE,), Ref("c1")))),
-            )
-            for index in range(20)
-        )
+        answers = [(None, None)] * unanswerable + [(5, Ref("c1"))] * (20 - unanswerable)
+        rows = [replace(task(ONE, answer=answer, expected=expected), id=f"t{n}") for n, (expected, answer) in enumerate(answers)]
         return suite(*rows)
 
     assert task_problems(mixed(2)) == []

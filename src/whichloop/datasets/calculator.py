@@ -23,42 +23,17 @@ MAX_DIGITS = 12
 _EXACT = Context(prec=40, rounding=ROUND_HALF_UP)
 _SIGNIFICANT = Context(prec=12, rounding=ROUND_HALF_UP)
 
-_UNITS: dict[str, dict[str, Decimal]] = {
+_UNITS: dict[str, dict[str, str]] = {
     "length": {
-        "mm": Decimal(1),
-        "cm": Decimal(10),
-        "m": Decimal(1000),
-        "km": Decimal(1_000_000),
-        "inch": Decimal("25.4"),
-        "foot": Decimal("304.8"),
-        "yard": Decimal("914.4"),
-        "mile": Decimal(1_609_344),
+        "mm": "1", "cm": "10", "m": "1000", "km": "1000000", "inch": "25.4", "foot": "304.8", "yard": "914.4", "mile": "1609344",
     },
-    "mass": {
-        "mg": Decimal(1),
-        "g": Decimal(1000),
-        "kg": Decimal(1_000_000),
-        "tonne": Decimal(1_000_000_000),
-        "ounce": Decimal("28349.523125"),
-        "pound": Decimal("453592.37"),
-    },
-    "time": {
-        "second": Decimal(1),
-        "minute": Decimal(60),
-        "hour": Decimal(3600),
-        "day": Decimal(86_400),
-        "week": Decimal(604_800),
-    },
+    "mass": {"mg": "1", "g": "1000", "kg": "1000000", "tonne": "1000000000", "ounce": "28349.523125", "pound": "453592.37"},
+    "time": {"second": "1", "minute": "60", "hour": "3600", "day": "86400", "week": "604800"},
     "volume": {
-        "ml": Decimal(1),
-        "cl": Decimal(10),
-        "l": Decimal(1000),
-        "cup": Decimal("236.5882365"),
-        "pint": Decimal("473.176473"),
-        "quart": Decimal("946.352946"),
-        "gallon": Decimal("3785.411784"),
+        "ml": "1", "cl": "10", "l": "1000",
+        "cup": "236.5882365", "pint": "473.176473", "quart": "946.352946", "gallon": "3785.411784",
     },
-}
+}  # fmt: skip
 """Kind → unit → size in the kind's first unit, all exact: the international yard and pound of 1959, the US liquid gallon."""
 
 
@@ -136,19 +111,15 @@ def convert_units(value: float, from_unit: str, to_unit: str) -> Number:
     Length: mm, cm, m, km, inch, foot, yard, mile. Mass: mg, g, kg, tonne, ounce, pound.
     Time: second, minute, hour, day, week. Volume: ml, cl, l, cup, pint, quart, gallon.
     """
-    kind = _kind_of(from_unit)
-    if _kind_of(to_unit) != kind:
-        raise ValueError(f"{from_unit!r} cannot become {to_unit!r}: {kind} has the units {', '.join(_UNITS[kind])}")
-    table = _UNITS[kind]
-    return _number(_EXACT.divide(_EXACT.multiply(_decimal(value), table[from_unit]), table[to_unit]))
-
-
-def _kind_of(unit: str) -> str:
-    for kind, table in _UNITS.items():
-        if unit in table:
-            return kind
-    units = "; ".join(f"{kind}: {', '.join(table)}" for kind, table in _UNITS.items())
-    raise ValueError(f"unknown unit {unit!r}; known are {units}")
+    kinds = {unit: kind for kind, table in _UNITS.items() for unit in table}
+    for unit in (from_unit, to_unit):
+        if unit not in kinds:
+            known = "; ".join(f"{kind}: {', '.join(table)}" for kind, table in _UNITS.items())
+            raise ValueError(f"unknown unit {unit!r}; known are {known}")
+    kind, table = kinds[from_unit], _UNITS[kinds[from_unit]]
+    if to_unit not in table:
+        raise ValueError(f"{from_unit!r} cannot become {to_unit!r}: {kind} has the units {', '.join(table)}")
+    return _number(_EXACT.divide(_EXACT.multiply(_decimal(value), Decimal(table[from_unit])), Decimal(table[to_unit])))
 
 
 def _decimal(value: float) -> Decimal:
@@ -171,19 +142,9 @@ def _number(value: Decimal) -> Number:
 TOOLS: tuple[Tool, ...] = tuple(
     Tool.from_function(function, blocking=False, read_only=True)
     for function in (
-        add,
-        subtract,
-        multiply,
-        divide,
-        power,
-        remainder,
-        round_to,
-        percent_of,
-        minimum,
-        maximum,
-        convert_units,
+        add, subtract, multiply, divide, power, remainder, round_to, percent_of, minimum, maximum, convert_units,
     )
-)
+)  # fmt: skip
 
 
 def tools(*names: str) -> tuple[Tool, ...]:

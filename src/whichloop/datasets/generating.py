@@ -151,12 +151,8 @@ def template_of(index: int, templates: Sequence[AnyTemplate], unanswerable: Sequ
 
 def _task(name: str, seed: int, number: int, template: str, draft: Draft) -> Task:
     instance = draft.instance or f"{template}/{seed}/{number}"
-    labels = {
-        "difficulty": draft.difficulty or difficulty_of(draft.plan),
-        "template": template,
-        "instance": instance,
-        "split": split_of(f"{name}/{instance}"),
-    }
+    difficulty, split = draft.difficulty or difficulty_of(draft.plan), split_of(f"{name}/{instance}")
+    labels = {"difficulty": difficulty, "template": template, "instance": instance, "split": split}
     return Task(
         id=f"{name}-{number:04d}",
         query=Query(draft.question, draft.context, draft.schema),
@@ -172,9 +168,7 @@ def _task(name: str, seed: int, number: int, template: str, draft: Draft) -> Tas
 def difficulty_of(plan: Plan) -> str:
     """Return the difficulty by the number of calls that need another one first."""
     dependent = sum(bool(needs) for needs in plan.dependencies.values())
-    if dependent <= 2:
-        return "easy"
-    return "medium" if dependent <= 4 else "hard"
+    return "easy" if dependent <= 2 else "medium" if dependent <= 4 else "hard"
 
 
 SPLITS = ("train", "dev", "test")
@@ -183,9 +177,7 @@ SPLITS = ("train", "dev", "test")
 def split_of(key: str) -> str:
     """Return the split of a key: half go to train, a fifth to dev, the rest to test."""
     tenth = int(sha256(key)[:8], 16) % 10
-    if tenth < 5:
-        return "train"
-    return "dev" if tenth < 7 else "test"
+    return "train" if tenth < 5 else "dev" if tenth < 7 else "test"
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,11 +219,8 @@ class Source:
                 raise ValueError(f"{self.name}: {option} is {value!r}, and must be a whole number")
         if size is not None and not 1 <= size <= MAX_SIZE:
             raise ValueError(f"{self.name}: size is {size}, and must lie between 1 and {MAX_SIZE}")
-        snapshot = self.snapshot if size is None and seed == 0 else None
-        tasks = tuple(islice(self.generate(seed), size or self.default_size)) if snapshot is None else _tasks_in(snapshot)
+        if self.snapshot and size is None and seed == 0:
+            tasks = tuple(Task.from_dict(json.loads(line)) for line in self.snapshot.read_bytes().splitlines())
+        else:
+            tasks = tuple(islice(self.generate(seed), size or self.default_size))
         return Suite(self.name, self.version, tasks, self.open, self.step_limit, self.shared, self.distractors, self.templates)
-
-
-def _tasks_in(snapshot: Path) -> tuple[Task, ...]:
-    with snapshot.open(encoding="utf-8") as lines:
-        return tuple(Task.from_dict(json.loads(line)) for line in lines)

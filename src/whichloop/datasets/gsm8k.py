@@ -15,14 +15,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from whichloop.protocol import Plan, PlannedCall, Query, Ref
 from whichloop.protocol.values import one_line
 
 from . import calculator
 from .calculator import Number
-from .importing.json_files import check_limit, json_lines
+from .importing.json_files import JsonRow, check_limit, checked, json_lines
 from .task import BY_CONSTRUCTION, StatelessEnvironment, Suite, Task
 
 VERSION = "2"
@@ -43,24 +45,11 @@ _NUMBER = re.compile(r"\$?(-?)\$?(\d[\d,]*(?:\.\d*)?|\.\d+)", re.ASCII)
 _PERCENT = re.compile(r"(\d+(?:\.\d*)?|\.\d+)%", re.ASCII)
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d)", re.ASCII)
 _ARITHMETIC = re.compile(r"[\d.+\-*/() ]+", re.ASCII)
-_SIGNS = str.maketrans(
-    {
-        "x": "*",
-        "X": "*",
-        "\N{MULTIPLICATION SIGN}": "*",
-        "\N{MIDDLE DOT}": "*",
-        "\N{DIVISION SIGN}": "/",
-        "\N{MINUS SIGN}": "-",
-        "\N{EN DASH}": "-",
-        "$": "",
-        "^": "**",
-        "½": "(1/2)",
-        "¼": "(1/4)",
-        "¾": "(3/4)",
-        "⅓": "(1/3)",
-        "⅔": "(2/3)",
-    }
-)
+_WORDS = {"$": "", "^": "**", "½": "(1/2)", "¼": "(1/4)", "¾": "(3/4)", "⅓": "(1/3)", "⅔": "(2/3)"}
+_SIGNS: dict[int, int | str] = {
+    **str.maketrans("xX\N{MULTIPLICATION SIGN}\N{MIDDLE DOT}\N{DIVISION SIGN}\N{MINUS SIGN}\N{EN DASH}", "****/--"),
+    **{ord(sign): text for sign, text in _WORDS.items()},
+}
 _OPERATORS: dict[type[ast.operator], tuple[str, tuple[str, str], str]] = {
     ast.Add: ("add", ("a", "b"), "add {1} to {0}"),
     ast.Sub: ("subtract", ("a", "b"), "subtract {1} from {0}"),
@@ -92,7 +81,7 @@ class _Planner:
 
     def __init__(self) -> None:
         self.calls: list[PlannedCall] = []
-        self._results_by_call: dict[tuple[Any, ...], _Operand] = {}
+        self.results_by_call: dict[tuple[Any, ...], _Operand] = {}
         self._results: list[_Operand] = []
 
     def annotate(self, text: str) -> None:
@@ -139,18 +128,18 @@ class _Planner:
     def _call(self, tool: str, operands: dict[str, _Operand], goal: str) -> _Operand:
         """Return the result of a new call, or of the earlier one with the same values."""
         key = (tool, *(operand.value for operand in operands.values()))
-        if key not in self._results_by_call:
+        if key not in self.results_by_call:
             value = _FUNCTIONS[tool](**{name: operand.value for name, operand in operands.items()})
             step = len(self.calls) + 1
             words = goal.format(*(operand.words for operand in operands.values()))
             arguments = {name: operand.argument for name, operand in operands.items()}
             self.calls.append(PlannedCall(f"c{step}", tool, arguments, f"Step {step}: {words}."))
-            self._results_by_call[key] = _Operand(Ref(f"c{step}"), value)
-        return self._results_by_call[key]
+            self.results_by_call[key] = _Operand(Ref(f"c{step}"), value)
+        return self.results_by_call[key]
 
 
-def plan_of(answer: str, gold: Number) -> Plan:
-    """Return the plan that an answer's annotations state, in their order, with `gold` as its answer.
+def plan_of(answer: str, gold: Number) -> tuple[Plan, bool]:
+    """Return the plan that an answer's annotations state, in their order, with `gold` as its answer; and whether a call yields it.
 
     A number that equals an earlier annotation's result is taken for that result. Raises AnnotationError where there is no
     annotation, or one that cannot be read or does not give the value it states.
@@ -168,16 +157,7 @@ def plan_of(answer: str, gold: Number) -> Plan:
             raise AnnotationError(f"annotation {position}, {excerpt!r}: {reason}") from error
     if not planner.calls:
         raise AnnotationError("no annotation computes anything")
-    return Plan(tuple(planner.calls), gold)
-
-
-def yields(plan: Plan, answer: Number) -> bool:
-    """Return whether a call of a plan of this module's tools gives this number."""
-    results: dict[str, Number] = {}
-    for call in plan.calls:
-        arguments = {name: results[value.call] if isinstance(value, Ref) else value for name, value in call.arguments.items()}
-        results[call.id] = _FUNCTIONS[call.tool](**arguments)
-    return any(_equal(result, answer) for result in results.values())
+    return Plan(tuple(planner.calls), gold), any(_equal(made.value, gold) for made in planner.results_by_call.values())
 
 
 def _parse(expression: str) -> ast.expr:
@@ -221,23 +201,19 @@ def _equal(one: Number, other: Number) -> bool:
     return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
 
 
-def _rows(path: Path) -> Iterator[tuple[int, str, str, Number]]:
-    """Read line number (from 1), question, answer and gold of each row. Raises ValueError that names file and line."""
-    for where, number, row in json_lines(path):
-        yield number, *_row(row, where)
+class _Row(JsonRow):
+    question: Annotated[str, Field(pattern=r"\S")]
+    answer: str
 
 
 def _row(row: object, where: str) -> tuple[str, str, Number]:
-    if not isinstance(row, dict):
-        raise ValueError(f"{where}: {type(row).__name__} where an object with 'question' and 'answer' belongs")
-    for field in ("question", "answer"):
-        if not isinstance(row.get(field), str) or not row[field].strip():
-            raise ValueError(f"{where}: field {field!r} is missing or no text; it holds the {field} as a string")
-    _, mark, gold = row["answer"].rpartition("####")
+    """Return question, answer and gold. Raises ValueError that names the field."""
+    read = checked(_Row, row, where)
+    _, mark, gold = read.answer.rpartition("####")
     if not mark:
         raise ValueError(f"{where}: field 'answer' does not end in '#### number', the gold answer")
     try:
-        return row["question"].strip(), row["answer"], _stated(gold)[0]
+        return read.question.strip(), read.answer, _stated(gold)[0]
     except (ValueError, OverflowError) as error:
         raise ValueError(f"{where}: field 'answer', after '####': {error}; the gold answer is one number") from error
 
@@ -245,15 +221,16 @@ def _row(row: object, where: str) -> tuple[str, str, Number]:
 def _task(line: int, question: str, answer: str, gold: Number) -> Task:
     task = Task(f"gsm8k-{line:04d}", Query(f"{question}\n\n{ANSWER_FORMAT}"), gold, "numeric")
     try:
-        plan = plan_of(answer, gold)
+        plan, yields = plan_of(answer, gold)
     except AnnotationError as error:
         return replace(task, no_plan=str(error))
-    return replace(task, plan=plan, labels={} if yields(plan, gold) else {BY_CONSTRUCTION: NOT_YIELDED})
+    return replace(task, plan=plan, labels={} if yields else {BY_CONSTRUCTION: NOT_YIELDED})
 
 
 def _tasks(path: Path, limit: int | None) -> Iterator[Task]:
     first: dict[str, int] = {}
-    for line, question, answer, gold in islice(_rows(path), limit):
+    for where, line, row in islice(json_lines(path), limit):
+        question, answer, gold = _row(row, where)
         task = _task(line, question, answer, gold)
         earlier = first.setdefault(one_line(question), line)
         yield task if earlier == line else replace(task, quarantined=f"the same question as line {earlier}")

@@ -31,11 +31,7 @@ def hub_table(dataset: Any, source: str, name: str) -> RowTable:
 
 
 def load(
-    path: str,
-    tools: OwnTools | None = None,
-    name: str | None = None,
-    split: str | None = None,
-    **options: Unpack[RowOptions],
+    path: str, tools: OwnTools | None = None, name: str | None = None, split: str | None = None, **options: Unpack[RowOptions]
 ) -> Suite:
     """Read the suite of a data set of Hugging Face; see `whichloop.datasets.importing.columns` for what a column means.
 
@@ -72,16 +68,11 @@ def _library() -> object:
 def _loaded(library: Any, path: str, name: str | None, split: str | None, source: str) -> object:
     """Load a `Dataset`, or a mapping of them by split. No code that comes with a data set is run."""
     try:
-        if _was_saved(Path(path)):
+        if any((Path(path) / name).is_file() for name in ("state.json", "dataset_dict.json")):  # `save_to_disk` leaves one of them
             return library.load_from_disk(path)
         return library.load_dataset(path, name, split=split)
     except Exception as error:  # of the hub, the network, the disk, Arrow: whatever it is, there is no data set
         raise ValueError(f"{source}: {type(error).__name__}: {' '.join(str(error).split())[:300]}") from None
-
-
-def _was_saved(folder: Path) -> bool:
-    """Return whether `save_to_disk` wrote the folder: it leaves one of these files."""
-    return any((folder / name).is_file() for name in ("state.json", "dataset_dict.json"))
 
 
 SUITE = load

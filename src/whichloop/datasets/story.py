@@ -18,8 +18,8 @@ from typing import Any, ClassVar, TypeVar
 from whichloop.protocol import Plan, PlannedCall, Ref, resolve
 from whichloop.protocol.tool_calls import TransientError
 
-from .generating import MAX_DRAWS, Draft, Draw, Template
-from .task import Environment
+from .generating import MAX_DRAWS, SNAPSHOTS, Draft, Draw, Source, Template, generate
+from .task import Environment, Task
 
 MAX_TRIES = 5
 """How often a call is made whose link drops."""
@@ -180,13 +180,8 @@ class Story(Draw):
         if self.environment is None:
             self.settle()
         plan, state = Plan(tuple(self.calls), answer), self.environment.state()
-        return Draft(question, plan, expected, scorer or scorer_of(expected), world=self.world, end_state=state, **further)
-
-
-def scorer_of(expected: Any) -> str:
-    if isinstance(expected, list):
-        return "set"
-    return "normalized" if isinstance(expected, str) else "numeric"
+        by_type = "set" if isinstance(expected, list) else "normalized" if isinstance(expected, str) else "numeric"
+        return Draft(question, plan, expected, scorer or by_type, world=self.world, end_state=state, **further)
 
 
 AnyStory = TypeVar("AnyStory", bound=Story)
@@ -213,3 +208,17 @@ def told_by(teller: Callable[[Draw], AnyStory]) -> Callable[[Callable[[AnyStory]
         return template
 
     return template_of
+
+
+def told_suite(
+    name: str,
+    version: str,
+    teller: Callable[[Draw], AnyStory],
+    stories: tuple[Sequence[Callable[[AnyStory], Draft]], Sequence[Callable[[AnyStory], Draft]]],
+    open_task: Callable[[Task], Environment],
+    **options: Any,
+) -> Source:
+    """Return a suite of stories, which has a committed snapshot. `stories`: those with an answer and those without."""
+    templates, unanswerable = (tuple(map(told_by(teller), some)) for some in stories)
+    tasks = functools.partial(generate, name, templates=templates, unanswerable=unanswerable)
+    return Source(name, version, tasks, open_task, snapshots=SNAPSHOTS, **options)

@@ -10,14 +10,14 @@ import functools
 import json
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set, Sized
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from whichloop.protocol import Model, Plan, Query, Tool, plan_from_json, plan_to_json
 from whichloop.protocol.digest import digest
-from whichloop.protocol.json_text import DuplicateKeyError, load_json
+from whichloop.protocol.json_text import load_json
 from whichloop.protocol.names import near
 from whichloop.protocol.own_code import own_words
 from whichloop.protocol.plan import refs
@@ -68,21 +68,12 @@ class Task:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON, of which the suite's digest is made. An empty `world` and no `end_state` are left out."""
-        data = {
-            "id": self.id,
-            "query": {"text": self.query.text, "context": self.query.context, "schema": self.query.schema},
-            "expected": self.expected,
-            "scorer": self.scorer,
-            "plan": None if self.plan is None else plan_to_json(self.plan),
-            "no_plan": self.no_plan,
-            "quarantined": self.quarantined,
-            "labels": dict(self.labels),
-        }
-        if self.world:
-            data["world"] = dict(self.world)
-        if self.end_state is not None:
-            data["end_state"] = self.end_state
-        return data
+        query, plan = self.query, None if self.plan is None else plan_to_json(self.plan)
+        asked = {"text": query.text, "context": query.context, "schema": query.schema}
+        data = {item.name: getattr(self, item.name) for item in fields(self)}
+        data |= {"query": asked, "plan": plan, "labels": dict(self.labels), "world": dict(self.world)}
+        left_out: dict[str, Any] = {"world": {}, "end_state": None}
+        return {name: value for name, value in data.items() if name not in left_out or value != left_out[name]}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Task:
@@ -276,9 +267,8 @@ class Suite:
     @cached_property
     def max_tool_steps(self) -> int:
         """The one step limit that every arm of a comparison gets."""
-        if self.step_limit is not None:
-            return self.step_limit
-        return max((len(task.plan.calls) for task in self.tasks if task.plan), default=DEFAULT_PLAN_CALLS) + SPARE_TOOL_STEPS
+        longest = max((len(task.plan.calls) for task in self.tasks if task.plan), default=DEFAULT_PLAN_CALLS)
+        return longest + SPARE_TOOL_STEPS if self.step_limit is None else self.step_limit
 
     @cached_property
     def digest(self) -> str:
@@ -296,17 +286,14 @@ def read_quarantine(file: Path) -> dict[str, str]:
     kind, load = ("JSON", load_json) if file.suffix == ".json" else ("TOML", tomllib.loads)
     try:
         entries = load(file.read_text(encoding="utf-8"))
-    except DuplicateKeyError as error:
-        raise ValueError(f"{file}: {error}") from None
     except (ValueError, RecursionError) as error:  # not UTF-8, or not the format
         raise ValueError(f"{file}: not {kind}: {error}") from None
     if not isinstance(entries, dict):
         raise ValueError(f"{file}: a quarantine is an object of task ids with a reason each, not a {type(entries).__name__}")
     for task, reason in entries.items():
-        if not isinstance(reason, str):
-            raise ValueError(f"{file}: task {task!r}: the reason is {json.dumps(reason, default=str)}, and must be a text")
-        if not reason.strip():
-            raise ValueError(f"{file}: task {task!r}: the reason is empty")
+        if not isinstance(reason, str) or not reason.strip():
+            shown = json.dumps(reason, default=str)
+            raise ValueError(f"{file}: task {task!r}: the reason is {shown}, and must be a text that is not empty")
     return entries
 
 
@@ -324,10 +311,18 @@ def with_quarantine(suite: Suite, entries: Mapping[str, str]) -> Suite:
 
 
 World = TypeVar("World")
+Found = TypeVar("Found")
 
 
 class UnknownName(LookupError):
     """The world has nothing of this name."""
+
+
+def look_up(table: Mapping[Any, Found], key: object, problem: str, error: type[Exception] = UnknownName) -> Found:
+    """Return what stands under a key. Raises `error`, which says the problem, where nothing does."""
+    if key not in table:
+        raise error(problem)
+    return table[key]
 
 
 class InvalidRequest(ValueError):
@@ -362,23 +357,15 @@ class Toolset(Generic[World]):
         )
 
 
-def _no_state(world: object) -> None:
-    return None
-
-
-def _nothing(world: object) -> None:
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class WorldEnvironment(Generic[World]):
     """An environment of tools over one world that no other trial sees."""
 
     tools: tuple[Tool, ...]
     world: World
-    read_state: Callable[[World], Any] = field(default=_no_state)
+    read_state: Callable[[World], Any] = field(default=lambda world: None)
     """Reads the world's state as JSON, for scoring."""
-    end: Callable[[World], None] = field(default=_nothing)
+    end: Callable[[World], None] = field(default=lambda world: None)
     """Gives back what the world holds."""
 
     def state(self) -> Any:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from whichloop.protocol import Message, Model, Request, Role, Tool
 from whichloop.protocol.digest import canonical_json
@@ -39,19 +39,14 @@ class ProposedCall:
 
     def allows(self, proposed: ProposedCall) -> bool:
         """Return whether the proposed call does the same as this one, which is in the script."""
-        if self.action != proposed.action or self.arguments.keys() != proposed.arguments.keys():
-            return False
-        alone = (name for name in self.arguments if name not in self.side_by_side)
-        if any(self.arguments[name] != proposed.arguments[name] for name in alone):
-            return False
-        return self._rows(self.arguments) == self._rows(proposed.arguments)
+        return self.action == proposed.action and self._compared(self.arguments) == self._compared(proposed.arguments)
 
-    def _rows(self, arguments: Mapping[str, Any]) -> list[str]:
-        """Return the lists side by side, a sorted text for each row; values that are not lists of equal length are one text."""
-        lists = [arguments[name] for name in self.side_by_side]
-        if not all(isinstance(one, list) for one in lists) or len({len(one) for one in lists}) > 1:
-            return [repr(lists)]
-        return sorted(repr(row) for row in zip(*lists, strict=True))
+    def _compared(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """Return the arguments that stand alone, and a sorted text for each row of the lists side by side, if they are such."""
+        lists: list[Any] = [arguments.get(name) for name in self.side_by_side]
+        are_rows = all(isinstance(one, list) for one in lists) and len({len(one) for one in lists}) < 2
+        alone = {name: value for name, value in arguments.items() if name not in self.side_by_side}
+        return alone, sorted(map(repr, zip(*lists, strict=True))) if are_rows else [repr(lists)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,26 +76,9 @@ class ScriptedUser:
                 if not self.agrees(change):
                     raise ValueError(f"further request {number} waits for {change.action}, which the user does not agree to")
 
-    def answer(self, about: Topic, question: str = "") -> str:
-        """Return what the user says about a topic, whatever the question is."""
-        return self.says.get(about) or NOTHING_TO_SAY
-
     def agrees(self, proposed: ProposedCall) -> bool:
         """Return whether the user wants this change."""
         return any(wanted.allows(proposed) for wanted in self.agrees_to)
-
-
-class User(Protocol):
-    """Whoever talks with the agent in one trial: by a script, or played by a model."""
-
-    def answer(self, about: Topic, question: str) -> str | Awaitable[str]:
-        """Return what the user says to a question about a topic."""
-
-    def agrees(self, proposed: ProposedCall) -> bool | Awaitable[bool]:
-        """Return whether the user wants this change."""
-
-    def hears(self, message: str, requests_done: int) -> str | Awaitable[str]:
-        """Return what the user says when they are told what was done. `requests_done`: of their requests, as the agent counts."""
 
 
 class ScriptedTalk:
@@ -116,7 +94,8 @@ class ScriptedTalk:
         self._raised = 0
 
     def answer(self, about: Topic, question: str) -> str:
-        return self.script.answer(about)
+        """Return what the user says about a topic, whatever the question is."""
+        return self.script.says.get(about) or NOTHING_TO_SAY
 
     def agrees(self, proposed: ProposedCall) -> bool:
         return self.script.agrees(proposed)
@@ -139,6 +118,71 @@ class ScriptedTalk:
             return STILL_WAITING
         self._raised = max(self._raised, place + 1)
         return further[place].says
+
+
+_YES = re.compile(r"\W*yes\b", re.IGNORECASE)
+
+
+def instructions(script: ScriptedUser) -> str:
+    """Return the script as instructions to the model that plays the user."""
+    parts = [
+        "You play a user who talks with an agent. Speak as this user, in the first person, and briefly. Say nothing of yourself or "
+        f"of your wishes that is not written below; if you are asked for anything else, say: {NOTHING_TO_SAY}",
+        *(f"What you say when you are asked about {topic}:\n{text or NOTHING_TO_SAY}" for topic, text in script.says.items()),
+    ]
+    changes = "".join(f"\n- {_call(change)}" for change in script.agrees_to)
+    said = f"yes to these changes, and no to all others:{changes}" if changes else "no to all changes."
+    parts.append(f"The agent asks you before it changes anything. Say {said}")
+    for number, request in enumerate(script.further, start=1):
+        changes = " and ".join(f"it has made the change {_call(change)}" for change in request.after)
+        until = f"of which you say nothing until the agent has told you that {changes or 'what you asked before is dealt with'}"
+        parts.append(f"Your further request {number}, {until}:\n{request.says}")
+    parts.append(
+        f"When the agent tells you that something is done, raise your next further request; if none is left, say: {NOTHING_MORE}"
+    )
+    return "\n\n".join(parts)
+
+
+def _call(change: ProposedCall) -> str:
+    return f"{change.action} {canonical_json(dict(change.arguments))}"
+
+
+class ModelledUser:
+    """A user in one trial, played by a model. The talk is one conversation: what is asked at once is answered in turn.
+
+    What the model raises passes through.
+    """
+
+    def __init__(self, script: ScriptedUser, model: Model) -> None:
+        self._model = model
+        self._messages = [Message("system", instructions(script))]
+        self._turn = asyncio.Lock()
+
+    async def answer(self, about: Topic, question: str) -> str:
+        """Return what the model says. The topic stands before the question, which may say nothing of it."""
+        return await self._reply(f"About {about}: {question}")
+
+    async def agrees(self, proposed: ProposedCall) -> bool:
+        """Return whether the reply begins with yes."""
+        return _YES.match(await self._reply(f"May I make this change: {_call(proposed)}? Please begin with yes or no.")) is not None
+
+    async def hears(self, message: str, requests_done: int) -> str:
+        return await self._reply(message)
+
+    async def _reply(self, text: str) -> str:
+        async with self._turn:
+            self._messages.append(Message("user", text))
+            try:
+                reply = await self._model.complete(Request(tuple(self._messages), role=Role.ANSWER))
+            except BaseException:
+                self._messages.pop()  # nothing was said to it
+                raise
+            self._messages.append(Message("assistant", reply.text))
+            return reply.text
+
+
+User = ScriptedTalk | ModelledUser
+"""Whoever talks with the agent in one trial: by a script, or played by a model."""
 
 
 def confirm_with_user(user: User, action: str, arguments: Mapping[str, object]) -> Any:
@@ -198,73 +242,6 @@ ASKING_USER_TOOLS = user_tools(asks=True)
 """The same for users who have further requests."""
 
 
-_YES = re.compile(r"\W*yes\b", re.IGNORECASE)
-
-
-def instructions(script: ScriptedUser) -> str:
-    """Return the script as instructions to the model that plays the user."""
-    parts = [
-        "You play a user who talks with an agent. Speak as this user, in the first person, and briefly. Say nothing of yourself or "
-        f"of your wishes that is not written below; if you are asked for anything else, say: {NOTHING_TO_SAY}",
-        *(f"What you say when you are asked about {topic}:\n{text or NOTHING_TO_SAY}" for topic, text in script.says.items()),
-    ]
-    changes = [f"- {_call(change)}" for change in script.agrees_to]
-    if changes:
-        parts.append(
-            "\n".join(["The agent asks you before it changes anything. Say yes to these changes, and no to all others:", *changes])
-        )
-    else:
-        parts.append("The agent asks you before it changes anything. Say no to all changes.")
-    for number, request in enumerate(script.further, start=1):
-        what = " and ".join(f"it has made the change {_call(change)}" for change in request.after)
-        when = what or "what you asked before is dealt with"
-        parts.append(
-            f"Your further request {number}, of which you say nothing until the agent has told you that {when}:\n{request.says}"
-        )
-    parts.append(
-        f"When the agent tells you that something is done, raise your next further request; if none is left, say: {NOTHING_MORE}"
-    )
-    return "\n\n".join(parts)
-
-
-def _call(change: ProposedCall) -> str:
-    return f"{change.action} {canonical_json(dict(change.arguments))}"
-
-
-class ModelledUser:
-    """A user in one trial, played by a model. The talk is one conversation: what is asked at once is answered in turn.
-
-    What the model raises passes through.
-    """
-
-    def __init__(self, script: ScriptedUser, model: Model) -> None:
-        self._model = model
-        self._messages = [Message("system", instructions(script))]
-        self._turn = asyncio.Lock()
-
-    async def answer(self, about: Topic, question: str) -> str:
-        """Return what the model says. The topic stands before the question, which may say nothing of it."""
-        return await self._reply(f"About {about}: {question}")
-
-    async def agrees(self, proposed: ProposedCall) -> bool:
-        """Return whether the reply begins with yes."""
-        return _YES.match(await self._reply(f"May I make this change: {_call(proposed)}? Please begin with yes or no.")) is not None
-
-    async def hears(self, message: str, requests_done: int) -> str:
-        return await self._reply(message)
-
-    async def _reply(self, text: str) -> str:
-        async with self._turn:
-            self._messages.append(Message("user", text))
-            try:
-                reply = await self._model.complete(Request(tuple(self._messages), role=Role.ANSWER))
-            except BaseException:
-                self._messages.pop()  # nothing was said to it
-                raise
-            self._messages.append(Message("assistant", reply.text))
-            return reply.text
-
-
 PATIENCE_S = 3600.0
 """Seconds for which a tool waits for a user whom a model plays: requests to a model have time limits of their own."""
 
@@ -302,31 +279,25 @@ def with_user(inner: Environment, script: ScriptedUser, talk: Toolset[User] = US
 
 
 def _check_heard(script: ScriptedUser, tools: tuple[Tool, ...]) -> None:
-    by_name = {tool.name: tool for tool in tools}
-    if script.further and tell_user.__name__ not in by_name:
+    if script.further and all(tool.name != "tell_user" for tool in tools):
         raise ValueError("the script has further requests, which an agent hears through tell_user: make the tools with asks=True")
-    if (ask := by_name.get("ask_user")) is None:
-        return  # tools that are not those of `user_tools`
-    about = ask.parameters["properties"]["about"]
-    topics = about.get("enum") or [about["const"]]
-    for topic in script.says:
-        if topic not in topics:
-            raise ValueError(
-                f"the script says something about {topic}, which ask_user does not have: its topics are {', '.join(topics)}"
-            )
+    about = next((tool.parameters["properties"]["about"] for tool in tools if tool.name == "ask_user"), None)
+    topics = script.says if about is None else about.get("enum") or [about["const"]]  # None: tools that are not ours
+    if unheard := [topic for topic in script.says if topic not in topics]:
+        said = f"the script says something about {unheard[0]}, which ask_user does not have"
+        raise ValueError(f"{said}: its topics are {', '.join(topics)}")
 
 
 def _noticed(tool: Tool, user: ScriptedTalk) -> Callable[..., Any]:
     """Return the function of a tool that changes something, which also lets the user know of the call once it has succeeded."""
-    function = tool.function
 
     async def later(*args: Any, **arguments: Any) -> Any:
-        value = await function(*args, **arguments)
+        value = await tool.function(*args, **arguments)
         user.notices(ProposedCall(tool.name, arguments))
         return value
 
     def at_once(*args: Any, **arguments: Any) -> Any:
-        value = function(*args, **arguments)
+        value = tool.function(*args, **arguments)
         user.notices(ProposedCall(tool.name, arguments))
         return value
 

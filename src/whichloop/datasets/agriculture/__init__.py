@@ -6,26 +6,9 @@ missing. Branches over several fields or stations join in one calculation; nothi
 
 from __future__ import annotations
 
-from functools import partial
+from ..story import told_suite
+from .season import SeasonStory, open_region
+from .stories import STORIES, UNANSWERABLE
 
-from ..generating import SNAPSHOTS, Source, generate
-from . import stories
-from .season import open_region
-
-TEMPLATES = (
-    stories.degree_days, stories.seed, stories.fertilizer_bill, stories.irrigation, stories.rain_range,
-    stories.harvest_value, stories.backup_station, stories.better_crop, stories.water_bill,
-    stories.calm_field, stories.heat_margin, stories.drier_field,
-)  # fmt: skip
-UNANSWERABLE = (stories.no_readings, stories.no_sample, stories.not_traded)
-
-
-SOURCE = Source(
-    "agriculture",
-    "1",
-    partial(generate, "agriculture", templates=TEMPLATES, unanswerable=UNANSWERABLE),
-    open_region,
-    snapshots=SNAPSHOTS,
-    templates="strata",
-)
+SOURCE = told_suite("agriculture", "1", SeasonStory, (STORIES, UNANSWERABLE), open_region)
 SUITE = load = SOURCE.suite

@@ -11,9 +11,9 @@ from typing import Any
 from whichloop.protocol import Ref
 
 from ..generating import Draft, Draw, distinct, part
-from ..story import Story, Wording, told_by
+from ..story import Story, Wording
 from ..task import Task, WorldEnvironment
-from .region import STAGES, TOOLS, UNITS, Crop, CropField, Measure, Number, Region, Station
+from .region import FIELD, MEASURES, STAGES, TOOLS, UNITS, Measure, Region
 
 SCORER = "numeric(tolerance=0.002)"
 """Rounding the answer, and a factor or two on the way, to four significant digits costs less than this tolerance."""
@@ -32,24 +32,29 @@ def _environment(region: Region) -> WorldEnvironment[Region]:
 
 
 def open_region(task: Task) -> WorldEnvironment[Region]:
-    return _environment(Region.of(task.world))
+    return _environment(Region(task.world))
 
 
 class SeasonStory(Story):
     """A region, and what is looked up and calculated there: in °C, mm, m/s, hectares, kilograms and dollars, and exact."""
 
     wording = Wording(__file__)
-    region: Region
+    region: dict[str, Any]
+    """See `Region.world`. Whoever changes it begins the plan anew, by `restart`."""
 
     def settle(self) -> None:
-        self.begin(_environment(replace(self.region, is_exact=True)), self.region.as_world())
+        self.begin(_environment(Region(self.region, is_exact=True)), self.region)
 
     @property
     def fields(self) -> list[str]:
-        return list(self.region.fields)
+        return list(self.region["fields"])
+
+    def fact(self, name: str, about: str) -> Any:
+        """Return what `field_info` tells about a field."""
+        return self.region["fields"][name][FIELD.index(about)]
 
     def day(self, number: int) -> str:
-        return (date.fromisoformat(self.region.first_day) + timedelta(days=number)).isoformat()
+        return (date.fromisoformat(self.region["first_day"]) + timedelta(days=number)).isoformat()
 
     def days(self, least: int = 3) -> Days:
         """Draw `least` to 6 days."""
@@ -57,23 +62,16 @@ class SeasonStory(Story):
         first = self.integer(0, DAYS - length)
         return first, first + length - 1
 
-    def seasons(self, fields: int = 3, stations: int = 3) -> Iterator[None]:
+    def seasons(self, fields: int = 3) -> Iterator[None]:
         """Draw season after season; the plan begins anew with each."""
         while True:
-            self.draw_season(fields, stations)
+            self.draw_season(fields)
             self.restart()
             yield
 
-    def without(self, **changed: Any) -> None:
-        """Change the region, and begin the plan anew."""
-        self.region = replace(self.region, **changed)
-        self.restart()
-
     def lose_reading(self, station: str, measure: Measure, day: int) -> None:
-        facts = self.region.stations[station]
-        values = [None if number == day else value for number, value in enumerate(facts.readings[measure])]
-        broken = replace(facts, readings={**facts.readings, measure: values})
-        self.without(stations={**self.region.stations, station: broken})
+        self.region["stations"][station][1 + MEASURES.index(measure)][day] = None
+        self.restart()
 
     def farm(self, answer: Any, names: Mapping[str, Any]) -> Draft:
         """Return the task."""
@@ -86,30 +84,28 @@ class SeasonStory(Story):
 
     # Drawing
 
-    def draw_season(self, fields: int = 3, stations: int = 3) -> None:
-        """Draw fields, each with a station as far as there are enough, and crops, prices and soil for all."""
+    def draw_season(self, fields: int = 3) -> None:
+        """Draw two or three fields, each with a station, and crops, prices and soil for all."""
         crops, yields = self.sample(_CROPS, 3), distinct(3, lambda: self.integer(18, 95))
-        names = [f"{letter}{self.integer(11, 29)}" for letter in self.sample("KLMRS", stations)]
+        names = [f"{letter}{self.integer(11, 29)}" for letter in self.sample("KLMRS", 3)]
         systems = self.shuffled(("us", "metric", self.choice(("us", "metric"))))
-        titles, areas = _field_names(self, fields), distinct(fields, lambda: self.integer(31, 289))
-        self.region = Region(
-            first_day=date(2026, self.integer(4, 8), self.integer(1, 20)).isoformat(),
-            stations=_stations(self, {name: systems[place % 3] for place, name in enumerate(names)}),
-            fields={
-                title: CropField(
-                    crop=self.choice(crops),
-                    stage=self.choice(STAGES),
-                    area=areas[place] / 10,
-                    area_unit=self.choice(("hectare", "acre")),
-                    station=names[place % stations],
-                    backup_station=names[(place + 1) % stations],
-                )
-                for place, title in enumerate(titles)
+        sides, places = self.sample(_SIDES, 2), self.sample(_PLACES, 3)
+        titles = self.sample([f"{side} {place}" for side in sides for place in places], fields)  # that look alike
+        areas = distinct(fields, lambda: self.integer(31, 289))
+        self.region = {
+            "first_day": date(2026, self.integer(4, 8), self.integer(1, 20)).isoformat(),
+            "stations": _stations(self, dict(zip(names, systems, strict=True))),
+            "fields": {
+                title: [self.choice(crops), self.choice(STAGES), area / 10, self.choice(("hectare", "acre")), name, backup]
+                for title, area, name, backup in zip(titles, areas, names, [*names[1:], names[0]], strict=False)
             },
-            soil={title: _soil(self) for title in titles},
-            crops={name: _crop(self, yields[place] / 10) for place, name in enumerate(crops)},
-            prices=_prices(self, crops),
-        )
+            "soil": {
+                title: [self.integer(52, 78) / 10, self.integer(12, 55), self.integer(8, 60), self.integer(60, 320)]
+                for title in titles
+            },
+            "crops": {name: _crop(self, tonnes / 10) for name, tonnes in zip(crops, yields, strict=True)},
+            "prices": _prices(self, crops),
+        }
 
     # Plans
 
@@ -129,25 +125,22 @@ class SeasonStory(Story):
 
     def weather(
         self,
-        what: str,
-        station: str,
-        known_as: Ref,
+        name: str,
+        field: Ref,
         measure: Measure,
         days: Days,
         *,
+        backup: bool = False,
         after: Iterable[Ref] = (),
         fails: bool = False,
     ) -> Ref:
-        """Plan to read the daily values in metric units. `known_as`: where the plan has the station's name from."""
-        arguments = {"station": known_as, "measure": measure, "first": self.day(days[0]), "last": self.day(days[1])}
+        """Plan to read, in metric units, the station of the field `name`, which `field` has looked up, or the backup station."""
+        what, station = (f"{name}, from the other station,", "backup_station") if backup else (name, "station")
+        arguments = {"station": part(field, station), "measure": measure, "first": self.day(days[0]), "last": self.day(days[1])}
         read = self.call(f"Read {measure} for {what}.", "weather", arguments, after=after, fails=fails)
-        unit, to_unit = UNITS[self.region.stations[station].system][measure], UNITS["metric"][measure]
+        unit, to_unit = UNITS[self.region["stations"][self.fact(name, station)][0]][measure], UNITS["metric"][measure]
         values = part(read, "values")
         return read if fails else values if unit == to_unit else self.convert(f"{measure} of {what}", values, unit, to_unit)
-
-    def own_weather(self, name: str, field: Ref, measure: Measure, days: Days) -> Ref:
-        """Plan to read the station of the field `name`, which `field` has looked up."""
-        return self.weather(name, self.region.fields[name].station, part(field, "station"), measure, days)
 
     def convert(self, what: str, values: Any, from_unit: str, to_unit: str) -> Ref:
         """Plan a conversion, and return the reference to the converted list."""
@@ -156,7 +149,7 @@ class SeasonStory(Story):
 
     def hectares(self, name: str, field: Ref) -> Ref:
         area = part(field, "area")
-        if self.region.fields[name].area_unit == "hectare":
+        if self.fact(name, "area_unit") == "hectare":
             return area
         return part(self.convert(f"the area of {name}", [area], "acre", "hectare"), 0)
 
@@ -165,7 +158,7 @@ class SeasonStory(Story):
 
     def cost(self, product: str, amount: Ref, price: Ref) -> Ref:
         """Plan the calls for the dollars for kilograms, or cubic metres of water, at a price that may be per another unit."""
-        unit, own = self.region.prices[product][1], "m3" if product == "water" else "kg"
+        unit, own = self.region["prices"][product][1], "m3" if product == "water" else "kg"
         counted = amount if unit == own else part(self.convert(f"the amount of {product}", [amount], own, unit), 0)
         return self.calculate(f"what the {product} comes to", "product", [counted, part(price, "dollars")])
 
@@ -195,16 +188,7 @@ class SeasonStory(Story):
         return part(self.call(f"Calculate {what}.", "calculate", arguments, after=after), "result")
 
 
-template = told_by(SeasonStory)
-
-
-def _field_names(draw: Draw, count: int) -> list[str]:
-    """Draw names that look alike: each side and each place stands in several."""
-    sides, places = draw.sample(_SIDES, 2), draw.sample(_PLACES, 3)
-    return draw.sample([f"{side} {place}" for side in sides for place in places], count)
-
-
-def _stations(draw: Draw, systems: Mapping[str, str]) -> dict[str, Station]:
+def _stations(draw: Draw, systems: Mapping[str, str]) -> dict[str, list[Any]]:
     """Rain and wind of a day differ between stations, and it rains once in three days: no call is planned twice."""
     rain = [distinct(len(systems), lambda: draw.integer(2, 29)) for _ in range(DAYS)]
     wind = [distinct(len(systems), lambda: draw.integer(3, 24)) for _ in range(DAYS)]
@@ -212,43 +196,26 @@ def _stations(draw: Draw, systems: Mapping[str, str]) -> dict[str, Station]:
     for place, (name, system) in enumerate(systems.items()):
         wet = draw.integer(0, 2)
         fallen = [amounts[place] if day % 3 == wet or draw.chance(0.3) else 0 for day, amounts in enumerate(rain)]
-        stations[name] = _station(draw, system, fallen, [speeds[place] for speeds in wind])
+        stations[name] = [system, *_readings(draw, system == "us", fallen, [speeds[place] for speeds in wind])]
     return stations
 
 
-def _station(draw: Draw, system: str, rain: Sequence[int], wind: Sequence[int]) -> Station:
+def _readings(draw: Draw, us: bool, rain: Sequence[int], wind: Sequence[int]) -> list[list[float]]:
     """Draw readings in half degrees Celsius, which are tenths of a degree Fahrenheit: nothing is lost on the way."""
     lows = [draw.integer(16, 36) for _ in range(DAYS)]
     highs = [low + draw.integer(14, 32) for low in lows]
     water = [draw.integer(31, 85, 2) for _ in range(DAYS)]
-    readings: dict[Measure, Sequence[Number | None]]
-    if system == "us":
-        readings = {"high": [_fahrenheit(half) for half in highs], "low": [_fahrenheit(half) for half in lows]}
-        readings["rain"] = [amount / 50 for amount in rain]
-        readings["et0"] = [(amount // 5 * 2 + 1) / 100 for amount in water]
-        readings["wind"] = list(wind)
-    else:
-        readings = {"high": [half / 2 for half in highs], "low": [half / 2 for half in lows]}
-        readings["rain"] = [(4 * amount + 3) / 10 if amount else 0 for amount in rain]
-        readings["et0"] = [amount / 10 for amount in water]
-        readings["wind"] = [(4 * speed + 3) / 10 for speed in wind]
-    return Station(system, readings)
+    return [
+        *([(320 + 9 * half) / 10 if us else half / 2 for half in halves] for halves in (highs, lows)),
+        [amount / 50 if us else (4 * amount + 3) / 10 if amount else 0 for amount in rain],
+        [(amount // 5 * 2 + 1) / 100 if us else amount / 10 for amount in water],
+        [speed if us else (4 * speed + 3) / 10 for speed in wind],
+    ]
 
 
-def _fahrenheit(half_degrees: int) -> float:
-    return (320 + 9 * half_degrees) / 10
-
-
-def _soil(draw: Draw) -> list[Number]:
-    return [draw.integer(52, 78) / 10, draw.integer(12, 55), draw.integer(8, 60), draw.integer(60, 320)]
-
-
-def _crop(draw: Draw, yield_t_ha: float) -> Crop:
-    stages = {
-        stage: [draw.integer(low, low + 20) / 100, draw.integer(65, 190)]
-        for stage, low in zip(STAGES, (60, 80, 105, 70), strict=True)
-    }
-    return Crop(draw.integer(4, 10), draw.integer(12, 180), yield_t_ha, stages)
+def _crop(draw: Draw, yield_t_ha: float) -> list[Any]:
+    stages = [[draw.integer(low, low + 20) / 100, draw.integer(65, 190)] for low in (60, 80, 105, 70)]
+    return [draw.integer(4, 10), draw.integer(12, 180), yield_t_ha, *stages]
 
 
 def _prices(draw: Draw, crops: Iterable[str]) -> dict[str, list[Any]]:
@@ -263,5 +230,4 @@ def _prices(draw: Draw, crops: Iterable[str]) -> dict[str, list[Any]]:
 
 def _price(draw: Draw, per_tonne: int) -> list[Any]:
     unit = draw.choice(("tonne", "kg", "lb"))
-    per_unit: dict[str, Number] = {"tonne": per_tonne, "kg": per_tonne / 1000, "lb": round(per_tonne * 0.45) / 1000}
-    return [per_unit[unit], unit]
+    return [{"tonne": per_tonne, "kg": per_tonne / 1000, "lb": round(per_tonne * 0.45) / 1000}[unit], unit]

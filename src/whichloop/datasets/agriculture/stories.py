@@ -8,31 +8,35 @@ from whichloop.protocol import Ref
 
 from ..generating import Draft, part
 from .region import Measure
-from .season import DAYS, FERTILIZERS, Days, SeasonStory, template
+from .season import DAYS, FERTILIZERS, Days, SeasonStory
 
 _TEMPERATURES: tuple[Measure, ...] = ("high", "low")
 
 
 def _rain(s: SeasonStory, name: str, field: Ref, days: Days) -> Ref:
-    return s.calculate(f"the rain on {name}", "sum", s.own_weather(name, field, "rain", days))
+    return s.calculate(f"the rain on {name}", "sum", s.weather(name, field, "rain", days))
 
 
 def _water(s: SeasonStory, name: str, days: Days, field: Ref, rain: Ref) -> Ref:
     """Plan the calls for the cubic metres of water that a field lacks."""
-    crop, et0 = s.crop(name, field), s.own_weather(name, field, "et0", days)
+    crop, et0 = s.crop(name, field), s.weather(name, field, "et0", days)
     return s.irrigation(name, et0, crop, rain, s.hectares(name, field))
 
 
-def _own_water(s: SeasonStory, name: str, days: Days) -> Ref:
-    field = s.field(name)
-    return _water(s, name, days, field, s.own_weather(name, field, "rain", days))
+def _watered(s: SeasonStory, place: int, days: Days, least: int) -> tuple[str, Ref]:
+    """Draw seasons until a field lacks more than so many cubic metres; return its name, and the reference to them."""
+    for _ in s.seasons():
+        name = s.fields[place]
+        field = s.field(name)
+        water = _water(s, name, days, field, s.weather(name, field, "rain", days))
+        if s.seen(water) > least:
+            break
+    return name, water
 
 
-@template
 def seed(s: SeasonStory) -> Draft:
-    """Three fields at once: their areas together, in one unit, times the rate of a crop."""
     s.draw_season()
-    names, crop_name = s.shuffled(s.fields), s.choice(list(s.region.crops))
+    names, crop_name = s.shuffled(s.fields), s.choice(list(s.region["crops"]))
     areas = [s.hectares(name, s.field(name)) for name in names]
     crop = s.crop_named(crop_name, "emergence")
     total = s.calculate("the hectares of all three", "sum", areas)
@@ -40,9 +44,7 @@ def seed(s: SeasonStory) -> Draft:
     return s.farm(answer, locals() | {"listed": f"{names[0]}, {names[1]} and {names[2]}"})
 
 
-@template
 def rain_range(s: SeasonStory) -> Draft:
-    """The stations of three fields, in two systems of units, compared."""
     days = s.days()
     for _ in s.seasons():
         refs, names = [s.field(name) for name in s.fields], s.fields
@@ -53,11 +55,9 @@ def rain_range(s: SeasonStory) -> Draft:
     return s.farm(s.calculate("how far apart they are", "difference", [most, least]), locals())
 
 
-@template
 def better_crop(s: SeasonStory) -> Draft:
-    """Two crops, each with a yield and a price in a unit of its own."""
     for _ in s.seasons(fields=2):
-        names, values = list(s.region.crops)[:2], []
+        names, values = list(s.region["crops"])[:2], []
         for name in names:
             crop, price = s.crop_named(name, "ripening"), s.price(name, name)
             kilograms = s.calculate(f"the kilograms of {name}", "product", [part(crop, "yield_t_ha"), 1000])
@@ -69,7 +69,6 @@ def better_crop(s: SeasonStory) -> Draft:
     return s.farm(s.calculate("how much better the one is", "difference", [values[best], values[1 - best]]), locals())
 
 
-@template
 def drier_field(s: SeasonStory) -> Draft:
     """Which of two fields had less rain decides which one's fertilizer is asked for."""
     days, product = s.days(least=4), s.choice(FERTILIZERS)
@@ -89,13 +88,11 @@ def drier_field(s: SeasonStory) -> Draft:
     return s.farm(answer, locals())
 
 
-@template
 def calm_field(s: SeasonStory) -> Draft:
-    """The wind of a day at three stations decides which field is sprayed."""
     day, dose = s.integer(0, DAYS - 1), s.integer(11, 49)
     for _ in s.seasons():
         names, refs = s.fields, [s.field(each) for each in s.fields]
-        read = [part(s.own_weather(each, field, "wind", (day, day)), 0) for each, field in zip(names, refs, strict=True)]
+        read = [part(s.weather(each, field, "wind", (day, day)), 0) for each, field in zip(names, refs, strict=True)]
         winds = [Fraction(str(wind)) for wind in s.seen(read)]
         slowest, second, _fastest = sorted(winds)
         if second - slowest > Fraction(1, 2):
@@ -109,44 +106,29 @@ def calm_field(s: SeasonStory) -> Draft:
 # Chains
 
 
-@template
 def degree_days(s: SeasonStory) -> Draft:
     """Warmth needs the field's station, and the base temperature of its crop."""
     s.draw_season()
     days, name = s.days(), s.choice(s.fields)
     field = s.field(name)
     crop = s.crop(name, field)
-    highs, lows = (s.own_weather(name, field, measure, days) for measure in _TEMPERATURES)
+    highs, lows = (s.weather(name, field, measure, days) for measure in _TEMPERATURES)
     return s.farm(s.degree_days(name, highs, lows, crop), locals())
 
 
-@template
 def irrigation(s: SeasonStory) -> Draft:
-    """Water for one field: weather, crop coefficient and area."""
     days = s.days()
-    for _ in s.seasons():
-        name = s.fields[1]
-        answer = _own_water(s, name, days)
-        if s.seen(answer) > 80:
-            break
+    name, answer = _watered(s, 1, days, 80)
     return s.farm(answer, locals())
 
 
-@template
 def water_bill(s: SeasonStory) -> Draft:
-    """The same, and then what it costs: the longest chain."""
     days = s.days()
-    for _ in s.seasons():
-        name = s.fields[0]
-        water = _own_water(s, name, days)
-        if s.seen(water) > 120:
-            break
+    name, water = _watered(s, 0, days, 120)
     return s.farm(s.cost("water", water, s.price("water", "water")), locals())
 
 
-@template
 def fertilizer_bill(s: SeasonStory) -> Draft:
-    """Soil, crop, area and price."""
     product = s.choice(FERTILIZERS)
     for _ in s.seasons():
         name = s.fields[2]
@@ -157,27 +139,23 @@ def fertilizer_bill(s: SeasonStory) -> Draft:
     return s.farm(s.cost(product, amount, price), locals())
 
 
-@template
 def harvest_value(s: SeasonStory) -> Draft:
-    """Area, usual yield and price, whose unit is another one."""
     s.draw_season()
     name = s.choice(s.fields)
     field = s.field(name)
     crop = s.crop(name, field)
     price = s.price(part(field, "crop"), f"the crop of {name}")
     harvest = s.calculate("the kilograms of the harvest", "product", [s.hectares(name, field), part(crop, "yield_t_ha"), 1000])
-    return s.farm(s.cost(s.region.fields[name].crop, harvest, price), locals())
+    return s.farm(s.cost(s.fact(name, "crop"), harvest, price), locals())
 
 
-@template
 def heat_margin(s: SeasonStory) -> Draft:
-    """How far the mean temperature lies above the base temperature."""
     days = s.days()
     for _ in s.seasons():
         name = s.fields[0]
         field = s.field(name)
         crop = s.crop(name, field)
-        means = [s.calculate(f"the mean {measure}", "mean", s.own_weather(name, field, measure, days)) for measure in _TEMPERATURES]
+        means = [s.calculate(f"the mean {measure}", "mean", s.weather(name, field, measure, days)) for measure in _TEMPERATURES]
         mean = s.calculate("the mean of both means", "mean", means)
         answer = s.calculate("how far it lies above the base", "difference", [mean, part(crop, "base_c")])
         if s.seen(answer) > 2:
@@ -188,59 +166,58 @@ def heat_margin(s: SeasonStory) -> Draft:
 # Readings that are missing
 
 
-@template
 def backup_station(s: SeasonStory) -> Draft:
     """The field's own station has missed a day of rain; the other one steps in."""
     days = s.days(least=4)
 
     def planned(missed: bool) -> Ref:
-        field, facts = s.field(name), s.region.fields[name]
-        failed = [s.weather(name, facts.station, part(field, "station"), "rain", days, fails=True)] if missed else []
-        what, backup = f"{name}, from the other station,", part(field, "backup_station")
-        rain = s.weather(what, facts.backup_station, backup, "rain", days, after=failed)
-        return _water(s, name, days, field, rain)
+        field = s.field(name)
+        failed = [s.weather(name, field, "rain", days, fails=True)] if missed else []
+        return _water(s, name, days, field, s.weather(name, field, "rain", days, backup=True, after=failed))
 
     for _ in s.seasons():
         name = s.fields[0]
         if s.seen(planned(missed=False)) > 80:
             break
-    s.lose_reading(s.region.fields[name].station, "rain", s.integer(*days))
+    s.lose_reading(s.fact(name, "station"), "rain", s.integer(*days))
     return s.farm(planned(missed=True), locals())
 
 
-@template
 def no_readings(s: SeasonStory) -> Draft:
     """Both stations have missed the same day of rain."""
     s.draw_season()
     days, name = s.days(), s.choice(s.fields)
-    facts, missing = s.region.fields[name], s.integer(*days)
-    for station in (facts.station, facts.backup_station):
-        s.lose_reading(station, "rain", missing)
+    missing = s.integer(*days)
+    for station in ("station", "backup_station"):
+        s.lose_reading(s.fact(name, station), "rain", missing)
     field = s.field(name)
-    missed = s.weather(name, facts.station, part(field, "station"), "rain", days, fails=True)
-    what, backup = f"{name}, from the other station,", part(field, "backup_station")
-    s.weather(what, facts.backup_station, backup, "rain", days, after=[missed], fails=True)
+    missed = s.weather(name, field, "rain", days, fails=True)
+    s.weather(name, field, "rain", days, backup=True, after=[missed], fails=True)
     return s.farm(None, locals())
 
 
-@template
 def no_sample(s: SeasonStory) -> Draft:
     """The soil of this field was never sampled; that of the others was."""
     s.draw_season()
     product, name = s.choice(FERTILIZERS), s.choice(s.fields)
-    s.without(soil={other: row for other, row in s.region.soil.items() if other != name})
+    del s.region["soil"][name]
     s.crop(name, s.field(name))
     s.soil(name, fails=True)
     return s.farm(None, locals())
 
 
-@template
 def not_traded(s: SeasonStory) -> Draft:
-    """There is no price for the crop of this field."""
     s.draw_season()
     name = s.choice(s.fields)
-    s.without(prices={product: row for product, row in s.region.prices.items() if product != s.region.fields[name].crop})
+    del s.region["prices"][s.fact(name, "crop")]
     field = s.field(name)
     s.crop(name, field)
     s.price(part(field, "crop"), f"the crop of {name}", fails=True)
     return s.farm(None, locals())
+
+
+STORIES = (
+    degree_days, seed, fertilizer_bill, irrigation, rain_range, harvest_value, backup_station, better_crop, water_bill,
+    calm_field, heat_margin, drier_field,
+)  # fmt: skip
+UNANSWERABLE = (no_readings, no_sample, not_traded)

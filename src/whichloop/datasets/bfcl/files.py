@@ -16,7 +16,7 @@ from whichloop.datasets.importing.json_files import JsonRow, checked, json_lines
 from whichloop.datasets.task import Task
 from whichloop.protocol import Plan, PlannedCall, Query, plan_to_json
 
-from .functions import FunctionRow, ParameterRow, StubFunction, stub_functions, tool_names
+from .functions import FunctionRow, ParameterRow, StubFunction, stub_functions
 from .official import officially_right
 
 MADE = "The calls are made."
@@ -24,27 +24,7 @@ NOTHING_FITS = "None of the functions fits this."
 
 
 class Contradiction(ValueError):
-    """Right calls that the row's own functions do not take; the message says which and why."""
-
-
-class NoFittingValue(ValueError):
-    """Allowed values of a parameter that all contradict the type that a model is shown: right, but nothing that a plan may do."""
-
-
-def plan_of(calls: Sequence[Mapping[str, Mapping[str, Any]]], functions: Mapping[str, StubFunction]) -> Plan:
-    """Plan the right calls, each with the first of its allowed values that fits the schema; none needs another.
-
-    Raises Contradiction and NoFittingValue.
-    """
-    planned = []
-    for number, call in enumerate(calls, start=1):
-        ((name, allowed),) = call.items()
-        if name not in functions:
-            raise Contradiction(f"call {number} is of {name!r}, which is none of its functions")
-        function = functions[name]
-        arguments = _arguments(allowed, function, f"call {number}, {name!r}")
-        planned.append(PlannedCall(f"c{number}", function.tool, arguments, f"Call {number}: run {function.tool}."))
-    return Plan(tuple(planned), MADE if planned else NOTHING_FITS)
+    """A row that cannot be used, such as one whose functions do not take the right calls; the message says why."""
 
 
 def _arguments(allowed: Mapping[str, Any], function: StubFunction, where: str) -> dict[str, Any]:
@@ -60,7 +40,7 @@ def _arguments(allowed: Mapping[str, Any], function: StubFunction, where: str) -
         values = [_value(option, properties[name]) for option in ([option for option in options if option != ""] or [""])]
         fitting = [value for value in values if function.shows(name, value)]
         if not fitting:
-            raise NoFittingValue(f"possible_answer: {where}: no allowed value of {name!r} has its type")
+            raise ValueError(f"{where}: no allowed value of {name!r} has its type")
         arguments[name] = fitting[0]
     problem = function.problem(arguments)
     if problem:
@@ -88,17 +68,8 @@ _ANY = ParameterRow()
 
 
 CATEGORIES = (
-    "simple",
-    "multiple",
-    "parallel",
-    "parallel_multiple",
-    "irrelevance",
-    "live_simple",
-    "live_multiple",
-    "live_parallel",
-    "live_parallel_multiple",
-    "live_irrelevance",
-    "live_relevance",
+    *("simple", "multiple", "parallel", "parallel_multiple", "irrelevance"),
+    *("live_simple", "live_multiple", "live_parallel", "live_parallel_multiple", "live_irrelevance", "live_relevance"),
 )
 ANY_CALL = "any call"
 """What a row of relevance expects."""
@@ -136,57 +107,62 @@ class _Answers(JsonRow):
 def _task(row: _Question, calls: Sequence[Any] | None) -> Task:
     """Make the task of a row. `calls`: the right ones; None if the file does not give them."""
     category = _category(row.id)
+    functions = [function.model_dump(exclude_unset=True) for function in row.function]
     task = Task(
         row.id,
-        Query(
-            _question_text(row.question[0]), "\n\n".join(message.content for message in row.question[0] if message.role == "system")
-        ),
+        _query(row.question[0]),
         expected=ANY_CALL if category == "live_relevance" else calls,
         scorer='bfcl(checker = "official")',
         labels={"category": category},
-        world={"functions": [function.model_dump(exclude_unset=True) for function in row.function], "checker": "official"},
+        world={"functions": functions, "checker": "official"},
     )
+    try:
+        return replace(task, plan=_plan(row, calls, functions))
+    except Contradiction as error:
+        return replace(task, no_plan=str(error), quarantined=str(error))
+    except ValueError as error:
+        return replace(task, no_plan=str(error))
+
+
+def _plan(row: _Question, calls: Sequence[Any] | None, published: Sequence[Mapping[str, Any]]) -> Plan:
+    """Plan the right calls, each with the first of its allowed values that fits the schema; none needs another.
+
+    Raises Contradiction for a row that cannot be used, and ValueError for one that a model can be asked, but that has no plan, such
+    as where all allowed values of a parameter contradict the type that a model is shown.
+    """
     functions = stub_functions(row.function, calls)
     if len(functions) < len(row.function):
-        return _unusable(task, "two of its functions have the same name")
-    if category == "live_relevance":
-        return replace(task, no_plan="any call of a function counts as right, so that no call is known to be the right one")
+        raise Contradiction("two of its functions have the same name")
+    if _category(row.id) == "live_relevance":
+        raise ValueError("any call of a function counts as right, so that no call is known to be the right one")
     if calls is None:
-        return _unusable(task, "possible_answer has no entry for it")
-    if (calls == []) != ("irrelevance" in category):
-        return _unusable(task, "possible_answer lists no call")
-    try:
-        plan = plan_of(calls, functions)
-        plan_to_json(plan)
-    except Contradiction as error:
-        return _unusable(task, f"possible_answer: {error}")
-    except ValueError as error:  # no value fits, or one looks like a reference
-        return replace(task, no_plan=str(error))
-    planned_calls = [(call.tool, call.arguments) for call in plan.calls]
-    if calls and not _officially_right(row, calls, planned_calls):
-        return _unusable(task, "possible_answer: the published checker takes none of its allowed values")
-    if any(call in planned_calls[:place] for place, call in enumerate(planned_calls)):
-        return replace(task, no_plan="two of its calls are the same, and a model that follows a plan could not tell them apart")
-    return replace(task, plan=plan)
+        raise Contradiction("possible_answer has no entry for it")
+    if (calls == []) != ("irrelevance" in row.id):
+        raise Contradiction("possible_answer lists no call")
+    planned, made = [], []
+    for number, call in enumerate(calls, start=1):
+        ((name, allowed),) = call.items()
+        if name not in functions:
+            raise Contradiction(f"possible_answer: call {number} is of {name!r}, which is none of its functions")
+        tool = functions[name].tool
+        arguments = _arguments(allowed, functions[name], f"possible_answer: call {number}, {name!r}")
+        planned.append(PlannedCall(f"c{number}", tool, arguments, f"Call {number}: run {tool}."))
+        made.append({"function": name, "arguments": arguments})
+    plan = Plan(tuple(planned), MADE if planned else NOTHING_FITS)
+    plan_to_json(plan)  # a literal may look like a reference
+    if calls and not officially_right(calls, made, published):
+        raise Contradiction("possible_answer: the published checker takes none of its allowed values")
+    if any(call in made[:place] for place, call in enumerate(made)):
+        raise ValueError("two of its calls are the same, and a model that follows a plan could not tell them apart")
+    return plan
 
 
-def _officially_right(row: _Question, calls: Sequence[Any], planned_calls: Sequence[tuple[str, Mapping[str, Any]]]) -> bool:
-    published = {tool: name for name, tool in tool_names([function.name for function in row.function]).items()}
-    planned = [{"function": published[tool], "arguments": arguments} for tool, arguments in planned_calls]
-    functions = [function.model_dump(exclude_unset=True) for function in row.function]
-    return officially_right(calls, planned, functions)
-
-
-def _question_text(messages: Sequence[_Message]) -> str:
+def _query(messages: Sequence[_Message]) -> Query:
     """Return what the user said; with whose words are whose, if the assistant has said something, too."""
     spoken = [message for message in messages if message.role != "system"]
-    if all(message.role == "user" for message in spoken):
-        return "\n\n".join(message.content for message in spoken)
-    return "\n\n".join(f"{message.role.title()}: {message.content}" for message in spoken)
-
-
-def _unusable(task: Task, reason: str) -> Task:
-    return replace(task, no_plan=reason, quarantined=reason)
+    alone = all(message.role == "user" for message in spoken)
+    said = "\n\n".join(message.content if alone else f"{message.role.title()}: {message.content}" for message in spoken)
+    return Query(said, "\n\n".join(message.content for message in messages if message.role == "system"))
 
 
 def _category(identifier: str) -> str:

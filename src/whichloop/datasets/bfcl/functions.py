@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any, Literal
 
 import jsonschema
@@ -21,26 +20,13 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 """Characters that providers do not allow in a function's name; dots above all."""
 
 _TYPES = {
-    "string": "string",
-    "integer": "integer",
-    "float": "number",
-    "number": "number",
-    "boolean": "boolean",
-    "array": "array",
-    "list": "array",
-    "tuple": "array",
-    "dict": "object",
-    "object": "object",
+    **{name: name for name in ("string", "integer", "number", "boolean", "array", "object")},
+    **{"float": "number", "list": "array", "tuple": "array", "dict": "object"},
 }
 """BFCL's name of a type → JSON schema's; "any" has none."""
 _JSON_TYPES: dict[type, str] = {
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    str: "string",
-    list: "array",
-    dict: "object",
-    type(None): "null",
+    **{bool: "boolean", int: "integer", float: "number", str: "string"},
+    **{list: "array", dict: "object", type(None): "null"},
 }
 
 
@@ -163,47 +149,36 @@ def _legal(name: str) -> str:
 def stub_functions(rows: Sequence[FunctionRow], calls: Any) -> dict[str, StubFunction]:
     """Return functions by published name, in the row's order.
 
-    `calls`: those that are right, `[{function: {parameter: [value, …]}}]`.
+    `calls`: those that are right, `[{function: {parameter: [value, …]}}]`. None of their values is refused, whatever the function's
+    own schema says of it.
     """
     names = tool_names(list(dict.fromkeys(row.name for row in rows)))
     functions = {}
     for row in rows:
         schema = row.parameters.as_schema()
-        taken = _accepted_schema(schema, _allowed_values(row.name, calls))
-        functions[row.name] = StubFunction(row.name, names[row.name], row, schema, taken)
+        allowed: dict[str, list[Any]] = {name: [] for name in schema["properties"]}
+        for call in calls if isinstance(calls, list) else ():
+            for name, options in call.get(row.name, {}).items():
+                allowed.setdefault(name, []).extend(options)
+        taken = {name: _widened(inner, allowed[name]) for name, inner in schema["properties"].items()}
+        functions[row.name] = StubFunction(row.name, names[row.name], row, schema, {**schema, "properties": taken})
     return functions
-
-
-def _allowed_values(function: str, calls: Any) -> dict[str, list[Any]]:
-    """Return all values that are allowed anywhere for each parameter of a function."""
-    values: dict[str, list[Any]] = {}
-    for call in calls if isinstance(calls, list) else ():
-        for name, options in call.get(function, {}).items():
-            values.setdefault(name, []).extend(options)
-    return values
-
-
-def _accepted_schema(schema: Mapping[str, Any], allowed: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    """Return the schema of what a stub takes: no allowed value is refused, whatever the function's own schema says of it."""
-    properties = schema.get("properties", {})
-    return {**schema, "properties": {name: _widened(inner, allowed.get(name, ())) for name, inner in properties.items()}}
 
 
 def _widened(schema: Mapping[str, Any], allowed: Sequence[Any]) -> dict[str, Any]:
     """Return what the official checker looks at before it compares values: a type, that of a list's items, and the enum."""
-    merged = _type_or_enum(schema, allowed)
+    merged = _type_and_enum(schema, allowed)
     if merged.get("type") and isinstance(schema.get("items"), dict):
-        merged["items"] = _type_or_enum(schema["items"], [item for value in allowed if isinstance(value, list) for item in value])
+        merged["items"] = _type_and_enum(schema["items"], [item for value in allowed if isinstance(value, list) for item in value])
     return merged
 
 
-def _type_or_enum(schema: Mapping[str, Any], allowed: Sequence[Any]) -> dict[str, Any]:
+def _type_and_enum(schema: Mapping[str, Any], allowed: Sequence[Any]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     if "type" in schema:
-        types = sorted({schema["type"], *(_JSON_TYPES[type(value)] for value in allowed if value != "")})
-        if "number" in types and "integer" in types:
-            types.remove("integer")
-        merged["type"] = types[0] if len(types) == 1 else types
+        types = {schema["type"], *(_JSON_TYPES[type(value)] for value in allowed if value != "")}
+        types -= {"integer"} if "number" in types else set()
+        merged["type"] = sorted(types) if len(types) > 1 else types.pop()
     if "enum" in schema:
         merged["enum"] = [*schema["enum"], *allowed]
     return merged
@@ -216,19 +191,18 @@ class StubTools:
         self._calls: list[dict[str, Any]] = []
         self._refused: list[dict[str, Any]] = []
         self.tools = tuple(
-            Tool(item.tool, item.row.description, item.schema, _Stub(partial(self._called, item)), blocking=False)
-            for item in functions
+            Tool(item.tool, item.row.description, item.schema, self._stub(item), blocking=False) for item in functions
         )
 
-    def _called(self, function: StubFunction, arguments: dict[str, Any]) -> Mapping[str, str]:
-        """Note a call. Raises ToolArgumentError for arguments that the function does not take."""
-        call = {"function": function.name, "arguments": arguments}
-        problem = function.problem(arguments)
-        if problem:
-            self._refused.append(call)
-            raise ToolArgumentError(f"Tool '{function.tool}': {problem}")
-        self._calls.append(call)
-        return ACKNOWLEDGED
+    def _stub(self, function: StubFunction) -> Callable[..., Mapping[str, str]]:
+        def stub(**arguments: Any) -> Mapping[str, str]:  # of any name, `self` too
+            problem = function.problem(arguments)
+            (self._refused if problem else self._calls).append({"function": function.name, "arguments": arguments})
+            if problem:
+                raise ToolArgumentError(f"Tool '{function.tool}': {problem}")
+            return ACKNOWLEDGED
+
+        return stub
 
     def state(self) -> dict[str, Any]:
         """Return the calls made and those refused, each in order, under the functions' published names."""
@@ -236,13 +210,3 @@ class StubTools:
 
     def close(self) -> None:
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class _Stub:
-    """A function that takes arguments of any name, `self` too."""
-
-    called: partial[Mapping[str, str]]
-
-    def __call__(self, /, **arguments: Any) -> Mapping[str, str]:
-        return self.called(arguments)

@@ -8,23 +8,15 @@ compared without letter case and punctuation, an enum is not looked at; each wan
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from .functions import loose_text
 
 _PYTHON: dict[str, type] = {
-    "string": str,
-    "integer": int,
-    "float": float,
-    "number": float,
-    "boolean": bool,
-    "array": list,
-    "list": list,
-    "tuple": list,
-    "dict": dict,
-    "object": dict,
-    "any": str,
+    **{"integer": int, "float": float, "number": float, "boolean": bool, "dict": dict, "object": dict},
+    **dict.fromkeys(("array", "list", "tuple"), list),
 }
+"""Other types are str."""
 _LISTS = {"array", "tuple"}
 """Types whose items are looked at."""
 
@@ -56,31 +48,16 @@ def _fits(call: Mapping[str, Any], allowed: Mapping[str, Any], described: Mappin
     parameters = described.get("properties") or {}
     if not set(described.get("required") or ()) <= arguments.keys() <= parameters.keys() & allowed.keys():
         return False
-    if not all(_is_allowed(value, allowed[name], _parameter(parameters[name])) for name, value in arguments.items()):
+    if not all(_is_allowed(value, allowed[name], parameters[name]) for name, value in arguments.items()):
         return False
     return all(name in arguments or "" in options for name, options in allowed.items())
 
 
-class _Parameter(NamedTuple):
-    """A parameter as far as the checker looks at it."""
-
-    kind: str
-    items: str | None
-    """The type of a list's items; None for what is no list."""
-
-    def type_of(self, kind: str | None) -> type | None:
-        return None if kind is None else _PYTHON.get(kind, str)
-
-
-def _parameter(described: Mapping[str, Any]) -> _Parameter:
-    kind = described.get("type", "any")
-    items = described.get("items") or {}
-    return _Parameter(kind, items.get("type", "any") if kind in _LISTS and items else None)
-
-
-def _is_allowed(value: Any, options: Sequence[Any], parameter: _Parameter) -> bool:
-    outer, inner = parameter.type_of(parameter.kind), parameter.type_of(parameter.items)
-    if parameter.kind == "float" and type(value) is int:
+def _is_allowed(value: Any, options: Sequence[Any], parameter: Mapping[str, Any]) -> bool:
+    kind, items = parameter.get("type", "any"), parameter.get("items") or {}
+    outer = _PYTHON.get(kind, str)
+    inner = _PYTHON.get(items.get("type", "any"), str) if kind in _LISTS and items else None
+    if kind == "float" and type(value) is int:
         value = float(value)
     if not _has_type(value, options, outer, inner):
         return False
@@ -88,7 +65,8 @@ def _is_allowed(value: Any, options: Sequence[Any], parameter: _Parameter) -> bo
         if outer is dict:
             return any(_is_object(value, option) for option in options)
         if outer is list and inner is dict:
-            return any(_are_objects(value, option) for option in options)
+            lists = (option for option in options if isinstance(option, list) and len(option) == len(value))
+            return any(all(map(_is_object, value, option)) for option in lists)
         if outer is str:
             return loose_text(value) in [loose_text(option) for option in options if isinstance(option, str)]
         if isinstance(value, list):
@@ -124,7 +102,3 @@ def _is_object(value: Any, option: Any) -> bool:
 def _several(options: Any) -> Any:
     """Return the allowed values of an object's field, of which a file may give a single one."""
     return options if isinstance(options, list | str) else [options]
-
-
-def _are_objects(value: Any, option: Any) -> bool:
-    return isinstance(option, list) and len(value) == len(option) and all(map(_is_object, value, option))

@@ -8,61 +8,41 @@ from typing import Any
 from whichloop.protocol import Ref
 
 from ..generating import Draft, Draw, part
-from ..story import Story, Wording, told_by
+from ..story import Story
 from ..task import Task, WorldEnvironment
-from .shop import (
-    CITIES,
-    FIRST_NAMES,
-    LAST_NAMES,
-    STREETS,
-    Row,
-    Shop,
-    ShopDatabase,
-    changed,
-    draw_customer,
-    draw_order,
-    draw_shop,
-)  # fmt: skip
+from .shop import WORDING, Row, Shop, draw_customer, draw_order, draw_shop
 from .tools import TOOLS
 
 
-def _environment(shop: Shop) -> WorldEnvironment[ShopDatabase]:
-    database = ShopDatabase(shop)
-    return WorldEnvironment(TOOLS.bound_to(database), database, ShopDatabase.changes, ShopDatabase.close)
+def _environment(shop: Shop, rows: Mapping[str, Any]) -> WorldEnvironment[Shop]:
+    shop.open(rows)
+    return WorldEnvironment(TOOLS.bound_to(shop), shop, Shop.changes)
 
 
-def open_shop(task: Task) -> WorldEnvironment[ShopDatabase]:
-    shop = draw_shop(task.world["shop"])
-    shop.put_all(task.world["rows"])
-    return _environment(shop)
-
-
-def called(article: Row) -> str:
-    """Name an article as customers do."""
-    return f"{article['product']} in {article['variant']}"
+def open_shop(task: Task) -> WorldEnvironment[Shop]:
+    return _environment(draw_shop(task.world["shop"]), task.world["rows"])
 
 
 class Case(Story):
     """A drawn shop, what a story puts into it, and the plan that settles the story."""
 
-    wording = Wording(__file__)
+    wording = WORDING
 
     def __init__(self, draw: Draw) -> None:
         super().__init__(draw)
         self.number = self.integer(1, 10**9)
         self.shop = draw_shop(self.number)
-        self._drawn = self.shop.rows()
 
     def settle(self) -> None:
-        world = {"shop": self.number, "rows": changed(self.shop.rows(), self._drawn)}
-        self.begin(_environment(self.shop), world)
+        rows = self.shop.changes()
+        self.begin(_environment(self.shop, rows), {"shop": self.number, "rows": rows})
 
     # What the story puts in.
 
     def customer(self) -> Row:
         """Draw a customer who is easily taken for two others: one has the same first name, one the same last name."""
-        first, other_first = self.sample(FIRST_NAMES, 2)
-        last, other_last = self.sample(LAST_NAMES, 2)
+        first, other_first = self.sample(WORDING.texts["first_names"], 2)
+        last, other_last = self.sample(WORDING.texts["last_names"], 2)
         names = (f"{first} {last}", f"{first} {other_last}", f"{other_first} {last}")
         customers = [draw_customer(self, self.shop, name) for name in names]
         for other in customers[1:]:
@@ -91,10 +71,11 @@ class Case(Story):
 
     def new_address(self) -> dict[str, str]:
         """Draw a street and a city that no order goes to yet."""
-        return {"street": f"{self.integer(141, 300)} {self.choice(STREETS)}", "city": self.choice(CITIES)}
+        texts = WORDING.texts
+        return {"street": f"{self.integer(141, 300)} {self.choice(texts['streets'])}", "city": self.choice(texts["cities"])}
 
     def line(self, order: Row, article: Row) -> Row:
-        return next(line for line in self.shop.lines_of(order) if line["sku"] == article["sku"])
+        return next(line for line in self.shop.lines_of(order["order_id"]) if line["sku"] == article["sku"])
 
     def rule(self, topic: str, name: str) -> Any:
         """Return a number of the policy."""
@@ -119,9 +100,9 @@ class Case(Story):
     def read_orders(self, entry: Ref, customer: Row) -> dict[str, Ref]:
         """Plan to read all orders of a customer who has been found, by number."""
         seen = {}
-        for index, order in enumerate(self.shop.orders_of(customer)):
+        for index, number in enumerate(self.shop.orders_of(customer["customer_id"])):
             goal = f"Look up the customer's order number {index + 1}."
-            seen[order["order_id"]] = self.call(goal, "get_order", {"order_id": part(entry, "orders", index)})
+            seen[number] = self.call(goal, "get_order", {"order_id": part(entry, "orders", index)})
         return seen
 
     def refund(
@@ -143,14 +124,10 @@ class Case(Story):
     # What comes of it.
 
     def case(self, answer: Any, names: Mapping[str, Any]) -> Draft:
-        """Return the task."""
-        request, texts = self.told(names), self.wording.texts
-        aside = self.choice(texts["aside"]).format(n=self.integer(4, 29), name=self.choice(FIRST_NAMES))
+        """Return the task. Who writes is drawn before the wish, where one of the wishes names it."""
+        if "{who}" in str(self.wording.find(f"{self.name}.wish")):
+            names = {**names, "who": self.say("who", names["customer"])}
+        request, texts = self.told(names), WORDING.texts
+        aside = self.choice(texts["aside"]).format(n=self.integer(4, 29), name=self.choice(texts["first_names"]))
         today = self.shop.today.isoformat()
-        question = f"Today is {today}. {aside} {request[0].upper()}{request[1:]} {texts['answer_format']}"
-        draft = self.draft(question, answer)
-        self.environment.close()
-        return draft
-
-
-template = told_by(Case)
+        return self.draft(f"Today is {today}. {aside} {request[0].upper()}{request[1:]} {texts['answer_format']}", answer)

@@ -6,19 +6,9 @@ money that is left, which is counted after all of it. `town.py` draws a town and
 
 from __future__ import annotations
 
-from functools import partial
-
-from ..generating import SNAPSHOTS, Source, generate
-from .stories import TEMPLATES, UNANSWERABLE, open_town
+from ..story import told_suite
+from .stories import STORIES, UNANSWERABLE, Errands, open_town
 from .town import DISTRACTORS
 
-SOURCE = Source(
-    "errands",
-    "1",
-    partial(generate, "errands", templates=TEMPLATES, unanswerable=UNANSWERABLE),
-    open_town,
-    distractors=DISTRACTORS,
-    snapshots=SNAPSHOTS,
-    templates="strata",
-)
+SOURCE = told_suite("errands", "1", Errands, (STORIES, UNANSWERABLE), open_town, distractors=DISTRACTORS)
 SUITE = load = SOURCE.suite

@@ -8,13 +8,13 @@ from typing import Any
 from whichloop.protocol import Ref
 
 from ..generating import Draft, Draw, part
-from ..story import DeadEnd, Story, Wording, told_by
+from ..story import DeadEnd, Story
 from ..task import Task, WorldEnvironment
-from .town import TOOLS, Town, draw_town
+from .town import TOOLS, WORDING, Town
 
 
 def _environment(number: int) -> WorldEnvironment[Town]:
-    town = draw_town(number)
+    town = Town(number)
     return WorldEnvironment(TOOLS.bound_to(town), town, Town.state)
 
 
@@ -25,7 +25,7 @@ def open_town(task: Task) -> WorldEnvironment[Town]:
 class Errands(Story):
     """A town, and what is planned there: errands, each of which needs nothing of the others."""
 
-    wording = Wording(__file__)
+    wording = WORDING
 
     def __init__(self, draw: Draw) -> None:
         super().__init__(draw)
@@ -103,38 +103,26 @@ class Errands(Story):
         return self.task("left", part(counted, "dollars"), {})
 
 
-template = told_by(Errands)
-
-
-@template
 def _shopping(s: Errands) -> Draft:
-    """Two to six things to buy."""
     s.buy(s.integer(2, 6))
     return s.what_is_left()
 
 
-@template
 def _bills(s: Errands) -> Draft:
-    """Two to five bills, whose amounts have to be looked up first."""
     s.pay_bills(s.integer(2, 5))
     return s.what_is_left()
 
 
-@template
 def _parcels(s: Errands) -> Draft:
-    """Two to five parcels, whose addresses have to be looked up first."""
     s.send_parcels(s.integer(2, 5))
     return s.what_is_left()
 
 
-@template
 def _jars(s: Errands) -> Draft:
-    """Money from two to six jars."""
     s.empty_jars(s.integer(2, 6))
     return s.what_is_left()
 
 
-@template
 def _books_and_shopping(s: Errands) -> Draft:
     """One to three books to bring back, and as many things to buy."""
     for kind in s.shuffled([s.return_books, s.buy]):
@@ -142,7 +130,6 @@ def _books_and_shopping(s: Errands) -> Draft:
     return s.what_is_left()
 
 
-@template
 def _all_sorts(s: Errands) -> Draft:
     """Three kinds of errands, one or two of each."""
     for kind in s.sample([s.buy, s.return_books, s.empty_jars, s.pay_bills, s.send_parcels], 3):
@@ -150,7 +137,6 @@ def _all_sorts(s: Errands) -> Draft:
     return s.what_is_left()
 
 
-@template
 def _sold_out(s: Errands) -> Draft:
     """One of the things cannot be had, and the others are to be bought all the same."""
     s.buy(s.integer(1, 3))
@@ -159,5 +145,5 @@ def _sold_out(s: Errands) -> Draft:
     return s.task("sold_out", None, lacking)
 
 
-TEMPLATES = (_shopping, _bills, _parcels, _jars, _books_and_shopping, _all_sorts)
+STORIES = (_shopping, _bills, _parcels, _jars, _books_and_shopping, _all_sorts)
 UNANSWERABLE = (_sold_out,)

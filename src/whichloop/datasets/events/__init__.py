@@ -7,14 +7,12 @@ refused.
 
 from __future__ import annotations
 
-from functools import partial
-
-from ..generating import SNAPSHOTS, Source, generate
+from ..story import told_suite
 from . import bookings, exchanges
-from .programme import open_city
+from .programme import CityStory, open_city
 from .service import DISTRACTORS
 
-TEMPLATES = (
+STORIES = (
     bookings.one_evening, exchanges.both_go, bookings.cheapest, exchanges.cheapest_date, exchanges.second_date, bookings.best_terms,
     exchanges.refund, bookings.two_events, exchanges.more_seats, bookings.longest_within_budget, exchanges.group_discount,
     exchanges.other_date, bookings.booked_on_the_cheapest_date, exchanges.other_event, exchanges.terms_in_a_language,
@@ -30,15 +28,5 @@ UNANSWERABLE = (
     exchanges.sold_out, bookings.not_on_the_programme, exchanges.not_on_that_date, bookings.beyond_the_budget,
     exchanges.unknown_code,
 )  # fmt: skip
-
-
-SOURCE = Source(
-    "events",
-    "2",
-    partial(generate, "events", templates=TEMPLATES, unanswerable=UNANSWERABLE),
-    open_city,
-    distractors=DISTRACTORS,
-    snapshots=SNAPSHOTS,
-    templates="strata",
-)
+SOURCE = told_suite("events", "2", CityStory, (STORIES, UNANSWERABLE), open_city, distractors=DISTRACTORS)
 SUITE = load = SOURCE.suite

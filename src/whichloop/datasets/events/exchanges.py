@@ -1,21 +1,18 @@
 """Stories that begin with a customer's bookings: some go, are exchanged, moved or handed on; of shows that are sold out; and
-questions that book nothing."""
+questions that book nothing. What each asks for stands under its name in `wording.toml`."""
 
 from __future__ import annotations
 
 from whichloop.protocol import Ref
 
 from ..generating import Draft, part
-from .bookings import DISTRICTS, is_alone, total
-from .programme import CityStory, template
-from .service import VENUES, Booking, Event
+from .programme import CityStory, is_alone, total
+from .service import DISTRICTS, VENUES, Booking, Event
 
 # Bookings that go
 
 
-@template
 def both_go(s: CityStory) -> Draft:
-    """Two of three bookings are cancelled, and one refund is asked for."""
     s.draw_city(main=3)
     mine = s.book_each(s.customer, s.shuffled(s.main))
     kept = s.choice(mine)
@@ -28,7 +25,6 @@ def both_go(s: CityStory) -> Draft:
     return s.told_draft(part(back[place], "refund"), locals())
 
 
-@template
 def given_code(s: CityStory) -> Draft:
     """The code stands in the question."""
     s.draw_city(main=3)
@@ -37,33 +33,26 @@ def given_code(s: CityStory) -> Draft:
     return s.told_draft(part(back, "refund"), locals())
 
 
-@template
 def one_evening_goes(s: CityStory) -> Draft:
-    """One event is booked on three dates."""
     s.draw_city(main=3)
     event = s.choice(s.main)
-    mine = [s.booked(s.customer, event, date, s.integer(2, 9)) for date in s.shuffled(s.dates)]
+    mine = [s.city.add_booking(s.customer, event, date, s.integer(2, 9)) for date in s.shuffled(s.dates)]
     gone = s.choice(mine)
     seen = s.bookings(s.customer, len(mine))
     back = s.cancel("the booking for that evening", seen[mine.index(gone)], after=seen)
     return s.told_draft(part(back, "refund"), locals())
 
 
-@template
 def best_terms_go(s: CityStory) -> Draft:
-    """The events' terms, which stand in their details, decide which booking goes."""
-    s.draw_city(main=3, where=lambda: is_alone(max, [event.refund_percent for event in s.main]))
+    best = s.draw_best(max, lambda event: event.refund_percent)
     mine = s.book_each(s.customer, s.shuffled(s.main))
-    gone = max(mine, key=lambda booking: s.event_of(booking).refund_percent)
     seen = s.bookings(s.customer, len(mine))
-    facts = [s.details(s.event_of(booking), part(ref, "event_id")) for booking, ref in zip(mine, seen, strict=True)]
-    back = s.cancel("the booking with the best terms", seen[mine.index(gone)], after=facts)
+    facts = [s.details(s.event_of(booking).title, part(ref, "event_id")) for booking, ref in zip(mine, seen, strict=True)]
+    back = s.cancel("the booking with the best terms", seen[[s.event_of(made) for made in mine].index(best)], after=facts)
     return s.told_draft(part(back, "refund"), locals())
 
 
-@template
 def refund(s: CityStory) -> Draft:
-    """The dearest of a customer's bookings goes, and the refund depends on the event."""
     s.draw_city(main=4, others=2)
     mine: list[Booking] = []
     while not mine or not is_alone(max, [booking.cents for booking in mine]):
@@ -79,28 +68,23 @@ def refund(s: CityStory) -> Draft:
 # Bookings that are exchanged, handed on or added to
 
 
-def _one_of_two(s: CityStory) -> tuple[Booking, Event]:
-    """Make two bookings, and draw one of them."""
+def _one_of_two(s: CityStory) -> tuple[Booking, Event, list[Ref], Ref]:
+    """Make two bookings, draw one of them, and plan to look at both. Return it, its event, and what is seen of both and of it."""
     s.draw_city(main=3)
     mine = s.book_each(s.customer, s.sample(s.main, 2))
-    s.mine, old = mine, s.choice(mine)
-    return old, s.event_of(old)
+    old, seen = s.choice(mine), s.bookings(s.customer, 2)
+    return old, s.event_of(old), seen, seen[mine.index(old)]
 
 
-@template
 def more_seats(s: CityStory) -> Draft:
     """Cancel, and book more seats on the same date, which stands in the old booking only."""
-    old, event = _one_of_two(s)
+    old, event, seen, booking = _one_of_two(s)
     seats = old.seats + s.integer(1, 3)
-    seen = s.bookings(s.customer, 2)
-    booking = seen[s.mine.index(old)]
     gone = s.cancel(f"the old booking for {event.title}", booking, after=seen)
     return s.told_draft(s.book(event.title, s.hold_like(event.title, booking, seats, after=[gone])), locals())
 
 
-@template
 def other_event(s: CityStory) -> Draft:
-    """Date and number of seats of the old booking are those of the new one, for another event."""
     s.draw_city(main=4)
     *before, new = s.sample(s.main, 3)
     mine = s.book_each(s.customer, before)
@@ -114,57 +98,40 @@ def other_event(s: CityStory) -> Draft:
     return s.told_draft(s.book(new.title, held), locals())
 
 
-@template
 def cheaper_date(s: CityStory) -> Draft:
-    """The number of seats stands in the booking, and the prices of the other two dates decide."""
     seats = s.integer(3, 9)
-    s.draw_city(main=3, where=lambda: is_alone(min, [total(s.main[0], date, seats) for date in s.dates[1:]]))
+    best = s.draw_best(min, lambda date: total(s.main[0], date, seats), of=lambda: s.dates[1:])
     event, (old_date, *later) = s.main[0], s.dates
-    s.booked(s.customer, s.main[1], s.choice(s.dates), s.integer(2, 9))
-    s.booked(s.customer, event, old_date, seats)
-    best = min(later, key=lambda date: total(event, date, seats))
+    s.book_each(s.customer, s.main[1:2])
+    s.city.add_booking(s.customer, event, old_date, seats)
     seen = s.bookings(s.customer, 2)
     event_id, as_many = part(seen[1], "event_id"), part(seen[1], "seats")
-    prices = [
-        s.call(
-            f"Get the price of as many seats for {event.title} on {date}.",
-            "price_quote",
-            {"event_id": event_id, "date": date, "seats": as_many},
-        )
-        for date in later
-    ]
+    prices = [s.quote(event.title, event_id, date, as_many) for date in later]
     gone = s.cancel(f"the old booking for {event.title}", seen[1], after=[*seen, *prices])
     return s.told_draft(s.hold_and_book(event.title, event_id, best, as_many, after=[gone]), locals())
 
 
-@template
 def handed_on(s: CityStory) -> Draft:
     """Another customer takes the same seats: event, date and number stand in the old booking."""
-    old, event = _one_of_two(s)
+    _, event, seen, booking = _one_of_two(s)
     giver, taker = s.customer, s.city.customers[2]
-    seen = s.bookings(giver, 2)
-    booking = seen[s.mine.index(old)]
     gone = s.cancel(f"the booking of {giver} for {event.title}", booking, after=seen)
     held = s.hold_like(f"{taker} at {event.title}", booking, part(booking, "seats"), after=[gone])
     return s.told_draft(s.book(f"{taker} at {event.title}", held, taker), locals())
 
 
-@template
 def further_seats(s: CityStory) -> Draft:
-    """The old booking stays, and a second one is made for the same evening."""
-    first, event = _one_of_two(s)
-    seats, seen = s.integer(2, 9), s.bookings(s.customer, 2)
-    held = s.hold_like(event.title, seen[s.mine.index(first)], seats, after=seen)
-    return s.told_draft(s.book(event.title, held), locals())
+    first, event, seen, booking = _one_of_two(s)
+    seats = s.integer(2, 9)
+    return s.told_draft(s.book(event.title, s.hold_like(event.title, booking, seats, after=seen)), locals())
 
 
-@template
 def other_date(s: CityStory) -> Draft:
     """Cancel, and book as many seats on another date: the number of seats stands in the old booking only."""
     s.draw_city(main=3)
     event, date, new = s.choice(s.main), s.dates[0], s.choice(s.dates[1:])
     held = [(event, date)] + [(other, s.choice(s.dates)) for other in s.main if other is not event]
-    mine = [s.booked(s.customer, *pair, s.integer(2, 9)) for pair in s.shuffled(held)]
+    mine = [s.city.add_booking(s.customer, *pair, s.integer(2, 9)) for pair in s.shuffled(held)]
     seen = s.bookings(s.customer, len(mine))
     booking = next(ref for ref, made in zip(seen, mine, strict=True) if made.event_id == event.id)
     s.cancel(f"the old booking for {event.title}", booking, after=seen)
@@ -172,7 +139,6 @@ def other_date(s: CityStory) -> Draft:
     return s.told_draft(code, locals())
 
 
-@template
 def freed_seats(s: CityStory) -> Draft:
     """A sold-out show: what one customer gives back, another one takes. The order of the calls decides."""
     s.draw_city(main=3)
@@ -180,7 +146,7 @@ def freed_seats(s: CityStory) -> Draft:
     event, date, back = s.choice(s.main), s.choice(s.dates), s.integer(4, 9)
     seats = s.integer(3, back)
     s.book_each(giver, [s.choice([other for other in s.main if other is not event])])
-    s.booked(giver, event, date, back)
+    s.city.add_booking(giver, event, date, back)
     s.few_left(event, date, seats)
     seen = s.bookings(giver, 2)
     gone = s.cancel(f"the booking of {giver} for {event.title}", seen[1], after=seen)
@@ -191,9 +157,7 @@ def freed_seats(s: CityStory) -> Draft:
 # Sold out
 
 
-@template
 def second_date(s: CityStory) -> Draft:
-    """The hold is refused on the first date, or on the first two."""
     s.draw_city(main=4)
     event, seats, order, refused = s.choice(s.main), s.integer(4, 9), s.shuffled(s.dates), s.integer(1, 2)
     for date in order[:refused]:
@@ -205,15 +169,9 @@ def second_date(s: CityStory) -> Draft:
     return s.told_draft(s.hold_and_book(event.title, event_id, order[refused], seats, after=failed[-1:]), locals())
 
 
-@template
 def another_event(s: CityStory) -> Draft:
-    """The favourite is sold out on both dates; the cheaper of two others takes its place."""
     seats = s.integer(4, 8)
-
-    def prices() -> list[int]:
-        return [total(event, s.dates[0], seats) for event in s.main[1:]]
-
-    s.draw_city(main=3, others=2, where=lambda: is_alone(min, prices()))
+    best = s.draw_best(min, lambda event: total(event, s.dates[0], seats), others=2, of=lambda: s.main[1:])
     favourite, *others = s.main
     first, second, _ = s.dates
     for date in (first, second):
@@ -222,11 +180,10 @@ def another_event(s: CityStory) -> Draft:
     early = s.hold(favourite.title, refs[0], first, seats, fails=True)
     late = s.hold(favourite.title, refs[0], second, seats, after=[early], fails=True)
     quotes = [s.quote(event.title, ref, first, seats, after=[late]) for event, ref in zip(others, refs[1:], strict=True)]
-    best = refs[1 + prices().index(min(prices()))]
-    return s.told_draft(s.hold_and_book("the cheaper of the others", best, first, seats, after=quotes), locals())
+    code = s.hold_and_book("the cheaper of the others", refs[s.main.index(best)], first, seats, after=quotes)
+    return s.told_draft(code, locals())
 
 
-@template
 def sold_out(s: CityStory) -> Draft:
     """Both dates are refused, and a third one, on which there are seats, is not asked for."""
     s.draw_city(main=3)
@@ -242,18 +199,15 @@ def sold_out(s: CityStory) -> Draft:
 # Questions
 
 
-@template
 def cheapest_date(s: CityStory) -> Draft:
-    """One event costs something else on each date."""
     seats = s.integer(3, 9)
-    s.draw_city(main=3, where=lambda: is_alone(min, [total(s.main[0], date, seats) for date in s.dates]))
+    best = s.draw_best(min, lambda date: total(s.main[0], date, seats), of=lambda: s.dates)
     event = s.main[0]
     event_id = s.search_words(event.title)
     prices = [part(s.quote(event.title, event_id, date, seats), "total") for date in s.dates]
-    return s.told_draft(min(prices, key=s.seen), locals())
+    return s.told_draft(prices[s.dates.index(best)], locals())
 
 
-@template
 def group_discount(s: CityStory) -> Draft:
     """The discount that a group gets stands in the price alone."""
     s.draw_city(main=3)
@@ -263,19 +217,15 @@ def group_discount(s: CityStory) -> Draft:
     return s.told_draft(part(price, "discount_percent"), locals())
 
 
-@template
 def terms_in_a_language(s: CityStory) -> Draft:
-    """Only one event of a category is in the language, and its terms are asked for."""
     s.draw_city(main=5, others=2)
     best = s.choice(s.main)
     best.language = "Dutch"
-    facts = s.all_details(s.search_all())
+    facts = s.each(s.details, s.search_all())
     return s.told_draft(part(facts[s.main.index(best)], "refund_percent"), locals())
 
 
-@template
 def age_at_the_longer_one(s: CityStory) -> Draft:
-    """A district has two events, and their lengths decide which one is meant."""
     district = s.choice(DISTRICTS)
 
     def both() -> list[Event]:
@@ -283,26 +233,19 @@ def age_at_the_longer_one(s: CityStory) -> Draft:
 
     s.draw_city(main=4, others=3, where=lambda: len({event.minutes for event in both()}) == len(both()) == 2)
     found = s.search_district(district)
-    facts = [s.details(event, part(found, "events", i, "event_id")) for i, event in enumerate(both())]
+    facts = [s.details(event.title, part(found, "events", i, "event_id")) for i, event in enumerate(both())]
     return s.told_draft(part(max(facts, key=lambda read: s.seen(read)["minutes"]), "min_age"), locals())
 
 
-@template
 def price_of_the_emptiest(s: CityStory) -> Draft:
-    """The seats left of all events of a category on one date, then one price."""
     seats, day = s.integer(2, 9), s.integer(0, 2)
-
-    def left() -> list[int]:
-        return [event.shows[s.dates[day]].left for event in s.main]
-
-    s.draw_city(main=4, where=lambda: is_alone(max, left()))
+    best = s.draw_best(max, lambda event: event.shows[s.dates[day]].left, main=4)
     date, refs = s.dates[day], s.search_all()
-    seen = [s.seats_left(event, ref, date) for event, ref in zip(s.main, refs, strict=True)]
-    price = s.quote("the event with most seats left", refs[left().index(max(left()))], date, seats, after=seen)
+    seen = s.each(s.seats_left, refs, date)
+    price = s.quote("the event with most seats left", refs[s.main.index(best)], date, seats, after=seen)
     return s.told_draft(part(price, "total"), locals())
 
 
-@template
 def longest_of_a_name(s: CityStory) -> Draft:
     """Several titles share a word; the category is not told."""
 
@@ -312,27 +255,23 @@ def longest_of_a_name(s: CityStory) -> Draft:
     s.draw_city(main=3, others=3, where=lambda: len(alike()) in (3, 4) and is_alone(max, [e.minutes for e in alike()]))
     word = s.events[0].title.split()[0]
     found = s.call(f"Search the programme for titles with {word}.", "search_events", {"text": word})
-    facts = [s.details(event, part(found, "events", i, "event_id")) for i, event in enumerate(alike())]
+    facts = [s.details(event.title, part(found, "events", i, "event_id")) for i, event in enumerate(alike())]
     return s.told_draft(max((part(read, "minutes") for read in facts), key=s.seen), locals())
 
 
-@template
 def paid_for_a_date(s: CityStory) -> Draft:
-    """A customer's bookings lie on different dates."""
     s.draw_city(main=3)
-    mine = [s.booked(s.customer, s.choice(s.main), date, s.integer(2, 9)) for date in s.shuffled(s.dates)]
+    mine = [s.city.add_booking(s.customer, s.choice(s.main), date, s.integer(2, 9)) for date in s.shuffled(s.dates)]
     booking = s.choice(mine)
     seen = s.bookings(s.customer, len(mine))
     return s.told_draft(part(seen[mine.index(booking)], "paid"), locals())
 
 
-@template
 def length_of_the_largest_booking(s: CityStory) -> Draft:
-    """The seats of a customer's bookings decide, and the event's details answer."""
     s.draw_city(main=4, others=2)
     counts = s.sample(range(2, 10), 4)
     for event, seats in zip(s.shuffled(s.main), counts, strict=True):
-        s.booked(s.customer, event, s.choice(s.dates), seats)
+        s.city.add_booking(s.customer, event, s.choice(s.dates), seats)
     seen, count = s.bookings(s.customer, 4), len(counts)
     largest = max(seen, key=lambda read: s.seen(read)["seats"])
     goal = "Read the details of the event with most seats booked."
@@ -340,7 +279,6 @@ def length_of_the_largest_booking(s: CityStory) -> Draft:
     return s.told_draft(part(facts, "minutes"), locals())
 
 
-@template
 def not_on_that_date(s: CityStory) -> Draft:
     """The event is on, but not on the date."""
     s.draw_city(main=3, others=3)
@@ -351,7 +289,6 @@ def not_on_that_date(s: CityStory) -> Draft:
     return s.told_draft(None, locals())
 
 
-@template
 def unknown_code(s: CityStory) -> Draft:
     """No booking has the code."""
     s.draw_city(main=3)

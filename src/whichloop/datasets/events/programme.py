@@ -8,22 +8,21 @@ from typing import Any
 from whichloop.protocol import Ref
 
 from ..generating import Draft, distinct, draw_new, part
-from ..story import Story, Wording, told_by
+from ..story import Story, Wording
 from ..task import Task, WorldEnvironment
 from .service import CATEGORIES, PAGE, TOOLS, VENUES, Booking, City, Event, Show, cost
 
-_FIRST = ("Mira", "Jonas", "Amara", "Tomas", "Leila", "Sander", "Ines", "Kofi", "Greta", "Rafael", "Yuki", "Nadia")
-_LAST = ("Okafor", "Lindqvist", "Moreau", "Petrov", "Alvarez", "Haddad", "Novak", "Tanaka", "Byrne", "Castellano")
-_PLACES = ("Harbour", "Garden", "Midnight", "Copper", "Lantern", "Willow", "Silver", "Summer")
-_STYLES = {
-    "concert": ("Jazz", "Choir", "Strings", "Brass", "Folk", "Organ"),
-    "theatre": ("Drama", "Puppets", "Tragedy", "Masks", "Monologues", "Farce"),
-    "comedy": ("Improv", "Satire", "Clowns", "Slapstick", "Sketches", "Cabaret"),
-    "dance": ("Tango", "Ballet", "Flamenco", "Swing", "Waltz", "Hip-Hop"),
-}
-_FORMS = ("Night", "Gala", "Hour", "Evening", "Session", "Revue")
-_LANGUAGES = ("English", "French", "Spanish", "German", "Polish")
 _LETTERS = "BCDFGHKLMNPRSTVWXZ"
+
+
+def is_alone(pick: Callable[[Sequence[int]], int], values: Sequence[int]) -> bool:
+    """Return whether only one value is the least, or the most."""
+    return values.count(pick(values)) == 1
+
+
+def total(event: Event, date: str, seats: int) -> int:
+    """Return the cents for all seats."""
+    return cost(event, date, seats)[1]
 
 
 def _environment(city: City) -> WorldEnvironment[City]:
@@ -31,7 +30,7 @@ def _environment(city: City) -> WorldEnvironment[City]:
 
 
 def open_city(task: Task) -> WorldEnvironment[City]:
-    return _environment(City.of(task.world))
+    return _environment(City(task.world))
 
 
 class CityStory(Story):
@@ -39,8 +38,6 @@ class CityStory(Story):
 
     wording = Wording(__file__)
     city: City
-    mine: list[Booking]
-    """Bookings that a story has made."""
 
     def draw_city(self, main: int = 3, others: int = 3, where: Callable[[], bool] = lambda: True) -> None:
         """Draw cities until one fits. Titles, names and codes look alike and differ."""
@@ -49,23 +46,40 @@ class CityStory(Story):
             if where():
                 return
 
+    def draw_best(
+        self,
+        pick: Callable[..., Any],
+        key: Callable[[Any], int],
+        main: int = 3,
+        others: int = 3,
+        of: Callable[[], Sequence[Any]] | None = None,
+    ) -> Any:
+        """Draw cities until one of the main events, or `of` others or dates, alone has the least or the most; return that one."""
+        among = of or (lambda: self.main)
+        self.draw_city(main, others, lambda: is_alone(pick, [*map(key, among())]))
+        return pick(among(), key=key)
+
     def _draw_city(self, main: int, others: int) -> None:
+        texts = self.wording.texts
         category = self.category = self.choice(CATEGORIES)
         rest = [name for name in CATEGORIES if name != category]
         kinds = self.shuffled([category] * main + [self.choice(rest) for _ in range(others)])
         month, day = self.integer(4, 10), self.integer(1, 26)
-        dates = [f"2026-{month:02d}-{day + later:02d}" for later in range(3)]
-        titles = self._titles(kinds)
+        dates = self.dates = [f"2026-{month:02d}-{day + later:02d}" for later in range(3)]
+        places, forms = self.sample(texts["places"], 2), self.sample(texts["forms"], 3)
+        titles: list[str] = []
+        for styles in map(texts["styles"].get, kinds):
+            titles.append(draw_new(titles, lambda: f"{self.choice(places)} {self.choice(styles)} {self.choice(forms)}"))  # noqa: B023
         series = distinct(len(kinds), lambda: "".join(self.choice(_LETTERS) for _ in range(4)))
         numbers = distinct(len(kinds), lambda: str(self.integer(100, 999)))
         venues = self.sample(list(VENUES), len(kinds))
-        events = [
+        events = self.events = [
             Event(
                 id=f"E{numbers[i]}",
                 title=titles[i],
                 category=kind,
                 venue=venues[i],
-                language=self.choice(_LANGUAGES),
+                language=self.choice(texts["languages"]),
                 minutes=self.integer(45, 180),
                 min_age=self.choice((0, 6, 8, 10, 12, 14, 16, 18)),
                 series=series[i],
@@ -79,33 +93,18 @@ class CityStory(Story):
             )
             for i, kind in enumerate(kinds)
         ]
-        firsts, lasts = self.sample(_FIRST, 4), self.sample(_LAST, 3)
+        firsts, lasts = self.sample(texts["first_names"], 4), self.sample(texts["last_names"], 3)
         customers = [f"{first} {last}" for first, last in zip(firsts, (lasts[0], *lasts), strict=True)]
-        self.city = City(dates, customers, {event.id: event for event in events}, {})
-        self.main, self.dates, self.events = [event for event in events if event.category == category], dates, events
-        self.customer = customers[0]
+        self.city = City({"dates": dates, "customers": customers, "events": (), "bookings": ()})
+        self.city.events = {event.id: event for event in events}
+        self.main, self.customer = [event for event in events if event.category == category], customers[0]
         for name in customers[1:]:
             other = self.choice(events)
-            self.booked(name, other, self.choice(list(other.shows)), self.integer(1, 6))
-
-    def _titles(self, kinds: Sequence[str]) -> list[str]:
-        places, forms = self.sample(_PLACES, 2), self.sample(_FORMS, 3)
-        titles: list[str] = []
-        for styles in map(_STYLES.__getitem__, kinds):
-            titles.append(draw_new(titles, lambda: f"{self.choice(places)} {self.choice(styles)} {self.choice(forms)}"))  # noqa: B023
-        return titles
-
-    def booked(self, name: str, event: Event, date: str, seats: int) -> Booking:
-        """Make a booking before the story begins."""
-        show = event.shows[date]
-        booking = Booking(f"{event.series}-{show.number}", name, event.id, date, seats, cost(event, show, seats)[1])
-        show.number += 1
-        self.city.bookings[booking.code] = booking
-        return booking
+            self.city.add_booking(name, other, self.choice(list(other.shows)), self.integer(1, 6))
 
     def book_each(self, name: str, events: Sequence[Event]) -> list[Booking]:
         """Book each event for a customer, on any date and for any number of people."""
-        return [self.booked(name, event, self.choice(self.dates), self.integer(2, 9)) for event in events]
+        return [self.city.add_booking(name, event, self.choice(self.dates), self.integer(2, 9)) for event in events]
 
     def event_of(self, booking: Booking) -> Event:
         return self.city.events[booking.event_id]
@@ -116,7 +115,7 @@ class CityStory(Story):
 
     def settle(self) -> None:
         world = self.city.as_world()
-        self.begin(_environment(City.of(world)), world)
+        self.begin(_environment(City(world)), world)
 
     def told_draft(self, answer: Any, names: Mapping[str, Any]) -> Draft:
         known = {"name": self.customer, "category": self.category, "dates": self.dates, **names}
@@ -142,27 +141,27 @@ class CityStory(Story):
 
     def search_words(self, text: str) -> Ref:
         """Plan to look for titles; return the reference to the id of the first one."""
-        return part(self.call(f"Search the programme for titles with {text}.", "search_events", {"text": text}), *FIRST)
+        found = self.call(f"Search the programme for titles with {text}.", "search_events", {"text": text})
+        return part(found, "events", 0, "event_id")
 
     def search_district(self, district: str, category: str = "") -> Ref:
         arguments = {"category": category, "district": district} if category else {"district": district}
         return self.call(f"Search the programme for {category or 'all'} events in {district}.", "search_events", arguments)
 
-    def details(self, event: Event, event_id: Ref) -> Ref:
-        return self.call(f"Read the details of {event.title}.", "event_details", {"event_id": event_id})
+    def each(self, plan: Callable[..., Ref], refs: Sequence[Ref], *values: Any) -> list[Ref]:
+        """Plan a call about each main event, such as `details`."""
+        return [plan(event.title, ref, *values) for event, ref in zip(self.main, refs, strict=True)]
 
-    def all_details(self, refs: Sequence[Ref]) -> list[Ref]:
-        return [self.details(event, ref) for event, ref in zip(self.main, refs, strict=True)]
+    def details(self, what: str, event_id: Ref) -> Ref:
+        return self.call(f"Read the details of {what}.", "event_details", {"event_id": event_id})
 
-    def seats_left(self, event: Event, event_id: Ref, date: str) -> Ref:
-        goal = f"See how many seats {event.title} has left on {date}."
-        return self.call(goal, "availability", {"event_id": event_id, "date": date})
+    def seats_left(self, what: str, event_id: Ref, date: str) -> Ref:
+        return self.call(f"See how many seats {what} has left on {date}.", "availability", {"event_id": event_id, "date": date})
 
-    def quote(self, what: str, event_id: Ref, date: str, seats: int, after: Iterable[Ref] = (), fails: bool = False) -> Ref:
+    def quote(self, what: str, event_id: Ref, date: str, seats: int | Ref, after: Iterable[Ref] = (), fails: bool = False) -> Ref:
         arguments = {"event_id": event_id, "date": date, "seats": seats}
-        return self.call(
-            f"Get the price of {seats} seats for {what} on {date}.", "price_quote", arguments, after=after, fails=fails
-        )
+        many = "as many" if isinstance(seats, Ref) else seats
+        return self.call(f"Get the price of {many} seats for {what} on {date}.", "price_quote", arguments, after=after, fails=fails)
 
     def hold(self, what: str, event_id: Ref, date: str, seats: int | Ref, after: Iterable[Ref] = (), fails: bool = False) -> Ref:
         arguments = {"event_id": event_id, "date": date, "seats": seats}
@@ -186,19 +185,12 @@ class CityStory(Story):
     def bookings(self, name: str, count: int) -> list[Ref]:
         """Plan to look at all `count` bookings of a customer, and return the references to them."""
         listed = self.call(f"List the bookings of {name}.", "list_bookings", {"name": name})
+        codes = [part(listed, "booking_codes", place) for place in range(count)]
         return [
-            self.call(
-                f"Look at booking number {place + 1} of {name}.",
-                "booking_details",
-                {"booking_code": part(listed, "booking_codes", place)},
-            )
-            for place in range(count)
+            self.call(f"Look at booking number {number} of {name}.", "booking_details", {"booking_code": code})
+            for number, code in enumerate(codes, 1)
         ]
 
     def cancel(self, what: str, booking: Ref, after: Iterable[Ref] = ()) -> Ref:
         code = part(booking, "booking_code")
         return self.call(f"Cancel {what}.", "cancel_booking", {"booking_code": code}, after=after)
-
-
-FIRST = ("events", 0, "event_id")
-template = told_by(CityStory)

@@ -7,10 +7,10 @@ can only be had by booking. Money is kept in cents and told in dollars.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field, fields
-from typing import Any, Self
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
-from whichloop.datasets.task import InvalidRequest, Toolset, UnknownName
+from whichloop.datasets.task import InvalidRequest, Toolset, UnknownName, look_up
 
 PAGE = 4
 """Events on one page of search results."""
@@ -20,17 +20,11 @@ DOOR_SURCHARGE = 450
 """Cents that a seat costs more at the door."""
 
 VENUES: Mapping[str, str] = {
-    "Old Mill": "Riverside",
-    "Glass House": "Riverside",
-    "Ferry Hall": "Harbour",
-    "Customs House": "Harbour",
-    "Town Barn": "Northgate",
-    "Tram Depot": "Northgate",
-    "Clock Tower": "Old Town",
-    "Guild Room": "Old Town",
-}
+    "Old Mill": "Riverside", "Glass House": "Riverside", "Ferry Hall": "Harbour", "Customs House": "Harbour",
+    "Town Barn": "Northgate", "Tram Depot": "Northgate", "Clock Tower": "Old Town", "Guild Room": "Old Town",
+}  # fmt: skip
 """Venue → district."""
-
+DISTRICTS = tuple(dict.fromkeys(VENUES.values()))
 CATEGORIES = ("concert", "theatre", "comedy", "dance")
 
 
@@ -93,8 +87,7 @@ class Event:
     """The shows by date."""
 
 
-@dataclass(frozen=True, slots=True)
-class Booking:
+class Booking(NamedTuple):
     code: str
     name: str
     event_id: str
@@ -103,82 +96,62 @@ class Booking:
     cents: int
     """What was paid."""
 
-    def row(self) -> list[Any]:
-        """Return the booking as the end state has it."""
-        return [self.code, self.name, self.event_id, self.date, self.seats]
 
-
-@dataclass(frozen=True, slots=True)
-class SeatHold:
-    event: Event
-    date: str
-    seats: int
-
-
-@dataclass(slots=True)
 class City:
     """The service's state, of one trial."""
 
-    dates: list[str]
-    customers: list[str]
-    events: dict[str, Event]
-    bookings: dict[str, Booking]
-    """Bookings by code, without cancelled ones."""
-    holds: dict[str, SeatHold] = field(default_factory=dict)
-    used: dict[str, str] = field(default_factory=dict)
-    """Hold → code of the booking it became."""
-    cancelled: set[str] = field(default_factory=set)
-
-    @classmethod
-    def of(cls, world: Mapping[str, Any]) -> Self:
+    def __init__(self, world: Mapping[str, Any]) -> None:
         """Read what `as_world` returned."""
-        dates = world["dates"]
-        events = {}
-        for row in world["events"]:
-            shows = {date: Show(*numbers) for date, numbers in zip(dates, row[-1], strict=True) if numbers}
-            events[row[0]] = Event(*[*row[:-1], shows])
-        bookings = {row[0]: Booking(*row) for row in world["bookings"]}
-        return cls(dates, world["customers"], events, bookings)
+        self.dates: list[str] = world["dates"]
+        self.customers: list[str] = world["customers"]
+        self.events: dict[str, Event] = {}
+        for *facts, numbers in world["events"]:
+            shows = {date: Show(*row) for date, row in zip(self.dates, numbers, strict=True) if row}
+            self.events[facts[0]] = Event(*[*facts, shows])
+        self.bookings = {row[0]: Booking(*row) for row in world["bookings"]}
+        """Bookings by code, without cancelled ones."""
+        self.holds: dict[str, tuple[Event, str, int]] = {}
+        """What is held: event, date and seats."""
+        self.used: dict[str, str] = {}
+        """Hold → code of the booking it became."""
+        self.cancelled: set[str] = set()
 
     def as_world(self) -> dict[str, Any]:
         """Return compact JSON: an event is a row of its facts and one [cents, left, number] per date, empty if not shown."""
-        return {
-            "dates": self.dates,
-            "customers": self.customers,
-            "events": [_event_row(event, self.dates) for event in self.events.values()],
-            "bookings": [list(astuple(booking)) for booking in self.bookings.values()],
-        }
+        events = []
+        for event in self.events.values():
+            *facts, shows = (getattr(event, item.name) for item in fields(event))
+            rows = [[show.cents, show.left, show.number] if (show := shows.get(date)) else [] for date in self.dates]
+            events.append([*facts, rows])
+        bookings = [list(booking) for booking in self.bookings.values()]
+        return {"dates": self.dates, "customers": self.customers, "events": events, "bookings": bookings}
 
     def state(self) -> list[list[Any]]:
         """Return [code, name, event, date, seats] of all bookings, by code. Holds lapse and are not part of it."""
-        return sorted(booking.row() for booking in self.bookings.values())
+        return sorted(list(booking[:-1]) for booking in self.bookings.values())
 
     def event(self, event_id: str) -> Event:
-        if event_id not in self.events:
-            raise UnknownName(f"there is no event {event_id!r}")
-        return self.events[event_id]
+        return look_up(self.events, event_id, f"there is no event {event_id!r}")
 
     def show(self, event_id: str, date: str) -> Show:
-        event = self.event(event_id)
-        if date not in event.shows:
-            raise NoSuchShow(f"{event_id} is not shown on {date!r}, only on {', '.join(event.shows)}")
-        return event.shows[date]
+        shows = self.event(event_id).shows
+        return look_up(shows, date, f"{event_id} is not shown on {date!r}, only on {', '.join(shows)}", NoSuchShow)
 
     def booking(self, code: str) -> Booking:
         if code in self.cancelled:
             raise AlreadyCancelled(f"booking {code} was cancelled already")
-        if code not in self.bookings:
-            raise UnknownBooking(f"there is no booking {code!r}")
-        return self.bookings[code]
+        return look_up(self.bookings, code, f"there is no booking {code!r}", UnknownBooking)
+
+    def add_booking(self, name: str, event: Event, date: str, seats: int) -> Booking:
+        show = event.shows[date]
+        booking = Booking(f"{event.series}-{show.number}", name, event.id, date, seats, cost(event, date, seats)[1])
+        show.number += 1
+        self.bookings[booking.code] = booking
+        return booking
 
     def check_customer(self, name: str) -> None:
         if name not in self.customers:
             raise UnknownName(f"there is no customer named {name!r}")
-
-
-def _event_row(event: Event, dates: list[str]) -> list[Any]:
-    shows = [[show.cents, show.left, show.number] if (show := event.shows.get(date)) else [] for date in dates]
-    return [*(getattr(event, item.name) for item in fields(event)[:-1]), shows]
 
 
 def dollars_from_cents(cents: int) -> int | float:
@@ -190,10 +163,10 @@ def _check_seats(seats: int) -> None:
         raise InvalidRequest(f"seats is {seats}, and must lie between 1 and {MAX_SEATS}")
 
 
-def cost(event: Event, show: Show, seats: int) -> tuple[int, int]:
+def cost(event: Event, date: str, seats: int) -> tuple[int, int]:
     """Return the discount in percent and the price of all seats in cents."""
     percent = event.group_percent if seats >= event.group_from else 0
-    return percent, seats * show.cents * (100 - percent) // 100
+    return percent, seats * event.shows[date].cents * (100 - percent) // 100
 
 
 def search_events(city: City, text: str = "", category: str = "", district: str = "", page: int = 1) -> dict[str, Any]:
@@ -204,8 +177,8 @@ def search_events(city: City, text: str = "", category: str = "", district: str 
     """
     if category and category not in CATEGORIES:
         raise UnknownName(f"there is no category {category!r}, only {', '.join(CATEGORIES)}")
-    if district and district not in VENUES.values():
-        raise UnknownName(f"there is no district {district!r}, only {', '.join(dict.fromkeys(VENUES.values()))}")
+    if district and district not in DISTRICTS:
+        raise UnknownName(f"there is no district {district!r}, only {', '.join(DISTRICTS)}")
     words = set(text.casefold().split())
     events = [
         {"event_id": event.id, "title": event.title, "category": event.category, "venue": event.venue}
@@ -223,14 +196,8 @@ def search_events(city: City, text: str = "", category: str = "", district: str 
 def event_details(city: City, event_id: str) -> dict[str, Any]:
     """The dates of an event, its language, its length in minutes, the lowest age, and the percentage paid back on cancelling."""
     event = city.event(event_id)
-    return {
-        "event_id": event.id,
-        "dates": list(event.shows),
-        "language": event.language,
-        "minutes": event.minutes,
-        "min_age": event.min_age,
-        "refund_percent": event.refund_percent,
-    }
+    facts = {name: getattr(event, name) for name in ("language", "minutes", "min_age", "refund_percent")}
+    return {"event_id": event.id, "dates": list(event.shows), **facts}
 
 
 def availability(city: City, event_id: str, date: str) -> dict[str, Any]:
@@ -242,13 +209,9 @@ def price_quote(city: City, event_id: str, date: str, seats: int) -> dict[str, A
     """What a booking of so many seats costs in dollars, with the discount that a group of this size gets."""
     _check_seats(seats)
     show = city.show(event_id, date)
-    percent, cents = cost(city.event(event_id), show, seats)
-    return {
-        "event_id": event_id,
-        "seat": dollars_from_cents(show.cents),
-        "discount_percent": percent,
-        "total": dollars_from_cents(cents),
-    }
+    percent, cents = cost(city.event(event_id), date, seats)
+    seat, total = dollars_from_cents(show.cents), dollars_from_cents(cents)
+    return {"event_id": event_id, "seat": seat, "discount_percent": percent, "total": total}
 
 
 def door_price(city: City, event_id: str) -> dict[str, Any]:
@@ -266,31 +229,20 @@ def hold_seats(city: City, event_id: str, date: str, seats: int) -> dict[str, An
     show.left -= seats
     show.holds += 1
     hold_id = f"hold-{event_id}-{date[5:]}-{show.holds}"
-    city.holds[hold_id] = SeatHold(city.events[event_id], date, seats)
+    city.holds[hold_id] = (city.events[event_id], date, seats)
     return {"hold_id": hold_id, "event_id": event_id, "date": date, "seats": seats}
 
 
 def book(city: City, name: str, hold_id: str) -> dict[str, Any]:
     """Book and pay held seats. name: the customer's, first and last. A hold can be booked once; gives the booking's code."""
     city.check_customer(name)
-    if hold_id not in city.holds:
-        raise UnknownHold(f"there is no hold {hold_id!r}")
+    event, date, seats = look_up(city.holds, hold_id, f"there is no hold {hold_id!r}", UnknownHold)
     if hold_id in city.used:
         raise HoldUsed(f"hold {hold_id} was booked already, as {city.used[hold_id]}")
-    hold = city.holds[hold_id]
-    show = hold.event.shows[hold.date]
-    code = f"{hold.event.series}-{show.number}"
-    show.number += 1
-    _, cents = cost(hold.event, show, hold.seats)
-    city.used[hold_id] = code
-    city.bookings[code] = Booking(code, name, hold.event.id, hold.date, hold.seats, cents)
-    return {
-        "booking_code": code,
-        "event_id": hold.event.id,
-        "date": hold.date,
-        "seats": hold.seats,
-        "paid": dollars_from_cents(cents),
-    }
+    booking = city.add_booking(name, event, date, seats)
+    city.used[hold_id] = booking.code
+    paid = dollars_from_cents(booking.cents)
+    return {"booking_code": booking.code, "event_id": event.id, "date": date, "seats": seats, "paid": paid}
 
 
 def cancel_booking(city: City, booking_code: str) -> dict[str, Any]:
@@ -311,15 +263,9 @@ def list_bookings(city: City, name: str) -> dict[str, Any]:
 
 def booking_details(city: City, booking_code: str) -> dict[str, Any]:
     """What was booked: event, date, seats, and the price paid in dollars."""
-    booking = city.booking(booking_code)
-    return {
-        "booking_code": booking.code,
-        "title": city.events[booking.event_id].title,
-        "event_id": booking.event_id,
-        "date": booking.date,
-        "seats": booking.seats,
-        "paid": dollars_from_cents(booking.cents),
-    }
+    code, _name, event_id, date, seats, cents = city.booking(booking_code)
+    title, paid = city.events[event_id].title, dollars_from_cents(cents)
+    return {"booking_code": code, "title": title, "event_id": event_id, "date": date, "seats": seats, "paid": paid}
 
 
 TOOLS: Toolset[City] = Toolset(

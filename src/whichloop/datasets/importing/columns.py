@@ -158,8 +158,3 @@ def has_decimal_comma(text: str) -> bool:
     """Tell whether a text can only be a number with a decimal comma: 39,9, but not 1,310."""
     bare = text.strip()
     return "," in bare and _WITH_COMMA.fullmatch(bare) is not None and _THOUSANDS.fullmatch(bare) is None
-
-
-def kind(value: Any) -> str:
-    names = {bool: "true or false", int: "a number", float: "a number", str: "text", dict: "an object", list: "a list"}
-    return "nothing" if value is None else names.get(type(value), f"a {type(value).__name__}")

@@ -40,18 +40,12 @@ def text_lines(path: Path) -> Iterator[tuple[int, str]]:
                 raise ValueError(f"{where}: the line is longer than {MAX_LINE_BYTES:,} bytes")
             if total > MAX_FILE_BYTES:
                 raise ValueError(f"{where}: the file is longer than {MAX_FILE_BYTES:,} bytes; take the first rows: limit")
-            yield number, _decoded(raw.removeprefix(_BOM) if number == 1 else raw, where)
-
-
-def _decoded(raw: bytes, where: str) -> str:
-    try:
-        if b"\0" in raw:
-            raise ValueError("there is a NUL byte")
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{where}: the text is not UTF-8 ({error.reason} at byte {error.start + 1})") from None
-    except ValueError as error:
-        raise ValueError(f"{where}: the text is not UTF-8 ({error})") from None
+            if b"\0" in raw:
+                raise ValueError(f"{where}: the text is not UTF-8 (there is a NUL byte)")
+            try:
+                yield number, (raw.removeprefix(_BOM) if number == 1 else raw).decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise ValueError(f"{where}: the text is not UTF-8 ({error.reason} at byte {error.start + 1})") from None
 
 
 def json_lines(path: Path) -> Iterator[tuple[str, int, Any]]:

@@ -13,7 +13,7 @@ import os
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Coroutine, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any, NamedTuple, TypeVar
 
 import httpx2
@@ -66,7 +66,7 @@ class Listing(NamedTuple):
 
 
 class McpSession:
-    """One session: what it needs is started by the first call, and ended by `close`. All methods run in the thread of sessions."""
+    """One session: what it needs is started by the first call, and ended by `close`. All methods run in the loop of sessions."""
 
     def __init__(self, server: McpServer) -> None:
         self.server = server
@@ -76,6 +76,7 @@ class McpSession:
         self._owner: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - closed with the session
+        SESSIONS.add(self)
 
     async def listing(self) -> Listing:
         """Return the tools. Raises McpServerGone for a server that cannot be reached or gives no list, and TimeoutError."""
@@ -85,7 +86,9 @@ class McpSession:
         with self._watched():
             for _ in range(MAX_PAGES):
                 page = await client.list_tools(cursor=cursor)
-                listed += map(_listed_tool, page.tools)
+                for tool in page.tools:
+                    read_only = tool.annotations is not None and bool(tool.annotations.read_only_hint)
+                    listed.append(ListedTool(tool.name, tool.description or "", dict(tool.input_schema), read_only))
                 if (cursor := page.next_cursor) is None:
                     info = client.server_info
                     return Listing("" if info is None else info.name, "" if info is None else info.version, tuple(listed))
@@ -115,6 +118,7 @@ class McpSession:
                 self._owner.cancel()
             await asyncio.wait({self._owner})
         self._errors.close()
+        SESSIONS.discard(self)
 
     async def _client(self) -> Client:
         if self.gone:
@@ -153,12 +157,9 @@ class McpSession:
         """Tell a JSON-RPC error from a connection that has ended. Raises McpError and McpServerGone."""
         try:
             yield
-        except MCPError as error:
-            if error.code != CONNECTION_CLOSED:
+        except (MCPError, OSError, httpx2.HTTPError) as error:
+            if isinstance(error, MCPError) and error.code != CONNECTION_CLOSED:
                 raise McpError(error.code, error.message) from None
-            self.gone = self._last_words(error)
-            raise McpServerGone(self.gone) from None
-        except (OSError, httpx2.HTTPError) as error:
             self.gone = self._last_words(error)
             raise McpServerGone(self.gone) from None
 
@@ -168,100 +169,57 @@ class McpSession:
         lines = self._errors.read().split("\n")
         if line := next((line.strip() for line in reversed(lines) if line.strip()), ""):
             return f"its server has ended: {line}"
-        error = _first(error)
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
         error_line = one_line(str(error))
         return f"its server cannot be asked: {type(error).__name__}{f': {error_line}' if error_line else ''}"
 
 
-def _first(error: BaseException) -> BaseException:
-    """Return the first error of a group that a group of tasks has raised."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
-def _listed_tool(tool: types.Tool) -> ListedTool:
-    read_only = tool.annotations is not None and bool(tool.annotations.read_only_hint)
-    return ListedTool(tool.name, tool.description or "", dict(tool.input_schema), read_only)
-
-
 def _result_text(result: types.CallToolResult) -> str:
-    return "\n".join(_part_text(item) for item in result.content)
+    """Return a result as text; what is no text is named."""
+    parts = []
+    for item in result.content:
+        text = getattr(getattr(item, "resource", item), "text", None)
+        named = " ".join(filter(None, [item.type, getattr(item, "mime_type", None)]))
+        parts.append(f"[{named}]" if text is None else text)
+    return "\n".join(parts)
 
 
-def _part_text(item: Any) -> str:
-    """Return a part of a result as text; what is no text is named."""
-    if isinstance(item, types.TextContent):
-        return item.text
-    if isinstance(item, types.EmbeddedResource) and isinstance(item.resource, types.TextResourceContents):
-        return item.resource.text
-    kind = getattr(item, "mime_type", None) or ""
-    return f"[{' '.join(filter(None, [item.type, kind]))}]"
-
-
-class _Thread:
-    """The event loop in which sessions live. Its thread ends with the process, after the sessions."""
-
-    def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._lock = threading.Lock()
-        self._sessions: set[McpSession] = set()
-
-    def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine; the thread is started by the first one."""
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="MCP sessions", daemon=True).start()
-                atexit.register(self._end)
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-
-    async def session(self, server: McpServer) -> McpSession:
-        """Return a new session."""
-        session = McpSession(server)
-        self._sessions.add(session)
-        return session
-
-    async def close(self, session: McpSession) -> None:
-        """End a session."""
-        await session.close()
-        self._sessions.discard(session)
-
-    def _end(self) -> None:
-        with contextlib.suppress(Exception):  # nothing is left to tell at the end of the process
-            self.submit(self._close_all()).result(CLOSE_S)
-
-    async def _close_all(self) -> None:
-        await asyncio.gather(*map(self.close, tuple(self._sessions)))
-
-
-THREAD = _Thread()
+LOOP = asyncio.new_event_loop()
+threading.Thread(target=LOOP.run_forever, name="MCP sessions", daemon=True).start()
+SESSIONS: set[McpSession] = set()
+"""Those that are open; the end of the process ends them."""
 
 
 def read_listing(server: McpServer) -> Listing:
     """Start a server, read its list of tools, and end it. Raises McpServerGone, McpError and TimeoutError."""
-    return THREAD.submit(_listing(server)).result()
 
+    async def listing() -> Listing:
+        session = McpSession(server)
+        try:
+            async with asyncio.timeout(server.start_s):
+                return await session.listing()
+        finally:
+            await session.close()
 
-async def _listing(server: McpServer) -> Listing:
-    session = await THREAD.session(server)
-    try:
-        async with asyncio.timeout(server.start_s):
-            return await session.listing()
-    finally:
-        await THREAD.close(session)
-
-
-def open_session(server: McpServer) -> McpSession:
-    """Return a session, which starts with its first call."""
-    return THREAD.submit(THREAD.session(server)).result()
+    return _submit(listing()).result()
 
 
 async def call(session: McpSession, name: str, arguments: Mapping[str, Any]) -> Any:
     """Call a tool from any event loop. Raises as `McpSession.call`; a cancellation reaches the server."""
-    return await asyncio.wrap_future(THREAD.submit(session.call(name, arguments)))
+    return await asyncio.wrap_future(_submit(session.call(name, arguments)))
 
 
 def close_soon(session: McpSession) -> None:
     """End a session without waiting for it."""
-    THREAD.submit(THREAD.close(session))
+    _submit(session.close())
+
+
+def _submit(work: Coroutine[Any, Any, T]) -> Future[T]:
+    return asyncio.run_coroutine_threadsafe(work, LOOP)
+
+
+@atexit.register
+def _close_all() -> None:
+    with contextlib.suppress(Exception):  # nothing is left to tell at the end of the process
+        wait([_submit(session.close()) for session in tuple(SESSIONS)], CLOSE_S)

@@ -9,7 +9,7 @@ import re
 import shlex
 import shutil
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -37,8 +37,20 @@ _SHORT = re.compile(r"mcp:\s*(?P<target>.*?)\s*(?P<options>\(\s*[A-Za-z_]\w*\s*=
 _HOW_TO_NAME = 'token=VARIABLE for an address, keys=["VARIABLE"] for a command'
 
 
-@dataclass(frozen=True, slots=True)
-class McpServer:
+class _Options(BaseModel):
+    """What may stand in the brackets behind a server."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    session: Session = "trial"
+    """`trial`: each trial has a session of its own, a command a process of its own. `worker`: all trials of a process share one."""
+    keys: list[str] | tuple[str, ...] = ()
+    """Names of environment variables with a secret that a command may have."""
+    token: str = ""
+    """Name of the environment variable with the bearer token for an address."""
+    start_s: float = Field(START_S, gt=0, le=MAX_START_S)
+
+
+class McpServer(_Options):
     """What the user said of a server."""
 
     name: str
@@ -47,13 +59,6 @@ class McpServer:
     """Where it listens, streamable HTTP; empty for a command."""
     words: tuple[str, ...] = ()
     """The words of the command that starts it, which speaks over its standard input and output."""
-    session: Session = "trial"
-    """`trial`: each trial has a session of its own, a command a process of its own. `worker`: all trials of a process share one."""
-    keys: tuple[str, ...] = ()
-    """Names of environment variables with a secret that a command may have."""
-    token: str = ""
-    """Name of the environment variable with the bearer token for an address."""
-    start_s: float = START_S
 
     def environment(self) -> dict[str, str]:
         """Return the environment of a command: this one without secrets, but with those that were named."""
@@ -76,10 +81,18 @@ def read_server(name: str) -> McpServer:
     public_name = name.replace(match["target"], public_address(match["target"]))
     try:
         options = parse_spec(f"mcp{match['options'] or ''}").options
-        target = _target(match["target"])
+        server = _target(match["target"])
         if public_address(match["target"]) != match["target"]:  # manifests and tables show what was typed
             raise ValueError(f"it holds what looks like a secret; put that into a variable, and name it: {_HOW_TO_NAME}")
-        return McpServer(name, **target, **_checked(options, is_command="words" in target))
+        read = checked(_Options, dict(options))
+        if read.keys and "url" in server:
+            raise ValueError("keys are for a command; an address takes token=VARIABLE")
+        if read.token and "words" in server:
+            raise ValueError('token is for an address; a command takes keys=["VARIABLE"]')
+        for variable in (*read.keys, *filter(None, [read.token])):
+            if variable not in os.environ:
+                raise ValueError(f"the environment has no {variable}")
+        return McpServer(name=name, **server, **read.model_dump())
     except ValueError as error:
         raise ValueError(f"tools {public_name!r}: {error}") from None
 
@@ -106,29 +119,6 @@ def _target(text: str) -> dict[str, Any]:
     if shutil.which(words[0]) is None:
         raise ValueError(f"there is no {words[0]!r} to run")
     return {"words": tuple(words)}
-
-
-class _Options(BaseModel):
-    """What may stand in the brackets behind a server."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-    session: Session = "trial"
-    keys: list[str] | tuple[str, ...] = ()
-    token: str = ""
-    start_s: float = Field(START_S, gt=0, le=MAX_START_S)
-
-
-def _checked(given: Any, *, is_command: bool) -> dict[str, Any]:
-    """Return the options. Raises ValueError for one that the server cannot have, and a variable that is not set."""
-    options = checked(_Options, dict(given))
-    if options.keys and not is_command:
-        raise ValueError("keys are for a command; an address takes token=VARIABLE")
-    if options.token and is_command:
-        raise ValueError('token is for an address; a command takes keys=["VARIABLE"]')
-    for variable in (*options.keys, *filter(None, [options.token])):
-        if variable not in os.environ:
-            raise ValueError(f"the environment has no {variable}")
-    return {**options.model_dump(), "keys": tuple(options.keys)}
 
 
 class ToolServer(NamedTuple):
@@ -159,10 +149,11 @@ def mcp_tools(name: str) -> OwnTools:
         listing = sdk.read_listing(server)
     except TimeoutError:
         raise ValueError(f"tools {name!r}: no list of tools within {server.start_s:g} s; start_s=… gives it more") from None
-    except McpError as error:
-        raise ValueError(f"tools {name!r}: the list of tools cannot be read: {error}") from None
+    except sdk.McpServerGone as error:
+        raise ValueError(f"tools {name!r}: {error_text(error)}") from None
     except Exception as error:  # what the server answers may be anything
-        raise ValueError(f"tools {name!r}: {_line(error)}") from None
+        kind = "" if isinstance(error, McpError) else f"{type(error).__name__}: "
+        raise ValueError(f"tools {name!r}: the list of tools cannot be read: {kind}{error_text(error)}") from None
     if not listing.tools:
         raise ValueError(f"tools {name!r}: the server {listing.server or 'there'} lists no tool")
     names = [tool.name for tool in listing.tools]
@@ -180,11 +171,6 @@ def tool_server(name: str) -> ToolServer:
     return _LAST[name]
 
 
-def _line(error: Exception) -> str:
-    gone = type(error).__name__ == "McpServerGone"
-    return error_text(error) if gone else f"the list of tools cannot be read: {type(error).__name__}: {error_text(error)}"
-
-
 def _sdk() -> Any:
     with needed_by("--tools mcp:…"):
         return importlib.import_module(f"{__package__}.mcp_client")
@@ -196,7 +182,7 @@ class McpEnvironment:
 
     session: Any
     tools: tuple[Tool, ...]
-    shared: bool = field(default=False)
+    shared: bool
 
     def state(self) -> None:
         """There is no end state. Raises RuntimeError if the server has died: what came out is not the loop's doing."""
@@ -209,10 +195,17 @@ class McpEnvironment:
 
 
 def _open(server: McpServer, listed: tuple[Any, ...], task: Task) -> McpEnvironment:
-    session = _shared_session(server) if server.session == "worker" else _sdk().open_session(server)
+    session = _shared_session(server) if server.session == "worker" else _sdk().McpSession(server)
+    call = _sdk().call
+
+    def function(name: str) -> Any:
+        async def tool(**arguments: Any) -> Any:
+            return await call(session, name, arguments)
+
+        return tool
+
     tools = tuple(
-        Tool(each.name, each.description, each.parameters, _function(session, each.name), read_only=each.read_only)
-        for each in listed
+        Tool(each.name, each.description, each.parameters, function(each.name), read_only=each.read_only) for each in listed
     )
     return McpEnvironment(session, tools, shared=server.session == "worker")
 
@@ -222,14 +215,5 @@ def _shared_session(server: McpServer) -> Any:
     with _LOCK:
         session = _SHARED.get(server.name)
         if session is None or session.gone:
-            session = _SHARED[server.name] = _sdk().open_session(server)
+            session = _SHARED[server.name] = _sdk().McpSession(server)
         return session
-
-
-def _function(session: Any, name: str) -> Any:
-    call = _sdk().call
-
-    async def tool(**arguments: Any) -> Any:
-        return await call(session, name, arguments)
-
-    return tool

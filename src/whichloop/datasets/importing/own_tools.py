@@ -7,12 +7,13 @@ own. A module without `TOOLS` offers its public functions that have type hints.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
-from typing import Any, get_type_hints
+from typing import Any
 
 from whichloop.datasets.task import Environment, StatelessEnvironment, Task, as_described
 from whichloop.protocol import Tool, render_value
@@ -122,17 +123,15 @@ def own_tools(name: str, functions: Any) -> OwnTools:
 
 
 def tell_gaps(described: Iterable[Sequence[Any]]) -> None:
-    """Warn of what a model is not told of tools, once however often they are looked at. `described`: as by `described_tools`."""
-    _tell_gaps(tuple(gap for name, description, parameters in described for gap in _gaps(name, description, parameters)))
-
-
-def _gaps(tool: str, description: str, parameters: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what a model is not told of a tool: what it is for, and the types of its arguments."""
-    if not description.strip():
-        yield f"{tool} has no docstring"
-    for name, rules in parameters.get("properties", {}).items():
-        if isinstance(rules, Mapping) and not rules.keys() - {"title", "default", "description"}:
-            yield f"argument {name} of {tool} has no type"
+    """Warn of what a model is not told of tools: what they are for, and the types of their arguments; once however often they are
+    looked at. `described`: as by `described_tools`."""
+    gaps = []
+    for tool, description, parameters in described:
+        gaps += [] if description.strip() else [f"{tool} has no docstring"]
+        for name, rules in parameters.get("properties", {}).items():
+            if isinstance(rules, Mapping) and not rules.keys() - {"title", "default", "description"}:
+                gaps.append(f"argument {name} of {tool} has no type")
+    _tell_gaps(tuple(gaps))
 
 
 @lru_cache(maxsize=256)  # a trial opens its environment anew, and one warning is enough
@@ -146,22 +145,17 @@ def _takes_a_task(item: Any) -> bool:
     if isinstance(item, Tool) or not callable(item):
         return False
     try:
-        parameters = list(inspect.signature(item).parameters.values())
-        needed = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        signature = inspect.signature(item)
+        with contextlib.suppress(NameError, TypeError, AttributeError):  # it names what only a type checker sees
+            signature = inspect.signature(item, eval_str=True)
     except (TypeError, ValueError):  # a builtin without signature
         return False
+    parameters = signature.parameters.values()
+    needed = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     if len(needed) != 1:
         return False
-    kind = _annotation(item, needed[0])
-    return kind is Task or (kind is inspect.Parameter.empty and needed[0].name == "task")
-
-
-def _annotation(item: Any, parameter: inspect.Parameter) -> Any:
-    try:
-        hints = get_type_hints(item.__init__ if inspect.isclass(item) else item)
-    except (NameError, TypeError, AttributeError):  # it names what only a type checker sees
-        return Task if parameter.annotation in ("Task", "whichloop.Task") else parameter.annotation
-    return hints.get(parameter.name, parameter.annotation)
+    kind = needed[0].annotation
+    return kind is Task or kind in ("Task", "whichloop.Task") or (kind is inspect.Parameter.empty and needed[0].name == "task")
 
 
 def _tools(items: Any) -> tuple[Tool, ...]:
@@ -184,40 +178,37 @@ class NotRecorded(LookupError):
     """A call that no recorded trial made."""
 
 
-class RecordedTools:
-    """The environment of one trial. It has no state: a call gives the same result whenever it is made."""
-
-    def __init__(self, task: Task) -> None:
-        calls: Sequence[Mapping[str, Any]] = task.world.get(RECORDED, ())
-        names = dict.fromkeys(call["tool"] for call in calls)
-        self.tools = tuple(_tool(name, [call for call in calls if call["tool"] == name]) for name in names)
-
-    def state(self) -> Any:
-        return None
-
-    def close(self) -> None:
-        return None
-
-
-def _tool(name: str, calls: Sequence[Mapping[str, Any]]) -> Tool:
-    return Tool(name, f"{name}, with the results of recorded calls.", _schema(calls), _replaying(name, calls), blocking=False)
+def recorded_tools(task: Task) -> StatelessEnvironment:
+    """Return the environment of one trial: a call gives the same result whenever it is made."""
+    calls: Sequence[Mapping[str, Any]] = task.world.get(RECORDED, ())
+    tools = []
+    for name in dict.fromkeys(call["tool"] for call in calls):
+        own = [call for call in calls if call["tool"] == name]
+        text = f"{name}, with the results of recorded calls."
+        tools.append(Tool(name, text, _schema(own), _replaying(name, own), blocking=False))
+    return StatelessEnvironment(tools)
 
 
 def _schema(calls: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return a JSON schema of the arguments that were recorded; what every call has is required."""
     every = [call["arguments"] for call in calls]
     names = dict.fromkeys(name for arguments in every for name in arguments)
-    types = {name: sorted({_TYPES.get(type(given[name]), "null") for given in every if name in given}) for name in names}
-    properties = {name: {"type": kinds[0] if len(kinds) == 1 else kinds} for name, kinds in types.items()}
+    properties: dict[str, Any] = {}
+    for name in names:
+        types = sorted({_TYPES.get(type(given[name]), "null") for given in every if name in given})
+        properties[name] = {"type": types[0] if len(types) == 1 else types}
     required = [name for name in names if all(name in arguments for arguments in every)]
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
 def _replaying(name: str, calls: Iterable[Mapping[str, Any]]) -> Callable[..., str]:
-    results = {_key(call["arguments"]): call for call in calls}
+    def key(arguments: Any) -> str:
+        return canonical_json(whole_numbers_as_int(arguments))
+
+    results = {key(call["arguments"]): call for call in calls}
 
     def replay(**arguments):  # type: ignore[no-untyped-def]  # a type would promise what a recorded text is
-        recorded = results.get(_key(arguments))
+        recorded = results.get(key(arguments))
         if recorded is None:
             call_arguments = ", ".join(f"{key}={render_value(value)}" for key, value in arguments.items())
             raise NotRecorded(f"no result was recorded for {name}({call_arguments})")
@@ -226,7 +217,3 @@ def _replaying(name: str, calls: Iterable[Mapping[str, Any]]) -> Callable[..., s
         return recorded["result"]
 
     return replay
-
-
-def _key(arguments: Any) -> str:
-    return canonical_json(whole_numbers_as_int(arguments))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
@@ -206,10 +206,9 @@ class SinglePlan(NamedTuple):
     mistakes: tuple[tuple[int, str], ...]
     """What is wrong, each with its line."""
 
-    def misfits(self, tools: Mapping[str, ToolSpec]) -> Iterator[tuple[int, str]]:
-        """Yield what is wrong with the calls by the tools that there are, each with its line. `tools`: by name."""
-        for line, call in self.calls:
-            yield from ((line, f"call {call.id!r}: {text}") for _, text in call_misfits(call, tools))
+    def misfits(self, tools: Mapping[str, ToolSpec]) -> list[tuple[int, str]]:
+        """Return what is wrong with the calls by the tools that there are, each with its line. `tools`: by name."""
+        return [(line, f"call {call.id!r}: {text}") for line, call in self.calls for _, text in call_misfits(call, tools)]
 
 
 def single_plan(text: str) -> SinglePlan:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
 
 import jsonschema
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from whichloop.protocol import Query
 from whichloop.protocol.names import nearest
+from whichloop.protocol.values import one_line
 
 from ..task import Task
 from .columns import (
@@ -23,7 +23,6 @@ from .columns import (
     between_commas,
     column_named,
     json_cell,
-    kind,
     quoted,
     read_value,
     with_point,
@@ -37,22 +36,74 @@ UNPLANNED = "the file gives none"
 _NONE_GIVEN = "\0 the plan gives no answer"
 """What no row holds: the answer of a plan that gives none."""
 
-ColumnOfMeaning = Mapping[str, str]
-"""Meaning → name of its column; meanings without a column are left out."""
+
+def _one_line_id(text: str) -> str:
+    if not text or len(text) > MAX_ID_CHARS or not text.isprintable():
+        raise ValueError(f"{text[:60]!r} is not an id: one line of 1 to {MAX_ID_CHARS} printable characters")
+    return text
 
 
-class _WholeQuery(BaseModel):
+def _id_text(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():  # a column of whole numbers with gaps, as pandas reads it
+        value = int(value)
+    return str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else value
+
+
+def _json_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    try:
+        jsonschema.Draft202012Validator.check_schema(schema)
+    except jsonschema.SchemaError as error:
+        raise ValueError(f"not a JSON schema ({one_line(error.message)[:200]})") from None
+    return schema
+
+
+def _names(value: Any) -> Any:
+    return between_commas(value) if isinstance(value, str) and not value.strip().startswith("[") else _from_json(value)
+
+
+def _plan(value: Any) -> Any:
+    return _from_json(value) if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") else value
+
+
+def _from_json(value: Any) -> Any:
+    return json_value(value) if isinstance(value, str) else value
+
+
+_Json = BeforeValidator(_from_json)
+_Id = Annotated[str, AfterValidator(_one_line_id)]
+_Schema = Annotated[dict[str, Any], AfterValidator(_json_schema)]
+
+
+class _Cells(BaseModel):
+    """A row's cells by what they mean; JSON, names and plans may be written as text."""
+
+    model_config = ConfigDict(strict=True)
+    question: str = ""
+    answer: Any = None
+    id: Annotated[_Id, BeforeValidator(_id_text)] = ""
+    context: str = ""
+    schema_: Annotated[_Schema, _Json] | None = Field(None, alias="schema")
+    tools: Annotated[list[str], BeforeValidator(_names)] | None = None
+    scorer: str = ""
+    plan: Annotated[Any, BeforeValidator(_plan)] = None
+    end_state: Annotated[Any, _Json] = None
+    world: Annotated[dict[str, Any], _Json] = {}
+
+
+class _Whole(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class _WholeQuery(_Whole):
     text: str = Field(pattern=r"\S")
     context: str = ""
-    schema_: dict[str, Any] | None = Field(None, alias="schema")
+    schema_: _Schema | None = Field(None, alias="schema")
 
 
-class WholeTask(BaseModel):
+class WholeTask(_Whole):
     """A task as `Task.as_dict` writes it."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
-    id: str
+    id: _Id
     query: _WholeQuery
     expected: Any
     scorer: str = "exact"
@@ -78,7 +129,7 @@ class RowReader:
         self.scorer = options.get("scorer") or ""
         labels = options.get("labels") or ()
         self.labels = tuple(between_commas(labels) if isinstance(labels, str) else filter(None, labels))
-        self._columns_of: dict[tuple[str, ...], ColumnOfMeaning] = {}
+        self._columns_of: dict[tuple[str, ...], Mapping[str, str]] = {}
         if table.columns is not None:
             try:
                 for name in filter(None, (*self._named.values(), *self.labels)):
@@ -89,11 +140,11 @@ class RowReader:
             except ValueError as error:
                 raise ValueError(f"{table.source}: {error}") from None
 
-    def rows(self) -> Any:
+    def rows(self) -> Iterable[tuple[int, Cells]]:
         """Give number and cells of each row, of the columns that something is read from."""
         return self.table.rows(None if self.table.columns is None else self._used(self.table.columns))
 
-    def _find(self, cells: Cells) -> ColumnOfMeaning:
+    def _find(self, cells: Cells) -> Mapping[str, str]:
         """Find what the row's columns mean. Raises ValueError, which lists them, if there is none for the question."""
         columns = self.table.columns or tuple(cells)
         if columns not in self._columns_of:
@@ -106,16 +157,15 @@ class RowReader:
                 if column is not None:
                     found[meaning] = column
                 elif meaning == "question":
-                    name_it = f"name it: {self.importer}(question=NAME)"
                     lacking = f"no column {named!r}" if named else f"no column for the question ({', '.join(names)})"
+                    name_it = f"name it: {self.importer}(question=NAME)"
                     raise ValueError(f"{lacking}; its columns: {quoted(columns)}; {name_it}")
             self._columns_of[columns] = found
         return self._columns_of[columns]
 
     def _used(self, columns: tuple[str, ...]) -> set[str]:
         """Return the columns of a row that something is read from."""
-        labels = (column_named(label, columns) for label in self.labels)
-        return {*self._columns_of[columns].values(), *(label for label in labels if label is not None)}
+        return {*self._columns_of[columns].values(), *filter(None, (column_named(label, columns) for label in self.labels))}
 
     def unused(self) -> str:
         """Return in words which columns of the rows so far nothing is read from; empty if there are none."""
@@ -123,7 +173,7 @@ class RowReader:
         unused = dict.fromkeys(name for columns in self._columns_of for name in columns if name not in used)
         return f"columns not used: {quoted(unused)}" if unused else ""
 
-    def _no_answer(self, columns: tuple[str, ...]) -> str:
+    def _no_answer(self, columns: Iterable[str]) -> str:
         name_it = f'{self.importer}(answer=NAME), or a scorer of your own: {self.importer}(scorer="my.module:scorer")'
         return f"no column holds the answer; its columns: {quoted(columns)}; name it: {name_it}"
 
@@ -133,7 +183,7 @@ class RowReader:
         `is_checked`: its tools and its scorer have to be there.
         """
         try:
-            task = whole_task(cells) if self._is_whole(cells) else self._task_of(self._find(cells), index, cells)
+            task = whole_task(cells) if self._is_whole(cells) else self._task_of(cells, index)
             if is_checked:
                 # a scorer that only a row names is refused: code is imported for names that the user typed
                 name = task.scorer.partition("(")[0].strip()
@@ -146,33 +196,11 @@ class RowReader:
 
     def answers_itself(self, cells: Cells) -> bool:
         """Return whether the plan of a row that can be read gives an answer of its own, in place of the row's."""
-        plan = cells.get("plan") if self._is_whole(cells) else self._plan(self._find(cells), cells)
+        plan = cells.get("plan") if self._is_whole(cells) else self._read(cells).plan
         return plan is not None and read_plan("plan", plan, _NONE_GIVEN).answer != _NONE_GIVEN
 
     def _is_whole(self, cells: Cells) -> bool:
         return self.table.columns is None and isinstance(cells.get("query"), Mapping)
-
-    def _task_of(self, column_of: ColumnOfMeaning, index: int, cells: Cells) -> Task:
-        text = self._text(column_of, "question", cells)
-        if not text:
-            raise CellError(column_of["question"], "the question is empty")
-        schema = self._object(column_of, "schema", cells)
-        if schema is not None:
-            _check_schema(column_of["schema"], schema)
-        scorer = self._text(column_of, "scorer", cells).strip() or self.scorer
-        expected = self._answer(column_of, cells, scorer)
-        plan = self._plan(column_of, cells)
-        return Task(
-            id=self._id(column_of, index, cells),
-            query=Query(text, self._text(column_of, "context", cells), schema),
-            expected=expected,
-            scorer=scorer or default_scorer(expected, schema),
-            plan=None if plan is None else read_plan(column_of["plan"], plan, expected),
-            no_plan=UNPLANNED if plan is None else "",
-            labels=self._labels(column_of, cells),
-            world=self._world(column_of, cells),
-            end_state=self._json(column_of, "end_state", cells),
-        )
 
     def _cell(self, column: str | None, cells: Cells) -> Any:
         """Return a cell as JSON; None if it is missing or blank."""
@@ -184,83 +212,50 @@ class RowReader:
                 raise CellError(column or "", str(error)) from None
         return None if value is None or (isinstance(value, str) and not value.strip()) else value
 
-    def _text(self, column_of: ColumnOfMeaning, meaning: str, cells: Cells) -> str:
-        column = column_of.get(meaning)
-        value = self._cell(column, cells)
-        if value is not None and not isinstance(value, str):
-            raise CellError(column or "", f"{kind(value)} where text belongs")
-        return value or ""
-
-    def _answer(self, column_of: ColumnOfMeaning, cells: Cells, scorer: str) -> Any:
-        column = column_of.get("answer")
-        value = self._cell(column, cells)
-        if isinstance(value, str) and self.table.cells == "text":
-            return read_value(with_point(value) if self.table.decimal_comma else value)
-        if value is not None or ":" in scorer:
-            return value
-        if column is None:
-            raise ValueError(self._no_answer(self.table.columns or tuple(cells)))
-        way_out = f'name a scorer of your own: {self.importer}(scorer="my.module:scorer")'
-        raise CellError(column, f"the answer is missing; fill it in, or {way_out}")
-
-    def _id(self, column_of: ColumnOfMeaning, index: int, cells: Cells) -> str:
-        column = column_of.get("id")
-        if column is None:
-            return f"{self.table.name}-{index + 1:04d}"
-        value = self._cell(column, cells)
-        if isinstance(value, float) and value.is_integer():  # a column of whole numbers with gaps, as pandas reads it
-            value = int(value)
-        if isinstance(value, bool) or not isinstance(value, str | int):
-            raise CellError(column, f"{kind(value)} is not an id")
-        return _checked_id(column, str(value).strip())
-
-    def _json(self, column_of: ColumnOfMeaning, meaning: str, cells: Cells) -> Any:
-        """Read a cell that holds JSON, as text or as it is."""
-        column = column_of.get(meaning)
-        value = self._cell(column, cells)
-        if not isinstance(value, str):
-            return value
+    def _read(self, cells: Cells) -> _Cells:
+        column_of = self._find(cells)
+        values = {meaning: self._cell(column, cells) for meaning, column in column_of.items()}
         try:
-            return json_value(value)
-        except ValueError as error:
-            raise CellError(column or "", str(error)) from None
+            return _Cells.model_validate({name: value for name, value in values.items() if value is not None or name == "id"})
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            raise CellError(column_of[str(first["loc"][0])], first["msg"].removeprefix("Value error, ")) from None
 
-    def _plan(self, column_of: ColumnOfMeaning, cells: Cells) -> Any:
-        """Return a plan, as JSON, or as text or a list of its lines; None if there is none."""
-        value = self._cell(column_of.get("plan"), cells)
-        return self._json(column_of, "plan", cells) if isinstance(value, str) and value.lstrip()[:1] in ("{", "[") else value
+    def _task_of(self, cells: Cells, index: int) -> Task:
+        column_of, row = self._find(cells), self._read(cells)
+        if not row.question:
+            raise CellError(column_of["question"], "the question is empty")
+        scorer = row.scorer.strip() or self.scorer
+        expected = row.answer
+        if isinstance(expected, str) and self.table.cells == "text":
+            expected = read_value(with_point(expected) if self.table.decimal_comma else expected)
+        if expected is None and ":" not in scorer:
+            if "answer" not in column_of:
+                raise ValueError(self._no_answer(self.table.columns or tuple(cells)))
+            way_out = f'name a scorer of your own: {self.importer}(scorer="my.module:scorer")'
+            raise CellError(column_of["answer"], f"the answer is missing; fill it in, or {way_out}")
+        return Task(
+            id=row.id or f"{self.table.name}-{index + 1:04d}",
+            query=Query(row.question, row.context, row.schema_),
+            expected=expected,
+            scorer=scorer or default_scorer(expected, row.schema_),
+            plan=None if row.plan is None else read_plan(column_of["plan"], row.plan, expected),
+            no_plan=UNPLANNED if row.plan is None else "",
+            labels=self._labels(cells),
+            world=row.world if row.tools is None else {**row.world, ALLOWED: row.tools},
+            end_state=row.end_state,
+        )
 
-    def _object(self, column_of: ColumnOfMeaning, meaning: str, cells: Cells) -> dict[str, Any] | None:
-        value = self._json(column_of, meaning, cells)
-        if value is not None and not isinstance(value, dict):
-            raise CellError(column_of[meaning], f"{kind(value)} where a JSON object belongs")
-        return value
-
-    def _labels(self, column_of: ColumnOfMeaning, cells: Cells) -> dict[str, Any]:
+    def _labels(self, cells: Cells) -> dict[str, Any]:
+        columns = [*((label, column_named(label, cells)) for label in self.labels), ("split", self._find(cells).get("split"))]
         by_name = {}
-        labels = ((label, column_named(label, cells)) for label in self.labels)
-        for name, column in (*labels, ("split", column_of.get("split"))):
+        for name, column in columns:
             value = self._cell(column, cells)
             if isinstance(value, Mapping | list):
-                raise CellError(column or "", f"{kind(value)} is not a label")
+                raise CellError(column or "", f"{'a list' if isinstance(value, list) else 'an object'} is not a label")
             if value is not None:
                 by_name[name] = value
         return by_name
-
-    def _world(self, column_of: ColumnOfMeaning, cells: Cells) -> dict[str, Any]:
-        world = self._object(column_of, "world", cells) or {}
-        names = self._cell(column_of.get("tools"), cells)
-        if names is None:
-            return world
-        if isinstance(names, str):
-            names = self._json(column_of, "tools", cells) if names.strip().startswith("[") else between_commas(names)
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise CellError(column_of["tools"], "neither names with commas between them nor a list of names")
-        return {**world, ALLOWED: names}
-
-    @cached_property
-    def _tool_names(self) -> frozenset[str]:
-        return frozenset(tool.name for tool in self.tools.fixed)
 
     def _check_tools(self, task: Task) -> None:
         """Raise ValueError for a tool that is not there."""
@@ -271,10 +266,11 @@ class RowReader:
             if names:
                 self.tools.open(task).close()
             return
-        there = self._tool_names if names is None else self._tool_names.intersection(names)
+        every = {tool.name for tool in self.tools.fixed}
+        there = every if names is None else every.intersection(names)
         for name in (*(names or ()), *(call.tool for call in (task.plan.calls if task.plan else ()))):
             if name not in there:
-                raise ValueError(self.tools.lacks(name, sorted(there if name in self._tool_names else self._tool_names)))
+                raise ValueError(self.tools.lacks(name, sorted(there if name in every else every)))
         if task.end_state is not None:
             raise ValueError(
                 "an end state needs tools that have one: a function of the task that gives an environment, --tools MODULE:NAME"
@@ -297,26 +293,11 @@ def default_scorer(expected: Any, schema: Mapping[str, Any] | None) -> str:
 def whole_task(row: Mapping[str, Any]) -> Task:
     """Read a task as `Task.as_dict` writes it. Raises ValueError that names the field."""
     whole = checked(WholeTask, row)
-    if whole.query.schema_ is not None:
-        _check_schema("query", whole.query.schema_)
     fields = {name: value for name, value in row.items() if name not in ("query", "plan", "id", "no_plan")}
     return Task(
-        id=_checked_id("id", whole.id),
+        id=whole.id,
         query=Query(whole.query.text, whole.query.context, whole.query.schema_),
         plan=None if whole.plan is None else read_plan("plan", whole.plan, whole.expected),
         no_plan=whole.no_plan or (UNPLANNED if whole.plan is None else ""),
         **fields,
     )
-
-
-def _checked_id(column: str, text: str) -> str:
-    if not text or len(text) > MAX_ID_CHARS or not text.isprintable():
-        raise CellError(column, f"{text[:60]!r} is not an id: one line of 1 to {MAX_ID_CHARS} printable characters")
-    return text
-
-
-def _check_schema(column: str, schema: Mapping[str, Any]) -> None:
-    try:
-        jsonschema.Draft202012Validator.check_schema(schema)
-    except jsonschema.SchemaError as error:
-        raise CellError(column, f"not a JSON schema ({' '.join(error.message.split())[:200]})") from None

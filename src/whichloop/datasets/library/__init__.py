@@ -20,6 +20,5 @@ SOURCE = Source(
     shared=COLLECTION_DIGEST,
     distractors=DISTRACTORS,
     snapshots=SNAPSHOTS,
-    templates="strata",
 )
 SUITE = load = SOURCE.suite

@@ -8,15 +8,15 @@ from functools import cache
 from typing import Any, TypeVar, cast
 
 from whichloop.protocol import Ref
+from whichloop.protocol.values import joined
 
-from ..generating import Draft, Draw, part
-from ..story import DeadEnd, Story, Wording, told_by
+from ..generating import Draft, Draw, Template, part
+from ..story import DeadEnd, Story, told_by
 from ..task import StatelessEnvironment, Task
-from .collection import LINKS, Coast, Entity, Kind, collection, page_of, year_of
-from .shelves import TOOLS, open_shelves
+from .collection import LINKS, WORDING, Coast, Entity, Kind, collection, page_of
+from .shelves import TOOLS
 
 Item = TypeVar("Item")
-WORDING = Wording(__file__)
 _OPTIONAL: dict[Kind, str] = {
     "person": "teacher", "town": "elevation", "ship": "crew", "company": "employees", "book": "dedicated_to",
     "lighthouse": "height",
@@ -27,7 +27,7 @@ _OPTIONAL: dict[Kind, str] = {
 @cache
 def library() -> StatelessEnvironment:
     """Return the one environment of all trials: nothing in the library changes."""
-    return StatelessEnvironment(TOOLS.bound_to(open_shelves()))
+    return StatelessEnvironment(TOOLS.bound_to(collection()))
 
 
 def open_library(task: Task) -> StatelessEnvironment:
@@ -61,7 +61,7 @@ class Trail(Story):
         self.coast: Coast = self.choice(collection().coasts)
         self._ids: dict[str, Any] = {}
         self._pages: dict[tuple[str, int], Ref] = {}
-        self._after: tuple[Ref, ...] = ()
+        self.after: list[Ref] = []
 
     def settle(self) -> None:
         self.begin(library())
@@ -71,8 +71,10 @@ class Trail(Story):
             raise DeadEnd
         return self.choice(items)
 
-    def of_kind(self, kind: Kind) -> list[Entity]:
-        return self.coast.of_kind(kind)
+    def phrase(self, table: str, place: Place, kind: Kind, key: str) -> str:
+        """Draw a phrase from a table of the wording, about what the place is called."""
+        text: str = self.choice(phrases(table)[kind, key])
+        return text.format(place.phrase)
 
     def start(self, steps: int = 0) -> Place:
         """Return an entity that the question names, or one so many steps from there."""
@@ -87,14 +89,10 @@ class Trail(Story):
         self._ids[entity.name] = document_id
         return Place(entity, phrase, entity.name)
 
-    def wait_for(self, refs: list[Ref]) -> None:
-        """Declare that what is read from here on depends on these results."""
-        self._after = tuple(refs)
-
     def document(self, place: Place) -> Any:
         """Return the id of the place's document, and plan a search for it if needed."""
         if place.entity.name not in self._ids:
-            found = self.call(f"Find the document about {place.phrase}.", "search", {"query": place.name}, after=self._after)
+            found = self.call(f"Find the document about {place.phrase}.", "search", {"query": place.name}, after=self.after)
             self._ids[place.entity.name] = part(found, "results", 0, "id")
         return self._ids[place.entity.name]
 
@@ -105,7 +103,7 @@ class Trail(Story):
         if page not in self._pages:
             arguments = {"document_id": self.document(place)} | ({"page": number} if number > 1 else {})
             goal = f"Read page {number} of the document about {place.phrase}."
-            self._pages[page] = self.call(goal, "read_document", arguments, after=self._after)
+            self._pages[page] = self.call(goal, "read_document", arguments, after=self.after)
         return part(self._pages[page], "record", key)
 
     def listed(self, goal: str, kind: Kind, first: int, last: int) -> Ref:
@@ -118,7 +116,7 @@ class Trail(Story):
 
     def on(self, place: Place, key: str) -> Place:
         """Go on to the entity that the place's document names."""
-        phrase = self.choice(phrases("relations")[place.entity.kind, key]).format(place.phrase)
+        phrase = self.phrase("relations", place, place.entity.kind, key)
         return Place(self.coast.entities[place.entity.facts[key]], phrase, self.fact(place, key))
 
     def walk(self, place: Place, steps: int) -> Place:
@@ -146,11 +144,9 @@ class Trail(Story):
         kind, facts = place.entity.kind, place.entity.facts
         numbers = [key for of, key in phrases("numbers") if of == kind and key in facts]
         key = self.one_of([key for key in (*numbers, *relations(place.entity)) if key != besides])
+        question = self.phrase("relations" if key in LINKS else "numbers", place, kind, key)
         if key in LINKS:
-            relation = self.choice(phrases("relations")[kind, key]).format(place.phrase)
-            question = self.choice(WORDING.texts["named"]).format(relation)
-        else:
-            question = self.choice(phrases("numbers")[kind, key]).format(place.phrase)
+            question = self.choice(WORDING.texts["named"]).format(question)
         return self.task(f"{opening}{question}", self.fact(place, key), difficulty=difficulty)
 
 
@@ -161,37 +157,23 @@ def relations(entity: Entity) -> list[str]:
     return [key for key in entity.facts if key in LINKS]
 
 
-def _and(names: list[str]) -> str:
-    return f"{', '.join(names[:-1])} and {names[-1]}"
-
-
 # Trails
 
 
-@template
-def _two_documents(s: Trail) -> Draft:
-    return s.ask(s.start(1), difficulty="easy")
+def _documents(name: str, steps: int, difficulty: str) -> Template:
+    """Make a template that asks for what lies so many steps from where the question starts."""
 
+    def tell(s: Trail) -> Draft:
+        return s.ask(s.start(steps), difficulty=difficulty)
 
-@template
-def _three_documents(s: Trail) -> Draft:
-    return s.ask(s.start(2), difficulty="medium")
-
-
-@template
-def _four_documents(s: Trail) -> Draft:
-    return s.ask(s.start(3), difficulty="hard")
-
-
-@template
-def _five_documents(s: Trail) -> Draft:
-    return s.ask(s.start(4), difficulty="hard")
+    tell.__name__ = name
+    return template(tell)
 
 
 @template
 def _by_its_story(s: Trail) -> Draft:
     """A book is known by what it tells, word for word."""
-    book = s.choice(s.of_kind("book"))
+    book = s.choice(s.coast.of_kind("book"))
     plot = book.facts["plot"]
     found = s.call(f"Find the book with the story of {plot}.", "search", {"query": f'"{plot}"'})
     place = s.with_id(book, f"the book that tells of {plot}", part(found, "results", 0, "id"))
@@ -202,8 +184,8 @@ def _by_its_story(s: Trail) -> Draft:
 def _by_catalogue(s: Trail) -> Draft:
     """An entity is known by coast, kind and year."""
     entity = s.choice(list(s.coast.entities.values()))
-    year, (_, dated) = year_of(entity), WORDING.texts["dated"][entity.kind]
-    if sum(year_of(other) == year for other in s.of_kind(entity.kind)) > 1:
+    year, (_, dated) = entity.year, WORDING.texts["dated"][entity.kind]
+    if sum(other.year == year for other in s.coast.of_kind(entity.kind)) > 1:
         raise DeadEnd
     found = s.listed(f"List what the catalogue has of the {entity.kind} of {year}.", entity.kind, year, year)
     phrase = f"the only {entity.kind} of {s.coast.name} {dated} in {year}"
@@ -228,10 +210,12 @@ def _by_old_number(s: Trail) -> Draft:
 def _by_mention(s: Trail) -> Draft:
     """An entity is known by a person that only its own document names."""
     person = s.walk(s.start(), s.integer(0, 2))
-    ways = [(way, [item for item in s.of_kind(way[0]) if item.facts[way[1]] == person.entity.name]) for way in phrases("works")]
+    ways = [
+        (way, [item for item in s.coast.of_kind(way[0]) if item.facts[way[1]] == person.entity.name]) for way in phrases("works")
+    ]
     (kind, key), works = s.one_of([(way, works) for way, works in ways if len(works) == 1])
     cited = s.mentions(f"See which document, a {kind}'s, mentions {person.phrase}.", person, kind)
-    phrase = s.choice(phrases("works")[kind, key]).format(person.phrase)
+    phrase = s.phrase("works", person, kind, key)
     return s.ask(s.with_id(works[0], phrase, part(cited, "documents", 0, "id")), besides=key)
 
 
@@ -241,12 +225,12 @@ def _by_mention(s: Trail) -> Draft:
 @template
 def _which_most(s: Trail) -> Draft:
     kind, key = s.choice(list(phrases("extremes")))
-    there = s.of_kind(kind)
+    there = s.coast.of_kind(kind)
     if len(there) < 3:
         raise DeadEnd
     entities = s.sample(there, s.integer(3, min(len(there), 4)))
     places = [s.named(entity) for entity in entities]
-    opening = f"Take these {WORDING.texts['dated'][kind][0]}: {_and([entity.name for entity in entities])}."
+    opening = f"Take these {WORDING.texts['dated'][kind][0]}: {joined([entity.name for entity in entities])}."
     return _ask_winner(s, places, key, opening, s.integer(0, 1))
 
 
@@ -254,13 +238,13 @@ def _which_most(s: Trail) -> Draft:
 def _which_most_behind(s: Trail) -> Draft:
     """The entities that are compared are not those that the question names."""
     kind, relation = s.choice(list(phrases("relations")))
-    entities = [entity for entity in s.of_kind(kind) if relation in entity.facts]
+    entities = [entity for entity in s.coast.of_kind(kind) if relation in entity.facts]
     starts = [s.named(entity) for entity in s.sample(entities, min(len(entities), s.integer(2, 3)))]
     places = [s.on(start, relation) for start in starts]
     if len({place.entity.name for place in places}) < len(places) or len(places) < 2:
         raise DeadEnd
     compared = [key for of, key in phrases("extremes") if of == places[0].entity.kind]
-    return _ask_winner(s, places, s.one_of(compared), f"Take {_and([place.phrase for place in places])}.", 0)
+    return _ask_winner(s, places, s.one_of(compared), f"Take {joined([place.phrase for place in places])}.", 0)
 
 
 def _ask_winner(s: Trail, places: list[Place], key: str, opening: str, steps: int) -> Draft:
@@ -271,7 +255,7 @@ def _ask_winner(s: Trail, places: list[Place], key: str, opening: str, steps: in
         raise DeadEnd
     pick, phrase = s.choice(list(zip((max, min), phrases("extremes")[places[0].entity.kind, key], strict=True)))
     winner = places[numbers.index(pick(numbers))]
-    s.wait_for(read)
+    s.after = read  # what is read from here on depends on these
     which = f"that is {phrase}" if phrase.startswith("the") else phrase
     return s.ask(s.walk(replace(winner, phrase=f"the one of them {which}"), steps), f"{opening} ", besides=key)
 
@@ -312,12 +296,12 @@ def _ask_for_all(s: Trail, name: str) -> tuple[str, list[Ref], list[Any]]:
     Two to five entities; None for what a document does not state.
     """
     kind, key = s.choice(list(phrases(name)))
-    everyone = sorted(s.of_kind(kind), key=lambda entity: (year_of(entity), entity.name))
+    everyone = sorted(s.coast.of_kind(kind), key=lambda entity: (entity.year, entity.name))
     size = s.integer(2, min(5, len(everyone)))
     start = s.integer(0, len(everyone) - size)
     chosen, others = everyone[start : start + size], everyone[:start] + everyone[start + size :]
-    first, last = year_of(chosen[0]) - s.integer(0, 9), year_of(chosen[-1]) + s.integer(0, 9)
-    if any(first <= year_of(other) <= last for other in others):
+    first, last = chosen[0].year - s.integer(0, 9), chosen[-1].year + s.integer(0, 9)
+    if any(first <= other.year <= last for other in others):
         raise DeadEnd
     many, dated = WORDING.texts["dated"][kind]
     listed = s.listed(f"List the {many} in question.", kind, first, last)
@@ -339,7 +323,7 @@ def _silent_document(s: Trail) -> Draft:
     if key in place.entity.facts:
         raise DeadEnd
     s.fact(place, key)
-    wording = s.choice(phrases("relations" if key in LINKS else "numbers")[kind, key]).format(place.phrase)
+    wording = s.phrase("relations" if key in LINKS else "numbers", place, kind, key)
     return s.task(f"Give the name of {wording}." if key in LINKS else wording, None, "normalized")
 
 
@@ -355,16 +339,17 @@ def _silent_in_a_sum(s: Trail) -> Draft:
 def _no_such_mention(s: Trail) -> Draft:
     person = s.walk(s.start(), s.integer(1, 2))
     kind, key = s.choice(list(phrases("works")))
-    if person.entity.kind != "person" or any(item.facts[key] == person.entity.name for item in s.of_kind(kind)):
+    if person.entity.kind != "person" or any(item.facts[key] == person.entity.name for item in s.coast.of_kind(kind)):
         raise DeadEnd
     s.mentions(f"See whether a document, a {kind}'s, mentions {person.phrase}.", person, kind)
-    phrase = s.choice(phrases("works")[kind, key]).format(person.phrase)
+    phrase = s.phrase("works", person, kind, key)
     asked = s.choice([number for of, number in phrases("numbers") if of == kind])
     return s.task(s.choice(phrases("numbers")[kind, asked]).format(phrase), None, "normalized")
 
 
 TEMPLATES = (
-    _two_documents, _by_mention, _which_most, _three_documents, _sum_of_a_coast, _by_its_story, _which_most_behind,
-    _four_documents, _by_catalogue, _names_of_a_coast, _years_between, _by_old_number, _five_documents,
+    _documents("two_documents", 1, "easy"), _by_mention, _which_most, _documents("three_documents", 2, "medium"), _sum_of_a_coast,
+    _by_its_story, _which_most_behind, _documents("four_documents", 3, "hard"), _by_catalogue, _names_of_a_coast, _years_between,
+    _by_old_number, _documents("five_documents", 4, "hard"),
 )  # fmt: skip
 UNANSWERABLE = (_silent_document, _silent_in_a_sum, _no_such_mention)

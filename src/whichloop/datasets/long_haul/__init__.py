@@ -7,22 +7,13 @@ drawn from them again when the environment is opened, remarks when a card is rea
 
 from __future__ import annotations
 
-from functools import partial
-
-from ..generating import SNAPSHOTS, Source, generate
+from ..story import told_suite
 from .archive import NAME
-from .trails import TEMPLATES, UNANSWERABLE, open_archive
+from .trails import STORIES, UNANSWERABLE, TrailStory, open_archive
 
 STEP_LIMIT = 75
 """A quarter more than the longest plan: the longer a way, the more often something goes wrong on it."""
-SOURCE = Source(
-    NAME,
-    "1",
-    partial(generate, NAME, templates=TEMPLATES, unanswerable=UNANSWERABLE),
-    open_archive,
-    distractors=frozenset({"read_old_edition"}),
-    step_limit=STEP_LIMIT,
-    snapshots=SNAPSHOTS,
-    templates="strata",
+SOURCE = told_suite(
+    NAME, "1", TrailStory, (STORIES, UNANSWERABLE), open_archive, distractors=frozenset({"read_old_edition"}), step_limit=STEP_LIMIT
 )
 SUITE = load = SOURCE.suite

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from whichloop.datasets.task import Toolset, WorldEnvironment
+from whichloop.datasets.task import Toolset, WorldEnvironment, look_up
 from whichloop.protocol import Tool
 
 from .. import calculator
@@ -24,24 +24,6 @@ REMARKS = (300, 780)
 """Characters of remarks on a long-winded card, from and to; the sentence that reaches this length is the last one."""
 MAX_NUMBERS = 200
 
-PORTS = (
-    "Aalborg", "Almeria", "Ancona", "Antwerp", "Arkhangelsk", "Bari", "Bergen", "Bilbao", "Bordeaux", "Brest", "Brindisi",
-    "Bristol", "Cadiz", "Cagliari", "Calais", "Cardiff", "Cork", "Dover", "Dubrovnik", "Dundee", "Esbjerg", "Faro", "Gdansk",
-    "Genoa", "Ghent", "Gothenburg", "Hamburg", "Hull", "Izmir", "Kiel", "Klaipeda", "Kotor", "Larvik", "Lisbon", "Lorient",
-    "Malaga", "Malmo", "Messina", "Murmansk", "Nantes", "Narvik", "Odessa", "Oporto", "Oslo", "Ostend", "Palermo", "Patras",
-    "Piraeus", "Plymouth", "Ravenna", "Riga", "Rostock", "Rotterdam", "Santander", "Split", "Stavanger", "Szczecin",
-    "Tallinn", "Trieste", "Turku", "Valletta", "Varna", "Vigo", "Zadar",
-)  # fmt: skip
-PEOPLE = (
-    "Agnes", "Bertil", "Carlota", "Davit", "Elin", "Fergus", "Gisela", "Hakon", "Ines", "Jonas",
-    "Katja", "Lorenzo", "Marit", "Nuno", "Oriol", "Petra", "Ragna", "Stefano", "Tilda", "Ulrik",
-)  # fmt: skip
-SHIPS = (
-    "Albatross", "Boreas", "Clementine", "Dauntless", "Esperance", "Fulmar", "Gannet", "Halcyon", "Iolanthe", "Juniper",
-    "Kestrel", "Lodestar", "Marigold", "Nereid", "Osprey", "Perseverance", "Quicksilver", "Rosalind", "Sandpiper", "Tern",
-)  # fmt: skip
-GOODS = ("amber", "barley", "copper", "cork", "dried figs", "flax", "indigo", "olive oil", "pepper", "salt", "tar", "wool")
-_SEALS = ("anchor", "beacon", "cormorant", "dolphin", "eagle", "falcon", "gull", "heron", "ibis", "jackdaw", "kite", "lantern")
 _LETTERS = "ABCDEFGHJKLMNPQRSTVWXZ"
 _CODE = re.compile(r"[A-Z]{2}-[0-9]{4}")
 
@@ -54,8 +36,7 @@ class VaultShut(PermissionError):
     """The seals given do not open the vault."""
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
+class Card(NamedTuple):
     """A card of a trail."""
 
     code: str
@@ -66,125 +47,87 @@ class Card:
     """Code of the next card; None on the last one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class TrailArchive:
-    """All that the tools of one task act on. Nothing in it ever changes."""
+    """All that the tools of one task act on, drawn from a few measures: a task's world as JSON. Nothing in it ever changes."""
 
     key: int
-    is_wordy: bool
-    """Whether cards have remarks."""
-    trails: tuple[tuple[Card, ...], ...]
-    cards: Mapping[str, Card]
-    """Cards by code: those of the trails, their annexes, and others."""
-    moved: Mapping[str, str]
-    """Code that stands on a card → the code under which that card is found now."""
-    tickets: Mapping[str, int]
-    vaults: Mapping[str, tuple[frozenset[str], int]]
-    """Name → the seals that open it, and the number of crates in it."""
-    others: tuple[str, ...]
-    """Codes of cards that belong to no trail of the task."""
-
-
-@dataclass(frozen=True, slots=True)
-class Measures:
-    """What an archive is drawn from; a task's world as JSON."""
-
-    key: int
-    lengths: tuple[int, ...]
+    lengths: Sequence[int]
     """Cards of each trail."""
-    facts: tuple[str, ...] = ()
+    facts: Sequence[str] = ()
     """What cards tell beside crates: `booked`, `price`, `ticket`, `seal`."""
     is_wordy: bool = True
+    """Whether cards have remarks."""
     annex_every: int = 0
     """Every card whose place is a multiple of this has an annex; 0: none has."""
-    moved: tuple[int, ...] = ()
+    moved: Sequence[int] = ()
     """Places in the first trail, from 0, of cards that lie elsewhere than the card before says."""
     is_lost: bool = False
     """Whether the first trail's last card names one that does not exist."""
-    burnt: tuple[int, ...] = ()
+    burnt: Sequence[int] = ()
     """Trails whose last card cannot be read."""
-    seals_at: tuple[int, ...] = ()
+    seals_at: Sequence[int] = ()
     """Places in the first trail of the cards whose seals open the vault that its last card names."""
 
-    def as_world(self) -> dict[str, Any]:
-        """Return what differs from the defaults."""
-        changed = {item.name: getattr(self, item.name) for item in fields(self) if getattr(self, item.name) != item.default}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in changed.items()}
-
-    @classmethod
-    def from_world(cls, world: Mapping[str, Any]) -> Measures:
-        measures: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in world.items()}
-        return cls(**measures)
-
-
-class _Drawing:
-    """An archive as it is being drawn."""
-
-    def __init__(self, measures: Measures) -> None:
-        self.measures = measures
-        self.draw = Draw(NAME, "archive", measures.key)
-        self.ports = iter(self.draw.shuffled(PORTS))
+    def __post_init__(self) -> None:
+        self._draw, self._names_so_far = Draw(NAME, "archive", self.key), set[str | int]()
         self.cards: dict[str, Card] = {}
-        self.moved: dict[str, str] = {}
+        """Cards by code: those of the trails, their annexes, and others."""
+        self.moved_to: dict[str, str] = {}
+        """Code that stands on a card → the code under which that card is found now."""
         self.tickets: dict[str, int] = {}
         self.vaults: dict[str, tuple[frozenset[str], int]] = {}
-        self._names_so_far: set[str | int] = set()
+        """Name → the seals that open it, and the number of crates in it."""
+        ports = iter(self._draw.shuffled(WORDING.texts["ports"]))
+        self.trails = [self._trail(number, [next(ports) for _ in range(length)]) for number, length in enumerate(self.lengths)]
+        self.others = [self._code() for _ in range(12)]
+        """Codes of cards that belong to no trail of the task."""
+        for place, code in enumerate(self.others):
+            facts, port = self._facts(0), self._draw.choice(WORDING.texts["ports"])
+            self.cards[code] = Card(code, port, facts, self.others[(place + 1) % len(self.others)])
 
-    def archive(self) -> TrailArchive:
-        trails = tuple(self._trail(number, length) for number, length in enumerate(self.measures.lengths))
-        codes = tuple(self._code() for _ in range(12))
-        for place, code in enumerate(codes):
-            facts = self._facts(0) | {"port": self.draw.choice(PORTS)}
-            self.cards[code] = Card(code, facts.pop("port"), facts, codes[(place + 1) % len(codes)])
-        others = codes
-        parts = (self.cards, self.moved, self.tickets, self.vaults)
-        return TrailArchive(self.measures.key, self.measures.is_wordy, trails, *parts, others)
-
-    def _trail(self, number: int, length: int) -> tuple[Card, ...]:
-        measures, draw = self.measures, self.draw
-        codes = [self._code() for _ in range(length)]
-        ports = [next(self.ports) for _ in range(length)]
-        facts = [self._facts(place) for place in range(length)]
-        following: list[str | None] = [*codes[1:], self._code() if measures.is_lost and number == 0 else None]
-        for place in measures.moved if number == 0 else ():
+    def _trail(self, number: int, ports: list[str]) -> list[Card]:
+        codes = [self._code() for _ in ports]
+        facts = [self._facts(place) for place in range(len(ports))]
+        following: list[str | None] = [*codes[1:], self._code() if self.is_lost and number == 0 else None]
+        for place in self.moved if number == 0 else ():
             old = self._code()
-            self.moved[old] = codes[place]
+            self.moved_to[old] = codes[place]
             following[place - 1] = old
-        if number == 0 and measures.seals_at:
-            vault = f"V-{draw.integer(11, 98)}"
-            seals = frozenset(facts[place]["seal"] for place in measures.seals_at)
-            self.vaults[vault] = (seals, self._crates())
-            facts[-1] = {"vault": vault, "opened_by_the_seals_of": [ports[place] for place in measures.seals_at]}
-        if number in measures.burnt:
+        if number == 0 and self.seals_at:
+            vault = f"V-{self._draw.integer(11, 98)}"
+            self.vaults[vault] = (frozenset(facts[place]["seal"] for place in self.seals_at), self._crates())
+            facts[-1] = {"vault": vault, "opened_by_the_seals_of": [ports[place] for place in self.seals_at]}
+        if number in self.burnt:
             facts[-1] = dict.fromkeys(facts[-1]) | {"state": "burnt"}
-        trail = tuple(map(Card, codes, ports, facts, following))
+        trail = list(map(Card, codes, ports, facts, following))
         self.cards |= zip(codes, trail, strict=True)
         return trail
 
     def _facts(self, place: int) -> dict[str, Any]:
-        draw, wanted = self.draw, self.measures.facts
+        draw = self._draw
         facts: dict[str, Any] = {"crates": self._crates()}
-        if "booked" in wanted:
+        if "booked" in self.facts:
             facts["booked"] = "in" if place == 0 or draw.chance(0.6) else "out"
-        if "price" in wanted:
+        if "price" in self.facts:
             facts["price"] = draw.integer(3, 97)
-        if "seal" in wanted:
-            facts["seal"] = self._new(lambda: f"{draw.choice(_SEALS)}-{draw.integer(100, 999)}")
-        if "ticket" in wanted:
+        if "seal" in self.facts:
+            facts["seal"] = self._new(lambda: f"{draw.choice(WORDING.texts['seals'])}-{draw.integer(100, 999)}")
+        if "ticket" in self.facts:
             facts["ticket"] = self._new(lambda: f"T-{draw.integer(10_000, 99_999)}")
             self.tickets[facts["ticket"]] = self._crates()
-        if self.measures.annex_every and place % self.measures.annex_every == self.measures.annex_every - 1:
+        if self.annex_every and place % self.annex_every == self.annex_every - 1:
             facts["annex"] = self._code()
             self.cards[facts["annex"]] = Card(facts["annex"], "annex", {"crates": self._crates()}, None)
         return facts
 
     def _code(self) -> str:
-        draw = self.draw
+        draw = self._draw
         return self._new(lambda: f"{draw.choice(_LETTERS)}{draw.choice(_LETTERS)}-{draw.integer(1000, 9999)}")
 
     def _crates(self) -> int:
         """Draw a number that no other card has: a calculator is never asked for the same twice."""
-        return self._new(lambda: self.draw.integer(1_013, 9_871))
+        return self._new(lambda: self._draw.integer(1_013, 9_871))
 
     def _new(self, drawn: Callable[[], Drawn]) -> Drawn:
         name = draw_new(self._names_so_far, drawn)
@@ -192,19 +135,13 @@ class _Drawing:
         return name
 
 
-def archive_of(measures: Measures) -> TrailArchive:
-    """Draw an archive; the same for the same measures."""
-    return _Drawing(measures).archive()
-
-
 # --- the tools ---
 
 
 def read_card(archive: TrailArchive, code: str) -> dict[str, Any]:
     """Read a card of the archive, in the edition that counts. The last card of a trail has no next card."""
-    card = archive.cards.get(_checked(code))
-    if card is None:
-        raise ArchiveError(f"card {code} is not in its drawer; if it was moved, the register of moved cards knows it")
+    problem = f"card {code} is not in its drawer; if it was moved, the register of moved cards knows it"
+    card = look_up(archive.cards, _checked(code), problem, ArchiveError)
     content: dict[str, Any] = {"card": card.code}
     if archive.is_wordy:
         content |= {"port": card.port, "remarks": _remarks(archive, code)}
@@ -215,32 +152,27 @@ def read_card(archive: TrailArchive, code: str) -> dict[str, Any]:
 
 def read_old_edition(archive: TrailArchive, code: str) -> dict[str, Any]:
     """Read a card as it stood in the edition of 1911, which has been superseded."""
-    card = archive.cards.get(_checked(code))
-    if card is None:
-        raise ArchiveError(f"the edition of 1911 has no card {code}")
+    look_up(archive.cards, _checked(code), f"the edition of 1911 has no card {code}", ArchiveError)
     draw = Draw(NAME, "1911", archive.key, code)
     return {"card": code, "edition": 1911, "crates": draw.integer(1_013, 9_871), "next_card": draw.choice(archive.others)}
 
 
 def find_moved(archive: TrailArchive, code: str) -> dict[str, str]:
     """Look up in the register of moved cards under which code a card that is not in its drawer lies now."""
-    if _checked(code) not in archive.moved:
-        raise ArchiveError(f"the register of moved cards does not know {code}")
-    return {"card": code, "moved_to": archive.moved[code]}
+    problem = f"the register of moved cards does not know {code}"
+    return {"card": code, "moved_to": look_up(archive.moved_to, _checked(code), problem, ArchiveError)}
 
 
 def redeem_ticket(archive: TrailArchive, ticket: str) -> dict[str, Any]:
     """Redeem a ticket that stands on a card; gives the dollars paid for it."""
-    if ticket not in archive.tickets:
-        raise ArchiveError(f"no ticket {ticket[:40]!r} was ever issued; tickets look like T-12345")
-    return {"ticket": ticket, "paid": archive.tickets[ticket]}
+    problem = f"no ticket {ticket[:40]!r} was ever issued; tickets look like T-12345"
+    return {"ticket": ticket, "paid": look_up(archive.tickets, ticket, problem, ArchiveError)}
 
 
 def open_vault(archive: TrailArchive, vault: str, seals: list[str]) -> dict[str, Any]:
     """Open a vault with exactly the seals that it wants, in any order; gives the number of crates in it."""
-    if vault not in archive.vaults:
-        raise ArchiveError(f"there is no vault {vault[:40]!r}; vaults look like V-12")
-    wanted, crates = archive.vaults[vault]
+    problem = f"there is no vault {vault[:40]!r}; vaults look like V-12"
+    wanted, crates = look_up(archive.vaults, vault, problem, ArchiveError)
     if frozenset(seals) != wanted:
         raise VaultShut(f"vault {vault} stays shut: these are not its seals")
     return {"vault": vault, "crates_inside": crates}
@@ -265,18 +197,19 @@ def _checked(code: str) -> str:
 
 def _remarks(archive: TrailArchive, code: str) -> str:
     """Draw a card's remarks: anew at each reading, and always the same."""
-    draw = Draw(NAME, "remarks", archive.key, code)
+    draw, texts, remarks = Draw(NAME, "remarks", archive.key, code), WORDING.texts, list[str]()
     enough = draw.integer(*REMARKS)
-    remarks = ""
-    for sentence in draw.shuffled(WORDING.texts["remarks"]):
-        remark = sentence.format(
-            who=draw.choice(PEOPLE), port=draw.choice(PORTS), ship=draw.choice(SHIPS), goods=draw.choice(GOODS),
-            code=draw.choice(archive.others), number=draw.integer(12, 9_900), year=draw.integer(1871, 1938),
+    for sentence in draw.shuffled(texts["remarks"]):
+        remarks.append(
+            sentence.format(
+                who=draw.choice(texts["people"]), port=draw.choice(texts["ports"]), ship=draw.choice(texts["ships"]),
+                goods=draw.choice(texts["goods"]), code=draw.choice(archive.others), number=draw.integer(12, 9_900),
+                year=draw.integer(1871, 1938),
+            )
         )  # fmt: skip
-        remarks += f" {remark}" if remarks else remark
-        if len(remarks) >= enough:
+        if len(" ".join(remarks)) >= enough:
             break
-    return remarks
+    return " ".join(remarks)
 
 
 _TOOLSET: Toolset[TrailArchive] = Toolset(read_card, read_old_edition, find_moved, redeem_ticket, open_vault, writes=())

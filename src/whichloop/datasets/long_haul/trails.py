@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from whichloop.protocol import Ref
 
 from ..generating import Draft, part
-from ..story import Story, told_by
+from ..story import Story
 from ..task import Task, WorldEnvironment
-from .archive import GOODS, PEOPLE, PORTS, SHIPS, WORDING, Measures, TrailArchive, archive_of, environment
+from .archive import WORDING, TrailArchive, environment
 
 EASY, MEDIUM, HARD = (21, 29), (30, 44), (45, 60)
 """Number of calls of a plan, from and to."""
@@ -19,7 +18,7 @@ _ORDINALS = ("first", "second", "third")
 
 
 def open_archive(task: Task) -> WorldEnvironment[TrailArchive]:
-    return environment(archive_of(Measures.from_world(task.world)))
+    return environment(TrailArchive(**task.world))
 
 
 class TrailStory(Story):
@@ -31,13 +30,14 @@ class TrailStory(Story):
         """Draw how many calls a plan may have: the three difficulties are equally frequent."""
         return self.integer(*self.choice((EASY, MEDIUM, HARD)))
 
-    def archive_of(self, *lengths: int, facts: Sequence[str] = (), **options: Any) -> None:
-        """Draw an archive with trails of these lengths."""
-        self.measures = Measures(self.integer(0, 10**12), lengths, tuple(facts), **options)
-        self.archive = archive_of(self.measures)
+    def archive_of(self, *lengths: int, **options: Any) -> None:
+        """Draw an archive with trails of these lengths. `options`: those measures that differ from the defaults."""
+        self.measures = {"key": self.integer(0, 10**12), "lengths": list(lengths), **options}
+        self.archive = TrailArchive(**self.measures)
 
     def settle(self) -> None:
-        self.begin(environment(replace(self.archive, is_wordy=False)), self.measures.as_world())  # no plan needs the remarks
+        self.archive.is_wordy = False  # no plan needs the remarks
+        self.begin(environment(self.archive), self.measures)
 
     def walk(self, number: int = 0) -> list[Ref]:
         """Plan the reading of a whole trail, each card by what the one before says; return the cards read."""
@@ -46,7 +46,7 @@ class TrailStory(Story):
         code: str | Ref = trails[number][0].code
         read: list[Ref] = []
         for place in range(len(trails[number])):
-            if number == 0 and place in self.measures.moved:
+            if number == 0 and place in self.archive.moved:
                 empty = self.read(f"Try the drawer of card {place + 1} of {name}.", code, fails=True)
                 moved = self.call(f"Find out where card {place + 1} of {name} is.", "find_moved", {"code": code}, after=[empty])
                 code = part(moved, "moved_to")
@@ -70,10 +70,11 @@ class TrailStory(Story):
 
     def _told(self) -> Iterator[str]:
         """Tell who asks, where the trail begins, and how it is followed."""
-        who, other = self.sample(PEOPLE, 2)
+        texts = WORDING.texts
+        who, other = self.sample(texts["people"], 2)
         words = {
-            "who": who, "other": other, "ship": self.choice(SHIPS), "goods": self.choice(GOODS),
-            "port": self.choice(PORTS), "year": self.integer(1871, 1938), "number": self.integer(12, 98),
+            "who": who, "other": other, "ship": self.choice(texts["ships"]), "goods": self.choice(texts["goods"]),
+            "port": self.choice(texts["ports"]), "year": self.integer(1871, 1938), "number": self.integer(12, 98),
         }  # fmt: skip
         yield self.say("occasions", words)
         if self.chance(0.6):
@@ -86,40 +87,33 @@ class TrailStory(Story):
             yield self.say("rules_for_many", {"count": {2: "Two", 3: "Three"}[len(starts)], "starts": named, **words})
 
 
-template = told_by(TrailStory)
-
-
 # Chains, in which nothing but the last card is asked for
 
 
-@template
 def _walk(s: TrailStory) -> Draft:
     s.archive_of(s.plan_length())
     return s.task(part(s.walk()[-1], "crates"))
 
 
-@template
 def _telegrams(s: TrailStory) -> Draft:
     s.archive_of(s.plan_length(), is_wordy=False)
     return s.task(part(s.walk()[-1], "crates"))
 
 
-@template
 def _empty_drawers(s: TrailStory) -> Draft:
     """Some cards are not where they should be."""
     missing = s.integer(1, 3)
     length = s.plan_length() - 2 * missing
-    places = tuple(sorted(s.sample(range(2, length), missing)))
-    s.archive_of(length, moved=places)
+    s.archive_of(length, moved=sorted(s.sample(range(2, length), missing)))
     return s.task(part(s.walk()[-1], "crates"))
 
 
 # Running totals, and all that was seen on the way
 
 
-def _booked(s: TrailStory, is_wordy: bool) -> Draft:
+def _ledger(s: TrailStory, **options: Any) -> Draft:
     s.name = "ledger"
-    s.archive_of((s.plan_length() + 1) // 2, facts=["booked"], is_wordy=is_wordy)
+    s.archive_of((s.plan_length() + 1) // 2, facts=["booked"], **options)
     first, *others = s.walk()
     total = part(first, "crates")
     for place, read in enumerate(others, 2):
@@ -128,17 +122,10 @@ def _booked(s: TrailStory, is_wordy: bool) -> Draft:
     return s.task(total)
 
 
-@template
-def _ledger(s: TrailStory) -> Draft:
-    return _booked(s, is_wordy=True)
-
-
-@template
 def _cash_book(s: TrailStory) -> Draft:
-    return _booked(s, is_wordy=False)
+    return _ledger(s, is_wordy=False)
 
 
-@template
 def _freight(s: TrailStory) -> Draft:
     s.archive_of((s.plan_length() - 1) // 2, facts=["price"])
     values = [
@@ -148,13 +135,11 @@ def _freight(s: TrailStory) -> Draft:
     return s.task(s.call("Add up the values of all cards.", "add_up", {"numbers": values}))
 
 
-@template
 def _tally(s: TrailStory) -> Draft:
     s.archive_of(s.plan_length() - 1)
     return s.task(s.add_up("Add up the crates of all cards.", s.walk()))
 
 
-@template
 def _annexes(s: TrailStory) -> Draft:
     every, calls = s.integer(3, 5), s.plan_length()
     s.archive_of((calls - 1) * every // (every + 1), annex_every=every)
@@ -165,9 +150,9 @@ def _annexes(s: TrailStory) -> Draft:
     return s.task(s.add_up("Add up the crates of cards and annexes.", [*cards, *annexes]))
 
 
-def _redeemed(s: TrailStory, is_wordy: bool) -> Draft:
+def _tickets(s: TrailStory, **options: Any) -> Draft:
     s.name = "tickets"
-    s.archive_of((s.plan_length() - 1) // 2, facts=["ticket"], is_wordy=is_wordy)
+    s.archive_of((s.plan_length() - 1) // 2, facts=["ticket"], **options)
     paid = [
         s.call(f"Redeem the ticket of card {place}.", "redeem_ticket", {"ticket": part(read, "ticket")})
         for place, read in enumerate(s.walk(), 1)
@@ -175,42 +160,29 @@ def _redeemed(s: TrailStory, is_wordy: bool) -> Draft:
     return s.task(s.add_up("Add up what was paid for all tickets.", paid, "paid"))
 
 
-@template
-def _tickets(s: TrailStory) -> Draft:
-    return _redeemed(s, is_wordy=True)
-
-
-@template
 def _coupons(s: TrailStory) -> Draft:
-    return _redeemed(s, is_wordy=False)
+    return _tickets(s, is_wordy=False)
 
 
 # Something early that is needed at the very end
 
 
-def _opened(s: TrailStory, seals: int, is_wordy: bool) -> Draft:
+def _vault(s: TrailStory, seals: int = 1, **options: Any) -> Draft:
     s.name, length = "vault", s.plan_length() - 1
-    places = tuple(sorted(s.sample(range(length // 3 if seals == 1 else length - 1), seals)))
-    s.archive_of(length, facts=["seal"], seals_at=places, is_wordy=is_wordy)
+    places = sorted(s.sample(range(length // 3 if seals == 1 else length - 1), seals))
+    s.archive_of(length, facts=["seal"], seals_at=places, **options)
     cards = s.walk()
     arguments = {"vault": part(cards[-1], "vault"), "seals": [part(cards[place], "seal") for place in places]}
     return s.task(part(s.call("Open the vault with what was found on the way.", "open_vault", arguments), "crates_inside"))
 
 
-@template
-def _vault(s: TrailStory) -> Draft:
-    return _opened(s, 1, is_wordy=True)
-
-
-@template
 def _seals(s: TrailStory) -> Draft:
-    return _opened(s, s.integer(2, 4), is_wordy=False)
+    return _vault(s, s.integer(2, 4), is_wordy=False)
 
 
 # Trails that are walked side by side
 
 
-@template
 def _two_trails(s: TrailStory) -> Draft:
     calls = s.plan_length() - 1
     first = calls // 2 + s.integer(-4, 4)
@@ -219,7 +191,6 @@ def _two_trails(s: TrailStory) -> Draft:
     return s.task(s.call("Compare the two trails' ends.", "subtract", {"a": part(one, "crates"), "b": part(other, "crates")}))
 
 
-@template
 def _convoy(s: TrailStory) -> Draft:
     calls = s.plan_length() - 1
     first, second = calls // 3 + s.integer(-2, 2), calls // 3 + s.integer(-2, 2)
@@ -230,14 +201,12 @@ def _convoy(s: TrailStory) -> Draft:
 # Trails that lead nowhere
 
 
-@template
 def _burnt(s: TrailStory) -> Draft:
-    s.archive_of(s.plan_length(), burnt=(0,))
+    s.archive_of(s.plan_length(), burnt=[0])
     s.walk()
     return s.task(None)
 
 
-@template
 def _lost(s: TrailStory) -> Draft:
     s.archive_of(s.plan_length() - 2, is_lost=True, is_wordy=False)
     code = part(s.walk()[-1], "next_card")
@@ -246,16 +215,15 @@ def _lost(s: TrailStory) -> Draft:
     return s.task(None)
 
 
-@template
 def _half_burnt(s: TrailStory) -> Draft:
     calls = s.plan_length()
-    s.archive_of(calls // 2, calls - calls // 2, burnt=(1,))
+    s.archive_of(calls // 2, calls - calls // 2, burnt=[1])
     s.walk(0)
     s.walk(1)
     return s.task(None)
 
 
-TEMPLATES = (
+STORIES: tuple[Callable[[TrailStory], Draft], ...] = (
     _walk, _cash_book, _tally, _seals, _two_trails, _ledger, _coupons, _annexes, _vault, _telegrams,
     _empty_drawers, _convoy, _tickets, _freight,
 )  # fmt: skip

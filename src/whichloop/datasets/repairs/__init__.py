@@ -18,6 +18,5 @@ SOURCE = Source(
     partial(generate, "repairs", templates=TEMPLATES, unanswerable=UNANSWERABLE),
     open_plant,
     snapshots=SNAPSHOTS,
-    templates="strata",
 )
 SUITE = load = SOURCE.suite

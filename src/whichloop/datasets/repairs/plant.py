@@ -114,10 +114,7 @@ class Plant:
 
     def state(self) -> dict[str, Any]:
         """Return the work orders that are open, and what was bought."""
-        return {
-            "work_orders": sorted(map(list, self.work_orders)),
-            "purchases": sorted(map(list, self.purchases)),
-        }
+        return {"work_orders": sorted(map(list, self.work_orders)), "purchases": sorted(map(list, self.purchases))}
 
 
 def draw_plant(number: int) -> Plant:
@@ -167,6 +164,13 @@ Asset = Annotated[str, Field(description="Asset number of a machine, such as A12
 Sensor = Annotated[str, Field(description="Number of a sensor, such as T1234.")]
 Amount = Annotated[int, Field(ge=1, le=100, description="How many pieces.")]
 Hall = Literal["A", "B", "C"]
+_MACHINE = "machine with asset number"
+
+
+def _known(things: Mapping[str, Any], name: str, what: str) -> Any:
+    if name not in things:
+        raise NotKnown(f"There is no {what} {name}.")
+    return things[name]
 
 
 def find_machine(plant: Plant, name: str) -> dict[str, Any]:
@@ -179,7 +183,7 @@ def find_machine(plant: Plant, name: str) -> dict[str, Any]:
 
 def describe_machine(plant: Plant, asset: Asset) -> dict[str, Any]:
     """Describe a machine: its name and hall, its sensors by quantity, and the number of its spare part."""
-    machine = _machine(plant, asset)
+    machine = _known(plant.machines, asset, _MACHINE)
     plant.trouble_with("describe_machine", asset)
     return {"asset": asset, **{name: machine[name] for name in ("name", "hall", "sensors", "part")}}
 
@@ -188,7 +192,7 @@ def read_sensor(
     plant: Plant, sensor: Sensor, permit: Annotated[str, Field(description="Only where a rate limit asks for one.")] = ""
 ) -> dict[str, Any]:
     """Read a sensor now. The result states the range in which its values can lie."""
-    facts = _sensor(plant, sensor)
+    facts = _known(plant.sensors, sensor, "sensor")
     trouble = plant.trouble_with("read_sensor", sensor)
     if "moved_to" in trouble:
         raise SensorMoved(f"{sensor} was taken out. Its place has sensor {trouble['moved_to']} now.")
@@ -202,7 +206,7 @@ def read_sensor(
 
 def read_calibrated(plant: Plant, sensor: Sensor) -> dict[str, Any]:
     """Read the calibrated instrument beside a sensor: slow and costly, for when the sensor itself cannot be trusted."""
-    facts = _sensor(plant, sensor)
+    facts = _known(plant.sensors, sensor, "sensor")
     if plant.trouble_with("read_calibrated", sensor).get("lost"):
         raise Unavailable(f"Beside {sensor} there is no calibrated instrument any more.")
     return {"sensor": sensor, "value": facts["value"], "unit": QUANTITIES[facts["quantity"]][1]}
@@ -210,15 +214,13 @@ def read_calibrated(plant: Plant, sensor: Sensor) -> dict[str, Any]:
 
 def wait_turn(plant: Plant, ticket: Annotated[str, Field(description="The ticket that a rate limit named.")]) -> dict[str, Any]:
     """Wait until a ticket's turn has come; gives the permit to read with."""
-    permit = next((trouble["permit"] for trouble in plant.trouble.values() if trouble.get("ticket") == ticket), None)
-    if permit is None:
-        raise NotKnown(f"There is no ticket {ticket}.")
-    return {"ticket": ticket, "permit": permit}
+    permits = {trouble["ticket"]: trouble["permit"] for trouble in plant.trouble.values() if "ticket" in trouble}
+    return {"ticket": ticket, "permit": _known(permits, ticket, "ticket")}
 
 
 def load_index(plant: Plant, asset: Asset, temperature: float, pressure: float, vibration: float) -> dict[str, Any]:
     """Work out a machine's load index from its three readings."""
-    weights, readings = _machine(plant, asset)["weights"], (temperature, pressure, vibration)
+    weights, readings = _known(plant.machines, asset, _MACHINE)["weights"], (temperature, pressure, vibration)
     total = sum(weight * reading for weight, reading in zip(weights.values(), readings, strict=True))
     return {"asset": asset, "load_index": round(total, 1)}
 
@@ -243,7 +245,7 @@ def list_alarms(
 
 def list_work_orders(plant: Plant, asset: Asset) -> list[dict[str, Any]]:
     """List the open work orders of a machine, oldest first."""
-    _machine(plant, asset)
+    _known(plant.machines, asset, _MACHINE)
     return [{"work_order": number, "job": job} for number, owner, job in plant.work_orders if owner == asset]
 
 
@@ -251,7 +253,7 @@ def open_work_order(
     plant: Plant, asset: Asset, job: Job, reference: Annotated[str, Field(description="Only when an order is sent again.")] = ""
 ) -> dict[str, Any]:
     """Open a work order. Each call that gets through opens one more."""
-    _machine(plant, asset)
+    _known(plant.machines, asset, _MACHINE)
     trouble, number = plant.trouble_with("open_work_order", asset), plant.next_order()
     is_cut_off = "reference" in trouble and reference != trouble["reference"]
     if not is_cut_off or trouble["kept"]:
@@ -271,9 +273,7 @@ def order_part(
     quote: Annotated[str, Field(description="Quote to buy under; empty asks for one.")] = "",
 ) -> dict[str, Any]:
     """Ask for a quote of a spare part, or buy under a quote: then it is paid from the budget. Dollars."""
-    part_facts = plant.parts.get(part)
-    if part_facts is None:
-        raise NotKnown(f"There is no part {part}.")
+    part_facts = _known(plant.parts, part, "part")
     trouble = plant.trouble_with("order_part", part)
     if trouble.get("withdrawn"):
         raise Unavailable(f"Part {part} is no longer made, and nothing replaces it.")
@@ -300,15 +300,3 @@ TOOLS: Toolset[Plant] = Toolset(
     list_alarms, list_work_orders, open_work_order, order_part,
     writes=(open_work_order, order_part),
 )  # fmt: skip
-
-
-def _machine(plant: Plant, asset: str) -> dict[str, Any]:
-    if asset not in plant.machines:
-        raise NotKnown(f"There is no machine with asset number {asset}.")
-    return plant.machines[asset]
-
-
-def _sensor(plant: Plant, sensor: str) -> dict[str, Any]:
-    if sensor not in plant.sensors:
-        raise NotKnown(f"There is no sensor {sensor}.")
-    return plant.sensors[sensor]

@@ -85,7 +85,11 @@ class Repair(Story):
                 sensor, ask = new, {"sensor": new}
             return part(self.call(f"Read the {what} at its new place.", "read_sensor", ask, after=[failed]), "value")
         elif trouble in ("garbage", "out of range", "lost"):
-            self.trouble[key] = {"shows": self._nonsense(quantity, is_number=trouble == "out of range")}
+            low, high = QUANTITIES[quantity][2]
+            shows: tuple[Any, ...] = ("#####", "E-OVR", "\\x00\\x7f@@", "nan", None, "0x7FFF")
+            if trouble == "out of range":
+                shows = (high + self.integer(1, 400) / 10, low - self.integer(1, 400) / 10)
+            self.trouble[key] = {"shows": self.choice(shows)}
             seen = self.call(f"Read the {what}.", "read_sensor", ask)
             if trouble == "lost":
                 self.trouble[f"read_calibrated/{sensor}"] = {"lost": True}
@@ -93,17 +97,10 @@ class Repair(Story):
             return part(self.call(goal, "read_calibrated", ask, after=[seen], fails=trouble == "lost"), "value")
         return part(self.call(f"Read the {what} properly.", "read_sensor", ask), "value")
 
-    def _nonsense(self, quantity: Quantity, is_number: bool) -> Any:
-        low, high = QUANTITIES[quantity][2]
-        if is_number:
-            return self.choice((high + self.integer(1, 400) / 10, low - self.integer(1, 400) / 10))
-        return self.choice(("#####", "E-OVR", "\\x00\\x7f@@", "nan", None, "0x7FFF"))
-
     def index(self, asset: str, described: Ref, troubles: Iterable[Trouble]) -> Ref:
         """Plan to read a machine's three sensors, which have these troubles, and to work out its load index."""
-        readings = {
-            str(name): self.read(asset, name, described, trouble) for name, trouble in zip(QUANTITIES, troubles, strict=True)
-        }
+        both = zip(QUANTITIES, troubles, strict=True)
+        readings = {str(quantity): self.read(asset, quantity, described, trouble) for quantity, trouble in both}
         return part(self.call(f"Work out the load of {asset}.", "load_index", {"asset": asset, **readings}), "load_index")
 
     def open_order(self, asset: str | Ref, machine: str, job: str, after: Sequence[Ref] = ()) -> Ref:
@@ -162,10 +159,9 @@ class Repair(Story):
     def task(self, answer: Any, names: Mapping[str, Any]) -> Draft:
         """Return the task."""
         request, texts = self.told(names), self.wording.texts
-        machines = [machine["name"] for machine in self.plant.machines.values()]
         aside, who = self.choice(texts["aside"]), self.choice(texts["people"])
-        aside = aside.format(who=who, machine=self.choice(machines), symptom=self.choice(texts["symptoms"]))
-        aside = aside.format(n=self.integer(3, 29))
+        machine = self.choice(list(self.plant.machines.values()))["name"]
+        aside = aside.format(who=who, machine=machine, symptom=self.choice(texts["symptoms"])).format(n=self.integer(3, 29))
         return self.draft(f"{aside[0].upper()}{aside[1:]} {request} {texts['answer_format']}", answer)
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from whichloop.protocol import Ref
 
-from ..generating import Draft, part
+from ..facts import drawn
+from ..generating import Draft, Template, part
 from ..story import DeadEnd
 from .plant import ALARMS_A_PAGE, HALLS, JOBS, PAGES, QUANTITIES
 from .repair import Repair, Trouble, template
@@ -14,41 +13,17 @@ from .repair import Repair, Trouble, template
 # Readings
 
 
-def _readings(s: Repair, troubles: Sequence[Trouble], drops: int = 0) -> Draft:
-    """Ask for the load index of one machine whose three sensors have these troubles, in any order."""
-    s.name, (asset, machine) = "readings", s.machine()
-    described, name = s.describe(asset, drops=drops), machine["name"]
-    return s.task(s.index(asset, described, s.shuffled(troubles)), locals())
+def _readings(of: str) -> Template:
+    """Make a template that asks for the load index of one machine whose three sensors have these troubles."""
 
+    def tell(s: Repair) -> Draft:
+        s.name, troubles = "readings", [drawn(s, said, {}) for said in s.wording.texts["readings"][of]]
+        asset, machine = s.machine()
+        described, name = s.describe(asset, drops=sum(troubles[3:])), machine["name"]
+        return s.task(s.index(asset, described, s.shuffled(troubles[:3])), locals())
 
-@template
-def _dropouts(s: Repair) -> Draft:
-    """Lines drop once or twice and then hold."""
-    return _readings(s, ("drops once", "drops twice", "none"), drops=s.integer(0, 1))
-
-
-@template
-def _rate_limit(s: Repair) -> Draft:
-    """One or two sensors are read too often: a ticket, a wait, a permit."""
-    return _readings(s, ("rate limit", "none", s.choice(("none", "rate limit"))))
-
-
-@template
-def _garbage(s: Repair) -> Draft:
-    """A sensor shows something other than a number."""
-    return _readings(s, ("garbage", "none", s.choice(("none", "drops once", "out of range"))))
-
-
-@template
-def _out_of_range(s: Repair) -> Draft:
-    """A sensor shows a number that it cannot measure."""
-    return _readings(s, ("out of range", "out of range", s.choice(("none", "garbage"))))
-
-
-@template
-def _moved(s: Repair) -> Draft:
-    """A sensor's place has another one now, or had another one for a while."""
-    return _readings(s, (s.choice(("moved", "moved twice")), "none", s.choice(("none", "moved", "drops once"))))
+    tell.__name__ = of
+    return template(tell)
 
 
 @template
@@ -181,7 +156,7 @@ def _not_made(s: Repair) -> Draft:
 
 
 TEMPLATES = (
-    _dropouts, _quote, _rate_limit, _in_doubt, _garbage, _alarm,
-    _overhaul, _retired, _out_of_range, _shopping_list, _moved, _two_machines,
+    _readings("dropouts"), _quote, _readings("rate_limit"), _in_doubt, _readings("garbage"), _alarm,
+    _overhaul, _retired, _readings("out_of_range"), _shopping_list, _readings("moved"), _two_machines,
 )  # fmt: skip
 UNANSWERABLE = (_blind, _list_gone, _not_made)

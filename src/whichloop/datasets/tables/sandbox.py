@@ -20,24 +20,20 @@ from collections.abc import Iterator, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
-RESERVED = frozenset(
-    {
-        "all", "and", "as", "between", "case", "collate", "distinct", "else", "escape", "except", "exists", "from", "group",
-        "having", "in", "intersect", "is", "isnull", "join", "limit", "not", "notnull", "null", "on", "or", "order", "select",
-        "then", "union", "using", "values", "when", "where",
-    }
-)  # fmt: skip
+RESERVED = frozenset({
+    "all", "and", "as", "between", "case", "collate", "distinct", "else", "escape", "except", "exists", "from", "group",
+    "having", "in", "intersect", "is", "isnull", "join", "limit", "not", "notnull", "null", "on", "or", "order", "select",
+    "then", "union", "using", "values", "when", "where",
+})  # fmt: skip
 """Words of a SELECT that cannot be names."""
-_WORDS = frozenset(
-    {
-        "asc", "by", "cast", "cross", "current", "desc", "end", "exclude", "filter", "first", "following", "full", "glob",
-        "groups", "inner", "last", "left", "like", "match", "materialized", "natural", "no", "nulls", "offset", "others", "outer",
-        "over", "partition", "preceding", "range", "recursive", "regexp", "right", "row", "rows", "ties", "unbounded", "window",
-        "with",
-    }
-)  # fmt: skip
+_WORDS = frozenset({
+    "asc", "by", "cast", "cross", "current", "desc", "end", "exclude", "filter", "first", "following", "full", "glob",
+    "groups", "inner", "last", "left", "like", "match", "materialized", "natural", "no", "nulls", "offset", "others", "outer",
+    "over", "partition", "preceding", "range", "recursive", "regexp", "right", "row", "rows", "ties", "unbounded", "window",
+    "with",
+})  # fmt: skip
 """Words of a SELECT that can be names too: they are where an operand may begin."""
 _COMPOUNDS = frozenset({"union", "intersect", "except"})
 _OPERAND_WORDS = frozenset({"end", "isnull", "notnull", "null"})
@@ -58,12 +54,22 @@ _TOKEN = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
-    text: str
+class _Token(NamedTuple):
+    text: str = ""
     """The text in lower case; a name without its quotes."""
-    is_name: bool
+    is_name: bool = False
     quote: str = ""
+
+    @property
+    def word(self) -> str:
+        """The text, empty for one that is quoted."""
+        return "" if self.quote else self.text
+
+    @property
+    def ends_operand(self) -> bool:
+        if self.quote or self.text in _OPERAND_WORDS:
+            return True
+        return self.text not in RESERVED if self.is_name else self.text[:1] in (")", "?") or self.text[:1].isdigit()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,82 +88,53 @@ class Statement:
         clauses = [token.text for place, token in enumerate(tokens) if token.is_name and _clause_end(tokens, place)]
         return cls(tokens, any(group == "named" for group, _ in matches), frozenset(clauses))
 
-    @property
-    def first(self) -> str:
-        return self.tokens[0].text if self.tokens else ""
-
-    def may_be_long(self, length: int) -> bool:
-        """Whether the query joins texts, or writes down one that is longer than this."""
-        return any(token.text == "||" or len(token.text) > length for token in self.tokens)
+    def may_be_long(self) -> bool:
+        """Whether the query joins texts, or writes down a long one."""
+        return any(token.text == "||" or len(token.text) > _LONG for token in self.tokens)
 
     def weight(self, tables: Set[str], columns: Set[str]) -> float:
         """Return an upper bound on the tokens there are when each use of what the query names itself has become a copy of that.
 
         `tables`, `columns`: what the database holds. Their copies have no parts of their own, unless the query gives them anew.
         """
-        names_given = self._given()
+        given, uses = self._names()
         has_compounds = any(token.text in _COMPOUNDS for token in self.tokens)  # whose columns have the names of the first part's
         selects = sum(token.text in ("select", "values") for token in self.tokens)
         weight = float(len(self.tokens))
-        for name, uses in self._uses((tables if has_compounds else tables | columns) - names_given.keys()).items():
+        plain = (tables if has_compounds else tables | columns) - given.keys()
+        for name in [name for name in uses if name not in plain]:
             is_sure = _IDENTIFIER.fullmatch(name) and name not in _WORDS and not has_compounds
-            weight *= _most_copies(uses, names_given[name] if is_sure else selects)
+            things = given[name] if is_sure else selects  # that share the name, at most, and all its uses: the largest product
+            shares = range(1, min(max(1, things), uses[name], _ENOUGH) + 1)
+            weight *= max([1.0, *((uses[name] / share) ** share for share in shares)])
         return weight
 
-    def _uses(self, plain: Set[str]) -> Counter[str]:
-        """Count the uses of each name that the query defines itself, without `plain` ones."""
-        places = [place for place, token in enumerate(self.tokens) if token.text not in plain and self._is_use(place, token)]
-        uses = Counter(self.tokens[place].text for place in places)
-        uses.subtract({self.tokens[place].text for place in places if self._may_define(self.tokens[place])})
-        return uses
-
-    def _may_define(self, token: _Token) -> bool:
-        """Whether one of the uses of a name is sure to be its definition: others come about in other ways."""
-        return token.is_name and token.text not in _WORDS and token.quote in ("", "'")
-
-    def _is_use(self, place: int, token: _Token) -> bool:
-        before, behind = self._text(place - 1), self._text(place + 1)
-        if token.text == "*":
-            return before in ("select", "distinct", "all", ",", ".")
-        is_function = behind == "(" and not _clause_end(self.tokens, place)
-        if not token.is_name or behind == "." or is_function:
-            return False
-        if token.quote or token.text not in _WORDS:
-            return bool(token.quote) or token.text not in RESERVED
-        return place > 0 and not self._is_keyword(place)
-
-    def _is_keyword(self, place: int) -> bool:
-        """Whether a word that may be a name stands where none can."""
-        return self._text(place - 1) in ("group", "order") or self._ends_operand(place - 1)
-
-    def _ends_operand(self, place: int) -> bool:
-        token = self.tokens[place] if place >= 0 else _Token("", False)
-        if token.quote or token.text in _OPERAND_WORDS:
-            return True
-        if token.is_name:
-            return token.text not in RESERVED
-        return token.text[:1] in (")", "?") or token.text[:1].isdigit()
-
-    def _given(self) -> Counter[str]:
-        """Count how often the query gives a name to something: after AS, behind an operand, or in a WITH clause."""
-        names_given: Counter[str] = Counter()
+    def _names(self) -> tuple[Counter[str], Counter[str]]:
+        """Count how often the query gives each name to something, after AS, behind an operand or in a WITH clause, and uses it."""
+        given, uses, surely_given = Counter[str](), Counter[str](), set[str]()
+        is_keyword = False  # whether a word that may be a name stands where none can
         for place, token in enumerate(self.tokens):
-            if not token.is_name:
-                continue
+            before = self.tokens[place - 1] if place else _Token()
+            behind = self.tokens[place + 1].word if place + 1 < len(self.tokens) else ""
+            was_keyword, is_keyword = is_keyword, before.word in ("group", "order") or before.ends_operand
             end = _clause_end(self.tokens, place)
-            if end or self._text(place - 1) == "as" or self._follows_operand(place):
-                names_given[token.text] += 1
-            names_given.update(inner.text for inner in self.tokens[place + 1 : end] if inner.is_name)
-        return names_given
-
-    def _follows_operand(self, place: int) -> bool:
-        before = self.tokens[place - 1] if place else _Token("", False)
-        if not before.quote and before.text in _WORDS and before.text not in _OPERAND_WORDS and self._is_keyword(place - 1):
-            return False
-        return self._ends_operand(place - 1)
-
-    def _text(self, place: int) -> str:
-        return self.tokens[place].text if 0 <= place < len(self.tokens) and not self.tokens[place].quote else ""
+            if token.is_name:
+                is_before_word = before.word in _WORDS and before.word not in _OPERAND_WORDS and was_keyword
+                given[token.text] += bool(end or before.word == "as" or (before.ends_operand and not is_before_word))
+                given.update(inner.text for inner in self.tokens[place + 1 : end] if inner.is_name)
+            if token.text == "*":
+                is_use = before.word in ("select", "distinct", "all", ",", ".")
+            elif not token.is_name or behind == "." or (behind == "(" and not end):
+                is_use = False
+            elif token.word in _WORDS:
+                is_use = place > 0 and not is_keyword
+            else:
+                is_use = bool(token.quote) or token.text not in RESERVED
+            uses[token.text] += is_use
+            if is_use and token.is_name and token.text not in _WORDS and token.quote in ("", "'"):
+                surely_given.add(token.text)  # one of its uses is the definition: other names come about in other ways
+        uses.subtract(surely_given)
+        return +given, uses
 
 
 def _token(group: str, text: str) -> _Token:
@@ -165,11 +142,6 @@ def _token(group: str, text: str) -> _Token:
         return _Token(text.lower(), group == "name")
     inner = text[1:-1]
     return _Token((inner if text[0] == "[" else inner.replace(text[0] * 2, text[0])).lower(), True, text[0])
-
-
-def _most_copies(uses: int, things: int) -> float:
-    """Return the largest product of the uses of things that share a name, so many uses in all and, at most, so many things."""
-    return max([1.0, *((uses / share) ** share for share in range(1, min(max(1, things), uses, _ENOUGH) + 1))])
 
 
 def _clause_end(tokens: Sequence[_Token], place: int) -> int:
@@ -208,13 +180,11 @@ _LIMITS = {
     sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER: 64,
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
 }
-_FUNCTIONS = frozenset(
-    {
-        *("abs", "avg", "coalesce", "count", "group_concat", "ifnull", "iif", "length", "like", "lower", "max", "min", "nullif"),
-        *("round", "sign", "substr", "substring", "sum", "total", "typeof", "upper"),
-        *("dense_rank", "first_value", "lag", "last_value", "lead", "rank", "row_number"),
-    }
-)
+_FUNCTIONS = frozenset({
+    "abs", "avg", "coalesce", "count", "group_concat", "ifnull", "iif", "length", "like", "lower", "max", "min", "nullif", "round",
+    "sign", "substr", "substring", "sum", "total", "typeof", "upper",
+    "dense_rank", "first_value", "lag", "last_value", "lead", "rank", "row_number",
+})  # fmt: skip
 """Deterministic functions whose work does not grow with the square of their arguments."""
 _DEAR = frozenset({"like", "group_concat"})
 """Functions of which one step may be long: a tenth of the steps, and a fiftieth where LIKE may meet long texts."""
@@ -251,16 +221,16 @@ class Selection:
 class ReadOnlyDatabase:
     """A private copy of a database that can be read by any SQL and changed by none."""
 
-    def __init__(self, image: bytes, tables: Sequence[str]) -> None:
-        """`image`: as `sqlite3.Connection.serialize` gives it. `tables`: those that may be read."""
+    def __init__(self, image: bytes) -> None:
+        """`image`: as `sqlite3.Connection.serialize` gives it."""
         self._connection = sqlite3.connect(  # no cache: a statement from there passes no authorizer
             ":memory:", check_same_thread=False, isolation_level=None, cached_statements=0
         )
         self._connection.deserialize(image)
         self._connection.execute("PRAGMA query_only = ON")
-        self._connection.text_factory = _decoded
-        self._tables = frozenset(table.lower() for table in tables)
-        self._columns = frozenset(column for table in tables for column in self._columns_of(table))
+        self._connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+        names = self._connection.execute("SELECT lower(t.name), lower(c.name) FROM sqlite_schema t, pragma_table_info(t.name) c")
+        self._tables, self._columns = map(frozenset, zip(*names.fetchall(), strict=True))
         for limit, value in _LIMITS.items():
             self._connection.setlimit(limit, value)
         self._readable = self._tables | {"sqlite_master", "sqlite_schema"}
@@ -276,9 +246,9 @@ class ReadOnlyDatabase:
 
     def select(self, query: str, parameters: Sequence[Any] = ()) -> Selection:
         """Run one SELECT; `parameters` fill its question marks. Raises QueryRefused, QueryFailed or QueryTooCostly."""
-        examined = _examined(query, self._tables, self._columns)
-        is_long = examined.is_long or any(isinstance(parameter, str) and len(parameter) > _LONG for parameter in parameters)
-        self._defined, self._refused = examined.defined, ""
+        statement = _examined(query, self._tables, self._columns)
+        is_long = statement.may_be_long() or any(isinstance(value, str) and len(value) > _LONG for value in parameters)
+        self._defined, self._refused = statement.defined, ""
         self._allow({"long"} if is_long else set())
         try:
             with closing(self._connection.execute(query, tuple(parameters))) as cursor:
@@ -309,10 +279,6 @@ class ReadOnlyDatabase:
             self._refused = _READ_ONLY
         return sqlite3.SQLITE_DENY
 
-    def _columns_of(self, table: str) -> list[str]:
-        with closing(self._connection.execute(f"SELECT * FROM {table} LIMIT 0")) as cursor:  # noqa: S608 - a table of our own
-            return [item[0].lower() for item in cursor.description]
-
     def _allow(self, dear: set[str]) -> None:
         """`dear`: what makes the query's steps long."""
         self._dear = dear
@@ -330,10 +296,6 @@ class ReadOnlyDatabase:
             return QueryTooCostly(f"The query was stopped after {self._steps} steps of the database engine; join and scan less.")
         text = str(error).rstrip(".").replace("\n", " ")[:200]
         return QueryFailed(f"The query does not work: {text.encode('utf-8', 'replace').decode()}.")
-
-
-def _decoded(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")
 
 
 def _capped(columns: list[str], all_rows: Iterator[tuple[Any, ...]]) -> Selection:
@@ -362,28 +324,18 @@ def _json_cell(value: Any) -> Any:
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What is known of a query before it runs."""
-
-    defined: frozenset[str]
-    """Names of its WITH clauses."""
-    is_long: bool
-    """Whether texts in it may be long."""
-
-
 @lru_cache(maxsize=256)  # plans ask the same over and over, with other parameters
-def _examined(query: str, tables: frozenset[str], columns: frozenset[str]) -> _Known:
+def _examined(query: str, tables: frozenset[str], columns: frozenset[str]) -> Statement:
     """Refuse what SQLite itself cannot be told to refuse."""
     if len(query) > MAX_QUERY_CHARS:
         raise QueryRefused(f"The query has {len(query)} characters; at most {MAX_QUERY_CHARS} are allowed.")
     if "\0" in query or _SURROGATE.search(query):
         raise QueryRefused("The query holds characters that are no text.")
     statement = Statement.of(query)
-    if statement.first not in ("select", "with", "values"):
+    if not statement.tokens or statement.tokens[0].text not in ("select", "with", "values"):
         raise QueryRefused(_READ_ONLY)
     if statement.has_named_parameters:
         raise QueryRefused("Write ? for each parameter, and give their values in order.")
     if statement.weight(tables, columns) > MAX_WEIGHT:
         raise QueryTooCostly("The query uses names that it gives itself too often in one another; nest and repeat less.")
-    return _Known(statement.defined, statement.may_be_long(_LONG))
+    return statement

@@ -11,10 +11,11 @@ from typing import Any
 
 from whichloop.protocol import Ref
 
+from ..facts import facts
 from ..generating import Draft, Draw, Template, part
-from ..story import DeadEnd, Story, Wording, told_by
+from ..story import DeadEnd, Story, told_by
 from ..task import Task, WorldEnvironment
-from .databases import TOWNS, YEARS, Row, database
+from .databases import WORDING, YEARS, Row, database
 from .tools import TOOLS, Connections
 
 MIN_NUMBER = 20
@@ -38,10 +39,21 @@ def _desk() -> WorldEnvironment[Connections]:
     return WorldEnvironment(TOOLS.bound_to(desk), desk)
 
 
+def rows_of(table: str) -> tuple[Row, ...]:
+    """Return the rows of a table such as `clinic.doctors`."""
+    name, _, table = table.partition(".")
+    return database(name)[table].rows
+
+
 def in_words(when: str) -> str:
     """Return a day, or a month such as `2022-03`, in words."""
     year, month, *day = map(int, when.split("-"))
     return " ".join([*map(str, day), _MONTHS[month - 1], str(year)])
+
+
+def spoken(first: str, last: str) -> tuple[str, str, str]:
+    """Return the ends of a period, and the period in words."""
+    return first, last, f"from {in_words(first)} to {in_words(last)}"
 
 
 def cell(result: Ref, column: int = 0, row: int = 0) -> Ref:
@@ -52,7 +64,7 @@ def cell(result: Ref, column: int = 0, row: int = 0) -> Ref:
 class TablesStory(Story):
     """Looks at the schema, queries, and periods of time."""
 
-    wording = Wording(__file__)
+    wording = WORDING
 
     def __init__(self, draw: Draw) -> None:
         super().__init__(draw)
@@ -61,18 +73,18 @@ class TablesStory(Story):
     def settle(self) -> None:
         self.begin(_desk())
 
-    def row(self, name: str, table: str) -> Row:
-        return self.choice(database(name)[table])
+    def row(self, table: str) -> Row:
+        return self.choice(rows_of(table))
 
     def look_at(self, name: str, *tables: str) -> None:
         """Plan a look at tables, which all queries from here on come after."""
         for table in tables:
-            self.look(f"See which columns {table} in {name} has.", "describe_table", database=name, table=table, after=())
+            goal, arguments = f"See which columns {table} in {name} has.", {"database": name, "table": table}
+            self.looks.append(self.call(goal, "describe_table", arguments))
 
-    def look(self, goal: str, tool: str, *, after: tuple[Ref, ...] | None = None, fails: bool = False, **arguments: Any) -> None:
+    def look(self, goal: str, tool: str, **arguments: Any) -> None:
         """Plan another look at what is there, after those before."""
-        seen = self.call(goal, tool, arguments, after=self.looks if after is None else after, fails=fails)
-        self.looks.append(seen)
+        self.looks.append(self.call(goal, tool, arguments, after=self.looks))
 
     def query(self, goal: str, name: str, query: str, *parameters: Any) -> Ref:
         arguments = {"database": name, "query": query} | ({"parameters": list(parameters)} if parameters else {})
@@ -85,12 +97,9 @@ class TablesStory(Story):
         if not rows or rows[0][0] is None:
             raise DeadEnd
         if first := _ONE_OF.fullmatch(query):
-            arguments = {
-                "database": name,
-                "query": f"SELECT {first[2]}{first[1]} LIMIT 2",
-                "parameters": self.seen(list(parameters)),
-            }
-            ranked = self.made("run_sql", arguments)["rows"]
+            two = f"SELECT {first[2]}{first[1]} LIMIT 2"
+            asked = {"database": name, "query": two, "parameters": self.seen(list(parameters))}
+            ranked = self.made("run_sql", asked)["rows"]
             if ranked[0] == ranked[-1] and len(ranked) == 2:
                 raise DeadEnd
         return found
@@ -101,42 +110,27 @@ class TablesStory(Story):
         found = self.ask(goal, what, f"SELECT {query}", *(value[0] if isinstance(value, list) else value for value in values))
         return [cell(found, column) for column in range(len(self.seen(part(found, "rows"))[0]))]
 
+    def drawn(self, said: Mapping[str, str]) -> dict[str, Any]:
+        """Draw what a template is about, as its wording says; a period also gives its `first` and `last` day or month."""
+        known: dict[str, Any] = {**WORDING.texts["lists"], "row": self.row, "two": lambda table: self.sample(rows_of(table), 2)}
+        known["period"] = lambda kind: self.months() if kind == "months" else self.period()
+        known["year"] = lambda kind: int(self.period()[0][:4])
+        names = facts(self, said, known)
+        if "period" in names:
+            names["first"], names["last"], names["period"] = names["period"]
+        return names
+
     def period(self) -> tuple[str, str, str]:
         """Draw about half a year: the first day, the last one, and the period in words."""
         first = datetime.date(YEARS[0], 1, 1) + datetime.timedelta(self.integer(0, 364 * len(YEARS) - 220))
         last = first + datetime.timedelta(self.integer(100, 220))
-        return self.spoken(first.isoformat(), last.isoformat())
+        return spoken(first.isoformat(), last.isoformat())
 
     def months(self) -> tuple[str, str, str]:
         """Draw three to twelve months: the first, the last, and the period in words."""
         start, size = self.integer(0, 12 * len(YEARS) - 12), self.integer(2, 11)
         first, last = (f"{YEARS[0] + month // 12}-{month % 12 + 1:02d}" for month in (start, start + size))
-        return self.spoken(first, last)
-
-    def spoken(self, first: str, last: str) -> tuple[str, str, str]:
-        return first, last, f"from {in_words(first)} to {in_words(last)}"
-
-    def look_around(self) -> None:
-        """Plan the template's looks: `database: tables`, or `tool(values): goal`."""
-        for text in self.wording.find(f"{self.name}.look"):
-            first, _, rest = text.partition(": ")
-            tool, called, values = first.partition("(")
-            if called:
-                given = zip(("database", "table", "limit"), filter(None, values.rstrip(")").split(", ")), strict=False)
-                self.look(rest, tool, **{name: self.value(value, {}) for name, value in given})
-            else:
-                self.look_at(tool, *rest.split(", "))
-
-    def solve(self, names: Mapping[str, Any]) -> Draft:
-        """Return the task whose looks and queries stand in the wording. Raises DeadEnd for a list of one or of many."""
-        self.look_around()
-        answer = self.follow(names)[0]
-        if self.wording.find(f"{self.name}.is_list"):
-            count = len(self.seen(Ref(answer.call, ("rows",))))
-            if not 2 <= count <= 5:
-                raise DeadEnd
-            answer = [cell(Ref(answer.call), row=row) for row in range(count)]
-        return self.task(self.say("instance", names), answer, names)
+        return spoken(first, last)
 
     def task(self, instance: str, answer: Any, names: Mapping[str, Any]) -> Draft:
         """`instance`: database and entity. Raises DeadEnd for an answer that stands in the question, or that a guess may hit."""
@@ -149,58 +143,33 @@ class TablesStory(Story):
 
 template = told_by(TablesStory)
 
-# One look-up after the other: what is drawn; looks and queries stand in the wording
 
+def _looked_up(name: str) -> Template:
+    """Make a template of what its wording draws, looks at (`database: tables`, or `tool(values): goal`) and queries.
 
-def _about(name: str, what: str, database_name: str, table: str, *, in_months: bool = False) -> Template:
-    """Make a template that draws a period of time, and the row of a table that it begins with."""
+    It is a DeadEnd if a list has one item or many.
+    """
 
     def tell(s: TablesStory) -> Draft:
-        first, last, period = s.months() if in_months else s.period()
-        return s.solve({"first": first, "last": last, "period": period, what: s.row(database_name, table)})
+        names = s.drawn(s.wording.find(f"{name}.draws"))
+        for text in s.wording.find(f"{name}.look"):
+            first, _, rest = text.partition(": ")
+            tool, called, values = first.partition("(")
+            if called:
+                given = zip(("database", "table", "limit"), filter(None, values.rstrip(")").split(", ")), strict=False)
+                s.look(rest, tool, **{key: s.value(value, {}) for key, value in given})
+            else:
+                s.look_at(tool, *rest.split(", "))
+        answer = s.follow(names)[0]
+        if s.wording.find(f"{name}.is_list"):
+            count = len(s.seen(Ref(answer.call, ("rows",))))
+            if not 2 <= count <= 5:
+                raise DeadEnd
+            answer = [cell(Ref(answer.call), row=row) for row in range(count)]
+        return s.task(s.say("instance", names), answer, names)
 
     tell.__name__ = name
     return template(tell)
-
-
-dearest_visit = _about("dearest_visit", "patient", "clinic", "patients")
-fuel = _about("fuel", "port", "shipping", "ports")
-last_port = _about("last_port", "vessel", "shipping", "vessels")
-next_departure = _about("next_departure", "vessel", "shipping", "vessels")
-peak_month = _about("peak_month", "meter", "energy", "meters", in_months=True)
-bill = _about("bill", "meter", "energy", "meters", in_months=True)
-fullest_house = _about("fullest_house", "film", "festival", "films")
-same_director = _about("same_director", "film", "festival", "films")
-longest_ride = _about("longest_ride", "rental", "rentals", "rentals")
-best_insured = _about("best_insured", "artist", "museum", "artists")
-town_of_a_meter = _about("town_of_a_meter", "meter", "energy", "meters")
-town_of_a_film = _about("town_of_a_film", "film", "festival", "films")
-around_town = _about("around_town", "meter", "energy", "meters")
-
-
-@template
-def two_doctors(s: TablesStory) -> Draft:
-    first, last, period = s.period()
-    names = [doctor["name"] for doctor in s.sample(database("clinic")["doctors"], 2)]
-    return s.solve(locals())
-
-
-@template
-def best_course(s: TablesStory) -> Draft:
-    least, year, teacher = s.integer(10, 80), int(s.period()[0][:4]), s.row("school", "teachers")
-    return s.solve(locals())
-
-
-@template
-def colleagues_rooms(s: TablesStory) -> Draft:
-    room, student = s.integer(101, 400), s.row("school", "enrolments")["student"]
-    return s.solve(locals())
-
-
-@template
-def above_average(s: TablesStory) -> Draft:
-    (first, last, period), town, margin = s.months(), s.choice(TOWNS), s.integer(5, 150)
-    return s.solve(locals())
 
 
 # An error on the way
@@ -217,10 +186,10 @@ _RENAMED = (
 def old_report(s: TablesStory) -> Draft:
     name, old_table, old_column, table, column, about, day = s.choice(_RENAMED)
     first, last, _ = s.period()
-    number = s.row(name, table)[about]
+    number = s.row(f"{name}.{table}")[about]
     condition = f"WHERE {about} = {number} AND {day} BETWEEN '{first}' AND '{last}'"
     old = f"SELECT SUM({old_column}) FROM {old_table} {condition}"  # noqa: S608 - a query of our own
-    s.look("Try the old query.", "run_sql", database=name, query=old, after=(), fails=True)
+    s.looks.append(s.call("Try the old query.", "run_sql", {"database": name, "query": old}, fails=True))
     s.look("See how the tables are called today.", "list_tables", database=name)
     s.look_at(name, table)
     new = f"SELECT SUM({column}) FROM {table} {condition}"  # noqa: S608 - a query of our own
@@ -230,17 +199,6 @@ def old_report(s: TablesStory) -> Draft:
 # Questions without an answer
 
 
-@template
-def unrecorded(s: TablesStory) -> Draft:
-    """The table does not have what is asked for."""
-    name, table, column = s.choice(_UNRECORDED)
-    row = s.row(name, table)
-    s.look(f"See which tables {name} has.", "list_tables", database=name)
-    s.look_at(name, *database(name).tables)
-    period, asked = s.period()[2], s.say(name, row)
-    return s.task(f"{name}/{table}/{row[column]}", None, locals())
-
-
 _UNRECORDED = (
     ("clinic", "doctors", "name"), ("festival", "films", "title"), ("museum", "artists", "name"), ("school", "teachers", "name"),
     ("shipping", "vessels", "name"),
@@ -248,23 +206,33 @@ _UNRECORDED = (
 
 
 @template
+def unrecorded(s: TablesStory) -> Draft:
+    """The table does not have what is asked for."""
+    name, table, column = s.choice(_UNRECORDED)
+    row = s.row(f"{name}.{table}")
+    s.look(f"See which tables {name} has.", "list_tables", database=name)
+    s.look_at(name, *database(name))
+    period, asked = s.period()[2], s.say(name, row)
+    return s.task(f"{name}/{table}/{row[column]}", None, locals())
+
+
+@template
 def nobody(s: TablesStory) -> Draft:
-    period, names = s.period()[2], [row["name"] for row in database("clinic")["patients"]]
+    period, names = s.period()[2], [row["name"] for row in rows_of("clinic.patients")]
     first, last = (s.choice(names).split()[index] for index in (0, 1))
     name = f"{first} {last}"
     if name in names:
         raise DeadEnd
     s.look_at("clinic", "patients")
-    query = "SELECT patient_id FROM patients WHERE name = ?"
+    query, there = "SELECT patient_id FROM patients WHERE name = ?", {"database": "clinic", "table": "patients", "column": "name"}
     s.query("Look for that name among the patients.", "clinic", query, name)
-    arguments = {"database": "clinic", "table": "patients", "column": "name", "starts_with": first}
-    s.look("See whose first name is the same.", "column_values", **arguments)
+    s.look("See whose first name is the same.", "column_values", **there, starts_with=first)
     return s.task(f"clinic/patient/{name}", None, locals())
 
 
 @template
 def before_the_records(s: TablesStory) -> Draft:
-    month, meter = f"{s.integer(2011, 2020)}-{s.integer(1, 12):02d}", s.row("energy", "meters")
+    month, meter = f"{s.integer(2011, 2020)}-{s.integer(1, 12):02d}", s.row("energy.meters")
     s.look_at("energy", "meters", "readings")
     found = "SELECT meter_id FROM meters WHERE serial = ?"
     number = s.ask("Find the number of the meter.", "energy", found, meter["serial"])
@@ -272,3 +240,17 @@ def before_the_records(s: TablesStory) -> Draft:
     s.query("Find the reading of the month.", "energy", query, cell(number), month)
     month = in_words(month)
     return s.task(f"energy/meter/{meter['serial']}", None, locals())
+
+
+TEMPLATES = (
+    *map(_looked_up, (
+        "fuel", "dearest_visit", "next_departure", "town_of_a_meter", "same_director", "peak_month", "around_town", "two_doctors",
+        "last_port",
+    )),
+    old_report,
+    *map(_looked_up, (
+        "best_course", "fullest_house", "above_average", "longest_ride", "town_of_a_film", "colleagues_rooms", "bill",
+        "best_insured",
+    )),
+)  # fmt: skip
+UNANSWERABLE = (unrecorded, nobody, before_the_records)

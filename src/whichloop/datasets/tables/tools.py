@@ -7,7 +7,7 @@ from typing import Any
 
 from whichloop.datasets.task import Toolset
 
-from .databases import NAMES, DatabaseContent, DatabaseTable, database, image
+from .databases import NAMES, DatabaseTable, database, image
 from .sandbox import MAX_ROWS, QueryFailed, ReadOnlyDatabase, Selection
 
 Scalar = str | int | float | None
@@ -35,13 +35,13 @@ class Connections:
         self._open.clear()
 
     def select(self, name: str, query: str, parameters: list[Scalar]) -> Selection:
-        held = _database(name)
         if name not in self._open:
-            self._open[name] = ReadOnlyDatabase(image(name), list(held.tables))
+            _database(name)
+            self._open[name] = ReadOnlyDatabase(image(name))
         return self._open[name].select(query, parameters)
 
 
-def _database(name: str) -> DatabaseContent:
+def _database(name: str) -> Mapping[str, DatabaseTable]:
     if name not in NAMES:
         raise UnknownDatabase(f"There is no database {name[:40]!r}; there are {', '.join(NAMES)}.")
     return database(name)
@@ -49,9 +49,9 @@ def _database(name: str) -> DatabaseContent:
 
 def _table(name: str, table: str) -> DatabaseTable:
     held = _database(name)
-    if table not in held.tables:
-        raise UnknownTable(f"The database {name} has no table {table[:40]!r}; there are {', '.join(held.tables)}.")
-    return held.tables[table]
+    if table not in held:
+        raise UnknownTable(f"The database {name} has no table {table[:40]!r}; there are {', '.join(held)}.")
+    return held[table]
 
 
 def list_databases(desk: Connections) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def list_databases(desk: Connections) -> dict[str, Any]:
 
 def list_tables(desk: Connections, database: str) -> dict[str, Any]:
     """The names of a database's tables."""
-    return {"tables": list(_database(database).tables)}
+    return {"tables": list(_database(database))}
 
 
 def describe_table(desk: Connections, database: str, table: str) -> dict[str, Any]:
@@ -94,34 +94,20 @@ def run_sql(desk: Connections, database: str, query: str, parameters: list[Scala
     rows; at most 50 rows, and `truncated` says where there are more. Writing, recursion and very long work are refused.
     """
     selection = desk.select(database, query, parameters or [])
-    result: dict[str, Any] = {"columns": selection.columns, "rows": selection.rows}
-    if not selection.complete:
-        result["truncated"] = (
-            f"only the first {len(selection.rows)} rows are shown; a result holds at most {MAX_ROWS}, and fewer long ones"
-        )
-    return result
+    shown = f"only the first {len(selection.rows)} rows are shown; a result holds at most {MAX_ROWS}, and fewer long ones"
+    return {"columns": selection.columns, "rows": selection.rows} | ({} if selection.complete else {"truncated": shown})
 
 
 def cached_report(desk: Connections, database: str, table: str) -> dict[str, Any]:
     """Totals of a table's number columns, as a report of the first year kept them. May be out of date."""
     rows = _table(database, table).rows
     old_rows = [row for row in rows if any(str(value).startswith(REPORT_YEAR) for value in row.values())]
-    return {"rows": len(old_rows), "totals": _totals(old_rows)}
-
-
-def _totals(rows: list[Mapping[str, Any]]) -> dict[str, int]:
-    numbers = [key for key, value in rows[0].items() if isinstance(value, int) and not key.endswith("_id")] if rows else []
-    return {key: sum(row[key] for row in rows) for key in numbers}
+    first = old_rows[0] if old_rows else {}
+    numbers = [key for key, value in first.items() if isinstance(value, int) and not key.endswith("_id")]
+    return {"rows": len(old_rows), "totals": {key: sum(row[key] for row in old_rows) for key in numbers}}
 
 
 TOOLS: Toolset[Connections] = Toolset(
-    list_databases,
-    list_tables,
-    describe_table,
-    sample_rows,
-    column_values,
-    run_sql,
-    cached_report,
-    writes=(),
+    list_databases, list_tables, describe_table, sample_rows, column_values, run_sql, cached_report, writes=()
 )
 DISTRACTORS = frozenset({"cached_report"})

@@ -11,10 +11,8 @@ from typing import Any, Literal, Unpack
 
 from typing_extensions import TypedDict
 
-from whichloop.datasets.task import Toolset
-
-from .airline_tables import AirlineTables, Cabin
-from .domain import Domain, NotFound, Record, RefusedCall, TrialTables, calculate, transfer_to_human_agents
+from ..importing.json_files import JsonRow
+from .domain import Domain, OpenRow, Record, RefusedCall, TrialTables, calculate, found, payment_method, transfer_to_human_agents
 
 NOW = "2024-05-15T15:00:00"
 """When a reservation of a trial is made."""
@@ -30,6 +28,70 @@ AIRPORTS = {
     **{"LAS": "Las Vegas", "MCO": "Orlando", "EWR": "Newark", "CLT": "Charlotte", "MSP": "Minneapolis", "DTW": "Detroit"},
     **{"PHL": "Philadelphia", "LGA": "LaGuardia"},
 }
+Cabin = Literal["basic_economy", "economy", "business"]
+
+# The shape of `db.json`.
+
+
+class PaymentPart(TypedDict):
+    """What one payment method pays."""
+
+    payment_id: str
+    amount: int
+
+
+class _Day(OpenRow):
+    """A flight on one day; only where it is `available` are there seats and prices."""
+
+    status: str
+
+
+class _Flight(OpenRow):
+    flight_number: str
+    origin: str
+    destination: str
+    scheduled_departure_time_est: str
+    scheduled_arrival_time_est: str
+    dates: dict[str, _Day]
+
+
+class _Segment(OpenRow):
+    flight_number: str
+    date: str
+    price: int
+
+
+class _Reservation(OpenRow):
+    reservation_id: str
+    user_id: str
+    cabin: Cabin
+    flights: list[_Segment]
+    passengers: list[dict[str, Any]]
+    payment_history: list[PaymentPart]
+    total_baggages: int
+    nonfree_baggages: int
+
+
+class _Method(OpenRow):
+    source: str
+    id: str
+
+
+class _User(OpenRow):
+    user_id: str
+    payment_methods: dict[str, _Method]
+    reservations: list[str]
+
+
+class AirlineTables(JsonRow):
+    """Each table by the ids of its records."""
+
+    flights: dict[str, _Flight]
+    users: dict[str, _User]
+    reservations: dict[str, _Reservation]
+
+
+# What tools take; their docstrings are part of the schemas.
 
 
 class FlightOfDay(TypedDict):
@@ -45,84 +107,6 @@ class Passenger(TypedDict):
     first_name: str
     last_name: str
     dob: str
-
-
-class PaymentPart(TypedDict):
-    """What one payment method pays."""
-
-    payment_id: str
-    amount: int
-
-
-# Looking up.
-
-
-def get_user_details(db: TrialTables, user_id: str) -> Record:
-    """Get a customer's name, address, membership, payment methods, and the ids of their reservations.
-
-    Args:
-        user_id: The customer's user id.
-    """
-    return db.get("users", user_id)
-
-
-def get_reservation_details(db: TrialTables, reservation_id: str) -> Record:
-    """Get a reservation: its flights, cabin, passengers, bags, insurance and payments.
-
-    Args:
-        reservation_id: The reservation's id.
-    """
-    return db.get("reservations", reservation_id)
-
-
-def get_flight_status(db: TrialTables, flight_number: str, date: str) -> str:
-    """Get the status of a flight on one day.
-
-    Args:
-        flight_number: The flight's number.
-        date: The day, as YYYY-MM-DD.
-    """
-    return str(_day(db, flight_number, date)["status"])
-
-
-def list_all_airports(db: TrialTables) -> list[dict[str, str]]:
-    """List all airports with their cities."""
-    return [{"iata": code, "city": city} for code, city in AIRPORTS.items()]
-
-
-def search_direct_flight(db: TrialTables, origin: str, destination: str, date: str) -> list[Record]:
-    """Find the direct flights between two airports on one day that have seats to sell.
-
-    Args:
-        origin: The first airport's code of three letters.
-        destination: The last airport's code of three letters.
-        date: The day, as YYYY-MM-DD.
-    """
-    return [flight for flight in _departures(db, origin, date) if flight["destination"] == destination]
-
-
-def search_onestop_flight(db: TrialTables, origin: str, destination: str, date: str) -> list[list[Record]]:
-    """Find pairs of flights between two airports, the second one after the first has arrived.
-
-    Args:
-        origin: The first airport's code of three letters.
-        destination: The last airport's code of three letters.
-        date: The day on which the first flight leaves, as YYYY-MM-DD.
-
-    Returns:
-        Pairs of flights.
-    """
-    return [
-        [first | {"date": date}, second | {"date": day}]
-        for first in _departures(db, origin, date)
-        for day in [_arrival_day(first, date)]
-        for second in _departures(db, first["destination"], day)
-        if second["destination"] == destination
-        and second["scheduled_departure_time_est"] >= first["scheduled_arrival_time_est"].removesuffix("+1")
-    ]
-
-
-# Changes.
 
 
 class NewReservation(TypedDict):
@@ -141,32 +125,60 @@ class NewReservation(TypedDict):
     insurance: Literal["yes", "no"]
 
 
+# Looking up.
+
+
+def get_user_details(db: TrialTables, user_id: str) -> Record:
+    """Get a customer's name, address, membership, payment methods, and the ids of their reservations."""
+    return db.get("users", user_id)
+
+
+def get_reservation_details(db: TrialTables, reservation_id: str) -> Record:
+    """Get a reservation: its flights, cabin, passengers, bags, insurance and payments."""
+    return db.get("reservations", reservation_id)
+
+
+def get_flight_status(db: TrialTables, flight_number: str, date: str) -> str:
+    """Get the status of a flight on one day."""
+    return str(_day(db, flight_number, date)["status"])
+
+
+def list_all_airports(db: TrialTables) -> list[dict[str, str]]:
+    """List all airports with their cities."""
+    return [{"iata": code, "city": city} for code, city in AIRPORTS.items()]
+
+
+def search_direct_flight(db: TrialTables, origin: str, destination: str, date: str) -> list[Record]:
+    """Find the direct flights between two airports on one day that have seats to sell."""
+    return [flight for flight in _departures(db, origin, date) if flight["destination"] == destination]
+
+
+def search_onestop_flight(db: TrialTables, origin: str, destination: str, date: str) -> list[list[Record]]:
+    """Find pairs of flights between two airports, the second one after the first has arrived. Returns: Pairs of flights."""
+    return [
+        [first | {"date": date}, second | {"date": day}]
+        for first in _departures(db, origin, date)
+        for day in [_arrival_day(first, date)]
+        for second in _departures(db, first["destination"], day)
+        if second["destination"] == destination
+        and second["scheduled_departure_time_est"] >= first["scheduled_arrival_time_est"].removesuffix("+1")
+    ]
+
+
+# Changes.
+
+
 def book_reservation(db: TrialTables, **booking: Unpack[NewReservation]) -> Record:
-    """Book a reservation. What the payment methods pay has to be its price.
-
-    Args:
-        user_id: The customer's user id.
-        origin: The first airport's code of three letters.
-        destination: The last airport's code of three letters.
-        flight_type: Whether it is one way or a round trip.
-        cabin: The cabin, for all flights and passengers.
-        flights: The flights, each with its day.
-        passengers: The passengers.
-        payment_methods: What each of the customer's payment methods pays, in dollars.
-        total_baggages: How many bags.
-        nonfree_baggages: How many of them are paid for.
-        insurance: Whether the passengers are insured.
-
-    Returns:
-        The new reservation.
-    """
-    user, parts, cabin = db.get("users", booking["user_id"]), booking["payment_methods"], booking["cabin"]
+    """Book a reservation. What the payment methods pay has to be its price. Returns: The new reservation."""
+    user, parts, cabin = db.edit("users", booking["user_id"]), booking["payment_methods"], booking["cabin"]
     identity = _first_free(NEW_RESERVATIONS, {str(one["reservation_id"]) for one in db.each("reservations")}, "reservations")
     people = len(booking["passengers"])
     segments = [_bookable(db, flight, cabin, people) for flight in booking["flights"]]
     price = people * (sum(segment["price"] for segment in segments) + (INSURANCE if booking["insurance"] == "yes" else 0))
-    _pays(user, parts, price + BAG * booking["nonfree_baggages"])
-    _take(db, booking)
+    _pay(user, parts, price + BAG * booking["nonfree_baggages"])
+    for flight in booking["flights"]:
+        day = db.edit("flights", flight["flight_number"])["dates"][flight["date"]]
+        day["available_seats"][cabin] -= people
     reservation = {
         **booking,
         "reservation_id": identity,
@@ -177,47 +189,32 @@ def book_reservation(db: TrialTables, **booking: Unpack[NewReservation]) -> Reco
     }
     del reservation["payment_methods"]
     db.add("reservations", identity, reservation)
-    db.edit("users", booking["user_id"])["reservations"].append(identity)
+    user["reservations"].append(identity)
     return reservation
 
 
-def _pays(user: Record, parts: Sequence[PaymentPart], price: int) -> None:
-    """Raise NotFound or RefusedCall unless a customer's payment methods pay a price."""
+def _pay(user: Record, parts: Sequence[PaymentPart], price: int) -> None:
+    """Pay a price by a customer's payment methods. Raises NotFound and RefusedCall."""
+    certificates = []
     for part in parts:
-        method = _method(user, part["payment_id"])
+        method = payment_method(user, part["payment_id"])
         if method["source"] in ("gift_card", "certificate") and method["amount"] < part["amount"]:
             raise RefusedCall(f"The balance of {part['payment_id']} is too low")
-    certificates = [part["payment_id"] for part in parts if user["payment_methods"][part["payment_id"]]["source"] == "certificate"]
+        certificates += [part["payment_id"]] if method["source"] == "certificate" else []
     if len({*certificates}) < len(certificates):
         raise RefusedCall("A certificate can be used once")
     paid = sum(part["amount"] for part in parts)
     if paid != price:
         raise RefusedCall(f"The price is {price}, and {paid} is paid")
-
-
-def _take(db: TrialTables, booking: NewReservation) -> None:
-    """Take what a booking pays with, and its seats."""
-    methods = db.edit("users", booking["user_id"])["payment_methods"]
-    for part in booking["payment_methods"]:
-        method = methods[part["payment_id"]]
-        if method["source"] == "gift_card":
+    for part in parts:
+        if part["payment_id"] in certificates:
+            del user["payment_methods"][part["payment_id"]]
+        elif (method := payment_method(user, part["payment_id"]))["source"] == "gift_card":
             method["amount"] -= part["amount"]
-        elif method["source"] == "certificate":
-            del methods[part["payment_id"]]
-    for flight in booking["flights"]:
-        day = db.edit("flights", flight["flight_number"])["dates"][flight["date"]]
-        day["available_seats"][booking["cabin"]] -= len(booking["passengers"])
 
 
 def cancel_reservation(db: TrialTables, reservation_id: str) -> Record:
-    """Cancel a whole reservation, and refund what was paid.
-
-    Args:
-        reservation_id: The reservation's id.
-
-    Returns:
-        The reservation as it is now.
-    """
+    """Cancel a whole reservation, and refund what was paid. Returns: The reservation as it is now."""
     reservation = db.edit("reservations", reservation_id)
     paid = reservation["payment_history"]
     reservation["payment_history"] = paid + [part | {"amount": -part["amount"]} for part in paid]
@@ -228,25 +225,14 @@ def cancel_reservation(db: TrialTables, reservation_id: str) -> Record:
 def update_reservation_flights(
     db: TrialTables, reservation_id: str, cabin: Cabin, flights: list[FlightOfDay], payment_id: str
 ) -> Record:
-    """Change the flights or the cabin of a reservation.
-
-    Args:
-        reservation_id: The reservation's id.
-        cabin: The cabin, for all flights and passengers.
-        flights: All flights that the reservation has afterwards, also those that stay.
-        payment_id: The payment method that pays, or is refunded, the difference in price; not a certificate.
-
-    Returns:
-        The reservation as it is now.
-    """
-    reservation = db.get("reservations", reservation_id)
+    """Change the flights or the cabin of a reservation. Returns: The reservation as it is now."""
+    reservation = db.edit("reservations", reservation_id)
     before, people = reservation["flights"], len(reservation["passengers"])
     stays = {(one["flight_number"], one["date"]): one for one in before} if cabin == reservation["cabin"] else {}
     after = [stays.get((flight["flight_number"], flight["date"])) or _bookable(db, flight, cabin, people) for flight in flights]
-    difference = people * (sum(one["price"] for one in after) - sum(one["price"] for one in before))
-    payments = _pay_difference(db, reservation["user_id"], payment_id, difference)
-    reservation = db.edit("reservations", reservation_id)
-    reservation["payment_history"] += payments
+    _pay_difference(
+        db, reservation, payment_id, people * (sum(one["price"] for one in after) - sum(one["price"] for one in before))
+    )
     reservation |= {"flights": [dict(one) for one in after], "cabin": cabin}
     return reservation
 
@@ -254,50 +240,24 @@ def update_reservation_flights(
 def update_reservation_baggages(
     db: TrialTables, reservation_id: str, total_baggages: int, nonfree_baggages: int, payment_id: str
 ) -> Record:
-    """Change how many bags a reservation has; bags that are given up are not refunded.
-
-    Args:
-        reservation_id: The reservation's id.
-        total_baggages: How many bags it has afterwards.
-        nonfree_baggages: How many of them are paid for.
-        payment_id: The payment method that pays further bags; not a certificate.
-
-    Returns:
-        The reservation as it is now.
-    """
-    reservation = db.get("reservations", reservation_id)
-    price = BAG * max(0, nonfree_baggages - reservation["nonfree_baggages"])
-    payments = _pay_difference(db, reservation["user_id"], payment_id, price)
+    """Change how many bags a reservation has; bags that are given up are not refunded. Returns: The reservation as it is now."""
     reservation = db.edit("reservations", reservation_id)
-    reservation["payment_history"] += payments
+    _pay_difference(db, reservation, payment_id, BAG * max(0, nonfree_baggages - reservation["nonfree_baggages"]))
     reservation |= {"total_baggages": total_baggages, "nonfree_baggages": nonfree_baggages}
     return reservation
 
 
 def update_reservation_passengers(db: TrialTables, reservation_id: str, passengers: list[Passenger]) -> Record:
-    """Change who flies on a reservation; their number stays.
-
-    Args:
-        reservation_id: The reservation's id.
-        passengers: All passengers.
-
-    Returns:
-        The reservation as it is now.
-    """
-    if len(passengers) != len(db.get("reservations", reservation_id)["passengers"]):
-        raise RefusedCall("The number of passengers cannot be changed")
+    """Change who flies on a reservation; their number stays. Returns: The reservation as it is now."""
     reservation = db.edit("reservations", reservation_id)
+    if len(passengers) != len(reservation["passengers"]):
+        raise RefusedCall("The number of passengers cannot be changed")
     reservation["passengers"] = [dict(one) for one in passengers]
     return reservation
 
 
 def send_certificate(db: TrialTables, user_id: str, amount: int) -> str:
-    """Send a customer a certificate, as a compensation.
-
-    Args:
-        user_id: The customer's user id.
-        amount: Its worth in dollars.
-    """
+    """Send a customer a certificate, as a compensation."""
     methods = db.edit("users", user_id)["payment_methods"]
     identity = _first_free(NEW_CERTIFICATES, set(methods), "certificates")
     methods[identity] = {"source": "certificate", "id": identity, "amount": amount}
@@ -315,11 +275,7 @@ def _first_free(names: tuple[str, ...], taken: set[str], what: str) -> str:
 
 
 def _day(db: TrialTables, flight_number: str, date: str) -> Record:
-    days = db.get("flights", flight_number)["dates"]
-    if date not in days:
-        raise NotFound(f"Flight {flight_number} does not fly on {date!r}")
-    day: Record = days[date]
-    return day
+    return found(db.get("flights", flight_number)["dates"], date, f"Flight {flight_number} does not fly on {date!r}")
 
 
 def _bookable(db: TrialTables, flight: FlightOfDay, cabin: Cabin, people: int) -> Record:
@@ -330,11 +286,9 @@ def _bookable(db: TrialTables, flight: FlightOfDay, cabin: Cabin, people: int) -
         raise RefusedCall(f"Flight {number} on {date} is not available, but {day['status']}")
     if day["available_seats"][cabin] < people:
         raise RefusedCall(f"Flight {number} on {date} has {day['available_seats'][cabin]} seats in {cabin}")
-    flight_facts = db.get("flights", number)
-    return {
-        **{"flight_number": number, "date": date, "price": day["prices"][cabin]},
-        **{"origin": flight_facts["origin"], "destination": flight_facts["destination"]},
-    }
+    way = db.get("flights", number)
+    price = day["prices"][cabin]
+    return {"flight_number": number, "date": date, "price": price, "origin": way["origin"], "destination": way["destination"]}
 
 
 def _departures(db: TrialTables, origin: str, date: str) -> Iterator[Record]:
@@ -356,31 +310,19 @@ def _arrival_day(flight: Record, date: str) -> str:
     return str(departure + datetime.timedelta(days=1)) if flight["scheduled_arrival_time_est"].endswith("+1") else date
 
 
-def _method(user: Record, payment_id: str) -> Record:
-    methods: Record = user["payment_methods"]
-    if payment_id not in methods:
-        raise NotFound(f"Customer {user['user_id']} has no payment method {payment_id!r}")
-    method: Record = methods[payment_id]
-    return method
-
-
-def _pay_difference(db: TrialTables, user_id: str, payment_id: str, amount: int) -> list[Record]:
+def _pay_difference(db: TrialTables, reservation: Record, payment_id: str, amount: int) -> None:
     """Pay, or refund, what a change costs. Raises NotFound and RefusedCall."""
-    method = _method(db.get("users", user_id), payment_id)
+    method = payment_method(db.edit("users", reservation["user_id"]), payment_id)
     if method["source"] == "certificate":
         raise RefusedCall("A certificate cannot pay for a change")
     if method["source"] == "gift_card":
         if method["amount"] < amount:
             raise RefusedCall(f"The balance of {payment_id} is too low")
-        db.edit("users", user_id)["payment_methods"][payment_id]["amount"] -= amount
-    return [{"payment_id": payment_id, "amount": amount}] if amount else []
+        method["amount"] -= amount
+    if amount:
+        reservation["payment_history"].append({"payment_id": payment_id, "amount": amount})
 
 
-READS = (
-    *(get_user_details, get_reservation_details, get_flight_status, list_all_airports, search_direct_flight),
-    *(search_onestop_flight, calculate, transfer_to_human_agents),
-)
-"""Tools that change nothing."""
 CHANGES = (
     *(book_reservation, cancel_reservation, update_reservation_flights, update_reservation_baggages),
     *(update_reservation_passengers, send_certificate),
@@ -389,7 +331,10 @@ DOMAIN = Domain(
     name="airline",
     table="reservations",
     tables=AirlineTables,
-    tools=Toolset(*READS, *CHANGES, writes=CHANGES),
-    reads={tool.__name__ for tool in READS},
+    tools=(
+        *(get_user_details, get_reservation_details, get_flight_status, list_all_airports, search_direct_flight),
+        *(search_onestop_flight, calculate, transfer_to_human_agents, *CHANGES),
+    ),
+    writes=CHANGES,
     customer=True,
 )

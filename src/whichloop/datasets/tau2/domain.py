@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import ast
 import copy
+import inspect
 import operator
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import re
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StrictBool
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool
 
 from whichloop.datasets.importing.json_files import JsonRow, checked, json_file
 from whichloop.datasets.task import Toolset
@@ -31,7 +35,10 @@ class RefusedCall(ValueError):
     """A call that the state of the domain does not allow."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+Functions = Mapping[str, Callable[..., Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Domain:
     """A domain of tau2-bench: what its tasks are made of."""
 
@@ -40,24 +47,51 @@ class Domain:
     """A table that no other domain's `db.json` has; empty: the data stands in other files."""
     tables: type[JsonRow] = JsonRow
     """The shape of `db.json`."""
-    policies: Sequence[str] = ("policy.md",)
-    """Files of the policy; the first one that is there is read."""
-    tools: Toolset[Any]
-    """The agent's; in a domain whose user has tools they are the agent's too, tau2's solo mode."""
-    reads: Collection[str]
-    """Tools that change nothing."""
+    tools: Sequence[Callable[..., Any]]
+    """The agent's; in a domain whose user has tools they are the agent's too, tau2's solo mode. What `wording.toml`
+    says of their arguments becomes a part of their docstrings, as does what stands there behind `Returns:`."""
+    writes: Sequence[Callable[..., Any]]
+    """Those that may change something."""
     customer: bool = False
     """Whether an agent serves a customer, who answers by a script. All trials then share the database; see `TrialTables`."""
     user_tools: Collection[str] = ()
     """Tools that are the user's in a conversation."""
-    setup: Mapping[Side, Mapping[str, Callable[..., Any]]] = field(default_factory=dict)
+    setup: Mapping[Side, Functions] = field(default_factory=dict)
     """What a task may call before it begins, beside the tools."""
-    assertions: Mapping[Side, Mapping[str, Callable[..., bool]]] = field(default_factory=dict)
-    """What may be asserted of the end state; each may raise NotFound."""
+    assertions: Mapping[Side, Functions] = field(default_factory=dict)
+    """What may be asserted of the end state; each gives a bool, or raises NotFound."""
     merge: Callable[[Database, Mapping[str, Any], Mapping[str, Any]], Database] = lambda db, agent, user: db
     """Merges the agent's and the user's initial data into a copy of the database. Raises ValueError."""
     settle: Callable[[Any], None] = lambda db: None
     """Brings the two sides into agreement after each call."""
+
+    @cached_property
+    def toolset(self) -> Toolset[Any]:
+        words = tomllib.loads(Path(__file__).with_name("wording.toml").read_text(encoding="utf-8"))[self.name]
+        for tool in self.tools:
+            _complete_docstring(tool, {**words, **words.get(tool.__name__, {})})
+        return Toolset(*self.tools, writes=self.writes)
+
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        """Names of the tools that change nothing."""
+        writes = {tool.__name__ for tool in self.writes}
+        return frozenset(tool.__name__ for tool in self.tools) - writes
+
+
+def _complete_docstring(tool: Callable[..., Any], words: Mapping[str, str]) -> None:
+    text, _, result = re.sub(r"\s+Returns: ", "\0", inspect.getdoc(tool) or "").partition("\0")
+    names = Tool.from_function(partial(tool, None), name=tool.__name__).parameters["properties"]
+    if "\n\nArgs:" in text:  # two domains share the tool
+        return
+    for title, lines in (("Args", [f"{name}: {words[name]}" for name in names]), ("Returns", [result] if result else [])):
+        if lines:
+            text = "\n    ".join((f"{text}\n\n{title}:", *lines))
+    tool.__doc__ = text
+
+
+def by_name(*functions: Callable[..., Any]) -> Functions:
+    return {function.__name__: function for function in functions}
 
 
 def merged(old: Any, new: Any) -> Any:
@@ -117,6 +151,26 @@ Tables = Mapping[str, Mapping[str, Record]]
 """Table → id → record, plain JSON. Nobody changes it."""
 
 
+def first(records: Iterable[Record], fits: Callable[[Record], object], lacking: str) -> Record:
+    """Return the first record that fits. Raises NotFound, which says what is lacking."""
+    for record in records:
+        if fits(record):
+            return record
+    raise NotFound(lacking)
+
+
+def found(records: Mapping[str, Record], key: str, lacking: str) -> Record:
+    """Return the record of a key. Raises NotFound, which says what is lacking."""
+    if isinstance(key, str) and key in records:
+        return records[key]
+    raise NotFound(lacking)
+
+
+def payment_method(user: Record, key: str) -> Record:
+    """Return a customer's payment method. Raises NotFound."""
+    return found(user["payment_methods"], key, f"Customer {user['user_id']} has no payment method {key!r}")
+
+
 class TrialTables:
     """Tables as one trial sees them."""
 
@@ -126,14 +180,10 @@ class TrialTables:
 
     def get(self, table: str, key: str) -> Record:
         """Return a record to read. Raises NotFound."""
-        if isinstance(key, str):
-            for records in (self._changed[table], self._tables[table]):
-                if key in records:
-                    return records[key]
-        raise NotFound(f"There is no {table.removesuffix('s')} {key!r}")
+        return found(self._all(table), key, f"There is no {table.removesuffix('s')} {key!r}")
 
     def edit(self, table: str, key: str) -> Record:
-        """Return a record to change, the trial's own copy. Raises NotFound."""
+        """Return a record to change, the trial's own copy; one that stays as it was is no change. Raises NotFound."""
         changed = self._changed[table]
         if key not in changed:
             changed[key] = copy.deepcopy(self.get(table, key))
@@ -145,9 +195,10 @@ class TrialTables:
 
     def each(self, table: str) -> Iterator[Record]:
         """Yield the records of a table, those that were added last."""
-        changed, shared = self._changed[table], self._tables[table]
-        yield from (changed.get(key, record) for key, record in shared.items())
-        yield from (record for key, record in changed.items() if key not in shared)
+        yield from self._all(table).values()
+
+    def _all(self, table: str) -> dict[str, Record]:
+        return {**self._tables[table], **self._changed[table]}
 
     def changes(self) -> dict[str, dict[str, Record]]:
         """Return a copy of the records that are not as they were in the beginning, by table and id; both sorted."""
@@ -159,27 +210,34 @@ class TrialTables:
 
 
 def calculate(db: TrialTables, expression: str) -> str:
-    """Calculate a sum, rounded to cents.
-
-    Args:
-        expression: Numbers with + - * / and parentheses, such as '19.99 * 2 + 5'.
-    """
+    """Calculate a sum, rounded to cents."""
     return calculated(expression)
 
 
 def transfer_to_human_agents(db: TrialTables, summary: str) -> str:
-    """Hand the customer over to a human; only where they ask for one, or policy and tools leave no way to help.
-
-    Args:
-        summary: The customer's issue in short.
-    """
+    """Hand the customer over to a human; only where they ask for one, or policy and tools leave no way to help."""
     return "Transfer successful"
+
+
+class OpenRow(JsonRow):
+    """The shape of a record; fields that it does not name are kept."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class ClosedRow(JsonRow):
+    """The shape of a record that has no other fields."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 MAX_TASK_ID_CHARS = 400
 """Published ids, which list all that is wrong, have up to 215."""
 
 Basis = Literal["DB", "ENV_ASSERTION", "NL_ASSERTION", "ACTION", "COMMUNICATE"]
+
+
+_NONE_IS_EMPTY = BeforeValidator(lambda value: {} if value is None else value)
 
 
 class Action(JsonRow):
@@ -194,6 +252,9 @@ class FunctionCall(JsonRow):
     env_type: Side
     func_name: str
     arguments: dict[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.func_name}({', '.join(f'{name}={value!r}' for name, value in self.arguments.items())})"
 
 
 class Assertion(FunctionCall):
@@ -223,9 +284,9 @@ class Criteria(JsonRow):
         as in tau2."""
         there = {
             "DB": self.actions is not None or self.env_assertions is not None,
-            "ENV_ASSERTION": bool(self.env_assertions),
-            "ACTION": bool(self.actions),
-            "COMMUNICATE": bool(self.communicate_info),
+            "ENV_ASSERTION": self.env_assertions,
+            "ACTION": self.actions,
+            "COMMUNICATE": self.communicate_info,
         }
         return sorted(name for name in set(self.reward_basis) if there.get(name))
 
@@ -240,17 +301,8 @@ class TaskRow(JsonRow):
     id: Annotated[str, Field(min_length=1, max_length=MAX_TASK_ID_CHARS), AfterValidator(_printable)]
     ticket: str | None = None
     user_scenario: Any = None
-    initial_state: InitialState | None = None
-    evaluation_criteria: Criteria | None = None
-
-    @property
-    def criteria(self) -> Criteria:
-        """What the task is scored by; nothing where the row does not say."""
-        return self.evaluation_criteria or Criteria()
-
-
-class _Splits(JsonRow):
-    splits: dict[str, list[str]]
+    state: Annotated[InitialState, _NONE_IS_EMPTY] = Field(InitialState(), alias="initial_state")
+    criteria: Annotated[Criteria, _NONE_IS_EMPTY] = Field(Criteria(), alias="evaluation_criteria")
 
 
 class Unusable(ValueError):
@@ -290,26 +342,6 @@ def read_rows(path: Path) -> Iterator[TaskRow]:
         task_id = item.get("id") if isinstance(item, dict) else None
         where = f"{path}, task {number}" + (f" ({task_id!r})" if isinstance(task_id, str) else "")
         row = checked(TaskRow, item, where)
-        if row.id in seen:
+        if seen.setdefault(row.id, number) != number:
             raise ValueError(f"{where}: the id is a duplicate, first used at task {seen[row.id]}")
-        seen[row.id] = number
         yield row
-
-
-def read_splits(folder: Path) -> Mapping[str, Sequence[str]]:
-    """Read task ids by split; empty if the folder does not say."""
-    path = folder / "split_tasks.json"
-    return checked(_Splits, {"splits": json_file(path)}, str(path)).splits if path.is_file() else {}
-
-
-def split_names(splits: Mapping[str, Sequence[str]]) -> Mapping[str, str]:
-    """Return the split of each task that stands in one: train, dev or test."""
-    return {task_id: name for name in ("train", "dev", "test") for task_id in splits.get(name, ())}
-
-
-def chosen_rows(rows: Sequence[TaskRow], splits: Mapping[str, Sequence[str]], split: str | None) -> Sequence[TaskRow]:
-    if split is None:
-        return rows
-    if split not in splits:
-        raise ValueError(f"tau2: split is {split!r}; split_tasks.json has {', '.join(map(repr, splits)) or 'none'}")
-    return [row for row in rows if row.id in set(splits[split])]

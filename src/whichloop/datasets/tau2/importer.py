@@ -13,13 +13,14 @@ from typing import Any, get_args
 from whichloop.protocol import Plan, PlannedCall, Query, Tool
 from whichloop.protocol.digest import digest
 
-from ..importing.json_files import check_limit, checked, json_file, text_file
+from ..importing.json_files import JsonRow, check_limit, checked, json_file, text_file
 from ..task import Environment, Suite, Task, WorldEnvironment
 from ..with_user import ASKING_USER_TOOLS, USER_TOOLS, FurtherRequest, ProposedCall, ScriptedUser, with_user
 from . import airline, mock, retail, telecom
 from .customer import DONE, QUESTIONS, SIDE_BY_SIDE, Wishes, script
 from .domain import (
     Action,
+    Assertion,
     Database,
     Domain,
     FunctionCall,
@@ -30,10 +31,7 @@ from .domain import (
     TaskRow,
     TrialTables,
     Unusable,
-    chosen_rows,
     read_rows,
-    read_splits,
-    split_names,
     succeeds,
     unplannable,
 )
@@ -42,8 +40,6 @@ VERSION = "3"
 INSTRUCTION = "Solve this ticket with the tools, by the policy. Nobody can be asked. When it is done, answer with what was done."
 SOLVED = "The ticket is solved."
 DOMAINS = {module.DOMAIN.name: module.DOMAIN for module in (mock, telecom, retail, airline)}
-
-# The world of one trial.
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,51 +61,41 @@ class _Trial:
 
     def state(self) -> Any:
         """What the task's reward basis asks for: the database, gold actions that were not made, assertions that do not hold."""
-        world = self.world
         if isinstance(self.db, TrialTables):
-            return {"changed": self.db.changes()} if world["judges_db"] else None
-        state: dict[str, Any] = {}
-        if "DB" in world["scored"]:
+            return {"changed": self.db.changes()} if self.world["judges_db"] else None
+        scored, state = self.world["scored"], dict[str, Any]()
+        if "DB" in scored:
             state["db"] = copy.deepcopy(self.db)
-        if "ACTION" in world["scored"]:
-            state["actions_not_made"] = [
-                gold["action_id"] for gold in world["actions"] if not any(_matches(gold, *made) for made in self.made)
-            ]
-        if "ENV_ASSERTION" in world["scored"]:
-            state["assertions_not_met"] = [_words(item) for item in world["assertions"] if not _holds(item, self.domain, self.db)]
+        if "ACTION" in scored:
+            missed = (gold for gold in self.world["actions"] if not any(_matches(gold, *made) for made in self.made))
+            state["actions_not_made"] = [gold["action_id"] for gold in missed]
+        if "ENV_ASSERTION" in scored:
+            unmet = (item for item in map(Assertion.model_validate, self.world["assertions"]) if not self._holds(item))
+            state["assertions_not_met"] = [str(item) for item in unmet]
         return state
+
+    def _holds(self, item: Assertion) -> bool:
+        """Return whether it holds, in a database that may lack its subject. Raises Unusable for wrong arguments."""
+        try:
+            return self.domain.assertions[item.env_type][item.func_name](self.db, **item.arguments) is item.assert_value
+        except NotFound:
+            return False
+        except TypeError:
+            raise Unusable(f"{item}: wrong arguments") from None
 
 
 def _matches(gold: Mapping[str, Any], name: str, arguments: Mapping[str, Any]) -> bool:
     """Return whether a call is the gold action: by `compare_args` if the task names any, else by the arguments of the call."""
-    if gold["name"] != name:
-        return False
     compared = arguments.keys() if gold["compare_args"] is None else gold["compare_args"]
-    return all(
-        (key in arguments) == (key in gold["arguments"]) and arguments.get(key) == gold["arguments"].get(key) for key in compared
-    )
-
-
-def _holds(assertion: Mapping[str, Any], domain: Domain, db: Database) -> bool:
-    """Return whether an assertion holds, in a database that may lack its subject. Raises Unusable for wrong arguments."""
-    try:
-        check = domain.assertions[assertion["env_type"]][assertion["func_name"]]
-        return check(db, **assertion["arguments"]) is assertion["assert_value"]
-    except NotFound:
-        return False
-    except TypeError:
-        raise Unusable(f"{_words(assertion)}: wrong arguments") from None
-
-
-def _words(call: Mapping[str, Any]) -> str:
-    return f"{call['func_name']}({', '.join(f'{name}={value!r}' for name, value in call['arguments'].items())})"
+    wanted, nothing = gold["arguments"], object()
+    return bool(gold["name"] == name and all(arguments.get(key, nothing) == wanted.get(key, nothing) for key in compared))
 
 
 def _open(domain: Domain, shared: Database, task: Task) -> Environment:
     """Open a trial; a customer's changes only the records that it keeps beside the `shared` database."""
     world = task.world
     trial = _Trial(domain, TrialTables(shared) if domain.customer else copy.deepcopy(world["db"]), world)
-    tools = tuple(replace(tool, function=partial(trial.call, tool)) for tool in domain.tools.bound_to(trial.db))
+    tools = tuple(replace(tool, function=partial(trial.call, tool)) for tool in domain.toolset.bound_to(trial.db))
     environment = WorldEnvironment(tools, trial, _Trial.state)
     if not domain.customer:
         return environment
@@ -122,9 +108,6 @@ def _open(domain: Domain, shared: Database, task: Task) -> Environment:
     return with_user(environment, ScriptedUser(world["says"], agreed, further), talk)
 
 
-# Plans and starts.
-
-
 def _planned(actions: Sequence[Action], tools: Sequence[Tool], domain: Domain, world: Mapping[str, Any]) -> Iterator[PlannedCall]:
     """Plan the gold actions and make them one after the other; one that fails is expected to, as in tau2. Raises Unusable.
 
@@ -133,52 +116,42 @@ def _planned(actions: Sequence[Action], tools: Sequence[Tool], domain: Domain, w
     changes out evenly, in their order: a task does not say which change is of which request.
     """
     by_name = {tool.name: tool for tool in tools}
+    changes = [number for number, action in enumerate(actions, start=1) if action.name not in domain.reads]
     change: list[str] = []
     reads: list[str] = []
     for topic in world.get("says", ()):
         asked = {"about": topic, "question": QUESTIONS[topic]}
         yield PlannedCall(f"ask_{topic}", "ask_user", asked, f"Ask for the customer's {topic}.")
         change.append(f"ask_{topic}")
-    told_after = _told_after(actions, len(world["further"]) + 1, domain.reads) if "further" in world else []
-    told = 0
+    told_after: list[int] = []  # how many actions are made before the customer is told of each request; of the last one after all
+    if "further" in world:
+        requests, places = len(world["further"]) + 1, [0, *changes]
+        told_after = [*(places[-(-len(changes) * request // requests)] for request in range(1, requests)), len(actions)]
     for number in range(len(actions) + 1):
         if number:
-            action = actions[number - 1]
-            name, after = f"c{number}", [*change]
+            action, name = actions[number - 1], f"c{number}"
+            after = [*change, *reads] if number in changes else change
             fails = not succeeds(by_name[action.name], action.arguments)
-            if action.name not in domain.reads:
-                after += reads
-                if domain.customer:
-                    proposal = {"action": action.name, "arguments": action.arguments}
-                    goal = f"Step {number}: let the customer agree."
-                    yield PlannedCall(f"yes{number}", "confirm_with_user", proposal, goal, (), False, tuple(after))
-                    after = [f"yes{number}"]
+            if domain.customer and number in changes:
+                proposal = {"action": action.name, "arguments": action.arguments}
+                goal = f"Step {number}: let the customer agree."
+                yield PlannedCall(f"yes{number}", "confirm_with_user", proposal, goal, (), False, tuple(after))
+                after = [f"yes{number}"]
             yield PlannedCall(name, action.name, action.arguments, f"Step {number}: {action.name}.", (), fails, tuple(after))
-            if action.name in domain.reads:
-                reads.append(name)
-            else:
-                change, reads = [name], []
-        for _ in range(told_after.count(number)):
-            told += 1
-            message = {"message": f"Request {told} is dealt with.", "requests_done": told}
-            goal = f"Tell the customer of request {told}."
-            yield PlannedCall(f"tell{told}", "tell_user", message, goal, (), False, (*change, *reads))
-            change, reads = [f"tell{told}"], []
-
-
-def _told_after(actions: Sequence[Action], requests: int, reads: Collection[str]) -> list[int]:
-    """Return for each request how many actions are made before the customer is told of it; the last one after all."""
-    changes = [0, *(number for number, action in enumerate(actions, start=1) if action.name not in reads)]
-    shares = [changes[-(-(len(changes) - 1) * request // requests)] for request in range(1, requests)]
-    return [*shares, len(actions)]
+            change, reads = ([name], []) if number in changes else (change, [*reads, name])
+        for request, place in enumerate(told_after, start=1):
+            if place == number:
+                message = {"message": f"Request {request} is dealt with.", "requests_done": request}
+                goal = f"Tell the customer of request {request}."
+                yield PlannedCall(f"tell{request}", "tell_user", message, goal, (), False, (*change, *reads))
+                change, reads = [f"tell{request}"], []
 
 
 def _without_repeated_reads(actions: Sequence[Action], reads: Collection[str]) -> list[Action]:
     """The gold actions; what is looked up once need not be looked up again, and a plan could not tell the two apart."""
     kept: list[Action] = []
     for action in actions:
-        same = (other.name == action.name and other.arguments == action.arguments for other in kept)
-        if action.name not in reads or not any(same):
+        if action.name not in reads or (action.name, action.arguments) not in [(one.name, one.arguments) for one in kept]:
             kept.append(action)
     return kept
 
@@ -191,11 +164,11 @@ def _initial(state: InitialState, domain: Domain, db: Database) -> Database:
         domain.settle(database)
     except ValueError as error:
         raise Unusable(str(error)) from None
-    tools = {tool.name: tool for tool in domain.tools.bound_to(database)}
+    tools = {tool.name: tool for tool in domain.toolset.bound_to(database)}
     for call in state.initialization_actions or ():
         if call.func_name in domain.assertions.get(call.env_type, ()):
             continue  # it changes nothing, and tau2 does not look at what it says
-        where = f"initialization_actions: {_words(call.model_dump())}"
+        where = f"initialization_actions: {call}"
         try:
             if function := domain.setup.get(call.env_type, {}).get(call.func_name):
                 function(database, **call.arguments)
@@ -211,9 +184,6 @@ def _initial(state: InitialState, domain: Domain, db: Database) -> Database:
     return database
 
 
-# Tasks.
-
-
 def _task(row: TaskRow, labels: Mapping[str, str], asked: Query, world: dict[str, Any], at: tuple[Domain, Database]) -> Task:
     """Return the task of a row with its plan and the state that the gold actions lead to; quarantined where there can be none."""
     domain, db = at
@@ -227,17 +197,15 @@ def _task(row: TaskRow, labels: Mapping[str, str], asked: Query, world: dict[str
     else:  # for a task that is not run too: its tools are looked at
         world = {"domain": domain.name, "db": db, "scored": [], "actions": [], "assertions": []}
     texts = (criteria.communicate_info or []) if "COMMUNICATE" in scored else []
-    task = Task(row.id, asked, texts, "contains", labels=labels, world=world)
+    task = run = Task(row.id, asked, texts, "contains", labels=labels, world=world)
     try:
         _check(row, domain)
-        run = task
         if not domain.customer:
-            fields = {"env_type", "func_name", "arguments", "assert_value"}
             start = {
-                "db": _initial(row.initial_state or InitialState(), domain, db),
+                "db": _initial(row.state, domain, db),
                 "scored": scored,
-                "actions": [action.model_dump(include={"action_id", "name", "arguments", "compare_args"}) for action in actions],
-                "assertions": [item.model_dump(include=fields) for item in criteria.env_assertions or ()],
+                "actions": [action.model_dump(exclude={"requestor"}) for action in actions],
+                "assertions": [item.model_dump() for item in criteria.env_assertions or ()],
             }
             run = replace(task, world=world | start)
         trial = _open(domain, db, run)
@@ -256,7 +224,7 @@ def _task(row: TaskRow, labels: Mapping[str, str], asked: Query, world: dict[str
 
 def _check(row: TaskRow, domain: Domain) -> None:
     """Raise Unusable for a task that this importer cannot run or score."""
-    state, scored = row.initial_state or InitialState(), row.criteria.scored()
+    state, scored = row.state, row.criteria.scored()
     data = state.initialization_data
     calls = [*(state.initialization_actions or ()), *(row.criteria.env_assertions or ())]
     of_user = [call.func_name for call in calls if call.env_type == "user"]
@@ -277,9 +245,6 @@ def _check(row: TaskRow, domain: Domain) -> None:
         raise Unusable("its criteria leave nothing to score without a judge")
 
 
-# Files.
-
-
 def _unknown(row: TaskRow, domain: Domain, known: Mapping[Side, Collection[str]]) -> Iterator[str]:
     """Find what a task calls and the domain does not have; a user's calls count where the domain's user has tools."""
     sides: tuple[Side, ...] = ("assistant", "user") if domain.user_tools else ("assistant",)
@@ -287,11 +252,13 @@ def _unknown(row: TaskRow, domain: Domain, known: Mapping[Side, Collection[str]]
     yield from (one.name for one in row.criteria.actions or () if one.requestor in sides and one.name not in every)
     for side in sides:
         checks = domain.assertions.get(side, {})
-        judged = (call for call in row.criteria.env_assertions or () if call.env_type == side)
-        yield from (call.func_name for call in judged if call.func_name not in checks)
         there = {*known[side], *checks, *domain.setup.get(side, {})}
-        first: Sequence[FunctionCall] = (row.initial_state and row.initial_state.initialization_actions) or ()
-        yield from (call.func_name for call in first if call.env_type == side and call.func_name not in there)
+        listed: tuple[tuple[Sequence[FunctionCall] | None, Collection[str]], ...] = (
+            (row.criteria.env_assertions, checks),
+            (row.state.initialization_actions, there),
+        )
+        for calls, names in listed:
+            yield from (call.func_name for call in calls or () if call.env_type == side and call.func_name not in names)
 
 
 def _read_domain(folder: Path) -> tuple[Domain, Database]:
@@ -314,10 +281,14 @@ def _read_domain(folder: Path) -> tuple[Domain, Database]:
 def _policy(folder: Path, domain: Domain) -> str:
     if domain is telecom.DOMAIN:
         return telecom.policy(folder)
-    path = next((folder / name for name in domain.policies if (folder / name).is_file()), None)
-    if path is None:
-        raise ValueError(f"{folder}: the folder holds no {' or '.join(domain.policies)}")
-    return text_file(path).strip()
+    for name in ("policy_solo.md", "policy.md"):
+        if (folder / name).is_file():
+            return text_file(folder / name).strip()
+    raise ValueError(f"{folder}: the folder holds no policy_solo.md or policy.md")
+
+
+class _Splits(JsonRow):
+    splits: dict[str, list[str]]
 
 
 def load(data: Path | None = None, split: str | None = None, limit: int | None = None, wishes: Wishes = "at_once") -> Suite:
@@ -336,30 +307,35 @@ def load(data: Path | None = None, split: str | None = None, limit: int | None =
     if wishes not in get_args(Wishes):
         raise ValueError(f"tau2: wishes is {wishes!r}, and must be one of {', '.join(get_args(Wishes))}")
     folder = Path(data)
-    path = folder / "tasks.json"
+    path, path_of_splits = folder / "tasks.json", folder / "split_tasks.json"
     domain, db = _read_domain(folder)
     if wishes != "at_once" and not domain.customer:
         raise ValueError(
             f"tau2: wishes is {wishes!r}, but the tasks of {domain.name} have no customer; those of retail and airline do"
         )
-    policy, splits = _policy(folder, domain), read_splits(folder)
-    names = split_names(splits)
-    tools = {tool.name for tool in domain.tools.bound_to(TrialTables(db) if domain.customer else db)}
+    policy = _policy(folder, domain)
+    splits: Mapping[str, Sequence[str]] = {}
+    if path_of_splits.is_file():
+        splits = checked(_Splits, {"splits": json_file(path_of_splits)}, str(path_of_splits)).splits
+    split_of = {task_id: name for name in ("train", "dev", "test") for task_id in splits.get(name, ())}
+    tools = {tool.__name__ for tool in domain.tools}
     known: Mapping[Side, Collection[str]] = {"assistant": tools - {*domain.user_tools}, "user": domain.user_tools}
-    tasks = []
     rows = list(read_rows(path))
     for row in rows:
         if unknown := sorted({*_unknown(row, domain, known)}):
             lacks = f"names {', '.join(map(repr, unknown))}, which the domain {domain.name!r} lacks"
             raise ValueError(f"{path}: task {row.id!r} {lacks}; it has {', '.join(sorted(tools))}")
-    for row in islice(chosen_rows(rows, splits, split), limit):
+    if split is not None and split not in splits:
+        raise ValueError(f"tau2: split is {split!r}; split_tasks.json has {', '.join(map(repr, splits)) or 'none'}")
+    tasks = []
+    for row in islice((row for row in rows if split is None or row.id in splits[split]), limit):
         criteria, world = row.criteria, dict[str, Any]()
         labels = {"domain": domain.name} if domain.customer else {}
         labels |= {"basis": "+".join(criteria.scored())}
         if criteria.nl_assertions or "NL_ASSERTION" in criteria.reward_basis:
             labels["not_scored"] = "NL_ASSERTION"
-        if row.id in names:
-            labels["split"] = names[row.id]
+        if row.id in split_of:
+            labels["split"] = split_of[row.id]
         text = f"{row.ticket or ''}\n\n{INSTRUCTION}".strip()
         if domain.customer:
             text, world = script(row.user_scenario, wishes, f"{path}, task {row.id!r}")

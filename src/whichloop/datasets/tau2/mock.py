@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import ConfigDict
-
-from whichloop.datasets.task import Toolset
-
 from ..importing.json_files import JsonRow, checked
-from .domain import Database, Domain, NotFound, RefusedCall, merged
+from .domain import ClosedRow, Database, Domain, Functions, Record, RefusedCall, found, merged
 
 Status = Literal["pending", "completed"]
 
@@ -28,89 +24,46 @@ class _User(JsonRow):
     tasks: list[str]
 
 
-class Tables(JsonRow):
+class Tables(ClosedRow):
     """The shape of `db.json`, tasks by their ids and users by theirs."""
-
-    model_config = ConfigDict(extra="forbid")
 
     tasks: dict[str, _Task]
     users: dict[str, _User]
 
 
-def create_task(db: Database, user_id: str, title: str, description: str | None = None) -> dict[str, Any]:
-    """Create a new task for a user; it starts as pending.
-
-    Args:
-        user_id: The id of the user whom the task is for.
-        title: The task's title.
-        description: What the task is about.
-
-    Returns:
-        The new task with its id.
-    """
+def create_task(db: Database, user_id: str, title: str, description: str | None = None) -> Record:
+    """Create a new task for a user; it starts as pending. Returns: The new task with its id."""
     user = _row_of(db, "users", user_id)
     task_id = f"task_{len(db['tasks']) + 1}"
-    task = {"task_id": task_id, "title": title, "description": description, "status": "pending"}
-    db["tasks"][task_id] = task
+    task = db["tasks"][task_id] = {"task_id": task_id, "title": title, "description": description, "status": "pending"}
     user["tasks"].append(task_id)
-    return dict(task)
+    return task
 
 
-def get_users(db: Database) -> list[dict[str, Any]]:
+def get_users(db: Database) -> list[Record]:
     """List all users with the ids of their tasks."""
-    return [user | {"tasks": list(user["tasks"])} for user in db["users"].values()]
+    return list(db["users"].values())
 
 
-def update_task_status(db: Database, task_id: str, status: Status) -> dict[str, Any]:
-    """Set the status of a task.
-
-    Args:
-        task_id: The task's id.
-        status: The new status.
-
-    Returns:
-        The task as it is now.
-    """
+def update_task_status(db: Database, task_id: str, status: Status) -> Record:
+    """Set the status of a task. Returns: The task as it is now."""
     task = _row_of(db, "tasks", task_id)
     if status not in ("pending", "completed"):
         raise RefusedCall(f"Status {status!r} is neither 'pending' nor 'completed'")
     task["status"] = status
-    return dict(task)
+    return task
 
 
 def transfer_to_human_agents(db: Database, summary: str) -> str:
     """Hand the user over to a human agent.
 
     Only where the user asks for one, or where policy and tools leave no way to solve the issue.
-
-    Args:
-        summary: The user's issue in short.
     """
     return "Transfer successful"
 
 
-def assert_task_status(db: Database, task_id: str, expected_status: str) -> bool:
-    """Return whether a task has a status. Raises NotFound."""
-    return bool(_row_of(db, "tasks", task_id)["status"] == expected_status)
-
-
-def assert_number_of_tasks(db: Database, user_id: str, expected_number: int) -> bool:
-    """Return whether a user has so many tasks. Raises NotFound."""
-    return len(_row_of(db, "users", user_id)["tasks"]) == expected_number
-
-
-def _row_of(db: Database, table: str, key: str) -> dict[str, Any]:
-    if not isinstance(key, str) or key not in db[table]:
-        raise NotFound(f"{table.removesuffix('s').capitalize()} {key} not found")
-    row: dict[str, Any] = db[table][key]
-    return row
-
-
-TOOLS: Toolset[Database] = Toolset(
-    create_task, get_users, update_task_status, transfer_to_human_agents, writes=(create_task, update_task_status)
-)
-READS = frozenset({"get_users"})
-"""Tools that change nothing."""
+def _row_of(db: Database, table: str, key: str) -> Record:
+    return found(db[table], key, f"{table.removesuffix('s').capitalize()} {key} not found")
 
 
 def merge(db: Database, agent: Mapping[str, Any], user: Mapping[str, Any]) -> Database:
@@ -118,13 +71,16 @@ def merge(db: Database, agent: Mapping[str, Any], user: Mapping[str, Any]) -> Da
     return checked(Tables, merged(db, agent), "initialization_data").model_dump()
 
 
+ASSERTIONS: Functions = {
+    "assert_task_status": lambda db, task_id, expected_status: _row_of(db, "tasks", task_id)["status"] == expected_status,
+    "assert_number_of_tasks": lambda db, user_id, expected_number: len(_row_of(db, "users", user_id)["tasks"]) == expected_number,
+}
 DOMAIN = Domain(
     name="mock",
     table="tasks",
     tables=Tables,
-    policies=("policy_solo.md", "policy.md"),
-    tools=TOOLS,
-    reads=READS,
-    assertions={"assistant": {check.__name__: check for check in (assert_task_status, assert_number_of_tasks)}},
+    tools=(create_task, get_users, update_task_status, transfer_to_human_agents),
+    writes=(create_task, update_task_status, transfer_to_human_agents),
+    assertions={"assistant": ASSERTIONS},
     merge=merge,
 )

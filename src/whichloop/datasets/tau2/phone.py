@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from ..importing.json_files import JsonRow
-from .domain import Database
+from .domain import ClosedRow, Database
 
 NetworkMode = Literal["4g_5g_preferred", "4g_only", "3g_only", "2g_only"]
 Level = Literal["none", "poor", "fair", "good", "excellent"]
@@ -26,10 +26,8 @@ SPEED_WORDS = ((1.0, "very poor"), (5.0, "poor"), (25.0, "fair"), (100.0, "good"
 _NETWORKS = {"4g_only": "4G", "3g_only": "3G", "2g_only": "2G"}
 
 
-class ApnSettings(JsonRow):
+class ApnSettings(ClosedRow):
     """The access point that a phone uses for the internet and for picture messages."""
-
-    model_config = ConfigDict(extra="forbid")
 
     apn_name: Literal["internet", "broken"] = "internet"
     reset_at_reboot: bool = False
@@ -39,9 +37,7 @@ class ApnSettings(JsonRow):
     mms_port: int | None = None
 
 
-class _Permissions(JsonRow):
-    model_config = ConfigDict(extra="forbid")
-
+class _Permissions(ClosedRow):
     sms: bool = False
     storage: bool = False
     phone: bool = False
@@ -59,9 +55,7 @@ class _Vpn(JsonRow):
     server_performance: Literal["unknown", "poor", "fair", "good", "excellent"] = "unknown"
 
 
-class _Device(JsonRow):
-    model_config = ConfigDict(extra="forbid")
-
+class _Device(ClosedRow):
     sim_card_status: Literal["active", "missing", "locked_pin", "locked_puk"] = "active"
     sim_card_missing: bool = False
     airplane_mode: bool = False
@@ -92,9 +86,7 @@ class _PaymentRequest(JsonRow):
     paid: bool = False
 
 
-class _Surroundings(JsonRow):
-    model_config = ConfigDict(extra="forbid")
-
+class _Surroundings(ClosedRow):
     name: str | None = None
     phone_number: str | None = None
     is_abroad: bool = False
@@ -105,10 +97,8 @@ class _Surroundings(JsonRow):
     payment_request: _PaymentRequest | None = None
 
 
-class PhoneTables(JsonRow):
+class PhoneTables(ClosedRow):
     """The shape of `user_db.toml`."""
-
-    model_config = ConfigDict(extra="forbid")
 
     device: _Device = _Device()
     surroundings: _Surroundings = _Surroundings()

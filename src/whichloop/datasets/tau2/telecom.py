@@ -12,11 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from whichloop.datasets.task import Toolset
-
 from ..importing.json_files import checked, text_file
 from . import carrier, phone, phone_tools
-from .domain import Database, Domain, merged
+from .domain import Database, Domain, first, merged
 
 COMPANY, PHONE = "db.toml", "user_db.toml"
 POLICIES = (("main_policy", "main_policy_solo.md"), ("tech_support_policy", "tech_support_manual.md"))
@@ -40,7 +38,8 @@ def _database(company: Any, customer: Any, where: tuple[str, str]) -> Database:
 
 def read_database(folder: Path) -> Database:
     """Read the company and the phone. Raises ValueError and OSError."""
-    return _database(_toml(folder / COMPANY), _toml(folder / PHONE), (str(folder / COMPANY), str(folder / PHONE)))
+    company, customer = folder / COMPANY, folder / PHONE
+    return _database(_toml(company), _toml(customer), (str(company), str(customer)))
 
 
 def policy(folder: Path) -> str:
@@ -60,7 +59,8 @@ def settle(db: Database) -> None:
     around = db["surroundings"]
     if around["phone_number"] is None:
         return
-    line = carrier.line_of_number(db, around["phone_number"])
+    number = around["phone_number"]
+    line = first(db["carrier"]["lines"], lambda line: line["phone_number"] == number, f"No line has the number {number!r}")
     limit = carrier.row_of(db, "plans", line["plan_id"])["data_limit_gb"] + line["data_refueling_gb"]
     around["line_active"] = line["status"] == "Active"
     around["roaming_allowed"] = line["roaming_enabled"]
@@ -69,18 +69,18 @@ def settle(db: Database) -> None:
     if payment_request is not None and payment_request["paid"]:
         carrier.row_of(db, "bills", payment_request["bill_id"])["status"] = "Paid"
         payment_request = around["payment_request"] = None
-    waiting = carrier.bills_awaiting(db, carrier.customer_of_number(db, around["phone_number"]))
+    waiting = carrier.bills_of(db, carrier.get_customer_by_phone(db, number), "Awaiting Payment")
     if payment_request is None and waiting:
         around["payment_request"] = {"bill_id": waiting[0]["bill_id"], "amount_due": waiting[0]["total_due"], "paid": False}
 
 
-_WRITES = (*(tool for tool in carrier.TOOLS if tool.__name__ not in carrier.READS), *phone_tools.CHANGES)
+_USER_TOOLS = (*phone_tools.CHECKS, *phone_tools.CHANGES)
 
 DOMAIN = Domain(
     name="telecom",
-    tools=Toolset(*carrier.TOOLS, *phone_tools.CHECKS, *phone_tools.CHANGES, writes=_WRITES),
-    reads=carrier.READS | {tool.__name__ for tool in phone_tools.CHECKS},
-    user_tools={tool.__name__ for tool in (*phone_tools.CHECKS, *phone_tools.CHANGES)},
+    tools=(*carrier.TOOLS, *_USER_TOOLS),
+    writes=(*carrier.WRITES, *phone_tools.CHANGES),
+    user_tools={tool.__name__ for tool in _USER_TOOLS},
     setup={"assistant": carrier.SETUP, "user": phone_tools.SETUP},
     assertions={"assistant": carrier.ASSERTIONS, "user": phone_tools.ASSERTIONS},
     merge=merge,

@@ -14,15 +14,11 @@ from typing import Any
 
 from ..generating import SNAPSHOTS, Draft, Draw, Source, Template, generate
 from ..task import Task, WorldEnvironment
-from .affairs import fixture, grant, incident, invoice, itinerary, lease, loan, payslip
 from .desk import Desk
+from .forms import FORMS
 from .records import Records, environment
-from .works import calibration, lab_report, manifest, parts_list, recipe
 
 NAME = "typed"
-FORMS = (
-    incident, invoice, lab_report, itinerary, payslip, parts_list, lease, calibration, grant, manifest, loan, recipe, fixture,
-)  # fmt: skip
 _BY_NAME: dict[str, Callable[[Desk], Draft]] = {fill.__name__: fill for fill in FORMS}
 
 
@@ -52,7 +48,6 @@ SOURCE = Source(
     open_records,
     distractors=frozenset({"fetch_draft"}),
     snapshots=SNAPSHOTS,
-    templates="strata",
 )
 
 SUITE = load = SOURCE.suite

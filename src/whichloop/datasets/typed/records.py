@@ -15,7 +15,6 @@ from .. import calculator
 from ..generating import Draw
 
 MAX_VALUES = 100
-LAST_DAY = date(9999, 12, 31)
 
 
 class RecordNotFound(LookupError):
@@ -43,25 +42,19 @@ class Records:
     """All that the tools of one task look up. No tool changes it."""
 
     by_id: dict[str, FormRecord] = field(default_factory=dict)
-    by_reference: dict[tuple[str, str], FormRecord] = field(default_factory=dict)
-    """Records by kind and reference."""
     tables: dict[str, dict[str, str]] = field(default_factory=dict)
     """Table → code → what it means."""
     rates: dict[str, str] = field(default_factory=dict)
     """Currency → euros for one of it, as a decimal."""
 
-    def add(self, record: FormRecord) -> None:
-        self.by_id[record.id] = record
-        self.by_reference[record.kind, record.reference] = record
-
 
 def find_record(records: Records, kind: str, reference: str) -> dict[str, Any]:
     """Find the record of a kind (such as invoice) by its exact reference; gives its id and the names of its sections."""
-    record = records.by_reference.get((kind, reference))
-    if record is None:
-        kinds = ", ".join(sorted({known_kind for known_kind, _ in records.by_reference}))
+    found = [record for record in records.by_id.values() if (record.kind, record.reference) == (kind, reference)]
+    if not found:
+        kinds = ", ".join(sorted({record.kind for record in records.by_id.values()}))
         raise RecordNotFound(f"no {kind[:40]!r} has the reference {reference[:40]!r}; there are records of the kinds {kinds}")
-    return {"record": record.id, "sections": [*record.sections, *record.withdrawn]}
+    return {"record": found[0].id, "sections": [*found[0].sections, *found[0].withdrawn]}
 
 
 def fetch(records: Records, record: str, section: str) -> dict[str, Any]:
@@ -103,7 +96,7 @@ def days_between(start: str, end: str) -> int:
 def add_days(start: str, days: int) -> str:
     """The date so many days after another one, as YYYY-MM-DD; a negative number goes back."""
     first = _date(start)
-    if not (date.min - first).days <= days <= (LAST_DAY - first).days:
+    if not (date.min - first).days <= days <= (date.max - first).days:
         raise ValueError(f"{days} days from {start} is beyond the calendar")
     return (first + timedelta(days)).isoformat()
 

@@ -172,19 +172,16 @@ def schema_problems(tasks: Iterable[Task], most: int = MAX_SCHEMAS) -> Iterator[
             continue
         key = digest(schema)
         if key not in broken:
-            broken[key] = _broken(schema) if len(broken) < most else ""
+            broken[key] = ""
+            try:
+                if len(broken) <= most:
+                    Draft202012Validator.check_schema(schema)
+            except SchemaError as error:
+                broken[key] = _cut_text(error.message)
         if broken[key]:
             yield Problem(f"task {task.id!r}: the answer's schema is none: {broken[key]}")
         elif task.expected is not None and (problem := _invalid(task.expected, schema, schema)):
             yield Problem(f"task {task.id!r}: the schema does not take the expected answer: {problem}")
-
-
-def _broken(schema: Mapping[str, Any]) -> str:
-    try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError as error:
-        return _cut_text(error.message)
-    return ""
 
 
 def tool_problems(plans: Iterable[Task], tools: Collection[str], distractors: Collection[str]) -> Iterator[Problem]:
@@ -213,18 +210,13 @@ def split_problems(tasks: Iterable[Task]) -> Iterator[Problem]:
         split = str(task.labels.get("split", ""))
         if not split:
             continue
-        instance = task.labels.get("instance")
-        keys = [(questions, _asked_and_answered(task), "question")]
+        instance, asked = task.labels.get("instance"), [task.query.text, task.query.context]
+        keys = [(questions, digest([*asked, task.expected, task.end_state]), "question")]
         keys += [(instances, str(instance), f"instance {instance!r}")] if instance else []
         for first_places, key, what in keys:
             first, where = first_places.setdefault(key, (task.id, split))
             if where != split:
                 yield Problem(f"tasks {first!r} ({where}) and {task.id!r} ({split}) share one {what}: it stands in two splits")
-
-
-def _asked_and_answered(task: Task) -> str:
-    query = task.query
-    return digest([query.text, query.context, task.expected, task.end_state])
 
 
 def copy_problems(tasks: Iterable[Task]) -> Iterator[Problem]:
@@ -253,44 +245,25 @@ def likeness_problems(tasks: Sequence[Task]) -> Iterator[Problem]:
     across: dict[str, float] = {}
     within: dict[str, float] = {}
     for group in alike(texts):
-        like = [_NearCopy.of(chosen[index]) for index in group if not _has_no_answer(chosen[index])]
-        splits, answers = Counter(one.split for one in like), Counter((one.split, one.answer) for one in like)
-        every = Counter(one.answer for one in like)
-        for one in like:
-            same, own = answers[one.split, one.answer], splits[one.split]
-            across[one.task] = (every[one.answer] - same) / max(len(like) - own, 1)
-            within[one.task] = (same - 1) / max(own - 1, 1)
+        answered = [task for task in map(chosen.__getitem__, group) if task.expected is not None or task.end_state is not None]
+        like = [(task.id, str(task.labels.get("split", "")), digest([task.expected, task.end_state])) for task in answered]
+        splits, answers = Counter(split for _, split, _ in like), Counter((split, answer) for _, split, answer in like)
+        every = Counter(answer for _, _, answer in like)
+        for task, split, answer in like:
+            same, own = answers[split, answer], splits[split]
+            across[task] = (every[answer] - same) / max(len(like) - own, 1)
+            within[task] = (same - 1) / max(own - 1, 1)
     yield from _passed_by_lookup(across, len(chosen), MAX_LOOKED_UP, "another split", fails=True)
     yield from _passed_by_lookup(within, len(chosen), MAX_COUNTED_TWICE, "their own split", fails=False)
-
-
-@dataclass(frozen=True, slots=True)
-class _NearCopy:
-    """What counts of a near copy."""
-
-    task: str
-    split: str
-    answer: str
-
-    @classmethod
-    def of(cls, task: Task) -> _NearCopy:
-        return cls(task.id, str(task.labels.get("split", "")), digest([task.expected, task.end_state]))
-
-
-def _has_no_answer(task: Task) -> bool:
-    return task.expected is None and task.end_state is None
 
 
 def _passed_by_lookup(chances: Mapping[str, float], tasks: int, most: float, where: str, *, fails: bool) -> Iterator[Problem]:
     """Find tasks that a lookup passes. `chances`: for each task, that a near copy drawn from there has its answer."""
     share = sum(chances.values()) / tasks
     if share > most:
-        tasks_passed = sorted((task for task, chance in chances.items() if chance), key=lambda task: -chances[task])
-        yield Problem(
-            f"{share:.1%} of {tasks} tasks are passed by the answer of a near copy in {where}, at most {most:.0%} may be: "
-            f"{some(tasks_passed)}",
-            fails,
-        )
+        passed = sorted((task for task, chance in chances.items() if chance), key=lambda task: -chances[task])
+        told = f"{share:.1%} of {tasks} tasks are passed by the answer of a near copy in {where}, at most {most:.0%} may be"
+        yield Problem(f"{told}: {some(passed)}", fails)
 
 
 def told_problems(tasks: Sequence[Task], visible_text: Callable[[Task], str]) -> Iterator[Problem]:
@@ -301,10 +274,8 @@ def told_problems(tasks: Sequence[Task], visible_text: Callable[[Task], str]) ->
     for kind, fails in (("number", True), ("text", False)):
         telling = [task.id for task in tasks if _stands_in(task.expected, kind, visible_text(task))]
         if len(telling) >= MIN_TOLD and len(telling) > MAX_TOLD * len(tasks):
-            share = (
-                f"{len(telling)} of {len(tasks)} tasks show their answer, a {kind}, in the question, context or tools' descriptions"
-            )
-            yield Problem(f"{share}: {some(telling)}", fails)
+            share = f"{len(telling)} of {len(tasks)} tasks show their answer, a {kind}"
+            yield Problem(f"{share}, in the question, context or tools' descriptions: {some(telling)}", fails)
 
 
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
@@ -321,21 +292,27 @@ def _stands_in(answer: Any, kind: str, text: str) -> bool:
 
 def constructed(tasks: Iterable[Task]) -> Iterator[Problem]:
     """Count the tasks that a scripted model solves by construction, by the reasons that their label gives."""
-    reasons: dict[str, list[str]] = defaultdict(list)
-    for task in filter(is_by_construction, tasks):
-        reasons[str(task.labels[BY_CONSTRUCTION])].append(task.id)
-    for reason, ids in sorted(reasons.items(), key=lambda item: -len(item[1])):
-        yield Problem(f"{len(ids)} × {_cut_text(reason)} ({some(ids)})", False)
+    return _by_reason((str(task.labels[BY_CONSTRUCTION]), task.id) for task in tasks if is_by_construction(task))
 
 
 def set_aside(tasks: Iterable[Task]) -> Iterator[Problem]:
     """Count the tasks that a run leaves out by their reasons: quarantined, and without a plan (under a scripted model)."""
+
+    def told() -> Iterator[tuple[str, str]]:
+        for task in tasks:
+            if task.quarantined:
+                yield f"quarantined: {task.quarantined}", task.id
+            elif task.plan is None:
+                yield f"without a plan: {task.no_plan or 'no reason is given'}", task.id
+
+    return _by_reason(told())
+
+
+def _by_reason(told: Iterable[tuple[str, str]]) -> Iterator[Problem]:
+    """Count tasks by what is told of them, the most frequent first. `told`: a reason and a task's id, each."""
     reasons: dict[str, list[str]] = defaultdict(list)
-    for task in tasks:
-        if task.quarantined:
-            reasons[f"quarantined: {task.quarantined}"].append(task.id)
-        elif task.plan is None:
-            reasons[f"without a plan: {task.no_plan or 'no reason is given'}"].append(task.id)
+    for reason, task in told:
+        reasons[reason].append(task)
     for reason, ids in sorted(reasons.items(), key=lambda item: -len(item[1])):
         yield Problem(f"{len(ids)} × {_cut_text(reason)} ({some(ids)})", False)
 

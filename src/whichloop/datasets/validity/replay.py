@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 from whichloop.datasets.task import Environment, Suite, Task
-from whichloop.protocol import Plan, PlannedCall, Tool, Toolbox, ToolCall, render_value, resolve
+from whichloop.protocol import Plan, PlannedCall, Toolbox, ToolCall, render_value, resolve
 from whichloop.protocol.digest import canonical_json
 from whichloop.protocol.plan import refs
 from whichloop.protocol.plan_lines import ref_as_text
@@ -107,11 +107,10 @@ async def _replay_call(call: PlannedCall, toolbox: Toolbox, values: Mapping[str,
         arguments = resolve(call.arguments, values)
     except (KeyError, IndexError, TypeError) as error:
         raise ValueError(f"task {task_id!r}, call {call.id!r}: it refers to {_absent(call.arguments, values)}") from error
-    observation = await toolbox.call(ToolCall(call.tool, arguments))
-    for _ in range(MAX_TRIES - 1):
+    for _ in range(MAX_TRIES):
+        observation = await toolbox.call(ToolCall(call.tool, arguments))
         if not observation.transient:
             break
-        observation = await toolbox.call(ToolCall(call.tool, arguments))
     if observation.ok and call.fails:
         raise ValueError(f"task {task_id!r}, call {call.id!r}: the plan expects an error, the result is {observation.data}")
     if not observation.ok and not call.fails:
@@ -164,7 +163,8 @@ async def order_problems(task: Task, suite: Suite, truth: Truth) -> list[str]:
     calls = last_first(task.plan)
     if calls == task.plan.calls:
         return []
-    when = f"in the order {_order(calls)}, which the plan allows"
+    order = ", ".join(call.id for call in calls[:6]) + (", …" if len(calls) > 6 else "")
+    when = f"in the order {order}, which the plan allows"
     try:
         with closing(suite.open(task)) as environment:
             results = await carry_out(task, calls, bounded_toolbox(environment.tools))
@@ -224,23 +224,18 @@ async def gold_problems(task: Task, suite: Suite, truth: Truth = ()) -> list[str
             results = await carry_out(task, calls, bounded_toolbox(tools))
     except ValueError as error:
         return [f"{error} (opened by its world alone: the tools need what a loop must not see)"]
-    visible_texts = [*_descriptions(tools), *((f"the result of call {call.call_id!r}", call.text) for call in results)]
-    problems = [
-        f"task {task.id!r}: {where} holds what a loop must not see: {_around(text)}"
-        for where, text in visible_texts
-        if CANARY in text
-    ]
+    texts = {
+        f"the description of tool {tool.name!r}": f"{tool.name} {tool.description} {render_value(tool.parameters)}"
+        for tool in tools
+    }
+    texts |= {f"the result of call {call.call_id!r}": call.text for call in results}
+    problems = []
+    for where, text in texts.items():
+        before, canary, behind = text.partition(CANARY)
+        if canary:
+            shown = f"…{before[-30:]}{canary}{behind[:30]}…"
+            problems.append(f"task {task.id!r}: {where} holds what a loop must not see: {shown}")
     return problems or await _lasting_differences(task, suite, truth, results, "opened by its world alone")
-
-
-def _descriptions(tools: Iterable[Tool]) -> Iterator[tuple[str, str]]:
-    for tool in tools:
-        yield f"the description of tool {tool.name!r}", f"{tool.name} {tool.description} {render_value(tool.parameters)}"
-
-
-def _around(text: str) -> str:
-    start = text.index(CANARY)
-    return f"…{text[max(0, start - 30) : start + len(CANARY) + 30]}…"
 
 
 def _differences(task: Task, truth: Truth, other: Truth, when: str) -> list[str]:
@@ -249,9 +244,8 @@ def _differences(task: Task, truth: Truth, other: Truth, when: str) -> list[str]
     for call in other:
         before = results[call.call_id]
         if (call.failed, call.text) != (before.failed, before.text):
-            return [
-                f"task {task.id!r}, call {call.call_id!r}: {_short_repr(call.text)} {when}, and {_short_repr(before.text)} before"
-            ]
+            now, then = (repr(text if len(text) <= 80 else f"{text[:80]}…") for text in (call.text, before.text))
+            return [f"task {task.id!r}, call {call.call_id!r}: {now} {when}, and {then} before"]
     return []
 
 
@@ -261,22 +255,10 @@ async def _lasting_differences(task: Task, suite: Suite, truth: Truth, other: Tr
     return [] if differences and _differences(task, truth, await replay(task, suite), when) else differences
 
 
-def _order(calls: Iterable[PlannedCall]) -> str:
-    ids = [call.id for call in calls]
-    return ", ".join(ids[:6]) + (", …" if len(ids) > 6 else "")
-
-
 def _state(environment: Environment) -> Any:
     """Return the state as it is now: what `state()` gives may go on changing."""
-    return _canonical_text(environment.state())
-
-
-def _canonical_text(value: Any) -> str:
+    value = environment.state()
     try:
         return canonical_json(value)
     except (TypeError, ValueError):
         return render_value(value)
-
-
-def _short_repr(text: str) -> str:
-    return repr(text if len(text) <= 80 else f"{text[:80]}…")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from whichloop.datasets.importing.own_tools import RECORDED, RecordedTools
+from whichloop.datasets.importing.own_tools import RECORDED, recorded_tools
 from whichloop.datasets.task import Suite, Task
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.record import Record
@@ -31,7 +31,7 @@ def imported_suite(folder: Path, manifest: Manifest, records: Iterable[Record]) 
     tasks = [task for name, task_records in by_task.items() if (task := _task(name, task_records, traces)) is not None]
     if not tasks:
         raise RunError(f"{folder}: no task was solved by a trial whose trace tells its question and its answer")
-    return Suite(manifest.suite.name, manifest.suite.version, tuple(tasks), RecordedTools)
+    return Suite(manifest.suite.name, manifest.suite.version, tuple(tasks), recorded_tools)
 
 
 def _task(name: str, records: Sequence[Record], traces: Traces) -> Task | None:
