@@ -193,8 +193,6 @@ class Source:
     """See `Suite.shared`."""
     distractors: frozenset[str] = frozenset()
     """See `Suite.distractors`."""
-    step_limit: int | None = None
-    """See `Suite.step_limit`."""
     templates: TemplateRole = "strata"
     """See `TemplateRole`."""
     default_size: int = 120
@@ -223,4 +221,4 @@ class Source:
             tasks = tuple(Task.from_dict(json.loads(line)) for line in self.snapshot.read_bytes().splitlines())
         else:
             tasks = tuple(islice(self.generate(seed), size or self.default_size))
-        return Suite(self.name, self.version, tasks, self.open, self.step_limit, self.shared, self.distractors, self.templates)
+        return Suite(self.name, self.version, tasks, self.open, None, self.shared, self.distractors, self.templates)

@@ -31,8 +31,8 @@ DEFAULT_PLAN_CALLS = 10
 BY_CONSTRUCTION = "by_construction"
 """The label of a task whose plan holds its answer without a call that yields it: the scripted model, which gives the plan's answer,
 is right there by construction. Its value says why."""
-SPARE_TOOL_STEPS = 3
-"""Added to the longest plan: the default step limit leaves room for this many stumbles."""
+SPARE_TOOL_STEPS = 5
+"""Added to twice the longest plan: the limit of a loop that has none of its own. It leaves room to make each call once more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,9 +266,9 @@ class Suite:
 
     @cached_property
     def max_tool_steps(self) -> int:
-        """The one step limit that every arm of a comparison gets."""
+        """The limit of tool steps of a loop that has none of its own."""
         longest = max((len(task.plan.calls) for task in self.tasks if task.plan), default=DEFAULT_PLAN_CALLS)
-        return longest + SPARE_TOOL_STEPS if self.step_limit is None else self.step_limit
+        return 2 * longest + SPARE_TOOL_STEPS if self.step_limit is None else self.step_limit
 
     @cached_property
     def digest(self) -> str:

@@ -11,9 +11,5 @@ from ..story import told_suite
 from .archive import NAME
 from .trails import STORIES, UNANSWERABLE, TrailStory, open_archive
 
-STEP_LIMIT = 75
-"""A quarter more than the longest plan: the longer a way, the more often something goes wrong on it."""
-SOURCE = told_suite(
-    NAME, "1", TrailStory, (STORIES, UNANSWERABLE), open_archive, distractors=frozenset({"read_old_edition"}), step_limit=STEP_LIMIT
-)
+SOURCE = told_suite(NAME, "1", TrailStory, (STORIES, UNANSWERABLE), open_archive, distractors=frozenset({"read_old_edition"}))
 SUITE = load = SOURCE.suite
