@@ -7,11 +7,12 @@ where it is needed and nowhere else, so that a loop that calls whatever there is
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
 from whichloop.datasets.generating import Draft, Draw, Source, distinct, generate
-from whichloop.datasets.task import Environment, Task, Toolset, WorldEnvironment
+from whichloop.datasets.task import Environment, Suite, Task, Toolset, WorldEnvironment
 from whichloop.protocol import Plan, PlannedCall
 
 Item = Literal["lamp", "chair", "mirror", "kettle"]
@@ -74,7 +75,12 @@ def _open(task: Task) -> Environment:
 
 
 TEMPLATES = (costs, stated, stated_with_another)
-SOURCE = Source(
-    "lookups", "3", partial(generate, "lookups", templates=TEMPLATES), _open, step_limit=MAX_TOOL_STEPS, default_size=SIZE
-)
-SUITE = load = SOURCE.suite
+SOURCE = Source("lookups", "3", partial(generate, "lookups", templates=TEMPLATES), _open, default_size=SIZE)
+
+
+def load(size: int = SIZE, seed: int = 0) -> Suite:
+    """Return the suite; its longest task takes two calls, and a loop may make no more."""
+    return replace(SOURCE.suite(size, seed), step_limit=MAX_TOOL_STEPS)
+
+
+SUITE = load
