@@ -384,7 +384,7 @@ def test_a_run_says_what_its_records_say(folder):
 
 def test_a_model_of_statistics_takes_the_columns_as_they_are(folder):
     run = whichloop.load(folder)
-    fitted = smf.ols("steps ~ arm + false_success", run.trials).fit()
+    fitted = smf.ols("steps ~ arm + accuracy", run.trials).fit()
     assert len(fitted.params) == 3
     assert run.trials.groupby("arm", sort=False)["accuracy"].mean().tolist() == pytest.approx(run.arms["accuracy"].tolist())
     assert run.tasks.pivot(index="task", columns="arm", values="solved").shape == (6, 2)
