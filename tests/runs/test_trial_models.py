@@ -16,10 +16,13 @@ from typing import Any
 import pytest
 
 from tests.prepared import Prepared, start_command
+from whichloop.experiments.compare.doc import basis
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import SessionSettings, reopen
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
+from whichloop.experiments.gate import Rerun, bless, config_again, prepare_again, run_and_judge
+from whichloop.experiments.why.losses import losses_explained
 from whichloop.models.at_once import SAME_IDS
 from whichloop.models.profiles import FAULT_KINDS, built_in_profiles, load_profile
 from whichloop.runs.config import BudgetConfig, CompareConfig, ProviderConfig
@@ -249,6 +252,28 @@ def test_an_interrupted_run_on_a_real_model_goes_on(tmp_path: Path, served: str)
     assert run(experiment, Unwatched()) != ""
     assert run(reopen(experiment.folder, Permissions(base_url=served), MORE), Unwatched()) == ""
     assert {record.status for record in results(experiment.folder).records} == {"scored"}
+
+
+def test_tools_fail_a_real_model_too_alike_in_each_run_and_a_gate_runs_it_again(tmp_path: Path, served: str) -> None:
+    asked: dict[str, Any] = {"loops": (OWN[0], "finish"), "profiles": ("flaky-tools",), **of(served, 8)}
+    found = made(tmp_path, **asked)
+    assert [arm.info.arm for arm in found.comparison.arms] == [
+        f"{loop}/openai/scripted/flaky-tools" for loop in ("bare(decision_format=native)", "finish")
+    ]
+    assert basis(found) == "openai/scripted, 8 tasks; faults of tools and providers alone: flaky-tools"
+    faults = [fault for record in found.records for fault in record.faults]
+    assert faults
+    assert all(fault.landed and fault.point.startswith("tool:") for fault in faults)
+    lost = [one.loss.detail for arm in losses_explained(found).arms for one in arm.examples]
+    assert any("tool." in detail for detail in lost)
+    experiment = prepare(CompareConfig(runs=tmp_path / "runs", mlflow=False, budget={"calls": 20}, concurrency=2, **asked))
+    assert run(experiment, Unwatched()) != ""
+    assert run(reopen(experiment.folder, Permissions(base_url=served), MORE), Unwatched()) == ""
+    assert results(experiment.folder).digest == found.digest
+    was, file = bless(found), tmp_path / "b.json"
+    again = Rerun(runs=tmp_path / "runs", allowed=Permissions(["openai/scripted"], base_url=served))
+    _, judged = run_and_judge(prepare_again(was, file, config_again(was, file, again)), Unwatched(), was, was.gate, file, run)
+    assert (judged.outcome, {reason.code for reason in judged.reasons}) == ("pass", {"identical"})
 
 
 def test_how_replies_are_drawn_is_a_part_of_what_is_recorded(tmp_path: Path, served: str) -> None:
