@@ -52,9 +52,9 @@ def shown(name: str, page: Path = RESULTS) -> str:
     return found[0]
 
 
-def compared(runs: Path, loops: Sequence[str] = LOOPS, profiles: Sequence[str] = PROFILES, steps: int | None = None) -> Results:
-    """What `make compare` finds, of some designs and profiles or all. `steps`: the limit to tool steps, else the suite's."""
-    config = CompareConfig(loops=tuple(loops), profiles=tuple(profiles), suite=TASKS, runs=runs, mlflow=False, max_tool_steps=steps)
+def compared(runs: Path, loops: Sequence[str] = LOOPS, profiles: Sequence[str] = PROFILES) -> Results:
+    """What `make compare` finds, of some designs and profiles or all."""
+    config = CompareConfig(loops=tuple(loops), profiles=tuple(profiles), suite=TASKS, runs=runs, mlflow=False)
     experiment = prepare(config)
     compare.run(experiment, Unwatched())
     return results(experiment.folder)
@@ -182,15 +182,6 @@ def without_interval(row: str, column: int) -> str:
     """A table's row without what stands in brackets in one column."""
     cells = row.strip("| ").split(" | ")
     return " | ".join(cell.partition(" \\[")[0] if place == column else cell for place, cell in enumerate(cells))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("steps", "said"), [(None, "better"), (22, "undecided")])
-def test_what_phased_loses_under_tool_faults_it_loses_at_the_step_limit(tmp_path, steps, said):
-    found = compared(tmp_path, ("finish", "phased"), ("flaky-tools",), steps)
-    assert found.manifest.suite.max_tool_steps == (11 if steps is None else steps)
-    (pair,) = found.comparison.pairs_on("accuracy")
-    assert pair.verdict.word == said
 
 
 @pytest.mark.slow

@@ -188,7 +188,7 @@ class Profile(_Section):
     sources: dict[str, str] = Field(default_factory=dict)
     """Fault kind → what its rate is based on."""
     rates: dict[str, Rate] = Field(default_factory=dict)
-    """Fault kind → chance per point that a trial reaches."""
+    """Fault kind → chance per point that a trial reaches, or per call that a tool runs."""
     clears: Clears = Clears()
     forget: Rate = 0.0
     """Chance that a result at the very start of the prompt is treated as unknown; falls to 0 towards its end."""
@@ -300,6 +300,13 @@ class Profile(_Section):
     def kinds(self) -> frozenset[str]:
         """The kinds of fault that points can be struck by."""
         return frozenset(self.rates if self.faults is None else self.placed.values())
+
+    @property
+    def outside(self) -> Profile:
+        """The part of it that strikes a real model's trials: faults of tools, MCP servers and providers."""
+        rates = {kind: rate for kind, rate in self.rates.items() if kind in OUTSIDE}
+        faults = None if self.faults is None else tuple(text for text in self.faults if text.partition("@")[0] in OUTSIDE)
+        return self.model_copy(update={"rates": rates, "sources": {}, "faults": faults})
 
     def may_strike(self, kind: str, point: str) -> bool:
         """Say whether a lapse or a slip that comes up at a point, ROLE:CALL, is one of the faults that strike."""

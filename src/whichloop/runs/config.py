@@ -135,7 +135,7 @@ class CompareConfig(BaseModel):
     tools: str | None = None
     """Your own tools for a suite that brings none: `my.module`, `my.module:NAME`, `mcp:COMMAND` or `mcp:URL`."""
     profiles: Annotated[Names, Field(min_length=1), IfAbsent("flaky-format and flaky-tools; with a real model clean")] = ("clean",)
-    """Fault profiles: built-in names or TOML files."""
+    """Fault profiles: built-in names or TOML files. Under a real model their faults of tools and providers strike alone."""
     models: Annotated[Names, Field(min_length=1)] = (SCRIPTED,)
     """Models: `scripted`, a real one such as openai/gpt-4o-mini, `local` or `local:FILE`."""
     user: Annotated[str | None, IfAbsent("the suite's script")] = None

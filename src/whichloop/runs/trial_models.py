@@ -1,4 +1,4 @@
-"""The models that answer the trials of a run: the scripted model and its price, a real model, or a recording of either."""
+"""The models that answer the trials of a run: the scripted model and its price, a real model, or its recording."""
 
 from __future__ import annotations
 

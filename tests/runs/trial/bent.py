@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from whichloop import Bare
 from whichloop.protocol import Chunk, Loop, Model, Observation, Outcome, Reply, Request, StopReason, Toolbox, ToolCall, WrappedModel
@@ -92,7 +92,7 @@ class Elsewhere(ToolboxAround):
 class Borrower(Bent):
     """Keeps results over trials, and answers a failed call with the one of another trial."""
 
-    kept: dict[str, Observation] = {}
+    kept: ClassVar[dict[str, Observation]] = {}
 
     async def run(self, query: Any, tools: Toolbox, model: Model, observer: Any) -> Outcome[Any]:
         outcome: Outcome[Any] = await self.inner.run(query, Borrowing(tools, self.kept), model, observer)

@@ -18,7 +18,6 @@ from whichloop.metrics.scorers import false_success, is_abstention, reads_state,
 from whichloop.metrics.trace import Trace, TraceHead
 from whichloop.models.faults import IMPLICIT
 from whichloop.models.metering import WAITS, Budget, LoopModel, Meter, MeteredModel, MeteredToolbox
-from whichloop.models.profiles import OUTSIDE
 from whichloop.models.receipts import Truth, call_digest, content_digest
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import HARNESS_STOPS, Outcome, StopReason, render_value
@@ -179,8 +178,9 @@ class LoopRun:
         models, plan = context.trial_models, trial.task.plan
         self.tunnel: Tunnel | None = None
         """Where the trial meets its faults; None for a real model under no profile."""
-        profile, self.is_scripted = trial.arm.profile_met, trial.arm.is_scripted
-        if self.is_scripted or not OUTSIDE.isdisjoint(profile.kinds):
+        self.is_scripted = trial.arm.is_scripted
+        profile = trial.arm.profile_met if self.is_scripted else trial.arm.profile.outside
+        if self.is_scripted or profile.kinds:
             self.tunnel = Tunnel(profile, trial.draws, signs=self.is_scripted, real_time=context.real_time)
         if self.is_scripted:
             assert plan is not None
