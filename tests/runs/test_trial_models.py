@@ -1,4 +1,4 @@
-"""One experiment, answered by the scripted model in process and over HTTP with equal digests, and by a real one or its recording."""
+"""One experiment by the scripted model in process and over HTTP with equal digests, and by a real model or its recording."""
 
 from __future__ import annotations
 
@@ -114,50 +114,6 @@ def test_each_fault_on_the_wire_lands_on_every_design(over_http: OverHttp, tmp_p
         assert arm.summary.faults.landed == arm.summary.faults.scheduled
 
 
-EXPERIMENT = """
-loops = ["bare", "finish", "phased", "react_extract", "stateless"]
-suite = "arithmetic(size=2)"
-profiles = ["provider-trouble"]
-mlflow = false
-"""
-WATCHED = '''
-import contextlib, io, json, sys
-from whichloop.cli.main import main
-
-def hook(event, arguments):
-    """No network at all."""
-    if event == "socket.connect" and isinstance(arguments[1], tuple):
-        place = arguments[1][0]
-    elif event == "socket.getaddrinfo":
-        place = arguments[0]
-    else:
-        return
-    sys.stderr.write(f"connects to {place!r}\\n")
-    sys.stderr.flush()
-    __import__("os")._exit(9)
-
-sys.addaudithook(hook)
-for flags in json.loads(sys.argv[1]):
-    sys.argv = ["whichloop", "compare", "--config", "experiment.toml", "--json", "--quiet", *flags]
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
-        main()
-    print(json.loads(out.getvalue())["digest"])
-'''
-
-
-def digests(folder: Path, *runs: list[str], **environ: str) -> list[str]:
-    """`whichloop compare` with each list of flags, in a process that dies when it connects to anything; gives each run's digest."""
-    script = folder / "watched.py"
-    script.write_text(WATCHED)
-    (folder / "experiment.toml").write_text(EXPERIMENT)
-    command, pipe = [sys.executable, "-m", script.stem, json.dumps(runs)], subprocess.PIPE
-    with Prepared(command, cwd=folder, env={**os.environ, **environ}, stdout=pipe, stderr=pipe, text=True) as process:
-        out, errors = process.communicate()
-    assert process.returncode == 0, errors
-    return str(out).split()
-
-
 # --- real arms: the served model as somebody else's ---
 
 
@@ -194,6 +150,33 @@ def test_an_interrupted_recording_goes_on_and_is_whole_in_the_end(tmp_path: Path
     assert found.is_complete
     again = made(tmp_path, loops=("bare", "react_extract"), cassette=tmp_path / "tape", **of(served, 8))
     assert again.digest == found.digest
+
+
+WATCHED = '''
+import sys
+from whichloop.cli.main import main
+
+def hook(event, arguments):
+    """No network at all."""
+    if event == "socket.getaddrinfo" or (event == "socket.connect" and isinstance(arguments[1], tuple)):
+        sys.stderr.write(f"{event} {arguments!r}\\n")
+        sys.stderr.flush()
+        __import__("os")._exit(9)
+
+sys.addaudithook(hook)
+main()
+'''
+
+
+def test_a_replay_connects_to_nothing(tmp_path: Path, served: str) -> None:
+    recorded = made(tmp_path, loops=("finish",), cassette=tmp_path / "tape", cassette_mode="record", **of(served, 3))
+    (tmp_path / "watched.py").write_text(WATCHED)
+    asked = "compare --loop finish --model openai/scripted --suite arithmetic --tasks 3 -s cassette=tape --json --quiet"
+    command, pipe = [sys.executable, "-m", "watched", *asked.split()], subprocess.PIPE
+    with Prepared(command, cwd=tmp_path, env=dict(os.environ), stdout=pipe, stderr=pipe, text=True) as process:
+        out, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert json.loads(out)["digest"] == recorded.digest
 
 
 def test_a_recording_that_is_there_is_not_recorded_over(tmp_path: Path, served: str) -> None:
