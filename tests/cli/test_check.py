@@ -295,7 +295,7 @@ def test_a_new_loop_passes_its_check_its_test_and_a_comparison(tmp_path):
     ]
     check, compare = (["-m", *command] for command in next_commands if command[0] == "whichloop")
     said_by(tmp_path, path, *check)
-    quick = ("--profile", "measured-2024", "--tasks", "12", "--quiet", "--json")
+    quick = ("--profile", "measured-2024", "--tasks", "24", "--quiet", "--json")
     arms = json.loads(said_by(tmp_path, path, *compare, *quick))["arms"]
     first, second = (arm["accuracy"]["value"] for arm in arms if arm["profile"] == "flaky-format")
     assert first != second  # a first comparison shows something

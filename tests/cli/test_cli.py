@@ -57,7 +57,10 @@ def test_version(whichloop):
         (["compare", "--profile", "flaky"], "unknown profile 'flaky'"),
         (["compare", "--profile", "none.toml"], "none.toml"),
         (["compare", "--model", "gpt"], "write provider/model"),
-        (["compare", "--model", "openai/x", "--profile", "stubborn"], "under 'clean' only"),
+        (
+            ["compare", "--model", "openai/x", "--profile", "flaky-format"],
+            "profile flaky-format has no fault of tools or providers: openai/x ",
+        ),
         (["compare", "--tasks", "0"], "error: --tasks: "),
         (["compare", "--repeats", "-1"], "error: --repeats: "),
         (["compare", "-s", "concurrency=0"], "error: -s concurrency: "),

@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 
 from tests.hostile_artefacts import BASELINE, CONFIG, PROFILE, PROGRAM, make_artefacts
-from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.run import run
-from whichloop.runs.config import CompareConfig
-from whichloop.runs.engine.runner import Unwatched
+from tests.models.cassettes import RECORD, ask, use
+from whichloop.models.fake import FakeModel
 from whichloop.runs.store.files import MANIFEST
 from whichloop.runs.store.trials import TRIALS, read_records
 
@@ -25,7 +23,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     TRIALS: ("report", "."),
     BASELINE: ("gate", ".", "--baseline", BASELINE),
     PROGRAM: ("prompts", PROGRAM),
-    TAPE: ("compare", *QUICK, "--profile", "clean", "-s", f"cassette={TAPE}", "-s", "cassette_mode=replay"),
+    TAPE: ("compare", *QUICK, "--model", "openai/x", "-s", f"cassette={TAPE}", "-s", "cassette_mode=replay"),
     CONFIG: ("compare", "--config", CONFIG, "--quiet"),
     PROFILE: ("compare", *QUICK, "--profile", PROFILE),
 }
@@ -48,12 +46,8 @@ DAMAGE: Mapping[str, Callable[[bytes], bytes]] = {
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with one artefact of each kind."""
-    runs = tmp_path_factory.mktemp("runs")
-    folder = make_artefacts(runs)
-    config = CompareConfig(
-        loops=("bare",), suite="arithmetic", tasks=1, runs=runs, mlflow=False, cassette=folder / TAPE, cassette_mode="record"
-    )
-    assert not run(prepare(config), Unwatched())
+    folder = make_artefacts(tmp_path_factory.mktemp("runs"))
+    use(folder / TAPE, RECORD, [ask()], FakeModel("42"), name="openai/x")
     return folder
 
 

@@ -1,4 +1,4 @@
-"""One experiment, answered in three ways: the scripted model in process, the same over HTTP, a recording. Equal digests."""
+"""One experiment by the scripted model in process and over HTTP with equal digests, and by a real model or its recording."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from typing import Any
 import pytest
 
 from tests.prepared import Prepared, start_command
+from whichloop.experiments.compare.doc import basis
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import SessionSettings, reopen
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
+from whichloop.experiments.gate import Rerun, bless, config_again, prepare_again, run_and_judge
+from whichloop.experiments.why.losses import losses_explained
 from whichloop.models.at_once import SAME_IDS
 from whichloop.models.profiles import FAULT_KINDS, built_in_profiles, load_profile
 from whichloop.runs.config import BudgetConfig, CompareConfig, ProviderConfig
@@ -70,7 +73,7 @@ PROFILES = [name if name == FAST else pytest.param(name, marks=pytest.mark.slow)
 @pytest.mark.thorough
 @pytest.mark.parametrize("suite", [LESS, pytest.param("arithmetic", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("profile", PROFILES)
-def test_a_run_over_http_and_its_replay_have_the_digest_of_the_run_in_process(
+def test_a_run_over_http_has_the_digest_of_the_run_in_process(
     over_http: OverHttp, tmp_path: Path, profile: str, suite: str
 ) -> None:
     """But for trials whose calls have one id: a server refuses two results for it, as vendors do, and nothing does in process."""
@@ -78,14 +81,12 @@ def test_a_run_over_http_and_its_replay_have_the_digest_of_the_run_in_process(
     blown: dict[str, Any] = {"profiles": (profile,), "suite": suite, "loops": loops}
     inside = made(tmp_path, **blown)
     with over_http():
-        outside = made(tmp_path, **blown, cassette=tmp_path / "tape", cassette_mode="record")
-    again = made(tmp_path, **blown, cassette=tmp_path / "tape")
+        outside = made(tmp_path, **blown)
     assert {record.status for record in inside.records} == {"scored"}
     of_one_id = {(record.arm, record.task) for record in inside.records if any(fault.kind == SAME_IDS for fault in record.faults)}
     assert bool(of_one_id) <= (profile == "crossed-calls")
-    for found in (outside, again):
-        assert told(found, of_one_id) == told(inside, of_one_id)
-        assert of_one_id or found.digest == inside.digest
+    assert told(outside, of_one_id) == told(inside, of_one_id)
+    assert of_one_id or outside.digest == inside.digest
 
 
 KINDS = [pytest.param((kind,), marks=pytest.mark.slow, id=kind) for kind in ON_THE_WIRE]
@@ -111,50 +112,6 @@ def test_each_fault_on_the_wire_lands_on_every_design(over_http: OverHttp, tmp_p
         assert arm.summary.errored == 0
         assert arm.summary.faults.scheduled > 0
         assert arm.summary.faults.landed == arm.summary.faults.scheduled
-
-
-EXPERIMENT = """
-loops = ["bare", "finish", "phased", "react_extract", "stateless"]
-suite = "arithmetic(size=2)"
-profiles = ["provider-trouble"]
-mlflow = false
-"""
-WATCHED = '''
-import contextlib, io, json, sys
-from whichloop.cli.main import main
-
-def hook(event, arguments):
-    """No network at all."""
-    if event == "socket.connect" and isinstance(arguments[1], tuple):
-        place = arguments[1][0]
-    elif event == "socket.getaddrinfo":
-        place = arguments[0]
-    else:
-        return
-    sys.stderr.write(f"connects to {place!r}\\n")
-    sys.stderr.flush()
-    __import__("os")._exit(9)
-
-sys.addaudithook(hook)
-for flags in json.loads(sys.argv[1]):
-    sys.argv = ["whichloop", "compare", "--config", "experiment.toml", "--json", "--quiet", *flags]
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
-        main()
-    print(json.loads(out.getvalue())["digest"])
-'''
-
-
-def digests(folder: Path, *runs: list[str], **environ: str) -> list[str]:
-    """`whichloop compare` with each list of flags, in a process that dies when it connects to anything; gives each run's digest."""
-    script = folder / "watched.py"
-    script.write_text(WATCHED)
-    (folder / "experiment.toml").write_text(EXPERIMENT)
-    command, pipe = [sys.executable, "-m", script.stem, json.dumps(runs)], subprocess.PIPE
-    with Prepared(command, cwd=folder, env={**os.environ, **environ}, stdout=pipe, stderr=pipe, text=True) as process:
-        out, errors = process.communicate()
-    assert process.returncode == 0, errors
-    return str(out).split()
 
 
 # --- real arms: the served model as somebody else's ---
@@ -186,13 +143,40 @@ def test_an_interrupted_recording_goes_on_and_is_whole_in_the_end(tmp_path: Path
     assert run(experiment, Unwatched()) != ""
     folder = experiment.folder
     with pytest.raises(RunError, match="type it again: -s cassette"):
-        reopen(folder)
+        reopen(folder, Permissions(base_url=served))
     allowed = Permissions(cassette=tmp_path / "tape", base_url=served)
     assert run(reopen(folder, allowed, MORE), Unwatched()) == ""
     found = results(folder)
     assert found.is_complete
     again = made(tmp_path, loops=("bare", "react_extract"), cassette=tmp_path / "tape", **of(served, 8))
     assert again.digest == found.digest
+
+
+WATCHED = '''
+import sys
+from whichloop.cli.main import main
+
+def hook(event, arguments):
+    """No network at all."""
+    if event == "socket.getaddrinfo" or (event == "socket.connect" and isinstance(arguments[1], tuple)):
+        sys.stderr.write(f"{event} {arguments!r}\\n")
+        sys.stderr.flush()
+        __import__("os")._exit(9)
+
+sys.addaudithook(hook)
+main()
+'''
+
+
+def test_a_replay_connects_to_nothing(tmp_path: Path, served: str) -> None:
+    recorded = made(tmp_path, loops=("finish",), cassette=tmp_path / "tape", cassette_mode="record", **of(served, 3))
+    (tmp_path / "watched.py").write_text(WATCHED)
+    asked = "compare --loop finish --model openai/scripted --suite arithmetic --tasks 3 -s cassette=tape --json --quiet"
+    command, pipe = [sys.executable, "-m", "watched", *asked.split()], subprocess.PIPE
+    with Prepared(command, cwd=tmp_path, env=dict(os.environ), stdout=pipe, stderr=pipe, text=True) as process:
+        out, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert json.loads(out)["digest"] == recorded.digest
 
 
 def test_a_recording_that_is_there_is_not_recorded_over(tmp_path: Path, served: str) -> None:
@@ -249,6 +233,28 @@ def test_an_interrupted_run_on_a_real_model_goes_on(tmp_path: Path, served: str)
     assert run(experiment, Unwatched()) != ""
     assert run(reopen(experiment.folder, Permissions(base_url=served), MORE), Unwatched()) == ""
     assert {record.status for record in results(experiment.folder).records} == {"scored"}
+
+
+def test_tools_fail_a_real_model_too_alike_in_each_run_and_a_gate_runs_it_again(tmp_path: Path, served: str) -> None:
+    asked: dict[str, Any] = {"loops": (OWN[0], "finish"), "profiles": ("flaky-tools",), **of(served, 8)}
+    found = made(tmp_path, **asked)
+    assert [arm.info.arm for arm in found.comparison.arms] == [
+        f"{loop}/openai/scripted/flaky-tools" for loop in ("bare(decision_format=native)", "finish")
+    ]
+    assert basis(found) == "openai/scripted, 8 tasks; faults of tools and providers alone: flaky-tools"
+    faults = [fault for record in found.records for fault in record.faults]
+    assert faults
+    assert all(fault.landed and fault.point.startswith("tool:") for fault in faults)
+    lost = [one.loss.detail for arm in losses_explained(found).arms for one in arm.examples]
+    assert any("tool." in detail for detail in lost)
+    experiment = prepare(CompareConfig(runs=tmp_path / "runs", mlflow=False, budget={"calls": 20}, concurrency=2, **asked))
+    assert run(experiment, Unwatched()) != ""
+    assert run(reopen(experiment.folder, Permissions(base_url=served), MORE), Unwatched()) == ""
+    assert results(experiment.folder).digest == found.digest
+    was, file = bless(found), tmp_path / "b.json"
+    again = Rerun(runs=tmp_path / "runs", allowed=Permissions(["openai/scripted"], base_url=served))
+    _, judged = run_and_judge(prepare_again(was, file, config_again(was, file, again)), Unwatched(), was, was.gate, file, run)
+    assert (judged.outcome, {reason.code for reason in judged.reasons}) == ("pass", {"identical"})
 
 
 def test_how_replies_are_drawn_is_a_part_of_what_is_recorded(tmp_path: Path, served: str) -> None:

@@ -194,7 +194,7 @@ def test_a_comparison_is_no_ablation(config):
 @pytest.fixture(scope="module")
 def reacted(tmp_path_factory: pytest.TempPathFactory) -> AblationResult:
     config = CompareConfig(
-        suite="events", tasks=18, repeats=1, profiles=("flaky-format",), mlflow=False, runs=tmp_path_factory.mktemp("runs")
+        suite="events", tasks=30, repeats=1, profiles=("flaky-format",), mlflow=False, runs=tmp_path_factory.mktemp("runs")
     )
     return done(prepare("react_extract", ("on_parse_error=finish,observe", "extract=true,false"), config))
 

@@ -135,7 +135,7 @@ def test_loops_that_did_the_same_in_every_trial_are_named(ran: Callable[..., Res
 
 
 def test_few_tasks_with_many_repeats_decide_for_these_tasks(ran: Callable[..., Results]) -> None:
-    found = ran(loops=("bare", "stateless"), profiles=("flaky-format",), suite="arithmetic(size=6)", repeats=20)
+    found = ran(loops=("bare", "stateless"), profiles=("forgetful",), suite="arithmetic(size=6)", repeats=20)
     assert found.verdict.is_of_these_tasks
     assert compare_doc(found).facts["Adopt"] == ["bare (on these 6 tasks)"]
     (solved,) = [

@@ -95,7 +95,7 @@ def test_a_plan_that_leads_elsewhere_is_named_with_task_step_and_both_answers(ra
 
 
 def test_a_run_most_of_whose_plans_lead_elsewhere_is_invalid(ran: Callable[..., Results]) -> None:
-    found = ran({"chair": 5, "desk": 7}, profile="flaky-tools")
+    found = ran({"chair": 5, "desk": 7}, profile="flaky-format")
     assert told(found)[0].startswith("plans of 2 of 3 tasks lead to a wrong answer")
     assert found.comparison.invalid
     assert not ran({"chair": 5}).comparison.invalid

@@ -330,7 +330,7 @@ def test_a_full_product_is_added_and_the_manifest_says_when(configured):
         (Additions(loops=("bare",)), "loops: 'bare' is given twice"),
         (Additions(loops=("bear",)), "did you mean 'bare'"),
         (Additions(profiles=("flaky",)), "unknown profile 'flaky'"),
-        (Additions(models=("openai/x",)), "runs under 'clean' only"),
+        (Additions(models=("openai/x",)), "profile flaky-format has no fault of tools or providers"),
     ],
 )
 def test_what_cannot_be_added_is_told_and_nothing_is_written(configured, additions, said):

@@ -142,8 +142,8 @@ def server() -> Iterator[tuple[str, list[bytes]]]:
         {"suite": "jsonl", "tools": "evil", "data": "evil.jsonl"},
         {"tools": "mcp:python evil.py"},
         {"models": ["openai/m"], "profiles": ["clean"], "base_url": "{server}"},
-        {"cassette": "tape"},
-        {"cassette": "tape", "cassette_mode": "record"},
+        {"models": ["openai/m"], "profiles": ["clean"], "cassette": "tape"},
+        {"models": ["openai/m"], "profiles": ["clean"], "cassette": "tape", "cassette_mode": "record"},
         {"mlflow": True, "tracking_uri": "{server}", "loops": ["evil:Loop"]},
         {"engine": "ray", "address": "ray://{server}", "loops": ["evil:Loop"]},
         {"suite": "huggingface(path='evil/ds')"},
@@ -178,7 +178,7 @@ def test_code_server_and_recording_are_used_where_they_are_typed(baseline):
     paid = replace(typed, code=["openai/m"])
     assert config_again(served, FILE, Rerun(allowed=paid)).base_url == "http://ours/v1"
     for mode, again in (("record", "replay"), ("refresh", "replay"), (None, None), ("replay", "replay")):
-        config = config_again(configured(baseline, cassette="tape", cassette_mode=mode), FILE, Rerun(allowed=typed))
+        config = config_again(configured(served, cassette="tape", cassette_mode=mode), FILE, Rerun(allowed=typed))
         assert (config.cassette, config.cassette_mode) == (Path("elsewhere"), again)
 
 
@@ -249,10 +249,12 @@ def test_only_the_doubtful_trials_run_again_of_a_loop_that_draws_at_random(tmp_p
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     Path("own_dice.py").write_text(
-        "import itertools\nfrom dataclasses import dataclass, replace\nfrom whichloop.loops.bare import Bare\n"
-        "NUMBERS = itertools.count()\n\n\n@dataclass(frozen=True)\nclass Dice(Bare):\n"
-        "    async def run(self, *arguments):\n        ended = await super().run(*arguments)\n"
-        "        return replace(ended, answer=-1) if next(NUMBERS) in (14, 16) else ended\n"
+        "from dataclasses import dataclass, replace\nfrom whichloop.loops.bare import Bare\n"
+        "ASKED = []\n\n\n@dataclass(frozen=True)\nclass Dice(Bare):\n"
+        "    async def run(self, query, *others):\n        ended = await super().run(query, *others)\n"
+        "        ASKED.append(query.text)\n"
+        "        is_unlucky = ASKED.count(query.text) == 2 and ASKED.index(query.text) in (2, 4)\n"
+        "        return replace(ended, answer=-1) if is_unlucky else ended\n"
     )
     was = bless(made(tmp_path, loops=("own_dice:Dice",), profiles=("clean",)))
     told = Told()

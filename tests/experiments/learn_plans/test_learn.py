@@ -285,7 +285,7 @@ def test_what_a_fault_spoiled_is_never_learned(tmp_path):
     suite = make_suite(parse_spec("arithmetic(size=8)"))
     folder = ran(tmp_path, suite, DESIGNS, profiles=("flaky-tools",))
     found = learned(folder, suite, check=True)
-    assert len(found.lessons) >= 6
+    assert len(found.lessons) >= 5
     assert task_problems(replanned(suite, found)) == []
     assert all("spoiled" in why or "not solved" in why for why in found.not_learned.values())
 

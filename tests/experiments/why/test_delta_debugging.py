@@ -99,8 +99,8 @@ LONG = [task for task in SUITE.tasks if task.plan is not None and len(task.plan.
 def test_a_planted_set_is_found(task, count):
     """So many failures of a tool, each of which costs a step, are more than the limit leaves; delays cost none."""
     calls = [call.id for call in task.plan.calls]
-    planted = {f"tool.raises@decide:{call}" for call in calls[-count:]}
-    others = [f"tool.slow@decide:{call}" for call in calls[:-count]] + ["provider.slow@decide:answer"]
+    planted = {f"tool.raises@tool:{call}" for call in calls[-count:]}
+    others = [f"tool.slow@tool:{call}" for call in calls[:-count]] + ["provider.slow@decide:answer"]
     profile = Profile(name="planted", clears=ONCE, faults=(*others, *sorted(planted)))
     loop = make_loop(parse_spec("bare"), len(calls) + count - 1)
     lost = ReplayableTrial(

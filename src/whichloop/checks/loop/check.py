@@ -8,14 +8,21 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import faulthandler
+import json
+import os
 import queue
+import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from whichloop.checks.loop import codecs, contract, endings, honesty, interruption, prompts
 from whichloop.protocol import ForeignLoop, Loop
+from whichloop.protocol.names import own_folder, parse_spec
 from whichloop.protocol.own_code import running_at, waiting_at
+from whichloop.runs.registry import make_loop
 from whichloop.runs.trial.leftovers import DaemonThreads
 
 from .law import HUNG, Broken, Finding, Law, NotApplicable, hung
@@ -108,6 +115,32 @@ CHEAP_LAWS = ("contract", "finishing", "once", "own words")
 def broken_laws(loop: Loop, limit_s: float = 5.0) -> tuple[str, ...]:
     """Return which of `CHEAP_LAWS` a loop breaks. `limit_s`: seconds for each."""
     return tuple(law.name for law in LAWS if law.name in CHEAP_LAWS and _finding(loop, law, limit_s).status == "failed")
+
+
+_ALONE = "import sys; sys.path[:] = sys.argv[2:]; from whichloop.checks.loop.check import _tell; _tell(int(sys.argv[1]))"
+"""What the process of `broken_laws_apart` runs."""
+
+
+def broken_laws_apart(loops: Sequence[str], limit_s: float = 60.0) -> dict[str, tuple[str, ...]]:
+    """Return the same by loop, from a process of its own: nothing that code of the user's own does there reaches this one.
+
+    A loop that ends that process, or takes too long, breaks no law that is known, nor do those behind it.
+    """
+    with tempfile.TemporaryFile("w+") as told:
+        command = [sys.executable, "-P", "-c", _ALONE, str(told.fileno()), *sys.path, *own_folder()]
+        with suppress(subprocess.TimeoutExpired):
+            subprocess.run(  # noqa: S603
+                command, input=json.dumps(loops), text=True, pass_fds=[told.fileno()], stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL, timeout=limit_s, check=False, start_new_session=True,
+            )  # fmt: skip
+        told.seek(0)
+        return {loop: tuple(laws) for loop, laws in map(json.loads, told)}
+
+
+def _tell(descriptor: int, encoded: Callable[[object], str] = json.dumps) -> None:
+    """Write a line about each loop that stdin names. `encoded`: bound before a loop may replace it in its module."""
+    for loop in json.load(sys.stdin):
+        os.write(descriptor, f"{encoded([loop, broken_laws(make_loop(parse_spec(loop)))])}\n".encode())
 
 
 def _is_enough(findings: Sequence[Finding]) -> bool:

@@ -204,13 +204,18 @@ def _with_retries_noted(experiment: Experiment) -> Experiment:
 
 def _note_broken_laws(experiment: Experiment) -> None:
     """Check the cheap laws on the loops of the user's own whose trials all came to an end, and note which are broken."""
-    loops = {arm.name: arm for arm in experiment.arms if not type(arm.loop).__module__.startswith("whichloop.")}
-    if not loops:
+    arms = [arm for arm in experiment.arms if not type(arm.loop).__module__.startswith("whichloop.")]
+    if not arms:
         return
-    ended = {arm.info.arm for arm in results(experiment.folder).comparison.arms if not (arm.summary.crashes or arm.summary.late)}
-    to_check = {arm.spec.label: arm.loop for name, arm in loops.items() if name in ended and not isinstance(arm.loop, ForeignLoop)}
+    summaries = {arm.info.arm: arm.summary for arm in results(experiment.folder).comparison.arms}
+    ended = {name for name, summary in summaries.items() if summary.scored and not (summary.crashes or summary.late)}
+    loops = {str(arm.spec): arm for arm in arms if arm.name in ended and not isinstance(arm.loop, ForeignLoop)}
     check = module_in("whichloop", "checks.loop.check")  # of no use to who compares built-in loops alone
-    broken = {label: laws for label, loop in to_check.items() if (laws := check.broken_laws(loop))}
+    if experiment.config.is_spread:
+        found = check.broken_laws_apart(list(loops))
+    else:
+        found = {name: check.broken_laws(arm.loop) for name, arm in loops.items()}
+    broken = {loops[name].spec.label: laws for name, laws in found.items() if laws}
     if broken:
         manifest = read_manifest(experiment.folder)
         write_manifest(experiment.folder, manifest.model_copy(update={"broken_laws": broken}))

@@ -186,8 +186,9 @@ def run_and_judge(
     record: tuple[str, ...] = ()
     if cassette is not None and cassette.first_miss and (command := recording_command(config)):
         loops = () if list(config.loops) == list(baseline.config["loops"]) else config.loops
-        named = [word for loop in loops for word in ("--loop", loop)]
-        record = (command, shlex.join(["whichloop", "gate", "--baseline", str(path), "-s", f"cassette={config.cassette}", *named]))
+        typed = [word for loop in loops for word in ("--loop", loop)]
+        typed += ["-s", f"cassette={config.cassette}", *(["-s", f"base_url={config.base_url}"] if config.base_url else [])]
+        record = (command, shlex.join(["whichloop", "gate", "--baseline", str(path), *typed]))
     return results, replace(judged, unrun=unrun_lines(experiment, baseline.lines), record=record)
 
 
