@@ -90,7 +90,7 @@ def line(**changes: Any) -> str:
         (f'{{"question": "a", "answer": {"[" * 5000}', "f.jsonl, line 1: not JSON (it is nested too deep)"),
         ('{"question": 3, "answer": 1}', "f.jsonl, line 1, column 'question': Input should be a valid string"),
         ('{"question": "a", "answer": null}', "f.jsonl, line 1, column 'answer': the answer is missing"),
-        ('{"question": "a", "answer": 1, "id": true}', "f.jsonl, line 1, column 'id': the id is empty"),
+        ('{"question": "a", "answer": 1, "id": true}', "f.jsonl, line 1, column 'id': Input should be a valid string"),
         ('{"question": "a", "answer": 1, "split": [1]}', "f.jsonl, line 1, column 'split': a list is not a label"),
         ('{"question": "a"}', "f.jsonl, line 1, no column holds the answer; its columns: 'question'; name it: jsonl(answer=NAME)"),
         ('{"Frage": "a", "answer": 1}', "f.jsonl, line 1, no column for the question (question, prompt, input, query)"),
