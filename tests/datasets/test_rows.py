@@ -217,9 +217,7 @@ def test_a_row_may_do_without_an_answer_where_a_scorer_of_the_users_own_is_typed
 
 def test_options_choose_columns_delimiter_and_how_many_rows(tmp_path):
     path = tmp_path / "q.csv"
-    path.write_text(
-        "\ufeffquestion;Frage;Gold;\n?;wie\nviel;1;x\n".replace("wie\nviel", '"wie\nviel"') + "broken\n", encoding="utf-8"
-    )
+    path.write_bytes('\ufeffFrage;question;Gold;\r\n"wie\nviel";?;1;x\r\nbroken\n'.encode())
     suite = make_suite(parse_spec('csv(question=Frage, answer=Gold, delimiter=";", limit=1)'), path)
     assert [(task.query.text, task.expected) for task in suite.tasks] == [("wie\nviel", 1)]
 
