@@ -217,9 +217,7 @@ def test_a_row_may_do_without_an_answer_where_a_scorer_of_the_users_own_is_typed
 
 def test_options_choose_columns_delimiter_and_how_many_rows(tmp_path):
     path = tmp_path / "q.csv"
-    path.write_text(
-        "\ufeffquestion;Frage;Gold;\n?;wie\nviel;1;x\n".replace("wie\nviel", '"wie\nviel"') + "broken\n", encoding="utf-8"
-    )
+    path.write_bytes('\ufeffFrage;question;Gold;\r\n"wie\nviel";?;1;x\r\nbroken\n'.encode())
     suite = make_suite(parse_spec('csv(question=Frage, answer=Gold, delimiter=";", limit=1)'), path)
     assert [(task.query.text, task.expected) for task in suite.tasks] == [("wie\nviel", 1)]
 
@@ -240,7 +238,7 @@ def test_what_parquet_and_frames_hold_becomes_json(tmp_path):
         suite_from_frame(frame, scorer="own.module:score", labels=["day"]),
     ):
         assert [(task.expected, task.labels) for task in suite.tasks] == [(2.5, {"day": "2026-03-01"}), (None, {})]
-    with pytest.raises(ValueError, match=r"q\.parquet, row 1, column 'picture': a bytes is not a JSON value"):
+    with pytest.raises(ValueError, match=r"q\.parquet, row 1, column 'picture': bytes is no JSON value"):
         parquet.load(path, scorer="own.module:score", labels=("picture",))
 
 
@@ -257,7 +255,7 @@ def frame(*columns: Any) -> pandas.DataFrame:
         ([{"question": "q", "answer": 1}, 3], "frame: row 2: give a dict from names of columns to cells; got 3"),
         ([{"question": "q", 1: 1}], "frame: row 1: give a dict from names of columns to cells; got {'question': 'q', 1: 1}"),
         ([{"question": "q"}], "frame, row 1, no column holds the answer; its columns: 'question'; name it: suite_from_frame"),
-        ([{"question": "q", "answer": b"x"}], "frame, row 1, column 'answer': a bytes is not a JSON value"),
+        ([{"question": "q", "answer": b"x"}], "frame, row 1, column 'answer': bytes is no JSON value"),
         (frame("question", "answer", 0), "frame: a column is called 0, and names must be text"),
         (frame("question", "answer", 2.5), "frame: a column is called 2.5, and names must be text"),
         (frame("question", "", ""), "frame: two columns are called ''"),

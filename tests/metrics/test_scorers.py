@@ -198,7 +198,7 @@ def test_normalized_ignores_case_articles_white_space_and_punctuation(words):
 
 
 @pytest.mark.parametrize(
-    ("expected", "answer"), [("3.5", "35"), ("-5", "5"), ("c++ ✓", "c++ ✗"), ("!", "?"), ("the", "a"), ("a.b", "a b")]
+    ("expected", "answer"), [("3.5", "35"), ("-5", "5"), ("007", "7"), ("c++ ✓", "c++ ✗"), ("!", "?"), ("the", "a"), ("a.b", "a b")]
 )
 def test_normalized_keeps_what_makes_a_difference(expected, answer):
     assert score("normalized", expected, answer) == 0.0
@@ -297,6 +297,7 @@ def test_set_examples():
     assert score("set", [], "") == 0.0
     assert score("set", [{"x": 1}, {"y": 2}], [{"y": 2}, {"x": 1}]) == 1.0
     assert score("set", [1, 2], [True, 2]) == 0.0
+    assert score("set", [1, 1, 2], [1, 2, 2]) == 0.0
 
 
 # f1

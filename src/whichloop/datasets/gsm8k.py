@@ -15,16 +15,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from whichloop.protocol import Plan, PlannedCall, Query, Ref
 from whichloop.protocol.values import one_line
 
 from . import calculator
 from .calculator import Number
-from .importing.json_files import JsonRow, check_limit, checked, json_lines
+from .importing.json_files import Filled, JsonRow, check_limit, checked, json_lines
 from .task import BY_CONSTRUCTION, StatelessEnvironment, Suite, Task
 
 VERSION = "2"
@@ -202,7 +200,7 @@ def _equal(one: Number, other: Number) -> bool:
 
 
 class _Row(JsonRow):
-    question: Annotated[str, Field(pattern=r"\S")]
+    question: Filled
     answer: str
 
 

@@ -129,7 +129,7 @@ def json_cell(value: Any) -> Any:
         return [json_cell(item) for item in value]
     if hasattr(value, "tolist"):  # NumPy's scalars and arrays
         return json_cell(value.tolist())
-    raise ValueError(f"a {type(value).__name__} is not a JSON value")
+    raise ValueError(f"{type(value).__name__} is no JSON value")
 
 
 def read_value(text: str) -> Any:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from whichloop.protocol.json_text import DuplicateKeyError, LongNumberError, load_json
 
@@ -18,6 +18,16 @@ MAX_FILE_BYTES = 500_000_000
 MAX_DEPTH = 100
 """Deepest nesting of JSON: not every library takes what is deeper."""
 _BOM = b"\xef\xbb\xbf"
+
+
+def _filled(text: str) -> str:
+    if not text.strip():
+        raise ValueError("it is empty")
+    return text
+
+
+Filled = Annotated[str, AfterValidator(_filled)]
+"""A text that says something."""
 
 
 class JsonRow(BaseModel):

@@ -20,6 +20,7 @@ from whichloop.protocol import Tool, render_value
 from whichloop.protocol.digest import canonical_json, whole_numbers_as_int
 from whichloop.protocol.names import near
 from whichloop.protocol.redact import logger_of
+from whichloop.protocol.values import error_text
 
 logger = logger_of(__name__)
 
@@ -65,7 +66,7 @@ class OwnTools:
             environment = OwnEnvironment(_tools(opened.tools), opened) if isinstance(opened, Environment) else None
             tools = _tools(opened) if environment is None else environment.tools
         except Exception as error:  # the boundary to the user's own code
-            raise ValueError(f"tools {self.name!r}: task {task.id!r}: {type(error).__name__}: {error}") from error
+            raise ValueError(f"tools {self.name!r}: task {task.id!r}: {type(error).__name__}: {error_text(error)}") from error
         tell_gaps(as_described(tools))
         return environment or StatelessEnvironment(tools)
 

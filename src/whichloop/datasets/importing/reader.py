@@ -27,7 +27,7 @@ from .columns import (
     read_value,
     with_point,
 )  # fmt: skip
-from .json_files import checked, json_value
+from .json_files import Filled, checked, json_value
 from .own_tools import ALLOWED, OwnTools
 from .plan_model import read_plan
 
@@ -44,6 +44,8 @@ def _one_line_id(text: str) -> str:
 
 
 def _id_text(value: Any) -> Any:
+    if value is None:
+        raise ValueError("the id is empty")
     if isinstance(value, float) and value.is_integer():  # a column of whole numbers with gaps, as pandas reads it
         value = int(value)
     return str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else value
@@ -95,7 +97,7 @@ class _Whole(BaseModel):
 
 
 class _WholeQuery(_Whole):
-    text: str = Field(pattern=r"\S")
+    text: Filled
     context: str = ""
     schema_: _Schema | None = Field(None, alias="schema")
 
@@ -219,7 +221,9 @@ class RowReader:
             return _Cells.model_validate({name: value for name, value in values.items() if value is not None or name == "id"})
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            raise CellError(column_of[str(first["loc"][0])], first["msg"].removeprefix("Value error, ")) from None
+            within = "".join(f", {part}" for part in first["loc"][1:])
+            problem = first["msg"].removeprefix("Value error, ")
+            raise CellError(column_of[str(first["loc"][0])], problem if not within else f"{within[2:]}: {problem}") from None
 
     def _task_of(self, cells: Cells, index: int) -> Task:
         column_of, row = self._find(cells), self._read(cells)

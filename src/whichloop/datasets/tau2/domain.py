@@ -9,6 +9,7 @@ import inspect
 import operator
 import re
 import tomllib
+from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -197,8 +198,8 @@ class TrialTables:
         """Yield the records of a table, those that were added last."""
         yield from self._all(table).values()
 
-    def _all(self, table: str) -> dict[str, Record]:
-        return {**self._tables[table], **self._changed[table]}
+    def _all(self, table: str) -> Mapping[str, Record]:
+        return ChainMap(self._changed[table], self._tables[table])  # type: ignore[arg-type]  # which only a write would change
 
     def changes(self) -> dict[str, dict[str, Record]]:
         """Return a copy of the records that are not as they were in the beginning, by table and id; both sorted."""
