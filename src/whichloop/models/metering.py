@@ -8,12 +8,10 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol, cast
-from weakref import WeakKeyDictionary
+from typing import NamedTuple, Protocol, cast
 
 from whichloop.protocol import (
     BudgetExceeded,
-    Capabilities,
     Chunk,
     Model,
     ModelError,
@@ -41,7 +39,7 @@ from whichloop.protocol.values import plain_value
 from .at_once import HOLDING
 from .faults import DRIFTED, ERROR, IMPLICIT, LIST_CHANGED, Fault, distorted
 from .receipts import call_digest
-from .tunnel import Tunnel
+from .tunnel import KEPT, LoopModel, Tunnel
 
 logger = logger_of(__name__)
 
@@ -317,44 +315,10 @@ class MeteredModel(WrappedModel):
         return exchange
 
 
-_KEPT: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-"""What loops hold → what it belongs to. No attribute leads there: else a loop could read the script that its model follows."""
-
-
-class LoopModel:
-    """The model as a loop gets it."""
-
-    def __init__(self, model: MeteredModel) -> None:
-        _KEPT[self] = model
-
-    @property
-    def name(self) -> str:
-        return str(_KEPT[self].name)
-
-    @property
-    def capabilities(self) -> Capabilities:
-        capabilities: Capabilities = _KEPT[self].capabilities
-        return capabilities
-
-    @property
-    def own_attempts(self) -> int:
-        return int(_KEPT[self].own_attempts)
-
-    async def complete(self, request: Request) -> Reply:
-        """As `MeteredModel.complete`."""
-        reply: Reply = await _KEPT[self].complete(request)
-        return reply
-
-    def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        """As `MeteredModel.stream`."""
-        chunks: AsyncIterator[Chunk] = _KEPT[self].stream(request)
-        return chunks
-
-
 def metered(model: Model) -> MeteredModel | None:
     """Return the metered model that a loop's model stands for; None for a model that is not metered."""
     if isinstance(model, LoopModel):
-        kept: MeteredModel = _KEPT[model]
+        kept: MeteredModel = KEPT[model]
         return kept
     return model if isinstance(model, MeteredModel) else None
 
@@ -377,10 +341,10 @@ class MeteredToolbox(Toolbox):
     ) -> None:
         super().__init__(tools, time_limit_s=time_limit_s, max_chars=DEFAULT_MAX_CHARS, threads=True)
         self.admit = admit
-        _KEPT[self] = listener, tunnel
+        KEPT[self] = listener, tunnel
 
     def listed(self) -> ToolListing:
-        tunnel: Tunnel | None = _KEPT[self][1]
+        tunnel: Tunnel | None = KEPT[self][1]
         return ToolListing(self.specs) if tunnel is None else tunnel.list_faults.listed(self.specs)
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
@@ -388,7 +352,7 @@ class MeteredToolbox(Toolbox):
             await self.admit()
         listener: Listener
         tunnel: Tunnel | None
-        (listener, tunnel), kind = _KEPT[self], None
+        (listener, tunnel), kind = KEPT[self], None
         if tunnel is None:
             observation = await super().call(call, validate=validate)
         else:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from typing import Any
+from weakref import WeakKeyDictionary
 
-from whichloop.protocol import Observation, Request
+from whichloop.protocol import Capabilities, Chunk, Model, Observation, Reply, Request
 
 from .at_once import TOO_EARLY, CallsAtOnce, RunningCall
 from .faults import Fault, FaultPoint, ListFaults, draw
@@ -162,3 +164,37 @@ class Tunnel:
                 truth, later = self.oracle.get(fault.point.call), self.ledger.issued[fault.landed_at :]
                 fault.recovered = truth is not None and any((one.call, one.content) == (truth.call, truth.content) for one in later)
         self.faults.sort(key=lambda fault: (str(fault.point), fault.kind, fault.landed, fault.absorbed, fault.recovered))
+
+
+KEPT: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+"""What loops hold → what it belongs to. No attribute leads there: else a loop could read the script that its model follows."""
+
+
+class LoopModel:
+    """The model as a loop gets it."""
+
+    def __init__(self, model: Model) -> None:
+        KEPT[self] = model
+
+    @property
+    def name(self) -> str:
+        return str(KEPT[self].name)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        capabilities: Capabilities = KEPT[self].capabilities
+        return capabilities
+
+    @property
+    def own_attempts(self) -> int:
+        return int(KEPT[self].own_attempts)
+
+    async def complete(self, request: Request) -> Reply:
+        """Raises what the model behind raises."""
+        reply: Reply = await KEPT[self].complete(request)
+        return reply
+
+    def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        """Raises what the model behind raises."""
+        chunks: AsyncIterator[Chunk] = KEPT[self].stream(request)
+        return chunks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -16,10 +16,10 @@ from whichloop.metrics.record import SCORER, UNREPLAYABLE, FaultRecord, Record
 from whichloop.metrics.record_fields import check_fields
 from whichloop.metrics.scorers import false_success, is_abstention, reads_state, scores_of
 from whichloop.metrics.trace import Trace, TraceHead
-from whichloop.models.faults import IMPLICIT
-from whichloop.models.metering import WAITS, Budget, LoopModel, Meter, MeteredModel, MeteredToolbox
+from whichloop.models.faults import IMPLICIT, Fault
+from whichloop.models.metering import WAITS, Budget, Meter, MeteredModel, MeteredToolbox
 from whichloop.models.receipts import Truth, call_digest, content_digest
-from whichloop.models.tunnel import Tunnel
+from whichloop.models.tunnel import LoopModel, Tunnel
 from whichloop.protocol import HARNESS_STOPS, Outcome, StopReason, render_value
 from whichloop.protocol.digest import canonical_json, digest
 from whichloop.protocol.json_text import Json
@@ -51,8 +51,6 @@ MAX_LOST = 60
 that waits for something that it holds itself, or asks a dead provider again and again, would never end."""
 LOOK_S = 1.0
 """Seconds between two looks at whether a trial with a scripted model moves on."""
-MIN_WAIT_S = 0.01
-"""Minimum number of seconds between two checks of a trial's remaining time."""
 GRACE_S = 2.0
 """Seconds that a loop has to end after it was cancelled; then it is abandoned."""
 SWALLOWED = "cancellation was swallowed"
@@ -284,7 +282,7 @@ class LoopRun:
             return False
         left_s, blocked_s, most_s, granted_s = limit_s, LAST_ACTIVITY.blocked_s, MAX_LOST * limit_s, 0.0
         while left_s > 0:
-            if await ends_within(running, max(left_s, MIN_WAIT_S)):
+            if await ends_within(running, max(left_s, 0.01)):
                 return True
             left_s = min(waits.seconds + LAST_ACTIVITY.blocked_s - blocked_s, most_s) - granted_s
             granted_s += left_s
@@ -416,31 +414,25 @@ def _counted(run: LoopRun) -> dict[str, Any]:
         "user_cost_usd": run.user.cost_usd,
         "seconds": run.clock.seconds,
         "wall_s": run.clock.wall_s,
+        "simulated_s": 0.0,
     }
-    faults = _faults(tunnel)
+    struck: Sequence[Fault] = ()
+    if tunnel is not None:
+        tunnel.settle()
+        struck, fields["simulated_s"] = tunnel.faults, tunnel.simulated_s
+    fields["faults"] = tuple(
+        FaultRecord(f.kind, str(f.point), f.landed, f.absorbed, f.recovered, f.kind in IMPLICIT, believed=f.landed and f.believed)
+        for f in struck
+    )
     if tunnel is None or plan is None or recorder.retention is None:
-        counts, simulated_s = recorder.call_use.fields(0, None), 0.0 if tunnel is None else tunnel.simulated_s
-        return fields | {"call_counts": counts, "faults": faults, "plan_unseen": False, "simulated_s": simulated_s}
+        return fields | {"call_counts": recorder.call_use.fields(0, None), "plan_unseen": False}
     return fields | {
         **recorder.retention.fields(),
         "call_counts": recorder.call_use.fields(recorder.retention.unshown, tunnel),
-        "faults": faults,
         "plan_unseen": bool(tunnel.unknown),
         # The scripted model never knew what the planned answer rests on, or was never asked.
         "answer_unseen": not recorder.calls or not plan.rests_on <= tunnel.ever_shown,
-        "simulated_s": tunnel.simulated_s,
     }
-
-
-def _faults(tunnel: Tunnel | None) -> tuple[FaultRecord, ...]:
-    """Return what became of a trial's faults."""
-    if tunnel is None:
-        return ()
-    tunnel.settle()
-    return tuple(
-        FaultRecord(f.kind, str(f.point), f.landed, f.absorbed, f.recovered, f.kind in IMPLICIT, believed=f.landed and f.believed)
-        for f in tunnel.faults
-    )
 
 
 def _short(text: str) -> str:
