@@ -21,6 +21,9 @@ _SCOPE: ContextVar[str] = ContextVar("whichloop_scope", default="")
 """Scope of the running task's last request. No tool call says whose it is, but a branch calls its tools where it asks."""
 
 
+STILL = Profile(name="still")
+
+
 class Tunnel:
     """The state of one trial in the tunnel; never shared between trials."""
 
@@ -42,7 +45,7 @@ class Tunnel:
         """Planned calls whose results any prompt of the trial showed."""
         self.held: dict[str, Fault] = {}
         """CALL digest of a call that the next run holds back → why."""
-        self.blow(Profile(name="none"))
+        self.blow(STILL)
         self.of_call: dict[str, Fault | None] = {}
         """CALL digest → what strikes that call; drawn when it first runs."""
         self._calls_shown: dict[str, tuple[str, ...]] = {}
@@ -56,7 +59,7 @@ class Tunnel:
     def blow(self, profile: Profile, key: tuple[object, ...] = ()) -> None:
         """Let a profile's faults strike. `key`: of the trial; every draw starts from it."""
         self.profile, self._key = profile, key
-        self._strikes_calls = not OF_CALLS.isdisjoint(profile.kinds)
+        self._may_strike = bool(profile.rates) or profile.faults is not None
 
     async def spend(self, seconds: float) -> None:
         """Let simulated time pass."""
@@ -81,7 +84,7 @@ class Tunnel:
         if digest in self.held:
             return self.held.pop(digest)
         if digest not in self.of_call:
-            if not self._strikes_calls or self.instructions.asks_for(digest):  # no instruction leads to the next
+            if not self._may_strike or self.instructions.asks_for(digest):  # no instruction leads to the next
                 return None
             name = next((name for name, truth in self.oracle.items() if truth.call == digest), digest)
             self.of_call[digest] = draw(self.profile, self._key, FaultPoint(TOOL, name), None, False, digest)
