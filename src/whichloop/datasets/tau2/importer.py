@@ -306,7 +306,7 @@ def load(data: Path | None = None, split: str | None = None, limit: int | None =
     check_limit("tau2", limit)
     if wishes not in get_args(Wishes):
         raise ValueError(f"tau2: wishes is {wishes!r}, and must be one of {', '.join(get_args(Wishes))}")
-    folder = Path(data)
+    folder = Path(data).parent if Path(data).name == "tasks.json" else Path(data)
     path, path_of_splits = folder / "tasks.json", folder / "split_tasks.json"
     domain, db = _read_domain(folder)
     if wishes != "at_once" and not domain.customer:
