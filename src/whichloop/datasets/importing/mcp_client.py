@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import logging
 import os
 import tempfile
 import threading
@@ -167,10 +168,12 @@ class McpSession:
         """Return why the server is gone: the last line that it wrote to standard error, else what went wrong here."""
         self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - MAX_LAST_WORDS))
         lines = self._errors.read().split("\n")
-        if line := next((line.strip() for line in reversed(lines) if line.strip()), ""):
-            return f"its server has ended: {line}"
+        line = next((f": {line.strip()}" for line in reversed(lines) if line.strip()), "")
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
+        is_closed = isinstance(error, MCPError) and error.code == CONNECTION_CLOSED
+        if line or (is_closed and self.server.words):
+            return f"its server has ended{line}"
         error_line = one_line(str(error))
         return f"its server cannot be asked: {type(error).__name__}{f': {error_line}' if error_line else ''}"
 
@@ -185,6 +188,7 @@ def _result_text(result: types.CallToolResult) -> str:
     return "\n".join(parts)
 
 
+logging.getLogger("mcp.client").setLevel(logging.CRITICAL)  # else a traceback for each line of a server that is no message
 LOOP = asyncio.new_event_loop()
 threading.Thread(target=LOOP.run_forever, name="MCP sessions", daemon=True).start()
 SESSIONS: set[McpSession] = set()
