@@ -264,7 +264,7 @@ def _unknown(row: TaskRow, domain: Domain, known: Mapping[Side, Collection[str]]
 def _read_domain(folder: Path) -> tuple[Domain, Database]:
     """Read the database of a folder, and find the domain that it is of. Raises ValueError and OSError."""
     if not (folder / "tasks.json").is_file():
-        raise ValueError(f"{folder}: no folder that holds tasks.json; a domain's has tasks.json, a database and a policy")
+        raise ValueError(f"{folder}: no folder that holds tasks.json, a database and a policy")
     if (folder / telecom.COMPANY).is_file():
         return telecom.DOMAIN, telecom.read_database(folder)
     path = folder / "db.json"
