@@ -73,11 +73,11 @@ def test_a_configuration_file_names_tools_too(whichloop, here, planned):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ([], "planned.jsonl, line 1, no tool 'price': name the module that has it with --tools"),
+        ([], "planned.jsonl, line 1, task 'lamp', call 'c1': no tool 'price': name the module that has it with --tools"),
         (["--tools", "nowhere"], "tools 'nowhere': no module named 'nowhere'"),
         (["--tools", "own_shop:nothing"], "tools 'own_shop:nothing': own_shop has no 'nothing'"),
         (["--tools", "own_empty"], "own_empty.py has neither TOOLS nor a public function of its own with type hints"),
-        (["--tools", "own_other"], "planned.jsonl, line 1, no tool 'price'; own_other has rate"),
+        (["--tools", "own_other"], "planned.jsonl, line 1, task 'lamp', call 'c1': no tool 'price'; own_other has rate"),
         (["--tools", "own_leaving"], "tools 'own_leaving': importing own_leaving failed: SystemExit: 3"),
         (["--suite", "arithmetic", "--tools", "own_shop"], "suite arithmetic takes no --data file; csv, jsonl and parquet do"),
         (["--suite", "jsonl(tools=own_shop)"], "name their module with --tools"),

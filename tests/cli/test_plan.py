@@ -233,19 +233,10 @@ def test_every_mistake_of_a_plan_in_a_row_is_told(plan, tmp_path):
     assert plan(file, code=1).out.splitlines() == told
 
 
-@pytest.mark.parametrize("row", ["lines"])
-def test_what_does_not_fit_the_tools_is_told_beside_what_cannot_be_read(plan, tmp_path, row):
+def test_what_does_not_fit_the_tools_is_told_beside_what_cannot_be_read(plan, tmp_path):
     """In one go: whoever mends a name that is not known would else be told of the next mistake only then."""
     calls = ["a = price(items='lamp')", "b = prise(item='lamp')", "c = price(item=zz)", "answer = a"]
-    as_json = {
-        "calls": [
-            {"id": "a", "tool": "price", "arguments": {"items": "lamp"}, "goal": "first"},
-            {"id": "b", "tool": "prise", "arguments": {"item": "lamp"}, "goal": "second"},
-            {"id": "c", "tool": "price", "arguments": {"item": {"$ref": "zz"}}, "goal": "three"},
-        ],
-        "answer": {"$ref": "a"},
-    }
-    file = tasks(tmp_path, GOOD | {"plan": calls if row == "lines" else as_json})
+    file = tasks(tmp_path, GOOD | {"plan": calls})
     _, *told, last, _ = plan(file, "--tools", "shop", code=1).out.splitlines()
     assert "'zz'" in told[0]
     assert told[1:] == [

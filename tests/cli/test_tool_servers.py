@@ -66,6 +66,9 @@ def test_plans_are_checked_against_the_server(whichloop, here, server):
 
 def test_a_server_that_dies_is_told_and_no_loop_is_scored_for_it(whichloop, server):
     dying = server.replace(" drifts ", " ends ")
+    checked = whichloop("check", "plans", "questions.csv", "--tools", dying, "--run-tools").out
+    told = "call 'call1': McpServerGone: its server has ended: the shop is closed"
+    assert f"questions.csv, line 3: task 'questions-0002', {told}" in checked
     made = whichloop("compare", *suite(dying), "--loop", "bare", "--profile", "clean", "-q")
     assert made.code == 4
     assert "the shop is closed" in made.err + made.out

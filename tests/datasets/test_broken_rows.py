@@ -100,7 +100,7 @@ def line(**changes: Any) -> str:
         (line(lables={}), "line 1, field 'lables': Extra inputs are not permitted"),
         (line(world={"$tools": "price"}), "f.jsonl, line 1, world: '$tools' is not a list of names"),
         (line(world={"$tools": ["prices"]}), "f.jsonl, line 1, no tool 'prices'; did you mean 'price'? shop has price, stock"),
-        (line(world={"$tools": ["stock"]}, plan=PLAN), "f.jsonl, line 1, no tool 'price'; shop has stock"),
+        (line(world={"$tools": ["stock"]}, plan=PLAN), "f.jsonl, line 1, task 'a', call 'c1': no tool 'price'; shop has stock"),
         (line(plan={"calls": [{"id": "c1"}], "answer": 1}), "line 1, column 'plan': not a plan (calls[0].tool is missing)"),
         (line(plan={"calls": [], "answer": {"$ref": "c9"}}), "f.jsonl, line 1, column 'plan': not a plan (the answer"),
         (line(plan={"calls": [CALL | {"goal": 3}], "answer": 1}), "column 'plan': not a plan (calls[0].goal: text belongs here)"),

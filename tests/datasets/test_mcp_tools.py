@@ -94,14 +94,17 @@ def test_a_call_that_hangs_ends_at_its_time_limit():
         ("hangs", "(start_s=0.5)", "no list of tools within 0.5 s; start_s=… gives it more"),
         ("no-list", "", "the list of tools cannot be read: no tools/list here (-32601)"),
         ("empty", "", "the server shop lists no tool"),
-        ("http://127.0.0.1:9/mcp", "", "its server cannot be asked: ConnectError"),
+        ("mcp:http://127.0.0.1:9/mcp", "", "its server cannot be asked: ConnectError"),
+        ("mcp:false", "", "its server has ended"),
+        ("mcp:echo hello", "", "its server has ended"),
     ],
 )
-def test_a_server_whose_tools_cannot_be_had_is_told_in_one_line(behaviour, options, said):
-    name = f"mcp:{behaviour}" if ":" in behaviour else shop(behaviour, options=options)
+def test_a_server_whose_tools_cannot_be_had_is_told_in_one_line(caplog, behaviour, options, said):
+    name = behaviour if ":" in behaviour else shop(behaviour, options=options)
     with pytest.raises(ValueError, match=rf"^tools {re.escape(repr(name))}: {re.escape(said)}") as refused:
         mcp_tools(name)
     assert "\n" not in str(refused.value)
+    assert not [record for record in caplog.records if record.name.startswith("mcp.")]
 
 
 @pytest.mark.parametrize(

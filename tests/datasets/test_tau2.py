@@ -310,7 +310,8 @@ def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path, files: Any, message
 def test_splits_and_limit(tmp_path: Path) -> None:
     rows = [row(name, CREATE) for name in ("a", "b", "c")]
     folder = write(tmp_path, rows, split_tasks__json={"base": ["c", "a"], "test": ["c"], "empty": []})
-    assert [task.id for task in tau2.load(data=folder).tasks] == ["a", "b", "c"]
+    for data in (folder, folder / "tasks.json"):
+        assert [task.id for task in tau2.load(data=data).tasks] == ["a", "b", "c"]
     assert [task.labels.get("split") for task in tau2.load(data=folder).tasks] == [None, None, "test"]
     assert [task.id for task in tau2.load(data=folder, split="base").tasks] == ["a", "c"]
     assert [task.id for task in tau2.load(data=folder, split="base", limit=1).tasks] == ["a"]

@@ -26,7 +26,7 @@ from whichloop.protocol.values import cap, counted
 from whichloop.runs.lookup import compares, contradiction
 from whichloop.text.doc import Doc, TraceLines, lines_of
 
-from .suite.reference_agents import ORACLE, Oracle, ReferenceAgent, bench, trial
+from .suite.reference_agents import ORACLE, Oracle, bench, trial
 from .suite.running import why_it_failed
 from .suite.subject import is_given
 
@@ -55,7 +55,7 @@ class PlanFindings:
     yielded: int = 0
     """Number of plans that state their answer although one of their calls gives it; known where the calls were made."""
     is_alone: bool = False
-    """Whether the file holds one plan, without a task whose right answer its own could be compared with."""
+    """Whether the file holds one plan, and no task with a right answer."""
     answer: Any = None
     """What the calls of a plan alone lead to, where they were made."""
     unused: str = ""
@@ -223,7 +223,7 @@ async def _carried_out(sound: Mapping[str, _ReadTask], tools: OwnTools, found: M
     setting, yielded = bench(Suite("plans", "", tasks, tools.open), tasks), 0
     for where, read in sound.items():
         oracle = Oracle(read.task)
-        finished = await trial(_watched(oracle), read.task, setting)
+        finished = await trial(replace(ORACLE, loop=lambda _: oracle), read.task, setting)  # noqa: B023 - run at once
         if finished.record.status != "scored" or not finished.record.is_solved:
             found[where].append(why_it_failed(read.task, finished))
         elif _yields(read.task, oracle.replayed):
@@ -231,11 +231,6 @@ async def _carried_out(sound: Mapping[str, _ReadTask], tools: OwnTools, found: M
         elif problem := _unlike(read, oracle.replayed):
             found[where].append(problem)
     return yielded
-
-
-def _watched(oracle: Oracle) -> ReferenceAgent:
-    """Return the oracle as the one that runs, so that its calls are known afterwards."""
-    return replace(ORACLE, loop=lambda _: oracle)
 
 
 async def _alone(findings: PlanFindings, where: str, suite: Suite) -> PlanFindings:

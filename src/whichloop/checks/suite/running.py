@@ -38,12 +38,11 @@ async def _replays(subject: Subject) -> list[Problem]:
 
 def why_it_failed(task: Task, finished_trial: FinishedTrial) -> str:
     """Return why the oracle's trial did not score 1."""
-    record = finished_trial.record
+    record, trace = finished_trial.record, json.loads(finished_trial.trace or "{}")
+    if problem := trace.get("details", {}).get("problem"):
+        return str(problem)
     if record.status != "scored":
         return f"task {task.id!r}: {record.reason}"
-    trace = json.loads(finished_trial.trace)
-    if problem := trace["details"].get("problem"):
-        return str(problem)
     if record.scores.get("answer", record.accuracy) < 1:
         return f"task {task.id!r}: the plan's answer is {record.answer!r}{made_by(task)}, expected is {task.expected!r}"
     state = trace["end_state"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import logging
 import os
 import tempfile
 import threading
@@ -34,7 +35,7 @@ T = TypeVar("T")
 MAX_PAGES = 100
 """Most pages of a tool list; a list that does not end is none."""
 MAX_LAST_WORDS = 2_000
-"""The end of what a server has written to standard error in which its last line is looked for, in bytes."""
+"""Bytes at the end of a server's standard error in which its last line is looked for."""
 CLOSE_S = 5.0
 """Seconds that the servers have to end when this process does."""
 
@@ -91,7 +92,7 @@ class McpSession:
                     listed.append(ListedTool(tool.name, tool.description or "", dict(tool.input_schema), read_only))
                 if (cursor := page.next_cursor) is None:
                     info = client.server_info
-                    return Listing("" if info is None else info.name, "" if info is None else info.version, tuple(listed))
+                    return Listing(getattr(info, "name", ""), getattr(info, "version", ""), tuple(listed))
         raise McpServerGone(f"its list of tools has more than {MAX_PAGES} pages")
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Any:
@@ -164,15 +165,14 @@ class McpSession:
             raise McpServerGone(self.gone) from None
 
     def _last_words(self, error: BaseException) -> str:
-        """Return why the server is gone: the last line that it wrote to standard error, else what went wrong here."""
+        """Return why the server is gone, with the last line that it wrote to standard error."""
         self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - MAX_LAST_WORDS))
-        lines = self._errors.read().split("\n")
-        if line := next((line.strip() for line in reversed(lines) if line.strip()), ""):
-            return f"its server has ended: {line}"
+        line = self._errors.read().strip().rpartition("\n")[2].strip()
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        error_line = one_line(str(error))
-        return f"its server cannot be asked: {type(error).__name__}{f': {error_line}' if error_line else ''}"
+        if line or (self.server.words and isinstance(error, MCPError) and error.code == CONNECTION_CLOSED):
+            return f"its server has ended: {line}".removesuffix(": ")
+        return f"its server cannot be asked: {type(error).__name__}: {one_line(str(error))}".removesuffix(": ")
 
 
 def _result_text(result: types.CallToolResult) -> str:
@@ -185,6 +185,7 @@ def _result_text(result: types.CallToolResult) -> str:
     return "\n".join(parts)
 
 
+logging.getLogger("mcp.client").setLevel(logging.CRITICAL)  # of tracebacks for lines that are no message
 LOOP = asyncio.new_event_loop()
 threading.Thread(target=LOOP.run_forever, name="MCP sessions", daemon=True).start()
 SESSIONS: set[McpSession] = set()

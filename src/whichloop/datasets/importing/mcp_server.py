@@ -29,12 +29,8 @@ from .json_files import checked
 from .own_tools import OwnTools
 
 PREFIX = "mcp:"
-START_S = 30.0
-"""Seconds that a server has, unless the user says otherwise, to start and to list its tools."""
-MAX_START_S = 600.0
 Session = Literal["trial", "worker"]
 _SHORT = re.compile(r"mcp:\s*(?P<target>.*?)\s*(?P<options>\(\s*[A-Za-z_]\w*\s*=.*\))?\s*", re.DOTALL)
-_HOW_TO_NAME = 'token=VARIABLE for an address, keys=["VARIABLE"] for a command'
 
 
 class _Options(BaseModel):
@@ -47,7 +43,8 @@ class _Options(BaseModel):
     """Names of environment variables with a secret that a command may have."""
     token: str = ""
     """Name of the environment variable with the bearer token for an address."""
-    start_s: float = Field(START_S, gt=0, le=MAX_START_S)
+    start_s: float = Field(30.0, gt=0, le=600.0)
+    """Seconds that a server has to start and to list its tools."""
 
 
 class McpServer(_Options):
@@ -83,7 +80,8 @@ def read_server(name: str) -> McpServer:
         options = parse_spec(f"mcp{match['options'] or ''}").options
         server = _target(match["target"])
         if public_address(match["target"]) != match["target"]:  # manifests and tables show what was typed
-            raise ValueError(f"it holds what looks like a secret; put that into a variable, and name it: {_HOW_TO_NAME}")
+            how_to_name = 'token=VARIABLE for an address, keys=["VARIABLE"] for a command'
+            raise ValueError(f"it holds what looks like a secret; put that into a variable, and name it: {how_to_name}")
         read = checked(_Options, dict(options))
         if read.keys and "url" in server:
             raise ValueError("keys are for a command; an address takes token=VARIABLE")

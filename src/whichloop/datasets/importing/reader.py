@@ -272,9 +272,11 @@ class RowReader:
             return
         every = {tool.name for tool in self.tools.fixed}
         there = every if names is None else every.intersection(names)
-        for name in (*(names or ()), *(call.tool for call in (task.plan.calls if task.plan else ()))):
+        calls = task.plan.calls if task.plan else ()
+        places = [("", name) for name in names or ()] + [(f"task {task.id!r}, call {call.id!r}: ", call.tool) for call in calls]
+        for place, name in places:
             if name not in there:
-                raise ValueError(self.tools.lacks(name, sorted(there if name in every else every)))
+                raise ValueError(place + self.tools.lacks(name, sorted(there if name in every else every)))
         if task.end_state is not None:
             raise ValueError(
                 "an end state needs tools that have one: a function of the task that gives an environment, --tools MODULE:NAME"

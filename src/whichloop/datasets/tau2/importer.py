@@ -264,7 +264,7 @@ def _unknown(row: TaskRow, domain: Domain, known: Mapping[Side, Collection[str]]
 def _read_domain(folder: Path) -> tuple[Domain, Database]:
     """Read the database of a folder, and find the domain that it is of. Raises ValueError and OSError."""
     if not (folder / "tasks.json").is_file():
-        raise ValueError(f"{folder}: no folder that holds tasks.json; a domain's has tasks.json, a database and a policy")
+        raise ValueError(f"{folder}: no folder that holds tasks.json, a database and a policy")
     if (folder / telecom.COMPANY).is_file():
         return telecom.DOMAIN, telecom.read_database(folder)
     path = folder / "db.json"
@@ -306,7 +306,7 @@ def load(data: Path | None = None, split: str | None = None, limit: int | None =
     check_limit("tau2", limit)
     if wishes not in get_args(Wishes):
         raise ValueError(f"tau2: wishes is {wishes!r}, and must be one of {', '.join(get_args(Wishes))}")
-    folder = Path(data)
+    folder = Path(data).parent if Path(data).name == "tasks.json" else Path(data)
     path, path_of_splits = folder / "tasks.json", folder / "split_tasks.json"
     domain, db = _read_domain(folder)
     if wishes != "at_once" and not domain.customer:
