@@ -132,7 +132,7 @@ def unsound_arm_warnings(arms: Mapping[str, ArmSummary]) -> Iterator[tuple[str, 
             yield "no scored trial", f"{name}: no trial was scored."
         if summary.faults.short:
             yield "faults did not land", short_warning(name, summary)
-        if (summary.right_unseen or 0) > max(1, MAX_RIGHT_UNSEEN * summary.scored):
+        if _is_right_unseen(summary):
             yield (
                 "right though never shown",
                 f"{name}: right though never shown in {summary.right_unseen} of {summary.scored} trials: no prompt showed the "
@@ -145,6 +145,15 @@ def unsound_arm_warnings(arms: Mapping[str, ArmSummary]) -> Iterator[tuple[str, 
                 f"{name}: {summary.not_asked_for:.0%} of its calls were asked for by no reply, and their results were shown to the "
                 "scripted model. They are not the model's, and no verdict on this arm holds.",
             )
+
+
+def _is_right_unseen(summary: ArmSummary) -> bool:
+    return (summary.right_unseen or 0) > max(1, MAX_RIGHT_UNSEEN * summary.scored)
+
+
+def is_not_the_models(summary: ArmSummary) -> bool:
+    """Whether an arm's answers are not its model's, so that no verdict on it holds."""
+    return _is_right_unseen(summary) or summary.not_asked_for > MAX_NOT_ASKED_FOR
 
 
 def short_warning(name: str, summary: ArmSummary) -> str:

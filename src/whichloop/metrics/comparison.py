@@ -22,6 +22,7 @@ from .arm_warnings import (
     cost_warnings,
     errored_warnings,
     excluded_warnings,
+    is_not_the_models,
     lost_repeats_warnings,
     most_frequent,
     most_told,
@@ -41,8 +42,6 @@ from .summary import (
     DeathCause,
     Measured,
     TaskValues,
-    death_cause,
-    scored_of,
     summarize,
     task_values,
 )
@@ -274,9 +273,11 @@ def compare(
     different versions of it.
     """
     by_arm, rules = _by_arm(records, arms), _FamilyRules(alpha, margin, look)
-    agents = [info for info in arms if death_cause(scored_of(by_arm[info.arm])) != "never asked"]
-    matched = [(a.arm, b.arm) for a, b in combinations(agents, 2) if paired and _comparable(a, b)]
     measures = _ArmMeasures(by_arm, rules.level)
+    compared = tuple(ArmResult(info, summarize(by_arm[info.arm], rules.level, measures.known[info.arm])) for info in arms)
+    summaries = {arm.info.arm: arm.summary for arm in compared}
+    agents = [one.info for one in compared if one.summary.dead != "never asked" and not is_not_the_models(one.summary)]
+    matched = [(a.arm, b.arm) for a, b in combinations(agents, 2) if paired and _comparable(a, b)]
     scores = measures.values(PRIMARY)
     of_accuracy = with_outlook(rules.decided(PRIMARY, _matched_values(matched, scores)), scores, by_arm, rules.level)
     pairs = with_repeats(of_accuracy, by_arm, agents)
@@ -284,8 +285,6 @@ def compare(
         values = measures.values(metric)
         pairs += rules.decided(metric, _matched_values(matched, values))
 
-    compared = tuple(ArmResult(info, summarize(by_arm[info.arm], rules.level, measures.known[info.arm])) for info in arms)
-    summaries = {arm.info.arm: arm.summary for arm in compared}
     same_air = [(a.info.arm, b.info.arm) for a, b in combinations(compared, 2) if _comparable(a.info, b.info)]
     unrecorded, (unreplayable, left_out) = _unrecorded_warnings(records), excluded_warnings(records)
     dead = [dead_arm_warning(arm) for arm in compared]

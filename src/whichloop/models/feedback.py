@@ -56,14 +56,14 @@ def level_shown(before: Request, now: Request, reply: Reply, signs: FaultSigns, 
     said = {word for word in signs.error | set(words_of(MARK.sub(" ", result))) if len(word) >= MIN_WORD_CHARS}
     if said and sum(word in new for word in said) >= MIN_SHARE * len(said):
         return "words"
-    if (signs.complaints & new) and (not signs.names or signs.names & new):
-        return "words"
-    if any(receipt_of(mark) in text for mark in MARK.finditer(result)):  # the model sees what came of its own call
-        return "words"
     usual = set(words_of(*RESULT.findall(text)))
     if good is not None:
         usual |= new_words(good.before, good.now, good.reply)[0]
-    return "failed" if new - usual else "nothing"
+    if signs.complaints & (new - usual) and (not signs.names or signs.names & new):
+        return "words"
+    if any(receipt_of(mark) in text for mark in MARK.finditer(result)):  # the model sees what came of its own call
+        return "words"
+    return "failed" if any(word.isalpha() for word in new - usual) else "nothing"  # a number or an id tells nothing
 
 
 def new_words(before: Request, now: Request, reply: Reply) -> tuple[frozenset[str], str]:

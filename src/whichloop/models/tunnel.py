@@ -94,6 +94,7 @@ class Tunnel:
     def strike(self, fault: Fault) -> None:
         """Note that a run of a call has suffered a fault."""
         fault.strikes += 1
+        fault.believed = fault.believed and self.signs  # of a real model nobody knows
         if not any(fault is other for other in self.faults):
             self.faults.append(fault)
         self.land(fault, None, True)
@@ -178,6 +179,12 @@ class LoopModel:
 
     def __init__(self, model: Model) -> None:
         KEPT[self] = model
+
+    def __copy__(self) -> LoopModel:
+        return self
+
+    def __deepcopy__(self, memo: object) -> LoopModel:
+        return self
 
     @property
     def name(self) -> str:

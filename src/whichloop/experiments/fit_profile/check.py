@@ -246,7 +246,7 @@ def _loops(folder: Path, manifest: Manifest, arms: Sequence[str]) -> dict[str, A
     for text in manifest.settings.loops:
         label = parse_spec(text).label
         for name, arm in entries.items():
-            if name == f"{label}/{arm.profile if arm.model == SCRIPTED else arm.model}":
+            if name in (f"{label}/{arm.profile}", f"{label}/{arm.model}", f"{label}/{arm.model}/{arm.profile}"):
                 by_loop[text] = arm
     if lost := entries.keys() - {arm.arm for arm in by_loop.values()}:
         raise RunError(f"{folder}: the manifest does not name the loop of {min(lost)}")

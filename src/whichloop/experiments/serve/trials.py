@@ -112,7 +112,7 @@ class ForeignResults:
         return entry
 
 
-_ERROR = re.compile(r"\W*(?:\w*error|\w*exception|traceback)\b", re.IGNORECASE)
+_ERROR = re.compile(r"\W*(?:tool )?(?:\w*error|\w*exception|traceback)\b", re.IGNORECASE)
 
 
 def is_error(text: str) -> bool:
