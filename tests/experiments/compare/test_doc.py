@@ -114,10 +114,8 @@ def test_the_verdict_its_price_its_basis_and_its_doubts_are_lines(five):
     assert found.decision is not None
     assert told[found.decision.outcome][0].startswith(", ".join(found.decision.loops))
     assert told["Basis"] == ["scripted model, stress rates"]
-    assert told["Warning"][0].startswith("ended at the step limit (--max-tool-steps): phased ")
     assert compare_doc(five).data["answer"]["outcome"] == found.decision.outcome.lower()
     data = compare_doc(five).data
-    assert {each["kind"] for each in data["warnings"]} >= {"at limit"}
     assert [data["basis"]] == told["Basis"]
     assert {row["loop"]: row["at_limit"] for row in data["answer"]["rows"]} == column(compare_doc(five).tables[0], "limit")
 
@@ -135,9 +133,9 @@ def test_loops_that_did_the_same_in_every_trial_are_named(ran: Callable[..., Res
 
 
 def test_few_tasks_with_many_repeats_decide_for_these_tasks(ran: Callable[..., Results]) -> None:
-    found = ran(loops=("bare", "stateless"), profiles=("forgetful",), suite="arithmetic(size=6)", repeats=20)
+    found = ran(loops=("bare", "stateless"), profiles=("flaky-format",), suite="arithmetic(size=4)", repeats=20)
     assert found.verdict.is_of_these_tasks
-    assert compare_doc(found).facts["Adopt"] == ["bare (on these 6 tasks)"]
+    assert compare_doc(found).facts["Adopt"] == ["bare (on these 4 tasks)"]
     (solved,) = [
         block for block in compare_doc(found).blocks if isinstance(block, Table) and block.title.startswith("Trials of each")
     ]

@@ -74,8 +74,8 @@ def test_the_limit_stands_in_the_title_and_what_ended_there_is_a_column(limited)
 
 @pytest.fixture(scope="module")
 def stepped(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """A run in which a design ends at the suite's own step limit in many trials, beside one that hardly does."""
-    loops = ("bare", "phased", "phased(max_rounds=9)", "repeat_guard(loop=bare(max_steps=3))")
+    """A run in which designs end at their step limits in many trials, beside one that hardly does."""
+    loops = ("bare", "bare(max_steps=4)", "bare(max_steps=5)", "repeat_guard(loop=bare(max_steps=3))")
     runs = tmp_path_factory.mktemp("stepped")
     made = prepare(CompareConfig(loops=loops, profiles=("flaky-tools",), tasks=20, runs=runs, mlflow=False))
     run(made, Unwatched())
@@ -93,7 +93,9 @@ def test_loops_that_end_often_at_their_limit_are_warned_of_with_their_numbers(st
         f"{loop} {n} of 20 trials" for loop, n in sorted(named.items(), key=lambda item: (item[1], item[0]), reverse=True)
     )
     assert said == f"ended at the step limit (--max-tool-steps): {each}"
-    assert {arm.info.variant: at_limit(stepped.comparison, [arm]) for arm in stepped.comparison.arms}["phased"] == named["phased"]
+    assert {arm.info.variant: at_limit(stepped.comparison, [arm]) for arm in stepped.comparison.arms}["bare(max_steps=4)"] == named[
+        "bare(max_steps=4)"
+    ]
     few = replace(stepped.comparison.limits, ended={arm.info.arm: 1 for arm in stepped.comparison.arms})
     assert not [each for each in caveats(replace(stepped.comparison, limits=few)) if each.kind == "at limit"]
 
