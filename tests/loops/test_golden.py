@@ -142,7 +142,7 @@ def test_golden_trace(design: str, scenario: str) -> None:
 @pytest.mark.parametrize(("scenario", "stops"), [
     ("straight", ["finished", "finished", "finished", "finished", "finished"]),
     ("error_then_recovery", ["finished", "finished", "finished", "finished", "finished"]),
-    ("malformed_output", ["finished", "finished", "forced", "parse_failed", "parse_failed"]),
+    ("malformed_output", ["finished", "finished", "finished", "parse_failed", "parse_failed"]),
     ("limit_reached", ["max_steps", "forced", "forced", "forced", "max_steps"]),
     ("parallel_calls", ["finished", "finished", "finished", "finished", "finished"]),
 ])  # fmt: skip

@@ -23,28 +23,28 @@ FORMAT_AND_TOOLS = ("flaky-format", "flaky-tools")
 RUNS: dict[str, tuple[dict[str, Any], dict[int, str], dict[int, str]]] = {
     "arithmetic": (
         {"suite": "arithmetic", "profiles": FORMAT_AND_TOOLS},
-        {4: "cbd63f19af9f529c8a4791b94200edb06f69037761edb2aec4a969ba3baedb3d"},
-        {8: "3ce140cdc155babc49f89049db82c50ca0d6731e4a41f8090fabe81fde42e63b"},
+        {4: "4aec1d8debdd9519b9d6c58afc014184ec0123a7f26c6eb4e9dca5dadd6c8c53"},
+        {8: "956e699b1b6db333799c1abb8805f75605569d02d8d2cf883d317956e9ce7142"},
     ),
     "library": (
         {"suite": "library", "profiles": ("forgetful", "flaky-tools")},
-        {3: "20715289bfeb6ca73535721281f4b23244aaf54cd99651cd4ca25d04ac76faea"},
-        {6: "5b3014924c674f8854d39e3ec229783aae9fbd641286add0569d5ec2abfdbeb5"},
+        {3: "0463c6a4febca2d3f4c9de40e5340be20e8b8c883ce76b614cc74d5a5f65ccf8"},
+        {6: "5100ff105a8a6b3353b9ceb348c2f118685fbb20fa8fe9a592eeab93b79b43ac"},
     ),
     "typed": (
         {"suite": "typed", "profiles": ("stubborn", "flaky-format")},
-        {3: "49dd9380a5c410f04ffd7fa548d03c56bfc5d4caa715165fec2102e1f0e494e8"},
-        {6: "bc7bfe1a5e6644085c470aed2554aa97e4852a2d2426ccc3f57b1d516482e0ab"},
+        {3: "e23fa40efe678fdd6e7cc8ff25c8f4baa4560a45b407d71d00216fcea1e1d390"},
+        {6: "25a9f14ab290219f7cc5e9ebd1c3c1247e7c1def5f4efb038521e5d64a08acb0"},
     ),
     "repeats": (
         {"suite": "arithmetic", "profiles": FORMAT_AND_TOOLS, "repeats": 2, "seed": 7},
-        {2: "24abdb05cb2474058bf5b1c8aedb4570c3db68f3ed57fd0bc8756b2e8238b251"},
-        {5: "2d6dfa5c293b37a17cc38feaa80d18f6ad238855f5690881e9a21997544e5261"},
+        {2: "fb82815dfa7e9b862383bcf3606802e12667f907027ac41b3823c78638df0fc1"},
+        {5: "cee96d1d9daf72ef0cc7d62c9d23daf2d38073af0c7439df6fc8abddc5a29959"},
     ),
     "workers": (
         {"suite": "library", "profiles": ("clean", "forgetful"), "workers": 2, "seed": 3},
-        {3: "e88f77cab2e41c36be9201808c8fe6f39cd532652a547404477f7e3dac3c3720"},
-        {4: "eef190f2653a4ca3092ba2aeb3863c94b983ad0e7cb852d7ba9d4b4a6cbf7c17"},
+        {3: "6b9796db21ee33541bb308ccb2d282d0882f76596593bd87f8c6bb935a41d662"},
+        {4: "224af071a930c2cd8482cac0aa9db8c97a94a841a8a36955c133c00424b97d93"},
     ),
 }
 """Settings of each run; number of tasks → digest, of few tasks and, among the slow tests, of more."""
