@@ -189,6 +189,8 @@ class Source:
     generate: Callable[[int], Iterator[Task]]
     """Seed → tasks without end."""
     open: Callable[[Task], Environment]
+    step_limit: int | None = None
+    """See `Suite.step_limit`."""
     shared: str = ""
     """See `Suite.shared`."""
     distractors: frozenset[str] = frozenset()
@@ -221,4 +223,4 @@ class Source:
             tasks = tuple(Task.from_dict(json.loads(line)) for line in self.snapshot.read_bytes().splitlines())
         else:
             tasks = tuple(islice(self.generate(seed), size or self.default_size))
-        return Suite(self.name, self.version, tasks, self.open, None, self.shared, self.distractors, self.templates)
+        return Suite(self.name, self.version, tasks, self.open, self.step_limit, self.shared, self.distractors, self.templates)

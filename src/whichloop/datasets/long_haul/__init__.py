@@ -11,5 +11,7 @@ from ..story import told_suite
 from .archive import NAME
 from .trails import STORIES, UNANSWERABLE, TrailStory, open_archive
 
+STEP_LIMIT = 75
+"""A trail takes 60 calls at most; twice as many would let a loop that is lost read on for minutes."""
 SOURCE = told_suite(NAME, "1", TrailStory, (STORIES, UNANSWERABLE), open_archive, distractors=frozenset({"read_old_edition"}))
 SUITE = load = SOURCE.suite
