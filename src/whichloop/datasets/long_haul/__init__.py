@@ -13,5 +13,7 @@ from .trails import STORIES, UNANSWERABLE, TrailStory, open_archive
 
 STEP_LIMIT = 75
 """A trail takes 60 calls at most; twice as many would let a loop that is lost read on for minutes."""
-SOURCE = told_suite(NAME, "1", TrailStory, (STORIES, UNANSWERABLE), open_archive, distractors=frozenset({"read_old_edition"}))
+SOURCE = told_suite(
+    NAME, "1", TrailStory, (STORIES, UNANSWERABLE), open_archive, distractors=frozenset({"read_old_edition"}), step_limit=STEP_LIMIT
+)
 SUITE = load = SOURCE.suite
