@@ -163,7 +163,7 @@ def test_a_reader_is_sent_to_a_name_of_the_module_only() -> None:
 
 @pytest.mark.parametrize(
     "prose",
-    ["whichloop.runs.permissions.allowed_config", "whichloop.runs", "Wire.read", "to_junit", "keep_effects", "os.path", "x"],
+    ["whichloop.runs.permissions.allowed_config", "whichloop.runs", "Wire.read", "to_junit", "os.path", "x"],
 )
 def test_a_name_of_something_is_not(prose: str) -> None:
     assert not list(unresolved(f'"""About `{prose}`."""'))

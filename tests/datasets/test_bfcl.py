@@ -152,7 +152,7 @@ def test_a_row_becomes_a_task(tmp_path: Path) -> None:
     assert task.plan is not None
     assert not any(task.plan.dependencies.values())
     assert task_problems(suite) == []
-    assert suite.max_tool_steps == 5
+    assert suite.max_tool_steps == 9
 
 
 def test_tools_are_described_in_json_schema_under_legal_names(tmp_path: Path) -> None:

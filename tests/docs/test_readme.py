@@ -165,7 +165,7 @@ def test_the_python_of_readme_runs(tmp_path, monkeypatch, capsys):
     script = next(text for text in blocks if "whichloop.compare(" in text)
     (tmp_path / "script.py").write_text(script, encoding="utf-8")
     runpy.run_path(str(tmp_path / "script.py"))
-    assert "\nAdopt " in capsys.readouterr().out
+    assert "\nBasis " in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from whichloop.experiments.ablate.doc import run_doc
 from whichloop.experiments.compare import tables
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
-from whichloop.experiments.run_doc import run_doc
 from whichloop.metrics.statistics import Interval
 from whichloop.reports.dataframes import load
 from whichloop.reports.html.page import report_html

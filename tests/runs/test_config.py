@@ -75,7 +75,6 @@ def test_any_text_of_a_file_is_a_configuration_or_one_line(tmp_path_factory, tex
         (b"alpha = nan", "alpha: "),
         (b"[budget]\ndollars = inf", r"budget\.dollars: .*finite"),
         (b"budget = 3.5", "budget.calls: Input should be a valid integer"),
-        (b"models = ['openai/x']\nprofiles = ['flaky-tools']", "openai/x runs under 'clean' only"),
         (b"loops = ['bare'", "not valid TOML"),
         (b"seed = 1\nseed = 2", "not valid TOML"),
         (b"suite = '\xff'", "not valid TOML"),

@@ -40,9 +40,9 @@ def import_(
 
     whichloop import results.csv --map task=question,score=result
     """
+    from whichloop.experiments.ablate.doc import run_doc
     from whichloop.experiments.compare.results import results
     from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, ScoreScale, import_files, parse_map, run_place
-    from whichloop.experiments.run_doc import run_doc
     from whichloop.protocol.values import counted
 
     from .console import say, say_table, show

@@ -98,10 +98,10 @@ Forms = dict[str, Callable[[], str]]
 
 def _results(folders: Sequence[Path]) -> tuple[Doc, int, Forms]:
     """Return what runs say, one, several side by side, or an optimization; the exit code, and the forms that it has."""
+    from whichloop.experiments.ablate.doc import run_doc
     from whichloop.experiments.compare.results import results
     from whichloop.experiments.compare.several_runs import collect, several_doc
     from whichloop.experiments.compare.tables import arms_csv
-    from whichloop.experiments.run_doc import run_doc
     from whichloop.reports import html as pages
     from whichloop.runs.folders import TEST, is_optimization
 

@@ -130,8 +130,12 @@ def unsound_arm_warnings(arms: Mapping[str, ArmSummary]) -> Iterator[tuple[str, 
     for name, summary in arms.items():
         if not summary.scored:
             yield "no scored trial", f"{name}: no trial was scored."
-        if summary.faults.short:
-            yield "faults did not land", short_warning(name, summary)
+        met = summary.faults
+        if met.short:
+            yield (
+                "faults did not land",
+                f"{name}: only {met.landed} of {met.scheduled} scheduled faults landed; the run is invalid.",
+            )
         if _is_right_unseen(summary):
             yield (
                 "right though never shown",
@@ -154,16 +158,6 @@ def _is_right_unseen(summary: ArmSummary) -> bool:
 def is_not_the_models(summary: ArmSummary) -> bool:
     """Whether an arm's answers are not its model's, so that no verdict on it holds."""
     return _is_right_unseen(summary) or summary.not_asked_for > MAX_NOT_ASKED_FOR
-
-
-def short_warning(name: str, summary: ArmSummary) -> str:
-    """Return that too few of an arm's scheduled faults landed for a run to say anything for it."""
-    return f"{name}: {short_words(summary)}; the run is invalid."
-
-
-def short_words(summary: ArmSummary) -> str:
-    """Return how many of the scheduled faults landed."""
-    return f"only {summary.faults.landed} of {summary.faults.scheduled} scheduled faults landed"
 
 
 def errored_warnings(arms: Mapping[str, ArmSummary], compared: Sequence[tuple[str, str]]) -> Iterator[str]:
@@ -242,7 +236,12 @@ def _unlike_shares(arms: Mapping[str, ArmSummary], compared: Sequence[tuple[str,
 
 def _partly_known_costs(arms: Mapping[str, ArmSummary]) -> str:
     """Return which costs are known of some scored trials of an arm only; empty where there are none."""
-    partly = [(measure, name) for measure in COSTS for name, summary in arms.items() if _is_partly_known(summary, measure)]
+    partly = [
+        (measure, name)
+        for measure in COSTS
+        for name, one in arms.items()
+        if one.means[measure] is not None and one.known[measure] < one.scored
+    ]
     if len(partly) == 1:
         ((measure, name),) = partly
         summary, mean = arms[name], arms[name].means[measure]
@@ -259,10 +258,6 @@ def _partly_known_costs(arms: Mapping[str, ArmSummary]) -> str:
             clauses.append(f"{COUNTED[measure]} is known for {of_each(shares, 'scored trials')}")
     sentence = "; ".join(clauses)
     return f"{sentence[0].upper()}{sentence[1:]}; each mean is over these." if clauses else ""
-
-
-def _is_partly_known(summary: ArmSummary, measure: str) -> bool:
-    return summary.means[measure] is not None and summary.known[measure] < summary.scored
 
 
 def of_each(numbers: Mapping[str, str], unit: str) -> str:

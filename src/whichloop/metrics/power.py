@@ -238,7 +238,10 @@ def spread(a: TaskValues, b: TaskValues, *, scores: bool = True) -> Spread | Non
     within = [_within(values) for values in arms]
     are_repeats_known = None not in within
     within_a, within_b = (per_unit * (variance or 0.0) if are_repeats_known else 0.0 for variance in within)
-    chance = sum(variance * _mean_inverse(values) for variance, values in zip((within_a, within_b), arms, strict=True))
+    chance = sum(
+        variance * math.fsum(1 / len(one) for one in values) / len(values)
+        for variance, values in zip((within_a, within_b), arms, strict=True)
+    )
     return Spread(
         tasks=len(tasks),
         units=units,
@@ -349,10 +352,6 @@ def _icc(d: Sequence[float], units: int, error: float) -> float:
     if units == n or alone == 0:
         return 0.0
     return (error**2 * (units - 1) / units / alone - 1) / (n / units - 1)
-
-
-def _mean_inverse(tasks: Sequence[Sequence[float]]) -> float:
-    return math.fsum(1 / len(values) for values in tasks) / len(tasks)
 
 
 def usual_repeats(counts: Sequence[int]) -> int:

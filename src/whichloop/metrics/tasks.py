@@ -179,7 +179,9 @@ def _arm(
     alone = [
         task
         for task, trials in trials_by_task.items()
-        if len(cells[task]) > 1 and any(record.is_solved for record in trials) and not _is_solved_elsewhere(cells[task], arm)
+        if len(cells[task]) > 1
+        and any(record.is_solved for record in trials)
+        and not any(record.is_solved for other, records in cells[task].items() if other != arm for record in records)
     ]
     claimed = {
         task: _known_values(trials, "false_success", lambda record: float(record.false_success))
@@ -202,10 +204,6 @@ def _arm(
         wasted_steps=_mean(wasted, clusters, alpha),
         repeated_calls=_mean(repeated, clusters, alpha),
     )
-
-
-def _is_solved_elsewhere(arms: Mapping[str, Sequence[Record]], arm: str) -> bool:
-    return any(record.is_solved for other, records in arms.items() if other != arm for record in records)
 
 
 def _is_flaky(trials: Sequence[Record]) -> bool:

@@ -88,7 +88,8 @@ def unpaired_within_tasks(a: Sequence[Record], b: Sequence[Record]) -> WithinTas
     of_a, of_b = ([score for task in common for score in arm[task]] for arm in (first, second))
     if not common or min(len(of_a), len(of_b)) < 2 * len(common) or not {*of_a, *of_b} <= {0.0, 1.0}:
         return None
-    total = drawn_sum([_stratum(first[task], second[task]) for task in common])
+    counts = [(first[task], second[task]) for task in common]
+    total = drawn_sum([Stratum(int(sum(a)), len(a), int(sum(a) + sum(b)), len(a) + len(b)) for a, b in counts])
     return WithinTasks(len(common), math.fsum(of_a), math.fsum(of_b), total.excess, total.tails.two_sided)
 
 
@@ -98,10 +99,6 @@ def _by_task(arm: Sequence[Record]) -> Mapping[str, list[float]]:
         if record.status == "scored":
             tasks.setdefault(record.task, []).append(record.accuracy)
     return tasks
-
-
-def _stratum(a: Sequence[float], b: Sequence[float]) -> Stratum:
-    return Stratum(solved=int(sum(a)), trials=len(a), all_solved=int(sum(a) + sum(b)), all_trials=len(a) + len(b))
 
 
 # Trials drawn within strata.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -134,7 +134,7 @@ def signs_of_wire(codec: Codec, spoiled: Reply) -> FaultSigns:
 def signs_of_decision(kind: str, move: Move | None, intended: Move | None, call: str) -> FaultSigns:
     """Return the signs of a decision's error. The names are the tool called and the arguments in which it differs from the one that
     was `intended`."""
-    made, wanted = next(iter(_calls(move)), None), next(iter(_calls(intended)), None)
+    made, wanted = next(iter(calls_in(move)), None), next(iter(calls_in(intended)), None)
     named = [one.name for one in (made, wanted) if one is not None][:1]
     if made is not None and wanted is not None and made.name == wanted.name:
         names: Iterable[str] = {**wanted.arguments, **made.arguments}
@@ -142,7 +142,8 @@ def signs_of_decision(kind: str, move: Move | None, intended: Move | None, call:
     return FaultSigns(frozenset(), frozenset(words_of(*named)), COMPLAINTS.get(kind, frozenset()), call)
 
 
-def _calls(move: Move | None) -> Collection[ToolCall]:
+def calls_in(move: Move | None) -> Sequence[ToolCall]:
+    """Return the calls that a move makes, or asks to make again."""
     if isinstance(move, Act):
         return move.calls
     return (move.call,) if isinstance(move, Recovery) and move.call is not None else ()

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from whichloop.experiments.ablate.ablation import ablation_result
+from whichloop.experiments.ablate.doc import run_doc
 from whichloop.experiments.compare.arm_loop import arm_loop
 from whichloop.experiments.compare.results import Results, find_record, results
 from whichloop.experiments.compare.verdict import Verdict
 from whichloop.experiments.optimize.result import OptimizationResult
-from whichloop.experiments.run_doc import run_doc
 from whichloop.experiments.why.losses import required_arms
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import Comparison

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from whichloop._lazy import explained_module
+from whichloop.experiments.ablate.doc import run_doc
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.optimize.candidates import PROGRAM
 from whichloop.experiments.optimize.doc import optimize_doc
 from whichloop.experiments.optimize.result import DesignResult, OptimizationResult
-from whichloop.experiments.run_doc import run_doc
 from whichloop.metrics.comparison import ArmResult
 from whichloop.metrics.statistics import Interval
 from whichloop.protocol import render_value

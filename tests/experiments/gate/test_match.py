@@ -117,7 +117,7 @@ def with_config(found: Baseline, **config: Any) -> Baseline:
     ("before", "named"),
     [
         (lambda found: of_suite(found, name="events"), "suite than in the baseline: arithmetic, not events"),
-        (lambda found: of_suite(found, max_tool_steps=3), "step limit than in the baseline: 11, not 3"),
+        (lambda found: of_suite(found, max_tool_steps=3), "step limit than in the baseline: 21, not 3"),
         (lambda found: found.model_copy(update={"profiles": {**found.profiles, "flaky-tools": "f" * 64}}), "profile flaky-tools"),
         (lambda found: found.model_copy(update={"versions": {**found.versions, "policy_and_profiles": 1}}), "policy_and_profiles"),
         (lambda found: with_config(found, trial_budget={"tokens": 2000}), "limit of a trial"),

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from tests.kept import execute, unfinished
+from whichloop.experiments.ablate.doc import run_doc
 from whichloop.experiments.ablate.prepare import prepare as prepare_ablation
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
@@ -28,7 +29,6 @@ from whichloop.experiments.optimize.doc import optimize_doc
 from whichloop.experiments.optimize.prepare import prepare as prepare_optimization
 from whichloop.experiments.optimize.result import OptimizationResult, optimization_result
 from whichloop.experiments.optimize.run import run as optimize
-from whichloop.experiments.run_doc import run_doc
 from whichloop.experiments.why.doc import why_doc
 from whichloop.experiments.why.losses import losses_explained
 from whichloop.metrics.arm_info import ArmInfo

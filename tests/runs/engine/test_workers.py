@@ -146,15 +146,6 @@ def test_a_run_over_its_budget_says_by_how_much():
     assert overrun(BudgetConfig(calls=12, tokens=3_072), spent) == overrun(BudgetConfig(), spent) == ""
 
 
-@pytest.mark.thorough
-def test_a_recording_is_replayed_in_workers(ran, tmp_path):
-    asked = {"cassette": tmp_path / "tape", "suite": "arithmetic(size=3)"}
-    recorded = ran(**asked, cassette_mode="record")
-    replayed = ran(**asked, cassette_mode="replay", workers=2)
-    assert replayed.digest == recorded.digest
-    assert replayed.experiment.trial_models.cassette.hits == sum(record.lm_calls for record in recorded.records)
-
-
 def test_a_recording_has_one_writer(configured, tmp_path):
     with pytest.raises(ValueError, match="only one process may record"):
         configured(cassette=tmp_path, cassette_mode="record", workers=2)
@@ -217,7 +208,6 @@ def test_many_quick_trials_are_shared_among_processors(configured, monkeypatch):
         {"workers": 1},
         {"engine": "ray"},
         {"concurrency": 8},
-        {"cassette": Path("tape")},
         {"real_time": True},
         {"budget": BudgetConfig(calls=1_000_000)},
     ],

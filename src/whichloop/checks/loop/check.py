@@ -20,6 +20,7 @@ from contextlib import suppress
 
 from whichloop.checks.loop import codecs, contract, endings, honesty, interruption, prompts
 from whichloop.protocol import ForeignLoop, Loop
+from whichloop.protocol.json_text import load_json
 from whichloop.protocol.names import own_folder, parse_spec
 from whichloop.protocol.own_code import running_at, waiting_at
 from whichloop.runs.registry import make_loop
@@ -134,12 +135,12 @@ def broken_laws_apart(loops: Sequence[str], limit_s: float = 60.0) -> dict[str, 
                 stderr=subprocess.DEVNULL, timeout=limit_s, check=False, start_new_session=True,
             )  # fmt: skip
         told.seek(0)
-        return {loop: tuple(laws) for loop, laws in map(json.loads, told)}
+        return {loop: tuple(laws) for loop, laws in map(load_json, told)}
 
 
 def _tell(descriptor: int, encoded: Callable[[object], str] = json.dumps) -> None:
     """Write a line about each loop that stdin names. `encoded`: bound before a loop may replace it in its module."""
-    for loop in json.load(sys.stdin):
+    for loop in load_json(sys.stdin.read()):
         os.write(descriptor, f"{encoded([loop, broken_laws(make_loop(parse_spec(loop)))])}\n".encode())
 
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from whichloop.experiments.compare.caveats import caveats
-from whichloop.experiments.compare.doc import LEGEND, READING, basis, matrix, notes
-from whichloop.experiments.compare.results import MAX_PAIRED
+from whichloop.experiments.compare.doc import LEGEND, READING, basis, compare_doc, matrix, notes
+from whichloop.experiments.compare.results import MAX_PAIRED, Results
 from whichloop.experiments.compare.tables import detail_tables, table_of
 from whichloop.metrics.factors.factorial import Effect
 from whichloop.metrics.summary import METRICS, PRIMARY
@@ -15,7 +15,7 @@ from whichloop.protocol.values import counted
 from whichloop.text.doc import UNKNOWN, Block, Cell, Doc, Lines, Style, Table, lines_of
 from whichloop.text.numbers import hundredths, interval, interval_of, p_value, signed_interval
 
-from .ablation import AblationResult
+from .ablation import AblationResult, ablation_result
 from .choices import SHOWN, Choice, choices, makes_no_difference, setting_to_use
 
 MAX_SETTINGS = 8
@@ -183,3 +183,9 @@ def _head(effect: Effect, result: AblationResult) -> tuple[str, ...]:
 
 def _profile_heading(result: AblationResult) -> tuple[str, ...]:
     return ("profile",) if len({effect.profile for effect in result.effects.effects}) > 1 else ()
+
+
+def run_doc(run: Results) -> Doc:
+    """Return the document of a comparison, an ablation, an imported run, or the test of an optimization."""
+    ablation = ablation_result(run)
+    return compare_doc(run) if ablation is None else ablation_doc(ablation)

@@ -21,7 +21,7 @@ from whichloop.protocol.receipts import strip_receipts
 from .baseline import Baseline, GateSettings, outcome_of
 from .match import Incomparable, Matched, differences, is_changed, match, replies_are_fixed
 from .reasons import Reason, hung, invalid_reasons, was_interrupted
-from .sides import Sides, TrialPair, show_command
+from .sides import Sides, show_command
 from .tasks import TaskChange, causes_of, changed_tasks
 
 Key = tuple[str, str, int]
@@ -318,7 +318,10 @@ class _Case:
         """Yield trials that chance, or a slow machine, may have made what they are: of each arm the gravest."""
         for side in self.sides if self.fixed else ():
             stuck = [record.key for record in side.records if hung(record)]
-            differing = sorted((pair for pair in side.pairs if not pair.same and not hung(pair.record)), key=_gravity)
+            differing = sorted(
+                (pair for pair in side.pairs if not pair.same and not hung(pair.record)),
+                key=lambda pair: (pair.gain() or 0.0, pair.record.key),
+            )
             yield from (() if any(map(was_interrupted, side.records)) else stuck[:1])
             yield from (pair.record.key for pair in differing[:MAX_AGAIN])
 
@@ -326,10 +329,6 @@ class _Case:
 def doubtful_trials(run: Results, baseline: Baseline) -> frozenset[Key]:
     """Return the trials that are run once more before a run is judged; none of a run that is invalid. Raises as `judge`."""
     return frozenset() if any(invalid_reasons(run)) else frozenset(_Case(run, baseline, baseline.gate, {}).doubtful())
-
-
-def _gravity(pair: TrialPair) -> tuple[float, Key]:
-    return pair.gain() or 0.0, pair.record.key
 
 
 def _trials(records: Sequence[Record], of: int) -> dict[str, Any]:

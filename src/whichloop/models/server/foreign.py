@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -79,7 +80,7 @@ class ForeignCodec:
             return None
         if self.is_forced:
             return next((tool for tool in program_tools if tool.name == self.choice), None)
-        named = next((tool for tool in program_tools if _bare_name(tool.name) in FINISHING), None)
+        named = next((tool for tool in program_tools if re.sub("[-_ ]", "", tool.name.lower()) in FINISHING), None)
         return named or (program_tools[0] if program_tools and self.choice == "required" else None)
 
     def render(self, move: Move) -> Reply:
@@ -198,10 +199,6 @@ def foreign_codec(wire_request: WireRequest, task_tools: Collection[str] = ()) -
     return ForeignCodec(
         request.tools, request.tool_choice, request.response_schema, request.parallel_calls, task_tools, calls_before
     )
-
-
-def _bare_name(name: str) -> str:
-    return name.lower().replace("_", "").replace("-", "").replace(" ", "")
 
 
 def _is_valid(schema: Mapping[str, Any], text: str) -> bool:

@@ -16,13 +16,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from whichloop.experiments.ablate.ablation import ablation_result
+from whichloop.experiments.ablate.doc import run_doc
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.compare.several_runs import SeveralRuns, several_doc
 from whichloop.experiments.compare.verdict import Verdict
 from whichloop.experiments.optimize.config import OptimizationManifest
 from whichloop.experiments.optimize.doc import kept_diff, optimize_doc
 from whichloop.experiments.optimize.result import OptimizationResult
-from whichloop.experiments.run_doc import run_doc
 from whichloop.experiments.validate.doc import read_validity
 from whichloop.experiments.why.doc import why_doc
 from whichloop.experiments.why.losses import Why, losses_explained

@@ -16,7 +16,7 @@ from whichloop.models.metering import Budget, Meter, Waits
 from whichloop.models.prices import Price
 from whichloop.models.receipts import ReceiptEntry, Truth, call_digest, paired_results
 from whichloop.models.tunnel import Tunnel
-from whichloop.protocol import Act, Message, Move, Plan, Recovery, Reply, Request, Role, ToolCall, Usage
+from whichloop.protocol import Message, Move, Plan, Recovery, Reply, Request, Role, ToolCall, Usage
 from whichloop.protocol.digest import canonical_json
 from whichloop.protocol.receipts import common_start
 from whichloop.protocol.tokens import CHARS_PER_TOKEN, estimate_input, estimate_usage, schema_text
@@ -129,13 +129,6 @@ class CallUse:
             "not_asked_for": self._shown_unsaid,
         }
         return {name: number for name, number in counted.items() if number}
-
-
-def calls_in(move: Move | None) -> Sequence[ToolCall]:
-    """Return the calls that a move makes or asks to make again."""
-    if isinstance(move, Recovery):
-        return () if move.call is None else (move.call,)
-    return move.calls if isinstance(move, Act) else ()
 
 
 class RetentionCount:
