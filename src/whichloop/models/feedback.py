@@ -14,8 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from whichloop.protocol import Act, Codec, Message, Move, Recovery, Reply, Request, ToolCall, WireError
+from whichloop.protocol import Codec, Message, Move, Reply, Request, WireError
 from whichloop.protocol.receipts import MARK, common_start, receipt_of
+from whichloop.protocol.wire import calls_in
 
 Level = Literal["nothing", "failed", "words"]
 """How much a prompt says of a mistake; `Clears` has a chance for each."""
@@ -140,13 +141,6 @@ def signs_of_decision(kind: str, move: Move | None, intended: Move | None, call:
         names: Iterable[str] = {**wanted.arguments, **made.arguments}
         named += [name for name in names if wanted.arguments.get(name) != made.arguments.get(name)]
     return FaultSigns(frozenset(), frozenset(words_of(*named)), COMPLAINTS.get(kind, frozenset()), call)
-
-
-def calls_in(move: Move | None) -> Sequence[ToolCall]:
-    """Return the calls that a move makes, or asks to make again."""
-    if isinstance(move, Act):
-        return move.calls
-    return (move.call,) if isinstance(move, Recovery) and move.call is not None else ()
 
 
 COMPLAINTS = {

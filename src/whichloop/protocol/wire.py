@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from .chat import NativeCall
 from .json_text import Encoder, finite_number, refuse_constant
-from .moves import Inexpressible, WireError
+from .moves import Act, Inexpressible, Move, Recovery, WireError
 from .tool_calls import ToolCall
 
 P = ParamSpec("P")
@@ -90,3 +90,10 @@ def read_call(call: NativeCall) -> ToolCall:
 
 _ENCODER = Encoder(ensure_ascii=False, allow_nan=False)
 _DECODER = json.JSONDecoder(parse_constant=refuse_constant, parse_float=finite_number)
+
+
+def calls_in(move: Move | None) -> tuple[ToolCall, ...]:
+    """Return the calls that a move makes, or asks to make again."""
+    if isinstance(move, Act):
+        return move.calls
+    return (move.call,) if isinstance(move, Recovery) and move.call is not None else ()

@@ -14,7 +14,6 @@ from weakref import WeakKeyDictionary
 from whichloop.metrics.record import RECORDING
 from whichloop.metrics.trace import ModelExchange, Note, RequestError, ToolRun, Trace, TracedCall, TraceEvent
 from whichloop.models.cassette import RecordingError
-from whichloop.models.feedback import calls_in
 from whichloop.models.metering import MeteredExchange
 from whichloop.models.receipts import call_key
 from whichloop.models.scripted_calls import NATIVE
@@ -45,6 +44,7 @@ from whichloop.protocol.moves import MOVE_NAMES
 from whichloop.protocol.redact import redact, redact_json
 from whichloop.protocol.tokens import CHARS_PER_TOKEN, estimate_input
 from whichloop.protocol.values import own_copy
+from whichloop.protocol.wire import calls_in
 
 from .counts import CallUse, PrefixCount, RetentionCount
 
