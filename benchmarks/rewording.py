@@ -6,10 +6,12 @@ import itertools
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from whichloop.protocol import Chunk, Model, Observation, Observer, Outcome, Query, Reply, Request, Toolbox, ToolCall, WrappedModel
+from whichloop.protocol.events import SILENT
 from whichloop.protocol.loop import WrappedLoop
+from whichloop.protocol.query import AnswerT
 from whichloop.protocol.tools import ToolboxAround
 
 CLOSING = 'Give a number. If no number can be determined, the right answer is "not determined".'
@@ -38,8 +40,8 @@ class Reworded(WrappedLoop):
     how: str = "thanks"
     """One of `HOWS`."""
 
-    async def run(self, query: Query[Any], tools: Toolbox, model: Model, observer: Observer) -> Outcome[Any]:
-        outcome: Outcome[Any] = await self.loop.run(query, tools, _Changed(model, self.how), observer)
+    async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
+        outcome: Outcome[AnswerT] = await self.loop.run(query, tools, _Changed(model, self.how), observer)
         return outcome
 
 
@@ -49,8 +51,8 @@ class Hiding(WrappedLoop):
 
     what: Hidden = "words"
 
-    async def run(self, query: Query[Any], tools: Toolbox, model: Model, observer: Observer) -> Outcome[Any]:
-        outcome: Outcome[Any] = await self.loop.run(query, _Silent(tools, self.what), model, observer)
+    async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
+        outcome: Outcome[AnswerT] = await self.loop.run(query, _Silent(tools, self.what), model, observer)
         return outcome
 
 

@@ -197,9 +197,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    makers = {"rewordings": lambda: of_wording(TASKS), "sensitivity": lambda: of_numbers(TASKS, given.jobs)}
-    for name, make in makers.items():
-        table = make()
+    for name in ("rewordings", "sensitivity"):
+        table = of_wording(TASKS) if name == "rewordings" else of_numbers(TASKS, given.jobs)
         print(table, flush=True)
         if given.write:
             write_block(PAGE, name, table)
