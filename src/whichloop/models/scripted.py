@@ -267,7 +267,7 @@ class Scripted(StreamsInPieces):
         asked = PolicyRequest(codec.max_calls, failures, patience, self._bluffs, self._stated, invented)
         return self._gullible.instead_of(POLICY[request.role](view, asked), request.role, request.scope, view.text)
 
-    def _draw(self, point: FaultPoint, any_known: bool = True) -> Fault | None:
+    def _draw(self, point: FaultPoint, any_known: bool) -> Fault | None:
         if self.script.profile.faults is None and not self.script.profile.rates:
             return None
         planned = self._planned.get(point.call)
@@ -275,7 +275,7 @@ class Scripted(StreamsInPieces):
         # an answer out of nothing has no call to repeat either
         return draw(self.script.profile, self._key, point, planned, is_first or not (planned or any_known))
 
-    def _visit(self, point: FaultPoint, request: Request, any_known: bool = True) -> _Visits:
+    def _visit(self, point: FaultPoint, request: Request, any_known: bool) -> _Visits:
         before = self._last.pop(request.role, None)
         visits = self._visits.get(point)
         if visits is None:

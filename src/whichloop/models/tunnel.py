@@ -52,8 +52,8 @@ class Tunnel:
         """Scope → planned calls whose results its last prompt showed."""
         self._illegible: dict[str, tuple[str, ...]] = {}
         """Scope → receipts that its last prompt showed without the values that are used of their results."""
-        self._last_results: dict[str, str] = {}
-        """CALL digest → what the last run of the call gave the loop, as text."""
+        self._last_results: dict[str, Observation] = {}
+        """CALL digest → what the last run of the call gave the loop."""
         self._struck: dict[str, str] = {}
 
     def blow(self, profile: Profile, key: tuple[object, ...] = ()) -> None:
@@ -105,14 +105,15 @@ class Tunnel:
 
     def note_result(self, call: str, observation: Observation, *, is_true: bool) -> None:
         """Note what a run of a call gave the loop. `is_true`: it is what the tool gives where nothing disturbs it."""
-        self._last_results[call] = f"{observation.error_type or ''} {observation.data}"
+        self._last_results[call] = observation
         overcome = self.of_call.get(call)
         if overcome is not None and is_true and observation.ok:
             overcome.recovered = True
 
     def result_text(self, call: str) -> str:
         """Return what the last run of a call gave, as text; empty if it has not run."""
-        return self._last_results.get(call, "")
+        seen = self._last_results.get(call)
+        return "" if seen is None else f"{seen.error_type or ''} {seen.data}"
 
     # --- requests ---
 

@@ -9,7 +9,6 @@ import operator
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from whichloop.metrics.record import RECORDING
 from whichloop.metrics.trace import ModelExchange, Note, RequestError, ToolRun, Trace, TracedCall, TraceEvent
@@ -17,6 +16,7 @@ from whichloop.models.cassette import RecordingError
 from whichloop.models.metering import MeteredExchange
 from whichloop.models.receipts import call_key
 from whichloop.models.scripted_calls import NATIVE
+from whichloop.models.tunnel import KEPT
 from whichloop.protocol import (
     STEP_ROLES,
     Act,
@@ -232,13 +232,10 @@ class NoteTaker(Observer):
     only_answers = True
 
     def __init__(self, take: Callable[[str, Mapping[str, object]], None]) -> None:
-        _TAKERS[self] = take
+        KEPT[self] = take
 
     def note(self, kind: str, **data: object) -> None:
-        _TAKERS[self](kind, data)
-
-
-_TAKERS: WeakKeyDictionary[NoteTaker, Callable[[str, Mapping[str, object]], None]] = WeakKeyDictionary()
+        KEPT[self](kind, data)
 
 
 def trace_line(trace: Trace) -> bytes:
