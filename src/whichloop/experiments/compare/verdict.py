@@ -19,7 +19,6 @@ from itertools import combinations
 from typing import Any, Literal
 
 from whichloop.metrics.arm_info import ArmInfo
-from whichloop.metrics.arm_warnings import is_not_the_models
 from whichloop.metrics.comparison import ArmResult, Comparison
 from whichloop.metrics.pairs import MARGIN, Pair
 from whichloop.metrics.statistics import NO_SPREAD, Interval, interval_json
@@ -276,7 +275,7 @@ def columns_of(comparison: Comparison, prefix: str = "") -> list[Column]:
     unit, columns = unit_of_cost(comparison.arms), []
     for key in dict.fromkeys(map(_key, infos)):
         own = tuple(arm for arm in comparison.arms if _key(arm.info) == key)
-        names = {arm.info.arm for arm in own if applies(arm.info) and not arm.death_cause and not is_not_the_models(arm.summary)}
+        names = {arm.info.arm for arm in own if applies(arm.info) and not arm.death_cause}
         of_column = [pair for pair in pairs if {pair.a, pair.b} <= names]
         of_accuracy, of_costs = (tuple(pair for pair in of_column if pair.metric == each) for each in (PRIMARY, unit))
         columns.append(Column(f"{prefix}{_heading(own[0].info, infos)}", own, of_accuracy, of_costs))
