@@ -36,13 +36,13 @@ def inside(loops: tuple[str, ...], kinds: tuple[str, ...]) -> Results:
 
 
 def run(loops: tuple[str, ...], kinds: tuple[str, ...], suite: str = LESS, **more: Any) -> Results:
-    """A run under a profile of these kinds of fault."""
+    """A run under a profile of these kinds of fault, with a seed that draws most of their families in few trials."""
     with TemporaryDirectory() as name:
         profile = Path(name, "windy.toml")
         rates = "".join(f'"{kind}" = {0.7 / len(kinds):.3f}\n' for kind in kinds)
         clears = "never = 0.0\nattempts = 1\nnothing = 1.0\nfailed = 1.0\nwords = 1.0\n"
         profile.write_text(f'name = "windy"\n[rates]\n{rates}[clears]\n{clears}')
-        return made(Path(name), loops=loops, profiles=(str(profile),), suite=suite, **more)
+        return made(Path(name), loops=loops, profiles=(str(profile),), suite=suite, seed=3, **more)
 
 
 def landed(found: Results) -> set[str]:
