@@ -9,9 +9,9 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from whichloop.protocol import Message, NativeCall, Reply, Request, Role, ToolSpec
 from whichloop.protocol.moves import Inexpressible
@@ -184,15 +184,45 @@ class Fields(BaseModel):
 Body = TypeVar("Body", bound=Fields)
 
 
-def read_body(kind: type[Body], body: Any) -> Body:
-    """Read a body or a part of one. Raises BadRequest, which names the first field at fault and what is allowed."""
+def read_body(kind: type[Body], body: Any, unused: Collection[str] | None = None) -> Body:
+    """Read a body or a part of one. Raises BadRequest, which names the field at fault and what is allowed.
+
+    `unused`: the fields that the API has beside those of `kind`; any other is refused. None: any other is passed over.
+    """
     check_depth(body)
     try:
-        return kind.model_validate(body)
+        read = kind.model_validate(body)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))[:MAX_SHOWN]
-        raise BadRequest(f"{where}: {first['msg'][:MAX_SHOWN]}" if where else first["msg"], where or None) from None
+        places = [(_path(body, each["loc"]), each["msg"]) for each in error.errors(include_url=False, include_context=False)]
+        where, problem = max(places, key=lambda place: place[0].count("."))  # of a choice, the one that was meant fails deepest
+        problem = problem.removeprefix("Value error, ")[:MAX_SHOWN]
+        raise BadRequest(f"{where}: {problem}" if where else problem, where or None) from None
+    if unused is not None:
+        names = {name for field, info in kind.model_fields.items() for name in (field, info.alias)}
+        for name in body.keys() - names - set(unused):
+            raise BadRequest(f"{name[:MAX_SHOWN]}: the API has no such field", name[:MAX_SHOWN])
+    return read
+
+
+def _path(body: Any, place: Sequence[str | int]) -> str:
+    """Return the path of a field, without the names of choices that pydantic puts into it."""
+    parts, value = list[str](), body
+    for number, part in enumerate(place):
+        is_there = part in value if isinstance(value, dict) else isinstance(value, list) and isinstance(part, int)
+        if is_there or number == len(place) - 1:
+            parts.append(str(part))
+        value = value[part] if is_there else value
+    return ".".join(parts)[:MAX_SHOWN]
+
+
+def object_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a tool's arguments. Raises ValueError for one that is no object's."""
+    if schema.get("type") != "object":
+        raise ValueError("the schema must have the type 'object'")
+    return schema
+
+
+ObjectSchema = Annotated[dict[str, Any], AfterValidator(object_schema)]
 
 
 def check_depth(body: Any) -> None:
