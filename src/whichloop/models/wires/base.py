@@ -193,23 +193,24 @@ def read_body(kind: type[Body], body: Any, unused: Collection[str] | None = None
     try:
         read = kind.model_validate(body)
     except ValidationError as error:
-        places = [(_path(body, each["loc"]), each["msg"]) for each in error.errors(include_url=False, include_context=False)]
+        errors = error.errors(include_url=False, include_context=False)
+        places = [(_path(body, each["loc"], is_missing=each["type"] == "missing"), each["msg"]) for each in errors]
         where, problem = max(places, key=lambda place: place[0].count("."))  # of a choice, the one that was meant fails deepest
-        problem = problem.removeprefix("Value error, ")[:MAX_SHOWN]
+        problem = problem.removeprefix("Value error, ").partition(" or instance of ")[0][:MAX_SHOWN]
         raise BadRequest(f"{where}: {problem}" if where else problem, where or None) from None
     if unused is not None:
         names = {name for field, info in kind.model_fields.items() for name in (field, info.alias)}
-        for name in body.keys() - names - set(unused):
+        for name in (name for name in body if name not in names and name not in unused):
             raise BadRequest(f"{name[:MAX_SHOWN]}: the API has no such field", name[:MAX_SHOWN])
     return read
 
 
-def _path(body: Any, place: Sequence[str | int]) -> str:
+def _path(body: Any, place: Sequence[str | int], *, is_missing: bool) -> str:
     """Return the path of a field, without the names of choices that pydantic puts into it."""
     parts, value = list[str](), body
     for number, part in enumerate(place):
         is_there = part in value if isinstance(value, dict) else isinstance(value, list) and isinstance(part, int)
-        if is_there or number == len(place) - 1:
+        if is_there or (is_missing and number == len(place) - 1):
             parts.append(str(part))
         value = value[part] if is_there else value
     return ".".join(parts)[:MAX_SHOWN]
@@ -227,7 +228,7 @@ ObjectSchema = Annotated[dict[str, Any], AfterValidator(object_schema)]
 
 def check_depth(body: Any) -> None:
     """Raise BadRequest for a body that is nested too deep."""
-    level, depth = [body], 0
+    level, depth = [body] if isinstance(body, dict | list) else [], 0
     while level:
         depth += 1
         if depth > MAX_DEPTH:
