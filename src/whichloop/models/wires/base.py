@@ -189,6 +189,8 @@ def read_body(kind: type[Body], body: Any, unused: Collection[str] | None = None
 
     `unused`: the fields that the API has beside those of `kind`; any other is refused. None: any other is passed over.
     """
+    if not isinstance(body, dict):
+        raise BadRequest("The body must be a JSON object.")
     check_depth(body)
     try:
         read = kind.model_validate(body)
@@ -297,6 +299,12 @@ def written_arguments(arguments: str) -> str:
         return to_json(value) if isinstance(value, dict) else arguments
     except (ValueError, Inexpressible):
         return arguments
+
+
+def own_metadata(metadata: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return what a loop's own client says of its request (docs/serve.md)."""
+    given = metadata or {}
+    return {name: given[name] for name in ("codec", "examples", "role", "scope") if isinstance(given.get(name), str)}
 
 
 def own_fields(metadata: Mapping[str, str], messages: int) -> dict[str, Any]:

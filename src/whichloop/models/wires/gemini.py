@@ -1,118 +1,417 @@
 """Google's Gemini API as JSON, the server's side: reads a request, and writes a reply whole or in chunks, a count or an error.
 
-It follows the API reference, "Generating content" (ai.google.dev/api/generate-content). Arguments of calls are objects there: a
-call whose arguments are none cannot be written, and the reply then ends for the reason MALFORMED_FUNCTION_CALL, as Gemini's does.
+It follows the API reference, "Generating content" (ai.google.dev/api/generate-content). Names of fields may be in camel or in snake
+case. Arguments of calls are objects there: a call whose arguments are none cannot be written, and the reply then ends for the
+reason MALFORMED_FUNCTION_CALL, as Gemini's does.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
 
 from whichloop.models.scripted_calls import pieces
-from whichloop.protocol import Message, NativeCall, Reply, Request, Sampling, WireError
-from whichloop.protocol.json_text import Json
-from whichloop.protocol.wire import read_call
+from whichloop.protocol import Message, NativeCall, Reply, Request, Sampling, ToolSpec, WireError
+from whichloop.protocol.wire import read_call, to_json
 
-from .contract import ErrorAnswer, Incoming, Path, RateLimitState, Stamp, StreamEvent, Wire, WireFailure, WirePage, WireRequest
-from .fields import BadRequest, check_depth
-from .gemini_fields import (
-    FIELD_VIOLATION,
-    NumberRange,
-    broken_rule,
-    inner_message,
-    inside,
-    message,
-    message_type,
-    number,
-    read_tools,
-    reply_schema,
-    struct,
-    text,
-    texts,
-    tool_choice,
-)
-from .gemini_history import read_contents, signature, system_text
-from .openai_fields import examples_in, read_metadata, role_in
-
-MAX_STOPS = 5
-MAX_TOKENS = 2**31 - 1
-_REQUEST_FIELDS = (
-    "model contents systemInstruction tools toolConfig safetySettings generationConfig cachedContent labels store serviceTier"
-)
-REQUEST = message_type("GenerateContentRequest", _REQUEST_FIELDS)
-COUNT_REQUEST = message_type("CountTokensRequest", f"{_REQUEST_FIELDS} generateContentRequest")
-CONFIG = message_type(
-    "GenerationConfig",
-    "candidateCount stopSequences maxOutputTokens temperature topP topK seed responseMimeType responseSchema responseJsonSchema"
-    " presencePenalty frequencyPenalty responseLogprobs logprobs enableEnhancedCivicAnswers responseModalities speechConfig"
-    " thinkingConfig imageConfig mediaResolution modelSelectionConfig audioTimestamp routingConfig responseFormat"
-    " translationConfig audioTranscriptionConfig enableAffectiveDialog",
+from .base import (
+    BadRequest,
+    ErrorAnswer,
+    Fields,
+    Incoming,
+    Path,
+    Stamp,
+    StreamEvent,
+    Wire,
+    WireFailure,
+    WirePage,
+    WireRequest,
+    check_history,
+    checked_choice,
+    checked_tools,
+    own_fields,
+    own_metadata,
+    read_body,
+    written_arguments,
 )
 
+MAX_FUNCTIONS = 512
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
+_UNUSED = frozenset({"model", "safetySettings", "cachedContent", "store", "serviceTier"})
 _VERBS: Mapping[str, WirePage] = {
     "generateContent": WirePage("reply"),
     "streamGenerateContent": WirePage("reply"),
     "countTokens": WirePage("count"),
 }
-_OTHER_VERBS = (
-    *("embedContent", "batchEmbedContents", "asyncBatchEmbedContent", "batchGenerateContent"),
-    *("predict", "predictLongRunning", "generateMessage", "generateText"),
-)
-"""What Gemini's models answer beside them, and this server does not."""
+
+
+# --- the request ---
+
+
+class _Camel(Fields):
+    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True)
+
+
+def _listed(value: Any) -> Any:
+    """One item may stand for a list of one (protobuf.dev/programming-guides/json)."""
+    return [value] if isinstance(value, dict) else value
+
+
+class _Call(_Camel):
+    name: str = Field(min_length=1)
+    id: str = ""
+    args: dict[str, Any] | None = None
+
+
+class _Answer(_Camel):
+    name: str = Field(min_length=1)
+    id: str = ""
+    response: dict[str, Any] | None = None
+
+    @property
+    def text(self) -> str:
+        """What clients wrap into an object, because the API takes nothing else; any other object is shown as it is."""
+        response = {key: value for key, value in (self.response or {}).items() if (key, value) != ("name", self.name)}
+        key = next(iter(response), "")
+        value = response[key] if len(response) == 1 and key in ("result", "output", "content") else self.response
+        return value if isinstance(value, str) else to_json(value or {})
+
+
+class _Part(_Camel):
+    """A part; what holds anything but text, a call or an answer is refused."""
+
+    text: str | None = None
+    function_call: _Call | None = None
+    function_response: _Answer | None = None
+    thought: bool | None = None
+    thought_signature: str = ""
+
+
+class _Content(_Camel):
+    role: Literal["user", "model", ""] | None = None
+    parts: Annotated[list[_Part], BeforeValidator(_listed), Field(min_length=1)]
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text or "" for part in self.parts if not part.thought)
+
+
+class _Function(_Camel):
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    parameters_json_schema: dict[str, Any] | None = None
+
+
+class _Tool(_Camel):
+    """Functions; tools of Google's own are passed over."""
+
+    function_declarations: Annotated[list[_Function], BeforeValidator(_listed)] = Field(default_factory=list)
+
+
+class _Calling(_Camel):
+    mode: Literal["MODE_UNSPECIFIED", "AUTO", "VALIDATED", "ANY", "NONE"] = "AUTO"
+    allowed_function_names: list[str] | None = None
+
+
+class _ToolConfig(_Camel):
+    function_calling_config: _Calling | None = None
+
+
+_Int = Annotated[
+    int | None, BeforeValidator(lambda value: int(value) if isinstance(value, float) and value.is_integer() else value)
+]
+
+
+class _Config(_Camel):
+    candidate_count: _Int = Field(None, ge=1, le=1)
+    stop_sequences: list[str] | None = Field(None, max_length=5)
+    max_output_tokens: _Int = Field(None, ge=1)
+    temperature: float | None = Field(None, ge=0, le=2)
+    top_p: float | None = Field(None, ge=0, le=1)
+    seed: _Int = None
+    response_mime_type: Literal["text/plain", "application/json", ""] | None = None
+    response_schema: dict[str, Any] | None = None
+    response_json_schema: dict[str, Any] | None = None
+
+
+class _Body(_Camel):
+    contents: Annotated[list[_Content], BeforeValidator(_listed), Field(min_length=1)]
+    system_instruction: _Content | None = None
+    tools: Annotated[list[_Tool] | None, BeforeValidator(_listed)] = None
+    tool_config: _ToolConfig | None = None
+    generation_config: _Config = Field(default_factory=_Config)
+    labels: dict[str, Any] | None = None
+
+
+class _Count(_Body):
+    contents: Annotated[list[_Content] | None, BeforeValidator(_listed)] = None  # type: ignore[assignment]
+    generate_content_request: _Body | None = None
+
+
+def read_request(body: Any, model: str, verb: str = "generateContent", *, is_sse: bool = False) -> WireRequest:
+    """Read a request from a decoded JSON body. Raises BadRequest. `is_sse`: a stream as server-sent events."""
+    data: _Body = read_body(_Count if verb == "countTokens" else _Body, body, _UNUSED)
+    if isinstance(data, _Count):
+        data = data.generate_content_request or read_body(_Body, body, _UNUSED)
+    messages = _conversation(data.contents)
+    check_history(messages, "contents")
+    if data.system_instruction is not None and (system := data.system_instruction.text):
+        messages.insert(0, Message("system", system))
+    declared = [function for tool in data.tools or () for function in tool.function_declarations]
+    tools = checked_tools([_spec(function, place) for place, function in enumerate(declared)], MAX_FUNCTIONS, _NAME)
+    config, metadata = data.generation_config, own_metadata(data.labels)
+    schema = _reply_schema(config)
+    if tools and schema is not None:
+        where = "generationConfig.responseMimeType"
+        raise BadRequest(f"{where}: functions and a reply in JSON exclude each other", where)
+    request = Request(
+        tuple(messages),
+        tools,
+        _choice(data.tool_config.function_calling_config if data.tool_config else None, tools),
+        schema,
+        Sampling(config.temperature, config.max_output_tokens, config.top_p, config.seed, tuple(config.stop_sequences or ())),
+        **own_fields(metadata, len(messages)),
+    )
+    return WireRequest(request, model, verb == "streamGenerateContent", metadata=metadata, listed=not is_sse)
+
+
+def _conversation(contents: Sequence[_Content]) -> list[Message]:
+    """Return the messages. An answer names its call by the id, else by the function's name, else it is the first without one."""
+    messages: list[Message] = []
+    waiting: list[NativeCall] = []
+    count = 0
+    for place, content in enumerate(contents):
+        where, calls, answers = f"contents.{place}", list[NativeCall](), list[_Answer]()
+        for part in content.parts:
+            if part.text is None and part.function_call is None and part.function_response is None:
+                raise BadRequest(f"{where}.parts: this model reads text, functionCall and functionResponse only", where)
+            if part.function_call is not None:
+                said = part.function_call
+                call_id = said.id or _signed_id(part.thought_signature) or f"call_{count + len(calls)}"
+                calls.append(NativeCall(call_id, said.name, written_arguments(to_json(said.args or {}))))
+            if part.function_response is not None:
+                answers.append(part.function_response)
+        if (calls and answers) or (calls and messages[-1:] and messages[-1].role == "assistant") or (calls and not messages):
+            raise BadRequest(f"{where}: calls follow the user or answers, and stand beside none", where)
+        for answer in answers:
+            call = next((call for call in waiting if call.id == answer.id), None)
+            call = call or next((call for call in waiting if call.name == answer.name), None) or next(iter(waiting), None)
+            if call is None:
+                raise BadRequest(f"{where}: the answer of '{answer.name}' follows no call", where)
+            waiting.remove(call)
+            messages.append(Message("tool", answer.text, call_id=call.id))
+        if calls or content.role == "model":
+            messages.append(Message("assistant", content.text, tuple(calls)))
+        elif content.text or not answers:
+            messages.append(Message("user", content.text))
+        waiting, count = waiting + calls, count + len(calls)
+    return messages
+
+
+def _spec(function: _Function, place: int) -> ToolSpec:
+    own = function.parameters and _json_schema(function.parameters, f"tools.functionDeclarations.{place}.parameters")
+    return ToolSpec(function.name, function.description or "", own or function.parameters_json_schema or {})
+
+
+def _choice(calling: _Calling | None, tools: Sequence[ToolSpec]) -> str | None:
+    """Return how the model is to call. Of several allowed functions any may be called, and others too."""
+    if calling is None:
+        return None
+    names = calling.allowed_function_names or []
+    for name in names:
+        checked_choice(name, tools, "toolConfig.functionCallingConfig")
+    mode = {"ANY": "required", "NONE": "none"}.get(calling.mode, "auto")
+    choice = names[0] if mode == "required" and len(names) == 1 else mode
+    return checked_choice(choice, tools, "toolConfig.functionCallingConfig")
+
+
+def _reply_schema(config: _Config) -> Mapping[str, Any] | None:
+    """Return the schema of the reply as JSON Schema, None for plain text."""
+    where = "generationConfig.responseSchema"
+    has_schema = config.response_schema is not None or config.response_json_schema is not None
+    if config.response_mime_type != "application/json":
+        if has_schema:
+            raise BadRequest(f"{where}: only with responseMimeType application/json", where)
+        return None
+    return _json_schema(config.response_schema, where) if config.response_schema else config.response_json_schema or {}
+
+
+_KINDS = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
+_COUNTS = ("maxItems", "minItems", "minProperties", "maxProperties", "minLength", "maxLength")
+_SAME = frozenset({"format", "title", "description", "pattern", "default", "enum", "required", "minimum", "maximum", *_COUNTS})
+_LEFT_OUT = frozenset({"type", "nullable", "example", "propertyOrdering", "properties", "items", "anyOf"})
+
+
+def _json_schema(schema: Any, where: str) -> dict[str, Any]:
+    """Return a schema in Gemini's own form, a part of OpenAPI's, as JSON Schema. Raises BadRequest."""
+    if not isinstance(schema, dict):
+        raise BadRequest(f"{where}: a schema is an object", where)
+    data = {to_camel(name): value for name, value in schema.items()}
+    kind = str(data.get("type", "")).lower()
+    if unknown := data.keys() - _SAME - _LEFT_OUT:
+        raise BadRequest(f"{where}.{min(unknown)[:64]}: no field of a schema here; parametersJsonSchema takes JSON Schema", where)
+    if kind not in _KINDS and "anyOf" not in data:
+        raise BadRequest(f"{where}.type: one of {', '.join(sorted(_KINDS))}, in capitals", where)
+    if kind == "array" and "items" not in data:
+        raise BadRequest(f"{where}.items: missing", where)
+    read = {
+        name: int(value) if name in _COUNTS and str(value).isdigit() else value for name, value in data.items() if name in _SAME
+    }
+    if kind:
+        read["type"] = [kind, "null"] if data.get("nullable") is True else kind
+    properties = data.get("properties") or {}
+    if kind == "object":
+        read["properties"] = {name: _json_schema(inner, f"{where}.properties.{name}") for name, inner in dict(properties).items()}
+    if "items" in data:
+        read["items"] = _json_schema(data["items"], f"{where}.items")
+    if "anyOf" in data:
+        read["anyOf"] = [_json_schema(inner, f"{where}.anyOf") for inner in list(data["anyOf"])]
+    return read
+
+
+# --- signatures of calls ---
+
+_SIGNED_BY = b"whichloop:"
+
+
+def signature(call_id: str) -> str:
+    """Return the signature of a call, which holds its id: some clients send back the signature only."""
+    return base64.b64encode(_SIGNED_BY + call_id.encode("utf-8", "surrogatepass")).decode("ascii")
+
+
+def _signed_id(value: str) -> str:
+    """Return the id in a signature of ours, in either alphabet of base64 and padded or not; empty for any other."""
+    try:
+        signed = base64.urlsafe_b64decode(
+            value.rstrip("=").replace("+", "-").replace("/", "_") + "=" * (-len(value.rstrip("=")) % 4)
+        )
+        return signed.removeprefix(_SIGNED_BY).decode("utf-8") if signed.startswith(_SIGNED_BY) else ""
+    except (binascii.Error, ValueError):
+        return ""
+
+
+# --- the reply ---
+
+
+def _arguments(call: NativeCall) -> Mapping[str, Any] | None:
+    try:
+        return read_call(call).arguments
+    except WireError:
+        return None
+
+
+def _call_parts(reply: Reply) -> list[dict[str, Any]]:
+    """Write the calls: none if one is malformed; of a reply that was cut off, those before the cut."""
+    sound = [call for call in reply.calls if _arguments(call) is not None]
+    if len(sound) < len(reply.calls) and reply.finish_reason != "length":
+        return []
+    written = [{"id": call.id, "name": call.name, "args": _arguments(call)} for call in sound]
+    return [{"functionCall": one, "thoughtSignature": signature(call.id)} for one, call in zip(written, sound, strict=True)]
+
+
+def _response(
+    request: WireRequest, reply: Reply, stamp: Stamp, parts: Sequence[Mapping[str, object]], *, ended: bool
+) -> dict[str, Any]:
+    """Write a reply, or a chunk of one. `ended`: it is the whole, or the last chunk."""
+    candidate: dict[str, Any] = {"content": {"parts": parts, "role": "model"} if parts else {"role": "model"}}
+    candidate |= _ending(reply) if ended else {}
+    candidate["index"] = 0
+    response: dict[str, Any] = {"candidates": [candidate]}
+    if (usage := reply.usage) is not None:
+        output = usage.output_tokens if ended else 0
+        counts = {
+            "promptTokenCount": usage.input_tokens,
+            "candidatesTokenCount": output,
+            "totalTokenCount": usage.input_tokens + output,
+            "cachedContentTokenCount": usage.cached_tokens,
+        }
+        details = {"promptTokensDetails": _text_tokens(usage.input_tokens)}
+        response["usageMetadata"] = {name: value for name, value in counts.items() if value} | details
+    return response | {"modelVersion": request.model, "responseId": stamp.id}
+
+
+def _ending(reply: Reply) -> dict[str, Any]:
+    if reply.finish_reason == "length":
+        return {"finishReason": "MAX_TOKENS"}
+    if any(_arguments(call) is None for call in reply.calls):
+        written = "".join(f"print(default_api.{call.name}({call.arguments}))" for call in reply.calls)
+        return {"finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": f"Malformed function call: {written}"}
+    if reply.finish_reason == "content_filter":
+        return {"finishReason": "SAFETY"}
+    return {"finishReason": "STOP"} | ({"finishMessage": "Model generated function call(s)."} if reply.calls else {})
+
+
+def _text_tokens(tokens: int) -> list[dict[str, Any]]:
+    return [{"modality": "TEXT", "tokenCount": tokens}]
+
+
+# --- the wire ---
+
+_RPC = "type.googleapis.com/google.rpc"
+_STATUSES: Mapping[int, str] = {
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    405: "UNIMPLEMENTED",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+"""Names of google.rpc.Code."""
 
 
 class GeminiWire(Wire):
-    """Gemini, as the Gemini Developer API has it."""
+    """Gemini, as the Gemini Developer API has it. `labels`, which Vertex AI has, take the place of OpenAI's metadata."""
 
     name = "gemini"
 
     def is_addressed(self, path: Path, headers: Mapping[str, str]) -> bool:
-        if path[:1] == ("v1beta",) or _names_a_verb(path):
+        if path[:1] == ("v1beta",) or (path[:2] == ("v1", "models") and _model_and_verb(path)[1] in _VERBS):
             return True
         return "x-goog-api-key" in headers and path[:2] != ("v1", "chat")
 
     def page(self, path: Path) -> WirePage | None:
-        if path[:1] not in (("v1",), ("v1beta",)) or path[1:2] != ("models",):
+        if path[:2] not in (("v1", "models"), ("v1beta", "models")):
             return None
         named, verb = _model_and_verb(path)
         return _VERBS.get(verb) if verb else WirePage("models", "GET", named or None)
 
     def read(self, incoming: Incoming) -> WireRequest:
-        """Read a request. `labels`, which Vertex AI has, take the place of OpenAI's metadata."""
         model, verb = _model_and_verb(incoming.path)
-        return read_request(incoming.body, model, verb, incoming.query.get("alt") == "sse")
+        return read_request(incoming.body, model, verb, is_sse=incoming.query.get("alt") == "sse")
 
     def reply(self, request: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
-        parts = [{"text": reply.text}] if reply.text else []
-        return _response(request, reply, stamp, parts + [_call_part(call) for call in _sound_calls(reply)], ended=True)
+        text = [{"text": reply.text}] if reply.text else []
+        return _response(request, reply, stamp, [*text, *_call_parts(reply)], ended=True)
 
     def events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[StreamEvent]:
-        parts: list[dict[str, Any]] = [{"text": piece.text} for piece in pieces(reply) if piece.text]
-        parts += [_call_part(call) for call in _sound_calls(reply)]
+        parts = [*({"text": piece.text} for piece in pieces(reply) if piece.text), *_call_parts(reply)]
         for part in parts[:-1]:
             yield StreamEvent("", _response(request, reply, stamp, [part], ended=False))
         yield StreamEvent("", _response(request, reply, stamp, parts[-1:], ended=True))
 
     def failed_events(self, request: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
-        """Yield the events of a stream that fails: Gemini's own clients raise for a chunk with the field `error`
-        (diegosouzapw/OmniRoute#4177 shows one)."""
+        """Yield two chunks, then one with the field `error`, for which Gemini's own clients raise (diegosouzapw/OmniRoute#4177)."""
         yield from islice(self.events(request, begun, stamp), 2)
         yield StreamEvent("", self.failure(failure).body)
 
-    def failure(self, failure: WireFailure, limits: RateLimitState | None = None) -> ErrorAnswer:
-        message, details = failure.message, list[dict[str, Any]]()
-        if failure.code == FIELD_VIOLATION:
-            violation = {"description": message} | ({"field": failure.param} if failure.param else {})
-            details.append({"@type": f"{_RPC}.BadRequest", "fieldViolations": [violation]})
-        elif failure.code in _ADDED_WORDS:
-            message = _ADDED_WORDS[failure.code].format(message)
+    def failure(self, failure: WireFailure) -> ErrorAnswer:
+        error = {"code": failure.status, "message": failure.message, "status": _STATUSES.get(failure.status, "INVALID_ARGUMENT")}
+        if failure.code == "context_length_exceeded":  # clients look for these words
+            error["message"] = f"The input token count exceeds the maximum number of tokens allowed. {failure.message}"
         if failure.wait_s is not None:
-            message += f" Please retry in {failure.wait_s:g}s."
-            details.append({"@type": f"{_RPC}.RetryInfo", "retryDelay": f"{failure.wait_s:g}s"})
-        error = {"code": failure.status, "message": message, "status": _STATUSES.get(failure.status, "INVALID_ARGUMENT")}
-        return ErrorAnswer(failure.status, {"error": error | ({"details": details} if details else {})}, {})
+            error["message"] = f"{failure.message} Please retry in {failure.wait_s:g}s."
+            error["details"] = [{"@type": f"{_RPC}.RetryInfo", "retryDelay": f"{failure.wait_s:g}s"}]
+        return ErrorAnswer(failure.status, {"error": error}, {})
 
     def models(self, names: Sequence[str], created: int) -> Any:
         return {"models": [self.model(name, created) for name in names]}
@@ -128,170 +427,7 @@ class GeminiWire(Wire):
 GEMINI = GeminiWire()
 
 
-def _names_a_verb(path: Path) -> bool:
-    """Whether a path asks a model for something in Gemini's way. OpenAI's models may have colons in their names: `ft:gpt-4o:x`."""
-    return path[:2] == ("v1", "models") and _model_and_verb(path)[1] in {*_VERBS, *_OTHER_VERBS}
-
-
 def _model_and_verb(path: Path) -> tuple[str, str]:
     """Return the model that a path names, and what it is asked for; empty if the path is that of the model's page."""
     *named, verb = "/".join(path[2:]).rsplit(":", 1)
     return (named[0], verb) if named else (verb, "")
-
-
-# --- reading ---
-
-
-def read_request(body: object, model: str, verb: str = "generateContent", is_sse: bool = False) -> WireRequest:
-    """Read a request from a decoded JSON body. Raises BadRequest in Google's words. `is_sse`: a stream as server-sent events."""
-    where, data = "", message(body, "", COUNT_REQUEST if verb == "countTokens" else REQUEST)
-    check_depth(body)
-    if verb == "countTokens" and "generateContentRequest" in data:
-        where, data = "generate_content_request", inner_message(data, "generateContentRequest", "", REQUEST) or {}
-    messages = read_contents(data, where)
-    if instruction := system_text(data, where):
-        messages.insert(0, Message("system", instruction))
-    tools = read_tools(data, where)
-    config, place = inner_message(data, "generationConfig", where, CONFIG) or {}, inside(where, "generationConfig")
-    schema = _response_schema(config, place)
-    if tools and schema is not None:
-        problem = "Function calling with a response mime type: 'application/json' is unsupported"
-        raise BadRequest(problem, inside(place, "responseMimeType"))
-    metadata = read_metadata({"metadata": struct(data, "labels", where)})
-    request = Request(
-        tuple(messages),
-        tools,
-        tool_choice(data, where, tools),
-        schema,
-        _sampling(config, place),
-        role=role_in(metadata),
-        scope=metadata.get("scope", ""),
-        examples=examples_in(metadata, len(messages)),
-    )
-    return WireRequest(request, model, verb == "streamGenerateContent", metadata=metadata, listed=not is_sse)
-
-
-def _response_schema(config: Mapping[str, object], where: str) -> Mapping[str, Json] | None:
-    """Return the schema of the reply as JSON Schema, None for plain text."""
-    kind = text(config, "responseMimeType", where)
-    schema_fields = [name for name in ("responseSchema", "responseJsonSchema") if name in config]
-    if kind in ("", "text/plain"):
-        if schema_fields:
-            problem = "only allowed when response_mime_type is application/json."
-            raise broken_rule(inside(where, schema_fields[0]), problem)
-        return None
-    if kind != "application/json":
-        problem = "allowed mimetypes are text/plain and application/json."
-        raise broken_rule(inside(where, "responseMimeType"), problem)
-    if len(schema_fields) > 1:
-        raise broken_rule(inside(where, schema_fields[1]), "cannot be set beside response_schema.")
-    if not schema_fields:
-        return {}
-    if schema_fields[0] == "responseSchema":
-        return reply_schema(config["responseSchema"], inside(where, "responseSchema"))
-    return struct(config, "responseJsonSchema", where)
-
-
-_BOUNDS: Mapping[str, NumberRange] = {
-    "temperature": NumberRange(0, 2),
-    "topP": NumberRange(0, 1),
-    "topK": NumberRange(1, MAX_TOKENS),
-    "seed": NumberRange(-(2**31), 2**31 - 1, whole=True),
-    "maxOutputTokens": NumberRange(1, MAX_TOKENS, whole=True),
-    "candidateCount": NumberRange(1, 8, whole=True),
-}
-
-
-def _sampling(config: Mapping[str, object], where: str) -> Sampling:
-    numbers = {name: number(config, name, where, bounds) for name, bounds in _BOUNDS.items()}
-    if (numbers["candidateCount"] or 1) != 1:
-        raise BadRequest("Multiple candidates is not enabled for this model", inside(where, "candidateCount"))
-    stops = texts(config, "stopSequences", where)
-    if len(stops) > MAX_STOPS:
-        raise broken_rule(inside(where, "stopSequences"), f"the number of stop_sequences must not exceed {MAX_STOPS}")
-    return Sampling(numbers["temperature"], numbers["maxOutputTokens"], numbers["topP"], numbers["seed"], stops)
-
-
-# --- writing ---
-
-
-def _sound_calls(reply: Reply) -> tuple[NativeCall, ...]:
-    """Return the calls that can be written: none if one is malformed; of a reply that was cut off, those before the cut."""
-    sound = tuple(call for call in reply.calls if _arguments(call) is not None)
-    if len(sound) == len(reply.calls) or reply.finish_reason == "length":
-        return sound
-    return ()
-
-
-def _arguments(call: NativeCall) -> Mapping[str, Json] | None:
-    try:
-        return read_call(call).arguments
-    except WireError:
-        return None
-
-
-def _call_part(call: NativeCall) -> dict[str, Any]:
-    written = {"id": call.id, "name": call.name, "args": dict(_arguments(call) or {})}
-    return {"functionCall": written, "thoughtSignature": signature(call.id)}
-
-
-def _response(
-    request: WireRequest, reply: Reply, stamp: Stamp, parts: Sequence[Mapping[str, object]], *, ended: bool
-) -> dict[str, Any]:
-    """Write a reply, or a chunk of one. `ended`: it is the whole, or the last chunk."""
-    candidate: dict[str, Any] = {"content": {"parts": parts, "role": "model"} if parts else {"role": "model"}}
-    if ended:
-        candidate |= _ending(reply)
-    candidate["index"] = 0
-    response: dict[str, Any] = {"candidates": [candidate]}
-    if reply.usage is not None:
-        output_tokens = reply.usage.output_tokens if ended else 0
-        counts = {
-            "promptTokenCount": reply.usage.input_tokens,
-            "candidatesTokenCount": output_tokens,
-            "totalTokenCount": reply.usage.input_tokens + output_tokens,
-            "cachedContentTokenCount": reply.usage.cached_tokens,
-        }
-        response["usageMetadata"] = {name: value for name, value in counts.items() if value} | {
-            "promptTokensDetails": _text_tokens(reply.usage.input_tokens)
-        }
-    return response | {"modelVersion": request.model, "responseId": stamp.id}
-
-
-def _ending(reply: Reply) -> dict[str, Any]:
-    malformed = [call for call in reply.calls if _arguments(call) is None]
-    if malformed and reply.finish_reason != "length":
-        written = "".join(f"print(default_api.{call.name}({call.arguments}))" for call in reply.calls)
-        return {"finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": f"Malformed function call: {written}"}
-    ending = {"finishReason": _FINISH.get(reply.finish_reason, "STOP")}
-    calls_only = reply.calls and ending["finishReason"] == "STOP"
-    return ending | {"finishMessage": "Model generated function call(s)."} if calls_only else ending
-
-
-_FINISH: Mapping[str, str] = {"length": "MAX_TOKENS", "content_filter": "SAFETY"}
-"""Gemini has no reason of its own for a reply that calls."""
-
-
-def _text_tokens(tokens: int) -> list[dict[str, Json]]:
-    return [{"modality": "TEXT", "tokenCount": tokens}]
-
-
-# --- errors ---
-
-_RPC = "type.googleapis.com/google.rpc"
-_STATUSES: Mapping[int, str] = {
-    401: "UNAUTHENTICATED",
-    403: "PERMISSION_DENIED",
-    404: "NOT_FOUND",
-    405: "UNIMPLEMENTED",
-    429: "RESOURCE_EXHAUSTED",
-    500: "INTERNAL",
-    503: "UNAVAILABLE",
-    504: "DEADLINE_EXCEEDED",
-}
-"""Names of google.rpc.Code."""
-_ADDED_WORDS: Mapping[str | None, str] = {
-    "context_length_exceeded": "The input token count exceeds the maximum number of tokens allowed. {}",
-    "model_not_found": "{} Call ListModels to see the list of available models and their supported methods.",
-}
-"""What Gemini says of these failures, with the reason that the server knows."""
