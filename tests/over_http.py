@@ -17,7 +17,7 @@ from whichloop.models.scripted import Scripted
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.server import ServedTrial, Server
 from whichloop.models.tunnel import Tunnel
-from whichloop.models.wires.contract import WireRequest
+from whichloop.models.wires.base import WireRequest
 from whichloop.protocol import Capabilities, Chunk, Codec, ModelError, ProviderError, Reply, Request, WrappedModel
 from whichloop.protocol.tokens import estimate_input, estimate_usage
 

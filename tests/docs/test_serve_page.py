@@ -14,9 +14,8 @@ import pytest
 
 from whichloop.experiments.serve.pages import SuiteTrials
 from whichloop.models.profiles import load_profile
-from whichloop.models.server import McpPages, Server
-from whichloop.models.server.chatting import WIRES
-from whichloop.models.wires import anthropic_fields, chat, gemini, messages, responses
+from whichloop.models.server import Server
+from whichloop.models.wires import WIRES, anthropic_fields, chat, gemini, messages, responses
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_suite
 
@@ -77,7 +76,7 @@ def address() -> Iterator[str]:
     """The address of a server, in an event loop on another thread, as the page's command starts it."""
     trials = SuiteTrials(make_suite(parse_spec("arithmetic(size=3)")), load_profile("clean"))
     loop, told = asyncio.new_event_loop(), threading.Event()
-    server = Server(trials, more=trials.more, mcp=McpPages(trials.open))
+    server = Server(trials, more=trials.more, mcp=trials.open)
     ended = asyncio.Event()
 
     async def serve() -> None:

@@ -12,9 +12,9 @@ import pytest
 
 from whichloop.models.fake import FakeModel
 from whichloop.models.scripted_calls import NATIVE
-from whichloop.models.server import ServedTrial, Server, UnknownModel
+from whichloop.models.server import ServedTrial, Server
 from whichloop.models.tunnel import Tunnel
-from whichloop.models.wires.contract import WireRequest
+from whichloop.models.wires.base import Refusal, WireRequest
 from whichloop.protocol import ProviderError, Reply, ToolCall
 
 QUESTION = "What comes out?"
@@ -41,7 +41,7 @@ class Book:
     def find(self, trial: str | None, asked: WireRequest) -> ServedTrial:
         self.asked.append(asked)
         if asked.model not in self.models():
-            raise UnknownModel(f"The model '{asked.model}' does not exist.")
+            raise Refusal(404, f"The model '{asked.model}' does not exist.", "model", "model_not_found")
         if (trial or "any") not in self.served:
             raise LookupError(f"No trial '{trial}'.")
         return self.served[trial or "any"]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from whichloop.models.wires.base import MAX_DEPTH, BadRequest
 from whichloop.models.wires.chat import chunks, completion, read_request
-from whichloop.models.wires.fields import MAX_DEPTH, BadRequest
 from whichloop.models.wires.openai_fields import error_body
 from whichloop.protocol import Message, NativeCall, Reply, Role, Sampling, ToolSpec, Usage
 from whichloop.protocol.wire import to_json

@@ -103,7 +103,7 @@ def book() -> Book:
         "long": fixed(ContextOverflow("the context holds 8 tokens")),
         "gone": fixed(ProviderError("no", "connection")),
     }
-    served = {model.replace("/", "-"): of(bench.Bench(bench.chain(1)), task_tools=("add", "concat", "reject")) for model in WIRES}
+    served = {model.replace("/", "-"): of(bench.Bench(bench.chain(1)), tools=("add", "concat", "reject")) for model in WIRES}
     return Book(any=fixed(Reply("I add.", CALLS, Usage(10, 5), "tool_calls")), **served, **broken)
 
 

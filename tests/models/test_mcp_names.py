@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.models.wires.contract import WireRequest, with_client_names, with_suite_names
+from whichloop.models.wires.base import WireRequest, with_client_names, with_suite_names
 from whichloop.protocol import Message, NativeCall, Reply, Request, ToolSpec
 
 OWN = ("add", "look_up", "list")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.models.wires.contract import ErrorAnswer, RateLimitState, Stamp, WireFailure, WireRequest
+from whichloop.models.wires.base import ErrorAnswer, Stamp, WireFailure, WireRequest
 from whichloop.models.wires.messages import MESSAGES, read_request, stream_events, whole_members
 from whichloop.protocol import NativeCall, Reply, Usage
 from whichloop.protocol.wire import to_json

@@ -16,10 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from whichloop.models.server import chatting as memory
-from whichloop.models.server.chatting import Memory
-from whichloop.models.wires.contract import Stamp, WireRequest
-from whichloop.models.wires.fields import BadRequest
+from whichloop.models.server import answers as memory
+from whichloop.models.server.answers import Chat as Memory
+from whichloop.models.wires.base import BadRequest, Stamp, WireRequest
 from whichloop.models.wires.responses import RESPONSES, read_request
 from whichloop.protocol import Message, Reply, ToolCall
 

@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 
 from whichloop.models.server import server as serving
+from whichloop.models.wires.base import Incoming, WireRequest
 from whichloop.models.wires.chat import ChatWire
-from whichloop.models.wires.contract import Incoming, WireRequest
 from whichloop.protocol import Reply
 
 from .served import BODY, Book, fixed, run

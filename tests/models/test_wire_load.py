@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from whichloop.models.server import MAX_BODY_BYTES, Server
-from whichloop.models.server import chatting as memory
+from whichloop.models.server import answers as memory
 
 from .served import Book, exchange
 from .wire_clients import CLIENTS
@@ -80,7 +80,6 @@ def test_every_client_meets_its_own_fault_whoever_else_asks(wire: str, pairs: in
 @pytest.mark.parametrize("wire", WIRE_NAMES)
 def test_memory_does_not_grow_with_what_was_asked(wire: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "MAX_ANSWERS", 16)
-    monkeypatch.setattr(memory, "MAX_CACHED", 16)
     kind = "`wire.truncated`"
 
     async def work() -> list[int]:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from whichloop.models.server.chatting import WIRES, segments
-from whichloop.models.wires.contract import Incoming, Stamp, WireFailure
+from whichloop.models.server.server import segments
+from whichloop.models.wires import WIRES
+from whichloop.models.wires.base import Incoming, Stamp, WireFailure
 from whichloop.protocol import NativeCall, Reply, Usage
 
 from .wire_clients import CLIENTS, NAME

@@ -15,8 +15,8 @@ from pathlib import Path
 from whichloop.models.fake import FakeModel
 from whichloop.models.profiles import Profile
 from whichloop.models.server import ServedTrial, Server
-from whichloop.models.server.chatting import WIRES
 from whichloop.models.tunnel import Tunnel
+from whichloop.models.wires import WIRES
 from whichloop.protocol import NativeCall, Reply
 
 from . import bench

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import importlib
 import json
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from whichloop.models.fake import FakeModel
 from whichloop.models.faults import Fault, FaultPoint
 from whichloop.models.metering import MeteredToolbox
 from whichloop.models.receipts import call_digest
-from whichloop.models.server import mcp_sdk
+from whichloop.models.server.mcp import TEXT_RESULT
 from whichloop.models.tunnel import Tunnel
 from whichloop.programs.gateway import ProgramTrial, served
 from whichloop.programs.program import Program
@@ -138,25 +137,6 @@ def test_headers_that_the_sdk_does_not_read_may_hold_anything():
     assert result["content"][0]["text"] == "8"
 
 
-def test_an_sdk_that_does_not_start_is_told_and_tried_again(monkeypatch):
-    sdk = importlib.import_module("whichloop.models.server.mcp_sdk")
-    start = sdk.session_manager
-    starts = [OSError("no room"), OSError("no room"), None]
-
-    def failing():
-        if (error := starts.pop(0)) is not None:
-            raise error
-        return start()
-
-    monkeypatch.setattr(sdk, "session_manager", failing)
-
-    async def talk(trial, url):
-        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-        return [(await post(url, message))[0] for _ in range(3)]
-
-    assert talked(talk) == [500, 500, 200]
-
-
 NO_MESSAGES: tuple[object, ...] = (None, 3, [], {}, {"jsonrpc": "1.0", "id": 1, "method": "ping"})
 
 
@@ -263,7 +243,7 @@ def test_content_cut_short_is_cut_in_text_and_structure():
         return listed, cut, whole
 
     listed, cut, whole = talked(talk, disturbed("mcp.cut"))
-    assert listed[0].output_schema == mcp_sdk.TEXT_RESULT
+    assert listed[0].output_schema == TEXT_RESULT
     assert (cut.content[0].text, cut.structured_content, cut.is_error) == ("", {"result": ""}, False)
     assert whole.structured_content == {"result": whole.content[0].text}
     assert " 88 " in whole.content[0].text

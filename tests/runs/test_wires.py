@@ -13,7 +13,7 @@ import pytest
 
 from whichloop.experiments.compare.results import Results
 from whichloop.models.profiles import FAULT_KINDS
-from whichloop.models.server.chatting import WIRES
+from whichloop.models.wires import WIRES
 
 from .test_trial_models import LESS, made, told
 

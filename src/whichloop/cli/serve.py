@@ -34,7 +34,7 @@ def serve(
     from whichloop._extras import is_installed, missing
     from whichloop.experiments.serve.pages import CALLS_IN, SuiteTrials
     from whichloop.models.profiles import load_profile
-    from whichloop.models.server import McpPages, Server
+    from whichloop.models.server import Server
     from whichloop.protocol.names import parse_spec
     from whichloop.runs.registry import make_suite
 
@@ -47,8 +47,7 @@ def serve(
     made = replace(made, tasks=made.tasks[:tasks])
     trials = SuiteTrials(made, load_profile(profile).met_by(CALLS_IN), seed)
     try:
-        pages = McpPages(trials.open) if mcp else None
-        asyncio.run(_until_told(Server(trials, "127.0.0.1", port, more=trials.more, mcp=pages), made))
+        asyncio.run(_until_told(Server(trials, "127.0.0.1", port, more=trials.more, mcp=trials.open if mcp else None), made))
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise ValueError(f"port {port} is in use: give another with --port, or 0 for any free port") from None

@@ -11,7 +11,6 @@ import asyncio
 import functools
 import importlib
 import inspect
-import json
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextvars import ContextVar
@@ -20,15 +19,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from whichloop.models.server.answers import JSON, WireAnswer
-from whichloop.models.server.chatting import Chat, segments, wire_for
-from whichloop.models.server.refusals import Refusal, unreadable
-from whichloop.models.wires.contract import ErrorAnswer, Incoming
-from whichloop.models.wires.fields import BadRequest, json_bytes
+from whichloop.models.server.answers import Chat, WireAnswer, json_answer, refused
+from whichloop.models.server.server import read_json, segments, wire_for
+from whichloop.models.wires.base import Incoming, Refusal
 from whichloop.protocol.json_text import Json
 from whichloop.protocol.threads import in_thread
 from whichloop.protocol.tokens import estimate_input
-from whichloop.protocol.wire import from_json
 
 from .gateway import AT_ONCE_S, MODEL, ProgramTrial
 from .loop import ForeignAgent
@@ -62,7 +58,7 @@ class InProcessTrial(NamedTuple):
             raise RuntimeError("a blocking call in a coroutine would wait for itself: make the function plain, or use async calls")
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
-    async def answer(self, request: Any, body: bytes) -> WireAnswer | ErrorAnswer:
+    async def answer(self, request: Any, body: bytes) -> WireAnswer:
         """Return what the model answers to a request of the library's."""
         path = segments(request.url.raw_path.decode())
         wire = wire_for(path, request.headers)
@@ -70,24 +66,13 @@ class InProcessTrial(NamedTuple):
         try:
             if page is None or page.kind == "models" or request.method != page.method:
                 raise Refusal(404, f"Invalid URL ({request.method} {request.url.path})", code="unknown_url")
-            recall = self.chat.memory.recall
-            wire_request = wire.read(Incoming(_object(body), path, request.url.params, request.headers, recall))
+            incoming = Incoming(read_json(body), path, request.url.params, request.headers, self.chat.recall)
+            wire_request = wire.read(incoming)
             if page.kind == "count":
-                body_bytes = json_bytes(wire.count(estimate_input(wire_request.request)))
-                return WireAnswer((body_bytes,), {**JSON, "Content-Length": str(len(body_bytes))})
+                return json_answer(wire.count(estimate_input(wire_request.request)))
             return await self.chat.answer(wire, wire_request, self.trial.served, None)
-        except BadRequest as error:
-            return unreadable(error).on(wire)
         except Refusal as error:
-            return error.on(wire)
-
-
-def _object(body: bytes) -> object:
-    """Read a body. Raises BadRequest for what is not JSON."""
-    try:
-        return from_json(body.decode("utf-8"))
-    except ValueError:
-        raise BadRequest("We could not parse the JSON body of your request.") from None
+            return refused(wire, error.failure)
 
 
 class TunnelTransport:
@@ -107,11 +92,10 @@ class TunnelTransport:
         work = self._place.answer(request, request.read())
         return self._response(self._place.from_thread(work), request)
 
-    def _response(self, answer: WireAnswer | ErrorAnswer, request: object) -> Any:
-        if isinstance(answer, ErrorAnswer):
+    def _response(self, answer: WireAnswer, request: object) -> Any:
+        if answer.status != 200:
             at_once = {} if self._place.trial.tunnel.real_time else _AT_ONCE
-            headers = {**JSON, **at_once, **answer.headers}
-            return self._http.Response(answer.status, headers=headers, content=json.dumps(answer.body).encode())
+            return self._http.Response(answer.status, headers={**at_once, **answer.headers}, content=b"".join(answer.pieces))
         if answer.ending == "dropped":
             raise self._http.ReadError("Connection reset by peer", request=request)
         return self._http.Response(200, headers=answer.headers, stream=self._stream(answer))

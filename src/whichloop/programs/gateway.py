@@ -20,12 +20,11 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from whichloop.models.metering import MeteredExchange, metered
-from whichloop.models.server import McpPages, OwnRequest, ServedTrial, Server
+from whichloop.models.server import OwnRequest, ServedTrial, Server
+from whichloop.models.server.answers import RETRY_AFTER_S
 from whichloop.models.server.foreign import ForeignCodec
-from whichloop.models.server.refusals import RETRY_AFTER_S, Refusal
 from whichloop.models.tunnel import Tunnel
-from whichloop.models.wires.contract import WireRequest
-from whichloop.models.wires.fields import BadRequest
+from whichloop.models.wires.base import BadRequest, Refusal, WireRequest
 from whichloop.protocol import (
     Act,
     BudgetExceeded,
@@ -130,7 +129,7 @@ class ProgramTrial:
         self.tunnel = own.tunnel if own is not None and own.tunnel is not None else Tunnel()
         self.tunnel.at_once.others_s = OTHERS_S
         self._of_model = ServedTrial(model, self.tunnel, ask=None if own is None else own.exchange)
-        self.served = ServedTrial(model, self.tunnel, task_tools=tools.names, ask=self._ask)
+        self.served = ServedTrial(model, self.tunnel, tools=tools.names, ask=self._ask)
 
     @property
     def is_forced(self) -> bool:
@@ -230,7 +229,7 @@ class Gateway:
 
     def __init__(self) -> None:
         self._trials: dict[str, ProgramTrial] = {}
-        self._server = Server(self, more=self.more, mcp=McpPages(self._trial))
+        self._server = Server(self, more=self.more, mcp=self._trial)
 
     def open(self, trial: ProgramTrial) -> tuple[str, str]:
         """Return the token of a trial, and the address below which it is served."""
@@ -250,7 +249,7 @@ class Gateway:
         return self._trial(trial or "").served
 
     async def more(self, call: OwnRequest) -> Any:
-        """Serve the pages of tools and the answer. Raises LookupError, BadRequest, WrongMethod and Refusal."""
+        """Serve the pages of tools and the answer. Raises LookupError and Refusal."""
         match call.path:
             case ("t", token, "tools"):
                 call.require("GET")

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from whichloop.models.wires.contract import SERVER
+from whichloop.models.wires.base import SERVER
 from whichloop.protocol.digest import canonical_json, sha256
 from whichloop.protocol.json_text import Json
 from whichloop.protocol.names import toml_text
@@ -56,7 +56,7 @@ class Preset:
     """A command-line agent.
 
     Each builds a command line, an environment and settings after the documentation of the agent, which docs/cli-agents.md names.
-    The server of tools is called `whichloop`, so that the model knows the tools by their own names (`models/wires/contract.py`).
+    The server of tools is called `whichloop`, so that the model knows the tools by their own names (`models/wires/base.py`).
     """
 
     executable: str

@@ -16,8 +16,8 @@ from typing import Any
 
 from whichloop.datasets.task import Suite, Task
 from whichloop.models.profiles import Profile, built_in_profiles, load_profile
-from whichloop.models.server import OwnRequest, ServedTrial, UnknownModel
-from whichloop.models.wires.contract import WireRequest
+from whichloop.models.server import OwnRequest, ServedTrial
+from whichloop.models.wires.base import Refusal, WireRequest
 from whichloop.protocol import Request, Tool
 from whichloop.protocol.json_text import Json
 from whichloop.protocol.names import SCRIPTED
@@ -65,7 +65,7 @@ class SuiteTrials:
         return ModelNames((MODEL, *(f"{MODEL}/{name}" for name in built_in_profiles())))
 
     def find(self, trial: str | None, wire_request: WireRequest) -> ServedTrial:
-        """Return the trial of a request. Raises LookupError for an unknown trial or question, UnknownModel for a model."""
+        """Return the trial of a request. Raises LookupError for an unknown trial or question, Refusal for a model."""
         profile = self._profile(wire_request.model)
         if trial is not None:
             return self._trial(self._key(trial), profile).served
@@ -74,7 +74,7 @@ class SuiteTrials:
     async def more(self, call: OwnRequest) -> Any:
         """Serve `GET /tasks`, `GET /t/TRIAL`, `POST /t/TRIAL/answer` and `POST /t/TRIAL/tools/NAME`.
 
-        Raises LookupError for any other page and for an unknown trial, BadRequest for an invalid body, and WrongMethod.
+        Raises LookupError for any other page and for an unknown trial, and Refusal for an invalid body or method.
         """
         match call.path:
             case ("tasks",):
@@ -107,7 +107,8 @@ class SuiteTrials:
         if family != MODEL or not name:
             return self.profile
         if model not in self.models():
-            raise UnknownModel(f"The model '{model[:200]}' does not exist; there are {', '.join(self.models())}.")
+            problem = f"The model '{model[:200]}' does not exist; there are {', '.join(self.models())}."
+            raise Refusal(404, problem, "model", "model_not_found")
         return load_profile(name).met_by(CALLS_IN)
 
     def _key(self, name: str) -> TrialKey:

@@ -19,7 +19,7 @@ from whichloop.models.receipts import ReceiptEntry, Truth, call_digest, content_
 from whichloop.models.scripted import Scripted
 from whichloop.models.server import ServedTrial
 from whichloop.models.tunnel import Tunnel
-from whichloop.models.wires.fields import BadRequest
+from whichloop.models.wires.base import BadRequest
 from whichloop.protocol import (
     Message,
     ModelError,

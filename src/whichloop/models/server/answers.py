@@ -3,130 +3,222 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import struct
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Literal
+import hashlib
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
-from aiohttp import web
-from aiohttp.web_request import BaseRequest
+from whichloop.models.wires.base import (
+    BadRequest,
+    Stamp,
+    StreamEvent,
+    Wire,
+    WireFailure,
+    WireRequest,
+    with_client_names,
+    with_suite_names,
+)
+from whichloop.protocol import ContextOverflow, ModelError, NativeCall, ProviderError, Reply, Sampling
+from whichloop.protocol.redact import logger_of
+from whichloop.protocol.tokens import CHARS_PER_TOKEN, estimate_tokens, estimate_usage
 
-from whichloop.models.wires.contract import Stamp, StreamEvent, Wire, WireFailure, WireRequest
-from whichloop.models.wires.fields import json_bytes
-from whichloop.protocol import Reply
+from .foreign import ForeignCodec, foreign_codec
+from .trials import ServedTrial
 
 JSON = {"Content-Type": "application/json"}
 SSE = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
+RETRY_AFTER_S = 1
+HOLD_S = 600.0
+"""Longest time that a connection is silent for a time-out in real time: as long as the official client waits by default."""
+MAX_ANSWERS = 4_096
+"""Answers that a later request can refer to; the one that was used least recently is forgotten first."""
 _BROKEN_OFF = Reply("Let me think about this.")
 """What a reply that never comes begins with: nothing in it is of use to the loop."""
+
+logger = logger_of(__package__)
 
 
 @dataclass(frozen=True, slots=True)
 class WireAnswer:
-    """What the client of a request for a reply meets; the status is 200."""
+    """What a client gets."""
 
     pieces: tuple[bytes, ...] = ()
     """The body, as it is written."""
-    headers: Mapping[str, str] | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
     ending: Literal["whole", "cut", "dropped"] = "whole"
     """`cut`: the connection closes after the pieces, before the body's end; `dropped`: it is reset, and nothing is sent."""
+    status: int = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Answering:
-    """The answer to one request, still to be given."""
-
-    wire: Wire
-    request: WireRequest
-    stamp: Stamp
-    headers: Mapping[str, str]
-    """Headers of any answer with status 200."""
-
-    def whole(self, reply: Reply) -> WireAnswer:
-        """Return a reply, as a stream if that is what the request asks for."""
-        if self.request.stream:
-            return self._stream(*self._framed(self.wire.events(self.request, reply, self.stamp)), self._stream_end)
-        return self._plain(self._body(reply))
-
-    def cut(self) -> WireAnswer:
-        """Return the first half of an answer, after which the connection closes."""
-        if self.request.stream:
-            first, second, *_ = self._framed(self.wire.events(self.request, _BROKEN_OFF, self.stamp))
-            return WireAnswer((first, second[: len(second) // 2]), {**self.headers, **self._stream_type}, "cut")
-        whole = self._body(_BROKEN_OFF)
-        headers = {**self.headers, **JSON, "Content-Length": str(len(whole))}
-        return WireAnswer((whole[: len(whole) // 2],), headers, "cut")
-
-    def interrupted(self, failure: WireFailure) -> WireAnswer:
-        """Return a stream that begins and then reports an error."""
-        events = self.wire.failed_events(self.request, _BROKEN_OFF, failure, self.stamp)
-        return self._stream(*self._framed(events), b"]" if self.request.listed else b"")
-
-    def garbled(self) -> WireAnswer:
-        """Return a complete answer of status 200 that is not JSON."""
-        whole = self._body(_BROKEN_OFF)
-        half = whole[: len(whole) // 2]
-        if not self.request.stream:
-            return self._plain(half)
-        first = next(self.wire.events(self.request, _BROKEN_OFF, self.stamp))
-        return self._stream(self._frame(first.name, half), self._stream_end)
-
-    def _plain(self, body: bytes) -> WireAnswer:
-        return WireAnswer((body,), {**self.headers, **JSON, "Content-Length": str(len(body))})
-
-    def _stream(self, *events: bytes) -> WireAnswer:
-        return WireAnswer(tuple(event for event in events if event), {**self.headers, **self._stream_type})
-
-    def _body(self, reply: Reply) -> bytes:
-        return json_bytes(self.wire.reply(self.request, reply, self.stamp))
-
-    def _framed(self, events: Iterator[StreamEvent]) -> Iterator[bytes]:
-        """Yield the bytes of a stream's events."""
-        for place, event in enumerate(events):
-            yield self._frame(event.name, json_bytes(event.data), place)
-
-    def _frame(self, name: str, data: bytes, place: int = 0) -> bytes:
-        """Return an event as it is sent (html.spec.whatwg.org, "Server-sent events"). `place`: 0-based, in the stream."""
-        if self.request.listed:
-            return (b",\r\n" if place else b"[") + data
-        return (f"event: {name}\n".encode() if name else b"") + b"data: " + data + b"\n\n"
-
-    @property
-    def _stream_type(self) -> Mapping[str, str]:
-        return JSON if self.request.listed else SSE
-
-    @property
-    def _stream_end(self) -> bytes:
-        return b"]" if self.request.listed else self.wire.stream_end
+def json_bytes(data: object) -> bytes:
+    """Return compact JSON in ASCII."""
+    return json.dumps(data, separators=(",", ":")).encode()
 
 
-DROPPED = WireAnswer(ending="dropped")
+def json_answer(data: object, status: int = 200, headers: Mapping[str, str] | None = None) -> WireAnswer:
+    """Return an answer in JSON."""
+    body = json_bytes(data)
+    return WireAnswer((body,), {**(headers or {}), **JSON, "Content-Length": str(len(body))}, status=status)
 
 
-_NO_LINGER = struct.pack("ii", 1, 0)
-"""SO_LINGER on, for no time: closing throws away what was not sent and resets the connection (socket(7), tcp(7))."""
+def refused(wire: Wire, failure: WireFailure) -> WireAnswer:
+    """Return a failure in the vendor's form."""
+    answer = wire.failure(failure)
+    return json_answer(answer.body, answer.status, answer.headers)
 
 
-async def send(answer: WireAnswer, http: BaseRequest) -> web.StreamResponse:
-    """Send an answer."""
-    if answer.ending == "dropped":
-        return _drop(http)
-    response = web.StreamResponse(headers=answer.headers)
-    await response.prepare(http)
-    for piece in answer.pieces:
-        await response.write(piece)
-    if answer.ending == "cut" and http.transport is not None:
-        http.transport.close()  # not aborted: what was written shall arrive
-    return response
+def failure_of(error: ModelError) -> WireFailure:
+    """Return a model's failure as OpenAI has it."""
+    message = str(error)
+    if isinstance(error, ContextOverflow):
+        return WireFailure(400, message, "messages", "context_length_exceeded")
+    kind = error.kind if isinstance(error, ProviderError) else "server"
+    if isinstance(error, ProviderError) and kind == "rate_limit":
+        wait_s = RETRY_AFTER_S if error.retry_after_s is None else error.retry_after_s
+        return WireFailure(429, message, code="rate_limit_exceeded", wait_s=wait_s)
+    status, param, code = {
+        "refused": (400, "tool_choice", "unsupported_parameter"),
+        "bad_request": (400, None, None),
+        "auth": (401, None, "invalid_api_key"),
+        "timeout": (504, None, "timeout"),
+        "overloaded": (503, None, None),
+    }.get(kind, (500, None, None))
+    return WireFailure(status, message, param, code)
 
 
-def _drop(http: BaseRequest) -> web.StreamResponse:
-    """Send nothing at all, and reset the connection: the client sees an error (RST), not the end of a stream (FIN)."""
-    transport = http.transport
-    if isinstance(transport, asyncio.WriteTransport):
-        connection = transport.get_extra_info("socket")
-        if connection is not None:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
-        transport.abort()
-    return web.Response()
+class Chat:
+    """Answers requests for a reply on any wire, each under an id of its own."""
+
+    def __init__(self, hold_s: float = HOLD_S) -> None:
+        self.hold_s = hold_s
+        self.started = int(time.time())
+        self._served = 0
+        self.kept: OrderedDict[str, Sequence[Any]] = OrderedDict()
+
+    def recall(self, answer_id: str) -> Sequence[Any] | None:
+        """Return what was kept of an answer, None if nothing is."""
+        if answer_id in self.kept:
+            self.kept.move_to_end(answer_id)
+        return self.kept.get(answer_id)
+
+    async def answer(self, wire: Wire, request: WireRequest, served: ServedTrial, trial: str | None) -> WireAnswer:
+        """Return the answer of a trial's model. Raises Refusal."""
+        request, names = with_suite_names(request, served.task_tools)
+        name = request.metadata.get("codec")
+        if name is not None and name not in served.codecs:
+            raise BadRequest(f"metadata.codec: '{name}' is none of {[*served.codecs]}", "metadata.codec")
+        codec = foreign_codec(request, served.task_tools) if name is None else served.codecs[name]
+        question = replace(request.request, codec=codec)
+        self._served += 1
+        key = f"{self.started}/{trial}/{self._served}"
+        stamp = Stamp(hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:24], int(time.time()))
+        exchange = await served.exchange(question)
+        reply, struck = exchange.reply, exchange.fault or ""
+        if reply is None:
+            error = exchange.error
+            assert error is not None
+            if isinstance(error, ContextOverflow) and isinstance(codec, ForeignCodec):  # clients look for these words
+                error = ContextOverflow(f"This model's maximum context length is exceeded: {error}")
+            return await self._failed(wire, request, stamp, error, struck, real_time=served.tunnel.real_time)
+        if isinstance(codec, ForeignCodec):
+            if served.tunnel.unknown and (why := unread(request, codec)):
+                which = f"of trial {trial}" if trial else "that names no trial"
+                logger.info("a request %s (wire %s) leaves the scripted model without its task's calls: %s", which, wire.name, why)
+            asked = reply if struck.startswith("wire.") else codec.constrained(reply)  # what the wire has spoiled is not repaired
+            sent, stopped_at = within_limits(asked, question.sampling)
+            if sent is not reply and reply.usage is not None:
+                sent = replace(sent, usage=estimate_usage(reply.usage.input_tokens, sent))
+                if served.recount is not None and sent.usage is not None and sent.usage != reply.usage:
+                    served.recount(reply.usage, sent.usage)
+            reply, stamp = sent, replace(stamp, stopped_at=stopped_at)
+        reply = with_client_names(reply, names)
+        if (kept := wire.remembered(request, reply, stamp)) is not None:
+            self.kept[kept[0]] = kept[1]
+            if len(self.kept) > MAX_ANSWERS:
+                self.kept.popitem(last=False)
+        return whole(wire, request, stamp, reply)
+
+    async def _failed(
+        self, wire: Wire, request: WireRequest, stamp: Stamp, error: ModelError, struck: str, *, real_time: bool
+    ) -> WireAnswer:
+        """Return what a client meets of a failure: an error, or an answer that is broken as the fault has it."""
+        failure = failure_of(error)
+        answer = whole(wire, request, stamp, _BROKEN_OFF)
+        if struck == "provider.cut":
+            first, *others = answer.pieces if len(answer.pieces) > 1 else (b"", *answer.pieces)
+            return replace(answer, pieces=tuple(filter(None, (first, others[0][: len(others[0]) // 2]))), ending="cut")
+        if struck == "provider.garbled":
+            half = json_bytes(wire.reply(request, _BROKEN_OFF, stamp))
+            half = half[: len(half) // 2]
+            if not request.stream:
+                return replace(answer, pieces=(half,), headers={**JSON, "Content-Length": str(len(half))})
+            first_event = next(wire.events(request, _BROKEN_OFF, stamp))
+            return replace(answer, pieces=(*_frames(request, iter([first_event._replace(data=half)])), *_end(wire, request)))
+        if struck == "provider.interrupted" and request.stream:
+            frames = _frames(request, wire.failed_events(request, _BROKEN_OFF, failure, stamp))
+            return replace(answer, pieces=(*frames, *([b"]"] if request.listed else [])))
+        if isinstance(error, ProviderError) and error.kind == "connection":
+            return WireAnswer(ending="dropped")
+        if isinstance(error, ProviderError) and error.kind == "timeout" and real_time:
+            await asyncio.sleep(self.hold_s)
+        return refused(wire, failure)
+
+
+def whole(wire: Wire, request: WireRequest, stamp: Stamp, reply: Reply) -> WireAnswer:
+    """Return a reply, as a stream if that is what the request asks for."""
+    if not request.stream:
+        return json_answer(wire.reply(request, reply, stamp))
+    frames = _frames(request, wire.events(request, reply, stamp))
+    return WireAnswer((*frames, *_end(wire, request)), JSON if request.listed else SSE)
+
+
+def _frames(request: WireRequest, events: Iterator[StreamEvent]) -> Iterator[bytes]:
+    """Yield events as they are sent (html.spec.whatwg.org, "Server-sent events"), or the beginning of a list of them."""
+    for place, event in enumerate(events):
+        data = event.data if isinstance(event.data, bytes) else json_bytes(event.data)
+        if request.listed:
+            yield (b",\r\n" if place else b"[") + data
+        else:
+            yield (f"event: {event.name}\n".encode() if event.name else b"") + b"data: " + data + b"\n\n"
+
+
+def _end(wire: Wire, request: WireRequest) -> tuple[bytes, ...]:
+    end = b"]" if request.listed else wire.stream_end
+    return (end,) if end else ()
+
+
+def unread(request: WireRequest, codec: ForeignCodec) -> str:
+    """Say why a scripted model cannot make the calls that its task wants in this request; empty if it can."""
+    offered = [tool.name for tool in request.request.tools]
+    if not codec.task_tools or not set(codec.task_tools).isdisjoint(offered):
+        return ""
+    wanted = ", ".join(sorted(codec.task_tools)[:5])
+    return f"it offers the tools {', '.join(offered[:5]) or 'none'}, and the task is solved with {wanted}"
+
+
+def within_limits(reply: Reply, sampling: Sampling) -> tuple[Reply, str]:
+    """Return what is left of a reply that ends at the first stop sequence in its text, or after `max_tokens` tokens.
+
+    And the stop sequence at which it ends; empty if at none. Tokens are estimated, as everywhere. A call whose name has no room is
+    not made; one whose arguments have not is cut.
+    """
+    found = [(reply.text.find(stop), stop) for stop in sampling.stop if stop and stop in reply.text]
+    stopped_at = min(found, default=(0, ""))[1]
+    if stopped_at:
+        reply = replace(reply, text=reply.text[: min(found)[0]], calls=(), finish_reason="stop")
+    limit = sampling.max_tokens
+    if limit is None or estimate_usage(0, reply).output_tokens <= limit:
+        return reply, stopped_at
+    text = reply.text[: limit * CHARS_PER_TOKEN]
+    tokens_left = limit - estimate_tokens(text)
+    calls: list[NativeCall] = []
+    for call in reply.calls:
+        tokens_left -= estimate_tokens(call.name)
+        if tokens_left < 0 or len(text) < len(reply.text):
+            break
+        calls.append(replace(call, arguments=call.arguments[: tokens_left * CHARS_PER_TOKEN]))
+        tokens_left -= estimate_tokens(calls[-1].arguments)
+    return replace(reply, text=text, calls=tuple(calls), finish_reason="length"), ""

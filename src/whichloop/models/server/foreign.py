@@ -9,7 +9,7 @@ from typing import Any
 
 from whichloop.models.faults import NOT_DETERMINED
 from whichloop.models.filling import Unfillable, fill, filled_value, fits, least, same
-from whichloop.models.wires.contract import WireRequest
+from whichloop.models.wires.base import WireRequest
 from whichloop.protocol import (
     Act,
     Answer,

@@ -1,7 +1,7 @@
 """A server on loopback for models of trials that speaks the vendors' APIs, with faults on the wire for real.
 
-Routes: the pages of all wires (`wires/registry.py`), and the same below `/t/TRIAL`. A body's `metadata` may name role, scope, codec
-and the number of examples; without a codec the program is spoken to as a vendor's model would (`foreign.py`).
+Routes: the pages of all wires, and the same below `/t/TRIAL`. A body's `metadata` may name role, scope, codec and the number of
+examples; without a codec the program is spoken to as a vendor's model would (`foreign.py`).
 
 Nothing is logged unless the logger `whichloop.models.server` is given a handler, and bodies never are. On level INFO it is told of
 each request that is refused, other than by the trial's fault profile, and of each that no program with the task's tools makes.
@@ -10,107 +10,63 @@ each request that is refused, other than by the trial's fault profile, and of ea
 from __future__ import annotations
 
 import asyncio
-import importlib
-from collections.abc import Callable
+import logging
+import socket
+import struct
+from collections.abc import Callable, Mapping
+from itertools import dropwhile
 from typing import Any, Self
-from weakref import WeakKeyDictionary
+from urllib.parse import unquote
 
 from aiohttp import web
-from aiohttp.web_request import BaseRequest
 
 from whichloop._extras import MissingExtra, needed_by
-from whichloop.models.wires.contract import Incoming, Path, Wire, WirePage
-from whichloop.models.wires.fields import MAX_BODY_BYTES, json_response, read_json
+from whichloop.models.wires import WIRES
+from whichloop.models.wires.base import MAX_SHOWN, BadRequest, Incoming, Path, Refusal, Wire
 from whichloop.protocol.tokens import estimate_input
-from whichloop.protocol.tool_calls import ToolListing
+from whichloop.protocol.wire import from_json
 
-from .answers import send
-from .chatting import BACKLOG, HOLD_S, VERSIONS, Chat, HttpServer, ListeningSocket, logger, page_meant, segments, wire_for
-from .refusals import MAX_SHOWN, UNREADABLE, Refusal, line_of, no_model, no_page, unreadable, wrong_method
-from .trials import McpTrial, More, OwnRequest, Trials, UnknownModel, WrongMethod
+from .answers import HOLD_S, Chat, WireAnswer, json_answer, logger, refused
+from .trials import MAX_BODY_BYTES, McpTrial, More, OwnRequest, Trials
 
-JSON, EVENTS = "application/json", "text/event-stream"
+logger.addHandler(logging.NullHandler())
 
-
-class McpPages:
-    """Answers requests of MCP clients for the trials of one server. Not thread-safe.
-
-    An answer is JSON; the one that follows a change of the tool list is a stream of two events, the first of which tells of the
-    change.
-    """
-
-    def __init__(self, find: Callable[[str], McpTrial]) -> None:
-        """`find` returns a trial by the segment of the path that names it. Raises LookupError."""
-        self._find = find
-        self._announced: WeakKeyDictionary[McpTrial, ToolListing] = WeakKeyDictionary()
-        """Trial → the list that its clients have been told of last."""
-        self._running: asyncio.Task[None] | None = None
-        self._ready: asyncio.Future[Any] | None = None
-
-    async def answer(self, request: BaseRequest, name: str) -> web.StreamResponse:
-        """Answer a request. Raises Refusal and HTTPRequestEntityTooLarge."""
-        if request.method != "POST":  # there is no stream to open and no session to end
-            raise wrong_method(request, "POST")
-        try:
-            trial = self._find(name)
-        except LookupError as error:
-            raise Refusal(404, line_of(error), code="trial_not_found") from None
-        if (request.content_length or 0) > MAX_BODY_BYTES:
-            raise web.HTTPRequestEntityTooLarge(MAX_BODY_BYTES)
-        body = await request.read()
-        sdk, manager = await self._open()
-        before = self._announced.setdefault(trial, trial.listed())
-        accepts = request.headers.get("Accept", "")
-        headers = {**request.headers, "Accept": accepts if JSON in accepts else f"{JSON}, {accepts}".strip(", ")}
-        scope = sdk.scope_of(trial, request.method, headers, structured=request.query.get("structured") == "1")
-        status, answer_headers, text = await sdk.ask(manager, scope, body)
-        now = trial.listed()
-        if now != before and EVENTS in accepts and text:
-            self._announced[trial] = now
-            return web.Response(status=200, body=sdk.change_told_with(text), content_type=EVENTS)
-        return web.Response(
-            status=status, body=text, headers=[(key, value) for key, value in answer_headers if key != "content-length"]
-        )
-
-    async def _open(self) -> tuple[Any, Any]:
-        """Return the SDK and its session manager, which runs until `close`. Raises Refusal if the SDK is not installed."""
-        if self._ready is None:
-            self._ready = asyncio.get_running_loop().create_future()
-            try:
-                with needed_by("MCP"):
-                    sdk = importlib.import_module(f"{__package__}.mcp_sdk")
-            except MissingExtra as error:
-                self._ready = None
-                raise Refusal(500, str(error), code="mcp_missing") from None
-            self._running = asyncio.create_task(self._run(sdk, self._ready))
-        return await asyncio.shield(self._ready)
-
-    async def _run(self, sdk: Any, ready: asyncio.Future[Any]) -> None:
-        """Keep the session manager open: it must be left in the task that has entered it."""
-        try:
-            manager = sdk.session_manager()
-            async with manager.run():
-                ready.set_result((sdk, manager))
-                await asyncio.Event().wait()
-        except Exception as error:
-            if ready.done():
-                raise
-            self._ready = None
-            ready.set_exception(error)  # whoever waits for the SDK is told, and the next request tries again
-
-    async def close(self) -> None:
-        """End all that the SDK has running."""
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.wait({self._running})
-
-
-CLOSE_S = 0.5
-"""Seconds that requests in flight get to end when the server closes."""
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 HTTP_PORT = 80
-_HOST_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
-"""The server in a Host header: any other name there means that someone else's name points here (DNS rebinding)."""
+BACKLOG = 1024
+"""Connections that wait to be accepted."""
+CLOSE_S = 0.5
+"""Seconds that requests in flight get to end when the server closes."""
+LINGER_S = 1.0
+"""Seconds that the rest of a body is read and thrown away, so that a client that is still sending hears why it is refused."""
+VERSIONS = ("v1", "v1beta")
+"""First segments of the vendors' pages."""
+_NO_LINGER = struct.pack("ii", 1, 0)
+"""SO_LINGER on, for no time: closing throws away what was not sent and resets the connection (socket(7), tcp(7))."""
+
+
+def segments(target: str) -> Path:
+    """Return the decoded segments of a request's target as it was sent, without its query."""
+    return tuple(unquote(part, errors="replace") for part in target.partition("?")[0].split("/")[1:])
+
+
+def wire_for(path: Path, headers: Mapping[str, str]) -> Wire:
+    """Return the wire of a request; `headers`: a mapping in which the case of a name does not count."""
+    return next(wire for wire in WIRES if wire.is_addressed(path, headers))
+
+
+def own_hosts(port: int) -> frozenset[str]:
+    """Return what a Host header may be, in small letters: any other means that someone else's name points here (DNS rebinding)."""
+    names = {"127.0.0.1", "localhost", "[::1]"}
+    return frozenset(f"{name}:{port}" for name in names) | (names if port == HTTP_PORT else frozenset())
+
+
+def read_json(body: bytes) -> Any:
+    """Read a body. Raises BadRequest for what is not JSON."""
+    try:
+        return from_json(body.decode("utf-8"))
+    except ValueError as error:
+        raise BadRequest(f"The body is no JSON: {error}"[:MAX_SHOWN]) from None
 
 
 class Server:
@@ -123,22 +79,19 @@ class Server:
         port: int = 0,
         *,
         more: More | None = None,
-        mcp: McpPages | None = None,
+        mcp: Callable[[str], McpTrial] | None = None,
         hold_s: float = HOLD_S,
     ) -> None:
-        """`port`: 0 for any that is free. `more`: answers pages that no vendor's API has. `mcp`: answers `/t/TRIAL/mcp`.
+        """`port`: 0 for any that is free. `more`: answers pages that no vendor's API has. `mcp`: finds the trial of `/t/TRIAL/mcp`.
         `hold_s`: how long a time-out in real time keeps the line silent. Raises ValueError for a host beyond loopback.
         """
         if host not in LOOPBACK:
             raise ValueError(f"the scripted model is served on loopback only ({', '.join(sorted(LOOPBACK))}), not on {host!r}")
-        self.trials = trials
+        self.trials, self.port, self.more, self.mcp = trials, port, more, mcp
         self.host = "127.0.0.1" if host == "localhost" else host
-        self.port = port
-        self.more = more
-        self.mcp = mcp
         self._chats = Chat(hold_s)
-        self._runner: web.ServerRunner | None = None
-        self._listener: ListeningSocket | None = None
+        self._mcp_pages: Any = None
+        self._runner: web.AppRunner | None = None
 
     @property
     def url(self) -> str:
@@ -147,11 +100,14 @@ class Server:
 
     async def __aenter__(self) -> Self:
         """Open the server. Raises OSError if the port is taken."""
-        self._runner = web.ServerRunner(HttpServer(self._handle, handler_cancellation=True), shutdown_timeout=CLOSE_S)
+        app = web.Application(client_max_size=MAX_BODY_BYTES, logger=logger)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        self._runner = web.AppRunner(
+            app, access_log=None, handler_cancellation=True, shutdown_timeout=CLOSE_S, lingering_time=LINGER_S, logger=logger
+        )
         await self._runner.setup()
         try:
-            self._listener = ListeningSocket(self.host, self.port)
-            await web.SockSite(self._runner, self._listener, backlog=BACKLOG).start()
+            await web.TCPSite(self._runner, self.host, self.port, backlog=BACKLOG).start()
         except OSError:
             await self._runner.cleanup()
             raise
@@ -159,107 +115,112 @@ class Server:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        try:
-            if self._runner is not None:
-                await self._runner.cleanup()
-        finally:
-            if self._listener is not None:
-                self._listener.close_accepted()
-        if self.mcp is not None:
-            await self.mcp.close()
+        if self._runner is not None:
+            await asyncio.sleep(0)  # a connection that was just accepted is taken over in a task, which has to begin first
+            await self._runner.cleanup()
 
-    # --- from a request to a page ---
-
-    async def _handle(self, request: BaseRequest) -> web.StreamResponse:
-        response = await self._answer(request)
-        if not request.content.is_eof():
-            response.force_close()  # the connection ends after it, unless the rest comes soon: the client must not use it again
-        return response
-
-    async def _answer(self, request: BaseRequest) -> web.StreamResponse:
-        trial, path = _place(request)
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        path = segments(request.raw_path)
+        trial, path = (path[1], path[2:]) if len(path) > 2 and path[0] == "t" else (None, path)
         wire = wire_for(path, request.headers)
         try:
-            # pages in a browser are refused: those that use another name for this machine, and those of another origin
-            if request.headers.get("Host", "").lower() not in own_hosts(self.port):
-                raise Refusal(403, "The Host header must name this server on loopback.", code="host_refused")
-            if "Origin" in request.headers:
-                raise Refusal(403, "Requests with an Origin header are refused.", code="origin_refused")
-            return await self._page(request, wire, trial, path)
+            return await _sent(await self._answer(request, wire, trial, path), request)
         except Refusal as error:
-            refusal = error
-        except UNREADABLE as error:
-            refusal = unreadable(error)
+            failure = error.failure
+        except web.HTTPRequestEntityTooLarge:
+            failure = Refusal(413, f"The body is larger than {MAX_BODY_BYTES} bytes.", code="request_too_large").failure
+        except web.RequestPayloadError:
+            failure = BadRequest("The body could not be read as its headers say.").failure
         except ConnectionError:  # the client has gone
             raise
         except Exception:  # a bug of ours must not leave a client without an answer in its own format
             logger.exception("a request failed")
-            return Refusal(500, "The server had an error while processing your request.").response(wire)
-        if not refusal.is_treatment:
-            failure, path_shown = refusal.failure, request.raw_path.partition("?")[0][:MAX_SHOWN]
-            at = f" at {failure.param}" if failure.param else ""
-            logger.info("refused %s %s: %d%s: %s", request.method, path_shown, failure.status, at, failure.message)
-        return refusal.response(wire)
+            return await _sent(refused(wire, Refusal(500, "The server had an error.").failure), request)
+        shown = request.raw_path.partition("?")[0][:MAX_SHOWN]
+        logger.info("refused %s %s: %d: %s", request.method, shown, failure.status, failure.message)
+        return await _sent(refused(wire, failure), request)
 
-    async def _page(self, request: BaseRequest, wire: Wire, trial: str | None, path: Path) -> web.StreamResponse:
+    async def _answer(self, request: web.Request, wire: Wire, trial: str | None, path: Path) -> WireAnswer:
+        # pages in a browser are refused: those that use another name for this machine, and those of another origin
+        if request.headers.get("Host", "").lower() not in own_hosts(self.port):
+            raise Refusal(403, "The Host header must name this server on loopback.", code="host_refused")
+        if "Origin" in request.headers:
+            raise Refusal(403, "Requests with an Origin header are refused.", code="origin_refused")
         page = wire.page(path)
-        if page is not None:
-            if request.method != page.method:
-                raise wrong_method(request, page.method)
-            if page.kind == "models":
-                return json_response(self._models(wire, page))
-            return await self._reply_page(request, wire, page, trial)
-        if self.mcp is not None and trial is not None and path == ("mcp",):
-            return await self.mcp.answer(request, trial)
-        right_path = page_meant(path, request.headers)
-        if self.more is None or right_path is not None or path[:1] in _VENDORS_ROOTS:
-            raise no_page(request, path, right_path)
-        return await self._further(request, path if trial is None else ("t", trial, *path), self.more)
-
-    async def _further(self, request: BaseRequest, path: tuple[str, ...], more: More) -> web.StreamResponse:
-        body = await read_json(request) if request.method == "POST" else None
+        own = OwnRequest(request.method, path if trial is None else ("t", trial, *path))
         try:
-            return json_response(await more(OwnRequest(request.method, path, body)))
-        except LookupError as error:
-            raise Refusal(404, line_of(error) or "Not found.", code="not_found") from None
-        except WrongMethod as error:
-            raise wrong_method(request, str(error)) from None
+            if page is not None:
+                own.require(page.method)
+                if page.kind == "models":
+                    return self._models(wire, page.model)
+                body = read_json(await _body(request))
+                read = wire.read(Incoming(body, path, request.query, request.headers, self._chats.recall))
+                if page.kind == "count":
+                    return json_answer(wire.count(estimate_input(read.request)))
+                return await self._chats.answer(wire, read, self.trials.find(trial, read), trial)
+            if self.mcp is not None and trial is not None and path == ("mcp",):
+                own.require("POST")  # there is no stream to open and no session to end
+                structured = request.query.get("structured") == "1"
+                answer: WireAnswer = await self._mcp().answer(trial, request.headers, await _body(request), structured=structured)
+                return answer
+            right = _right_page(path, request.headers)
+            if self.more is not None and right is None and path[0] not in VERSIONS:
+                body = read_json(await _body(request)) if request.method == "POST" else None
+                return json_answer(await self.more(OwnRequest(own.method, own.path, body)))
+        except LookupError as error:  # str() of a KeyError would put its message in quotes
+            raise Refusal(404, " ".join(str(*error.args[:1]).split()) or "Not found.", code="trial_not_found") from None
+        hint = f"; the page is {right}: mind the version at the end of the client's base URL" if right else ""
+        raise Refusal(404, f"No page {request.method} {request.raw_path.partition('?')[0][:MAX_SHOWN]}{hint}", code="unknown_url")
 
-    def _models(self, wire: Wire, page: WirePage) -> object:
+    def _models(self, wire: Wire, model: str | None) -> WireAnswer:
         models, created = self.trials.models(), self._chats.started
-        if page.model is None:
-            return wire.models(tuple(models), created)
-        if page.model not in models:
-            raise no_model(f"The model '{page.model[:MAX_SHOWN]}' does not exist.")
-        return wire.model(page.model, created)
+        if model is None:
+            return json_answer(wire.models(tuple(models), created))
+        if model not in models:
+            raise Refusal(404, f"The model '{model[:MAX_SHOWN]}' does not exist.", "model", "model_not_found")
+        return json_answer(wire.model(model, created))
 
-    # --- replies and counts ---
-
-    async def _reply_page(self, request: BaseRequest, wire: Wire, page: WirePage, trial: str | None) -> web.StreamResponse:
-        path = _place(request)[1]
-        wire_request = wire.read(
-            Incoming(await read_json(request), path, request.query, request.headers, self._chats.memory.recall)
-        )
-        if page.kind == "count":
-            return json_response(wire.count(estimate_input(wire_request.request)))
-        try:
-            served = self.trials.find(trial, wire_request)
-        except UnknownModel as error:
-            raise no_model(line_of(error)) from None
-        except LookupError as error:
-            raise Refusal(404, line_of(error), code="trial_not_found") from None
-        return await send(await self._chats.answer(wire, wire_request, served, trial), request)
+    def _mcp(self) -> Any:
+        """Return the pages of MCP, which load its SDK. Raises Refusal if the SDK is not installed."""
+        if self._mcp_pages is None:
+            try:
+                with needed_by("MCP"):
+                    from .mcp import McpPages
+            except MissingExtra as error:
+                raise Refusal(500, str(error), code="mcp_missing") from None
+            assert self.mcp is not None
+            self._mcp_pages = McpPages(self.mcp)
+        return self._mcp_pages
 
 
-_VENDORS_ROOTS = tuple((version,) for version in VERSIONS)
+def _right_page(path: Path, headers: Mapping[str, str]) -> str | None:
+    """Return the page that a path without a version, or with more than one, stands for: a client adds one itself, or does not."""
+    bare = tuple(dropwhile(lambda part: part in VERSIONS, path))
+    guesses = [(version, *bare) for version in VERSIONS if (version, *bare) != path]
+    return next(("/" + "/".join(guess)[:MAX_SHOWN] for guess in guesses if wire_for(guess, headers).page(guess)), None)
 
 
-def _place(request: BaseRequest) -> tuple[str | None, Path]:
-    """Return the trial that a request names, None if it names none, and the path below it."""
-    path = segments(request.raw_path)
-    return (path[1], path[2:]) if len(path) > 2 and path[0] == "t" else (None, path)
+async def _body(request: web.Request) -> bytes:
+    """Return a request's body. Raises HTTPRequestEntityTooLarge, before it is read where its headers say so."""
+    if (request.content_length or 0) > MAX_BODY_BYTES:
+        raise web.HTTPRequestEntityTooLarge(MAX_BODY_BYTES)
+    return await request.read()
 
 
-def own_hosts(port: int) -> frozenset[str]:
-    """Return what a Host header may be, in small letters; clients leave HTTP's own port out."""
-    return frozenset(f"{name}:{port}" for name in _HOST_NAMES) | (_HOST_NAMES if port == HTTP_PORT else frozenset())
+async def _sent(answer: WireAnswer, request: web.Request) -> web.StreamResponse:
+    """Send an answer; one that is dropped resets the connection: the client sees an error (RST), not the end of a stream (FIN)."""
+    transport = request.transport
+    if answer.ending == "dropped":
+        if isinstance(transport, asyncio.WriteTransport):
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+            transport.abort()
+        return web.Response()
+    response = web.StreamResponse(status=answer.status, headers=answer.headers)
+    if not request.content.is_eof():
+        response.force_close()  # the rest of the body may not come: the client must not use the connection again
+    await response.prepare(request)
+    for piece in answer.pieces:
+        await response.write(piece)
+    if answer.ending == "cut" and transport is not None:
+        transport.close()  # not aborted: what was written shall arrive
+    return response

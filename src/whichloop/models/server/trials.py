@@ -6,13 +6,14 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from whichloop.models.metering import MeteredExchange
+from whichloop.models.scripted import Scripted
+from whichloop.models.tunnel import Tunnel
+from whichloop.models.wires.base import BadRequest, Refusal, WireRequest
 from whichloop.protocol import Codec, Model, ModelError, Observation, Request, Usage
 from whichloop.protocol.tool_calls import ToolListing
 
-from ..metering import MeteredExchange
-from ..tunnel import Tunnel
-from ..wires.contract import WireRequest
-from ..wires.fields import BadRequest
+MAX_BODY_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +24,18 @@ class ServedTrial:
     tunnel: Tunnel
     codecs: Mapping[str, Codec] = field(default_factory=dict)
     """Codecs by the name that the client's metadata gives."""
-    task_tools: Collection[str] | None = None
+    tools: Collection[str] | None = None
     """Names of the tools that the task is solved with; None: those of a scripted model's script."""
     recount: Callable[[Usage, Usage], None] | None = None
     """Takes the usage of a reply as the model gave it, and as it was sent, where the request made it another."""
     ask: Callable[[Request], Awaitable[MeteredExchange]] | None = None
     """Asks the model and says what came of it, where someone else keeps the accounts; None: the model itself is asked."""
+
+    @property
+    def task_tools(self) -> Collection[str]:
+        if self.tools is not None:
+            return self.tools
+        return tuple(self.model.script.tools) if isinstance(self.model, Scripted) else ()
 
     async def exchange(self, request: Request) -> MeteredExchange:
         """Return what came of a request. Raises what is no failure of the model, such as BudgetExceeded."""
@@ -51,7 +58,7 @@ class Trials(Protocol):
         """Return the names for the pages that list models."""
 
     def find(self, trial: str | None, request: WireRequest) -> ServedTrial:
-        """Return the trial of a request. Raises LookupError, in one line, for an unknown trial (None: none was named) or model."""
+        """Return the trial of a request. Raises LookupError, in one line, for an unknown trial (None: none was named)."""
 
 
 class McpTrial(Protocol):
@@ -75,9 +82,9 @@ class OwnRequest:
     """The JSON body, None if absent."""
 
     def require(self, method: str) -> None:
-        """Raise WrongMethod for another method than that of the page."""
+        """Raise Refusal for another method than that of the page."""
         if self.method != method:
-            raise WrongMethod(method)
+            raise Refusal(405, f"{self.method} is not allowed here, {method} is.", code="method_not_allowed")
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -87,13 +94,5 @@ class OwnRequest:
         return self.body
 
 
-class WrongMethod(Exception):
-    """A page that exists, but not for this method; the message names the right one."""
-
-
-class UnknownModel(LookupError):
-    """No model has this name."""
-
-
 More = Callable[[OwnRequest], Awaitable[Any]]
-"""A function that answers further pages with JSON. Raises LookupError (no such page), BadRequest, WrongMethod."""
+"""A function that answers further pages with JSON. Raises LookupError (no such page) and Refusal."""

@@ -1,1 +1,10 @@
-"""The APIs that the server speaks, a module each: it reads a request into ours, and writes a reply, a stream of it, or an error."""
+"""The APIs of four vendors, the server's side."""
+
+from .base import Wire
+from .chat import CHAT
+from .gemini import GEMINI
+from .messages import MESSAGES
+from .responses import RESPONSES
+
+WIRES: tuple[Wire, ...] = (RESPONSES, MESSAGES, GEMINI, CHAT)
+"""The first to which a request is addressed answers it; the last takes what no other one does."""

@@ -28,15 +28,6 @@ MAX_SHOWN = 200
 """Longest part of a client's text that an error repeats, in characters."""
 
 
-class BadRequest(Exception):
-    """A request that the vendor's API would refuse, with status 400 unless it says another."""
-
-    def __init__(self, message: str, param: str | None = None, code: str | None = None, *, status: Literal[400, 404] = 400) -> None:
-        """`param`: path of the field at fault, such as `messages.2.content`."""
-        super().__init__(message)
-        self.param, self.code, self.status = param, code, status
-
-
 @dataclass(frozen=True, slots=True)
 class WireRequest:
     """One request as a wire has read it."""
@@ -107,9 +98,32 @@ class WireFailure:
     """As OpenAI has it; 503 if the model is overloaded."""
     message: str
     param: str | None = None
+    """Path of the field at fault, such as `messages.2.content`."""
     code: str | None = None
     wait_s: float | None = None
     """Seconds until another attempt may succeed."""
+
+
+class Refusal(Exception):
+    """A request that gets an error."""
+
+    def __init__(
+        self, status: int, message: str, param: str | None = None, code: str | None = None, wait_s: float | None = None
+    ) -> None:
+        """The arguments are those of `WireFailure`."""
+        super().__init__(message)
+        self.failure = WireFailure(status, message, param, code, wait_s)
+
+    @property
+    def param(self) -> str | None:
+        return self.failure.param
+
+
+class BadRequest(Refusal):
+    """A request that the vendor's API would refuse."""
+
+    def __init__(self, message: str, param: str | None = None, code: str | None = None, status: int = 400) -> None:
+        super().__init__(status, message, param, code)
 
 
 class ErrorAnswer(NamedTuple):
@@ -246,7 +260,7 @@ def check_history(messages: Sequence[Message], where: str = "messages") -> None:
     """
     if not messages or len(messages) > MAX_MESSAGES:
         raise BadRequest(f"{where}: a conversation has 1 to {MAX_MESSAGES} messages, not {len(messages)}", where)
-    waiting: set[str] = set()
+    waiting: list[str] = []
     for message in messages:
         if message.role == "tool":
             if message.call_id not in waiting:
@@ -255,11 +269,9 @@ def check_history(messages: Sequence[Message], where: str = "messages") -> None:
             continue
         if waiting:
             break
-        waiting = {call.id for call in message.calls}
-        if len(waiting) < len(message.calls):
-            raise BadRequest(f"{where}: two calls have one id", where)
+        waiting = [call.id for call in message.calls]
     if waiting:
-        raise BadRequest(f"{where}: the call '{min(waiting)[:MAX_SHOWN]}' has no result right after it", where)
+        raise BadRequest(f"{where}: the call '{waiting[0][:MAX_SHOWN]}' has no result right after it", where)
 
 
 def checked_tools(tools: Sequence[ToolSpec], most: int, name: re.Pattern[str], where: str = "tools") -> tuple[ToolSpec, ...]:

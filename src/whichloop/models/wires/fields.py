@@ -9,13 +9,16 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, wraps
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
 from whichloop.protocol.json_text import Json
 from whichloop.protocol.wire import from_json
+
+from .base import BadRequest as BadRequest
+from .base import check_depth as check_depth
 
 Value = TypeVar("Value")
 
@@ -24,27 +27,6 @@ MAX_NAME_CHARS = 64
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
 MAX_DEPTH = 100
 """Levels of nesting in a request's body; OpenAI's own schemas end at ten."""
-
-
-class BadRequest(Exception):
-    """A request that a vendor's API would refuse, with status 400 unless it says another."""
-
-    def __init__(self, message: str, param: str | None = None, code: str | None = None, *, status: Literal[400, 404] = 400) -> None:
-        super().__init__(message)
-        self.param = param
-        self.code = code
-        self.status = status
-
-
-def check_depth(body: Any) -> None:
-    """Raise BadRequest for a body that is nested too deep."""
-    level, depth = [body], 0
-    while level:
-        depth += 1
-        if depth > MAX_DEPTH:
-            raise BadRequest(f"Invalid body: nested deeper than {MAX_DEPTH} levels.")
-        inner = [item.values() if isinstance(item, dict) else item for item in level]
-        level = [item for items in inner for item in items if isinstance(item, dict | list)]
 
 
 _TYPES: Mapping[type, str] = {

@@ -44,7 +44,7 @@ from .base import (
 
 MAX_FUNCTIONS = 512
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
-_UNUSED = frozenset({"model", "safetySettings", "cachedContent", "store", "serviceTier"})
+_UNUSED = frozenset({"model", "safetySettings", "safety_settings", "cachedContent", "cached_content", "store", "serviceTier"})
 _VERBS: Mapping[str, WirePage] = {
     "generateContent": WirePage("reply"),
     "streamGenerateContent": WirePage("reply"),
@@ -62,6 +62,10 @@ class _Camel(Fields):
 def _listed(value: Any) -> Any:
     """One item may stand for a list of one (protobuf.dev/programming-guides/json)."""
     return [value] if isinstance(value, dict) else value
+
+
+def _in_capitals(value: Any) -> Any:
+    return value.upper() if isinstance(value, str) else value
 
 
 class _Call(_Camel):
@@ -117,7 +121,7 @@ class _Tool(_Camel):
 
 
 class _Calling(_Camel):
-    mode: Literal["MODE_UNSPECIFIED", "AUTO", "VALIDATED", "ANY", "NONE"] = "AUTO"
+    mode: Annotated[Literal["MODE_UNSPECIFIED", "AUTO", "VALIDATED", "ANY", "NONE"], BeforeValidator(_in_capitals)] = "AUTO"
     allowed_function_names: list[str] | None = None
 
 
@@ -265,6 +269,8 @@ def _json_schema(schema: Any, where: str) -> dict[str, Any]:
     read = {
         name: int(value) if name in _COUNTS and str(value).isdigit() else value for name, value in data.items() if name in _SAME
     }
+    for name in read.keys() & {"enum", "required"}:
+        read[name] = read[name] if isinstance(read[name], list) else [read[name]]
     if kind:
         read["type"] = [kind, "null"] if data.get("nullable") is True else kind
     properties = data.get("properties") or {}

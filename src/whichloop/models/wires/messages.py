@@ -29,6 +29,7 @@ from .base import (
     Incoming,
     ObjectSchema,
     Path,
+    Recall,
     Stamp,
     StreamEvent,
     Wire,
@@ -48,11 +49,13 @@ VERSION = re.compile(r"\d{4}-\d\d-\d\d")
 OVERLOADED = 529
 """Anthropic's status for a model that has too many requests of everyone."""
 MAX_TOOLS = 10_000
+NOT_FOUND = "thread_not_found"
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _UNUSED = frozenset(
     {
         "billing_policy", "cache_control", "compaction", "container", "context_management", "diagnostics", "fallback_credit_token",
-        "fallbacks", "inference_geo", "mcp_servers", "service_tier", "speed", "thinking", "user_profile_id", "workspace_id",
+        "fallbacks", "inference_geo", "mcp_servers", "service_tier", "speed", "thinking", "thread", "user_profile_id",
+        "workspace_id",
     }
 )  # fmt: skip
 """Fields of MessageCreateParams and of its beta in Anthropic's client 2.14 that change nothing here."""
@@ -186,8 +189,9 @@ class _Body(_Count):
         return Sampling(self.temperature, self.max_tokens, self.top_p, stop=tuple(self.stop_sequences or ()))
 
 
-def read_request(body: Any, *, counting: bool = False) -> WireRequest:
+def read_request(body: Any, recall: Recall = lambda _: None, *, counting: bool = False) -> WireRequest:
     """Read a request from a decoded JSON body. Raises BadRequest. `counting`: it asks for its tokens to be counted."""
+    body = _with_thread(body, recall)
     data: _Count = read_body(_Count if counting else _Body, body, _UNUSED)
     if data.messages[0].role != "user" or data.messages[-1].role == "assistant":
         raise BadRequest("messages: the first is the user's, and the last is not the assistant's", "messages")
@@ -207,7 +211,23 @@ def read_request(body: Any, *, counting: bool = False) -> WireRequest:
         not (choice and choice.disable_parallel_tool_use),
         **own_fields(metadata, len(messages)),
     )
-    return WireRequest(request, data.model, bool(whole and whole.stream), metadata=metadata)
+    kept = ({name: body[name] for name in (*_KEPT, "messages") if name in body},) if body.get("thread") else ()
+    return WireRequest(request, data.model, bool(whole and whole.stream), metadata=metadata, items=kept)
+
+
+_KEPT = ("system", "tools")
+"""What the request that creates a thread says for those that continue it."""
+
+
+def _with_thread(body: Any, recall: Recall) -> Any:
+    """Return a body with all that its thread keeps, by which Anthropic's tool runner sends no turn twice. Raises BadRequest."""
+    thread = body.get("thread") if isinstance(body, dict) else None
+    if not isinstance(thread, dict) or thread.get("type") != "continue" or not isinstance(body.get("messages"), list):
+        return body
+    kept = recall(str(thread.get("previous_message_id")))
+    if kept is None or not isinstance(kept[0], dict):
+        raise BadRequest("thread: no thread is kept for this message", "thread", NOT_FOUND, 404)
+    return {**kept[0], **body, "messages": [*kept[0]["messages"], *body["messages"]]}
 
 
 def _tools(tools: Sequence[_Tool]) -> tuple[ToolSpec, ...]:
@@ -269,6 +289,11 @@ def _stop(reply: Reply, stamp: Stamp) -> dict[str, Any]:
     if stamp.stopped_at:
         reason = "stop_sequence"
     return {"stop_reason": reason, "stop_sequence": stamp.stopped_at or None, "stop_details": None}
+
+
+def _content(reply: Reply) -> list[dict[str, Any]]:
+    text = [{"type": "text", "text": reply.text}] if reply.text else []
+    return [*text, *(_tool_use(call, _input(call.arguments)) for call in reply.calls)]
 
 
 def _tool_use(call: NativeCall, arguments: Any) -> dict[str, Any]:
@@ -356,12 +381,10 @@ class MessagesWire(Wire):
     def read(self, incoming: Incoming) -> WireRequest:
         if not VERSION.fullmatch(incoming.headers.get("anthropic-version", "")):
             raise BadRequest("anthropic-version: the header is a version such as 2023-06-01", "anthropic-version")
-        return read_request(incoming.body, counting=incoming.path[-1:] == ("count_tokens",))
+        return read_request(incoming.body, incoming.recall, counting=incoming.path[-1:] == ("count_tokens",))
 
     def reply(self, request: WireRequest, reply: Reply, stamp: Stamp) -> dict[str, Any]:
-        text = [{"type": "text", "text": reply.text}] if reply.text else []
-        content = [*text, *(_tool_use(call, _input(call.arguments)) for call in reply.calls)]
-        return _message(request, content, _usage(request, reply), stamp) | _stop(reply, stamp)
+        return _message(request, _content(reply), _usage(request, reply), stamp) | _stop(reply, stamp)
 
     def events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[StreamEvent]:
         return (StreamEvent(event["type"], event) for event in _events(request, reply, stamp))
@@ -378,7 +401,9 @@ class MessagesWire(Wire):
         kind = _TYPES.get(status, "api_error" if status >= 500 else "invalid_request_error")
         too_long = "prompt is too long: " if failure.code == "context_length_exceeded" else ""
         request_id = f"req_{sha256(repr(failure))[:24]}"  # equal runs meet equal errors, which loops may show to the model
-        error = {"type": kind, "message": f"{too_long}{failure.message}"}
+        error: dict[str, Any] = {"type": kind, "message": f"{too_long}{failure.message}"}
+        if failure.code == NOT_FOUND:  # the client then sends the whole conversation again
+            error["details"] = {"error_code": NOT_FOUND}
         headers = {"request-id": request_id} | ({} if failure.wait_s is None else {"retry-after": f"{failure.wait_s:g}"})
         return ErrorAnswer(status, {"type": "error", "error": error, "request_id": request_id}, headers)
 
@@ -389,6 +414,13 @@ class MessagesWire(Wire):
     def model(self, name: str, created: int) -> Any:
         moment = f"{datetime.fromtimestamp(created, UTC):%Y-%m-%dT%H:%M:%SZ}"
         return {"type": "model", "id": name, "display_name": name, "created_at": moment, "lifecycle": "active"}
+
+    def remembered(self, request: WireRequest, reply: Reply, stamp: Stamp) -> tuple[str, Sequence[Any]] | None:
+        if not request.items:
+            return None
+        turn = [{"role": "assistant", "content": content}] if (content := _content(reply)) else []
+        thread = request.items[0]
+        return f"msg_{stamp.id}", ({**thread, "messages": [*thread["messages"], *turn]},)
 
     def count(self, tokens: int) -> Any:
         return {"input_tokens": tokens}
