@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from whichloop.models.server.server import segments, wire_for
 from whichloop.models.wires.base import MAX_DEPTH, BadRequest, Incoming, Stamp, WireFailure, WireRequest
 from whichloop.models.wires.chat import CHAT
-from whichloop.models.wires.gemini import GEMINI, read_request
-from whichloop.models.wires.gemini import signature
+from whichloop.models.wires.gemini import GEMINI, read_request, signature
 from whichloop.protocol import Message, NativeCall, Reply, Request, Role, Sampling, ToolSpec, Usage
 from whichloop.protocol.wire import to_json
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.models.wires.base import ErrorAnswer, Stamp, WireFailure, WireRequest
+from whichloop.models.wires.base import Stamp, WireFailure, WireRequest
 from whichloop.models.wires.messages import MESSAGES, read_request, stream_events, whole_members
 from whichloop.protocol import NativeCall, Reply, Usage
 from whichloop.protocol.wire import to_json
@@ -184,25 +184,6 @@ def test_the_form_of_errors(status: int, code: str | None, kind: str, sent: int)
     assert (answer.status, answer.body["type"], answer.body["error"]) == (sent, "error", {"type": kind, "message": "no"})
     assert answer.body["request_id"] == answer.headers["request-id"]
     assert answer.body["request_id"].startswith("req_")
-
-
-def limited() -> ErrorAnswer:
-    return MESSAGES.failure(WireFailure(429, "slow down", wait_s=1.0), RateLimitState(50, 40_000, 0, 39_000, 60.0, 1.5))
-
-
-def test_the_limits_in_the_headers_of_a_refusal() -> None:
-    headers = limited().headers
-    assert (headers["retry-after"], headers["x-should-retry"]) == ("1", "true")
-    assert headers["anthropic-ratelimit-requests-limit"] == "50"
-    assert headers["anthropic-ratelimit-requests-remaining"] == "0"
-    assert headers["anthropic-ratelimit-output-tokens-remaining"] == "39000"
-
-
-def test_limits_are_full_again_at_a_moment() -> None:
-    headers = MESSAGES.limit_headers(RateLimitState(50, 40_000, 49, 39_000, 60.0, 1.5), STAMP)
-    assert headers["request-id"] == f"req_{STAMP.id}"
-    assert headers["anthropic-ratelimit-requests-reset"] == "2027-01-15T08:01:00Z"
-    assert headers["anthropic-ratelimit-tokens-reset"] == "2027-01-15T08:00:02Z"
 
 
 def test_a_request_beyond_the_context_is_told_in_the_words_that_clients_know() -> None:
