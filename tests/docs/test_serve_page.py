@@ -1,4 +1,4 @@
-"""What docs/serve.md says of the fields of a request, and of where a program finds its wire."""
+"""What docs/serve.md says of where a program finds its wire, and its clients."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import re
 import runpy
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,48 +15,15 @@ import pytest
 from whichloop.experiments.serve.pages import SuiteTrials
 from whichloop.models.profiles import load_profile
 from whichloop.models.server import Server
-from whichloop.models.wires import WIRES, anthropic_fields, chat, gemini, messages, responses
+from whichloop.models.wires import WIRES
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_suite
 
 PAGE = (Path(__file__).parents[2] / "docs" / "serve.md").read_text(encoding="utf-8")
-SECTIONS: dict[str, tuple[str, ...]] = {
-    "chat": ("What answers", "What is refused, as OpenAI refuses it", "A loop's own client"),
-    "responses": ("OpenAI's Responses",),
-    "messages": ("Anthropic's Messages",),
-    "gemini": ("Gemini",),
-}
-"""Where a wire's fields are told."""
-FIELDS: dict[str, Iterable[str]] = {
-    "chat": chat._FIELDS,
-    "responses": responses._FIELDS | responses._OF_CODEX,
-    "messages": messages._FIELDS | messages._RANDOMNESS | anthropic_fields._FIELDS,
-    "gemini": gemini.COUNT_REQUEST.fields | gemini.CONFIG.fields,
-}
 DEFAULT = "http://127.0.0.1:8377"
 CLIENTS = dict(re.findall(r"^```python (\S+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
 NEEDED = {"ask_openai.py": ("openai",), "ask_anthropic.py": ("anthropic",), "ask_over_mcp.py": ("openai", "mcp")}
 """What each client imports."""
-
-
-def section(title: str) -> str:
-    return PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
-
-
-def quoted(text: str) -> set[str]:
-    """Return the words that stand between backquotes."""
-    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
-    return {word for span in re.findall(r"`+([^`]+)`+", text) for word in re.findall(r"\w+", span)}
-
-
-@pytest.mark.parametrize("wire", FIELDS)
-def test_every_field_that_a_wire_takes_is_told_in_its_section(wire: str) -> None:
-    told = set().union(*(quoted(section(title)) for title in SECTIONS[wire]))
-    assert set(FIELDS[wire]) - told == set()
-
-
-def test_every_wire_has_its_fields_checked() -> None:
-    assert {wire.name for wire in WIRES} == set(FIELDS)
 
 
 def test_the_table_at_the_beginning_leads_to_sections_that_are_there() -> None:

@@ -317,7 +317,7 @@ CALL = {"id": "c", "type": "function", "function": {"name": "add", "arguments": 
 )
 def test_what_is_malformed_is_refused_by_name(change, param, code):
     error = refused(ask(**change))
-    assert (error.param, error.code) == (param, code)
+    assert (error.param, error.failure.code) == (param, code)
 
 
 @pytest.mark.parametrize("body", [None, [], "x", 3])

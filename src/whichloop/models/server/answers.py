@@ -98,6 +98,13 @@ class Chat:
         self._served = 0
         self.kept: OrderedDict[str, Sequence[Any]] = OrderedDict()
 
+    def keep(self, answer: tuple[str, Sequence[Any]] | None) -> None:
+        """Keep what a later request may recall by an id."""
+        if answer is not None:
+            self.kept[answer[0]] = answer[1]
+            if len(self.kept) > MAX_ANSWERS:
+                self.kept.popitem(last=False)
+
     def recall(self, answer_id: str) -> Sequence[Any] | None:
         """Return what was kept of an answer, None if nothing is."""
         if answer_id in self.kept:
@@ -135,10 +142,7 @@ class Chat:
                     served.recount(reply.usage, sent.usage)
             reply, stamp = sent, replace(stamp, stopped_at=stopped_at)
         reply = with_client_names(reply, names)
-        if (kept := wire.remembered(request, reply, stamp)) is not None:
-            self.kept[kept[0]] = kept[1]
-            if len(self.kept) > MAX_ANSWERS:
-                self.kept.popitem(last=False)
+        self.keep(wire.remembered(request, reply, stamp))
         return whole(wire, request, stamp, reply)
 
     async def _failed(
