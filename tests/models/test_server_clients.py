@@ -23,20 +23,6 @@ def test_the_official_client_goes_through_a_whole_trial():
     assert trial.tunnel.unknown == ()
 
 
-def test_a_reply_has_what_the_client_wants_to_know():
-    trial = bench.Bench(bench.chain(1))
-
-    async def work(server, asking):
-        return await asking.chat.completions.create(**BODY, tools=specs(trial))
-
-    made = run(work, Book(any=of(trial)))
-    (call,) = made.choices[0].message.tool_calls
-    assert (call.function.name, json.loads(call.function.arguments)) == ("add", {"a": 1, "b": 1})
-    assert made.choices[0].finish_reason == "tool_calls"
-    assert made.model == "scripted"
-    assert made.usage.total_tokens == made.usage.prompt_tokens + made.usage.completion_tokens > 0
-
-
 def test_call_ids_are_unique_in_a_conversation():
     trial = bench.Bench(bench.chain(3))
     book = Book(any=of(trial))
@@ -113,18 +99,6 @@ def test_a_response_format_is_kept_to_by_the_clients_own_parser():
     assert run(work, Book(any=of(trial))).answer == 2
 
 
-def test_models_are_listed_and_found():
-    async def work(server, asking):
-        listed = [model.id async for model in asking.models.list()]
-        one = await asking.models.retrieve("scripted/flaky-tools")
-        with pytest.raises(openai.NotFoundError) as caught:
-            await asking.models.retrieve("gpt")
-        return listed, one.id, caught.value.code
-
-    found = run(work, Book())
-    assert found == (["scripted", "scripted/flaky-tools"], "scripted/flaky-tools", "model_not_found")
-
-
 @pytest.mark.parametrize(
     ("error", "kind", "code", "param"),
     [
@@ -144,11 +118,6 @@ def test_errors_have_the_clients_own_classes(error, kind, code, param):
     assert type(raised) is kind
     assert (raised.code, raised.param) == (code, param)
     assert "secret" not in str(raised)
-
-
-def test_a_connection_that_is_not_answered_is_the_clients_connection_error():
-    raised = run(lambda server, asking: failure(asking), Book(any=fixed(ProviderError("gone", "connection"))))
-    assert type(raised) is openai.APIConnectionError
 
 
 def test_unknown_model_trial_and_codec():
@@ -207,14 +176,6 @@ def test_the_metadata_say_what_is_asked():
     assert summary.choices[0].message.content
     assert [asked.request.role.value for asked in book.asked] == ["decide", "summarize"]
     assert trial.tunnel.calls_shown("left") == ()
-
-
-def test_no_mark_of_a_fault_is_left():
-    """A mark under a request that is gone might be taken for another's."""
-    trial = bench.Bench(bench.chain(1), Profile(name="x", rates={"provider.server": 1.0}))
-    run(lambda server, asking: failure(asking, metadata={"codec": "native"}), Book(any=of(trial)))
-    assert [fault.kind for fault in trial.tunnel.faults] == ["provider.server"]
-    assert trial.tunnel._struck == {}
 
 
 def test_what_our_own_client_path_sends_is_read_as_the_request_that_was_meant():

@@ -9,7 +9,6 @@ import httpx
 import openai
 import pytest
 
-from whichloop.models.outages import PROVIDER_FAULTS
 from whichloop.models.profiles import Profile
 from whichloop.models.server import ServedTrial, Server
 
@@ -29,21 +28,6 @@ async def raw(server: Server, body: dict[str, Any], path: str = "/v1/chat/comple
     head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nConnection: close\r\nContent-Length: {len(data)}\r\n\r\n"
     return await exchange(server, head.encode() + data)
 
-
-STATUSES = {"rate_limit": 429, "server": 500, "overloaded": 503, "timeout": 504}
-
-
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(("kind", "status"), [(f"provider.{kind}", status) for kind, status in STATUSES.items()])
-def test_failures_with_a_status(kind, status, stream):
-    async def work(server, asking):
-        async with httpx.AsyncClient() as plain:
-            return await plain.post(f"{server.url}/v1/chat/completions", json=BODY | {"stream": stream})
-
-    response = run(work, Book(any=struck(kind)))
-    assert response.status_code == status
-    assert set(response.json()["error"]) == {"message", "type", "param", "code"}
-    assert (response.headers.get("Retry-After") == "1") == (status == 429)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -129,19 +113,6 @@ def test_a_garbled_reply_is_whole_and_no_json(stream):
         json.loads(text)
 
 
-def test_every_provider_fault_is_told_apart_from_a_reply():
-    for kind in PROVIDER_FAULTS:
-        served = struck(kind)
-
-        async def work(server, asking):
-            with pytest.raises((openai.OpenAIError, ValueError)):
-                await asking.chat.completions.create(**BODY)
-
-        run(work, Book(any=served))
-        (fault,) = served.tunnel.faults
-        assert (fault.kind, fault.landed) == (kind, True)
-
-
 def test_in_real_time_a_time_out_is_silence():
     async def work(server, asking):
         with pytest.raises(openai.APITimeoutError):
@@ -181,35 +152,3 @@ def test_a_spoiled_reply_is_not_repaired_on_its_way():
     choice = run(work, Book(any=served))
     assert (choice.message.content, choice.message.tool_calls, choice.finish_reason) == ("", None, "stop")
     assert served.tunnel.faults[0].landed
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_an_empty_reply_does_not_say_that_it_has_calls(stream):
-    served = struck("wire.empty")
-    tools = specs(bench.Bench(bench.chain(1)))
-
-    async def work(server, asking):
-        made = await asking.chat.completions.create(**BODY, tools=tools, stream=stream)
-        return [chunk async for chunk in made] if stream else made
-
-    made = run(work, Book(any=served))
-    if stream:
-        assert not any(choice.delta.tool_calls or choice.delta.content for chunk in made for choice in chunk.choices)
-        assert made[-1].choices[0].finish_reason == "stop"
-    else:
-        assert (made.choices[0].message.tool_calls, made.choices[0].finish_reason) == (None, "stop")
-    assert served.tunnel.faults[0].landed
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_reply_that_is_cut_says_so(stream):
-    """A client that looks at the reason to finish can know it, whole or streamed."""
-    served = struck("wire.truncated")
-
-    async def work(server, asking):
-        made = await asking.chat.completions.create(**BODY, tools=served_tools, stream=stream)
-        last = [chunk async for chunk in made][-1] if stream else made
-        return last.choices[0].finish_reason
-
-    served_tools = specs(bench.Bench(bench.chain(1)))
-    assert run(work, Book(any=served)) == "length"
