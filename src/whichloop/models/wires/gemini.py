@@ -21,34 +21,16 @@ from whichloop.models.scripted_calls import pieces
 from whichloop.protocol import Message, NativeCall, Reply, Request, Sampling, ToolSpec, WireError
 from whichloop.protocol.wire import read_call, to_json
 
-from .base import (
-    BadRequest,
-    ErrorAnswer,
-    Fields,
-    Incoming,
-    Path,
-    Stamp,
-    StreamEvent,
-    Wire,
-    WireFailure,
-    WirePage,
-    WireRequest,
-    check_history,
-    checked_choice,
-    checked_tools,
-    own_fields,
-    own_metadata,
-    read_body,
-    written_arguments,
-)
+from . import base
+from .base import BadRequest, Fields, Path, Stamp, StreamEvent, Wire, WireRequest
 
 MAX_FUNCTIONS = 512
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
 _UNUSED = frozenset({"model", "safetySettings", "safety_settings", "cachedContent", "cached_content", "store", "serviceTier"})
-_VERBS: Mapping[str, WirePage] = {
-    "generateContent": WirePage("reply"),
-    "streamGenerateContent": WirePage("reply"),
-    "countTokens": WirePage("count"),
+_VERBS: Mapping[str, base.WirePage] = {
+    "generateContent": base.WirePage("reply"),
+    "streamGenerateContent": base.WirePage("reply"),
+    "countTokens": base.WirePage("count"),
 }
 
 
@@ -162,16 +144,16 @@ class _Count(_Body):
 
 def read_request(body: Any, model: str, verb: str = "generateContent", *, is_sse: bool = False) -> WireRequest:
     """Read a request from a decoded JSON body. Raises BadRequest. `is_sse`: a stream as server-sent events."""
-    data: _Body = read_body(_Count if verb == "countTokens" else _Body, body, _UNUSED)
+    data: _Body = base.read_body(_Count if verb == "countTokens" else _Body, body, _UNUSED)
     if isinstance(data, _Count):
-        data = data.generate_content_request or read_body(_Body, body, _UNUSED)
+        data = data.generate_content_request or base.read_body(_Body, body, _UNUSED)
     messages = _conversation(data.contents)
-    check_history(messages, "contents")
+    base.check_history(messages, "contents")
     if data.system_instruction is not None and (system := data.system_instruction.text):
         messages.insert(0, Message("system", system))
     declared = [function for tool in data.tools or () for function in tool.function_declarations]
-    tools = checked_tools([_spec(function, place) for place, function in enumerate(declared)], MAX_FUNCTIONS, _NAME)
-    config, metadata = data.generation_config, own_metadata(data.labels)
+    tools = base.checked_tools([_spec(function, place) for place, function in enumerate(declared)], MAX_FUNCTIONS, _NAME)
+    config, metadata = data.generation_config, base.own_metadata(data.labels)
     schema = _reply_schema(config)
     if tools and schema is not None:
         where = "generationConfig.responseMimeType"
@@ -182,7 +164,7 @@ def read_request(body: Any, model: str, verb: str = "generateContent", *, is_sse
         _choice(data.tool_config.function_calling_config if data.tool_config else None, tools),
         schema,
         Sampling(config.temperature, config.max_output_tokens, config.top_p, config.seed, tuple(config.stop_sequences or ())),
-        **own_fields(metadata, len(messages)),
+        **base.own_fields(metadata, len(messages)),
     )
     return WireRequest(request, model, verb == "streamGenerateContent", metadata=metadata, listed=not is_sse)
 
@@ -200,7 +182,7 @@ def _conversation(contents: Sequence[_Content]) -> list[Message]:
             if part.function_call is not None:
                 said = part.function_call
                 call_id = said.id or _signed_id(part.thought_signature) or f"call_{count + len(calls)}"
-                calls.append(NativeCall(call_id, said.name, written_arguments(to_json(said.args or {}))))
+                calls.append(NativeCall(call_id, said.name, base.written_arguments(to_json(said.args or {}))))
             if part.function_response is not None:
                 answers.append(part.function_response)
         if (calls and answers) or (calls and messages[-1:] and messages[-1].role == "assistant") or (calls and not messages):
@@ -231,10 +213,10 @@ def _choice(calling: _Calling | None, tools: Sequence[ToolSpec]) -> str | None:
         return None
     names = calling.allowed_function_names or []
     for name in names:
-        checked_choice(name, tools, "toolConfig.functionCallingConfig")
+        base.checked_choice(name, tools, "toolConfig.functionCallingConfig")
     mode = {"ANY": "required", "NONE": "none"}.get(calling.mode, "auto")
     choice = names[0] if mode == "required" and len(names) == 1 else mode
-    return checked_choice(choice, tools, "toolConfig.functionCallingConfig")
+    return base.checked_choice(choice, tools, "toolConfig.functionCallingConfig")
 
 
 def _reply_schema(config: _Config) -> Mapping[str, Any] | None:
@@ -385,13 +367,13 @@ class GeminiWire(Wire):
             return True
         return "x-goog-api-key" in headers and path[:2] != ("v1", "chat")
 
-    def page(self, path: Path) -> WirePage | None:
+    def page(self, path: Path) -> base.WirePage | None:
         if path[:2] not in (("v1", "models"), ("v1beta", "models")):
             return None
         named, verb = _model_and_verb(path)
-        return _VERBS.get(verb) if verb else WirePage("models", "GET", named or None)
+        return _VERBS.get(verb) if verb else base.WirePage("models", "GET", named or None)
 
-    def read(self, incoming: Incoming) -> WireRequest:
+    def read(self, incoming: base.Incoming) -> WireRequest:
         model, verb = _model_and_verb(incoming.path)
         return read_request(incoming.body, model, verb, is_sse=incoming.query.get("alt") == "sse")
 
@@ -405,19 +387,19 @@ class GeminiWire(Wire):
             yield StreamEvent("", _response(request, reply, stamp, [part], ended=False))
         yield StreamEvent("", _response(request, reply, stamp, parts[-1:], ended=True))
 
-    def failed_events(self, request: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
+    def failed_events(self, request: WireRequest, begun: Reply, failure: base.WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
         """Yield two chunks, then one with the field `error`, for which Gemini's own clients raise (diegosouzapw/OmniRoute#4177)."""
         yield from islice(self.events(request, begun, stamp), 2)
         yield StreamEvent("", self.failure(failure).body)
 
-    def failure(self, failure: WireFailure) -> ErrorAnswer:
+    def failure(self, failure: base.WireFailure) -> base.ErrorAnswer:
         error = {"code": failure.status, "message": failure.message, "status": _STATUSES.get(failure.status, "INVALID_ARGUMENT")}
         if failure.code == "context_length_exceeded":  # clients look for these words
             error["message"] = f"The input token count exceeds the maximum number of tokens allowed. {failure.message}"
         if failure.wait_s is not None:
             error["message"] = f"{failure.message} Please retry in {failure.wait_s:g}s."
             error["details"] = [{"@type": f"{_RPC}.RetryInfo", "retryDelay": f"{failure.wait_s:g}s"}]
-        return ErrorAnswer(failure.status, {"error": error}, {})
+        return base.ErrorAnswer(failure.status, {"error": error}, {})
 
     def models(self, names: Sequence[str], created: int) -> Any:
         return {"models": [self.model(name, created) for name in names]}

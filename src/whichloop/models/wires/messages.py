@@ -22,28 +22,8 @@ from whichloop.protocol.digest import sha256
 from whichloop.protocol.tokens import estimate_input, estimate_usage
 from whichloop.protocol.wire import from_json, to_json
 
-from .base import (
-    BadRequest,
-    ErrorAnswer,
-    Fields,
-    Incoming,
-    ObjectSchema,
-    Path,
-    Recall,
-    Stamp,
-    StreamEvent,
-    Wire,
-    WireFailure,
-    WirePage,
-    WireRequest,
-    check_history,
-    checked_choice,
-    checked_tools,
-    own_fields,
-    own_metadata,
-    read_body,
-    written_arguments,
-)
+from . import base
+from .base import BadRequest, Fields, Path, Stamp, StreamEvent, Wire, WireRequest
 
 VERSION = re.compile(r"\d{4}-\d\d-\d\d")
 WITHOUT_RANDOMNESS = "2026-10-21"
@@ -145,7 +125,7 @@ class _Tool(Fields):
     type: str | None = Field(None, pattern=r"^(custom|mcp_toolset|\w+_\d{8}|tool_search_tool_(bm25|regex))$")
     name: str = ""
     description: str | None = None
-    input_schema: ObjectSchema | None = None
+    input_schema: base.ObjectSchema | None = None
 
     @property
     def is_own(self) -> bool:
@@ -191,19 +171,19 @@ class _Body(_Count):
         return Sampling(self.temperature, self.max_tokens, self.top_p, stop=tuple(self.stop_sequences or ()))
 
 
-def read_request(body: Any, recall: Recall = lambda _: None, *, counting: bool = False) -> WireRequest:
+def read_request(body: Any, recall: base.Recall = lambda _: None, *, counting: bool = False) -> WireRequest:
     """Read a request from a decoded JSON body. Raises BadRequest. `counting`: it asks for its tokens to be counted."""
     body = _with_thread(body, recall)
-    data: _Count = read_body(_Count if counting else _Body, body, _UNUSED)
+    data: _Count = base.read_body(_Count if counting else _Body, body, _UNUSED)
     if data.messages[0].role != "user" or data.messages[-1].role == "assistant":
         raise BadRequest("messages: the first is the user's, and the last is not the assistant's", "messages")
     messages = [message for turn in data.messages for message in turn.messages()]
-    check_history(messages)
+    base.check_history(messages)
     system = "\n".join(block.text for block in data.system or ())
     tools, choice = _tools(data.tools or ()), data.tool_choice
     of_reply = data.output_format or (data.output_config and data.output_config.format)
     whole = data if isinstance(data, _Body) else None
-    metadata = own_metadata(whole.metadata if whole else None)
+    metadata = base.own_metadata(whole.metadata if whole else None)
     request = Request(
         tuple([Message("system", system), *messages] if system else messages),
         tools,
@@ -211,7 +191,7 @@ def read_request(body: Any, recall: Recall = lambda _: None, *, counting: bool =
         of_reply.schema_ if of_reply else None,
         whole.sampling if whole else Sampling(),
         not (choice and choice.disable_parallel_tool_use),
-        **own_fields(metadata, len(messages)),
+        **base.own_fields(metadata, len(messages)),
     )
     kept = ({name: body[name] for name in (*_KEPT, "messages") if name in body},) if body.get("thread") else ()
     return WireRequest(request, data.model, bool(whole and whole.stream), metadata=metadata, items=kept)
@@ -221,7 +201,7 @@ _KEPT = ("system", "tools")
 """What the request that creates a thread says for those that continue it."""
 
 
-def _with_thread(body: Any, recall: Recall) -> Any:
+def _with_thread(body: Any, recall: base.Recall) -> Any:
     """Return a body with all that its thread keeps, by which Anthropic's tool runner sends no turn twice. Raises BadRequest."""
     thread = body.get("thread") if isinstance(body, dict) else None
     if not isinstance(thread, dict) or thread.get("type") != "continue" or not isinstance(body.get("messages"), list):
@@ -240,7 +220,7 @@ def _tools(tools: Sequence[_Tool]) -> tuple[ToolSpec, ...]:
             where = f"tools.{place}.input_schema"
             raise BadRequest(f"{where}: no oneOf, allOf or anyOf at the top", where)
     own = [ToolSpec(tool.name, tool.description or "", tool.input_schema or {}) for tool in tools if tool.is_own]
-    return checked_tools(own, MAX_TOOLS, _TOOL_NAME)
+    return base.checked_tools(own, MAX_TOOLS, _TOOL_NAME)
 
 
 def _choice(choice: _Choice | None, tools: Sequence[ToolSpec], offered: Sequence[_Tool]) -> str | None:
@@ -251,7 +231,7 @@ def _choice(choice: _Choice | None, tools: Sequence[ToolSpec], offered: Sequence
     is_vendors = any(not tool.is_own and (choice.type != "tool" or choice.name in (tool.name, "")) for tool in offered)
     if is_vendors and kind != "none" and all(tool.name != kind for tool in tools) and (choice.type == "tool" or not tools):
         return "auto"
-    return checked_choice(kind, tools)
+    return base.checked_choice(kind, tools)
 
 
 _UNPARSED = ("INVALID_JSON", "_unparsed")
@@ -263,7 +243,7 @@ def _arguments(value: Mapping[str, Any]) -> str:
     for key in _UNPARSED:
         if value.keys() == {key} and isinstance(value[key], str):
             return str(value[key])
-    return written_arguments(to_json(dict(value)))
+    return base.written_arguments(to_json(dict(value)))
 
 
 def _their_id(call_id: str) -> str:
@@ -375,12 +355,12 @@ class MessagesWire(Wire):
     def is_addressed(self, path: Path, headers: Mapping[str, str]) -> bool:
         return path[:2] == ("v1", "messages") or "anthropic-version" in headers
 
-    def page(self, path: Path) -> WirePage | None:
+    def page(self, path: Path) -> base.WirePage | None:
         if path[:2] == ("v1", "messages"):
-            return {(): WirePage("reply"), ("count_tokens",): WirePage("count")}.get(path[2:])
-        return WirePage("models", "GET", "/".join(path[2:]) or None) if path[:2] == ("v1", "models") else None
+            return {(): base.WirePage("reply"), ("count_tokens",): base.WirePage("count")}.get(path[2:])
+        return base.WirePage("models", "GET", "/".join(path[2:]) or None) if path[:2] == ("v1", "models") else None
 
-    def read(self, incoming: Incoming) -> WireRequest:
+    def read(self, incoming: base.Incoming) -> WireRequest:
         version = incoming.headers.get("anthropic-version", "")
         if not VERSION.fullmatch(version):
             raise BadRequest("anthropic-version: the header is a version such as 2023-06-01", "anthropic-version")
@@ -395,13 +375,13 @@ class MessagesWire(Wire):
     def events(self, request: WireRequest, reply: Reply, stamp: Stamp) -> Iterator[StreamEvent]:
         return (StreamEvent(event["type"], event) for event in _events(request, reply, stamp))
 
-    def failed_events(self, request: WireRequest, begun: Reply, failure: WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
+    def failed_events(self, request: WireRequest, begun: Reply, failure: base.WireFailure, stamp: Stamp) -> Iterator[StreamEvent]:
         """Yield message, block, ping and a delta, then the event `error`, which may come at any place of a stream
         (platform.claude.com/docs/en/build-with-claude/streaming)."""
         yield from islice(self.events(request, begun, stamp), 4)
         yield StreamEvent("error", self.failure(failure).body)
 
-    def failure(self, failure: WireFailure) -> ErrorAnswer:
+    def failure(self, failure: base.WireFailure) -> base.ErrorAnswer:
         """Write an error (platform.claude.com/docs/en/api/errors). Clients know a request beyond the context by its words."""
         status = OVERLOADED if failure.status == 503 else failure.status
         kind = _TYPES.get(status, "api_error" if status >= 500 else "invalid_request_error")
@@ -411,7 +391,7 @@ class MessagesWire(Wire):
         if failure.code == NOT_FOUND:  # the client then sends the whole conversation again
             error["details"] = {"error_code": NOT_FOUND}
         headers = {"request-id": request_id} | ({} if failure.wait_s is None else {"retry-after": f"{failure.wait_s:g}"})
-        return ErrorAnswer(status, {"type": "error", "error": error, "request_id": request_id}, headers)
+        return base.ErrorAnswer(status, {"type": "error", "error": error, "request_id": request_id}, headers)
 
     def models(self, names: Sequence[str], created: int) -> Any:
         ends = {"first_id": names[0], "last_id": names[-1]} if names else {"first_id": None, "last_id": None}
