@@ -187,7 +187,8 @@ class _Filler:
         """Return what is given and the least of all else that is required, in the schema's order."""
         offered, required = schema.get("properties"), schema.get("required")
         offered = offered if isinstance(offered, Mapping) else {}
-        wanted = dict.fromkeys([*(required if isinstance(required, list) else ()), *fixed])
+        names_wanted = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+        wanted = dict.fromkeys([*names_wanted, *fixed])
         names = [*(name for name in offered if name in wanted), *(name for name in wanted if name not in offered)]
         return {name: fixed[name] if name in fixed else self.least(offered.get(name, {}), depth + 1) for name in names}
 

@@ -12,9 +12,9 @@ import binascii
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from whichloop.models.scripted_calls import pieces
@@ -89,10 +89,68 @@ class _Content(_Camel):
         return "".join(part.text or "" for part in self.parts if not part.thought)
 
 
+_Texts = Annotated[list[str] | None, BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+_Count = Annotated[int | None, BeforeValidator(lambda value: int(value) if isinstance(value, str) and value.isdecimal() else value)]
+"""Protocol buffers write whole numbers of 64 bits as text."""
+
+
+class _Schema(_Camel):
+    """A schema in Gemini's own form, a part of OpenAPI's: JSON Schema stands in other fields."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: Annotated[
+        Literal["STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"] | None, BeforeValidator(_in_capitals)
+    ] = None
+    format: str | None = None
+    title: str | None = None
+    description: str | None = None
+    nullable: bool | None = None
+    enum: _Texts = None
+    max_items: _Count = None
+    min_items: _Count = None
+    properties: dict[str, _Schema] | None = None
+    required: _Texts = None
+    min_properties: _Count = None
+    max_properties: _Count = None
+    min_length: _Count = None
+    max_length: _Count = None
+    pattern: str | None = None
+    example: Any = None
+    any_of: list[_Schema] | None = None
+    property_ordering: _Texts = None
+    default: Any = None
+    items: _Schema | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if self.type is None and not self.any_of:
+            raise ValueError("type is missing")
+        if self.type == "ARRAY" and self.items is None:
+            raise ValueError("items is missing")
+        return self
+
+    def json_schema(self) -> dict[str, Any]:
+        """Return the same as JSON Schema."""
+        others = {"type", "nullable", "example", "property_ordering", "properties", "items", "any_of"}
+        schema = self.model_dump(by_alias=True, exclude_none=True, exclude=others)
+        if self.type is not None:
+            schema["type"] = [self.type.lower(), "null"] if self.nullable else self.type.lower()
+        if self.type == "OBJECT":
+            schema["properties"] = {name: inner.json_schema() for name, inner in (self.properties or {}).items()}
+        if self.items is not None:
+            schema["items"] = self.items.json_schema()
+        if self.any_of:
+            schema["anyOf"] = [inner.json_schema() for inner in self.any_of]
+        return schema
+
+
 class _Function(_Camel):
     name: str
     description: str | None = None
-    parameters: dict[str, Any] | None = None
+    parameters: _Schema | None = None
     parameters_json_schema: dict[str, Any] | None = None
 
 
@@ -124,7 +182,7 @@ class _Config(_Camel):
     top_p: float | None = Field(None, ge=0, le=1)
     seed: _Int = None
     response_mime_type: Literal["text/plain", "application/json", ""] | None = None
-    response_schema: dict[str, Any] | None = None
+    response_schema: _Schema | None = None
     response_json_schema: dict[str, Any] | None = None
 
 
@@ -137,22 +195,22 @@ class _Body(_Camel):
     labels: dict[str, Any] | None = None
 
 
-class _Count(_Body):
+class _CountBody(_Body):
     contents: Annotated[list[_Content] | None, BeforeValidator(_listed)] = None  # type: ignore[assignment]
     generate_content_request: _Body | None = None
 
 
 def read_request(body: Any, model: str, verb: str = "generateContent", *, is_sse: bool = False) -> WireRequest:
     """Read a request from a decoded JSON body. Raises BadRequest. `is_sse`: a stream as server-sent events."""
-    data: _Body = base.read_body(_Count if verb == "countTokens" else _Body, body, _UNUSED)
-    if isinstance(data, _Count):
+    data: _Body = base.read_body(_CountBody if verb == "countTokens" else _Body, body, _UNUSED)
+    if isinstance(data, _CountBody):
         data = data.generate_content_request or base.read_body(_Body, body, _UNUSED)
     messages = _conversation(data.contents)
     base.check_history(messages, "contents")
     if data.system_instruction is not None and (system := data.system_instruction.text):
         messages.insert(0, Message("system", system))
     declared = [function for tool in data.tools or () for function in tool.function_declarations]
-    tools = base.checked_tools([_spec(function, place) for place, function in enumerate(declared)], MAX_FUNCTIONS, _NAME)
+    tools = base.checked_tools([_spec(function) for function in declared], MAX_FUNCTIONS, _NAME)
     config, metadata = data.generation_config, base.own_metadata(data.labels)
     schema = _reply_schema(config)
     if tools and schema is not None:
@@ -202,9 +260,9 @@ def _conversation(contents: Sequence[_Content]) -> list[Message]:
     return messages
 
 
-def _spec(function: _Function, place: int) -> ToolSpec:
-    own = function.parameters and _json_schema(function.parameters, f"tools.functionDeclarations.{place}.parameters")
-    return ToolSpec(function.name, function.description or "", own or function.parameters_json_schema or {})
+def _spec(function: _Function) -> ToolSpec:
+    own = function.parameters.json_schema() if function.parameters else function.parameters_json_schema
+    return ToolSpec(function.name, function.description or "", own or {})
 
 
 def _choice(calling: _Calling | None, tools: Sequence[ToolSpec]) -> str | None:
@@ -227,42 +285,7 @@ def _reply_schema(config: _Config) -> Mapping[str, Any] | None:
         if has_schema:
             raise BadRequest(f"{where}: only with responseMimeType application/json", where)
         return None
-    return _json_schema(config.response_schema, where) if config.response_schema else config.response_json_schema or {}
-
-
-_KINDS = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
-_COUNTS = ("maxItems", "minItems", "minProperties", "maxProperties", "minLength", "maxLength")
-_SAME = frozenset({"format", "title", "description", "pattern", "default", "enum", "required", "minimum", "maximum", *_COUNTS})
-_LEFT_OUT = frozenset({"type", "nullable", "example", "propertyOrdering", "properties", "items", "anyOf"})
-
-
-def _json_schema(schema: Any, where: str) -> dict[str, Any]:
-    """Return a schema in Gemini's own form, a part of OpenAPI's, as JSON Schema. Raises BadRequest."""
-    if not isinstance(schema, dict):
-        raise BadRequest(f"{where}: a schema is an object", where)
-    data = {to_camel(name): value for name, value in schema.items()}
-    kind = str(data.get("type", "")).lower()
-    if unknown := data.keys() - _SAME - _LEFT_OUT:
-        raise BadRequest(f"{where}.{min(unknown)[:64]}: no field of a schema here; parametersJsonSchema takes JSON Schema", where)
-    if kind not in _KINDS and "anyOf" not in data:
-        raise BadRequest(f"{where}.type: one of {', '.join(sorted(_KINDS))}, in capitals", where)
-    if kind == "array" and "items" not in data:
-        raise BadRequest(f"{where}.items: missing", where)
-    read = {
-        name: int(value) if name in _COUNTS and str(value).isdigit() else value for name, value in data.items() if name in _SAME
-    }
-    for name in read.keys() & {"enum", "required"}:
-        read[name] = read[name] if isinstance(read[name], list) else [read[name]]
-    if kind:
-        read["type"] = [kind, "null"] if data.get("nullable") is True else kind
-    properties = data.get("properties") or {}
-    if kind == "object":
-        read["properties"] = {name: _json_schema(inner, f"{where}.properties.{name}") for name, inner in dict(properties).items()}
-    if "items" in data:
-        read["items"] = _json_schema(data["items"], f"{where}.items")
-    if "anyOf" in data:
-        read["anyOf"] = [_json_schema(inner, f"{where}.anyOf") for inner in list(data["anyOf"])]
-    return read
+    return config.response_schema.json_schema() if config.response_schema else config.response_json_schema or {}
 
 
 # --- signatures of calls ---
