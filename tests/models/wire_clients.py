@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from .served import QUESTION
 
 NAME, DESCRIPTION = "add", "The sum."
+MODES = ("auto", "none", "required")
 PARAMETERS = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]}
 
 
@@ -41,14 +43,35 @@ class WireClient:
     """One vendor's API from the client's side."""
 
     wire: ClassVar[str]
-    length: ClassVar[str]
-    """The vendor's word for a reply that is cut for its length."""
+    finish: ClassVar[Mapping[str, str]]
+    """Why a reply ends, in our word → in the vendor's."""
+    conversation: ClassVar[str]
+    """The field of a request that holds it."""
+    refused: ClassVar[str] = "invalid_request_error"
+    """What the error of a request is called that breaks a rule."""
     headers: ClassVar[Mapping[str, str]] = {}
+
+    @property
+    def length(self) -> str:
+        """The vendor's word for a reply that is cut for its length."""
+        return self.finish["length"]
 
     def path(self, *, stream: bool) -> str:
         raise NotImplementedError
 
-    def body(self, *, stream: bool, max_tokens: int | None = None) -> dict[str, Any]:
+    def body(self, *, stream: bool = False, max_tokens: int | None = None) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def user(self, text: str) -> Any:
+        """Return a message of the user."""
+        return {"role": "user", "content": text}
+
+    def turn(self, body: Any, results: Sequence[str]) -> list[Any]:
+        """Return what a whole answer adds to the conversation, with the results of its calls in their order."""
+        raise NotImplementedError
+
+    def choice(self, choice: str) -> dict[str, Any]:
+        """Return the fields of a request that say how the model is to call. `choice`: as a Request has it."""
         raise NotImplementedError
 
     def read(self, body: Any) -> Said:
@@ -89,16 +112,26 @@ def _data(events: list[tuple[str, str]]) -> Iterator[Any]:
 
 
 class ChatClient(WireClient):
-    wire, length = "chat", "length"
+    wire, conversation = "chat", "messages"
+    finish = MappingProxyType({name: name for name in ("stop", "tool_calls", "length", "content_filter")})
 
     def path(self, *, stream: bool) -> str:
         return "/v1/chat/completions"
 
-    def body(self, *, stream: bool, max_tokens: int | None = None) -> dict[str, Any]:
+    def body(self, *, stream: bool = False, max_tokens: int | None = None) -> dict[str, Any]:
         function = {"name": NAME, "description": DESCRIPTION, "parameters": PARAMETERS}
         made: dict[str, Any] = {"model": "scripted", "messages": [{"role": "user", "content": QUESTION}], "stream": stream}
         made |= {"tools": [{"type": "function", "function": function}], "max_tokens": max_tokens}
         return made | ({"stream_options": {"include_usage": True}} if stream else {})
+
+    def turn(self, body: Any, results: Sequence[str]) -> list[Any]:
+        message = body["choices"][0]["message"]
+        made = zip(message.get("tool_calls", ()), results, strict=True)
+        return [message, *({"role": "tool", "tool_call_id": call["id"], "content": result} for call, result in made)]
+
+    def choice(self, choice: str) -> dict[str, Any]:
+        named = {"type": "function", "function": {"name": choice}}
+        return {"tool_choice": choice if choice in MODES else named}
 
     def read(self, body: Any) -> Said:
         (choice,) = body["choices"]
@@ -129,14 +162,27 @@ class ChatClient(WireClient):
 
 
 class ResponsesClient(WireClient):
-    wire, length = "responses", "max_output_tokens"
+    wire, conversation = "responses", "input"
+    finish = MappingProxyType(
+        dict.fromkeys(("stop", "tool_calls"), "completed") | {"length": "max_output_tokens", "content_filter": "content_filter"}
+    )
 
     def path(self, *, stream: bool) -> str:
         return "/v1/responses"
 
-    def body(self, *, stream: bool, max_tokens: int | None = None) -> dict[str, Any]:
+    def body(self, *, stream: bool = False, max_tokens: int | None = None) -> dict[str, Any]:
         tool = {"type": "function", "name": NAME, "description": DESCRIPTION, "parameters": PARAMETERS}
         return {"model": "scripted", "input": QUESTION, "tools": [tool], "stream": stream, "max_output_tokens": max_tokens}
+
+    def turn(self, body: Any, results: Sequence[str]) -> list[Any]:
+        ids = [item["call_id"] for item in body["output"] if item["type"] == "function_call"]
+        made = [
+            {"type": "function_call_output", "call_id": name, "output": result} for name, result in zip(ids, results, strict=True)
+        ]
+        return [*body["output"], *made]
+
+    def choice(self, choice: str) -> dict[str, Any]:
+        return {"tool_choice": choice if choice in MODES else {"type": "function", "name": choice}}
 
     def read(self, body: Any) -> Said:
         texts = [part["text"] for item in body["output"] if item["type"] == "message" for part in item["content"]]
@@ -167,16 +213,26 @@ class ResponsesClient(WireClient):
 
 
 class MessagesClient(WireClient):
-    wire, length = "messages", "max_tokens"
+    wire, conversation = "messages", "messages"
+    finish = MappingProxyType({"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"})
     headers: ClassVar[Mapping[str, str]] = {"anthropic-version": "2023-06-01"}
 
     def path(self, *, stream: bool) -> str:
         return "/v1/messages"
 
-    def body(self, *, stream: bool, max_tokens: int | None = None) -> dict[str, Any]:
+    def body(self, *, stream: bool = False, max_tokens: int | None = None) -> dict[str, Any]:
         made: dict[str, Any] = {"model": "scripted", "messages": [{"role": "user", "content": QUESTION}], "stream": stream}
         tool = {"name": NAME, "description": DESCRIPTION, "input_schema": PARAMETERS}
         return made | {"tools": [tool], "max_tokens": max_tokens or 4096}
+
+    def turn(self, body: Any, results: Sequence[str]) -> list[Any]:
+        ids = [block["id"] for block in body["content"] if block["type"] == "tool_use"]
+        made = [{"type": "tool_result", "tool_use_id": name, "content": result} for name, result in zip(ids, results, strict=True)]
+        return [{"role": "assistant", "content": body["content"]}, *([{"role": "user", "content": made}] if made else [])]
+
+    def choice(self, choice: str) -> dict[str, Any]:
+        kind = {"required": "any"}.get(choice, choice)
+        return {"tool_choice": {"type": kind} if choice in MODES else {"type": "tool", "name": choice}}
 
     def read(self, body: Any) -> Said:
         texts = [block["text"] for block in body["content"] if block["type"] == "text"]
@@ -204,16 +260,34 @@ class MessagesClient(WireClient):
 
 
 class GeminiClient(WireClient):
-    wire, length = "gemini", "MAX_TOKENS"
+    wire, conversation, refused = "gemini", "contents", "INVALID_ARGUMENT"
+    finish = MappingProxyType({"stop": "STOP", "tool_calls": "STOP", "length": "MAX_TOKENS", "content_filter": "SAFETY"})
 
     def path(self, *, stream: bool) -> str:
         return f"/v1beta/models/scripted:{'streamGenerateContent?alt=sse' if stream else 'generateContent'}"
 
-    def body(self, *, stream: bool, max_tokens: int | None = None) -> dict[str, Any]:
+    def body(self, *, stream: bool = False, max_tokens: int | None = None) -> dict[str, Any]:
         made: dict[str, Any] = {"contents": [{"role": "user", "parts": [{"text": QUESTION}]}]}
         function = {"name": NAME, "description": DESCRIPTION, "parameters": PARAMETERS}
         limit = {} if max_tokens is None else {"maxOutputTokens": max_tokens}
         return made | {"tools": [{"functionDeclarations": [function]}], "generationConfig": limit}
+
+    def user(self, text: str) -> Any:
+        return {"role": "user", "parts": [{"text": text}]}
+
+    def turn(self, body: Any, results: Sequence[str]) -> list[Any]:
+        content = body["candidates"][0]["content"]
+        calls = [part["functionCall"] for part in content["parts"] if "functionCall" in part]
+        made = [
+            {"functionResponse": {"id": call["id"], "name": call["name"], "response": {"result": result}}}
+            for call, result in zip(calls, results, strict=True)
+        ]
+        return [content, *([{"role": "user", "parts": made}] if made else [])]
+
+    def choice(self, choice: str) -> dict[str, Any]:
+        mode = {"required": "ANY", "none": "NONE", "auto": "AUTO"}.get(choice)
+        named = {"mode": mode} if mode else {"mode": "ANY", "allowedFunctionNames": [choice]}
+        return {"toolConfig": {"functionCallingConfig": named}}
 
     def read(self, body: Any) -> Said:
         (candidate,) = body["candidates"]

@@ -123,7 +123,7 @@ class BadRequest(Refusal):
     """A request that the vendor's API would refuse."""
 
     def __init__(self, message: str, param: str | None = None, code: str | None = None, status: int = 400) -> None:
-        super().__init__(status, message, param, code)
+        super().__init__(status, " ".join(message.split()), param, code)
 
 
 class ErrorAnswer(NamedTuple):

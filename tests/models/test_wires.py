@@ -1,0 +1,350 @@
+"""What holds of every wire: what is said reads back, whole and streamed, and no body does more harm than to be refused."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.cases import cases
+from whichloop.models.server import Server
+from whichloop.models.server.server import segments
+from whichloop.models.wires import WIRES
+from whichloop.models.wires.base import MAX_DEPTH, BadRequest, Incoming, Stamp, WireFailure, WireRequest
+from whichloop.protocol import Message, NativeCall, Reply, Role, Usage
+from whichloop.protocol.wire import to_json
+
+from .served import QUESTION, Book, fixed, run
+from .wire_clients import CLIENTS, NAME, Said, WireClient
+from .wire_refusals import REFUSALS, Refused
+
+BY_NAME = {wire.name: wire for wire in WIRES}
+STAMP = Stamp("0123456789abcdef01234567", 1_800_000_000)
+wire = pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+objects = st.dictionaries(st.text(max_size=6), json_values, max_size=3).map(to_json)
+texts = st.text(max_size=60).filter(str.strip)
+
+
+@st.composite
+def replies(draw: st.DrawFn, *, raw: bool = False) -> Reply:
+    """Replies as a model gives them. `raw`: arguments may be anything."""
+    made = draw(st.lists(st.tuples(st.sampled_from([NAME, "look_up"]), st.text(max_size=40) if raw else objects), max_size=3))
+    calls = tuple(NativeCall(f"call_{place}", *call) for place, call in enumerate(made))
+    text = draw(texts) if not calls else draw(texts | st.just(""))
+    usage = Usage(draw(st.integers(0, 999)), draw(st.integers(0, 999)))
+    finish: Any = draw(st.sampled_from(["tool_calls" if calls else "stop", "length", "content_filter"]))
+    return Reply(text, calls, usage, finish)
+
+
+def read(client: WireClient, body: Any, *, stream: bool = False) -> WireRequest:
+    path, _, query = client.path(stream=stream).partition("?")
+    return BY_NAME[client.wire].read(Incoming(body, segments(path), dict(httpx.QueryParams(query)), client.headers))
+
+
+def problem(client: WireClient, body: Any) -> BadRequest | None:
+    """Return why a body is refused; of one that is read, make sure that it can be answered."""
+    server = BY_NAME[client.wire]
+    try:
+        asked = read(client, body)
+    except BadRequest as error:
+        return error if len(str(error).splitlines()) == 1 else pytest.fail(f"not one line: {error}")
+    for reply in (Reply("2", usage=Usage(3, 1)), Reply("", (NativeCall("call_0", NAME, "{"),))):
+        made = [server.reply(asked, reply, STAMP), *server.events(asked, reply, STAMP), server.remembered(asked, reply, STAMP)]
+        assert json.dumps(made)
+    return None
+
+
+def whole(client: WireClient, reply: Reply, stamp: Stamp = STAMP) -> Any:
+    """Return the body of a whole answer, once over JSON."""
+    return json.loads(json.dumps(BY_NAME[client.wire].reply(read(client, client.body()), reply, stamp)))
+
+
+def streamed(client: WireClient, reply: Reply) -> Said:
+    server = BY_NAME[client.wire]
+    asked = read(client, client.body(stream=True), stream=True)
+    events = [(event.name, json.dumps(event.data)) for event in server.events(asked, reply, STAMP)]
+    return client.read_stream(events + ([("", "[DONE]")] if server.stream_end else []))
+
+
+def calls_of(said: Said) -> list[tuple[str, Any]]:
+    """Return names and arguments, which some vendors send as a text and some as an object."""
+    return [(call.name, json.loads(call.arguments) if isinstance(call.arguments, str) else call.arguments) for call in said.calls]
+
+
+# --- what is said ---
+
+
+@wire
+@given(replies())
+def test_a_reply_reads_back_whole_and_streamed(client: WireClient, reply: Reply) -> None:
+    made, stream = client.read(whole(client, reply)), streamed(client, reply)
+    assert made.text == stream.text == reply.text
+    assert calls_of(made) == calls_of(stream) == [(call.name, json.loads(call.arguments)) for call in reply.calls]
+    assert [call.id for call in made.calls] == [call.id for call in stream.calls]
+    assert made.finish == stream.finish == client.finish[reply.finish_reason]
+    assert stream.ended
+
+
+@wire
+@given(replies(raw=True))
+def test_a_stream_says_what_the_whole_says_whatever_a_fault_makes_of_the_arguments(client: WireClient, reply: Reply) -> None:
+    made, stream = client.read(whole(client, reply)), streamed(client, reply)
+    assert (made.text, made.finish, [call.id for call in made.calls]) == (
+        stream.text,
+        stream.finish,
+        [call.id for call in stream.calls],
+    )
+    if client.wire != "gemini":  # there such a call cannot be written
+        assert [call.arguments for call in stream.calls] == [call.arguments for call in reply.calls]
+
+
+# --- what comes back ---
+
+
+@st.composite
+def talks(draw: st.DrawFn) -> list[tuple[Reply, list[str]]]:
+    """Replies with the results of their calls; a loop goes on after a cut reply as after any other."""
+    said = draw(st.lists(replies(), min_size=1, max_size=4))
+    return [(reply, [draw(texts) for _ in reply.calls]) for reply in said]
+
+
+def conversation(client: WireClient, talk: list[tuple[Reply, list[str]]]) -> list[Any]:
+    items = [client.user(QUESTION)]
+    for number, (reply, results) in enumerate(talk):
+        said = whole(client, reply, Stamp(f"{number:024x}", 1))
+        items += client.turn(said, results) + ([] if reply.calls else [client.user("Go on.")])
+    return items
+
+
+def expected(talk: list[tuple[Reply, list[str]]]) -> Iterator[Message]:
+    yield Message("user", QUESTION)
+    for reply, results in talk:
+        yield Message("assistant", reply.text, reply.calls)
+        yield from (Message("tool", result, call_id=call.id) for call, result in zip(reply.calls, results, strict=True))
+        if not reply.calls:
+            yield Message("user", "Go on.")
+
+
+@wire
+@given(talks())
+def test_a_conversation_that_a_client_passes_back_is_read_as_it_was(client: WireClient, talk: Any) -> None:
+    asked = read(client, client.body() | {client.conversation: conversation(client, talk)})
+    assert asked.request.messages == tuple(expected(talk))
+
+
+@wire
+@given(talks(), st.sampled_from(["lost", "doubled", "moved"]), st.data())
+def test_every_call_has_one_result_right_after_it(client: WireClient, talk: Any, how: str, data: st.DataObject) -> None:
+    items = conversation(client, talk)
+    results = [place for place, item in enumerate(items) if is_result(item)]
+    if not results:
+        return
+    place = data.draw(st.sampled_from(results))
+    broken = {
+        "lost": [*items[:place], *items[place + 1 :]],
+        "doubled": [*items[: place + 1], items[place], *items[place + 1 :]],
+        "moved": [items[place], *items[:place], *items[place + 1 :]],
+    }[how]
+    error = problem(client, client.body() | {client.conversation: broken})
+    assert error is not None
+    assert (error.param or "").startswith(client.conversation)
+
+
+def is_result(item: Any) -> bool:
+    """Return whether an item of a conversation holds results of calls."""
+    text = json.dumps(item)
+    return item.get("role") in ("user", "tool", None) and any(
+        word in text for word in ("tool_call_id", "function_call_output", "tool_result", "functionResponse")
+    )
+
+
+# --- what is asked ---
+
+
+@wire
+@pytest.mark.parametrize("choice", ["auto", "none", "required", NAME])
+def test_how_the_model_is_to_call_is_read(client: WireClient, choice: str) -> None:
+    assert read(client, client.body() | client.choice(choice)).request.tool_choice == choice
+
+
+@wire
+def test_a_tool_is_forced_that_is_offered(client: WireClient) -> None:
+    for body in (client.body() | client.choice("another"), client.body() | {"tools": None} | client.choice("required")):
+        assert problem(client, body) is not None
+
+
+@wire
+def test_a_loop_s_own_client_says_its_role_and_scope(client: WireClient) -> None:
+    field = "labels" if client.wire == "gemini" else "metadata"
+    asked = read(client, client.body() | {field: {"role": "plan", "scope": "s", "codec": "k", "examples": "1"}})
+    assert (asked.request.role, asked.request.scope, asked.request.examples) == (Role.PLAN, "s", 1)
+    assert asked.metadata["codec"] == "k"
+    for wrong in ({"role": "boss"}, {"examples": "2"}, {"examples": "²"}, {"examples": "9" * 500}):
+        assert problem(client, client.body() | {field: wrong}) is not None
+
+
+# --- any body ---
+
+
+@wire
+@given(json_values)
+def test_any_body_is_read_or_refused(client: WireClient, body: Any) -> None:
+    assert problem(client, body) is not None
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of each value in a body."""
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield (*at, key)
+        yield from places(inner, (*at, key))
+
+
+_SCHEMA = {"type": "object", "properties": {"a": {"type": "array", "items": {"enum": ["x"]}}, "b": {"anyOf": [{"type": "null"}]}}}
+_GEMINI = {
+    "type": "OBJECT",
+    "properties": {
+        "a": {"type": "ARRAY", "items": {"type": "STRING", "enum": ["x"], "maxItems": "3"}},
+        "b": {"type": "STRING", "nullable": True},
+    },
+    "required": ["a"],
+}
+MORE: dict[str, dict[str, Any]] = {
+    "chat": {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": _SCHEMA}}, "stop": ["x"]},
+    "responses": {"text": {"format": {"type": "json_schema", "name": "x", "schema": _SCHEMA}}, "reasoning": {"effort": "low"}},
+    "messages": {
+        "output_config": {"format": {"type": "json_schema", "schema": _SCHEMA}},
+        "system": [{"type": "text", "text": "x"}],
+    },
+    "gemini": {
+        "tools": None,
+        "toolConfig": None,
+        "generationConfig": {"responseMimeType": "application/json", "responseSchema": _GEMINI},
+    },
+}
+"""Wire → further fields of a request."""
+
+
+def full(client: WireClient) -> dict[str, Any]:
+    """Return a request of many fields: a call with its result, a tool that is forced, a schema, a limit."""
+    talk = [(Reply("I add.", (NativeCall("call_0", NAME, '{"a": 1}'),), Usage(1, 1), "tool_calls"), ["2"])]
+    return client.body(max_tokens=99) | client.choice(NAME) | MORE[client.wire] | {client.conversation: conversation(client, talk)}
+
+
+words = st.sampled_from(["", "auto", "function", "object", "STRING", "array", "²", "a b", NAME, {"type": "array"}, {"name": NAME}])
+
+
+@wire
+def test_a_request_of_many_fields_is_read(client: WireClient) -> None:
+    assert problem(client, full(client)) is None
+
+
+@wire
+@given(json_values | words, st.booleans(), st.data())
+def test_anything_in_any_place_is_read_or_refused(client: WireClient, value: Any, drops: bool, data: st.DataObject) -> None:
+    body = copy.deepcopy(full(client))
+    *way, last = data.draw(st.sampled_from(list(places(body))))
+    holder = body
+    for key in way:
+        holder = holder[key]
+    if drops:
+        del holder[last]
+    else:
+        holder[last] = value
+    problem(client, body)
+
+
+@wire
+def test_a_body_that_is_nested_too_deep_is_refused(client: WireClient) -> None:
+    deep: Any = {}
+    for _ in range(MAX_DEPTH):
+        deep = {"x": deep}
+    assert "nested" in str(problem(client, client.body() | {"tools": [deep]}))
+    for _ in range(50_000):
+        deep = [deep]
+    assert "nested" in str(problem(client, client.body() | {"tools": [deep]}))
+
+
+@settings(max_examples=cases(4), deadline=None)
+@given(st.lists(st.binary(max_size=20) | json_values.map(json.dumps).map(str.encode), min_size=6, max_size=6))
+def test_any_body_over_http_gets_a_refusal_in_the_vendors_form(bodies: list[bytes]) -> None:
+    async def work() -> list[tuple[WireClient, httpx.Response]]:
+        async with Server(Book(any=fixed(Reply("2", usage=Usage(3, 1))))) as server, httpx.AsyncClient() as http:
+            return [
+                (client, await http.post(server.url + client.path(stream=stream), content=body, headers=client.headers))
+                for client in CLIENTS.values()
+                for stream in (False, True)
+                for body in bodies
+            ]
+
+    for client, answer in asyncio.run(work()):
+        assert answer.status_code == 400
+        assert client.error(answer.json()) == client.refused
+
+
+# --- what is refused ---
+
+
+@pytest.mark.parametrize("case", REFUSALS, ids=[f"{case.wire}: {case.what}" for case in REFUSALS])
+def test_what_is_refused_names_its_field(case: Refused) -> None:
+    client = CLIENTS[case.wire]
+    error = problem(client, case.body(client))
+    assert error is not None
+    assert (error.param or "").startswith(case.param)
+
+
+def test_a_client_meets_each_refusal_with_its_vendors_status_and_type() -> None:
+    async def work(server: Server, _: Any) -> list[httpx.Response]:
+        async with httpx.AsyncClient(base_url=server.url) as http:
+            return [
+                await http.post(client.path(stream=False), json=case.body(client), headers=client.headers)
+                for case, client in ((case, CLIENTS[case.wire]) for case in REFUSALS)
+            ]
+
+    for case, answer in zip(REFUSALS, run(work, Book(any=fixed(Reply("x")))), strict=True):
+        assert answer.status_code == case.status, case.what
+        assert CLIENTS[case.wire].error(answer.json()) == (case.code or CLIENTS[case.wire].refused), case.what
+
+
+STATUSES = (400, 401, 403, 404, 405, 413, 429, 500, 503, 504)
+
+
+@wire
+@pytest.mark.parametrize("status", STATUSES)
+def test_an_error_has_the_vendors_form(client: WireClient, status: int) -> None:
+    answer = BY_NAME[client.wire].failure(WireFailure(status, "no", wait_s=1.5 if status == 429 else None))
+    assert answer.status == (529 if (client.wire, status) == ("messages", 503) else status)
+    assert answer.body["error"]["message"].startswith("no")
+    assert client.error(answer.body)
+    assert status < 500 or client.error(answer.body) != client.refused
+    waits = "retry-after" in {name.lower() for name in answer.headers} or bool(client.wait(answer.body))
+    assert waits == (status == 429)
+
+
+@wire
+def test_a_stream_that_fails_begins_and_says_so(client: WireClient) -> None:
+    server = BY_NAME[client.wire]
+    asked = read(client, client.body(stream=True), stream=True)
+    events = server.failed_events(asked, Reply("Let me think."), WireFailure(500, "no"), STAMP)
+    said = client.read_stream([(event.name, json.dumps(event.data)) for event in events])
+    assert said.text
+    assert said.error
+    assert not said.ended
+
+
+@wire
+def test_models_are_listed_with_their_names(client: WireClient) -> None:
+    server = BY_NAME[client.wire]
+    assert server.model("a/b", 5) in server.models(("a/b", "c"), 5)["models" if client.wire == "gemini" else "data"]
