@@ -14,8 +14,8 @@ from whichloop.models.server import Server
 from whichloop.protocol import ContextOverflow, NativeCall, ProviderError, Reply, Usage
 
 from . import bench
-from .anthropic_cases import ADD, CALLING, RESULT, USER
 from .served import QUESTION, Book, fixed, of, trial_call
+from .wire_refusals import ADD, RESULT
 
 anthropic = pytest.importorskip("anthropic")
 
@@ -96,7 +96,7 @@ def test_the_blocking_client_gets_the_same() -> None:
             made = client.messages.create(**ASK)
             with client.messages.stream(**ASK) as stream:
                 text = "".join(stream.text_stream)
-                return [made, text, stream.get_final_message(), client.messages.count_tokens(model="x", messages=[USER])]
+                return [made, text, stream.get_final_message(), client.messages.count_tokens(model="x", messages=ASK["messages"])]
 
     reply = Reply("It is 4.", usage=Usage(12, 3))
     made, text, final, counted = run(lambda server, _: asyncio.to_thread(ask, server.url), Book(any=fixed(reply)))
@@ -264,11 +264,3 @@ def test_faults_on_the_wire(kind: str, whole: type, stream: type) -> None:
     assert isinstance(met[0], whole)
     assert isinstance(met[1], stream)
     assert not isinstance(met[0], AssertionError)
-
-
-def test_the_messages_of_the_cases_are_a_conversation() -> None:
-    reply = run(
-        lambda _, asking: asking.messages.create(**ASK | {"messages": [USER, CALLING, {"role": "user", "content": [RESULT]}]}),
-        Book(any=fixed(Reply("x", usage=Usage(1, 1)))),
-    )
-    assert reply.content[0].text == "x"

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from whichloop.models.filling import Unfillable, fill, filled_value, fits, least, same
 from whichloop.models.server.foreign import ForeignCodec, foreign_codec
-from whichloop.models.wires.chat import read_request
+from whichloop.models.wires.base import Incoming
+from whichloop.models.wires.chat import CHAT
 from whichloop.protocol import Act, Answer, Codec, Completion, Inexpressible, Reply, Text, ToolCall, ToolSpec, WireError
 
 OBJECT = {"type": "object"}
@@ -121,7 +122,7 @@ def test_calls_are_native_and_their_ids_unique_in_the_conversation():
         {"role": "tool", "tool_call_id": "call_0", "content": "0"},
     ]
     offered = [{"type": "function", "function": {"name": "add"}}]
-    codec = foreign_codec(read_request({"model": "m", "messages": history, "tools": offered}))
+    codec = foreign_codec(CHAT.read(Incoming({"model": "m", "messages": history, "tools": offered})))
     reply = codec.render(Act("Both.", (ToolCall("add", {"a": 1}), ToolCall("add", {"a": 2}))))
     assert [call.id for call in reply.calls] == ["call_1", "call_2"]
     assert (reply.text, reply.finish_reason) == ("Both.", "tool_calls")

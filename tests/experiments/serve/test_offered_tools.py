@@ -10,7 +10,8 @@ import pytest
 from whichloop.experiments.serve.pages import SuiteTrials
 from whichloop.models.profiles import load_profile
 from whichloop.models.server import OwnRequest
-from whichloop.models.wires.chat import read_request
+from whichloop.models.wires.base import Incoming
+from whichloop.models.wires.chat import CHAT
 from whichloop.protocol import run_sync
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import generated_suites, make_suite
@@ -27,5 +28,6 @@ def test_every_tool_of_a_suite_is_taken(name: str) -> None:
     distinct = {repr(entry["tools"]): entry["tools"] for entry in listed}
     assert distinct
     for tools in distinct.values():
-        read: Any = read_request({"model": "scripted", "messages": [{"role": "user", "content": "?"}], "tools": tools})
+        body: Any = {"model": "scripted", "messages": [{"role": "user", "content": "?"}], "tools": tools}
+        read = CHAT.read(Incoming(body))
         assert [tool.name for tool in read.request.tools] == [tool["function"]["name"] for tool in tools]

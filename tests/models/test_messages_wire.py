@@ -1,0 +1,117 @@
+"""What only Anthropic's Messages have: blocks, versions, threads, and arguments that are an object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whichloop.models.wires.base import BadRequest, Incoming, Stamp, WireFailure, WireRequest
+from whichloop.models.wires.messages import MESSAGES
+from whichloop.protocol import Message, NativeCall, Reply, Sampling, ToolSpec, Usage
+
+from .test_wires import STAMP, objects
+from .wire_clients import CLIENTS
+from .wire_refusals import ADD, RESULT, TEXT, USER
+
+SEARCH = {"type": "web_search_20250305", "name": "web_search"}
+
+
+def ask(*messages: Any, page: str = "", recall: Any = lambda _: None, **fields: Any) -> WireRequest:
+    body = {"model": "scripted", "messages": list(messages or [USER]), **({} if page else {"max_tokens": 99}), **fields}
+    path = ("v1", "messages", page) if page else ("v1", "messages")
+    return MESSAGES.read(Incoming(body, path, headers=CLIENTS["messages"].headers, recall=recall))
+
+
+def test_blocks_become_messages() -> None:
+    calls = [
+        {"type": "tool_use", "id": "toolu_call_7", "name": "add", "input": {"a": 1, "b": "é"}},
+        {"type": "tool_use", "id": "other", "name": "add", "input": {"INVALID_JSON": '{"a": '}},
+    ]
+    results = [
+        {"type": "tool_result", "tool_use_id": "toolu_call_7", "content": [TEXT, TEXT]},
+        {"type": "tool_result", "tool_use_id": "other", "content": "no JSON", "is_error": True},
+    ]
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
+    talk = [USER, {"role": "assistant", "content": [thought, TEXT, *calls]}, {"role": "user", "content": [*results, TEXT]}]
+    asked = ask(
+        *talk, system=[TEXT, TEXT | {"cache_control": {"type": "ephemeral"}}], tools=[ADD | {"description": "Adds."}, SEARCH]
+    )
+    assert asked.request.messages == (
+        Message("system", "And?\nAnd?"),
+        Message("user", "?"),
+        Message("assistant", "And?", (NativeCall("call_7", "add", '{"a": 1, "b": "é"}'), NativeCall("other", "add", '{"a": '))),
+        Message("tool", "And?\nAnd?", call_id="call_7"),
+        Message("tool", "Error: no JSON", call_id="other"),
+        Message("user", "And?"),
+    )
+    assert asked.request.tools == (ToolSpec("add", "Adds.", ADD["input_schema"]),)  # type: ignore[arg-type]
+
+
+def test_fields_that_coding_agents_send_are_read() -> None:
+    unused: Any = {"thinking": {"type": "adaptive"}, "context_management": {"edits": []}, "output_config": {"effort": "high"}}
+    asked = ask(**unused, stop_sequences=["END"], temperature=0.5, top_k=40, stream=True, metadata={"user_id": "u"})
+    assert (asked.request.sampling, asked.stream) == (Sampling(0.5, 99, None, None, ("END",)), True)
+    one_at_a_time = ask(tools=[ADD], tool_choice={"type": "auto", "disable_parallel_tool_use": True})
+    assert not one_at_a_time.request.parallel_calls
+    schema = {"type": "object", "additionalProperties": False}
+    assert ask(output_config={"format": {"type": "json_schema", "schema": schema}}).request.response_schema == schema
+
+
+def test_a_version_is_needed_and_a_count_needs_no_limit() -> None:
+    with pytest.raises(BadRequest, match="anthropic-version"):
+        MESSAGES.read(Incoming({"model": "m", "max_tokens": 9, "messages": [USER]}, ("v1", "messages")))
+    assert ask(page="count_tokens").request.messages == (Message("user", "?"),)
+
+
+@pytest.mark.parametrize(
+    ("tools", "choice", "read"),
+    [
+        ([SEARCH], {"type": "any"}, "auto"),
+        ([ADD, SEARCH], {"type": "any"}, "required"),
+        ([ADD, SEARCH], {"type": "tool", "name": "web_search"}, "auto"),
+        ([ADD, SEARCH], {"type": "tool", "name": "add"}, "add"),
+    ],
+)
+def test_a_forced_tool_of_anthropic_s_is_no_tool_of_the_model(tools: list[Any], choice: Any, read: str) -> None:
+    assert ask(tools=tools, tool_choice=choice).request.tool_choice == read
+
+
+@given(objects.filter(lambda text: len(text) > 2), st.data())
+def test_of_arguments_that_are_cut_a_whole_reply_has_what_is_certain(written: str, data: st.DataObject) -> None:
+    cut = written[: data.draw(st.integers(0, len(written) - 1))]
+    body = MESSAGES.reply(ask(), Reply("", (NativeCall("call_0", "add", cut),), Usage(3, 4), "length"), STAMP)
+    left = body["content"][0]["input"]
+    assert set(left) <= set(MESSAGES.reply(ask(), Reply("", (NativeCall("c", "add", written),)), STAMP)["content"][0]["input"])
+
+
+def test_a_reply_at_a_stop_sequence_names_it_and_one_of_nothing_has_no_block() -> None:
+    body = MESSAGES.reply(ask(), Reply("", usage=Usage(3, 0)), Stamp("0", 0, stopped_at="END"))
+    assert (body["stop_reason"], body["stop_sequence"], body["content"]) == ("stop_sequence", "END", [])
+
+
+def test_a_thread_is_the_conversation_with_the_replies_that_were_given() -> None:
+    kept: dict[str, Any] = {}
+
+    def say(number: str, *messages: Any, **fields: Any) -> WireRequest:
+        asked = ask(*messages, recall=kept.get, **fields)
+        reply = Reply("Hm.", (NativeCall("call_0", "add", '{"a": 1}'),), Usage(3, 4), "tool_calls")
+        kept.update([MESSAGES.remembered(asked, reply, Stamp(number, 0))])  # type: ignore[list-item]
+        return asked
+
+    result = {"role": "user", "content": [RESULT | {"tool_use_id": "toolu_call_0"}]}
+    first = say("1", thread={"type": "create"}, system="Be brief.", tools=[ADD])
+    second = say("2", result, thread={"type": "continue", "previous_message_id": "msg_1"})
+    third = say("3", result, thread={"type": "continue", "previous_message_id": "msg_2"})
+    turn = (Message("assistant", "Hm.", (NativeCall("call_0", "add", '{"a": 1}'),)), Message("tool", "2", call_id="call_0"))
+    assert second.request.messages == (*first.request.messages, *turn)
+    assert (third.request.messages, third.request.tools) == ((*second.request.messages, *turn), first.request.tools)
+
+
+def test_errors_have_an_id_that_depends_on_nothing_but_what_went_wrong() -> None:
+    answers = [MESSAGES.failure(WireFailure(400, text, code="context_length_exceeded")) for text in ("no", "no", "else")]
+    ids = [answer.body["request_id"] for answer in answers]
+    assert ids[0] == ids[1] == answers[0].headers["request-id"] != ids[2]
+    assert answers[0].body["error"]["message"] == "prompt is too long: no"
