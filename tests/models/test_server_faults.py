@@ -29,7 +29,6 @@ async def raw(server: Server, body: dict[str, Any], path: str = "/v1/chat/comple
     return await exchange(server, head.encode() + data)
 
 
-
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_dropped_connection_gives_no_byte(stream):
     async def work(server, asking):

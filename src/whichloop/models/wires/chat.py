@@ -14,33 +14,9 @@ from pydantic import BeforeValidator, Field, model_validator
 from whichloop.models.scripted_calls import pieces
 from whichloop.protocol import Message, NativeCall, Reply, Request, Sampling, Usage
 
-from .base import (
-    BadRequest,
-    Fields,
-    Incoming,
-    Path,
-    Stamp,
-    StreamEvent,
-    WireFailure,
-    WirePage,
-    WireRequest,
-    check_history,
-    own_fields,
-    read_body,
-    written_arguments,
-)
-from .openai import (
-    Choice,
-    Function,
-    Name,
-    NamedSchema,
-    OpenAIBody,
-    OpenAIWire,
-    PlainFormat,
-    RefusalPart,
-    function_tools,
-    reply_schema,
-)
+from . import base
+from .base import BadRequest, Fields, Incoming, Path, Stamp, StreamEvent, WireFailure, WireRequest
+from .openai import Choice, Function, Name, NamedSchema, OpenAIBody, OpenAIWire, PlainFormat, RefusalPart, reply_schema, tools_of
 
 # --- reading ---
 
@@ -69,7 +45,7 @@ class _Call(Fields):
     function: _CalledFunction
 
     def call(self) -> NativeCall:
-        return NativeCall(self.id, self.function.name, written_arguments(self.function.arguments))
+        return NativeCall(self.id, self.function.name, base.written_arguments(self.function.arguments))
 
 
 class _Message(Fields):
@@ -148,17 +124,17 @@ class ChatWire(OpenAIWire):
     def is_addressed(self, path: Path, headers: Mapping[str, str]) -> bool:
         return True
 
-    def page(self, path: Path) -> WirePage | None:
+    def page(self, path: Path) -> base.WirePage | None:
         if path == ("v1", "chat", "completions"):
-            return WirePage("reply")
+            return base.WirePage("reply")
         named = "/".join(path[2:]) if len(path) > 2 else None
-        return WirePage("models", "GET", named) if path[:2] == ("v1", "models") else None
+        return base.WirePage("models", "GET", named) if path[:2] == ("v1", "models") else None
 
     def read(self, incoming: Incoming) -> WireRequest:
-        body = read_body(_Body, incoming.body, _UNUSED)
+        body = base.read_body(_Body, incoming.body, _UNUSED)
         messages = tuple(each.message() for each in body.messages)
-        check_history(messages)
-        tools = function_tools([tool.function for tool in body.tools or ()])
+        base.check_history(messages)
+        tools = tools_of([tool.function for tool in body.tools or ()])
         if body.parallel_tool_calls is not None and not tools:
             raise BadRequest("parallel_tool_calls: no tools are offered", "parallel_tool_calls")
         if body.max_tokens is not None and body.max_completion_tokens is not None:
@@ -173,7 +149,7 @@ class ChatWire(OpenAIWire):
                 body.temperature, body.max_completion_tokens or body.max_tokens, body.top_p, body.seed, tuple(body.stop or ())
             ),
             body.parallel_tool_calls is not False,
-            **own_fields(metadata, len(messages)),
+            **base.own_fields(metadata, len(messages)),
         )
         include_usage = bool(body.stream_options and body.stream_options.include_usage)
         return WireRequest(request, body.model, bool(body.stream), include_usage, metadata)

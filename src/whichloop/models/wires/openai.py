@@ -37,7 +37,7 @@ class Function(Fields):
     parameters: ObjectSchema | None = None
 
 
-def function_tools(functions: Sequence[Function]) -> tuple[ToolSpec, ...]:
+def tools_of(functions: Sequence[Function]) -> tuple[ToolSpec, ...]:
     """Return the tools of a request. Raises BadRequest."""
     tools = [ToolSpec(each.name, each.description or "", each.parameters or {}) for each in functions]
     return checked_tools(tools, MAX_TOOLS, NAME)

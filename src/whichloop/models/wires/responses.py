@@ -19,35 +19,9 @@ from whichloop.protocol import Message, NativeCall, Reply, Request, Sampling, To
 from whichloop.protocol.chat import FinishReason
 from whichloop.protocol.json_text import Json
 
-from .base import (
-    MAX_MESSAGES,
-    BadRequest,
-    Fields,
-    Incoming,
-    Path,
-    Recall,
-    Stamp,
-    StreamEvent,
-    WireFailure,
-    WirePage,
-    WireRequest,
-    check_history,
-    own_fields,
-    read_body,
-    written_arguments,
-)
-from .openai import (
-    Choice,
-    Function,
-    Name,
-    NamedSchema,
-    OpenAIBody,
-    OpenAIWire,
-    PlainFormat,
-    RefusalPart,
-    function_tools,
-    reply_schema,
-)
+from . import base
+from .base import BadRequest, Fields, Incoming, Path, Stamp, StreamEvent, WireFailure, WireRequest
+from .openai import Choice, Function, Name, NamedSchema, OpenAIBody, OpenAIWire, PlainFormat, RefusalPart, reply_schema, tools_of
 
 RESPONSE = "resp_"
 _OWN_ITEM = re.compile("(?:msg|fc)_([0-9a-f]{24})[0-9a-f]{4}")
@@ -105,21 +79,21 @@ def _typed(item: Mapping[str, Any]) -> dict[str, Any]:
 def _messages(items: Sequence[Any]) -> tuple[Message, ...]:
     """Return items as messages. Calls belong to the text of the assistant's right before them, as in one message of a chat."""
     messages: list[Message] = []
-    for item in read_body(_Items, {"input": [_typed(item) for item in items]}).input:
+    for item in base.read_body(_Items, {"input": [_typed(item) for item in items]}).input:
         match item:
             case _Message():
                 role = "system" if item.role == "developer" else item.role
                 messages.append(Message(role, "".join(part.text for part in item.content)))
             case _Call():
                 said = messages.pop() if messages and messages[-1].role == "assistant" else Message("assistant")
-                made = NativeCall(item.call_id, item.name, written_arguments(item.arguments))
+                made = NativeCall(item.call_id, item.name, base.written_arguments(item.arguments))
                 messages.append(replace(said, calls=(*said.calls, made)))
             case _Result():
                 messages.append(Message("tool", "".join(part.text for part in item.output), call_id=item.call_id))
     return tuple(messages)
 
 
-def _items(body: _Body, recall: Recall) -> tuple[Sequence[Any], Sequence[Any]]:
+def _items(body: _Body, recall: base.Recall) -> tuple[Sequence[Any], Sequence[Any]]:
     """Return the items of the answer that a request goes on from, and its own. Raises BadRequest."""
     previous: Sequence[Any] | None = ()
     if body.previous_response_id is not None:
@@ -163,7 +137,7 @@ class _TextConfig(Fields):
 
 _Input = Annotated[
     list[dict[str, Any]],
-    Field(max_length=MAX_MESSAGES),
+    Field(max_length=base.MAX_MESSAGES),
     BeforeValidator(lambda given: [{"role": "user", "content": given}] if isinstance(given, str) else given),
 ]
 
@@ -238,15 +212,15 @@ class ResponsesWire(OpenAIWire):
     def is_addressed(self, path: Path, headers: Mapping[str, str]) -> bool:
         return path[:2] == ("v1", "responses")
 
-    def page(self, path: Path) -> WirePage | None:
-        return WirePage("reply") if path == ("v1", "responses") else None
+    def page(self, path: Path) -> base.WirePage | None:
+        return base.WirePage("reply") if path == ("v1", "responses") else None
 
     def read(self, incoming: Incoming) -> WireRequest:
-        body = read_body(_Body, incoming.body, _UNUSED)
+        body = base.read_body(_Body, incoming.body, _UNUSED)
         previous, own = _items(body, incoming.recall)
         conversation = (*_messages(previous), *_messages(own))
-        check_history(conversation, "input")
-        tools = function_tools([tool for tool in body.tools or () if tool.type == "function"])
+        base.check_history(conversation, "input")
+        tools = tools_of([tool for tool in body.tools or () if tool.type == "function"])
         metadata = body.metadata or {}
         request = Request(
             (Message("system", body.instructions), *conversation) if body.instructions else conversation,
@@ -255,7 +229,7 @@ class ResponsesWire(OpenAIWire):
             reply_schema(body.text.format if body.text else None, conversation, "text.format"),
             Sampling(body.temperature, body.max_output_tokens, body.top_p),
             body.parallel_tool_calls is not False,
-            **own_fields(metadata, len(conversation)),
+            **base.own_fields(metadata, len(conversation)),
         )
         echo = _echo(incoming.body)
         return WireRequest(request, body.model, bool(body.stream), metadata=metadata, echo=echo, items=(*previous, *own))
