@@ -17,7 +17,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tests.kept import put
-from tests.models.cassettes import RECORD, ask, use
+from tests.models.recordings import ask, use
 from tests.sealing import reseal
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import results
@@ -25,10 +25,10 @@ from whichloop.experiments.compare.run import run
 from whichloop.experiments.gate import bless, read_baseline, read_run, write_baseline
 from whichloop.experiments.optimize.program_text import program_named
 from whichloop.metrics.record_table import OWN
-from whichloop.models.cassette import Recording
 from whichloop.models.fake import FakeModel
 from whichloop.models.profiles import load_profile
-from whichloop.protocol.digest import open_document, open_line
+from whichloop.models.recording import Recordings
+from whichloop.protocol.digest import open_document
 from whichloop.runs.config import CompareConfig, load_config
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.run_state import read_state
@@ -55,7 +55,7 @@ READERS: Mapping[str, Callable[[Path], object]] = {
     TRACES: lambda folder: [Traces(folder).read(record) for record in read_records(folder)],
     BASELINE: lambda folder: read_baseline(folder / BASELINE),
     PROGRAM: lambda folder: program_named(str(folder / PROGRAM)).to_json(),
-    RECORDING: lambda folder: list(Recording(folder, "m")),
+    RECORDING: lambda folder: Recordings(folder, "replay").of("m"),
     CONFIG: lambda folder: load_config(folder / CONFIG, {}),
     PROFILE: lambda folder: load_profile(str(folder / PROFILE)).digest,
 }
@@ -70,7 +70,7 @@ def make_artefacts(runs: Path) -> Path:
     program = {"decide": {"signature": {"instructions": "Guess."}, "demos": [{"a": 1.5}]}, "whichloop": {"loop": "bare"}}
     (folder / PROGRAM).write_text(json.dumps(program))
     reseal(folder / PROGRAM)
-    use(folder, RECORD, [ask("one"), ask("two")], FakeModel("first", "second"))
+    use(folder, "record", [ask("one"), ask("two")], FakeModel("first", "second"))
     (folder / CONFIG).write_text('loops = ["bare"]\nrepeats = 2\nalpha = 0.1\n[budget]\ncalls = 5\n')
     (folder / PROFILE).write_text('name = "own"\nlatency_s = 1.0\n[rates]\n"wire.empty" = 0.1\n[clears]\nattempts = 2\n')
     return folder
@@ -138,11 +138,10 @@ def heavy(text: str) -> str:
 
 
 def mutate_lines(draw: Callable[..., Any], path: Path) -> None:
-    lines: list[Any] = [json.loads(open_line(line)) for line in path.read_bytes().splitlines(keepends=True)]
+    lines: list[Any] = [json.loads(line) for line in path.read_bytes().splitlines()]
     place = draw(st.integers(0, len(lines) - 1))
     lines[place] = mutated(draw, lines[place])
     path.write_text("".join(heavy(json.dumps(line)) + "\n" for line in lines))
-    reseal(path)
 
 
 def mutate_records(draw: Callable[..., Any], path: Path) -> None:

@@ -6,15 +6,11 @@ from pathlib import Path
 from whichloop.protocol.digest import seal_document, seal_line
 
 _CHECKSUM = re.compile(rb',\s*"checksum":\s*"[0-9a-f]{16}"(?=\s*\}\s*$)', re.MULTILINE)
-_RECORDING_SEAL = re.compile(rb'(?<=\}),\s*"sealed":\s*\{"lines":\s*\d+,\s*"checksum":\s*"[0-9a-f]{32}"\}(?=\}$)', re.MULTILINE)
 
 
 def reseal(path: Path) -> None:
-    """Give every whole line of a `.jsonl` file, or a whole JSON document, its checksum anew; what is no object stays as it is.
-
-    Recordings are as those of a run that was killed.
-    """
-    raw = _RECORDING_SEAL.sub(b"", _CHECKSUM.sub(b"", path.read_bytes()))
+    """Give every whole line of a `.jsonl` file, or a whole JSON document, its checksum anew; what is no object stays as it is."""
+    raw = _CHECKSUM.sub(b"", path.read_bytes())
     path.write_bytes(b"".join(map(_sealed, raw.splitlines(keepends=True))) if path.suffix == ".jsonl" else _sealed_document(raw))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.hostile_artefacts import BASELINE, CONFIG, PROFILE, PROGRAM, make_artefacts
-from tests.models.cassettes import RECORD, ask, use
+from tests.models.recordings import ask, use
 from whichloop.models.fake import FakeModel
 from whichloop.runs.store.files import MANIFEST
 from whichloop.runs.store.trials import TRIALS, read_records
@@ -47,7 +47,7 @@ DAMAGE: Mapping[str, Callable[[bytes], bytes]] = {
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with one artefact of each kind."""
     folder = make_artefacts(tmp_path_factory.mktemp("runs"))
-    use(folder / TAPE, RECORD, [ask()], FakeModel("42"), name="openai/x")
+    use(folder / TAPE, "record", [ask()], FakeModel("42"), name="openai/x")
     return folder
 
 

@@ -6,10 +6,10 @@ from whichloop.loops.bare_codecs import BareCodec, NativeCallCodec
 from whichloop.loops.finish.codec import XmlCodec
 from whichloop.loops.finish.output import JsonOutput
 from whichloop.loops.phased.codecs import UNDERSTAND
-from whichloop.models.cassette.canonical import Cleaner
 from whichloop.models.fake import FakeModel
 from whichloop.models.limits import WithSampling
 from whichloop.models.local.model import with_tools_as_text
+from whichloop.models.recording import canonical
 from whichloop.protocol import (
     DEFAULT_SAMPLING,
     AnyCall,
@@ -22,6 +22,7 @@ from whichloop.protocol import (
     ToolSpec,
     run_sync,
 )
+from whichloop.protocol.digest import digest
 
 ADD = ToolSpec("add", "", {"type": "object", "properties": {"a": {"type": "integer"}}})
 OTHER = ToolSpec("other", "", {"type": "object", "properties": {}})
@@ -69,7 +70,7 @@ def test_an_answer_in_xml_is_held_to_the_template_of_its_request():
 
 def test_a_recording_knows_requests_apart_by_their_grammar():
     grammars = [None, Grammar(((TextLine(5),),)), Grammar(((TextLine(6),),)), BareCodec().grammar((ADD,)), BareCodec().grammar(())]
-    digests = {Cleaner().request(Request(HELLO, grammar=grammar)).digest for grammar in grammars}
+    digests = {digest(canonical(Request(HELLO, grammar=grammar))) for grammar in grammars}
     assert len(digests) == len(grammars)
 
 

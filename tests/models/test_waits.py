@@ -7,11 +7,11 @@ import itertools
 from pathlib import Path
 
 from whichloop.datasets import arithmetic
-from whichloop.models.cassette import Cassette, CassetteMode
 from whichloop.models.fake import FakeItem, FakeModel
 from whichloop.models.metering import Waits
 from whichloop.models.profiles import load_profile
 from whichloop.models.real import RealModel, RealOptions
+from whichloop.models.recording import Recordings
 from whichloop.protocol import Answer, Capabilities, Model, ProviderError, Reply, Request
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_loop
@@ -38,11 +38,11 @@ def busy(refusals: int = 0) -> FakeModel:
     return fake(answer)
 
 
-def ran(model: Model, timeout_s: float, cassette: Cassette | None = None) -> tuple[str, str | None, float, float]:
+def ran(model: Model, timeout_s: float, recordings: Recordings | None = None) -> tuple[str, str | None, float, float]:
     suite = arithmetic.load(size=1)
     spec = parse_spec("bare")
     arm = Arm("bare", spec, make_loop(spec), "openai/busy", load_profile("clean"))
-    setting = TrialContext(suite, TrialModels({"openai/busy": model}, cassette), timeout_s)
+    setting = TrialContext(suite, TrialModels({"openai/busy": model}, recordings), timeout_s)
     record = asyncio.run(run_trial(Trial(arm, suite.tasks[0], 0, 0), setting)).record
     return record.status, record.stop, record.seconds, record.wall_s
 
@@ -102,10 +102,10 @@ def test_what_is_lost_at_the_same_time_counts_once() -> None:
 
 
 def test_a_recorded_latency_is_that_of_the_reply_alone(tmp_path: Path) -> None:
-    cassette = Cassette.open(tmp_path, CassetteMode.RECORD)
-    ran(RealModel(busy(3), RealOptions(attempts=5)), 60, cassette)
-    cassette.close(True)
-    status, _, seconds, _ = ran(busy(), 60, Cassette.open(tmp_path, CassetteMode.REPLAY))
+    recordings = Recordings(tmp_path, "record")
+    ran(RealModel(busy(3), RealOptions(attempts=5)), 60, recordings)
+    recordings.close(True)
+    status, _, seconds, _ = ran(busy(), 60, Recordings(tmp_path, "replay"))
     assert status == "scored"
     assert seconds < 3 * PAUSE_S
 

@@ -88,12 +88,13 @@ def _say_how_it_went(experiment: Experiment, run: Results, *, quiet: bool) -> No
     """Say what bears on the results, and unless `quiet` where they are."""
     if run.looked is not None and run.looked.stopped:
         say(f"stopped after look {run.looked.reached} of {run.looked.planned}: every pair is decided")
-    cassette = experiment.trial_models.cassette
-    if cassette is not None:
-        say(f"recording {cassette.folder}: {counted(cassette.hits, 'reply', 'replies')} replayed, {cassette.recorded} recorded")
-        for line in cassette.first_miss.splitlines():
+    recordings = experiment.trial_models.recordings
+    if recordings is not None:
+        replies = counted(recordings.replayed, "reply", "replies")
+        say(f"recording {recordings.folder}: {replies} replayed, {recordings.recorded} recorded")
+        for line in recordings.first_miss.splitlines():
             say(line)
-        if cassette.first_miss and (command := recording_command(experiment.config)):
+        if recordings.first_miss and (command := recording_command(experiment.config)):
             say(f"record what is missing: {command}")
     for line in experiment.trial_models.pressure():
         say(line)

@@ -300,11 +300,11 @@ class AnswerType:
             try:
                 return adapter.validate_json(text)
             except ValidationError as error:
-                problem = _first_problem(error) or problem
+                problem = first_problem(error) or problem
         raise ValueError(f"the answer is no {self.name}: {problem}")
 
 
-def _first_problem(error: ValidationError) -> str:
+def first_problem(error: ValidationError) -> str:
     """Return the first thing that is wrong with a JSON value; empty for a text that is none."""
     first = error.errors(include_url=False, include_input=False)[0]
     if first["type"] == "json_invalid":

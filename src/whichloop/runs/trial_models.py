@@ -10,7 +10,6 @@ from pathlib import Path
 from whichloop._extras import needed_by
 from whichloop.datasets.task import Environment, HasUser, Task
 from whichloop.models.at_once import InOrder
-from whichloop.models.cassette import Cassette, CassetteMode, Lane, RecordedModel
 from whichloop.models.filling import fits, otherwise
 from whichloop.models.limits import Pressure, WithSampling
 from whichloop.models.metering import Meter, MeteredExchange, MeteredModel, waits
@@ -18,6 +17,7 @@ from whichloop.models.outages import WithOutages
 from whichloop.models.prices import FORM, Price, PriceTag, read_prices, read_tag
 from whichloop.models.profiles import Profile
 from whichloop.models.receipts import Truth
+from whichloop.models.recording import RecordedModel, Recordings
 from whichloop.models.scripted import Script, Scripted
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import (
@@ -88,7 +88,7 @@ class TrialModels:
 
     real: Mapping[str, Model] = field(default_factory=dict)
     """Real models by name, each shared by all trials; empty if a recording answers."""
-    cassette: Cassette | None = None
+    recordings: Recordings | None = None
     sampling: Sampling = DEFAULT_SAMPLING
     """Sampling settings that requests to real models leave open; a recording knows them, too."""
     constrain: bool = False
@@ -108,9 +108,9 @@ class TrialModels:
             yield self
 
     def close(self, whole: bool) -> None:
-        """Bring a recording to the disk. `whole`: the run came to its end. Raises ValueError if the disk is full."""
-        if self.cassette is not None:
-            self.cassette.close(whole)
+        """Bring a recording to the disk. `whole`: the run came to its end. Raises OSError if the disk is full."""
+        if self.recordings is not None:
+            self.recordings.close(whole)
 
     def pressure(self) -> list[str]:
         """Return a line for each real model that refusals or limits held up."""
@@ -169,8 +169,8 @@ def model_for_trial(
         scripted = Scripted(script, tunnel)
         return scripted if tunnel.real_time else InOrder(scripted), None
     model, recorded = models.real.get(trial.arm.model), None  # a replay asks nobody
-    if models.cassette is not None:
-        model = recorded = models.cassette.model(trial.arm.model, Lane(*trial.key), model)
+    if models.recordings is not None:
+        model = recorded = RecordedModel(models.recordings, trial.arm.model, trial.key, model)
     assert model is not None
     model = WithSampling(model, models.sampling, tools if models.constrain else None)
     return model if tunnel is None else WithOutages(model, tunnel, trial.draws), recorded
@@ -191,8 +191,8 @@ class PlayedUser:
         if models.user is not None:
             model = models.real.get(models.user)  # a replay asks nobody
             self._is_priced = bool(getattr(model, "is_priced", False))
-            if models.cassette is not None:
-                model = self._recorded = models.cassette.model(AS_USER.format(models.user), Lane(*trial.key), model)
+            if models.recordings is not None:
+                model = self._recorded = RecordedModel(models.recordings, AS_USER.format(models.user), trial.key, model)
             assert model is not None
             self._model = _OffTheClock(MeteredModel(WithSampling(model, models.sampling), self._meter, self))
 
@@ -264,8 +264,8 @@ def open_models(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, 
     _check_dollars(config, real)
     settings = config.provider
     sampling = Sampling(settings.temperature, settings.max_tokens, settings.top_p, settings.seed)
-    cassette = _cassette(config, arms, goes_on=begun is not None)
-    return TrialModels(real, cassette, sampling, settings.constrain, config.user, scripted_price(config))
+    recordings = _recordings(config, arms, goes_on=begun is not None)
+    return TrialModels(real, recordings, sampling, settings.constrain, config.user, scripted_price(config))
 
 
 def _check_dollars(config: CompareConfig, models: Mapping[str, Model]) -> None:
@@ -283,18 +283,12 @@ def check_scripted_price(config: CompareConfig) -> None:
         raise SettingError("price", "a budget in dollars needs one for the scripted model, such as -s price=0.15/0.60")
 
 
-def _cassette(config: CompareConfig, arms: Sequence[Arm], *, goes_on: bool) -> Cassette | None:
-    """Open the recording, if there is one. `goes_on`: an interrupted recording adds to what it has."""
+def _recordings(config: CompareConfig, arms: Sequence[Arm], *, goes_on: bool) -> Recordings | None:
+    """Open the recordings, if there are any. `goes_on`: an interrupted recording adds to what it has."""
     if config.cassette is None:
         return None
-    mode = CassetteMode(config.cassette_mode or "replay")
-    if goes_on and mode is CassetteMode.RECORD:
-        mode = CassetteMode.REPLAY_OR_RECORD
-    cassette = Cassette.open(config.cassette, mode, goes_on=goes_on)
-    try:
-        for name in [*(arm.model for arm in arms if not arm.is_scripted), *([AS_USER.format(config.user)] if config.user else [])]:
-            cassette.check(name)
-    except ValueError:
-        cassette.close(whole=False)
-        raise
-    return cassette
+    mode = config.cassette_mode or "replay"
+    recordings = Recordings(config.cassette, "replay-or-record" if goes_on and mode == "record" else mode, goes_on=goes_on)
+    for name in [*(arm.model for arm in arms if not arm.is_scripted), *([AS_USER.format(config.user)] if config.user else [])]:
+        recordings.of(name)
+    return recordings

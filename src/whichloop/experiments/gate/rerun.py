@@ -182,9 +182,9 @@ def run_and_judge(
     results = read_run(experiment.folder)
     again = run_doubtful_again(experiment, results, baseline, run) if _is_scripted(experiment.config) else ()
     judged = judge(results, baseline, settings=settings, path=path, again=again)
-    cassette, config = experiment.trial_models.cassette, experiment.config
+    recordings, config = experiment.trial_models.recordings, experiment.config
     record: tuple[str, ...] = ()
-    if cassette is not None and cassette.first_miss and (command := recording_command(config)):
+    if recordings is not None and recordings.first_miss and (command := recording_command(config)):
         loops = () if list(config.loops) == list(baseline.config["loops"]) else config.loops
         typed = [word for loop in loops for word in ("--loop", loop)]
         typed += ["-s", f"cassette={config.cassette}", *(["-s", f"base_url={config.base_url}"] if config.base_url else [])]

@@ -290,10 +290,10 @@ class Pool:
         self._left += Counter(farewell["left"])
         for line in farewell["said"]:
             self._progress.noted(line)
-        cassette = self._job.trial_models.cassette
-        if cassette is not None:
-            cassette.tally.hits += farewell["replayed"]
-            cassette.tally.first_miss = cassette.tally.first_miss or farewell["miss"]
+        recordings = self._job.trial_models.recordings
+        if recordings is not None:
+            recordings.replayed += farewell["replayed"]
+            recordings.first_miss = recordings.first_miss or farewell["miss"]
 
     def _add_spent(self, calls: int, tokens: int, dollars: float) -> None:
         """Count what was spent, and stop at the end of the run's budget."""

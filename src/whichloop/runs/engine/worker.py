@@ -71,8 +71,8 @@ class WorkerLoop:
         finally:
             faulthandler.cancel_dump_traceback_later()
             left = await leftovers.end()
-        cassette = self._answering.cassette
-        replayed, miss = (0, "") if cassette is None else (cassette.hits, cassette.first_miss)
+        recordings = self._answering.recordings
+        replayed, miss = (0, "") if recordings is None else (recordings.replayed, recordings.first_miss)
         self._say({"ended": {"left": left, "said": self._answering.pressure(), "replayed": replayed, "miss": miss}})
 
     def _beat(self) -> None:

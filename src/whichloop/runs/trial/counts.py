@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from whichloop.metrics.arm_info import exceeds
 from whichloop.metrics.record_table import DISTANCES, MIN_CACHED_TOKENS, distance_range
-from whichloop.models.cassette import RecordedModel
 from whichloop.models.faults import IMPLICIT
 from whichloop.models.metering import Budget, Meter, Waits
 from whichloop.models.prices import Price
 from whichloop.models.receipts import ReceiptEntry, Truth, call_digest, paired_results
+from whichloop.models.recording import RecordedModel
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import Message, Move, Plan, Recovery, Reply, Request, Role, ToolCall, Usage
 from whichloop.protocol.digest import canonical_json

@@ -12,9 +12,9 @@ from typing import Any
 
 from whichloop.metrics.record import RECORDING
 from whichloop.metrics.trace import ModelExchange, Note, RequestError, ToolRun, Trace, TracedCall, TraceEvent
-from whichloop.models.cassette import RecordingError
 from whichloop.models.metering import MeteredExchange
 from whichloop.models.receipts import call_key
+from whichloop.models.recording import RecordingError
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.tunnel import KEPT
 from whichloop.protocol import (
