@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
@@ -18,7 +17,6 @@ from whichloop.models.profiles import Profile
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.protocol import (
     Capabilities,
-    ContextOverflow,
     Message,
     Model,
     ModelError,
@@ -26,7 +24,6 @@ from whichloop.protocol import (
     ProviderError,
     Reply,
     Request,
-    WrappedModel,
     run_sync,
 )
 
@@ -103,49 +100,6 @@ def test_a_reply_is_that_of_the_model_in_process(codec, streamed, schema):
     assert (codec or NATIVE).parse(outside) == (codec or NATIVE).parse(inside)
 
 
-class Noting(WrappedModel):
-    """A trial's scripted model that keeps what it is asked."""
-
-    def __init__(self, scripted: Any) -> None:
-        super().__init__(scripted)
-        self.tunnel = scripted.tunnel
-        self.requests: list[Request] = []
-
-    async def complete(self, request: Request) -> Reply:
-        self.requests.append(request)
-        return await self.model.complete(request)
-
-
-@pytest.mark.parametrize("examples", [0, 2])
-def test_the_server_is_told_how_many_messages_are_examples(examples):
-    trial = bench.Bench(bench.chain(1))
-    demo = (Message("user", "1 + 1?"), Message("assistant", "2"))[:examples]
-    asked = trial.request(codec=CODEC, examples=examples)
-    request = replace(asked, messages=(Message("system", "Be brief."), *demo, *asked.messages))
-    noting = Noting(trial.scripted)
-
-    async def ask(switchboard: Switchboard) -> None:
-        with switchboard.put_through(noting) as model:  # type: ignore[arg-type]  # of a scripted model, nothing else is wanted
-            await model.complete(request)
-
-    connected(ask)
-    assert [(told.examples, told.messages) for told in noting.requests] == [(examples, request.messages)]
-
-
-@pytest.mark.parametrize("streamed", [False, True])
-@pytest.mark.parametrize("kind", PROVIDER_FAULTS)
-def test_an_injected_failure_is_marked_and_of_the_kind_that_was_meant(kind, streamed):
-    trial = bench.Bench(bench.chain(1), struck(kind))
-
-    async def ask(model: OverHttp) -> None:
-        await (Streamed(model) if streamed else model).complete(trial.request())
-
-    with pytest.raises(ProviderError) as caught:
-        with_model(trial, ask)
-    assert (caught.value.kind, caught.value.injected) == (PROVIDER_FAULTS[kind][0], True)
-    assert [(fault.kind, fault.landed) for fault in trial.tunnel.faults] == [(kind, True)]
-
-
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("kind", [*PROVIDER_FAULTS, "refused", "overflow"])
 def test_a_failure_is_told_in_the_words_that_it_has_in_process(kind, streamed):
@@ -161,31 +115,6 @@ def test_a_failure_is_told_in_the_words_that_it_has_in_process(kind, streamed):
     request = bench.Bench(bench.chain(1)).request(tool_choice="add" if kind == "refused" else None)
     inside = run_sync(words(bench.Bench(bench.chain(1), profile).scripted))
     assert with_model(bench.Bench(bench.chain(1), profile), words) == inside
-
-
-def test_one_request_may_be_sent_several_times_at_once():
-    trial = bench.Bench(bench.chain(1))
-    request = trial.request(codec=CODEC)
-
-    async def ask(model: OverHttp) -> list[Reply]:
-        return await asyncio.gather(*(model.complete(request) for _ in range(5)))
-
-    assert len({reply.text for reply in with_model(trial, ask)}) == 1
-
-
-def test_what_the_model_cannot_do_is_told():
-    abilities = {"name": "small", "abilities": {"context_tokens": 200, "tool_choice": False}}
-    trial = bench.Bench(bench.chain(1), Profile.model_validate(abilities))
-
-    async def ask(model: OverHttp) -> None:
-        with pytest.raises(ContextOverflow):
-            await model.complete(trial.request("x" * 1000))
-        with pytest.raises(ProviderError) as caught:
-            await model.complete(trial.request(tool_choice="add"))
-        assert (caught.value.kind, caught.value.injected) == ("refused", True)
-        assert (await model.complete(trial.request())).calls
-
-    with_model(trial, ask)
 
 
 def test_a_failure_that_is_none_of_the_models_is_never_marked_as_injected():
