@@ -95,6 +95,8 @@ def test_a_reply_reads_back_whole_and_streamed(client: WireClient, reply: Reply)
     assert calls_of(made) == calls_of(stream) == [(call.name, json.loads(call.arguments)) for call in reply.calls]
     assert [call.id for call in made.calls] == [call.id for call in stream.calls]
     assert made.finish == stream.finish == client.finish[reply.finish_reason]
+    assert reply.usage is not None
+    assert made.tokens == stream.tokens == (reply.usage.input_tokens, reply.usage.output_tokens)
     assert stream.ended
 
 
@@ -114,40 +116,43 @@ def test_a_stream_says_what_the_whole_says_whatever_a_fault_makes_of_the_argumen
 # --- what comes back ---
 
 
-@st.composite
-def talks(draw: st.DrawFn) -> list[tuple[Reply, list[str]]]:
-    """Replies with the results of their calls; a loop goes on after a cut reply as after any other."""
-    said = draw(st.lists(replies(), min_size=1, max_size=4))
-    return [(reply, [draw(texts) for _ in reply.calls]) for reply in said]
+Talk = list[tuple[Reply, list[str], bool]]
+talks: st.SearchStrategy[Talk] = st.lists(
+    replies().flatmap(lambda reply: st.tuples(st.just(reply), st.lists(texts, min_size=3, max_size=3), st.booleans())),
+    min_size=1,
+    max_size=4,
+)
+"""Replies, with the results of their calls, and whether these come in the order of the calls or in reverse. A loop goes on after a
+cut reply as after any other."""
 
 
-def conversation(client: WireClient, talk: list[tuple[Reply, list[str]]]) -> list[Any]:
+def conversation(client: WireClient, talk: Talk) -> list[Any]:
     items = [client.user(QUESTION)]
-    for number, (reply, results) in enumerate(talk):
+    for number, (reply, results, ordered) in enumerate(talk):
         said = whole(client, reply, Stamp(f"{number:024x}", 1))
-        items += client.turn(said, results) + ([] if reply.calls else [client.user("Go on.")])
+        made = list(zip(client.read(said).calls, results, strict=False))[:: 1 if ordered else -1]
+        items += client.turn(said, made) + ([] if reply.calls else [client.user("Go on.")])
     return items
 
 
-def expected(talk: list[tuple[Reply, list[str]]]) -> Iterator[Message]:
+def expected(talk: Talk) -> Iterator[Message]:
     yield Message("user", QUESTION)
-    for reply, results in talk:
+    for reply, results, ordered in talk:
         yield Message("assistant", reply.text, reply.calls)
-        yield from (Message("tool", result, call_id=call.id) for call, result in zip(reply.calls, results, strict=True))
-        if not reply.calls:
-            yield Message("user", "Go on.")
+        made = [Message("tool", result, call_id=call.id) for call, result in zip(reply.calls, results, strict=False)]
+        yield from made[:: 1 if ordered else -1] or [Message("user", "Go on.")]
 
 
 @wire
-@given(talks())
-def test_a_conversation_that_a_client_passes_back_is_read_as_it_was(client: WireClient, talk: Any) -> None:
+@given(talks)
+def test_a_conversation_that_a_client_passes_back_is_read_as_it_was(client: WireClient, talk: Talk) -> None:
     asked = read(client, client.body() | {client.conversation: conversation(client, talk)})
     assert asked.request.messages == tuple(expected(talk))
 
 
 @wire
-@given(talks(), st.sampled_from(["lost", "doubled", "moved"]), st.data())
-def test_every_call_has_one_result_right_after_it(client: WireClient, talk: Any, how: str, data: st.DataObject) -> None:
+@given(talks, st.sampled_from(["lost", "doubled", "moved"]), st.data())
+def test_every_call_has_one_result_right_after_it(client: WireClient, talk: Talk, how: str, data: st.DataObject) -> None:
     items = conversation(client, talk)
     results = [place for place, item in enumerate(items) if is_result(item)]
     if not results:
@@ -239,7 +244,7 @@ MORE: dict[str, dict[str, Any]] = {
 
 def full(client: WireClient) -> dict[str, Any]:
     """Return a request of many fields: a call with its result, a tool that is forced, a schema, a limit."""
-    talk = [(Reply("I add.", (NativeCall("call_0", NAME, '{"a": 1}'),), Usage(1, 1), "tool_calls"), ["2"])]
+    talk = [(Reply("I add.", (NativeCall("call_0", NAME, '{"a": 1}'),), Usage(1, 1), "tool_calls"), ["2"], True)]
     return client.body(max_tokens=99) | client.choice(NAME) | MORE[client.wire] | {client.conversation: conversation(client, talk)}
 
 

@@ -37,6 +37,8 @@ class Said:
     """What an error in a stream is called."""
     ended: bool = False
     """Whether a stream has had all that closes one."""
+    tokens: tuple[int, int] | None = None
+    """Of the request and of the reply."""
 
 
 class WireClient:
@@ -66,8 +68,8 @@ class WireClient:
         """Return a message of the user."""
         return {"role": "user", "content": text}
 
-    def turn(self, body: Any, results: Sequence[str]) -> list[Any]:
-        """Return what a whole answer adds to the conversation, with the results of its calls in their order."""
+    def turn(self, body: Any, results: Sequence[tuple[Call, str]]) -> list[Any]:
+        """Return what a whole answer adds to the conversation, with the results of its calls."""
         raise NotImplementedError
 
     def choice(self, choice: str) -> dict[str, Any]:
@@ -124,10 +126,9 @@ class ChatClient(WireClient):
         made |= {"tools": [{"type": "function", "function": function}], "max_tokens": max_tokens}
         return made | ({"stream_options": {"include_usage": True}} if stream else {})
 
-    def turn(self, body: Any, results: Sequence[str]) -> list[Any]:
-        message = body["choices"][0]["message"]
-        made = zip(message.get("tool_calls", ()), results, strict=True)
-        return [message, *({"role": "tool", "tool_call_id": call["id"], "content": result} for call, result in made)]
+    def turn(self, body: Any, results: Sequence[tuple[Call, str]]) -> list[Any]:
+        made = [{"role": "tool", "tool_call_id": call.id, "content": text} for call, text in results]
+        return [body["choices"][0]["message"], *made]
 
     def choice(self, choice: str) -> dict[str, Any]:
         named = {"type": "function", "function": {"name": choice}}
@@ -139,15 +140,20 @@ class ChatClient(WireClient):
         calls = tuple(
             Call(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in message.get("tool_calls") or ()
         )
-        return Said(message["content"] or "", calls, choice["finish_reason"])
+        return Said(message["content"] or "", calls, choice["finish_reason"], tokens=self._tokens(body))
+
+    def _tokens(self, body: Any) -> tuple[int, int] | None:
+        usage = body.get("usage")
+        return usage and (usage["prompt_tokens"], usage["completion_tokens"])
 
     def read_stream(self, events: list[tuple[str, str]]) -> Said:
-        text, finish, error, calls = "", "", "", _Growing()
+        text, finish, error, calls, tokens = "", "", "", _Growing(), None
         for data in _data(events):
             if "error" in data:
                 error = self.error(data)
                 continue
-            if not data["choices"]:  # the usage
+            tokens = self._tokens(data) or tokens
+            if not data["choices"]:
                 continue
             (choice,) = data["choices"]
             text += choice["delta"].get("content") or ""
@@ -155,7 +161,7 @@ class ChatClient(WireClient):
                 named = {"id": call["id"], "name": call["function"]["name"]} if "id" in call else {}
                 calls.add(call["index"], call["function"].get("arguments", ""), **named)
             finish = choice["finish_reason"] or finish
-        return Said(text, calls.all(), finish, error, events[-1][1] == "[DONE]")
+        return Said(text, calls.all(), finish, error, events[-1][1] == "[DONE]", tokens)
 
     def error(self, body: Any) -> str:
         return str(body["error"]["code"] or body["error"]["type"])
@@ -174,12 +180,8 @@ class ResponsesClient(WireClient):
         tool = {"type": "function", "name": NAME, "description": DESCRIPTION, "parameters": PARAMETERS}
         return {"model": "scripted", "input": QUESTION, "tools": [tool], "stream": stream, "max_output_tokens": max_tokens}
 
-    def turn(self, body: Any, results: Sequence[str]) -> list[Any]:
-        ids = [item["call_id"] for item in body["output"] if item["type"] == "function_call"]
-        made = [
-            {"type": "function_call_output", "call_id": name, "output": result} for name, result in zip(ids, results, strict=True)
-        ]
-        return [*body["output"], *made]
+    def turn(self, body: Any, results: Sequence[tuple[Call, str]]) -> list[Any]:
+        return [*body["output"], *({"type": "function_call_output", "call_id": call.id, "output": text} for call, text in results)]
 
     def choice(self, choice: str) -> dict[str, Any]:
         return {"tool_choice": choice if choice in MODES else {"type": "function", "name": choice}}
@@ -190,7 +192,9 @@ class ResponsesClient(WireClient):
             Call(item["call_id"], item["name"], item["arguments"]) for item in body["output"] if item["type"] == "function_call"
         ]
         details = body["incomplete_details"]
-        return Said("".join(texts), tuple(calls), body["status"] if details is None else details["reason"])
+        usage = body["usage"]
+        tokens = usage and (usage["input_tokens"], usage["output_tokens"])
+        return Said("".join(texts), tuple(calls), body["status"] if details is None else details["reason"], tokens=tokens)
 
     def read_stream(self, events: list[tuple[str, str]]) -> Said:
         text, calls, end = "", _Growing(), Said()
@@ -206,7 +210,7 @@ class ResponsesClient(WireClient):
                     end = replace(self.read(data["response"]), ended=True)
                 case "response.failed":
                     end = Said(error=data["response"]["error"]["code"])
-        return Said(text, calls.all(), end.finish, end.error, end.ended)
+        return Said(text, calls.all(), end.finish, end.error, end.ended, end.tokens)
 
     def error(self, body: Any) -> str:
         return str(body["error"]["code"] or body["error"]["type"])
@@ -225,9 +229,8 @@ class MessagesClient(WireClient):
         tool = {"name": NAME, "description": DESCRIPTION, "input_schema": PARAMETERS}
         return made | {"tools": [tool], "max_tokens": max_tokens or 4096}
 
-    def turn(self, body: Any, results: Sequence[str]) -> list[Any]:
-        ids = [block["id"] for block in body["content"] if block["type"] == "tool_use"]
-        made = [{"type": "tool_result", "tool_use_id": name, "content": result} for name, result in zip(ids, results, strict=True)]
+    def turn(self, body: Any, results: Sequence[tuple[Call, str]]) -> list[Any]:
+        made = [{"type": "tool_result", "tool_use_id": call.id, "content": text} for call, text in results]
         return [{"role": "assistant", "content": body["content"]}, *([{"role": "user", "content": made}] if made else [])]
 
     def choice(self, choice: str) -> dict[str, Any]:
@@ -237,10 +240,13 @@ class MessagesClient(WireClient):
     def read(self, body: Any) -> Said:
         texts = [block["text"] for block in body["content"] if block["type"] == "text"]
         calls = [Call(block["id"], block["name"], block["input"]) for block in body["content"] if block["type"] == "tool_use"]
-        return Said("".join(texts), tuple(calls), body["stop_reason"])
+        return Said("".join(texts), tuple(calls), body["stop_reason"], tokens=self._tokens(body["usage"]))
+
+    def _tokens(self, usage: Any) -> tuple[int, int]:
+        return usage["input_tokens"], usage["output_tokens"]
 
     def read_stream(self, events: list[tuple[str, str]]) -> Said:
-        text, finish, error, calls = "", "", "", _Growing()
+        text, finish, error, calls, tokens = "", "", "", _Growing(), None
         for data in _data(events):
             match data["type"]:
                 case "content_block_start" if data["content_block"]["type"] == "tool_use":
@@ -250,10 +256,10 @@ class MessagesClient(WireClient):
                     if "partial_json" in data["delta"]:
                         calls.add(data["index"], data["delta"]["partial_json"])
                 case "message_delta":
-                    finish = data["delta"]["stop_reason"]
+                    finish, tokens = data["delta"]["stop_reason"], self._tokens(data["usage"])
                 case "error":
                     error = self.error(data)
-        return Said(text, calls.all(), finish, error, events[-1][0] == "message_stop")
+        return Said(text, calls.all(), finish, error, events[-1][0] == "message_stop", tokens)
 
     def error(self, body: Any) -> str:
         return str(body["error"]["type"])
@@ -275,14 +281,9 @@ class GeminiClient(WireClient):
     def user(self, text: str) -> Any:
         return {"role": "user", "parts": [{"text": text}]}
 
-    def turn(self, body: Any, results: Sequence[str]) -> list[Any]:
-        content = body["candidates"][0]["content"]
-        calls = [part["functionCall"] for part in content["parts"] if "functionCall" in part]
-        made = [
-            {"functionResponse": {"id": call["id"], "name": call["name"], "response": {"result": result}}}
-            for call, result in zip(calls, results, strict=True)
-        ]
-        return [content, *([{"role": "user", "parts": made}] if made else [])]
+    def turn(self, body: Any, results: Sequence[tuple[Call, str]]) -> list[Any]:
+        made = [{"functionResponse": {"id": call.id, "name": call.name, "response": {"result": text}}} for call, text in results]
+        return [body["candidates"][0]["content"], *([{"role": "user", "parts": made}] if made else [])]
 
     def choice(self, choice: str) -> dict[str, Any]:
         mode = {"required": "ANY", "none": "NONE", "auto": "AUTO"}.get(choice)
@@ -294,18 +295,21 @@ class GeminiClient(WireClient):
         parts = candidate.get("content", {}).get("parts", [])
         calls = [part["functionCall"] for part in parts if "functionCall" in part]
         made = tuple(Call(call.get("id", ""), call["name"], call.get("args", {})) for call in calls)
-        return Said("".join(part.get("text", "") for part in parts), made, candidate.get("finishReason", ""))
+        usage = body.get("usageMetadata", {})
+        tokens = (usage.get("promptTokenCount", 0), usage.get("candidatesTokenCount", 0)) if usage else None
+        return Said("".join(part.get("text", "") for part in parts), made, candidate.get("finishReason", ""), tokens=tokens)
 
     def read_stream(self, events: list[tuple[str, str]]) -> Said:
         text, finish, error = "", "", ""
         calls: tuple[Call, ...] = ()
+        tokens = None
         for data in _data(events):
             if "error" in data:
                 error = self.error(data)
                 continue
             said = self.read(data)
-            text, calls, finish = text + said.text, (*calls, *said.calls), said.finish or finish
-        return Said(text, calls, finish, error, bool(finish))
+            text, calls, finish, tokens = text + said.text, (*calls, *said.calls), said.finish or finish, said.tokens or tokens
+        return Said(text, calls, finish, error, bool(finish), tokens)
 
     def error(self, body: Any) -> str:
         return str(body["error"]["status"])

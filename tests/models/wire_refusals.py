@@ -105,7 +105,7 @@ _RESPONSES: tuple[tuple[Any, ...], ...] = (
         "tools.0.parameters",
     ),
     ("a tool of OpenAI's own that is not offered", {"tool_choice": {"type": "file_search"}}, "tool_choice"),
-    ("a format without a name", {"text": {"format": {"type": "json_schema", "schema": {}}}}, "text.format.name"),
+    ("a format without a name", {"text": {"format": {"type": "json_schema", "schema": {}}}}, "text.format"),
     ("max_output_tokens under 16", {"max_output_tokens": 10}, "max_output_tokens"),
     ("background", {"background": True}, "background"),
     ("a conversation", {"conversation": "conv_1"}, "conversation"),

@@ -9,25 +9,25 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 
 from whichloop.models.scripted_calls import pieces
 from whichloop.protocol import Message, NativeCall, Reply, Request, Sampling, Usage
 
 from . import base
 from .base import BadRequest, Fields, Incoming, Path, Stamp, StreamEvent, WireFailure, WireRequest
-from .openai import Choice, Function, Name, NamedSchema, OpenAIBody, OpenAIWire, PlainFormat, RefusalPart, reply_schema, tools_of
+from .openai import Function, Name, OpenAIBody, OpenAIWire, ReplyFormat, ToolChoice, tools_of
 
 # --- reading ---
 
 
-class _Text(Fields):
-    type: Literal["text"]
-    text: str
+class _Part(Fields):
+    type: Literal["text", "refusal"]
+    text: str = Field(validation_alias=AliasChoices("text", "refusal"))
 
 
 _Content = Annotated[
-    list[Annotated[_Text | RefusalPart, Field(discriminator="type")]],
+    list[_Part],
     Field(min_length=1),
     BeforeValidator(lambda content: [{"type": "text", "text": content}] if isinstance(content, str) else content),
 ]
@@ -76,15 +76,6 @@ class _Tool(Fields):
     function: Function
 
 
-class _SchemaFormat(Fields):
-    type: Literal["json_schema"]
-    json_schema: NamedSchema
-
-
-class _StreamOptions(Fields):
-    include_usage: bool | None = None
-
-
 _Stops = Annotated[
     list[str], Field(min_length=1, max_length=4), BeforeValidator(lambda stop: [stop] if isinstance(stop, str) else stop)
 ]
@@ -103,14 +94,14 @@ _UNUSED = frozenset(
 class _Body(OpenAIBody):
     messages: list[_Message]
     tools: list[_Tool] | None = Field(None, min_length=1)
-    tool_choice: Choice | None = None
-    response_format: Annotated[PlainFormat | _SchemaFormat, Field(discriminator="type")] | None = None
+    tool_choice: ToolChoice | None = None
+    response_format: ReplyFormat | None = None
     max_tokens: int | None = Field(None, ge=1)
     max_completion_tokens: int | None = Field(None, ge=1)
     seed: int | None = None
     stop: _Stops | None = None
     n: Literal[1] | None = None
-    stream_options: _StreamOptions | None = None
+    stream_options: dict[str, Any] | None = None
     functions: None = None
     function_call: None = None
 
@@ -139,19 +130,19 @@ class ChatWire(OpenAIWire):
             raise BadRequest("parallel_tool_calls: no tools are offered", "parallel_tool_calls")
         if body.max_tokens is not None and body.max_completion_tokens is not None:
             raise BadRequest("max_tokens: not beside max_completion_tokens", "max_tokens")
-        form, metadata = body.response_format, body.metadata or {}
+        metadata = body.metadata or {}
         request = Request(
             messages,
             tools,
             body.tool_choice.chosen(tools) if body.tool_choice else None,
-            reply_schema(form.json_schema if isinstance(form, _SchemaFormat) else form, messages, "response_format"),
+            body.response_format.schema_for(messages, "response_format") if body.response_format else None,
             Sampling(
                 body.temperature, body.max_completion_tokens or body.max_tokens, body.top_p, body.seed, tuple(body.stop or ())
             ),
             body.parallel_tool_calls is not False,
             **base.own_fields(metadata, len(messages)),
         )
-        include_usage = bool(body.stream_options and body.stream_options.include_usage)
+        include_usage = (body.stream_options or {}).get("include_usage") is True
         return WireRequest(request, body.model, bool(body.stream), include_usage, metadata)
 
     # --- writing ---

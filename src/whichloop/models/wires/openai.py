@@ -43,8 +43,14 @@ def tools_of(functions: Sequence[Function]) -> tuple[ToolSpec, ...]:
     return checked_tools(tools, MAX_TOOLS, NAME)
 
 
-class Choice(Fields):
-    """A `tool_choice`: a text is its type, and chat completions put the rest into a field that has the name of the type."""
+def _flat(value: Any) -> Any:
+    """Return an object with what stands in the field that has the name of its type, where chat completions put it."""
+    kind = value.get("type") if isinstance(value, dict) else None
+    return {**value[kind], "type": kind} if isinstance(kind, str) and isinstance(value.get(kind), dict) else value
+
+
+class ToolChoice(Fields):
+    """A `tool_choice`; a text is its type."""
 
     type: str
     name: str = ""
@@ -53,11 +59,8 @@ class Choice(Fields):
 
     @model_validator(mode="before")
     @classmethod
-    def _flat(cls, choice: Any) -> Any:
-        if not isinstance(choice, dict):
-            return {"type": choice}
-        kind = choice.get("type")
-        return {**choice[kind], "type": kind} if isinstance(kind, str) and isinstance(choice.get(kind), dict) else choice
+    def _read(cls, choice: Any) -> Any:
+        return _flat(choice) if isinstance(choice, dict) else {"type": choice}
 
     def chosen(self, tools: Sequence[ToolSpec]) -> str | None:
         """Return how the model is to call, as a Request has it. Raises BadRequest for a tool that is not offered.
@@ -70,35 +73,27 @@ class Choice(Fields):
         return checked_choice(self.name if self.type == "function" else self.type, tools)
 
 
-class RefusalPart(Fields):
-    """A part of a message in which the model refuses."""
+class ReplyFormat(Fields):
+    """How a reply is to be written."""
 
-    type: Literal["refusal"]
-    text: str = Field(alias="refusal")
-
-
-class PlainFormat(Fields):
-    """A format of replies without a schema."""
-
-    type: Literal["text", "json_object"]
-
-
-class NamedSchema(Fields):
-    """A schema of replies."""
-
-    name: Name
+    type: Literal["text", "json_object", "json_schema"]
+    name: Name | None = None
     schema_: dict[str, Any] | None = Field(None, alias="schema")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, given: Any) -> Any:
+        return _flat(given)
 
-def reply_schema(given: PlainFormat | NamedSchema | None, messages: Sequence[Message], where: str) -> Mapping[str, Json] | None:
-    """Return the schema that a reply follows. Raises BadRequest for JSON that no message asks for. `where`: the field's name."""
-    if isinstance(given, NamedSchema):
-        return given.schema_ or {}
-    if given is None or given.type == "text":
-        return None
-    if not any("json" in message.content.lower() for message in messages):
-        raise BadRequest(f"{where}: json_object needs the word 'json' in a message", where)
-    return {"type": "object"}
+    def schema_for(self, messages: Sequence[Message], where: str) -> Mapping[str, Json] | None:
+        """Return the schema of the reply. Raises BadRequest for one without a name, and for JSON that no message asks for."""
+        if self.type == "json_schema" and self.name is None:
+            raise BadRequest(f"{where}: json_schema needs a name", where)
+        if self.type == "json_object" and not any("json" in message.content.lower() for message in messages):
+            raise BadRequest(f"{where}: json_object needs the word 'json' in a message", where)
+        if self.type == "json_schema":
+            return self.schema_ or {}
+        return {"type": "object"} if self.type == "json_object" else None
 
 
 _ERRORS: Mapping[int, str] = {401: "authentication_error", 403: "permission_error", 429: "requests"}

@@ -12,7 +12,7 @@ from functools import cache
 from itertools import chain, islice
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AliasChoices, BeforeValidator, Field
 
 from whichloop.models.scripted_calls import pieces
 from whichloop.protocol import Message, NativeCall, Reply, Request, Sampling, ToolSpec, Usage
@@ -21,7 +21,7 @@ from whichloop.protocol.json_text import Json
 
 from . import base
 from .base import BadRequest, Fields, Incoming, Path, Stamp, StreamEvent, WireFailure, WireRequest
-from .openai import Choice, Function, Name, NamedSchema, OpenAIBody, OpenAIWire, PlainFormat, RefusalPart, reply_schema, tools_of
+from .openai import Function, Name, OpenAIBody, OpenAIWire, ReplyFormat, ToolChoice, tools_of
 
 RESPONSE = "resp_"
 _OWN_ITEM = re.compile("(?:msg|fc)_([0-9a-f]{24})[0-9a-f]{4}")
@@ -31,12 +31,12 @@ _OWN_ITEM = re.compile("(?:msg|fc)_([0-9a-f]{24})[0-9a-f]{4}")
 
 
 class _Part(Fields):
-    type: Literal["input_text", "output_text"]
-    text: str
+    type: Literal["input_text", "output_text", "refusal"]
+    text: str = Field(validation_alias=AliasChoices("text", "refusal"))
 
 
 _Content = Annotated[
-    list[Annotated[_Part | RefusalPart, Field(discriminator="type")]],
+    list[_Part],
     BeforeValidator(lambda content: [{"type": "input_text", "text": content}] if isinstance(content, str) else content),
 ]
 _CallId = Annotated[str, Field(min_length=1, max_length=64)]
@@ -61,25 +61,20 @@ class _Result(Fields):
     output: _Content
 
 
-class _Other(Fields):
-    """An item of reasoning or of OpenAI's own tools: the model here makes none, and clients keep them in their history."""
-
-    type: Literal["other"]
-
-
 class _Items(Fields):
-    input: list[Annotated[_Message | _Call | _Result | _Other, Field(discriminator="type")]]
+    input: list[Annotated[_Message | _Call | _Result, Field(discriminator="type")] | None]
 
 
-def _typed(item: Mapping[str, Any]) -> dict[str, Any]:
+def _read(item: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return an item with its type; None for reasoning and what OpenAI's own tools make, which clients keep in their history."""
     kind = item.get("type") or ("message" if "role" in item else "")
-    return {**item, "type": kind if kind in ("message", "function_call", "function_call_output", "") else "other"}
+    return {**item, "type": kind} if kind in ("message", "function_call", "function_call_output", "") else None
 
 
 def _messages(items: Sequence[Any]) -> tuple[Message, ...]:
     """Return items as messages. Calls belong to the text of the assistant's right before them, as in one message of a chat."""
     messages: list[Message] = []
-    for item in base.read_body(_Items, {"input": [_typed(item) for item in items]}).input:
+    for item in base.read_body(_Items, {"input": [_read(item) for item in items]}).input:
         match item:
             case _Message():
                 role = "system" if item.role == "developer" else item.role
@@ -127,12 +122,8 @@ class _Tool(Function):
     name: str = ""
 
 
-class _SchemaFormat(NamedSchema):
-    type: Literal["json_schema"]
-
-
 class _TextConfig(Fields):
-    format: Annotated[PlainFormat | _SchemaFormat, Field(discriminator="type")] | None = None
+    format: ReplyFormat | None = None
 
 
 _Input = Annotated[
@@ -146,7 +137,7 @@ class _Body(OpenAIBody):
     input: _Input | None = None
     instructions: str | None = None
     tools: list[_Tool] | None = None
-    tool_choice: Choice | None = None
+    tool_choice: ToolChoice | None = None
     text: _TextConfig | None = None
     reasoning: dict[str, Any] | None = None
     max_output_tokens: int | None = Field(None, ge=16)
@@ -226,7 +217,7 @@ class ResponsesWire(OpenAIWire):
             (Message("system", body.instructions), *conversation) if body.instructions else conversation,
             tools,
             body.choice(tools),
-            reply_schema(body.text.format if body.text else None, conversation, "text.format"),
+            body.text.format.schema_for(conversation, "text.format") if body.text and body.text.format else None,
             Sampling(body.temperature, body.max_output_tokens, body.top_p),
             body.parallel_tool_calls is not False,
             **base.own_fields(metadata, len(conversation)),
