@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from whichloop.protocol import NativeCall, Reply, Sampling, Usage
 from whichloop.protocol.tokens import estimate_usage
 
 from . import bench
-from .served import BODY, SUBMIT, Book, fixed, of, run, specs
+from .served import BODY, Book, fixed, of, run, specs
 
 texts = st.text(st.sampled_from("ab \n."), max_size=40)
 calls = st.builds(NativeCall, st.sampled_from(["call_0", "call_1"]), st.sampled_from(["add", "concatenate"]), texts)
@@ -105,28 +104,6 @@ SAID = Reply("One two three. END Four.", usage=Usage(5, 6, estimated=True))
 )
 def test_max_tokens_and_stop_are_kept(more: dict[str, Any], reply: Any, stream: bool) -> None:
     assert run(lambda server, asking: asked(asking, stream, **more), Book(any=fixed(SAID))) == reply
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_call_beyond_max_tokens_comes_cut(stream: bool) -> None:
-    async def work(server: Any, asking: Any) -> Any:
-        whole = await asked(asking, stream, tools=specs(trial))
-        return whole, await asked(asking, stream, tools=specs(trial), max_tokens=whole[-1] - 1)
-
-    trial = bench.Bench(bench.chain(1))
-    (text, _, (arguments,), tokens), cut = run(work, Book(any=of(trial)))
-    assert json.loads(arguments)
-    assert cut == (text, "length", [cut[2][0]], tokens - 1)
-    assert arguments.startswith(cut[2][0])
-    with pytest.raises(ValueError, match=r"Expecting|Unterminated"):
-        json.loads(cut[2][0])
-
-
-def test_a_forced_answer_is_cut_as_any_other() -> None:
-    trial = bench.Bench(bench.chain(1))
-    more = {"tools": [SUBMIT], "tool_choice": "required", "max_tokens": 2}
-    _, finish, arguments, _ = run(lambda server, asking: asked(asking, False, **more), Book(any=of(trial)))
-    assert (finish, arguments) == ("length", [""])
 
 
 def test_a_loop_that_names_its_codec_gets_the_whole_reply() -> None:
