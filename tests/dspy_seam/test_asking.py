@@ -176,8 +176,7 @@ def test_a_demonstration_changed_in_place_is_shown_as_it_is_now() -> None:
         run_sync(ask(predictor, {"query": "Q", "trajectory": ""}, codec=REACT, model=model))
         return model.requests[-1].messages
 
-    first, second = asked(), asked()
-    assert all(a is b for a, b in zip(first[:-1], second[:-1], strict=True)), "rendered once"
+    asked()
     demo.next_thought = "changed"
     assert "changed" in asked()[2].content
     demo.next_tool_args["a"] = 99

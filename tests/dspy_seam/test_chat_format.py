@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import dspy
@@ -22,9 +21,8 @@ from tests.dspy_seam.helpers import (
     sections,
     some_fields,
 )
-from whichloop.dspy_seam import FORMAT, ChatFormat, SignatureCodec, lm_of, with_instructions
+from whichloop.dspy_seam import FORMAT, ChatFormat, lm_of, with_instructions
 from whichloop.loops.react_extract_codecs import ReactStep
-from whichloop.protocol import Move, Reply, Role, Text, WireError
 
 PLAIN = dspy.ChatAdapter(use_json_adapter_fallback=False)
 
@@ -97,46 +95,3 @@ def test_with_instructions_gives_the_same_class_for_the_same_words() -> None:
     assert with_instructions(Extract, "A") is with_instructions(Extract, "A")
     assert with_instructions(Extract, "A") is not with_instructions(Extract, "B")
     assert with_instructions(Extract, "A").instructions == "A"
-
-
-class Words(SignatureCodec):
-    """The first output field is the text; the others are empty."""
-
-    name, role = "words", Role.SUMMARIZE
-
-    def fields(self, move: Move) -> dict[str, Any]:
-        assert isinstance(move, Text)
-        first, *rest = self.signature.output_fields
-        return {first: move.text, **dict.fromkeys(rest, "")}
-
-    def move(self, fields: dict[str, Any]) -> Move:
-        return Text(next(iter(fields.values())))
-
-
-HEADERS = "It must have the sections [[ ## reasoning ## ]], [[ ## answer ## ]]"
-SHORT_HEADERS = "It must have the sections [[ ## answer ## ]]"
-
-
-def test_what_a_codec_has_rendered_or_refused_is_nothing_to_a_codec_of_another_signature() -> None:
-    extract, other = Words(Extract), Words(with_instructions(Extract, "Another."))
-    short = Words(Extract.delete("reasoning"))
-    said = extract.render(Text("words"))
-    assert short.read(replace(said)) == {"answer": ""}
-    assert other.read(replace(said)) == extract.read(replace(said)) == {"reasoning": "words", "answer": ""}
-
-    words: dict[Words, set[str]] = {}
-    for codec in (extract, short, extract, short):
-        with pytest.raises(WireError) as refused:
-            codec.read(Reply("no sections"))
-        words.setdefault(codec, set()).add(str(refused.value))
-    assert words == {
-        extract: {f"The reply lacks reasoning, answer. {HEADERS}"},
-        short: {f"The reply lacks answer. {SHORT_HEADERS}"},
-    }
-
-
-def test_fields_that_were_read_are_those_of_one_reader() -> None:
-    codec = Words(Extract)
-    said = codec.render(Text("words"))
-    codec.read(said)["reasoning"] = "changed"
-    assert codec.read(replace(said))["reasoning"] == "words"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from whichloop.dspy_seam.model import Lm15Model
+from whichloop.dspy_seam.model import ClientModel
 from whichloop.models.real import RealModel
 from whichloop.protocol import Capabilities, Message, ProviderError, Request, run_sync
 
@@ -58,7 +58,7 @@ MISSING = ModuleNotFoundError("No module named 'thing'", name="thing")
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_missing_module_is_named_and_not_asked_for_again(missing: ImportError, said: str, stream: bool) -> None:
     client = Lacking(missing)
-    model = RealModel(Lm15Model("some/model", client, Capabilities()))
+    model = RealModel(ClientModel("some/model", client, Capabilities()))
 
     async def ask() -> None:
         if not stream:
@@ -79,8 +79,8 @@ def test_a_provider_that_says_so_itself_is_a_provider() -> None:
             raise ConnectionError("500: No module named 'thing'")
 
     with pytest.raises(ProviderError) as caught:
-        run_sync(Lm15Model("some/model", Remote(MISSING), Capabilities()).complete(REQUEST))
-    assert caught.value.kind == "server"
+        run_sync(ClientModel("some/model", Remote(MISSING), Capabilities()).complete(REQUEST))
+    assert caught.value.kind == "connection"
 
 
 ASK = """

@@ -176,6 +176,22 @@ def test_failures_are_calls_too() -> None:
     assert [(reply, str(error)) for _, reply, error, _ in model._listener.exchanges] == [(None, "down")] * 2
 
 
+def test_a_budget_of_dollars_warns_once_of_replies_without_a_price(caplog: pytest.LogCaptureFixture) -> None:
+    whole = Meter(Budget(dollars=2.5))
+    model = metered(Budget(calls=3), parent=whole, model=Echo(Usage(1, 1, cost_usd=None)))
+    assert (whole.cost_usd, whole.unpriced) == (0.0, 0)
+    run_sync(spend(model))
+    assert (whole.cost_usd, model.meter.cost_usd, whole.dollars, whole.unpriced) == (None, None, 0.0, 3)
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert told.startswith("the model does not say what a reply costs, so that the budget of 2.5 dollars does not count it")
+
+
+def test_no_limit_is_negative() -> None:
+    for name in ("calls", "tokens", "dollars", "seconds"):
+        with pytest.raises(ValueError, match=f"^Budget: {name} must be 0 or more"):
+            Budget(**{name: -1})
+
+
 # --- a loop that does not listen ---
 
 
@@ -233,11 +249,6 @@ def test_a_reply_without_a_count_gets_an_estimate() -> None:
     assert run_sync(model.complete(QUESTION)).usage == Usage(6, 2, estimated=True)
     counted = Usage(100, 20, 50, cost_usd=0.1)
     assert run_sync(metered(model=Echo(counted)).complete(QUESTION)).usage == counted
-
-
-def test_a_metered_model_is_the_model() -> None:
-    model = metered()
-    assert (model.name, model.capabilities) == ("echo", Echo.capabilities)
 
 
 def test_a_stream_is_heard_once_with_its_whole_reply() -> None:

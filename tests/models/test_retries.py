@@ -243,15 +243,15 @@ def test_refusals_bring_the_concurrency_down_and_it_recovers(ask: Ask) -> None:
         await asyncio.gather(*(ask(model) for _ in range(40)))
         return model
 
-    pressure = virtually(go()).pressure
-    assert (pressure.most_in_flight, pressure.smallest_in_flight) == (8, 4), "eight refusals of one crowd count once"
-    assert pressure.waited_s > 0
+    limits = virtually(go()).limits
+    assert (limits.most, limits.smallest) == (8, 4), "eight refusals of one crowd count once"
+    assert limits.waited_s > 0
 
 
 def test_overload_counts_as_a_refusal() -> None:
     model = RealModel(Flaky([failing("overloaded"), "ok"]))
     virtually(model.complete(HELLO))
-    assert model.pressure.smallest_in_flight == 32
+    assert model.limits.smallest == 32
 
 
 def test_requests_per_minute_hold_for_attempts_too() -> None:

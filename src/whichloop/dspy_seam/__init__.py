@@ -19,14 +19,14 @@ with explained_module(__name__):
     from .chat_format import FORMAT, ChatFormat, Fields, SignatureCodec, with_instructions
     from .clients import close_local_clients
     from .errors import model_error
-    from .model import DspyModel, Lm15Model, listed_price, local_client, model_named, open_lm
+    from .model import ClientModel, DspyModel, listed_price, local_client, model_named, open_lm
 
 __all__ = [
     "FORMAT",
     "ChatFormat",
+    "ClientModel",
     "DspyModel",
     "Fields",
-    "Lm15Model",
     "Prediction",
     "SignatureCodec",
     "ThroughPredictor",

@@ -36,8 +36,9 @@ from whichloop.protocol.json_text import Json
 from whichloop.protocol.threads import run_blocking
 
 from .chat_format import FORMAT, Fields, SignatureCodec, complaint, debug_text, is_debugged, outputs_of, with_instructions
+from .clients import LM15_FINISH
 from .errors import model_error
-from .wire import LM15_FINISH, arguments_object
+from .requests import arguments_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,33 +140,10 @@ async def _ask_predictor(predictor: Any, fields: Fields, codec: SignatureCodec, 
     return Prediction({name: prediction[name] for name in outputs_of(codec.signature)}, None)
 
 
-@dataclass(frozen=True, slots=True)
-class _RenderedPrefix:
-    """The messages before the input: system message and demonstrations."""
-
-    demos: tuple[Any, ...]
-    """Kept alive, so that no other object gets their ids."""
-    shown: list[Fields]
-    """The fields that were rendered: a demonstration may be changed in place."""
-    messages: tuple[Message, ...]
-
-
-_PREFIXES: dict[tuple[Any, tuple[int, ...]], _RenderedPrefix] = {}
-_MAX_PREFIXES = 64
-"""A program under a teleprompter gets new ones with every call, each as large as its demonstrations."""
-
-
 def _prefix(signature: Any, demos: Sequence[Any]) -> tuple[Message, ...]:
-    """Return system message and demonstrations, rendered once per program."""
-    key = (signature, tuple(map(id, demos)))
-    shown_demos = [{name: demo[name] for name in signature.fields if name in demo} for demo in demos]
-    rendered = _PREFIXES.get(key)
-    if rendered is None or rendered.shown != shown_demos:
-        if len(_PREFIXES) >= _MAX_PREFIXES:
-            _PREFIXES.clear()
-        messages = tuple(Message(item["role"], item["content"]) for item in FORMAT.prefix(signature, shown_demos))
-        rendered = _PREFIXES[key] = _RenderedPrefix(tuple(demos), copy.deepcopy(shown_demos), messages)
-    return rendered.messages
+    """Return system message and demonstrations."""
+    shown = [{name: demo[name] for name in signature.fields if name in demo} for demo in demos]
+    return tuple(Message(item["role"], item["content"]) for item in FORMAT.prefix(signature, shown))
 
 
 # --- DSPy's predictors as a program ---

@@ -261,15 +261,11 @@ class SignatureCodec(ABC):
 
     def render(self, move: Move) -> Reply:
         fields = self.fields(move)
-        parts: list[str] = []
-        read_back: Fields = {}
-        for name, annotation in outputs_of(self.signature).items():
-            text, read_back[name] = _rendered_field(name, fields[name], annotation)
-            parts.append(f"[[ ## {name} ## ]]\n{text}")
-        reply = "\n\n".join([*parts, "[[ ## completed ## ]]\n"])
-        _READ_ALREADY.clear()
-        _READ_ALREADY[reply] = self.signature, read_back
-        return Reply(reply)
+        parts = [
+            f"[[ ## {name} ## ]]\n{_rendered_field(name, fields[name], annotation)}"
+            for name, annotation in outputs_of(self.signature).items()
+        ]
+        return Reply("\n\n".join([*parts, "[[ ## completed ## ]]\n"]))
 
     def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
         """Return a grammar of the signature's fields, each of its type.
@@ -291,18 +287,10 @@ class SignatureCodec(ABC):
     @read_once
     def read(self, reply: Reply) -> Fields:
         """Return the output fields of a reply. Raises WireError."""
-        signature, fields = _READ_ALREADY.pop(reply.text, (None, {}))
-        if signature is self.signature:
-            return fields
-        refusing_signature, problem = _REFUSED_ALREADY.get(reply.text, (None, ""))
-        if refusing_signature is not self.signature:
-            try:
-                return FORMAT.read(self.signature, reply.text)
-            except AdapterParseError as error:
-                problem = complaint(error, self.signature)
-            _REFUSED_ALREADY.clear()
-            _REFUSED_ALREADY[reply.text] = self.signature, problem
-        raise WireError(problem)
+        try:
+            return FORMAT.read(self.signature, reply.text)
+        except AdapterParseError as error:
+            raise WireError(complaint(error, self.signature)) from None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name})"
@@ -314,16 +302,8 @@ def _part(annotation: Any) -> GrammarPart:
     return TextLine() if annotation is str else JsonValue(TypeAdapter(annotation).json_schema())
 
 
-_READ_ALREADY: dict[str, tuple[Any, Fields]] = {}
-"""The reply that a codec rendered last: its text → its signature, and the fields that were read from it as a check. Whoever reads
-the text first gets these."""
-_REFUSED_ALREADY: dict[str, tuple[Any, str]] = {}
-"""The reply that was refused last: its text → its signature, and why. DSPy's lenient reading, which has failed then, is slow, and
-a reply that a fault has spoiled is read by the model, by the harness and by the loop."""
-
-
-def _rendered_field(name: str, value: Any, annotation: Any) -> tuple[str, Any]:
-    """Return a field's text, and what is read from that. Raises Inexpressible where it is another value."""
+def _rendered_field(name: str, value: Any, annotation: Any) -> str:
+    """Return a field's text. Raises Inexpressible where another value would be read from it."""
     if annotation is str:
         if not isinstance(value, str):
             raise Inexpressible(f"{name}: text is wanted, not {type(value).__name__}")
@@ -331,20 +311,18 @@ def _rendered_field(name: str, value: Any, annotation: Any) -> tuple[str, Any]:
         has_header = "[[ ##" in value and any(field_header_pattern.match(line.strip()) for line in lines)
         if "\n".join(lines) != value or value.strip() != value or has_header:
             raise Inexpressible(f"{name}: white space at an end, an unusual line break or a field marker")
-        text = format(value)  # of a subclass, as it stands in the reply
-        return text, text
+        return format(value)  # of a subclass, as it stands in the reply
     try:
         plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
         text = _ENCODER.encode(plain)
         if not text.isascii():
             text = text.translate(_LINE_BREAKS)
-        read = _read_value(text, annotation)
-        same = read == value
+        same = _read_value(text, annotation) == value
     except (TypeError, ValueError, RecursionError) as error:
         raise Inexpressible(f"{name}: {error}") from None
     if not same:
         raise Inexpressible(f"{name}: a value that JSON does not give back as it was")
-    return text, read
+    return text
 
 
 _BAD_FIELD = re.compile(r"Failed to parse field (\w+) with value (.*) from the LM response\. Error message: ", re.DOTALL)

@@ -1,4 +1,4 @@
-"""The clients that DSPy would choose for a `dspy.LM`, for direct requests.
+"""The clients that DSPy would choose for a `dspy.LM`, for direct requests: one attempt each.
 
 `dspy.LM.acall` hops through two threads, copies the request twice and writes a history: four times the cost of the call itself.
 """
@@ -6,132 +6,307 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import importlib
 import json
-from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from ipaddress import ip_address
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import dspy
 from dspy import lm15
+from dspy._vendor.lm15.providers.async_base import _aiter_lines
+from dspy._vendor.lm15.sse import aparse_sse
 from dspy._vendor.lm15.transports import StdlibAsyncTransport
+from dspy.clients._http import retry_after_seconds
 from dspy.clients._litellm import get_litellm
 from dspy.clients.backend_selection import select_backend
 from dspy.clients.engines import AsyncLiteLLMEngine
-from dspy.clients.engines.stream_guard import achecked_stream
+from dspy.clients.engines.litellm_errors import litellm_errors
+from dspy.clients.legacy_outputs import plain
 from dspy.clients.model_metadata import model_info
 
-from whichloop.protocol.json_text import Json
+from whichloop.protocol import Chunk, NativeCall, ProviderError, Reply, Request, Usage
+from whichloop.protocol.chat import FinishReason
 
-from .wire import PROVIDERS as GEMINI
-from .wire import with_calls_apart, with_json_schemas
-
-FIRST_ERROR = 400
-
-
-class Transport(StdlibAsyncTransport):
-    """lm15's transport with readable bodies of errors."""
-
-    def stream(self, request: object) -> Any:
-        return _OpenedResponse(super().stream(request))
-
-
-class _OpenedResponse:
-    """A response while it is open, an error among them with its body in OpenAI's envelope."""
-
-    def __init__(self, opened: Any) -> None:
-        self.opened = opened
-
-    async def __aenter__(self) -> object:
-        response = await self.opened.__aenter__()
-        return response if response.status < FIRST_ERROR else _ErrorResponse(response)
-
-    async def __aexit__(self, *error: object) -> None:
-        await self.opened.__aexit__(*error)
-
-
-class _ErrorResponse:
-    """An error response, of which lm15 reads the head and the whole body."""
-
-    def __init__(self, response: Any) -> None:
-        self.response = response
-        self.status = response.status
-        self.reason = response.reason
-        self.headers = response.headers
-        self.http_version = response.http_version
-
-    async def read(self) -> bytes:
-        return enveloped(await self.response.read())
-
-
-def enveloped(body: bytes) -> bytes:
-    """Put the body of an error into OpenAI's envelope, which some servers (vLLM, FastAPI) leave out."""
-    try:
-        data = json.loads(body)
-    except ValueError:
-        return body
-    if not isinstance(data, Mapping) or data.get("error"):
-        return body
-    message = data.get("message") or data.get("detail")
-    if not message:
-        return body
-    return json.dumps({"error": {"message": _message_text(message), "type": data.get("type"), "code": data.get("code")}}).encode()
-
-
-def _message_text(message: object) -> str:
-    """Return the message as text: FastAPI lists problems, each with its place in the body."""
-    if isinstance(message, str):
-        return message
-    items = message if isinstance(message, list) else [message]
-    return "; ".join(_place_and_problem(item) for item in items)
-
-
-def _place_and_problem(item: object) -> str:
-    if not isinstance(item, Mapping):
-        return str(item)
-    place = item.get("loc")
-    where = ".".join(map(str, place)) if isinstance(place, list) else ""
-    return f"{where}: {item.get('msg', item)}".removeprefix(": ")
-
+from .errors import not_sent, refused
+from .replies import READINGS, ChatReading, Reading, shallow
+from .requests import ToolNames, lm15_request, turns_of, with_json_schemas, with_texts, with_turns
 
 MAX_CONNECTIONS = 1024
 """The limit for one model; how many requests are in flight is decided elsewhere."""
+MAX_EVENT_BYTES = 64 * 1024 * 1024
+"""The longest event of a stream: that of Responses ends with the whole reply."""
 LOCAL_KEY = "none"
 """The key for the user's own server if none is set: clients refuse to send nothing."""
+LM15_FINISH: dict[FinishReason, str] = {
+    "stop": "stop",
+    "tool_calls": "tool_call",
+    "length": "length",
+    "content_filter": "content_filter",
+    "other": "error",
+}
 _OPENAI = ("openai.com", "openai.azure.com")
 _OLDER_LIMIT = lm15.OpenAIChatCompat(max_tokens_field="max_tokens")
 """Many servers that speak OpenAI's format ignore its newer name for the limit, `max_completion_tokens`."""
 
+Extensions = Callable[[Request], Mapping[str, Any]]
+"""Returns further top-level fields of a request's body."""
+
 
 class Client(Protocol):
-    """One attempt at one lm15 request. Raises lm15's errors, or DSPy's."""
+    """One attempt at one request."""
 
-    model: str
-    """The name that requests must give it."""
     provider: str | None
+    model: str
+    """The name that the provider gives it."""
     streams: bool
 
-    async def complete(self, request: object) -> object: ...
+    async def complete(self, request: Request) -> Reply: ...
 
-    def stream(self, request: object) -> AsyncGenerator[Any, None]: ...
+    def stream(self, request: Request) -> AsyncGenerator[Chunk, None]: ...
 
     async def aclose(self) -> None: ...
 
 
-def client_of(lm: Any) -> Client:
+def client_of(lm: Any, extensions: Extensions | None = None) -> Client:
     """Return the client that DSPy would use: lm15's own, LiteLLM, or the LM itself if it is not one of DSPy's."""
     if type(lm) is not dspy.LM or not isinstance(lm.engine, str) or lm.model_type == "text":
         return WholeClient(lm)
     selection = select_backend(lm)
-    if selection.native:
-        return NativeClient(selection)
-    is_declared = selection.resolution is not None and selection.resolution.declared
-    return WholeClient(lm) if is_declared or lm.model_type != "chat" else LiteLLMClient(lm, selection.clients)
+    route, settings = selection.resolution, selection.clients
+    if not selection.native:
+        is_declared = route is not None and route.declared
+        return WholeClient(lm) if is_declared or lm.model_type != "chat" else LiteLLMClient(lm, settings, extensions)
+    provider, url, key = str(route.provider), settings.get("api_base") or settings.get("base_url"), settings.get("api_key")
+
+    def dialect() -> Any:
+        config = lm15.RouterConfig(
+            api_keys={provider: key} if key else None, base_urls={provider: url} if url else None, transport=object()
+        )
+        return lm15.LMRouter(config).lm(f"{provider}:{route.model}")
+
+    return HttpClient(dialect, provider, str(route.model), url, extensions)
+
+
+class ConnectionPools:
+    """A pool of connections for each event loop."""
+
+    def __init__(self) -> None:
+        self._transports: dict[asyncio.AbstractEventLoop, Any] = {}
+
+    def here(self, url: str | None) -> Any:
+        """Return the running loop's pool; to this machine it never uses a proxy."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._transports:
+            for closed in [each for each in self._transports if each.is_closed()]:
+                del self._transports[closed]  # lm15 closes the sockets when they are collected
+            is_local = url is not None and _is_loopback(url)
+            self._transports[loop] = StdlibAsyncTransport(max_connections=MAX_CONNECTIONS, trust_env=not is_local)
+        return self._transports[loop]
+
+    async def aclose(self) -> None:
+        transport = self._transports.pop(asyncio.get_running_loop(), None)
+        if transport is not None:
+            await transport.aclose()
+
+
+class HttpClient:
+    """A provider's API, or a server's that speaks like one: lm15 writes the request, `replies.py` reads what comes."""
+
+    streams = True
+
+    def __init__(
+        self,
+        dialect: Callable[[], Any],
+        provider: str,
+        model: str,
+        url: str | None = None,
+        extensions: Extensions | None = None,
+        connections: ConnectionPools | None = None,
+    ) -> None:
+        """`dialect`: gives lm15's writer of requests, with the key, which a cloud reads over the network."""
+        self.provider: str | None = provider
+        self.model = model
+        self.url = url
+        self.extensions = extensions
+        self.connections = connections or ConnectionPools()
+        self._make_dialect = dialect
+        self._dialect: Any = None
+        self._reading: type[Reading] = ChatReading
+        self._is_own = False
+
+    async def complete(self, request: Request) -> Reply:
+        sent, names, cut = await self._written(request, stream=False)
+        async with self.connections.here(self.url).stream(sent) as response:
+            body = await response.read()
+        _check_status(response, body)
+        return _cut(self._read(_loaded(body, response.status), names), cut)
+
+    async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
+        sent, names, cut = await self._written(request, stream=True)
+        if cut:  # lest pieces go beyond the end
+            reply = await self.complete(request)
+            yield Chunk(reply.text, reply=reply)
+            return
+        reading = self._reading()
+        async with self.connections.here(self.url).stream(sent) as response:
+            if response.status >= 300:
+                _check_status(response, await response.read())
+            async for event in aparse_sse(_aiter_lines(response), max_line_bytes=MAX_EVENT_BYTES, max_event_bytes=MAX_EVENT_BYTES):
+                for chunk in _pushed(reading, event.data):
+                    call = chunk.call
+                    yield chunk if call is None else Chunk(call=replace(call, name=names.own(call.name)))
+        yield Chunk(reply=self._read(_whole(reading), names))
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop."""
+        await self.connections.aclose()
+
+    def _read(self, body: Mapping[str, Any], names: ToolNames) -> Reply:
+        return names.in_reply(_with_reasoning(self._reading.read(body), body, self.provider))
+
+    async def _written(self, request: Request, *, stream: bool) -> tuple[Any, ToolNames, tuple[str, ...]]:
+        """Return the HTTP request, the names in it, and the stop sequences that the API does not know."""
+        if self._dialect is None:
+            await self._open()
+        dialect, names = self._dialect, ToolNames(request, strict=self._reading.wire == "gemini")
+        try:
+            asked = lm15_request(request, self.model, names, self.extensions and self.extensions(request))
+        except (TypeError, ValueError) as error:
+            raise not_sent(error) from None
+        if self._reading.wire == "gemini":
+            asked = with_json_schemas(asked)
+        elif self._is_own:
+            asked = with_texts(asked)
+        build = asyncio.to_thread if callable(dialect.api_key) else _at_once
+        sent, adaptations = await build(dialect._build, asked, stream)
+        turns = turns_of(request, self._reading.wire)
+        is_signed = any(name.lower() == "authorization" and value.startswith("AWS4") for name, value in sent.headers)
+        if turns and not is_signed:  # a signature is of the body as it is
+            sent = copy.copy(sent)
+            sent.body = json.dumps(with_turns(json.loads(sent.body), turns)).encode()
+        cut = any(each.field == "config.stop" and each.action == "client_side" for each in adaptations)
+        return sent, names, request.sampling.stop if cut else ()
+
+    async def _open(self) -> None:
+        dialect = await asyncio.to_thread(self._make_dialect)
+        kinds = {lm15.OpenAILM: "responses", lm15.AnthropicLM: "messages", lm15.GeminiLM: "gemini"}
+        wire = next((wire for kind, wire in kinds.items() if isinstance(dialect, kind)), "chat")
+        self._is_own = wire == "chat" and _is_own(self.url, dialect.base_url)
+        # All but OpenAI's reasoning models take the older name, and lm15 knows other providers.
+        if self._is_own and self.provider == "openai-chat" and not model_info(self.provider, self.model).get("supports_reasoning"):
+            dialect = replace(dialect, compat=_OLDER_LIMIT)
+        self._reading, self._dialect = READINGS[wire], dialect
+
+
+async def _at_once(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
+
+
+def _check_status(response: Any, body: bytes) -> None:
+    """Raise the failure that a status tells."""
+    if response.status >= 300:
+        wait = next((value for name, value in response.headers if name.lower() == "retry-after"), None)
+        raise refused(response.status, body, retry_after_seconds(wait))
+
+
+def _loaded(text: bytes | str, status: int | None = None) -> Mapping[str, Any]:
+    """Return a body, or an event of a stream. Raises the failure that it tells."""
+    try:
+        try:
+            data = json.loads(text)
+        except RecursionError:
+            data = json.loads(shallow(text if isinstance(text, str) else text.decode("utf-8", "replace")))
+    except ValueError as error:
+        raise ProviderError(f"the reply is no JSON: {error}", "server", status=status) from None
+    if isinstance(data, list) and data and isinstance(data[0], Mapping) and data[0].get("error"):
+        data = data[0]  # so Gemini streams its errors
+    if not isinstance(data, Mapping):
+        raise ProviderError("the reply is no JSON object", "server")
+    if data.get("error") or data.get("type") == "error":
+        raise refused(None, data)
+    return data
+
+
+def _pushed(reading: Reading, data: str) -> Iterator[Chunk]:
+    """Yield what an event of a stream adds to the reply."""
+    reading.is_empty = False
+    if data == "[DONE]":
+        reading.ended = True
+    elif data:
+        yield from reading.push(_loaded(data))
+
+
+def _whole(reading: Reading) -> Mapping[str, Any]:
+    """Return the body of a stream that is over. An empty one is the server's failure; one without its end was cut."""
+    if reading.is_empty:
+        raise ProviderError("the stream was empty", "server")
+    if not reading.ended:
+        raise ProviderError("the stream ended before its end", "connection")
+    return reading.body
+
+
+def _with_reasoning(reply: Reply, body: Mapping[str, Any], provider: str | None) -> Reply:
+    """Count reasoning as output where a provider of chat completions does not."""
+    if provider != "xai" or reply.usage is None:
+        return reply
+    more = (body["usage"].get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
+    return replace(reply, usage=replace(reply.usage, output_tokens=reply.usage.output_tokens + more))
+
+
+def _cut(reply: Reply, stops: tuple[str, ...]) -> Reply:
+    """Return the reply up to the first stop sequence."""
+    places = [reply.text.index(stop) for stop in stops if stop in reply.text]
+    return replace(reply, text=reply.text[: min(places)]) if places else reply
+
+
+def _is_own(url: str | None, address: str) -> bool:
+    """Return whether the server is the user's own. `url`: the address from the user, if any; `address`: the one in use."""
+    if url is None:
+        return _is_loopback(address)
+    host = urlsplit(url).hostname or ""
+    return not any(host == name or host.endswith(f".{name}") for name in _OPENAI)
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+LOCAL = ConnectionPools()
+"""The connections that all clients of servers on this machine share, so that each of them is cheap."""
+_LOCAL: Mapping[str, tuple[str, type[Any]]] = {
+    "chat": ("openai-chat", lm15.OpenAIChatLM),
+    "responses": ("openai", lm15.OpenAILM),
+    "messages": ("anthropic", lm15.AnthropicLM),
+    "gemini": ("gemini", lm15.GeminiLM),
+}
+"""Wire of our server → the provider that it is the API of, and lm15's writer for that."""
+
+
+class LocalClient(HttpClient):
+    """A client of a server that speaks one of our wires. Closing it closes nothing: see `close_local_clients`."""
+
+    def __init__(self, url: str, model: str, wire: str = "chat", extensions: Extensions | None = None) -> None:
+        provider, writer = _LOCAL[wire]
+        super().__init__(
+            lambda: writer(api_key=LOCAL_KEY, base_url=url, transport=object()), provider, model, url, extensions, LOCAL
+        )
+
+    async def aclose(self) -> None: ...
+
+
+async def close_local_clients() -> None:
+    """Close the connections that all local clients share on this event loop."""
+    await LOCAL.aclose()
 
 
 class WholeClient:
@@ -144,205 +319,31 @@ class WholeClient:
         self.lm = lm
         self.model = str(lm.model)
 
-    async def complete(self, request: Any) -> object:
+    async def complete(self, request: Request) -> Reply:
+        try:
+            asked = lm15_request(request, self.model, ToolNames(Request(())))
+        except (TypeError, ValueError) as error:
+            raise not_sent(error) from None
         with dspy.context(disable_history=True):
-            return await self.lm.acall(request)
+            response = await self.lm.acall(asked)
+        parts, counts = response.message.parts, response.usage
+        texts = [json.dumps(part.value) if part.type == "data" else part.text for part in parts if part.type in _TEXTS]
+        calls = [
+            NativeCall(part.id, part.name, json.dumps(part.input, ensure_ascii=False)) for part in parts if part.type == "tool_call"
+        ]
+        is_counted = counts.input_tokens is not None and counts.output_tokens is not None
+        usage = Usage(counts.input_tokens, counts.output_tokens, counts.cache_read_tokens or 0) if is_counted else None
+        finish = next(ours for ours, theirs in LM15_FINISH.items() if theirs == response.finish_reason)
+        return Reply("".join(texts), tuple(calls), usage, finish)
 
-    def stream(self, request: object) -> AsyncGenerator[Any, None]:
+    def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
         raise NotImplementedError("`streams` is False")
 
     async def aclose(self) -> None:
         await self.lm.aclose()
 
 
-class _Lm15Client(ABC):
-    """One of lm15's clients, with what it needs on each event loop."""
-
-    streams = True
-
-    @abstractmethod
-    async def _connection(self) -> _LoopConnection:
-        """Return what the client holds for the running event loop."""
-
-    async def complete(self, request: object) -> object:
-        connection = await self._connection()
-        return await connection.provider.complete(connection.adapted(request))
-
-    async def stream(self, request: object) -> AsyncGenerator[Any, None]:
-        connection = await self._connection()
-        checked = _checked(connection.provider, connection.adapted(request))
-        async with aclosing(with_calls_apart(checked) if connection.is_gemini else checked) as events:
-            async for event in events:
-                yield event
-
-
-class NativeClient(_Lm15Client):
-    """lm15's client of a provider, with one pool of connections per event loop."""
-
-    def __init__(self, selection: Any) -> None:
-        route, settings = selection.resolution, selection.clients
-        self.provider: str | None = str(route.provider)
-        self.model = str(route.model)
-        self._key = settings.get("api_key")
-        self._url = settings.get("api_base") or settings.get("base_url")
-        self._connections: dict[asyncio.AbstractEventLoop, _LoopConnection] = {}
-
-    async def aclose(self) -> None:
-        connection = self._connections.pop(asyncio.get_running_loop(), None)
-        if connection is not None:
-            await connection.transport.aclose()
-
-    async def _connection(self) -> _LoopConnection:
-        loop = asyncio.get_running_loop()
-        connection = self._connections.get(loop)
-        if connection is None:
-            _forget_closed(self._connections)
-            connection = self._connections[loop] = _LoopConnection(_transport(self._url), is_gemini=self.provider in GEMINI)
-        if connection.provider is None:
-            async with connection.opening:  # hundreds of trials begin at the same time
-                if connection.provider is None:
-                    config = lm15.RouterConfig(
-                        api_keys={self.provider: self._key} if self._key else None,
-                        base_urls={self.provider: self._url} if self._url else None,
-                        transport=connection.transport,
-                    )
-                    # Reads credentials, for a cloud over the network.
-                    provider = await asyncio.to_thread(lm15.AsyncLMRouter(config).lm, f"{self.provider}:{self.model}")
-                    connection.is_own = isinstance(provider, lm15.AsyncOpenAIChatLM) and _is_own(self._url, provider.base_url)
-                    provider = _reading_incomplete(provider)
-                    connection.provider = (
-                        replace(provider, compat=_OLDER_LIMIT) if connection.is_own and self._takes_older_limit() else provider
-                    )
-        return connection
-
-    def _takes_older_limit(self) -> bool:
-        """Return whether the model takes the older name: all but OpenAI's reasoning models do, and lm15 knows other providers."""
-        return self.provider == "openai-chat" and not model_info(self.provider, self.model).get("supports_reasoning")
-
-
-class _IncompleteStreamReader:
-    """lm15's reader of OpenAI's Responses, for streams that end incomplete too.
-
-    It knows no end of a stream but `response.completed`, and takes one that was cut for its length for a broken connection. Why a
-    response is incomplete stands in the event itself, from which `wire.py` reads it.
-    """
-
-    def __init__(self, reader: Any) -> None:
-        self._reader = reader
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._reader, name)
-
-    def parse_stream_events(self, request: Any, event: Any) -> object:
-        if event.event == "response.incomplete":
-            event = replace(event, data=json.dumps(json.loads(event.data) | {"type": "response.completed"}))
-        return self._reader.parse_stream_events(request, event)
-
-
-def _reading_incomplete(provider: object) -> Any:
-    """Return lm15's client of a provider; that of OpenAI's Responses reads streams that end incomplete."""
-    if isinstance(provider, lm15.AsyncOpenAILM):
-        provider._inner = _IncompleteStreamReader(provider._inner)
-    return provider
-
-
-@dataclass(slots=True)
-class _LoopConnection:
-    """What a client holds for one event loop."""
-
-    transport: Any
-    provider: Any = None
-    is_own: bool = False
-    """The service is not a provider's but some server that speaks OpenAI's format."""
-    is_gemini: bool = False
-    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    def adapted(self, request: object) -> object:
-        """Return the request as this server takes it."""
-        if self.is_gemini:
-            return with_json_schemas(request)
-        return _with_texts(request) if self.is_own else request
-
-
-def _with_texts(request: Any) -> object:
-    """Put an empty text in place of null into turns that only make calls.
-
-    llama-cpp-python, Ollama and LM Studio refuse null; services on Bedrock refuse the empty text, so theirs stays null.
-    """
-    messages = tuple(
-        replace(message, parts=(lm15.TextPart(""), *message.parts)) if _is_calls_alone(message) else message
-        for message in request.messages
-    )
-    return replace(request, messages=messages)
-
-
-def _is_calls_alone(message: Any) -> bool:
-    return message.role == "assistant" and not any(part.type == "text" for part in message.parts)
-
-
-def _is_own(url: str | None, address: str) -> bool:
-    """Return whether the server is the user's own. `url`: the address from the user, if any; `address`: the one in use."""
-    if url is None:
-        return _is_loopback(address)
-    host = urlsplit(url).hostname or ""
-    return not any(host == name or host.endswith(f".{name}") for name in _OPENAI)
-
-
-def _transport(url: str | None) -> object:
-    """Return a pool of connections; to this machine they never use a proxy."""
-    return Transport(max_connections=MAX_CONNECTIONS, trust_env=url is None or not _is_loopback(url))
-
-
-def _is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-async def _checked(provider: Any, request: Any) -> AsyncGenerator[Any, None]:
-    """Yield a stream's events. An empty stream is the server's failure; one without its last event was cut."""
-    name = getattr(provider, "provider", None)
-    is_empty = True
-    async with aclosing(achecked_stream(provider.stream(request), provider=name)) as events:
-        try:
-            async for event in events:
-                is_empty = False
-                yield event
-        except lm15.StreamAssemblyError:
-            if is_empty:
-                raise lm15.ServerError("the stream was empty", provider=name) from None
-            raise
-
-
-def _forget_closed(held: dict[asyncio.AbstractEventLoop, Any]) -> None:
-    """Drop closed event loops: nothing can be awaited on them, and lm15 closes the sockets when they are collected."""
-    for loop in [loop for loop in held if loop.is_closed()]:
-        del held[loop]
-
-
-class _EngineWithoutMcp(AsyncLiteLLMEngine):
-    """DSPy's engine for LiteLLM, without LiteLLM's gateway to MCP servers.
-
-    Since its handler was added, LiteLLM imports the package `mcp`, which it does not require, for every request with tools.
-    """
-
-    def _arguments(self, request: object, *, streaming: bool = False) -> dict[str, Json]:
-        arguments: dict[str, Any] = super()._arguments(request, streaming=streaming)
-        return arguments | {_SKIP_MCP: True} if _knows_mcp() else arguments
-
-
-_SKIP_MCP = "_skip_mcp_handler"
-
-
-@cache
-def _knows_mcp() -> bool:
-    """Return whether this LiteLLM has the handler: one without it would send the switch to the provider."""
-    get_litellm(feature="LiteLLM engine")
-    helpers = importlib.import_module("litellm.litellm_core_utils.core_helpers")
-    inner = getattr(helpers, "filter_internal_params", dict)
-    return _SKIP_MCP not in inner({_SKIP_MCP: True})
+_TEXTS = frozenset({"text", "refusal", "data"})
 
 
 class LiteLLMClient:
@@ -350,64 +351,56 @@ class LiteLLMClient:
 
     streams = True
 
-    def __init__(self, lm: Any, settings: Mapping[str, Any]) -> None:
+    def __init__(self, lm: Any, settings: Mapping[str, Any], extensions: Extensions | None = None) -> None:
         self.model = str(lm.model)
         self.provider: str | None = self.model.partition("/")[0]
-        self._engine = _EngineWithoutMcp(**settings)
+        self.extensions = extensions
+        self._engine = AsyncLiteLLMEngine(**settings)
 
-    async def complete(self, request: object) -> object:
-        return await self._engine.complete(request)
+    async def complete(self, request: Request) -> Reply:
+        names, raw = await self._ask(request, streaming=False)
+        return names.in_reply(ChatReading.read(plain(raw)))
 
-    async def stream(self, request: object) -> AsyncGenerator[Any, None]:
-        async with aclosing(_checked(self._engine, request)) as events:
-            async for event in events:
-                yield event
+    async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
+        names, source = await self._ask(request, streaming=True)
+        reading = ChatReading()
+        async with aclosing(source) as chunks:
+            with litellm_errors(model=self.model):
+                async for chunk in chunks:
+                    reading.is_empty = False
+                    for piece in reading.push(plain(chunk)):
+                        call = piece.call
+                        yield piece if call is None else Chunk(call=replace(call, name=names.own(call.name)))
+        yield Chunk(reply=names.in_reply(ChatReading.read(_whole(reading))))
+
+    async def _ask(self, request: Request, *, streaming: bool) -> tuple[ToolNames, Any]:
+        names = ToolNames(request, strict=True)  # it reaches Gemini, too
+        litellm = get_litellm(feature="LiteLLM engine")
+        try:
+            asked = lm15_request(request, self.model, names, self.extensions and self.extensions(request))
+        except (TypeError, ValueError) as error:
+            raise not_sent(error) from None
+        arguments: dict[str, Any] = self._engine._arguments(asked, streaming=streaming)
+        if _knows_mcp():
+            arguments[_SKIP_MCP] = True
+        if turns := turns_of(request, ChatReading.wire):
+            arguments = with_turns(arguments, turns)
+        with litellm_errors(model=self.model):
+            return names, await litellm.acompletion(**arguments)
 
     async def aclose(self) -> None:
         """Close nothing: LiteLLM's connections belong to the whole process."""
 
 
-_LOCAL: Mapping[str, tuple[str, type[Any]]] = {
-    "chat": ("openai-chat", lm15.AsyncOpenAIChatLM),
-    "responses": ("openai", lm15.AsyncOpenAILM),
-    "messages": ("anthropic", lm15.AsyncAnthropicLM),
-    "gemini": ("gemini", lm15.AsyncGeminiLM),
-}
-"""Wire of our server → the provider that it is the API of, and lm15's client for that."""
+_SKIP_MCP = "_skip_mcp_handler"
 
 
-class LocalClient(_Lm15Client):
-    """lm15's client of a server that speaks one of our wires. Those of one event loop share their connections, so each is cheap."""
+@cache
+def _knows_mcp() -> bool:
+    """Return whether this LiteLLM imports the package `mcp`, which it does not require, for every request with tools.
 
-    transports: ClassVar[dict[asyncio.AbstractEventLoop, Any]] = {}
-
-    def __init__(self, url: str, model: str, wire: str = "chat") -> None:
-        self.url = url
-        self.model = model
-        self.provider: str | None
-        self.provider, self._speaks = _LOCAL[wire]
-        self._connections: dict[asyncio.AbstractEventLoop, _LoopConnection] = {}
-
-    async def _connection(self) -> _LoopConnection:
-        loop = asyncio.get_running_loop()
-        connection = self._connections.get(loop)
-        if connection is None:
-            transport = self.transports.get(loop)
-            if transport is None:
-                _forget_closed(self.transports)
-                transport = self.transports[loop] = _transport(self.url)
-            speaks = self._speaks(api_key=LOCAL_KEY, base_url=self.url, transport=transport)
-            connection = self._connections[loop] = _LoopConnection(
-                transport, _reading_incomplete(speaks), is_gemini=self.provider in GEMINI
-            )
-        return connection
-
-    async def aclose(self) -> None:
-        """Close nothing: the connections are shared: see `close_local_clients`."""
-
-
-async def close_local_clients() -> None:
-    """Close the connections that all local clients share on this event loop."""
-    transport = LocalClient.transports.pop(asyncio.get_running_loop(), None)
-    if transport is not None:
-        await transport.aclose()
+    One without that handler would send the switch for it to the provider.
+    """
+    helpers = importlib.import_module("litellm.litellm_core_utils.core_helpers")
+    inner = getattr(helpers, "filter_internal_params", dict)
+    return _SKIP_MCP not in inner({_SKIP_MCP: True})

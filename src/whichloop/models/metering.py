@@ -44,7 +44,6 @@ from .tunnel import KEPT, LoopModel, Tunnel
 logger = logger_of(__name__)
 
 
-_UNLIMITED = Budget()
 _UNPRICED = (
     "the model does not say what a reply costs, so that the budget of %g dollars does not count it: limit tokens or calls, too"
 )
@@ -53,11 +52,10 @@ _UNPRICED = (
 class Meter:
     """Adds up what is spent; `parent` is the meter of the whole run."""
 
-    def __init__(self, budget: Budget = _UNLIMITED, parent: Meter | None = None) -> None:
-        self.budget = budget
+    def __init__(self, budget: Budget | None = None, parent: Meter | None = None) -> None:
+        self.budget = budget or Budget()
         self.parent = parent
-        self.calls = 0
-        self.tokens = 0
+        self.calls = self.tokens = 0
         self.dollars = 0.0
         """What the replies cost whose price is known; `cost_usd` says whether that is all."""
         self.unpriced = 0
@@ -66,33 +64,36 @@ class Meter:
         """Seconds that earlier sittings of the run took."""
         self.refused = ""
         """Why the last call was refused; a loop may have swallowed the exception."""
-        self._started = time.monotonic()
-        self._is_limited = budget != _UNLIMITED
+        self.begin()
 
     def begin(self) -> None:
         """Start to count seconds: what gets ready before, such as workers, takes nothing off a budget."""
         self._started = time.monotonic()
+
+    @property
+    def chain(self) -> Iterator[Meter]:
+        """This meter and those above it."""
+        meter: Meter | None = self
+        while meter is not None:
+            yield meter
+            meter = meter.parent
 
     def admit(self) -> None:
         """Count one call before it is made, so that calls in flight count too.
 
         Raises BudgetExceeded when a limit is used up, this meter's or that of one above it; then none of them counts the call.
         """
-        meter: Meter | None = self
-        while meter is not None:
+        for meter in self.chain:
             if reason := meter.exhausted:
                 self.refused = reason
                 raise BudgetExceeded(reason)
-            meter = meter.parent
-        meter = self
-        while meter is not None:
+        for meter in self.chain:
             meter.calls += 1
-            meter = meter.parent
 
     @property
     def exhausted(self) -> str:
         """The limit that is used up, in words; empty while there is room."""
-        if not self._is_limited:
+        if self.budget.is_unlimited:
             return ""
         seconds = time.monotonic() - self._started + self.earlier_s
         return self.budget.used_up(Expenses(self.calls, self.tokens, self.dollars), seconds)
@@ -104,16 +105,13 @@ class Meter:
 
     def add(self, usage: Usage) -> None:
         """Count what one reply took. A budget of dollars warns, once, that it cannot count a reply whose price is not known."""
-        tokens, dollars, unpriced = usage.total_tokens, usage.cost_usd or 0.0, usage.cost_usd is None
-        meter: Meter | None = self
-        while meter is not None:
-            meter.tokens += tokens
-            meter.dollars += dollars
-            if unpriced:
+        for meter in self.chain:
+            meter.tokens += usage.total_tokens
+            meter.dollars += usage.cost_usd or 0.0
+            if usage.cost_usd is None:
                 if not meter.unpriced and meter.budget.dollars is not None:
                     logger.warning(_UNPRICED, meter.budget.dollars)
                 meter.unpriced += 1
-            meter = meter.parent
 
 
 class Waits:
@@ -223,12 +221,8 @@ class MeteredModel(WrappedModel):
         pricing: Pricing | None = None,
     ) -> None:
         """`pricing`: gives each reply its cost, and its usage where the model tells none."""
-        if not isinstance(meter, Meter):
-            raise TypeError(f"meter: give a Meter, not {type(meter).__name__}; Meter(Budget(tokens=50_000)) makes one of a budget")
-        holding: Meter | None = meter
-        while holding is not None:
-            holding.budget.check_price(model)
-            holding = holding.parent
+        for each in meter.chain:
+            each.budget.check_price(model)
         super().__init__(model)
         self.admit = admit
         self.meter = meter

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from whichloop.protocol import Usage
 from whichloop.protocol.files import read_bounded
-from whichloop.protocol.names import near
+from whichloop.protocol.values import one_line
 
 PER = 1_000_000
 """The number of tokens that a price is for."""
 FORM = "INPUT/OUTPUT or INPUT/OUTPUT/CACHED, in US dollars per million tokens, such as 0.15/0.60/0.075"
+KEYS = ("input", "output", "cached_input")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,10 @@ class Price:
 
     def __post_init__(self) -> None:
         """Raise ValueError for a price that is no number of dollars, or one of cached input above that of input."""
-        for name in KEYS:
+        for name in KEYS if self.cached_input is not None else KEYS[:2]:
             value = getattr(self, name)
-            if value is None and name == "cached_input":
-                continue
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-                raise ValueError(f"{name} must be a number of US dollars per million tokens, such as 0.15, not {value!r}")
+                raise ValueError(f"{name} must be a number of US dollars per million tokens, not {value!r}")
         if self.cached_input is not None and self.cached_input > self.input:
             raise ValueError(f"cached_input must not exceed input: {self.cached_input} > {self.input}")
 
@@ -46,9 +44,6 @@ class Price:
         saved = usage.cached_tokens * (self.input - cached_price) / PER
         nominal = (usage.input_tokens * self.input + usage.output_tokens * self.output) / PER
         return replace(usage, cost_usd=max(0.0, nominal - saved), nominal_usd=nominal)
-
-
-KEYS = tuple(field.name for field in fields(Price))
 
 
 def read_prices(path: Path) -> dict[str, Price]:
@@ -65,31 +60,16 @@ def read_prices(path: Path) -> dict[str, Price]:
         tables = tomllib.loads(read_bounded(path).decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise ValueError(f"prices {path}: {' '.join(reason.split())}") from None
-    return {name: _price(f"prices {path}: {name!r}", table) for name, table in tables.items()}
-
-
-def _price(where: str, table: object) -> Price:
-    if not isinstance(table, Mapping):
-        raise ValueError(f'{where}: write a table for each model: ["openai/gpt-4o-mini"], below it input = 0.15 and output = 0.6')
-    for key in table:
-        if key not in KEYS:
-            raise ValueError(f"{where}: unknown key {key!r}; {_hint(str(key))}")
-    for key in ("input", "output"):
-        if key not in table:
-            raise ValueError(f"{where}: {key} is missing; a price has input, output and, if there is one, cached_input")
-    try:
-        return Price(**table)
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from None
-
-
-def _hint(key: str) -> str:
-    quoted = 'model names with a dot or slash stand in quotes: ["openai/gpt-4o-mini"]'
-    return near(key, KEYS) or f"{quoted}; a price has {', '.join(KEYS)}"
-
-
-# --- a price as it is typed ---
+        raise ValueError(f"prices {path}: {one_line(reason)}") from None
+    prices: dict[str, Price] = {}
+    for name, table in tables.items():
+        if not isinstance(table, dict) or not {"input", "output"} <= table.keys() <= set(KEYS):
+            raise ValueError(f'prices {path}: {name!r}: write ["PROVIDER/MODEL"], below it input, output and maybe cached_input')
+        try:
+            prices[name] = Price(**table)
+        except ValueError as error:
+            raise ValueError(f"prices {path}: {name!r}: {error}") from None
+    return prices
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +98,12 @@ class PriceTag:
 def read_tag(text: str) -> PriceTag | None:
     """Read a price as it is typed; None for the name of a model alone. Raises ValueError for an amount that is none."""
     name, has_name, amounts = text.rpartition("=")
-    if has_name and not name.strip():
-        raise ValueError(f"the name of a model is missing before {has_name}{amounts}; without a name write {FORM}")
     try:
         numbers = [float(part) for part in amounts.split("/")]
     except ValueError:
-        if has_name:
-            raise ValueError(f"write {FORM} behind the =, not {amounts!r}") from None
-        return None
-    if len(numbers) not in (2, 3):
-        raise ValueError(f"write {FORM}, or the name of a model whose price it is, not {text!r}")
-    if not any(numbers[:2]):
-        raise ValueError(f"input and output both cost nothing, and then there is no price to count; write {FORM}")
+        if not has_name:
+            return None
+        numbers = []
+    if len(numbers) not in (2, 3) or not any(numbers[:2]) or (has_name and not name.strip()):
+        raise ValueError(f"write {FORM}, or the name of a model, or NAME=INPUT/OUTPUT, not {text!r}; not both are 0")
     return PriceTag(Price(*numbers), name.strip())

@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 from whichloop.protocol import Capabilities, Message, ModelError, ProviderError, Reply, Request, Sampling, ToolSpec, Usage
 
@@ -56,13 +55,6 @@ class ProbeReport:
     trouble: str = ""
     """Why it does not answer, in one line."""
 
-    def works(self, name: str) -> bool | None:
-        return next((check.works for check in self.checks if check.name == name), None)
-
-
-class _Stopped(Exception):
-    """No further request would be answered."""
-
 
 async def probe(model: RealModel) -> ProbeReport:
     """Ask fewer than ten requests of a few tokens each. A refused key ends it at once. Raises nothing for what a provider says.
@@ -71,31 +63,43 @@ async def probe(model: RealModel) -> ProbeReport:
     """
     options = replace(model.options, attempts=min(model.options.attempts, MAX_ATTEMPTS))
     model = RealModel(model.model, options).with_capabilities(model.capabilities)
+    ok = _ask("Reply with the one word: ok")
+    seeded = replace(ok, sampling=Sampling(max_tokens=MAX_TOKENS, seed=1))
+    tools: list[tuple[str, Request, Callable[[Reply], str]]] = [
+        ("required tool", _ask("Say hello.", "required"), _calls_one),
+        ("forced tool", _ask("Say hello.", "multiply"), _calls_multiply),
+        ("parallel calls", _ask("Add 2 and 3, and multiply 4 by 5: both calls at once.", "auto"), _calls_both),
+    ]
     checks: list[ProbeResult] = []
+
+    async def check(name: str, request: Request, wrong: Callable[[Reply], str]) -> ProbeResult:
+        checks.append(await _check(name, lambda: model.complete(request), wrong))
+        return checks[-1]
+
     try:
-        checks.append(await _check("plain", partial(model.complete, _ask("Reply with the one word: ok")), _any_reply))
-        if not checks[0].works:
+        if not (await check("plain", ok, lambda reply: "")).works:
             return ProbeReport(None, tuple(checks), checks[0].why_not)
-        checks += await _tools(model)
-        checks.append(await _check("response schema", partial(model.complete, _ask("Name a color.", schema=True)), _follows))
+        native = await check("native tools", _ask("Add 2 and 3 with the tool.", "auto"), _calls_one)
+        if native.works is False and native.usage is None and native.why_not.startswith(_REFUSED):
+            checks += [ProbeResult(name, False, "needs tools") for name, *_ in tools]
+        else:
+            for each in tools:
+                await check(*each)
+        await check("response schema", _ask("Name a color.", schema=True), _follows)
         checks.append(await _streaming(model))
-        seeded = replace(_ask("Reply with the one word: ok"), sampling=Sampling(max_tokens=MAX_TOKENS, seed=1))
-        checks.append(await _check("seed", partial(model.complete, seeded), _any_reply))
-    except _Stopped as stopped:
-        return ProbeReport(None, tuple(checks), str(stopped))
-    return ProbeReport(_capabilities(ProbeReport(None, tuple(checks)), model.capabilities), tuple(checks))
-
-
-async def _tools(model: RealModel) -> list[ProbeResult]:
-    first = await _check("native tools", partial(model.complete, _ask("Add 2 and 3 with the tool.", "auto")), _calls_one)
-    requests: dict[str, tuple[Request, Callable[[Reply], str]]] = {
-        "required tool": (_ask("Say hello.", "required"), _calls_one),
-        "forced tool": (_ask("Say hello.", "multiply"), _calls_multiply),
-        "parallel calls": (_ask("Add 2 and 3, and multiply 4 by 5: both calls at once.", "auto"), _calls_both),
+        await check("seed", seeded, lambda reply: "")
+    except ProviderError as error:
+        return ProbeReport(None, tuple(checks), str(error))
+    works = {each.name: each.works for each in checks}
+    shown = {
+        "native_tools": works["native tools"],
+        "tool_choice": works["forced tool"],
+        "response_schema": works["response schema"],
+        "streaming": works["streaming"],
+        "parallel_calls": works["parallel calls"],
     }
-    if first.works is False and first.usage is None and first.why_not.startswith(_REFUSED):
-        return [first, *(ProbeResult(name, False, "needs tools") for name in requests)]
-    return [first, *[await _check(name, partial(model.complete, request), see) for name, (request, see) in requests.items()]]
+    known = {name: found for name, found in shown.items() if found is not None}
+    return ProbeReport(replace(model.capabilities, **known), tuple(checks))
 
 
 async def _streaming(model: RealModel) -> ProbeResult:
@@ -115,22 +119,17 @@ async def _streaming(model: RealModel) -> ProbeResult:
 
 
 def _ask(text: str, tool_choice: str | None = None, *, schema: bool = False) -> Request:
-    return Request(
-        (Message("user", text),),
-        _TOOLS if tool_choice else (),
-        tool_choice,
-        _SCHEMA if schema else None,
-        Sampling(max_tokens=MAX_TOKENS),
-    )
+    tools = _TOOLS if tool_choice else ()
+    return Request((Message("user", text),), tools, tool_choice, _SCHEMA if schema else None, Sampling(max_tokens=MAX_TOKENS))
 
 
 _REFUSED = "refused: "
 
 
-async def _check(name: str, ask: Callable[[], Awaitable[Reply]], see: Callable[[Reply], str]) -> ProbeResult:
-    """Ask once, and return what came of it; `see` gives what is wrong with a reply, or nothing.
+async def _check(name: str, ask: Callable[[], Awaitable[Reply]], wrong: Callable[[Reply], str]) -> ProbeResult:
+    """Ask once, and return what came of it; `wrong` gives what is wrong with a reply, or nothing.
 
-    Raises _Stopped for a refused key.
+    Raises ProviderError where no further request would be answered, as for a refused key.
     """
     clock = asyncio.get_running_loop().time
     began = clock()
@@ -138,17 +137,12 @@ async def _check(name: str, ask: Callable[[], Awaitable[Reply]], see: Callable[[
         reply = await ask()
     except ModelError as error:
         if isinstance(error, ProviderError) and error.kind in ("auth", "setup"):
-            raise _Stopped(str(error)) from None
-        seconds = clock() - began
+            raise
         if isinstance(error, ProviderError) and error.is_transient:
-            return ProbeResult(name, False if name == "plain" else None, f"{error.kind}: {error}", seconds)
-        return ProbeResult(name, False, f"{_REFUSED}{error}", seconds)
-    wrong = see(reply)
-    return ProbeResult(name, not wrong, wrong, clock() - began, reply.usage)
-
-
-def _any_reply(reply: Reply) -> str:
-    return ""
+            return ProbeResult(name, False if name == "plain" else None, f"{error.kind}: {error}", clock() - began)
+        return ProbeResult(name, False, f"{_REFUSED}{error}", clock() - began)
+    problem = wrong(reply)
+    return ProbeResult(name, not problem, problem, clock() - began, reply.usage)
 
 
 def _calls_one(reply: Reply) -> str:
@@ -156,16 +150,13 @@ def _calls_one(reply: Reply) -> str:
         return "answered without calling a tool"
     try:
         arguments = json.loads(reply.calls[0].arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "the arguments of its call are not JSON"
     return "" if isinstance(arguments, dict) else "the arguments of its call are not an object"
 
 
 def _calls_multiply(reply: Reply) -> str:
-    wrong = _calls_one(reply)
-    if wrong or reply.calls[0].name == "multiply":
-        return wrong
-    return "called another tool"
+    return _calls_one(reply) or ("" if reply.calls[0].name == "multiply" else "called another tool")
 
 
 def _calls_both(reply: Reply) -> str:
@@ -175,19 +166,6 @@ def _calls_both(reply: Reply) -> str:
 def _follows(reply: Reply) -> str:
     try:
         value = json.loads(reply.text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "the reply is not JSON"
     return "" if isinstance(value, dict) and value.get("color") in _COLORS else "the reply does not follow the schema"
-
-
-def _capabilities(report: ProbeReport, declared: Capabilities) -> Capabilities:
-    """Return what the checks showed; what was known before if they showed nothing."""
-    names = {
-        "native_tools": "native tools",
-        "tool_choice": "forced tool",
-        "response_schema": "response schema",
-        "streaming": "streaming",
-        "parallel_calls": "parallel calls",
-    }
-    works_by_field = {field: report.works(name) for field, name in names.items()}
-    return replace(declared, **{field: works for field, works in works_by_field.items() if works is not None})

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar, cast
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
 from whichloop.dspy_seam import DspyModel, open_lm
 from whichloop.protocol import (
@@ -25,7 +26,7 @@ from whichloop.protocol.names import nearest
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.tokens import estimate_input
 
-from .limits import Limits, Permit, Pressure, with_defaults
+from .limits import Limits, Permit, with_defaults
 from .metering import waits
 from .prices import Price
 
@@ -39,6 +40,10 @@ ABILITIES = frozenset({"tool_choice", "response_schema", "streaming"})
 """Capabilities that can be taken away: those that designs have another way for."""
 TYPICAL_OUTPUT = 256
 """Tokens expected of the first reply; later ones are expected to be as long as those before."""
+NEW_SHARE = 0.1
+"""How much the latest reply counts in what is expected of the next one."""
+REFUSALS = ("rate_limit", "overloaded")
+"""Failures that say that there were too many requests."""
 
 Value = TypeVar("Value")
 Attempt = Callable[[Permit, float], Awaitable[Value]]
@@ -96,8 +101,8 @@ class RealModel:
         self.model = model
         self.options = options
         self.capabilities = _reduced(model.capabilities, options)
-        self._limits = Limits(options.most_in_flight, options.requests_per_minute, options.tokens_per_minute)
-        self._outputs = _Mean(TYPICAL_OUTPUT)
+        self.limits = Limits(options.most_in_flight, options.requests_per_minute, options.tokens_per_minute)
+        self._typical_output = float(TYPICAL_OUTPUT)
 
     @property
     def name(self) -> str:
@@ -112,11 +117,6 @@ class RealModel:
     def own_attempts(self) -> int:
         """How often it sends one request, at most: a `ProviderRetry` around it multiplies that, and says so."""
         return self.options.attempts
-
-    @property
-    def pressure(self) -> Pressure:
-        """What limits and refusals did so far."""
-        return self._limits.pressure
 
     def with_capabilities(self, capabilities: Capabilities) -> RealModel:
         """Return the same model with these capabilities, less `without`; limits start anew."""
@@ -146,52 +146,77 @@ class RealModel:
         request = self._fitting(request)
         failed: list[str] = []
 
-        async def attempt(permit: Permit, deadline: float) -> _OpenStream:
-            opened = _OpenStream(self.model.stream(request), permit, deadline)
+        async def attempt(permit: Permit, deadline: float) -> tuple[Any, Chunk | None, Permit, float]:
+            chunks = self.model.stream(request)
             try:
-                await opened.advance()
+                async with asyncio.timeout_at(deadline):
+                    return chunks, await anext(chunks, None), permit, deadline
             except BaseException:
-                await opened.aclose()
+                await _close(chunks)
                 raise
-            return opened
 
-        opened = await self._insist(request, attempt, failed)
-        async with aclosing(opened.chunks(failed)) as chunks:
-            async for chunk in chunks:
+        chunks, chunk, permit, deadline = await self._insist(request, attempt, failed)
+        try:
+            while chunk is not None:
                 if chunk.reply is not None:
-                    chunk = replace(chunk, reply=replace(self._received(chunk.reply, opened.permit), failed_attempts=tuple(failed)))
+                    chunk = replace(chunk, reply=replace(self._received(chunk.reply, permit), failed_attempts=tuple(failed)))
                 yield chunk
+                async with asyncio.timeout_at(deadline):
+                    chunk = await anext(chunks, None)
+        except TimeoutError:
+            raise ProviderError("the stream did not end in time", "timeout", failed_attempts=tuple(failed)) from None
+        except ProviderError as error:
+            self.limits.leave(permit, refused=error.kind in REFUSALS)
+            error.failed_attempts = tuple(failed)
+            raise
+        finally:
+            self.limits.leave(permit)
+            await _close(chunks)
 
     async def aclose(self) -> None:
         """Close connections that belong to this event loop."""
-        close = getattr(self.model, "aclose", None)
-        if close is not None:
-            await close()
+        await _close(self.model)
 
     async def _insist(self, request: Request, attempt: Attempt[Value], failed: list[str]) -> Value:
         """Make one attempt after the other; `failed` gets the kinds of failures that were overcome."""
-        clock, lost = asyncio.get_running_loop().time, waits()
-        left_s = self.options.patience_s
-        while True:
+        clock, lost, left_s = asyncio.get_running_loop().time, waits(), self.options.patience_s
+
+        async def once() -> Value:
+            nonlocal left_s
             with lost.counted():
-                permit = await self._limits.enter(self._expected(request))
+                permit = await self.limits.enter(self._expected(request))
             began = clock()
             try:
                 return await self._once(attempt, permit, left_s)
-            except ProviderError as caught:
-                error = caught
-            left_s -= clock() - began
-            lost.lost(clock() - began)
-            pause_s = _pause_s(error, len(failed))
-            may_pass = error.is_transient and len(failed) + 1 < self.options.attempts and pause_s < left_s
-            if not may_pass:
-                error.failed_attempts = tuple(failed)
-                raise error
+            except ProviderError:
+                left_s -= clock() - began
+                lost.lost(clock() - began)
+                raise
+
+        async def pause(seconds: float) -> None:
+            nonlocal left_s
+            with lost.counted():
+                await asyncio.sleep(seconds)
+            left_s -= seconds
+
+        def note(state: RetryCallState) -> None:
+            error = _error(state)
             failed.append(error.kind)
             logger.info("%s: attempt %d of %d failed (%s): %s", self.name, len(failed), self.options.attempts, error.kind, error)
-            with lost.counted():
-                await asyncio.sleep(pause_s)
-            left_s -= pause_s
+
+        retrying = AsyncRetrying(
+            retry=retry_if_exception(lambda error: isinstance(error, ProviderError) and error.is_transient),
+            stop=lambda state: state.attempt_number >= self.options.attempts or state.upcoming_sleep >= left_s,
+            wait=lambda state: _pause_s(_error(state), state.attempt_number - 1),
+            sleep=pause,
+            before_sleep=note,
+            reraise=True,
+        )
+        try:
+            return await retrying(once)
+        except ProviderError as error:
+            error.failed_attempts = tuple(failed)
+            raise
 
     async def _once(self, attempt: Attempt[Value], permit: Permit, left_s: float) -> Value:
         """Make one attempt. What it gives keeps its permit until it is read; a failure gives it back here."""
@@ -199,7 +224,7 @@ class RealModel:
         try:
             return await attempt(permit, asyncio.get_running_loop().time() + allowed_s)
         except BaseException as error:
-            _settle(permit, error)
+            self.limits.leave(permit, refused=isinstance(error, ProviderError) and error.kind in REFUSALS)
             if not isinstance(error, TimeoutError):
                 raise
         limit_s = self.options.patience_s if allowed_s < self.options.call_timeout_s else allowed_s
@@ -217,80 +242,33 @@ class RealModel:
         if self.options.tokens_per_minute is None:
             return 0
         longest = request.sampling.max_tokens
-        output = self._outputs.value if longest is None else min(self._outputs.value, longest)
+        output = self._typical_output if longest is None else min(self._typical_output, longest)
         return estimate_input(request) + round(output)
 
     def _received(self, reply: Reply, permit: Permit) -> Reply:
         """Return a whole reply with its price, and give the permit back."""
-        usage = reply.usage
+        usage, price = reply.usage, self.options.prices.get(self.name)
+        self.limits.leave(permit, replied=True, tokens=None if usage is None else usage.total_tokens)
         if usage is None:
-            permit.succeeded()
             return reply
-        permit.succeeded(usage.total_tokens)
-        self._outputs.add(usage.output_tokens)
-        price = self.options.prices.get(self.name)
+        self._typical_output += NEW_SHARE * (usage.output_tokens - self._typical_output)
         return reply if price is None else replace(reply, usage=price.on(usage))
 
 
-class _OpenStream:
-    """A stream that has begun, or ended."""
-
-    def __init__(self, stream: AsyncIterator[Chunk], permit: Permit, deadline: float) -> None:
-        self.stream = stream
-        self.permit = permit
-        self.deadline = deadline
-        self.next: Chunk | None = None
-
-    async def advance(self) -> None:
-        """Wait for the next chunk. Raises TimeoutError at the deadline."""
-        async with asyncio.timeout_at(self.deadline):
-            self.next = await anext(self.stream, None)
-
-    async def chunks(self, failed: list[str]) -> AsyncGenerator[Chunk, None]:
-        """Yield all chunks, the first included. Raises ModelError."""
-        try:
-            while self.next is not None:
-                yield self.next
-                await self.advance()
-        except TimeoutError:
-            raise ProviderError("the stream did not end in time", "timeout", failed_attempts=tuple(failed)) from None
-        except ProviderError as error:
-            _settle(self.permit, error)
-            error.failed_attempts = tuple(failed)
-            raise
-        finally:
-            self.permit.failed()
-            await self.aclose()
-
-    async def aclose(self) -> None:
-        close = getattr(self.stream, "aclose", None)
-        if close is not None:
-            await close()
+async def _close(thing: object) -> None:
+    close = getattr(thing, "aclose", None)
+    if close is not None:
+        await close()
 
 
-class _Mean:
-    """A running mean that gives way to what is new."""
-
-    NEW_SHARE = 0.1
-
-    def __init__(self, value: float) -> None:
-        self.value = value
-
-    def add(self, latest: float) -> None:
-        self.value += self.NEW_SHARE * (latest - self.value)
+def _error(state: RetryCallState) -> ProviderError:
+    """Return the failure of an attempt."""
+    return cast(ProviderError, cast(Any, state.outcome).exception())
 
 
 def _reduced(capabilities: Capabilities, options: RealOptions) -> Capabilities:
     lost = dict.fromkeys(options.without, False)
     return replace(capabilities, **lost, context_tokens=options.context_tokens or capabilities.context_tokens)
-
-
-def _settle(permit: Permit, error: BaseException) -> None:
-    """Give a permit back after a failure; a refusal of too many requests lowers the concurrency."""
-    if isinstance(error, ProviderError) and error.kind in ("rate_limit", "overloaded"):
-        permit.refused()
-    else:
-        permit.failed()
 
 
 def _pause_s(error: ProviderError, failed: int) -> float:

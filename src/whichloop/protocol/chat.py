@@ -47,6 +47,8 @@ class Message:
     """On the user message that begins a turn of `outcome.messages`: the turn word for word as a model was sent it."""
     images: tuple[Image, ...] = ()
     """Images of a user message, which follow its text."""
+    native: Any = field(default=None, compare=False, repr=False)
+    """On an assistant message: the `native` of the reply that it repeats."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the message in OpenAI's chat format, with `sent` beside it where the message has that."""
@@ -342,6 +344,8 @@ class Reply:
     finish_reason: FinishReason = "stop"
     failed_attempts: tuple[str, ...] = ()
     """Kinds of provider failures that were overcome by asking again, in order: see `ProviderError.kind`."""
+    native: Any = field(default=None, compare=False, repr=False)
+    """The turn as the provider sent it, where it wants more back than text and calls, such as a signature of its reasoning."""
 
     def __post_init__(self) -> None:
         if (

@@ -11,7 +11,7 @@ from whichloop._extras import needed_by
 from whichloop.datasets.task import Environment, HasUser, Task
 from whichloop.models.at_once import InOrder
 from whichloop.models.filling import fits, otherwise
-from whichloop.models.limits import Pressure, WithSampling
+from whichloop.models.limits import Limits, WithSampling
 from whichloop.models.metering import Meter, MeteredExchange, MeteredModel, waits
 from whichloop.models.outages import WithOutages
 from whichloop.models.prices import FORM, Price, PriceTag, read_prices, read_tag
@@ -116,12 +116,11 @@ class TrialModels:
         """Return a line for each real model that refusals or limits held up."""
         lines = []
         for name, model in self.real.items():
-            pressure: Pressure | None = getattr(model, "pressure", None)
-            if pressure is not None and pressure.smallest_in_flight < pressure.most_in_flight:
-                change = f"from {pressure.most_in_flight} to {pressure.smallest_in_flight}"
-                lines.append(f"{name}: refusals brought requests under way down {change}")
-            if pressure is not None and pressure.waited_s >= 1:
-                lines.append(f"{name}: requests waited for their turn, {pressure.waited_s:.0f} s added up over all trials")
+            limits: Limits | None = getattr(model, "limits", None)
+            if limits is not None and limits.smallest < limits.most:
+                lines.append(f"{name}: refusals brought requests under way down from {limits.most} to {limits.smallest}")
+            if limits is not None and limits.waited_s >= 1:
+                lines.append(f"{name}: requests waited for their turn, {limits.waited_s:.0f} s added up over all trials")
         return lines
 
     def as_manifest(self) -> dict[str, Json]:

@@ -304,7 +304,7 @@ class TrialMeter(Meter):
 
         A trial that has spent a limit to the last token may go on: its next call decides.
         """
-        if not self._is_limited:
+        if self.budget.is_unlimited:
             return ""
         calls = self.budget.calls
         return f"budget of {calls:,} model calls used up" if calls is not None and self.calls >= calls else self.exceeded

@@ -1,0 +1,261 @@
+"""Requests in lm15's types, which write the bodies of all providers, and what the bodies of some need besides."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+from dspy import lm15
+
+from whichloop.protocol import Message, Reply, Request
+from whichloop.protocol.files import Image
+
+from .replies import Turn
+
+MAX_NESTED = 60
+"""Brackets within brackets of arguments that are sent as JSON: lm15 and Python's own parser fail far beyond."""
+_FITTING = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""Names of tools that OpenAI, Anthropic and what speaks like them take."""
+_STRICTLY_FITTING = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+"""Names that Gemini takes, too."""
+
+
+class ToolNames:
+    """The names of a request's tools and calls as they are sent: what a provider refuses is replaced, and put back in the reply."""
+
+    def __init__(self, request: Request, *, strict: bool = False) -> None:
+        """`strict`: replace what Gemini refuses, too."""
+        fits = (_STRICTLY_FITTING if strict else _FITTING).fullmatch
+        called = [call.name for message in request.messages for call in message.calls]
+        names = dict.fromkeys([*(tool.name for tool in request.tools), *called])
+        strange = [name for name in names if not fits(name)]
+        taken = names.keys() - set(strange)
+        self._sent: dict[str, str] = {}
+        for name in strange:
+            plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64]
+            plain = plain if fits(plain) else f"_{plain[:63]}"
+            number, sent = 2, plain
+            while sent in taken:
+                number, sent = number + 1, f"{plain[:60]}_{number}"
+            taken = taken | {sent}
+            self._sent[name] = sent
+        self._own = {sent: name for name, sent in self._sent.items()}
+
+    def sent(self, name: str) -> str:
+        return self._sent.get(name, name)
+
+    def own(self, name: str) -> str:
+        return self._own.get(name, name)
+
+    def in_reply(self, reply: Reply) -> Reply:
+        """Return the reply with the tools' own names."""
+        if not self._own or not reply.calls:
+            return reply
+        return replace(reply, calls=tuple(replace(call, name=self.own(call.name)) for call in reply.calls))
+
+
+def lm15_request(request: Request, model: str, names: ToolNames, extensions: Mapping[str, Any] | None = None) -> Any:
+    """Return a request in lm15's types. `extensions`: further top-level fields of the body.
+
+    Raises ValueError and TypeError for what lm15 refuses to send, such as the choice of a tool that is not offered.
+    """
+    first = next((i for i, message in enumerate(request.messages) if message.role != "system"), len(request.messages))
+    system = "\n\n".join(message.content for message in request.messages[:first])
+    messages: list[Any] = []
+    for are_results, group in groupby(request.messages[first:], lambda message: message.role == "tool"):
+        neighbours = list(group)
+        messages += [_tool_results(neighbours)] if are_results else [_lm15_message(message, names) for message in neighbours]
+    sampling, schema = request.sampling, request.response_schema
+    config = lm15.Config(
+        max_tokens=sampling.max_tokens,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        seed=sampling.seed,
+        stop=sampling.stop,
+        tool_choice=_choice(request, names),
+        response_format=None if schema is None else {"type": "json_schema", "name": "answer", "schema": dict(schema)},
+        extensions=dict(extensions) if extensions else None,
+    )
+    tools = tuple(
+        lm15.FunctionTool(name=names.sent(tool.name), description=tool.description, parameters=dict(tool.parameters))
+        for tool in request.tools
+    )
+    return lm15.Request(model=model, messages=tuple(messages), system=sendable(system) or None, tools=tools, config=config)
+
+
+def _choice(request: Request, names: ToolNames) -> Any:
+    """Return lm15's tool choice; None if the request says nothing about calls."""
+    one = False if request.tools and not request.parallel_calls else None
+    if request.tool_choice in (None, "auto", "required", "none"):
+        silent = request.tool_choice is None and one is None
+        return None if silent else lm15.ToolChoice(mode=request.tool_choice or "auto", parallel=one)
+    return lm15.ToolChoice(mode="required", allowed=(names.sent(request.tool_choice),), parallel=one)
+
+
+def _tool_results(messages: Iterable[Message]) -> Any:
+    """Return consecutive results as one message, as Gemini requires for those of one turn."""
+    parts = [lm15.ToolResultPart(id=m.call_id, content=(lm15.TextPart(sendable(m.content)),)) for m in messages]
+    return lm15.Message(role="tool", parts=tuple(parts))
+
+
+def _lm15_message(message: Message, names: ToolNames) -> Any:
+    text = sendable(message.content)
+    if message.role == "user":
+        return lm15.Message.user([lm15.TextPart(text), *map(_image, message.images)] if message.images else text)
+    if message.role == "system":
+        return lm15.Message.developer(text)  # lm15 keeps it in its place; a provider without the role sees a marked user message
+    parts: list[Any] = [lm15.TextPart(text)] if text or not message.calls else []
+    parts += [
+        lm15.ToolCallPart(id=call.id, name=names.sent(call.name), input=arguments_object(sendable(call.arguments)))
+        for call in message.calls
+    ]
+    return lm15.Message.assistant(parts)
+
+
+def _image(image: Image) -> Any:
+    if image.data is None:
+        return lm15.ImagePart(media_type=image.media_type, url=image.url)
+    media_type, data = image.data
+    return lm15.ImagePart(media_type=media_type, data=data)
+
+
+def sendable(text: str) -> str:
+    """Replace lone surrogates, which a model or a tool may produce but no provider takes, by question marks."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def arguments_object(text: str) -> dict[str, Any]:
+    """Return raw arguments as the object that lm15 requires; any other text stays readable under its own key."""
+    try:
+        value = json.loads(text or "{}", parse_constant=_refuse) if nesting(text) <= MAX_NESTED else None
+        if "\\u" in text:  # an escape may hide a lone surrogate
+            value = json.loads(sendable(json.dumps(value, ensure_ascii=False)))
+    except ValueError:
+        value = None
+    return value if isinstance(value, dict) else {"_unparsed": text}
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def nesting(text: str) -> int:
+    """Return how many brackets are open at the deepest place of a text."""
+    depth = deepest = 0
+    for char in text:
+        if char in "([{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif char in ")]}" and depth:
+            depth -= 1
+    return deepest
+
+
+def with_json_schemas(request: Any) -> Any:
+    """Return an lm15 request for Gemini whose tools and whose reply keep their schemas.
+
+    lm15 sends them in the fields for Google's own schemas, which have no place for `additionalProperties`, `$defs`, several types
+    or none. It takes the field for JSON Schema for a reply whose schema says `additionalProperties`: true there changes nothing.
+    """
+    config = request.config
+    if request.tools:
+        declared = [
+            {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters} for tool in request.tools
+        ]
+        config = replace(config, extensions={**(config.extensions or {}), "tools": [{"functionDeclarations": declared}]})
+    wanted = config.response_format
+    if wanted and "schema" in wanted:
+        config = replace(config, response_format={**wanted, "schema": {"additionalProperties": True, **wanted["schema"]}})
+    return replace(request, config=config)
+
+
+def with_texts(request: Any) -> Any:
+    """Return an lm15 request whose turns of calls alone have an empty text: Ollama and LM Studio refuse null."""
+    messages = tuple(
+        replace(message, parts=(lm15.TextPart(""), *message.parts))
+        if message.role == "assistant" and not any(part.type == "text" for part in message.parts)
+        else message
+        for message in request.messages
+    )
+    return replace(request, messages=messages)
+
+
+# --- turns as the provider sent them ---
+
+
+def turns_of(request: Request, wire: str) -> list[Turn | None]:
+    """Return the turns of the assistant, in order, as this API sent them; empty if none needs to go back as it came."""
+    turns = [message.native for message in request.messages if message.role == "assistant"]
+    kept = [turn if isinstance(turn, Turn) and turn.wire == wire else None for turn in turns]
+    return kept if any(kept) else []
+
+
+def with_turns(body: dict[str, Any], turns: list[Turn | None]) -> dict[str, Any]:
+    """Return a body in which the assistant's turns have what came with them: signatures, reasoning, fields of calls."""
+    wire = next(turn.wire for turn in turns if turn)
+    left = iter(turns)
+    if wire == "chat":
+        for place, message in enumerate(body["messages"]):
+            if message["role"] == "assistant" and (turn := next(left, None)) is not None:
+                body["messages"][place] = _filled(message, turn.items[0])
+    elif wire == "responses":
+        body["input"] = _with_items(body["input"], turns)
+    else:
+        name, kind = ("contents", "parts") if wire == "gemini" else ("messages", "content")
+        for message in body[name]:
+            if message["role"] in ("assistant", "model") and (turn := next(left, None)) is not None:
+                message[kind] = _merged(turn, message[kind])
+    return body
+
+
+def _with_items(written: list[Any], turns: list[Turn | None]) -> list[Any]:
+    """Return the items of Responses, whose turns are runs of messages and calls of the assistant."""
+    runs = [(is_ours, list(group)) for is_ours, group in groupby(written, _is_assistants)]
+    if sum(is_ours for is_ours, _ in runs) != len(turns):
+        return written
+    left = iter(turns)
+    merged = [run if not is_ours or (turn := next(left)) is None else _merged(turn, run) for is_ours, run in runs]
+    return [item for run in merged for item in run]
+
+
+def _is_assistants(item: Mapping[str, Any]) -> bool:
+    return item.get("role") == "assistant" or item.get("type") == "function_call"
+
+
+def _filled(sent: dict[str, Any], came: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message of chat completions with the fields that came with it and that it lacks, and those of its calls."""
+    more = {key: value for key, value in came.items() if key not in sent and value is not None}
+    filled = more | sent
+    if "tool_calls" in sent:
+        pairs = zip(sent["tool_calls"], [*(came.get("tool_calls") or ()), *[{}] * len(sent["tool_calls"])], strict=False)
+        filled["tool_calls"] = [
+            {**theirs, **ours, "function": {**(theirs.get("function") or {}), **ours["function"]}} for ours, theirs in pairs
+        ]
+        for call in filled["tool_calls"]:
+            call.pop("index", None)
+    return filled
+
+
+def _merged(turn: Turn, ours: list[dict[str, Any]]) -> list[Any]:
+    """Return a turn's blocks, parts or items as they came, with our own calls in the places of its calls."""
+    calls = [item for item in ours if _is_call(item)]
+    texts = [item for item in ours if not _is_call(item)]
+    merged: list[Any] = []
+    for item in turn.items:
+        if _is_call(item):
+            merged += [{**item, **calls.pop(0)}] if calls else []
+        elif not _is_text(item) or (texts and (item.get("text") != "" or "thoughtSignature" in item)):
+            merged.append(item)
+    return [*merged, *([] if any(map(_is_text, turn.items)) else texts), *calls]
+
+
+def _is_call(item: Mapping[str, Any]) -> bool:
+    return item.get("type") in ("tool_use", "function_call") or "functionCall" in item
+
+
+def _is_text(item: Mapping[str, Any]) -> bool:
+    return item.get("type") in ("text", "message") or ("text" in item and not item.get("thought") and "type" not in item)
