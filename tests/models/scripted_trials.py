@@ -7,9 +7,7 @@ from typing import Any
 from whichloop.loops.bare_codecs import CODEC
 from whichloop.models.profiles import Clears, Profile
 from whichloop.models.scripted_calls import NativeCodec
-from whichloop.protocol import (
-    run_sync,
-)
+from whichloop.protocol import run_sync
 
 from . import bench
 
@@ -24,10 +22,6 @@ def profile(*kinds: str, never: float = 0, attempts: float = 1, **more: Any) -> 
     """Every point that can be struck is struck; by default a mistake clears when the request shows the error, and not before."""
     clears = Clears(never=never, attempts=attempts, nothing=0, failed=0, words=1)
     return Profile(name="one", rates=dict.fromkeys(kinds, 1 / len(kinds) if kinds else 0), clears=clears, **more)
-
-
-def points(trial: bench.Bench) -> list[str]:
-    return [str(fault.point) for fault in trial.tunnel.faults]
 
 
 def settled(trial: bench.Bench) -> list[tuple[str, str, bool, bool, bool]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
 
 import pytest
 from hypothesis import given, settings
@@ -10,9 +12,18 @@ from hypothesis import strategies as st
 
 from whichloop.loops.bare_codecs import CODEC
 from whichloop.models.faults import spoiled_reply
-from whichloop.models.feedback import FaultSigns, GoodTurn, Level, level_shown, signs_of_decision, signs_of_wire
+from whichloop.models.feedback import (
+    FaultSigns,
+    GoodTurn,
+    Level,
+    level_shown,
+    signs_of_decision,
+    signs_of_wire,
+    texts_apart,
+    words_of,
+)
 from whichloop.models.profiles import Clears, Profile
-from whichloop.protocol import Act, Answer, Message, Reply, Request, Sampling, ToolCall, WireError, run_sync
+from whichloop.protocol import Act, Answer, Message, NativeCall, Reply, Request, Sampling, ToolCall, WireError, run_sync
 
 from . import bench
 
@@ -20,6 +31,7 @@ BEFORE = Request((Message("system", "Reply with JSON."), Message("user", "What i
 MOVE = Act("Next: find c1.", (ToolCall("add", {"first": 1, "second": 1}),))
 SPOILED = spoiled_reply("wire.malformed", CODEC, MOVE, CODEC.render(MOVE))[0]
 MEANT = Act("", (ToolCall("power", {"base": 2, "exponent": 3}),))
+TOLD = "ToolUnavailable service unavailable, try again"
 MARKED = "[r:0abc12.12ab] 8 [0abc12.12ab:r]"
 GOOD = GoodTurn(
     Request((Message("user", "What is 2 + 2?"),)),
@@ -78,15 +90,19 @@ def test_a_retry_of_a_wrong_call_is_judged_by_what_it_says(kind: str, made: Tool
     assert level_shown(BEFORE, after(text), Reply("Let me see."), signs, result, GOOD) == level
 
 
-def test_the_error_of_a_tool_is_what_it_gave_back() -> None:
-    told = "ToolUnavailable service unavailable, try again"
-    for text, level in (("It failed.", "failed"), ("service unavailable", "words"), ("", "nothing")):
-        assert level_shown(BEFORE, after(text), Reply("Now."), FaultSigns(call="digest"), told, None) == level
-
-
-def test_an_answer_that_was_given_too_early_is_mended_by_the_name_of_the_tool_that_is_wanted() -> None:
-    signs = signs_of_decision("decision.no_tool", Answer("", "?"), MEANT, "")
-    assert level_shown(BEFORE, after("You have not used power yet."), Reply("?"), signs, "", GOOD) == "failed"
+@pytest.mark.parametrize(
+    ("text", "own", "signs", "told", "level"),
+    [
+        ("It failed.", "Now.", FaultSigns(call="digest"), TOLD, "failed"),
+        ("service unavailable", "Now.", FaultSigns(call="digest"), TOLD, "words"),
+        ("", "Now.", FaultSigns(call="digest"), TOLD, "nothing"),
+        ("You have not used power yet.", "?", signs_of_decision("decision.no_tool", Answer("", "?"), MEANT, ""), "", "failed"),
+    ],
+)
+def test_a_tool_s_error_is_what_it_gave_back_and_an_early_answer_is_mended_by_the_name_of_the_tool(
+    text: str, own: str, signs: FaultSigns, told: str, level: Level
+) -> None:
+    assert level_shown(BEFORE, after(text), Reply(own), signs, told, GOOD if not told else None) == level
 
 
 TEXT = st.text("ab 12:\n", max_size=20)
@@ -153,3 +169,38 @@ def test_the_loop_that_says_more_gets_through_wherever_the_other_does() -> None:
 def test_at_temperature_0_asking_again_gives_the_same() -> None:
     assert not any(solved(RETRIES["blind"], seed, tries=5, temperature=0.0) for seed in range(15))
     assert any(solved(RETRIES["words"], seed, temperature=0.0) for seed in range(15))
+
+
+# --- what differs between two requests ---
+
+
+WORDS = (re.compile(r"[^\W\d_]+"), re.compile(r"\w*[^\W\d]\w*"))
+
+PIECES = ["sum", "Sum", "sums", "7", "x7", " ", "  ", "\n", "\\n", "ΟΔΟΣ", "é", "_", "-"]
+
+texts = st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
+calls = st.lists(st.builds(NativeCall, st.just("1"), st.sampled_from(["add", "mul"]), texts), max_size=2).map(tuple)
+messages = st.lists(st.builds(Message, st.sampled_from(["user", "assistant"]), texts, calls), max_size=4)
+
+
+def whole(found: Iterable[Message]) -> list[str]:
+    return [text for message in found for text in (message.content, *(f"{call.name} {call.arguments}" for call in message.calls))]
+
+
+@given(messages, messages, messages, messages)
+def test_the_words_that_are_new_are_those_of_the_whole_requests(first, old, new, last):
+    before, now = (*first, *old, *last), (*first, *new, *last)
+    said = (*texts_apart(Request(before), Request(now)), whole(before), whole(now))
+    for found in (*(lambda *texts, one=one: one.findall("\n".join(texts)) for one in WORDS), words_of):
+        some, others, were, are = (Counter(found(*texts)) for texts in said)
+        assert others - some == are - were
+        assert some - others == were - are
+
+
+def test_what_both_say_is_left_out():
+    system, question = Message("system", "You solve tasks. " * 1000), Message("user", "State: one two three. Go on.")
+    plain, altered = Request((system, question)), Request((system, Message("user", "State: one four three. Go on.")))
+    more = Request((system, question, Message("assistant", "call"), Message("user", "Error")))
+    assert texts_apart(plain, altered) == (["two"], ["four"])
+    assert texts_apart(plain, more) == ([], ["call", "Error"])
+    assert texts_apart(more, more) == ([], [])

@@ -13,21 +13,10 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.loops.bare_codecs import CODEC
 from whichloop.models.faults import NOT_DETERMINED
-from whichloop.models.instructions import ANSWER, CALL, STOP, Gullible, author
+from whichloop.models.instructions import ANSWER, CALL, STOP, Gullible, TrialInstructions, author
 from whichloop.models.policy import PolicyDecision
 from whichloop.models.profiles import Gullibility, Profile
-from whichloop.models.tunnel import Tunnel
-from whichloop.protocol import (
-    Message,
-    Model,
-    Reply,
-    Request,
-    Role,
-    Text,
-    WrappedModel,
-    render_value,
-    run_sync,
-)
+from whichloop.protocol import Message, Model, Reply, Request, Role, Text, WrappedModel, render_value, run_sync
 from whichloop.protocol.receipts import announcement, as_data
 
 from . import bench
@@ -76,25 +65,18 @@ def test_each_stage_is_part_of_the_one_before_and_a_fault_is_overcome_unless_it_
 
 @settings(max_examples=cases(12))
 @given(bench.plans(), st.integers(0, 9), FORMATS)
-def test_without_gullibility_nothing_is_attempted_and_the_answer_is_right(plan, seed, codec):
-    trial = bench.Bench(plan, under(*KINDS, obeys=0.0), seed=seed)
-    clean = bench.Bench(plan, "clean", seed=seed)
+def test_without_gullibility_nothing_is_attempted_and_a_loop_that_shows_no_result_is_exposed_by_nothing(plan, seed, codec):
+    trial, clean = bench.Bench(plan, under(*KINDS, obeys=0.0), seed=seed), bench.Bench(plan, "clean", seed=seed)
     answer = run_sync(trial.run(codec=codec))
     assert answer == run_sync(clean.run(codec=codec))
     assert counts(trial, answer).get("attempted", 0) == 0
     assert [call for call, _, _ in trial.ear.tool_calls] == [call for call, _, _ in clean.ear.tool_calls]
-
-
-@settings(max_examples=cases(12))
-@given(bench.plans(), st.integers(0, 9), FORMATS)
-def test_a_loop_that_shows_no_result_is_exposed_by_nothing_and_solves_nothing(plan, seed, codec):
-    trial = bench.Bench(plan, under(*KINDS), seed=seed)
-    trial.model = Hiding(trial.model, lambda _: "done")
-    answer = run_sync(trial.run(codec=codec))
-    found = counts(trial, answer)
+    blind = bench.Bench(plan, under(*KINDS), seed=seed)
+    blind.model = Hiding(blind.model, lambda _: "done")
+    answer = run_sync(blind.run(codec=codec))
+    found = counts(blind, answer)
     assert [found.get(stage, 0) for stage in STAGES[1:]] == [0] * 4
-    if plan.calls:
-        assert answer in (None, NOT_DETERMINED)
+    assert not plan.calls or answer in (None, NOT_DETERMINED)
 
 
 @settings(max_examples=cases(12))
@@ -124,14 +106,18 @@ class Marking(Hiding):
         return await super().complete(replace(request, messages=(told, *request.messages)))
 
 
+def given_one(kind: str, chances: Gullibility, repeat: int = 0) -> tuple[Gullible, str, TrialInstructions]:
+    """The model of a trial in which one instruction was given, and its text."""
+    instructions = TrialInstructions(author((0, "t", repeat), SPECS, None))
+    text = "".join(instructions.give(fault(kind)))
+    return Gullible((0, "t", repeat), chances, instructions), text, instructions
+
+
 @pytest.mark.parametrize(("is_marked", "chance"), [(False, 0.6), (True, 0.25)])
 def test_the_chances_are_those_of_the_profile(is_marked, chance):
     obeyed = 0
     for repeat in range(1500):
-        tunnel = Tunnel()
-        tunnel.instructions.author = author((0, "t", repeat), SPECS, None)
-        text = "".join(tunnel.instructions.give(fault(STOP)))
-        model = Gullible((0, "t", repeat), Gullibility(obeys=0.6, marked=0.25), tunnel.instructions)
+        model, text, _ = given_one(STOP, Gullibility(obeys=0.6, marked=0.25), repeat)
         prompt = f"{announcement('k3k3k3k3')} {as_data(text, 'k3k3k3k3')}" if is_marked else text
         obeyed += model.instead_of(PLANNED, Role.DECIDE, "", prompt) != PLANNED
     assert obeyed / 1500 == pytest.approx(chance, abs=0.05)  # 4 standard errors
@@ -141,20 +127,14 @@ def test_the_chances_are_those_of_the_profile(is_marked, chance):
 
 
 @pytest.mark.parametrize("codec", [None, CODEC], ids=["native", "JSON"])
-def test_a_call_is_made_once_and_the_task_is_solved_all_the_same(codec):
-    trial = bench.Bench(bench.chain(2), under(CALL))
-    answer = run_sync(trial.run(codec=codec))
+def test_a_call_is_made_once_and_an_answer_takes_the_place_of_the_right_one(codec):
+    called, answered = bench.Bench(bench.chain(2), under(CALL)), bench.Bench(bench.chain(2), under(ANSWER))
+    answer, lured = (run_sync(trial.run(codec=codec)) for trial in (called, answered))
     assert str(answer) == "12"
-    assert counts(trial, answer) == {"given": 2, "shown": 2, "attempted": 2, "executed": 2, "answered": 0}
-    assert len(trial.ear.tool_calls) == 4
-
-
-@pytest.mark.parametrize("codec", [None, CODEC], ids=["native", "JSON"])
-def test_an_answer_takes_the_place_of_the_right_one(codec):
-    trial = bench.Bench(bench.chain(2), under(ANSWER))
-    answer = run_sync(trial.run(codec=codec))
-    assert str(answer).startswith("injected-")
-    assert counts(trial, answer) == {"given": 1, "shown": 1, "attempted": 1, "executed": 1, "answered": 1}
+    assert counts(called, answer) == {"given": 2, "shown": 2, "attempted": 2, "executed": 2, "answered": 0}
+    assert len(called.ear.tool_calls) == 4
+    assert str(lured).startswith("injected-")
+    assert counts(answered, lured) == dict.fromkeys(STAGES, 1)
 
 
 # --- roles ---
@@ -162,10 +142,7 @@ def test_an_answer_takes_the_place_of_the_right_one(codec):
 
 def moved(kind: str, role: Role, *, obeys: float = 1.0) -> PolicyDecision:
     """What the model does in a role whose prompt shows an instruction."""
-    tunnel = Tunnel()
-    tunnel.instructions.author = author((0, "t", 0), SPECS, None)
-    text = "".join(tunnel.instructions.give(fault(kind)))
-    model = Gullible((0, "t", 0), Gullibility(obeys=obeys), tunnel.instructions)
+    model, text, _ = given_one(kind, Gullibility(obeys=obeys))
     return model.instead_of(PLANNED, role, "", f"Question. 9 {text}")
 
 
@@ -192,15 +169,12 @@ def test_a_summary_hands_on_what_the_model_falls_for_and_nothing_else():
 def test_asked_about_a_call_alone_it_refuses_that_of_an_instruction_but_for_a_chance(confirms):
     confirmed = own = 0
     for repeat in range(300):
-        tunnel = Tunnel()
-        tunnel.instructions.author = author((0, "t", repeat), SPECS, None)
-        tunnel.instructions.give(fault(CALL))
-        (instruction,) = tunnel.instructions.by_label.values()
-        model = Gullible((0, "t", repeat), Gullibility(obeys=1.0, confirms=confirms), tunnel.instructions)
+        model, _, instructions = given_one(CALL, Gullibility(obeys=1.0, confirms=confirms), repeat)
+        (instruction,) = instructions.by_label.values()
         assert instruction.call is not None
         asked = f"Call: {instruction.call.name} {render_value(instruction.call.arguments)}"
         confirmed += model.instead_of(PLANNED, Role.CONFIRM, "", asked) == PLANNED
         own += model.instead_of(PLANNED, Role.CONFIRM, "", 'Call: add {"a": 1, "b": 1}') == PLANNED
     assert confirmed / 300 == pytest.approx(confirms, abs=0.106)  # 4 standard errors
     assert own == 300
-    assert not tunnel.instructions.shown_labels
+    assert not instructions.shown_labels

@@ -66,16 +66,14 @@ def test_a_call_is_one_that_the_tool_takes_and_carries_a_marker(seed):
     assert tool.arguments is not None
     tool.arguments.check(one.call.arguments)
     assert any(value == f"injected-{one.label}" or (isinstance(value, int) and value > 99) for value in one.call.arguments.values())
-
-
-def test_where_no_tool_takes_a_marker_there_is_no_instruction():
-    def now() -> str:
-        """The time."""
-        return "12:00"
-
-    told = TrialInstructions(author((0, "t", 0), {"now": Tool.from_function(now).spec}, None))
+    told = TrialInstructions(author((0, "t", seed), {"now": Tool.from_function(now).spec}, None))  # which takes no marker
     assert told.give(fault(CALL)) == ("", "")
     assert told.counts("x", abstained=False) == {}
+
+
+def now() -> str:
+    """The time."""
+    return "12:00"
 
 
 @pytest.mark.parametrize(("lure", "answer", "is_it"), [

@@ -15,7 +15,7 @@ from tests.cases import cases
 from tests.models.receipts import issue
 from whichloop.models.policy import POLICY, PolicyRequest
 from whichloop.models.receipts import Ledger, ReceiptEntry
-from whichloop.protocol import Move, Plan, Ref, Role, Text, Tool, render_value
+from whichloop.protocol import Plan, Ref, Role, Text, Tool, render_value
 from whichloop.protocol.receipts import MIN_ALIGNED, Path, Sighting, bare, legible_parts, sightings
 from whichloop.protocol.values import cap, span_of
 
@@ -105,7 +105,6 @@ def test_of_a_result_cut_short_those_parts_are_legible_that_end_before_the_cut(
         (lambda text: f"{text[:100]} … {text[-100:]}", {"first", "last"}),
         (lambda text: text[200:-200], set()),
     ],
-    ids=["beginning", "end", "beginning and end", "middle"],
 )
 def test_a_cut_result_is_legible_where_it_was_not_cut(keep: Callable[[str], str], legible: set[str]) -> None:
     value = {"first": 17, "long": "words " * 100, "middle": 18, "longer": "more " * 100, "last": 19}
@@ -186,14 +185,11 @@ def test_a_value_that_stands_elsewhere_by_chance_is_not_shown(text: str, path: P
     assert path not in shown(ITEMS, lambda _: entry.around(text))
 
 
-def test_what_stands_between_two_marks_that_hold_other_results_is_not_searched() -> None:
+def test_what_other_marks_hold_is_not_searched_and_what_the_cap_cut_off_is_not_shown_by_what_is_left() -> None:
     ledger = Ledger()
     outer, inner = (issue(ledger, "look", {"id": number}, f'{{"id": {number}}}', {"id": number}, True) for number in (1, 2))
     (seen,) = sightings(outer.around(f"id: 1 {inner.signed}"))[outer.call]
     assert not ledger.parts_shown(outer, seen, (("id",),))
-
-
-def test_what_the_length_cap_has_cut_off_is_not_shown_by_what_is_left() -> None:
     value = {"early": 1, "long": "x" * 300, "late": 2}
     given = cap(render_value(value), 100)
     assert legible_parts(given, value, Sighting("", "both", given, 0), (("early",), ("late",))).keys() == {("early",)}
@@ -224,6 +220,13 @@ def test_a_result_is_known_by_its_receipt_and_the_values_that_are_used() -> None
     assert not trial.view(text[:20]).results  # the receipt alone
     assert not trial.view(text[-200:]).results
     assert not trial.view(text[:20], "k1", '{"first": "k1"}').results  # the value, but not in its result
+    (said,) = POLICY[Role.SUMMARIZE](trial.view(text[:60]), PolicyRequest(9, {}, 3, bluffs=False)).options
+    assert isinstance(said, Text)
+    assert ("k1" in said.text, "k2" in said.text) == (True, False), "a summary says no more than was read"
+    assert trial.view(said.text).results.keys() == {"c1"}
+    unused = bench.Bench(Plan((bench.planned("c1", "look", key="k"), bench.planned("c2", "add", a=1, b=2)), Ref("c2")), tools=TOOLS)
+    seen = unused.results()
+    assert unused.view(seen["c1"][:20], seen["c2"]).results.keys() == {"c1", "c2"}, "what nobody uses is known by its receipt"
 
 
 def test_what_has_served_its_calls_may_be_cut() -> None:
@@ -236,13 +239,6 @@ def test_what_has_served_its_calls_may_be_cut() -> None:
     seen = answered.results()
     answered.view(*seen.values())
     assert answered.view(seen["c1"][:60], seen["c2"]).results.keys() == {"c2"}
-
-
-def test_a_result_that_nobody_uses_is_known_by_its_receipt() -> None:
-    plan = Plan((bench.planned("c1", "look", key="k"), bench.planned("c2", "add", a=1, b=2)), Ref("c2"))
-    trial = bench.Bench(plan, tools=TOOLS)
-    seen = trial.results()
-    assert trial.view(seen["c1"][:20], seen["c2"]).results.keys() == {"c1", "c2"}
 
 
 @pytest.mark.parametrize(("answer", "legible"), [("k1", True), ("k2", False), ({"which": ["k1", "k2"]}, False), ("yes", True)])
@@ -259,17 +255,3 @@ def test_a_receipt_that_is_listed_again_brings_its_result_no_nearer() -> None:
     assert again.results.keys() == once.results.keys() == {"c1", "c2"}
     far_off = [{name: item.distance(len(view.text)) for name, item in view.results.items()} for view in (once, again)]
     assert all(far_off[1][name] > far_off[0][name] > 0.7 for name in seen)
-
-
-def text_of(move: Move) -> str:
-    assert isinstance(move, Text)
-    return move.text
-
-
-def test_a_summary_says_no_more_than_was_read() -> None:
-    trial = using("first", answer=Ref("c2"))
-    text = trial.results("c1")["c1"]
-    (said,) = POLICY[Role.SUMMARIZE](trial.view(text[:60]), PolicyRequest(9, {}, 3, bluffs=False)).options
-    assert "k1" in str(said)
-    assert "k2" not in str(said)
-    assert trial.view(text_of(said)).results.keys() == {"c1"}

@@ -87,14 +87,10 @@ def test_a_drifted_schema_requires_one_argument_more_and_nothing_else(names: lis
         jsonschema.validate(arguments, now.parameters)
 
 
-@given(st.integers(-99_999, 99_999), st.text())
-def test_an_error_is_read_as_it_was_written(code: int, message: str) -> None:
+@given(st.integers(-99_999, 99_999), st.text(), st.text(alphabet="ab -1("))
+def test_an_error_is_read_as_it_was_written_and_a_text_without_a_code_is_an_internal_one(code: int, message: str, plain: str):
     error = read_mcp_error(str(McpError(code, message)))
     assert (error.code, error.message) == (code, message)
     assert is_mcp_error(type(error).__name__)
     assert not is_mcp_error(None)
-
-
-@given(st.text(alphabet="ab -1("))
-def test_a_text_without_a_code_is_an_internal_error(text: str) -> None:
-    assert (read_mcp_error(text).code, read_mcp_error(text).message) == (-32603, text)
+    assert (read_mcp_error(plain).code, read_mcp_error(plain).message) == (-32603, plain)

@@ -11,29 +11,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from tests.models.receipts import issue
+from whichloop.datasets.task import Task
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import is_abstention, scorer_named
 from whichloop.models.faults import ANSWER, NOT_DETERMINED
 from whichloop.models.policy import POLICY, PolicyDecision, PolicyRequest
 from whichloop.models.profiles import Profile
 from whichloop.models.prompt_view import PromptView, named_in
+from whichloop.models.receipts import call_digest
 from whichloop.models.scripted import Script, Scripted
 from whichloop.protocol import (
     Act,
     Answer,
     Completion,
+    Inexpressible,
     Message,
+    Move,
     Plan,
     Query,
     Recovery,
     Ref,
+    Reply,
     Request,
     Role,
     Tasks,
     Text,
     Tool,
     ToolCall,
+    Understanding,
+    WireError,
     render_value,
     run_sync,
 )
@@ -44,21 +50,19 @@ from . import bench
 LAW = settings(max_examples=cases(20), deadline=None)
 
 
-def ask(
-    role: Role,
-    view: PromptView,
-    *,
-    max_calls: int = 9,
-    failures: dict[str, int] | None = None,
-    patience: int = 3,
-    bluffs: bool = False,
-) -> PolicyDecision:
-    return POLICY[role](view, PolicyRequest(max_calls, failures or {}, patience, bluffs))
+def ask(role: Role, view: PromptView, *, max_calls: int = 9, failures: Any = None, bluffs: bool = False) -> PolicyDecision:
+    return POLICY[role](view, PolicyRequest(max_calls, failures or {}, 3, bluffs))
 
 
 def move(role: Role, view: PromptView, **how: Any) -> Any:
     """The move that is preferred."""
     return ask(role, view, **how).options[0]
+
+
+def sums(answer: Any, *, fails: bool = False) -> bench.Bench:
+    """1 + 2, perhaps after a call that is to fail."""
+    first = [bench.planned("c0", "reject", text="x", fails=True)] if fails else []
+    return bench.Bench(Plan((*first, bench.planned("c1", "add", a=1, b=2)), answer))
 
 
 @pytest.fixture
@@ -72,22 +76,62 @@ def joined() -> Any:
     return bench.Bench(Plan(calls, Ref("c3")))
 
 
-def test_every_role_has_its_move() -> None:
-    assert set(POLICY) == set(Role)
+class Picky:
+    """A codec that can say moves of some kinds only, and shows them as they are."""
+
+    name = "picky"
+    max_calls = 2
+
+    def __init__(self, role: Role, kinds: set[type]) -> None:
+        self.role = role
+        self.kinds = kinds
+        self.said: list[Move] = []
+
+    def render(self, move: Move) -> Reply:
+        if type(move) not in self.kinds:
+            raise Inexpressible(type(move).__name__)
+        self.said.append(move)
+        return Reply(repr(move))
+
+    def parse(self, reply: Reply) -> Move:
+        for move in self.said:
+            if repr(move) == reply.text:
+                return move
+        raise WireError("prose")
 
 
-# --- decide ---
+KINDS = st.sets(st.sampled_from([Act, Answer, Understanding, Tasks, Completion, Recovery, Text]))
 
 
 @LAW
-@given(data=st.data())
-def test_decide_makes_the_calls_whose_dependencies_are_known_and_no_other(data: st.DataObject) -> None:
-    plan = data.draw(bench.plans())
+@given(data=st.data(), plan=bench.plans(), role=st.sampled_from(list(Role)), kinds=KINDS, shown=st.booleans())
+def test_a_move_that_a_codec_cannot_say_is_never_made(
+    data: st.DataObject, plan: Plan, role: Role, kinds: set[type], shown: bool
+) -> None:
+    """Under any fault too: the reply is a move of a kind that can be said, or prose; a model always says something."""
+    trial = bench.Bench(plan, data.draw(st.sampled_from(["clean", "forgetful"])), seed=data.draw(st.integers()))
+    codec = Picky(role, kinds)
+    texts = trial.results().values() if shown else ()
+    reply = run_sync(trial.model.complete(trial.request(*texts, role=role, codec=codec)))
+    if codec.said:
+        assert type(codec.parse(reply)) in kinds
+    else:
+        assert reply.text or trial.expected == ""
+        assert reply.calls == ()
+
+
+# --- decide and answer ---
+
+
+@LAW
+@given(plan=bench.plans(), data=st.data(), most=st.integers(1, 4))
+def test_calls_are_made_whose_dependencies_are_known_and_the_answer_is_right_iff_all_receipts_are_legible(
+    plan: Plan, data: st.DataObject, most: int
+) -> None:
     trial = bench.Bench(plan)
     results = trial.results()
     shown = data.draw(st.sets(st.sampled_from(sorted(results)))) if results else set()
     view = trial.view(*(results[name] for name in shown))
-    most = data.draw(st.integers(1, 4))
     ready = [call.id for call in plan.calls if call.id not in view.results and plan.dependencies[call.id] <= view.results.keys()]
     decision: Any = ask(Role.DECIDE, view, max_calls=most)
     if ready:
@@ -96,65 +140,40 @@ def test_decide_makes_the_calls_whose_dependencies_are_known_and_no_other(data: 
     else:
         assert decision.point == ANSWER
         assert isinstance(decision.options[0], Answer)
-
-
-def test_a_codec_without_room_for_calls_gets_the_answer(joined) -> None:
-    assert ask(Role.DECIDE, joined.view(), max_calls=0).point == ANSWER
+    said = move(Role.ANSWER, view)
+    assert render_value(said.value) == (trial.expected if len(shown) == len(results) else NOT_DETERMINED)
+    assert ask(Role.DECIDE, view, max_calls=0).point == ANSWER
 
 
 @pytest.mark.parametrize("role", [Role.DECIDE, Role.SELECT])
 def test_a_tool_that_the_prompt_does_not_name_cannot_be_called(joined, role: Role) -> None:
-    """ "add" is no part of "address"."""
+    """ "add" is no part of "address"; where prose cannot be said, either, there is an answer."""
     hidden = joined.view("Find c1. Write to this address, madam. re_add", tools=("concat",))
     assert isinstance(move(role, hidden), Text)
     for shown in (joined.view("Find c1. There is add(a, b)."), joined.view('Find c1. {"name": "add"}', tools=())):
         assert isinstance(move(role, shown), Act)
-
-
-def test_where_prose_cannot_be_said_a_missing_tool_ends_in_an_answer(joined) -> None:
     options = ask(Role.DECIDE, joined.view(tools=())).options
     assert next(option for option in options if isinstance(option, Answer)).value == NOT_DETERMINED
 
 
-# --- answer ---
-
-
 @LAW
-@given(data=st.data())
-def test_the_answer_is_right_iff_all_receipts_are_legible(data: st.DataObject) -> None:
-    plan = data.draw(bench.plans())
-    trial = bench.Bench(plan)
-    results = trial.results()
-    shown = data.draw(st.sets(st.sampled_from(sorted(results)))) if results else set()
-    view = trial.view(*(results[name] for name in shown))
-    said = move(Role.ANSWER, view)
-    assert render_value(said.value) == (trial.expected if len(shown) == len(results) else NOT_DETERMINED)
-
-
-@LAW
-@given(data=st.data(), role=st.sampled_from([Role.ANSWER, Role.DECIDE, Role.FORMAT]))
-def test_without_receipts_no_answer_is_ever_right(data: st.DataObject, role: Role) -> None:
+@given(plan=bench.plans(), role=st.sampled_from([Role.ANSWER, Role.DECIDE, Role.FORMAT]), bluffs=st.booleans())
+def test_without_receipts_no_answer_is_ever_right(plan: Plan, role: Role, bluffs: bool) -> None:
     """Honest or bluffing, also where the results stand in the question and where the plan states a literal."""
-    plan = data.draw(bench.plans())
     if not plan.calls:
         return
     trial = bench.Bench(plan)
     question = "\n".join([trial.expected, *map(strip_receipts, trial.results().values())])
-    decision: Any = ask(role, trial.view(question), max_calls=0, bluffs=data.draw(st.booleans()))
-    right = plan.answer is None
+    decision: Any = ask(role, trial.view(question), max_calls=0, bluffs=bluffs)
     for option in decision.options:
         value = option.text if isinstance(option, Text) else option.value
-        honest = value is None or is_abstention(value)
-        assert honest or right or render_value(value) != trial.expected
+        assert value is None or is_abstention(value) or plan.answer is None or render_value(value) != trial.expected
 
 
 @pytest.mark.parametrize("answer", [0, 18, 5_000_000, 10**14, 2.5, -3, "18 apples", "1,000,000 people", "3/4"])
 @pytest.mark.parametrize("bluffs", [True, False])
 def test_no_scorer_takes_a_bluff_for_right(answer: Any, bluffs: bool) -> None:
-    from whichloop.datasets.task import Task
-
-    trial = bench.Bench(Plan((bench.planned("c1", "add", a=1, b=2),), answer))
-    value = move(Role.ANSWER, trial.view(), bluffs=bluffs).value
+    value = move(Role.ANSWER, sums(answer).view(), bluffs=bluffs).value
     assert is_abstention(value) is not bluffs
     judgement = Judgement(Task("t", Query(""), answer), render_value(value), "finished")
     assert scorer_named("numeric")(judgement) == scorer_named("exact")(judgement) == 0
@@ -162,24 +181,19 @@ def test_no_scorer_takes_a_bluff_for_right(answer: Any, bluffs: bool) -> None:
 
 @pytest.mark.parametrize("answer", [Ref("c1"), {"n": Ref("c1"), "what": "sum"}, [Ref("c1"), [Ref("c1")]]])
 def test_a_bluff_has_the_shape_of_the_answer_and_no_result_in_it(answer: Any) -> None:
-    plan = Plan((bench.planned("c1", "add", a=0, b=0),), answer)
-    trial = bench.Bench(plan)
+    trial = sums(answer)
     value = move(Role.ANSWER, trial.view(), bluffs=True).value
     assert type(value) is (int if isinstance(answer, Ref) else type(answer))
     assert "c1" not in render_value(value)
     assert render_value(value) != trial.expected
 
 
-def test_a_bluff_is_what_the_script_has_for_it() -> None:
+def test_a_bluff_is_what_the_script_has_for_it_and_a_task_without_answer_is_answered_so() -> None:
     """Made up in the form that is asked for: otherwise a design that validates answers would catch every bluff."""
-    plan = Plan((bench.planned("c1", "add", a=1, b=2),), {"n": Ref("c1")})
-    script = Script(plan, {}, Profile(name="bluffs", bluff=1.0), 0, "t", made_up={"n": 9})
+    script = Script(sums({"n": Ref("c1")}).plan, {}, Profile(name="bluffs", bluff=1.0), 0, "t", made_up={"n": 9})
     said = run_sync(Scripted(script).complete(Request((Message("user", "Add 1 and 2."),), role=Role.ANSWER)))
     assert json.loads(said.text) == {"n": 9}
-
-
-def test_a_task_without_answer_is_answered_so() -> None:
-    trial = bench.Bench(Plan((bench.planned("c1", "add", a=1, b=2),), None))
+    trial = sums(None)
     assert move(Role.ANSWER, trial.view(*trial.results().values()), bluffs=True).value == NOT_DETERMINED
     assert not is_abstention(move(Role.ANSWER, trial.view(), bluffs=True).value)
 
@@ -187,87 +201,72 @@ def test_a_task_without_answer_is_answered_so() -> None:
 # --- calls that fail ---
 
 
-def test_a_planned_failure_is_known_by_its_error() -> None:
-    plan = Plan((bench.planned("c1", "reject", text="x", fails=True), bench.planned("c2", "add", a=1, b=2)), Ref("c2"))
-    trial = bench.Bench(plan)
-    view = trial.view(trial.results()["c1"])
-    assert view.results.keys() == {"c1"}
-    assert move(Role.DECIDE, view).calls == (ToolCall("add", {"a": 1, "b": 2}),)
-
-
 def _with_alternative() -> Any:
     other = bench.planned("c1", "add", a=2, b=1)
-    plan = Plan(
-        (bench.planned("c1", "add", a=1, b=2, alternatives=[other]), bench.planned("c2", "add", a=Ref("c1"), b=1)), Ref("c2")
-    )
-    return bench.Bench(plan)
+    first = bench.planned("c1", "add", a=1, b=2, alternatives=[other])
+    return bench.Bench(Plan((first, bench.planned("c2", "add", a=Ref("c1"), b=1)), Ref("c2")))
 
 
-def test_a_call_that_fails_for_good_ends_the_work() -> None:
+def issued(trial: bench.Bench, a: int, b: int, text: str, value: Any = None) -> str:
+    """The receipt of a sum; of one that failed where there is no value."""
+    return trial.tunnel.ledger.sign(call_digest("add", {"a": a, "b": b}), text, value, value is not None).signed
+
+
+def test_a_planned_failure_is_known_by_its_error_and_any_other_one_ends_the_work() -> None:
+    planned = sums(Ref("c1"), fails=True)
+    view = planned.view(planned.results()["c0"])
+    assert view.results.keys() == {"c0"}
+    assert move(Role.DECIDE, view).calls == (ToolCall("add", {"a": 1, "b": 2}),)
     trial = bench.Bench(bench.chain(2))
-    issue(trial.tunnel.ledger, "add", {"a": 1, "b": 1}, "out of order", None, False)
-    view = trial.view(trial.tunnel.ledger.issued[0].signed)
-    assert view.stuck
-    assert move(Role.DECIDE, view).value == NOT_DETERMINED
+    failed = trial.view(issued(trial, 1, 1, "out of order"))
+    assert failed.stuck
+    assert move(Role.DECIDE, failed).value == NOT_DETERMINED
 
 
 def test_a_repeat_that_is_refused_does_not_undo_what_was_seen_to_succeed() -> None:
     trial = bench.Bench(bench.chain(2))
-    ledger = trial.tunnel.ledger
-    done = issue(ledger, "add", {"a": 1, "b": 1}, "2", 2, True)
-    refused = issue(ledger, "add", {"a": 1, "b": 1}, "added already", None, False)
-    view = trial.view(done.signed, refused.signed)
-    assert not view.stuck
-    assert view.values == {"c1": 2}
-    assert trial.view(refused.signed).stuck
+    done, refused = issued(trial, 1, 1, "2", 2), issued(trial, 1, 1, "added already")
+    assert (trial.view(done, refused).stuck, trial.view(done, refused).values) == (False, {"c1": 2})
+    assert trial.view(refused).stuck
 
 
 def test_a_call_that_fails_for_good_leaves_its_alternative() -> None:
     trial = _with_alternative()
-    failed = issue(trial.tunnel.ledger, "add", {"a": 1, "b": 2}, "out of order", None, False)
-    assert move(Role.DECIDE, trial.view(failed.signed), failures={"c1": 3}).calls == (ToolCall("add", {"a": 2, "b": 1}),)
-    other = issue(trial.tunnel.ledger, "add", {"a": 2, "b": 1}, "three", 3, True)  # in words of its own, and no lie
-    view = trial.view(failed.signed, other.signed)
+    failed = issued(trial, 1, 2, "out of order")
+    assert move(Role.DECIDE, trial.view(failed), failures={"c1": 3}).calls == (ToolCall("add", {"a": 2, "b": 1}),)
+    view = trial.view(failed, issued(trial, 2, 1, "three", 3))  # in words of its own, and no lie
     assert not view.stuck
     assert not view.misled
     assert move(Role.DECIDE, view).calls == (ToolCall("add", {"a": 3, "b": 1}),)
-    both = issue(trial.tunnel.ledger, "add", {"a": 2, "b": 1}, "broken", None, False)
-    assert trial.view(failed.signed, both.signed).stuck
-
-
-@pytest.mark.parametrize(("failures", "left"), [(0, 1), (2, 1), (3, 2), (9, 2)])
-def test_after_patience_the_alternative_is_tried(failures: int, left: int) -> None:
-    trial = _with_alternative()
-    calls = move(Role.DECIDE, trial.view(), failures={"c1": failures}).calls
-    assert calls[0].arguments["a"] == left
-    assert calls == move(Role.SELECT, trial.view("Find c1."), failures={"c1": failures}).calls
+    assert trial.view(failed, issued(trial, 2, 1, "broken")).stuck
 
 
 @pytest.mark.parametrize(
-    ("failures", "strategy", "left"),
-    [(0, "retry", 1), (2, "retry", 1), (3, "alternative_tool", 2), (4, "skip", None), (9, "skip", None)],
+    ("failures", "strategy", "decides", "recovers"),
+    [(0, "retry", 1, 1), (2, "retry", 1, 1), (3, "alternative_tool", 2, 2), (4, "skip", 2, None), (9, "skip", 2, None)],
 )
-def test_recover_retries_then_goes_another_way_then_skips(failures: int, strategy: str, left: int | None) -> None:
-    said = move(Role.RECOVER, _with_alternative().view(), failures={"c1": failures})
+def test_after_patience_the_alternative_is_tried_and_then_skipped(
+    failures: int, strategy: str, decides: int, recovers: int | None
+) -> None:
+    trial = _with_alternative()
+    failed = {"c1": failures}
+    calls = move(Role.DECIDE, trial.view(), failures=failed).calls
+    assert calls[0].arguments["a"] == decides
+    assert calls == move(Role.SELECT, trial.view("Find c1."), failures=failed).calls
+    said = move(Role.RECOVER, trial.view(), failures=failed)
     assert isinstance(said, Recovery)
-    assert said.strategy == strategy
-    assert (None if said.call is None else said.call.arguments["a"]) == left
+    assert (said.strategy, None if said.call is None else said.call.arguments["a"]) == (strategy, recovers)
 
 
-def test_recover_looks_at_the_call_that_failed(joined) -> None:
-    assert ask(Role.RECOVER, joined.view(), failures={"c2": 1}).point == "c2"
-    assert move(Role.RECOVER, joined.view(), failures={"c2": 1}).call == joined.calls["c2"]
-    assert move(Role.RECOVER, joined.view(*joined.results().values())).strategy == "skip"
+# --- which call failed ---
+
+
+AGAIN = "It may work now."
 
 
 @LAW
 @given(
-    st.lists(
-        st.text("ab \n\\é漢\u2028", max_size=6),
-        min_size=2,
-        max_size=2,
-        unique_by=lambda text: "".join(text.replace("\\", "").split()),
-    ),
+    st.lists(st.text("ab \n\\é漢\u2028", max_size=6), min_size=2, max_size=2, unique_by=lambda text: re.sub(r"[\\\s]", "", text)),
     st.sampled_from([0, 1]),
     st.booleans(),
     st.sampled_from([None, 2]),
@@ -282,64 +281,69 @@ def test_recover_knows_arguments_however_their_json_is_written(
     shown = json.dumps(told, ensure_ascii=in_ascii) if within else told
     view = trial.view(f"failed_tool: concat\n{shown}")
     assert ask(Role.RECOVER, view).point == f"c{failed}"
-    assert move(Role.RECOVER, view) == Recovery("retry", ToolCall("concat", {"a": texts[failed], "b": "x"}), "It may work now.")
+    assert move(Role.RECOVER, view) == Recovery("retry", ToolCall("concat", {"a": texts[failed], "b": "x"}), AGAIN)
 
 
-@pytest.mark.parametrize("shown", [{"a": 7, "b": 1}, {"a": 7.0, "b": 1}])
-def test_recover_does_not_take_a_number_for_one_that_begins_like_it(shown: dict[str, float]) -> None:
-    trial = bench.Bench(Plan((bench.planned("c1", "add", a=7, b=1), bench.planned("c2", "add", a=75, b=1)), Ref("c2")))
-    assert ask(Role.RECOVER, trial.view(f"failed_tool: add\n{json.dumps(shown)}")).point == "c1"
-    assert ask(Role.RECOVER, trial.view(f"failed_tool: add\n{json.dumps({'a': 75, 'b': 1})}")).point == "c2"
+def look_up(shelf: str) -> str:
+    """What stands there."""
+    return shelf
 
 
-@pytest.mark.parametrize(("failed", "named"), [("c1", "look_up"), ("c2", "list_shelf")])
-def test_of_two_calls_that_the_request_shows_whole_the_one_with_more_arguments_failed(failed: str, named: str) -> None:
-    def look_up(shelf: str) -> str:
-        """What stands there."""
-        return shelf
+def list_shelf(shelf: str, page: int) -> str:
+    """A page of it; look_up knows the shelf."""
+    return shelf * page
 
-    def list_shelf(shelf: str, page: int) -> str:
-        """A page of it; look_up knows the shelf."""
-        return shelf * page
 
-    tools = (Tool.from_function(look_up), Tool.from_function(list_shelf))
-    plan = Plan((bench.planned("c1", "look_up", shelf="A"), bench.planned("c2", "list_shelf", shelf="A", page=2)), Ref("c2"))
-    trial = bench.Bench(plan, tools=tools)
-    told = f"Tools: look_up, list_shelf, look_up\nfailed_tool: {named}\n{json.dumps(trial.calls[failed].arguments)}"
-    assert ask(Role.RECOVER, trial.view(told, tools=("look_up", "list_shelf"))).point == failed
+SHELVES = (bench.planned("c1", "look_up", shelf="A"), bench.planned("c2", "list_shelf", shelf="A", page=2))
+SIMILAR = (bench.planned("c1", "add", a=7, b=1), bench.planned("c2", "add", a=75, b=1))
+
+
+@pytest.mark.parametrize(
+    ("calls", "tool", "shown", "point"),
+    [
+        (SIMILAR, "add", {"a": 7, "b": 1}, "c1"),
+        (SIMILAR, "add", {"a": 7.0, "b": 1}, "c1"),
+        (SIMILAR, "add", {"a": 75, "b": 1}, "c2"),
+        (SHELVES, "look_up", {"shelf": "A"}, "c1"),
+        (SHELVES, "list_shelf", {"shelf": "A", "page": 2}, "c2"),
+    ],
+)
+def test_recover_tells_similar_calls_apart(calls: Any, tool: str, shown: dict[str, Any], point: str) -> None:
+    """A number is not taken for one that begins like it; of two calls shown whole the one with more arguments failed."""
+    tools = (Tool.from_function(look_up), Tool.from_function(list_shelf), *bench.TOOLS)
+    trial = bench.Bench(Plan(calls, Ref("c2")), tools=tools)
+    told = f"Tools: look_up, list_shelf, look_up, add\nfailed_tool: {tool}\n{json.dumps(shown)}"
+    assert ask(Role.RECOVER, trial.view(told, tools=("look_up", "list_shelf", "add"))).point == point
 
 
 def test_recover_knows_a_call_again_though_the_request_does_not_show_what_it_came_from(joined) -> None:
-    joined.view(*joined.results().values())  # c3 has been met
+    assert ask(Role.RECOVER, joined.view(), failures={"c2": 1}).point == "c2"
+    assert move(Role.RECOVER, joined.view(), failures={"c2": 1}).call == joined.calls["c2"]
+    assert move(Role.RECOVER, joined.view(*joined.results().values())).strategy == "skip"  # and c3 has been met
     for shown in ({"a": 3, "b": 7}, {"a": 3}, {"a": 3, "b": {"about": 7}}, {"a": 3, "b": 7, "verbose": True}):
         view = joined.view(f"failed_tool: add_v2\n{json.dumps(shown)}")
         assert view.results == {}
-        assert move(Role.RECOVER, view) == Recovery("retry", ToolCall("add", {"a": 3, "b": 7}), "It may work now.")
-
-
-def test_recover_skips_an_error_that_was_expected() -> None:
-    plan = Plan((bench.planned("c1", "reject", text="x", fails=True), bench.planned("c2", "add", a=1, b=2)), Ref("c2"))
-    trial = bench.Bench(plan)
-    shown = trial.results("c1")["c1"]
-    told = trial.view(f"failed_tool: reject, parameters: {json.dumps(trial.calls['c1'].arguments)}", shown)
-    assert move(Role.RECOVER, told).strategy == "skip"
+        assert move(Role.RECOVER, view) == Recovery("retry", ToolCall("add", {"a": 3, "b": 7}), AGAIN)
+    expected = sums(Ref("c1"), fails=True)  # an error that was expected is skipped
+    told = f"failed_tool: reject, parameters: {json.dumps(expected.calls['c0'].arguments)}"
+    assert move(Role.RECOVER, expected.view(told, expected.results("c0")["c0"])).strategy == "skip"
 
 
 # --- the other roles ---
 
 
 def test_plan_states_a_task_for_each_unknown_call(joined) -> None:
-    said = move(Role.PLAN, joined.view())
-    assert isinstance(said, Tasks)
-    assert [(task.id, task.description, task.kind, task.depends_on) for task in said.tasks] == [
-        ("c1", "Find c1.", "use_tools", ()),
-        ("c2", "Find c2.", "use_tools", ()),
-        ("c3", "Find c3.", "use_tools", ("c1", "c2")),
-    ]
-    some = joined.view(joined.results("c1")["c1"])
-    assert ask(Role.PLAN, some).point == "c2"
-    assert [(task.id, task.depends_on) for task in move(Role.PLAN, some).tasks] == [("c2", ()), ("c3", ("c2",))]
-    assert move(Role.PLAN, joined.view(*joined.results().values())).tasks == ()
+    results = joined.results()
+    for shown, tasks in (
+        ((), [("c1", ()), ("c2", ()), ("c3", ("c1", "c2"))]),
+        (("c1",), [("c2", ()), ("c3", ("c2",))]),
+        (("c1", "c2", "c3"), []),
+    ):
+        said = move(Role.PLAN, joined.view(*(results[name] for name in shown)))
+        assert isinstance(said, Tasks)
+        assert [(task.id, task.depends_on) for task in said.tasks] == tasks
+        assert all((task.description, task.kind) == (f"Find {task.id}.", "use_tools") for task in said.tasks)
+    assert set(POLICY) == set(Role), "every role has its move"
 
 
 def test_select_makes_the_calls_whose_goal_stands_in_the_request(joined) -> None:
@@ -365,14 +369,11 @@ def test_the_work_is_done_iff_all_receipts_are_legible(joined, role: Role) -> No
     assert move(role, joined.view(*results.values())) == Completion(True, "All results are in.")
 
 
-def test_format_makes_up_no_draft() -> None:
-    trial = bench.Bench(Plan((bench.planned("c1", "add", a=1, b=2),), {"sum": Ref("c1")}))
+def test_format_gives_the_draft_that_it_is_shown_or_what_the_model_said_last_and_makes_up_none(joined) -> None:
+    trial = sums({"sum": Ref("c1")})
     results = trial.results().values()
     assert move(Role.FORMAT, trial.view(*results, 'Draft: {"sum": 3}')) == Text('{"sum": 3}')
     assert move(Role.FORMAT, trial.view(*results)) == Text(NOT_DETERMINED)
-
-
-def test_format_gives_what_the_model_said_last_as_long_as_the_request_shows_it(joined) -> None:
     view = joined.view(*joined.results().values(), "Draft: about 9, or 10")
     drafts = [POLICY[Role.FORMAT](view, PolicyRequest(1, {}, 3, False, said)).options for said in ("about 9", "about 8", "")]
     assert drafts == [(Text("about 9"),), (Text("10"),), (Text("10"),)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import resources
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import run
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import count_faults
-from whichloop.models.profiles import FAULT_KINDS, WEAKNESS_KINDS, Clears, Profile, Weakness, built_in_profiles, load_profile
+from whichloop.models.profiles import WEAKNESS_KINDS, Clears, Profile, Weakness, built_in_profiles, load_profile
 from whichloop.protocol import run_sync
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.config import CompareConfig
@@ -57,39 +58,24 @@ def is_clean(profile: Profile) -> bool:
     return not any((profile.rates, profile.forget, profile.weaknesses, profile.by_form))
 
 
-def test_the_built_in_profiles_are_these() -> None:
+def test_the_built_in_profiles_are_these_and_say_of_every_rate_whether_it_was_measured() -> None:
     assert built_in_profiles() == BUILT_IN
+    assert len({load_profile(name).digest for name in BUILT_IN}) == len(BUILT_IN)
     for name in BUILT_IN:
-        profile = load_profile(name)
+        profile, word = load_profile(name), "measured" if "-2024" in name else "stress"
         assert profile.name == name
         assert profile.description
         assert is_clean(profile) == (name == "clean")
+        assert profile.sources.keys() == profile.rates.keys()
+        assert {re.split("[:;]", source)[0] for source in profile.sources.values()} <= {word}
+        assert profile.evidence.lower().startswith(word) == bool(profile.rates or profile.by_form)
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
-def test_a_built_in_profile_says_of_every_rate_whether_it_was_measured_or_is_a_stress_test(name: str) -> None:
-    profile = load_profile(name)
-    word = "measured" if "-2024" in name else "stress"
-    assert profile.sources.keys() == profile.rates.keys()
-    assert {source.partition(";")[0].partition(":")[0] for source in profile.sources.values()} <= {word}
-    assert profile.evidence.lower().startswith(word) == bool(profile.rates or profile.by_form)
-
-
-def test_what_a_profile_says_of_its_rates_leaves_its_digest_alone() -> None:
+def test_profiles_differ_by_what_they_do_not_by_what_is_said_of_them() -> None:
     told = load_profile("flaky-format")
     assert told.model_copy(update={"evidence": "", "sources": {}, "description": ""}).digest == told.digest
-
-
-def test_a_source_needs_its_rate() -> None:
-    with pytest.raises(ValueError, match=r"sources: 'wire\.empty' has no rate"):
-        Profile.model_validate({"name": "x", "sources": {"wire.empty": "a guess"}})
-
-
-def test_profiles_differ_by_what_they_do_not_by_their_description() -> None:
-    digests = {load_profile(name).digest for name in BUILT_IN}
-    assert len(digests) == len(BUILT_IN)
     one = Profile(name="a", rates={"wire.empty": 0.1, "wire.fenced": 0.2})
-    assert one.digest == Profile(name="a", description="other", rates={"wire.fenced": 0.2, "wire.empty": 0.1}).digest
+    assert one.digest == Profile(name="a", rates={"wire.fenced": 0.2, "wire.empty": 0.1}).digest
     assert one.digest != Profile(name="a", rates={"wire.empty": 0.1}).digest
 
 
@@ -109,13 +95,6 @@ def test_the_digests_of_the_built_in_profiles_move_only_with_their_version() -> 
         "unreliable-tools": "1e320fbe3703",
         "stubborn": "6ec89694ef52",
     }
-
-
-@pytest.mark.parametrize("kind", WEAKNESS_KINDS)
-def test_a_weakness_has_no_rate_per_point(kind: str) -> None:
-    assert kind not in FAULT_KINDS
-    with pytest.raises(ValueError, match=r"is a weakness; put it under \[\[weaknesses\]\]: kind = "):
-        Profile(name="a", rates={kind: 0.1})
 
 
 # --- files of the user's own ---
@@ -158,82 +137,65 @@ def test_a_profile_of_one_s_own(tmp_path: Path) -> None:
     assert (profile.abilities.context_tokens, profile.abilities.tool_choice) == (4000, False)
     assert profile.weaknesses == (Weakness(kind="step", rate=1, tool="book"), Weakness(kind="step", rate=0.25))
     assert not is_clean(profile)
-
-
-def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
-    name = written(tmp_path, 'name = "mine"\nforget = 0.1')
-    assert load_profile(name).forget == 0.1
-    written(tmp_path, 'name = "mine"\nforget = 0.2')
-    assert load_profile(name).forget == 0.2
+    written(tmp_path, 'name = "mine"\nforget = 0.3')
+    assert load_profile(name).forget == 0.3, "a file that was changed is read anew"
 
 
 @pytest.mark.parametrize(
-    ("text", "where", "says"),
+    ("text", "where"),
     [
-        ("name = ", "", "not valid TOML"),
-        ("", "name", "Field required"),
-        ('name = "Mine!"', "name", "should match pattern"),
-        ('name = "a"\nforgett = 0.1', "forgett", "did you mean 'forget'?"),
-        ('name = "a"\nrates = 3', "rates", "Input should be"),
-        ('name = "a"\nclears = 3', "clears", "Input should be"),
-        ('name = "a"\nweaknesses = 3', "weaknesses", "Input should be a valid"),
-        ('name = "a"\nweaknesses = [3]', "weaknesses.0", "Input should be"),
-        (
-            'name = "a"\nwhatever = 0.1',
-            "whatever",
-            "known: name, description, evidence, measured_of, by_form, sources, rates",
-        ),
-        ('name = "a"\n[clears]\nfailled = 0.1', "clears.failled", "did you mean 'failed'?"),
-        ('name = "a"\n[abilities]\nstreaming = true', "abilities.streaming", "known: context_tokens, tool_choice"),
-        ('name = "a"\n[rates]\n"wire.emptee" = 0.1', "rates", "unknown fault kind 'wire.emptee'; did you mean 'wire.empty'?"),
-        ('name = "a"\n[rates]\n"quux" = 0.1', "rates", "known: wire.malformed, wire.truncated"),
-        ('name = "a"\n[rates]\n"wire.empty" = 1.5', "rates.wire.empty", "less than or equal to 1, got 1.5"),
-        ('name = "a"\n[rates]\n"wire.empty" = -0.1', "rates.wire.empty", "greater than or equal to 0"),
-        ('name = "a"\n[rates]\n"wire.empty" = nan', "rates.wire.empty", "finite"),
-        ('name = "a"\n[rates]\n"wire.empty" = 0.6\n"wire.fenced" = 0.6', "rates", "add up to 1.2; at most 1 fault fits a point"),
-        ('name = "a"\n[clears]\nfailed = 0.95', "clears", "must not fall, not 0.35, 0.95, 0.9"),
-        ('name = "a"\n[clears]\nattempts = 0', "clears.attempts", "greater than or equal to 1"),
-        ('name = "a"\n[[weaknesses]]\nkind = "units"\nrate = 1', "weaknesses.0.kind", "'unit', 'date', 'step' or 'answer'"),
-        ('name = "a"\n[[weaknesses]]\nkind = "unit"', "weaknesses.0.rate", "Field required"),
-        ('name = "a"\n[[weaknesses]]\nkind = "unit"\nrate = 1.5', "weaknesses.0.rate", "less than or equal to 1"),
-        ('name = "a"\n[[weaknesses]]\nkind = "unit"\nrate = 1\ntol = "x"', "weaknesses.0.tol", "did you mean 'tool'?"),
-        ('name = "a"\n[[weaknesses]]\nkind = "answer"\nrate = 1\ntool = "x"', "weaknesses.0", "leave out 'tool'"),
-        (
-            'name = "a"\n[[weaknesses]]\nkind = "unit"\nrate = 1\n[[weaknesses]]\nkind = "unit"\nrate = 0.5',
-            "weaknesses",
-            "'unit' is a duplicate",
-        ),
-        ('name = "a"\n[rates]\n"weakness.unit" = 0.1', "rates", "put it under [[weaknesses]]: kind = 'unit'"),
-        ('name = "a"\npatience = 0', "patience", "greater than or equal to 1"),
-        ('name = "a"\nslow_s = -1', "slow_s", "greater than or equal to 0"),
-        ('name = "a"\nbluff = "often"', "bluff", "a valid number, unable to parse string as a number, got 'often'"),
-        ('name = "a"\n[abilities]\ncontext_tokens = 0', "abilities.context_tokens", "greater than or equal to 1"),
+        ("forgett = 0.1", "forgett: "),
+        ("rates = 3", "rates: "),
+        ("clears = 3", "clears: "),
+        ("weaknesses = 3", "weaknesses: "),
+        ("weaknesses = [3]", "weaknesses.0: "),
+        ("[clears]\nfailled = 0.1", "clears.failled: "),
+        ("[abilities]\nstreaming = true", "abilities.streaming: "),
+        ('[rates]\n"wire.emptee" = 0.1', "rates: .*wire.emptee"),
+        ('[rates]\n"wire.empty" = 1.5', "rates.wire.empty: "),
+        ('[rates]\n"wire.empty" = -0.1', "rates.wire.empty: "),
+        ('[rates]\n"wire.empty" = nan', "rates.wire.empty: "),
+        ('[rates]\n"wire.empty" = 0.6\n"wire.fenced" = 0.6', "rates: .*1.2"),
+        ('[sources]\n"wire.empty" = "a guess"', "profile: sources: .*wire.empty"),
+        ("[clears]\nfailed = 0.95", "clears: .*must not fall"),
+        ("[clears]\nattempts = 0", "clears.attempts: "),
+        *((f'[rates]\n"{kind}" = 0.1', "rates: .*weaknesses") for kind in WEAKNESS_KINDS),
+        ('[[weaknesses]]\nkind = "units"\nrate = 1', "weaknesses.0.kind: "),
+        ('[[weaknesses]]\nkind = "unit"', "weaknesses.0.rate: "),
+        ('[[weaknesses]]\nkind = "unit"\nrate = 1.5', "weaknesses.0.rate: "),
+        ('[[weaknesses]]\nkind = "unit"\nrate = 1\ntol = "x"', "weaknesses.0.tol: "),
+        ('[[weaknesses]]\nkind = "answer"\nrate = 1\ntool = "x"', "weaknesses.0: .*tool"),
+        ('[[weaknesses]]\nkind = "unit"\nrate = 1\n[[weaknesses]]\nkind = "unit"\nrate = 0.5', "weaknesses: .*unit"),
+        ("patience = 0", "patience: "),
+        ("slow_s = -1", "slow_s: "),
+        ('bluff = "often"', "bluff: "),
+        ("[abilities]\ncontext_tokens = 0", "abilities.context_tokens: "),
     ],
 )
-def test_a_mistake_is_told_in_one_line_with_file_and_field(tmp_path: Path, text: str, where: str, says: str) -> None:
-    name = written(tmp_path, text)
-    with pytest.raises(ValueError, match=r"mine\.toml") as raised:
+def test_a_mistake_is_told_in_one_line_with_file_and_field(tmp_path: Path, text: str, where: str) -> None:
+    name = written(tmp_path, f'name = "a"\n{text}')
+    with pytest.raises(ValueError, match=f"^{re.escape(name)}: {where}.*$"):
         load_profile(name)
-    message = str(raised.value)
-    assert "\n" not in message
-    assert message.startswith(f"{name}: {where}{': ' if where else ''}")
-    assert says in message
+
+
+@pytest.mark.parametrize(("text", "where"), [("name = ", ""), ("", "name: "), ('name = "Mine!"', "name: ")])
+def test_a_file_needs_a_name(tmp_path: Path, text: str, where: str) -> None:
+    with pytest.raises(ValueError, match=f"mine.toml: {where}.*$"):
+        load_profile(written(tmp_path, text))
 
 
 @pytest.mark.parametrize("built_in", BUILT_IN)
 def test_a_file_takes_no_name_of_a_built_in_profile_unless_it_says_the_same(tmp_path: Path, built_in: str) -> None:
     name = written(tmp_path, f'name = "{built_in}"\nlatency_s = 12.5')
-    with pytest.raises(ValueError, match=rf"mine\.toml: name: '{built_in}' is a built-in profile, .*; choose another name$"):
+    with pytest.raises(ValueError, match=rf"mine\.toml: name: '{built_in}'.*$"):
         load_profile(name)
     own = Path(str(resources.files("whichloop.models") / "profiles" / f"{built_in}.toml")).read_text(encoding="utf-8")
     assert load_profile(written(tmp_path, own)) == load_profile(built_in)
 
 
-def test_an_unknown_profile_is_told_with_the_nearest_name() -> None:
-    with pytest.raises(ValueError, match=r"'flaky-tool', which is not a .toml file either; did you mean 'flaky-tools'\?"):
+def test_an_unknown_profile_is_told() -> None:
+    with pytest.raises(ValueError, match=r"^.*'flaky-tool'.*'flaky-tools'.*$"):
         load_profile("flaky-tool")
-    with pytest.raises(ValueError, match=r"unknown profile 'whatever', which is not a \.toml file either; known: bad-network, "):
-        load_profile("whatever")
     with pytest.raises(OSError, match=r"nowhere\.toml"):
         load_profile("nowhere.toml")
 
@@ -288,32 +250,23 @@ def test_under_clean_every_loop_is_right_in_as_few_calls_as_the_plan_has(records
             assert record.simulated_s == 0
 
 
-def test_the_same_stumble_meets_every_loop_at_the_same_place(records: dict[str, list[Record]], profiles: tuple[str, ...]) -> None:
-    common = 0
+def test_the_same_stumble_meets_every_loop_at_the_same_place_and_without_one_a_trial_is_the_clean_one(
+    records: dict[str, list[Record]], profiles: tuple[str, ...]
+) -> None:
+    """What is forgotten depends on the prompt, and so on the loop."""
+    common = compared = 0
     for profile in profiles:
         for one, other in zip(*(records[f"{loop}/{profile}"] for loop in LOOPS), strict=True):
             assert one.task == other.task
-            left, right = _drawn(one), _drawn(other)
-            shared = left.keys() & right.keys()
-            common += len(shared)
-            assert {point: left[point] for point in shared} == {point: right[point] for point in shared}
+            left, right = ({f.point: f.kind for f in record.faults if f.kind != "decision.forget"} for record in (one, other))
+            common += len(left.keys() & right)
+            assert {point: left[point] for point in left.keys() & right} == {point: right[point] for point in left.keys() & right}
+        for loop in LOOPS:
+            for record, clean in zip(records[f"{loop}/{profile}"], records[f"{loop}/clean"], strict=True):
+                if not record.faults:
+                    compared += 1
+                    assert (record.trace_digest, record.answer) == (clean.trace_digest, clean.answer)
     assert common > 100
-
-
-def _drawn(record: Record) -> dict[str, str]:
-    """Point → kind; what is forgotten depends on the prompt, and so on the loop."""
-    return {fault.point: fault.kind for fault in record.faults if fault.kind != "decision.forget"}
-
-
-def test_a_trial_without_a_fault_is_the_clean_trial(records: dict[str, list[Record]]) -> None:
-    compared = 0
-    for arm, trials in records.items():
-        clean = {record.task: record for record in records[f"{arm.partition('/')[0]}/clean"]}
-        for record in trials:
-            if not record.faults:
-                compared += 1
-                assert record.trace_digest == clean[record.task].trace_digest
-                assert record.answer == clean[record.task].answer
     assert compared > 100
 
 

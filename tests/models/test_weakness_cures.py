@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -19,19 +20,7 @@ from whichloop.models.faults import answer_options
 from whichloop.models.profiles import WEAKNESS_KINDS
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.weaknesses import CURES, PromptParts, Slip, in_thousands, slips_of
-from whichloop.protocol import (
-    Act,
-    Codec,
-    Inexpressible,
-    Message,
-    Move,
-    NativeCall,
-    Plan,
-    PlannedCall,
-    Ref,
-    ToolCall,
-    run_sync,
-)
+from whichloop.protocol import Act, Codec, Inexpressible, Message, NativeCall, Plan, PlannedCall, Ref, ToolCall, run_sync
 from whichloop.protocol.names import parse_spec
 from whichloop.protocol.program import EXAMPLES, in_own_format, own_prompt
 from whichloop.runs.registry import generated_suites, make_loop
@@ -60,10 +49,13 @@ def test_a_hint_cures_its_own_kind_and_no_other(kind: str, hint: str) -> None:
 
 
 def test_what_the_model_or_a_tool_says_covers_nothing() -> None:
-    hint = CURES["unit"].hint
-    slip = Slip("unit")
+    hint, slip = CURES["unit"].hint, Slip("unit")
     assert slip.is_covered(PromptParts((Message("user", hint),)))
     assert not slip.is_covered(PromptParts((Message("assistant", hint), Message("tool", hint, call_id="1"))))
+
+
+def says_a_hint(texts: list[str]) -> list[str]:
+    return [text for text in texts for cure in CURES.values() if cure.phrase.search(text)]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +69,7 @@ def test_no_suite_says_a_hint_by_chance(suite: str) -> None:
     environment.close()
     texts += [task.query.full_text for task in loaded.tasks]
     texts += [call.goal for task in loaded.tasks if task.plan is not None for call in task.plan.calls]
-    assert not [text for text in texts for cure in CURES.values() if cure.phrase.search(text)]
+    assert not says_a_hint(texts)
 
 
 @pytest.mark.parametrize("loop", ["bare", "finish", "phased", "react_extract", "stateless", "bare(decision_format=native)"])
@@ -85,7 +77,7 @@ def test_no_design_says_a_hint_by_itself(loop: str) -> None:
     made: Any = make_loop(parse_spec(loop), 5)
     texts = [prompt.instructions for prompt in made.predictors.values()]
     assert texts
-    assert not [text for text in texts for cure in CURES.values() if cure.phrase.search(text)]
+    assert not says_a_hint(texts)
 
 
 def test_every_hint_holds_its_phrase() -> None:
@@ -123,34 +115,33 @@ def covers(kind: str, examples: Sequence[Message]) -> bool:
     return slip(kind).is_covered(PromptParts(live, examples))
 
 
-@pytest.mark.parametrize("codec", WIRES.values(), ids=WIRES)
+each_wire = pytest.mark.parametrize("codec", WIRES.values(), ids=WIRES)
+
+
+@each_wire
 @LAW
-@given(a=st.integers(1, 99), b=st.integers(1, 99) | st.floats(1, 99).map(lambda number: round(number, 2)))
-def test_numbers_as_they_were_said_cover_unit_and_a_hundredth_does_not(codec: Codec, a: int, b: float) -> None:
-    question = f"What is {a} times {b}?"
-    assert covers("unit", turns(codec, ToolCall("times", {"a": a, "b": b}), question))
+@given(a=st.integers(1, 99), b=st.integers(1, 99) | st.floats(1, 99).map(lambda number: round(number, 2)), date=st.dates())
+def test_a_call_as_it_was_asked_for_covers_its_kind_alone(codec: Codec, a: int, b: float, date: Any) -> None:
+    """Numbers as they were said cover unit and a hundredth does not; dates with the year first cover date and others do not."""
+    asked, day = f"What is {a} times {b}?", f"What day is {date.isoformat()}?"
     spoiled = dict(slip("unit").spoiled(PlannedCall("x", "times", {"a": a, "b": b}, "x")).arguments)
-    assert not covers("unit", turns(codec, ToolCall("times", spoiled), question))
-    assert not covers("unit", turns(codec, ToolCall("seats", {"count": a}), question))
+    seats = ToolCall("seats", {"count": a})
+    for kind, question, call, covered in (
+        ("unit", asked, ToolCall("times", {"a": a, "b": b}), True),
+        ("unit", asked, ToolCall("times", spoiled), False),
+        ("unit", asked, seats, False),
+        ("date", day, ToolCall("weekday", {"date": date.isoformat()}), True),
+        ("date", day, ToolCall("weekday", {"date": date.strftime("%d/%m/%Y")}), False),
+        ("date", day, ToolCall("times", {"a": 1, "b": 2}), False),
+        ("step", asked, ToolCall("times", {"a": 1, "b": 2}), True),
+        ("step", asked, seats, False),
+    ):
+        assert covers(kind, turns(codec, call, question)) is covered, (kind, call)
 
 
-@pytest.mark.parametrize("codec", WIRES.values(), ids=WIRES)
-@LAW
-@given(date=st.dates())
-def test_dates_with_the_year_first_cover_date_and_others_do_not(codec: Codec, date: Any) -> None:
-    question = f"What day is {date.isoformat()}?"
-    assert covers("date", turns(codec, ToolCall("weekday", {"date": date.isoformat()}), question))
-    assert not covers("date", turns(codec, ToolCall("weekday", {"date": date.strftime("%d/%m/%Y")}), question))
-    assert not covers("date", turns(codec, ToolCall("times", {"a": 1, "b": 2}), question))
-
-
-@pytest.mark.parametrize("codec", WIRES.values(), ids=WIRES)
-def test_any_call_of_the_tool_covers_step_and_a_list_of_tools_none(codec: Codec) -> None:
-    assert covers("step", turns(codec, ToolCall("times", {"a": 1, "b": 2}), "So?"))
-    assert not covers("step", turns(codec, ToolCall("seats", {"count": 1}), "So?"))
-    for kind in ("unit", "date", "step"):
-        listing = Message("user", f"{LISTING}\n{WORDS}\nWhat is 7 times 9 on 2026-05-03?")
-        assert not covers(kind, [listing, Message("assistant", "63")])
+def test_a_list_of_tools_covers_nothing() -> None:
+    listing = Message("user", f"{LISTING}\n{WORDS}\nWhat is 7 times 9 on 2026-05-03?")
+    assert not any(covers(kind, [listing, Message("assistant", "63")]) for kind in ("unit", "date", "step"))
 
 
 def test_a_result_that_happens_to_be_said_elsewhere_is_no_number_of_the_question() -> None:
@@ -168,26 +159,17 @@ def test_a_result_that_happens_to_be_said_elsewhere_is_no_number_of_the_question
 @pytest.mark.parametrize("codec", [codec for name, codec in WIRES.items() if name not in ("phased.select", "react_extract")])
 def test_a_plain_answer_covers_answer_and_one_in_thousands_does_not(codec: Codec) -> None:
     def example(value: str) -> list[Message]:
-        move = next(move for move in answer_options("So.", value, 0.9) if expressible(codec, move))
-        reply = codec.render(move)
-        return [Message("user", "What?"), Message("assistant", reply.text, reply.calls)]
+        for move in answer_options("So.", value, 0.9):
+            with suppress(Inexpressible):
+                reply = codec.render(move)
+                return [Message("user", "What?"), Message("assistant", reply.text, reply.calls)]
+        raise AssertionError("no answer can be said")
 
     assert Slip("answer").is_covered(PromptParts((), example("42")))
     assert not Slip("answer").is_covered(PromptParts((), example("0.042 thousand")))
     assert not Slip("answer").is_covered(PromptParts(example("42")))  # the task's own messages are no examples
-
-
-def expressible(codec: Codec, move: Move) -> bool:
-    try:
-        codec.render(move)
-    except Inexpressible:
-        return False
-    return True
-
-
-def test_a_tool_s_number_is_no_answer() -> None:
-    example = [Message("assistant", "", (NativeCall("1", "times", '{"a": 1, "b": 2}'),)), Message("tool", "42", call_id="1")]
-    assert not Slip("answer").is_covered(PromptParts((), example))
+    tool_s = [Message("assistant", "", (NativeCall("1", "times", '{"a": 1, "b": 2}'),)), Message("tool", "42", call_id="1")]
+    assert not Slip("answer").is_covered(PromptParts((), tool_s))
 
 
 @LAW
@@ -204,23 +186,18 @@ def test_labelled_examples_under_the_instructions_cover_the_answer_alone(answer:
     assert not Slip("answer").is_covered(PromptParts((Message("system", in_own_format(in_words).text),)))
 
 
+EXTREMES = ["[" * 5000, "[" * 900 + "]" * 900, '{"a":' * 900 + "1" + "}" * 900, "1e999", "9" * 5000, "-."]
+
+
 @LAW
-@given(text=st.text() | st.text('{}[]"\\:,times 0123456789.', max_size=200))
+@given(text=st.text() | st.text('{}[]"\\:,times 0123456789.', max_size=200) | st.sampled_from(EXTREMES))
 def test_whatever_the_examples_hold_reading_them_never_fails(text: str) -> None:
     examples = [Message("user", text), Message("assistant", text, (NativeCall("1", "times", text),))]
     for kind in ("unit", "date", "step"):
         covers(kind, examples)
+        assert text not in EXTREMES or not covers(kind, [Message("assistant", f"times {text}")])
     Slip("answer").is_covered(PromptParts((), examples))
-
-
-@pytest.mark.parametrize("text", ["[" * 5000, "[" * 900 + "]" * 900, '{"a":' * 900 + "1" + "}" * 900, "1e999", "9" * 5000, "-."])
-def test_reading_examples_copes_with_extremes(text: str) -> None:
-    for kind in ("unit", "date", "step"):
-        assert not covers(kind, [Message("assistant", f"times {text}")])
-
-
-def test_a_number_beyond_all_bounds_is_passed_over() -> None:
     plan = Plan((PlannedCall("c1", "seats", {"count": 500}, "Count."),), Ref("c1"))
-    (found,) = slips_of(plan, weak("unit").weaknesses, (0,), SPECS)
-    examples = [Message("user", "Are there 1e999 seats? "), Message("assistant", 'seats({"count": 5})')]
-    assert not found.is_covered(PromptParts((), examples))
+    (found,) = slips_of(plan, weak("unit").weaknesses, (0,), SPECS)  # a number beyond all bounds is passed over
+    beyond = [Message("user", "Are there 1e999 seats? "), Message("assistant", 'seats({"count": 5})')]
+    assert not found.is_covered(PromptParts((), beyond))

@@ -13,19 +13,9 @@ from whichloop.loops.bare_codecs import FORMATS
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scorer_named
 from whichloop.models.faults import NOT_DETERMINED
-from whichloop.models.profiles import WEAKNESS_KINDS, Profile, Weakness, built_in_profiles, load_profile
+from whichloop.models.profiles import WEAKNESS_KINDS, Profile, Weakness
 from whichloop.models.weaknesses import CURES, in_thousands, slips_of, split_examples
-from whichloop.protocol import (
-    Codec,
-    Message,
-    Plan,
-    Ref,
-    Reply,
-    Request,
-    Role,
-    WrappedModel,
-    run_sync,
-)
+from whichloop.protocol import Codec, Message, Plan, Ref, Reply, Request, Role, WrappedModel, run_sync
 from whichloop.protocol.receipts import MARK
 
 from . import bench
@@ -39,30 +29,28 @@ CODECS: dict[str, Codec | None] = {"native": None, "bare": FORMATS["json"]}
 
 
 @LAW
-@given(data=st.data(), seed=st.integers(0, 10**6))
-def test_where_the_instructions_hold_every_hint_nothing_is_different(data: st.DataObject, seed: int) -> None:
-    plan, codec = data.draw(bench.plans()), data.draw(st.sampled_from(list(CODECS.values())))
-    clean = told(bench.Bench(plan, Profile(name="c", bluff=0.0), seed=seed), ALL_HINTS)
-    trial = told(bench.Bench(plan, weak(*KINDS), seed=seed), ALL_HINTS)
-    assert run_sync(trial.run(codec=codec)) == run_sync(clean.run(codec=codec))
-    assert said(trial) == said(clean)
-    assert noted(trial) == []
-
-
-@LAW
-@given(data=st.data(), seed=st.integers(0, 10**6), kinds=st.sets(st.sampled_from(KINDS), min_size=1))
-def test_what_is_not_noted_did_not_happen(data: st.DataObject, seed: int, kinds: set[str]) -> None:
-    plan, codec = data.draw(bench.plans()), data.draw(st.sampled_from(list(CODECS.values())))
-    clean = bench.Bench(plan, Profile(name="c", bluff=0.0), seed=seed)
-    trial = bench.Bench(plan, weak(*sorted(kinds)), seed=seed)
-    answers = [run_sync(each.run(codec=codec)) for each in (trial, clean)]
-    faults = noted(trial)
-    assert len(faults) == len(set(faults))
-    assert {kind for kind, _ in faults} <= {f"weakness.{kind}" for kind in kinds} <= WEAKNESS_KINDS.keys()
-    assert all(fault.landed and not fault.absorbed and not fault.recovered for fault in trial.tunnel.faults)
-    if not faults:
-        assert answers[0] == answers[1]
-        assert said(trial) == said(clean)
+@given(
+    plan=bench.plans(),
+    codec=st.sampled_from(list(CODECS.values())),
+    seed=st.integers(0, 10**6),
+    kinds=st.sets(st.sampled_from(KINDS), min_size=1),
+)
+def test_what_is_not_noted_did_not_happen_and_where_the_instructions_hold_every_hint_nothing_does(
+    plan: Plan, codec: Any, seed: int, kinds: set[str]
+) -> None:
+    clean = Profile(name="c", bluff=0.0)
+    for hinted in (True, False):
+        ours, theirs = (bench.Bench(plan, profile, seed=seed) for profile in (weak(*sorted(kinds)), clean))
+        trial, other = (told(each, ALL_HINTS) for each in (ours, theirs)) if hinted else (ours, theirs)
+        answers = [run_sync(each.run(codec=codec)) for each in (trial, other)]
+        faults = noted(ours)
+        assert len(faults) == len(set(faults))
+        assert {kind for kind, _ in faults} <= {f"weakness.{kind}" for kind in kinds} <= WEAKNESS_KINDS.keys()
+        assert all(fault.landed and not fault.absorbed and not fault.recovered for fault in ours.tunnel.faults)
+        assert not (hinted and faults)
+        if not faults:
+            assert answers[0] == answers[1]
+            assert said(ours) == said(theirs)
 
 
 @LAW
@@ -89,8 +77,8 @@ def test_demonstrations_are_not_the_task_at_hand(data: st.DataObject) -> None:
     """Neither results, even with receipts of this very trial, nor goals nor the question count where they stand in an example."""
     plan = data.draw(bench.plans())
     plain, shown = bench.Bench(plan), bench.Bench(plan)
-    results = [shown.results(name)[name] for name in plan_names(shown)]
-    plain.results(*plan_names(plain))
+    results = list(shown.results().values())
+    plain.results()
     goals = [call.goal for call in plan.calls]
     texts = data.draw(st.permutations([*results, *goals, bench.QUESTION]))
     examples = tuple(Message(data.draw(st.sampled_from(("user", "assistant"))), text) for text in texts)
@@ -102,10 +90,6 @@ def test_demonstrations_are_not_the_task_at_hand(data: st.DataObject) -> None:
     without = replace(asked, messages=(*system, *asked.messages))
     withal = replace(asked, messages=(*system, *examples, *asked.messages), examples=len(examples))
     assert run_sync(plain.scripted.complete(without)).text == run_sync(shown.scripted.complete(withal)).text
-
-
-def plan_names(trial: bench.Bench) -> list[str]:
-    return [call.id for call in trial.plan.calls]
 
 
 class Saying:
@@ -164,26 +148,30 @@ def test_unit_numbers_are_a_hundredth_and_the_result_is_believed(codec: Codec | 
     assert noted(trial) == [("weakness.unit", "decide:c1"), ("weakness.unit", "decide:c2")]
 
 
-def test_unit_leaves_a_whole_number_whole() -> None:
-    plan = Plan((bench.planned("c1", "seats", count=550), bench.planned("c2", "seats", count=7)), Ref("c1"))
-    trial = bench.Bench(plan, weak("unit"), tools=TOOLS)
-    assert run_sync(trial.run()) == "995"
-    assert [dict(call.arguments) for call, _, _ in trial.ear.tool_calls] == [{"count": 5}, {"count": 0}]
+CALLED: dict[str, tuple[str, Plan, str, list[dict[str, Any]], list[str]]] = {
+    "a whole number stays whole": (
+        "unit",
+        Plan((bench.planned("c1", "seats", count=550), bench.planned("c2", "seats", count=7)), Ref("c1")),
+        "995", [{"count": 5}, {"count": 0}], ["decide:c1", "decide:c2"],
+    ),
+    "no error message cures a date with the day first": (
+        "date", Plan((bench.planned("c1", "weekday", date="2026-05-03"),), Ref("c1")),
+        NOT_DETERMINED, [{"date": "03/05/2026"}], ["decide:c1"],
+    ),
+    "the last call is forgotten and its result made up": ("step", product(), "4711", [{"a": 200, "b": 3}], ["decide:c2"]),
+    "an answer is stated in thousands": (
+        "answer", product(), "0.3 thousand", [{"a": 200, "b": 3}, {"a": 600, "b": 0.5}], ["decide:answer"],
+    ),
+}  # fmt: skip
 
 
-def test_date_has_the_day_first_and_no_error_message_cures_it() -> None:
-    plan = Plan((bench.planned("c1", "weekday", date="2026-05-03"),), Ref("c1"))
-    trial = bench.Bench(plan, weak("date"), tools=TOOLS)
-    assert run_sync(trial.run()) == NOT_DETERMINED
-    assert {call.arguments["date"] for call, _, _ in trial.ear.tool_calls} == {"03/05/2026"}
-    assert noted(trial) == [("weakness.date", "decide:c1")]
-
-
-def test_step_the_last_call_is_forgotten_and_its_result_made_up() -> None:
-    trial = bench.Bench(product(), weak("step"), tools=TOOLS)
-    assert run_sync(trial.run()) == "4711"
-    assert [call.arguments["a"] for call, _, _ in trial.ear.tool_calls] == [200]
-    assert noted(trial) == [("weakness.step", "decide:c2")]
+@pytest.mark.parametrize(("kind", "plan", "answer", "called", "points"), CALLED.values(), ids=CALLED.keys())
+def test_what_a_kind_does(kind: str, plan: Plan, answer: str, called: list[Any], points: list[str]) -> None:
+    trial = bench.Bench(plan, weak(kind), tools=TOOLS)
+    assert run_sync(trial.run()) == answer
+    made = [dict(call.arguments) for call, _, _ in trial.ear.tool_calls]
+    assert [arguments for place, arguments in enumerate(made) if arguments not in made[:place]] == called
+    assert noted(trial) == [(f"weakness.{kind}", point) for point in points]
 
 
 def test_step_is_forgotten_by_who_chooses_the_calls_and_by_no_planner() -> None:
@@ -213,12 +201,6 @@ def test_step_is_noted_where_an_answer_is_stated_without_it() -> None:
 def test_step_an_answer_that_names_no_result_comes_out_wrong_too() -> None:
     trial = bench.Bench(product(answer=300), weak("step"), tools=TOOLS)
     assert run_sync(trial.run()) not in ("300", NOT_DETERMINED)
-
-
-def test_answer_is_stated_in_thousands() -> None:
-    trial = bench.Bench(product(), weak("answer"), tools=TOOLS)
-    assert run_sync(trial.run()) == "0.3 thousand"
-    assert noted(trial) == [("weakness.answer", "decide:answer")]
 
 
 @given(number=st.integers(-(10**12), 10**12) | st.floats(-1e12, 1e12))
@@ -314,16 +296,3 @@ def test_a_reply_that_the_provider_lost_has_not_slipped() -> None:
     run_sync(trial.run())
     assert kinds[0] == ["provider.server"]
     assert "weakness.unit" in kinds[1]
-
-
-# --- profiles ---
-
-
-def test_the_built_in_profiles_with_weaknesses_say_that_they_simulate() -> None:
-    with_weaknesses = [name for name in built_in_profiles() if load_profile(name).weaknesses]
-    assert with_weaknesses == ["teachable", "teachable-dates", "teachable-flaky"]
-    for name in with_weaknesses:
-        profile = load_profile(name)
-        assert profile.description.startswith("A simulation")
-        assert profile.weaknesses
-        assert bool(profile.rates) is (name == "teachable-flaky")

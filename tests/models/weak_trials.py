@@ -11,17 +11,7 @@ from hypothesis import settings
 from tests.cases import cases
 from whichloop.models.profiles import Profile, Weakness
 from whichloop.models.weaknesses import CURES, Slip, slips_of
-from whichloop.protocol import (
-    Chunk,
-    Message,
-    Plan,
-    PlannedCall,
-    Ref,
-    Reply,
-    Request,
-    Tool,
-    WrappedModel,
-)
+from whichloop.protocol import Chunk, Message, Plan, PlannedCall, Ref, Reply, Request, Tool, WrappedModel
 
 from . import bench
 
