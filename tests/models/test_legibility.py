@@ -126,7 +126,6 @@ ANEW: dict[str, Callable[[Any], str]] = {
     "indented": lambda value: json.dumps(value, indent=2),
     "sorted": lambda value: json.dumps(value, sort_keys=True),
     "xml": lambda value: _xml("result", value),
-    "yaml": lambda value: "\n".join(_yaml(value)),
     "xml in json": lambda value: json.dumps({"content": _xml("result", value)}),
     "prose": lambda value: ". ".join(f"The {key} is {item}" for key, item in _pairs(value)),
 }
@@ -134,29 +133,16 @@ ANEW: dict[str, Callable[[Any], str]] = {
 
 def _xml(name: str, value: Any) -> str:
     tag = name.replace(" ", "_")
-    if isinstance(value, dict):
-        return f"<{tag}>{''.join(_xml(key, item) for key, item in value.items())}</{tag}>"
-    if isinstance(value, list):
-        return f"<{tag}>{''.join(_xml('item', item) for item in value)}</{tag}>"
-    return f"<{tag}>{escape(str(value))}</{tag}>"
-
-
-def _yaml(value: Any, indent: str = "") -> Iterator[str]:
-    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-        name = f"{indent}{key}:" if isinstance(value, dict) else f"{indent}-"
-        if isinstance(item, dict | list):
-            yield name
-            yield from _yaml(item, f"{indent}  ")
-        else:
-            yield f"{name} {item}"
+    inner = value.items() if isinstance(value, dict) else [("item", item) for item in value] if isinstance(value, list) else None
+    return f"<{tag}>{escape(str(value)) if inner is None else ''.join(_xml(key, item) for key, item in inner)}</{tag}>"
 
 
 def _pairs(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict | list):
-        for name, item in value.items() if isinstance(value, dict) else ((key, item) for item in value):
-            yield from _pairs(item, name)
-    else:
+    if not isinstance(value, dict | list):
         yield key, value
+        return
+    for name, item in value.items() if isinstance(value, dict) else ((key, item) for item in value):
+        yield from _pairs(item, name)
 
 
 @pytest.mark.parametrize("write", ANEW.values(), ids=ANEW.keys())

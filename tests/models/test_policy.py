@@ -20,28 +20,19 @@ from whichloop.models.profiles import Profile
 from whichloop.models.prompt_view import PromptView, named_in
 from whichloop.models.receipts import call_digest
 from whichloop.models.scripted import Script, Scripted
-from whichloop.protocol import (
+from whichloop.protocol import Message, Plan, Query, Ref, Reply, Request, Tool, ToolCall, render_value, run_sync
+from whichloop.protocol.moves import (
     Act,
     Answer,
     Completion,
     Inexpressible,
-    Message,
     Move,
-    Plan,
-    Query,
     Recovery,
-    Ref,
-    Reply,
-    Request,
     Role,
     Tasks,
     Text,
-    Tool,
-    ToolCall,
     Understanding,
     WireError,
-    render_value,
-    run_sync,
 )
 from whichloop.protocol.receipts import strip_receipts
 

@@ -22,28 +22,22 @@ from whichloop.runs.registry import make_suite
 from whichloop.runs.schedule import make_arms, schedule
 from whichloop.runs.trial.trial import TrialContext, run_trial
 
-BUILT_IN = (
-    "bad-network",
-    "clean",
-    "crossed-calls",
-    "flaky-format",
-    "flaky-mcp",
-    "flaky-tools",
-    "forgetful",
-    "injected",
-    "measured-2024",
-    "measured-2024-median",
-    "native-2024",
-    "native-2024-median",
-    "provider-trouble",
-    "stubborn",
-    "teachable",
-    "teachable-dates",
-    "teachable-flaky",
-    "text-2024",
-    "text-2024-median",
-    "unreliable-tools",
-)
+DIGESTS = {
+    "bad-network": "5ed3db628bec",
+    "clean": "649d4b7b25e3",
+    "crossed-calls": "ae2c3580c70c",
+    "flaky-format": "20925d81fc01",
+    "flaky-mcp": "06646089b100",
+    "flaky-tools": "45a8d917254b",
+    "forgetful": "c803a6bc5e0f",
+    "injected": "ab61ebf50ab9",
+    "provider-trouble": "2e89848bca2d",
+    "unreliable-tools": "1e320fbe3703",
+    "stubborn": "6ec89694ef52",
+}
+"""They move only with the profile's version."""
+MEASURED = [f"{what}-2024{median}" for what in ("measured", "native", "text") for median in ("", "-median")]
+BUILT_IN = tuple(sorted([*DIGESTS, *MEASURED, "teachable", "teachable-dates", "teachable-flaky"]))
 MET = tuple(name for name in BUILT_IN if not name.startswith("measured-") and not name.endswith("-median"))
 """The profiles that have a column of trials here: the others are made of these, or as these."""
 ALWAYS = (
@@ -61,6 +55,7 @@ def is_clean(profile: Profile) -> bool:
 def test_the_built_in_profiles_are_these_and_say_of_every_rate_whether_it_was_measured() -> None:
     assert built_in_profiles() == BUILT_IN
     assert len({load_profile(name).digest for name in BUILT_IN}) == len(BUILT_IN)
+    assert {name: load_profile(name).digest[:12] for name in DIGESTS} == DIGESTS
     for name in BUILT_IN:
         profile, word = load_profile(name), "measured" if "-2024" in name else "stress"
         assert profile.name == name
@@ -79,24 +74,6 @@ def test_profiles_differ_by_what_they_do_not_by_what_is_said_of_them() -> None:
     assert one.digest != Profile(name="a", rates={"wire.empty": 0.1}).digest
 
 
-def test_the_digests_of_the_built_in_profiles_move_only_with_their_version() -> None:
-    assert {
-        name: load_profile(name).digest[:12] for name in BUILT_IN if not name.startswith("teachable") and "-2024" not in name
-    } == {
-        "bad-network": "5ed3db628bec",
-        "clean": "649d4b7b25e3",
-        "crossed-calls": "ae2c3580c70c",
-        "flaky-format": "20925d81fc01",
-        "flaky-mcp": "06646089b100",
-        "flaky-tools": "45a8d917254b",
-        "forgetful": "c803a6bc5e0f",
-        "injected": "ab61ebf50ab9",
-        "provider-trouble": "2e89848bca2d",
-        "unreliable-tools": "1e320fbe3703",
-        "stubborn": "6ec89694ef52",
-    }
-
-
 # --- files of the user's own ---
 
 
@@ -106,31 +83,19 @@ def written(folder: Path, text: str) -> str:
     return str(file)
 
 
+OWN = """
+name = "mine"
+forget = 0.2
+patience = 2
+rates = {"wire.empty" = 0.25, "tool.hangs" = 0.5}
+clears = {never = 0, failed = 0.5}
+abilities = {context_tokens = 4000, tool_choice = false}
+weaknesses = [{kind = "step", rate = 1, tool = "book"}, {kind = "step", rate = 0.25}]
+"""
+
+
 def test_a_profile_of_one_s_own(tmp_path: Path) -> None:
-    name = written(
-        tmp_path,
-        """
-        name = "mine"
-        forget = 0.2
-        patience = 2
-        [rates]
-        "wire.empty" = 0.25
-        "tool.hangs" = 0.5
-        [clears]
-        never = 0
-        failed = 0.5
-        [abilities]
-        context_tokens = 4000
-        tool_choice = false
-        [[weaknesses]]
-        kind = "step"
-        rate = 1
-        tool = "book"
-        [[weaknesses]]
-        kind = "step"
-        rate = 0.25
-        """,
-    )
+    name = written(tmp_path, OWN)
     profile = load_profile(name)
     assert profile.rates == {"wire.empty": 0.25, "tool.hangs": 0.5}
     assert profile.clears == Clears(never=0, failed=0.5)

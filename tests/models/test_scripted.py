@@ -15,22 +15,9 @@ from whichloop.loops.bare_codecs import CODEC
 from whichloop.models.faults import NOT_DETERMINED
 from whichloop.models.profiles import FAULT_KINDS, Abilities, Profile, built_in_profiles
 from whichloop.models.scripted import Scripted
-from whichloop.models.scripted_calls import NATIVE
-from whichloop.protocol import (
-    Act,
-    Codec,
-    ContextOverflow,
-    Message,
-    Plan,
-    ProviderError,
-    Ref,
-    Request,
-    Role,
-    Tool,
-    render_value,
-    run_sync,
-)
+from whichloop.protocol import ContextOverflow, Plan, ProviderError, Ref, Tool, render_value, run_sync
 from whichloop.protocol.chat import reply_of_pieces
+from whichloop.protocol.moves import Codec, Role
 from whichloop.protocol.receipts import HALFWAY
 
 from . import bench
@@ -99,19 +86,6 @@ def test_draws_do_not_depend_on_loop_or_scope(plan: Plan, seed: int) -> None:
             assert {point: one[point] for point in one.keys() & other} == {point: other[point] for point in one.keys() & other}
 
 
-@each_codec
-def test_a_loop_that_cuts_receipts_away_never_gets_an_answer(codec: Codec | None) -> None:
-    """It makes the first call over and over, as a model would that has forgotten."""
-    trial = bench.Bench(bench.chain(3))
-    messages = [Message("user", bench.QUESTION)]
-    for _ in range(8):
-        move = (codec or NATIVE).parse(run_sync(trial.model.complete(Request(tuple(messages), trial.toolbox.specs, codec=codec))))
-        assert isinstance(move, Act)
-        messages.append(Message("user", f"The result: {run_sync(trial.toolbox.call(move.calls[0])).data[:5]}"))
-    assert [call.arguments for call, _, _ in trial.ear.tool_calls] == [{"a": 1, "b": 1}] * 8
-    assert trial.tunnel.unknown == ("c1", "c2", "c3")
-
-
 # --- capabilities are no coin flips ---
 
 
@@ -157,15 +131,6 @@ def test_what_was_forgotten_is_a_fault_that_lands_and_is_overcome() -> None:
         trial = bench.Bench(bench.chain(2), Profile(name="f", forget=0.9), repeat=repeat)
         assert run(trial, limit=60) == 12
         assert {tuple(what) for _, *what in settled(trial)} <= {("decision.forget", True, False, True)}
-
-
-def test_after_patience_another_way_is_taken() -> None:
-    other = bench.planned("c1", "add", a=2, b=1)
-    plan = Plan((bench.planned("c1", "add", a=1, b=2, alternatives=[other]),), Ref("c1"))
-    trial = bench.Bench(plan, profile("decision.wrong_value", never=1, patience=2))
-    run(trial, limit=6)
-    made = [(call.arguments["a"], call.arguments["b"]) for call, _, _ in trial.ear.tool_calls]
-    assert made == [(1, 3), (1, 3), (2, 2), (2, 2), (2, 2), (2, 2)]  # the last argument is wrong each time
 
 
 @pytest.mark.parametrize("bluff", [0, 0.3, 1])

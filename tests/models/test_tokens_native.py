@@ -11,25 +11,9 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.models.scripted_calls import NATIVE
-from whichloop.protocol import (
-    Act,
-    Answer,
-    Completion,
-    Inexpressible,
-    Message,
-    NativeCall,
-    Recovery,
-    Reply,
-    Request,
-    Tasks,
-    Text,
-    ToolCall,
-    ToolSpec,
-    Understanding,
-    Usage,
-    WireError,
-)
+from whichloop.protocol import Message, NativeCall, Reply, Request, ToolCall, ToolSpec, Usage
 from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.moves import Act, Answer, Completion, Inexpressible, Recovery, Tasks, Text, Understanding, WireError
 from whichloop.protocol.tokens import (
     MAX_TEXTS,
     MESSAGE_OVERHEAD,
