@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
 
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
 from whichloop.datasets.validity import planned_answer, replay
+from whichloop.loops.bare_codecs import CODEC
 from whichloop.models.faults import NOT_DETERMINED
 from whichloop.models.metering import Meter, MeteredExchange, MeteredModel, MeteredToolbox
-from whichloop.models.profiles import Profile, load_profile
+from whichloop.models.profiles import Clears, Profile, load_profile
 from whichloop.models.prompt_view import PromptView, read_prompt
-from whichloop.models.receipts import Truth, call_digest, content_digest
+from whichloop.models.receipts import Ledger, ReceiptEntry, Truth, call_digest, content_digest
 from whichloop.models.scripted import Script, Scripted
-from whichloop.models.scripted_calls import NATIVE
+from whichloop.models.scripted_calls import NATIVE, NativeCodec
 from whichloop.models.tunnel import Tunnel
-from whichloop.protocol import (
-    Act,
-    Answer,
-    Codec,
-    Message,
-    Model,
-    ModelError,
-    Plan,
-    PlannedCall,
-    Query,
-    Ref,
-    Reply,
-    Request,
-    Tool,
-    ToolCall,
-    WireError,
-    render_value,
-    resolve,
-)
-from whichloop.protocol.threads import run_blocking
+from whichloop.protocol import Message, Model, ModelError, Plan, PlannedCall, Query, Ref, Reply, Request, Tool, ToolCall, resolve
+from whichloop.protocol.moves import Act, Answer, Codec, WireError
+from whichloop.protocol.threads import run_blocking, run_sync
+from whichloop.protocol.values import render_value
 
 QUESTION = "What comes out?"
 
@@ -209,3 +194,33 @@ def depth(plan: Plan) -> int:
     for call in plan.calls:
         levels[call.id] = 1 + max((levels[name] for name in plan.dependencies[call.id]), default=0)
     return max(levels.values(), default=0)
+
+
+# --- receipts, and what became of the faults of a trial ---
+
+
+def issue(ledger: Ledger, tool: str, arguments: Mapping[str, Any], text: str, value: Any, ok: bool) -> ReceiptEntry:
+    """Add the receipt of a call that a test says was made."""
+    return ledger.sign(call_digest(tool, arguments), text, value, ok)
+
+
+class OneCall(NativeCodec):
+    """Native calls, one at a time."""
+
+    max_calls = 1
+
+
+def profile(*kinds: str, never: float = 0, attempts: float = 1, **more: Any) -> Profile:
+    """Every point that can be struck is struck; by default a mistake clears when the request shows the error, and not before."""
+    clears = Clears(never=never, attempts=attempts, nothing=0, failed=0, words=1)
+    return Profile(name="one", rates=dict.fromkeys(kinds, 1 / len(kinds) if kinds else 0), clears=clears, **more)
+
+
+def settled(trial: Bench) -> list[tuple[str, str, bool, bool, bool]]:
+    """(point, kind, landed, absorbed, recovered) of each fault."""
+    trial.tunnel.settle()
+    return [(str(f.point), f.kind, f.landed, f.absorbed, f.recovered) for f in trial.tunnel.faults]
+
+
+def run(trial: Bench, **how: Any) -> Any:
+    return run_sync(trial.run(**{"codec": CODEC} | how))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,88 +20,65 @@ from whichloop.protocol import Message, NativeCall, Plan, PlannedCall, ProviderE
 LAW = settings(max_examples=cases(30), deadline=None)
 
 
-def ends(held: list[bool], scopes: list[str], *, at_once: bool) -> list[int]:
-    """Run calls, some of which are held back; return their places in the order in which they end."""
-    calls, ended = CallsAtOnce(), list[int]()
+def ran(
+    names: Sequence[str], scopes: Sequence[str], held: Collection[str], calls: CallsAtOnce, *, at_once: bool = True
+) -> list[str]:
+    """Run calls, some of which are held back; return their names in the order in which they end."""
+    ended = list[str]()
 
-    async def one(place: int) -> None:
-        with calls.running(str(place), scopes[place]) as running:
-            if held[place]:
+    async def one(name: str, scope: str) -> None:
+        with calls.running(name, scope) as running:
+            if name in held:
                 await calls.let_others_pass(running)
-            ended.append(place)
+            ended.append(name)
 
     async def all_of_them() -> None:
+        made = [one(name, scope) for name, scope in zip(names, scopes, strict=True)]
         if at_once:
-            await asyncio.gather(*[one(place) for place in range(len(held))])
+            await asyncio.gather(*made)
         else:
-            for place in range(len(held)):
-                await one(place)
+            for each in made:
+                await each
 
     run_sync(all_of_them())
     return ended
 
 
 @LAW
-@given(st.lists(st.booleans(), max_size=8))
-def test_a_held_call_ends_after_those_beside_it_and_before_those_that_came_first(held):
-    free = [place for place, is_held in enumerate(held) if not is_held]
-    back = [place for place, is_held in enumerate(held) if is_held]
-    scopes = [""] * len(held)
-    assert ends(held, scopes, at_once=True) == [*free, *reversed(back)]
-    assert ends(held, scopes, at_once=False) == list(range(len(held)))  # nothing runs beside it: it is not held for ever
-
-
-@LAW
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from("ab")), max_size=8))
-def test_calls_of_another_scope_hold_nothing_back(drawn):
-    held, scopes = [is_held for is_held, _ in drawn], [scope for _, scope in drawn]
-    ended = ends(held, scopes, at_once=True)
-    assert sorted(ended) == list(range(len(drawn)))
+def test_a_held_call_ends_after_those_beside_it_in_its_scope_and_before_those_that_came_first(drawn):
+    names, scopes = [f"{place}" for place in range(len(drawn))], [scope for _, scope in drawn]
+    held = {name for name, (is_held, _) in zip(names, drawn, strict=True) if is_held}
+    ended = ran(names, scopes, held, CallsAtOnce())
+    assert sorted(ended) == names
     for scope in "ab":
-        of_scope = [is_held for is_held, own in drawn if own == scope]
-        places = [place for place, (_, own) in enumerate(drawn) if own == scope]
-        alone = ends(of_scope, [scope] * len(of_scope), at_once=True)
-        assert [places[index] for index in alone] == [place for place in ended if scopes[place] == scope]
+        own = [name for name, its in zip(names, scopes, strict=True) if its == scope]
+        free, back = [name for name in own if name not in held], [name for name in own if name in held]
+        assert [name for name in ended if name in own] == [*free, *reversed(back)]
+    assert ran(names, scopes, held, CallsAtOnce(), at_once=False) == names  # nothing runs beside it: it is not held for ever
 
 
 @LAW
 @given(st.integers(1, 5), st.booleans())
 def test_a_call_overlaps_iff_it_begins_before_all_that_it_needs_is_done(writes, at_once):
-    calls = CallsAtOnce()
-    names = [f"write {number}" for number in range(writes)]
+    calls, names = CallsAtOnce(), [f"write {number}" for number in range(writes)]
     calls.expect_apart("read", names)
-
-    async def one(name: str) -> None:
-        with calls.running(name, "") as running:
-            if name != "read":
-                await calls.let_others_pass(running)
-
-    async def all_of_them() -> None:
-        if at_once:
-            await asyncio.gather(*[one(name) for name in (*names, "read")])
-        else:
-            for name in (*names, "read"):
-                await one(name)
-        await one("read")  # again, when nobody expects it any more
-
-    run_sync(all_of_them())
+    ran([*names, "read"], [""] * (writes + 1), names, calls, at_once=at_once)
+    ran(["read"], [""], (), calls)  # again, when nobody expects it any more
     assert (calls.chances, calls.overlaps) == (1, int(at_once))
 
 
 def test_a_call_that_is_cancelled_lets_the_others_go_on():
     calls, ended = CallsAtOnce(), list[str]()
 
-    async def one(name: str, *, held: bool) -> None:
+    async def one(name: str, waiting: Callable[[Any], Awaitable[Any]]) -> None:
         with calls.running(name, "") as running:
-            if held:
-                await calls.let_others_pass(running)
-            else:
-                await asyncio.get_running_loop().create_future()
+            await waiting(running)
             ended.append(name)
 
     async def both() -> None:
-        stuck = asyncio.create_task(one("stuck", held=False))
-        waiting = asyncio.create_task(one("held", held=True))
+        stuck = asyncio.create_task(one("stuck", lambda _: asyncio.get_running_loop().create_future()))
+        waiting = asyncio.create_task(one("held", calls.let_others_pass))
         await asyncio.sleep(0)
         stuck.cancel()
         await waiting

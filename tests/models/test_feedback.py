@@ -31,6 +31,7 @@ BEFORE = Request((Message("system", "Reply with JSON."), Message("user", "What i
 MOVE = Act("Next: find c1.", (ToolCall("add", {"first": 1, "second": 1}),))
 SPOILED = spoiled_reply("wire.malformed", CODEC, MOVE, CODEC.render(MOVE))[0]
 MEANT = Act("", (ToolCall("power", {"base": 2, "exponent": 3}),))
+OTHER = ToolCall("power_v2", {"base": 2, "exponent": 3})
 TOLD = "ToolUnavailable service unavailable, try again"
 MARKED = "[r:0abc12.12ab] 8 [0abc12.12ab:r]"
 GOOD = GoodTurn(
@@ -75,8 +76,8 @@ def test_a_retry_of_a_spoiled_reply_is_judged_by_what_it_says(texts: tuple[str, 
 @pytest.mark.parametrize(
     ("kind", "made", "text", "level"),
     [
-        ("unknown_tool", ToolCall("power_v2", {"base": 2, "exponent": 3}), "Tool 'power_v2' not found", "words"),
-        ("unknown_tool", ToolCall("power_v2", {"base": 2, "exponent": 3}), "There is power", "failed"),
+        ("unknown_tool", OTHER, "Tool 'power_v2' not found", "words"),
+        ("unknown_tool", OTHER, "There is power", "failed"),
         ("missing_argument", ToolCall("power", {"base": 2}), "missing argument: exponent", "words"),
         ("missing_argument", ToolCall("power", {"base": 2}), "Something is missing", "failed"),
         ("wrong_type", ToolCall("power", {"base": 2, "exponent": "x"}), "exponent must be a number", "words"),

@@ -31,7 +31,7 @@ from whichloop.models.server.foreign import ForeignCodec
 from whichloop.protocol import Act, Answer, Codec, Inexpressible, Move, Reply, Text, ToolCall, WireError
 
 from . import bench
-from .scripted_trials import profile, run, settled
+from .bench import profile, run, settled
 
 WIRE = sorted(kind for kind in FAULT_KINDS if kind.startswith("wire."))
 CODECS: list[Codec] = [

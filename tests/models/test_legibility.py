@@ -12,7 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from tests.models.receipts import issue
+from tests.models.bench import issue
 from whichloop.models.policy import POLICY, PolicyRequest
 from whichloop.models.receipts import Ledger, ReceiptEntry
 from whichloop.protocol import Plan, Ref, Role, Text, Tool, render_value

@@ -52,7 +52,7 @@ from whichloop.runs.trial.trial import NotRun, TrialContext, run_trial
 from whichloop.runs.trial_models import TrialModels
 
 from . import bench
-from .scripted_trials import profile
+from .bench import profile
 
 LAW = settings(max_examples=cases(30), deadline=None)
 QUESTION = Request((Message("user", "Well?"),))

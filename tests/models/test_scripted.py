@@ -21,7 +21,7 @@ from whichloop.protocol.moves import Codec, Role
 from whichloop.protocol.receipts import HALFWAY
 
 from . import bench
-from .scripted_trials import OneCall, profile, run, settled
+from .bench import OneCall, profile, run, settled
 
 LAW = settings(max_examples=cases(15), deadline=None)
 CODECS: dict[str, Codec | None] = {"native": None, "one native call": OneCall(), "bare": CODEC}

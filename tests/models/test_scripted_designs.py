@@ -19,7 +19,7 @@ from whichloop.protocol import Act, Answer, Message, Plan, Ref, Reply, Request, 
 from whichloop.protocol.receipts import HALFWAY
 
 from . import bench
-from .scripted_trials import OneCall, profile, settled
+from .bench import OneCall, profile, settled
 
 
 def wide(count: int) -> Plan:

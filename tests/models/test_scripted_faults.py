@@ -15,7 +15,7 @@ from whichloop.models.profiles import FAULT_KINDS, OF_CALLS
 from whichloop.protocol import Act, Inexpressible, Message, ProviderError, Reply, Request, Role, ToolCall, WireError, run_sync
 
 from . import bench
-from .scripted_trials import OneCall, profile, run, settled
+from .bench import OneCall, profile, run, settled
 
 # --- what clears a fault ---
 

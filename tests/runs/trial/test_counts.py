@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.models.receipts import issue
+from tests.models.bench import issue
 from whichloop.metrics.record_table import DISTANCES
 from whichloop.models.receipts import Ledger, Truth, call_digest
 from whichloop.models.tunnel import Tunnel
