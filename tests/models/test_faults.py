@@ -18,7 +18,6 @@ from whichloop.metrics.scorers import scorer_named
 from whichloop.models.faults import (
     ANSWER,
     IMPLICIT,
-    NOT_DETERMINED,
     Fault,
     FaultPoint,
     distorted,
@@ -30,7 +29,7 @@ from whichloop.models.faults import (
 )
 from whichloop.models.profiles import FAULT_KINDS, OF_CALLS, Clears, Profile
 from whichloop.models.scripted_calls import NATIVE
-from whichloop.protocol import Act, Answer, Move, NativeCall, PlannedCall, Query, Ref, Reply, Role, Tool, ToolCall, WireError
+from whichloop.protocol import Act, NativeCall, PlannedCall, Query, Ref, Reply, Role, Tool, ToolCall, WireError
 
 LAW = settings(max_examples=cases(40), deadline=None)
 WIRE = sorted(kind for kind in FAULT_KINDS if kind.startswith("wire."))
@@ -181,23 +180,6 @@ def test_a_confused_call(kind: str, call: ToolCall) -> None:
     if kind in ("missing_argument", "extra_argument", "wrong_type"):
         with pytest.raises(ValueError, match=r"unknown argument|missing argument|valid number"):
             arguments.bind(call.arguments)
-
-
-@pytest.mark.parametrize("kind", ["early_finish", "no_tool"])
-def test_a_model_that_stops_early_says_so_in_any_format(kind: str) -> None:
-    options = disturb(f"decision.{kind}", MOVE, {}, {})
-    assert options[0] == Answer("I can answer this already.", NOT_DETERMINED)
-    assert MOVE not in options
-
-
-@pytest.mark.parametrize("kind", ["repeated_call", "never_finish"])
-def test_a_model_that_goes_round_makes_its_last_call_again(kind: str) -> None:
-    known = {"c1": ToolCall("add", {"a": 1}), "c2": ToolCall("add", {"a": 2})}
-    move: Move = Answer("done", 3)
-    (changed,) = disturb(f"decision.{kind}", move, known, {})
-    assert isinstance(changed, Act)
-    assert changed.calls == (known["c2"],)
-    assert disturb(f"decision.{kind}", move, {}, {}) == (move,)
 
 
 JSON = st.recursive(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,7 @@ from hypothesis import settings
 from tests.cases import cases
 from whichloop.models.profiles import Profile, Weakness
 from whichloop.models.weaknesses import CURES, Slip, slips_of
-from whichloop.protocol import Chunk, Message, Plan, PlannedCall, Ref, Reply, Request, Tool, WrappedModel
+from whichloop.protocol import Message, Plan, PlannedCall, Ref, Reply, Request, Tool, WrappedModel
 
 from . import bench
 
@@ -45,24 +44,18 @@ def weak(*kinds: str, rate: float = 1.0, **more: Any) -> Profile:
 
 
 class Told(WrappedModel):
-    """A model whose every request begins with a system text and demonstrations."""
+    """A model whose every request begins with a system text."""
 
-    def __init__(self, model: Any, text: str, examples: Sequence[Message] = ()) -> None:
+    def __init__(self, model: Any, text: str) -> None:
         super().__init__(model)
-        self.before = (Message("system", text), *examples)
-
-    def _told(self, request: Request) -> Request:
-        return replace(request, messages=(*self.before, *request.messages), examples=len(self.before) - 1)
+        self.before = Message("system", text)
 
     async def complete(self, request: Request) -> Reply:
-        return await self.model.complete(self._told(request))
-
-    def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        return self.model.stream(self._told(request))
+        return await self.model.complete(replace(request, messages=(self.before, *request.messages)))
 
 
-def told(trial: bench.Bench, text: str, examples: Sequence[Message] = ()) -> Any:
-    trial.model = Told(trial.model, text, examples)
+def told(trial: bench.Bench, text: str) -> Any:
+    trial.model = Told(trial.model, text)
     return trial
 
 
