@@ -84,6 +84,12 @@ def test_arguments_of_the_history_are_written_as_the_model_writes_them(written: 
         assert ask(messages=history).request.messages[0].calls[0].arguments == read
 
 
+def test_a_reply_of_calls_alone_has_no_content_and_the_older_limit_is_read() -> None:
+    assert ask(max_tokens=9).request.sampling.max_tokens == 9
+    made = CHAT.reply(ask(), Reply("", (NativeCall("c", "add", "{}"),)), STAMP)
+    assert made["choices"][0]["message"]["content"] is None
+
+
 def test_a_stream_ends_with_the_usage_where_that_is_asked_for() -> None:
     reply = Reply("x", (), Usage(1, 2))
     *chunks, last = CHAT.events(ask(stream=True, stream_options={"include_usage": True}), reply, STAMP)

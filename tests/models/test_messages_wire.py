@@ -92,6 +92,11 @@ def test_a_reply_at_a_stop_sequence_names_it_and_one_of_nothing_has_no_block() -
     assert (body["stop_reason"], body["stop_sequence"], body["content"]) == ("stop_sequence", "END", [])
 
 
+def test_what_is_read_from_the_cache_is_no_input() -> None:
+    usage = MESSAGES.reply(ask(), Reply("x", usage=Usage(100, 5, 60)), STAMP)["usage"]
+    assert (usage["input_tokens"], usage["cache_read_input_tokens"]) == (40, 60)
+
+
 def test_a_thread_is_the_conversation_with_the_replies_that_were_given() -> None:
     kept: dict[str, Any] = {}
 

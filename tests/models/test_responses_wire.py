@@ -83,6 +83,7 @@ def test_a_stream_ends_with_the_whole_and_what_is_cut_is_not_closed(reply: Reply
     whole = RESPONSES.reply(ask(), reply, STAMP)
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     assert (events[-1]["response"], events[-1]["type"]) == (whole, f"response.{whole['status']}")
+    assert whole["output"][-1]["status"] == whole["status"]
     assert [event["item"] for event in events if event["type"] == "response.output_item.done"] == whole["output"]
     for place, item in enumerate(whole["output"]):
         own = [event["type"] for event in events if event.get("output_index") == place]
@@ -111,6 +112,8 @@ def test_the_answers_that_were_used_last_are_kept(monkeypatch: pytest.MonkeyPatc
     chat = Chat()
     for number in range(3):
         chat.keep(RESPONSES.remembered(ask(), Reply("4"), Stamp(str(number), 1)))
-    with pytest.raises(BadRequest):
-        ask(chat.recall, previous_response_id="resp_0")
+    chat.keep(("msg_1", [USER]))  # of another API
+    for gone in ("resp_0", "resp_1", "msg_1"):
+        with pytest.raises(BadRequest):
+            ask(chat.recall, previous_response_id=gone)
     assert len(ask(chat.recall, previous_response_id="resp_2").request.messages) == 3
