@@ -184,144 +184,68 @@ def _gemini(part: Any) -> Any:
 
 # --- all of them ---
 
+_WITH_CALLS = f"{_CASSETTES}/test_openai/test_openai_instructions_with_tool_calls.yaml"
+_STREAMED = f"{_CASSETTES}/test_openai/test_run_stream_sync_streams_real_model.yaml"
+_SPECIFIED = "github.com/openai/openai-openapi (2.3.0)"
+_OPENAI_CHUNKS = f"{_FIXTURES}/openai/src/responses/__fixtures__/issue-19493-gpt-5.1-tool-call.chunks.txt"
+_UNION = f"{_FIXTURES}/anthropic/src/__fixtures__/anthropic-tool-call-root-union.1"
+_TEXT_CHUNKS = f"{_FIXTURES}/anthropic/src/__fixtures__/anthropic-text.chunks.txt; later keys from the call that is streamed"
+_GOOGLE = f"{_FIXTURES}/google/src/__fixtures__/google"
+_BEFORE = "before 2026-11-25"
+_OPENAI_ERROR = {"error": {"message": "str", "type": "str", "param": "str|null", "code": "str|null"}}
+_CALL_EVENTS = {
+    **_lifecycle(_FUNCTION_CALL),
+    "response.output_item.added": _item(_FUNCTION_CALL),
+    "response.function_call_arguments.delta": _AT | {"delta": "str", "obfuscation": "str"},
+    "response.function_call_arguments.done": _AT | {"arguments": "str"},
+    "response.output_item.done": _item(_FUNCTION_CALL),
+}
+_TEXT_EVENTS = {
+    **_lifecycle(_MESSAGE),
+    "response.output_item.added": _item(_MESSAGE),
+    "response.content_part.added": _IN_TEXT | {"part": _TEXT_PART},
+    "response.output_text.delta": _IN_TEXT | {"delta": "str", "logprobs": ["object"], "obfuscation": "str"},
+    "response.output_text.done": _IN_TEXT | {"text": "str", "logprobs": ["object"]},
+    "response.content_part.done": _IN_TEXT | {"part": _TEXT_PART},
+    "response.output_item.done": _item(_MESSAGE),
+}
+_KEPT_BY_CLAUDE_CODE = {
+    **{"model": "str", "id": "str", "type": "str", "role": "str", "content": [_TOOL_USE]},
+    **{"stop_reason": "str", "stop_sequence": "null", "stop_details": "null", "diagnostics": "null"},
+    "usage": _MESSAGES_USAGE | {"server_tool_use": "object", "iterations": ["object"], "speed": "str"},
+}
+_ANTHROPIC_ERROR = {"type": "str", "error": {"type": "str", "message": "str"}, "request_id": "str"}
+_GOOGLE_ERROR = {"error": {"code": "int", "message": "str", "status": "str"}}
+_CHAT_CALLING = _chat(_CHAT_MESSAGE | {"tool_calls": [_CHAT_CALL]})
+_CHAT_CALL_CHUNKS = {"": _chat_chunk(_DELTA | {"tool_calls?": [_CALL_DELTA]})}
+_RESPONSE_OF_TEXT = _RESPONSE | {"output": [_MESSAGE], "usage": _RESPONSE_USAGE}
+_MESSAGE_CALL_EVENTS = _anthropic_stream(_TOOL_USE, {"partial_json": "str"})
+_MESSAGE_TEXT_EVENTS = _anthropic_stream(_TEXT_BLOCK, {"text": "str"})
+
 REAL: tuple[RealShape, ...] = (
-    RealShape(
-        "chat",
-        "text",
-        "2025-04-16",
-        f"{_CASSETTES}/test_openai/test_openai_instructions_with_tool_calls.yaml, the second reply",
-        _chat(_CHAT_MESSAGE),
-    ),
-    RealShape(
-        "chat",
-        "call",
-        "2025-04-16",
-        f"{_CASSETTES}/test_openai/test_openai_instructions_with_tool_calls.yaml, the first reply",
-        _chat(_CHAT_MESSAGE | {"tool_calls": [_CHAT_CALL]}),
-    ),
-    RealShape(
-        "chat",
-        "text, streamed",
-        "2026-07-02",
-        f"{_CASSETTES}/test_openai/test_run_stream_sync_streams_real_model.yaml, the second reply",
-        {"": _chat_chunk(_DELTA)},
-    ),
-    RealShape(
-        "chat",
-        "call, streamed",
-        "2026-07-02",
-        f"{_CASSETTES}/test_openai/test_run_stream_sync_streams_real_model.yaml, the first reply",
-        {"": _chat_chunk(_DELTA | {"tool_calls?": [_CALL_DELTA]})},
-    ),
-    RealShape(
-        "chat",
-        "error",
-        "2026-05-09",
-        "github.com/ultimatejimmy/xray.koplugin/issues/33",
-        {"error": {"message": "str", "type": "str", "param": "str|null", "code": "str|null"}},
-    ),
-    RealShape(
-        "responses",
-        "text",
-        "2026-08-21",
-        "github.com/openai/openai-openapi (2.3.0), the example of a text; keys that it lacks from the reply streamed on 2026-08-25",
-        _RESPONSE | {"output": [_MESSAGE], "usage": _RESPONSE_USAGE},
-    ),
-    RealShape(
-        "responses",
-        "call, streamed",
-        "2026-08-25",
-        "github.com/vercel/ai, packages/openai/src/responses/__fixtures__/issue-19493-gpt-5.1-tool-call.chunks.txt",
-        {
-            **_lifecycle(_FUNCTION_CALL),
-            "response.output_item.added": _item(_FUNCTION_CALL),
-            "response.function_call_arguments.delta": _AT | {"delta": "str", "obfuscation": "str"},
-            "response.function_call_arguments.done": _AT | {"arguments": "str"},
-            "response.output_item.done": _item(_FUNCTION_CALL),
-        },
-    ),
-    RealShape(
-        "responses",
-        "text, streamed",
-        "2026-08-21",
-        "github.com/openai/openai-openapi (2.3.0), the example of a stream and the schemas of its events",
-        {
-            **_lifecycle(_MESSAGE),
-            "response.output_item.added": _item(_MESSAGE),
-            "response.content_part.added": _IN_TEXT | {"part": _TEXT_PART},
-            "response.output_text.delta": _IN_TEXT | {"delta": "str", "logprobs": ["object"], "obfuscation": "str"},
-            "response.output_text.done": _IN_TEXT | {"text": "str", "logprobs": ["object"]},
-            "response.content_part.done": _IN_TEXT | {"part": _TEXT_PART},
-            "response.output_item.done": _item(_MESSAGE),
-        },
-    ),
-    RealShape(
-        "responses",
-        "error",
-        "2026-06-05",
-        "github.com/microsoft/vscode/issues/320060",
-        {"error": {"message": "str", "type": "str", "param": "str|null", "code": "str|null"}},
-    ),
-    RealShape(
-        "messages",
-        "call",
-        "before 2026-11-25",
-        f"{_FIXTURES}/anthropic/src/__fixtures__/anthropic-tool-call-root-union.1.json",
-        _anthropic(_TOOL_USE),
-    ),
-    RealShape(
-        "messages",
-        "call, streamed",
-        "before 2026-11-25",
-        f"{_FIXTURES}/anthropic/src/__fixtures__/anthropic-tool-call-root-union.1.chunks.txt",
-        _anthropic_stream(_TOOL_USE, {"partial_json": "str"}),
-    ),
-    RealShape(
-        "messages",
-        "text, streamed",
-        "before 2026-11-25",
-        f"{_FIXTURES}/anthropic/src/__fixtures__/anthropic-text.chunks.txt; keys that came later from the call that is streamed",
-        _anthropic_stream(_TEXT_BLOCK, {"text": "str"}),
-    ),
-    RealShape(
-        "messages",
-        "call",
-        "2026-06-23",
-        "github.com/daaain/claude-code-log/issues/227, a message as Claude Code keeps it",
-        {
-            **{"model": "str", "id": "str", "type": "str", "role": "str", "content": [_TOOL_USE]},
-            **{"stop_reason": "str", "stop_sequence": "null", "stop_details": "null", "diagnostics": "null"},
-            "usage": _MESSAGES_USAGE | {"server_tool_use": "object", "iterations": ["object"], "speed": "str"},
-        },
-    ),
-    RealShape(
-        "messages",
-        "error",
-        "2025-11-27",
-        "github.com/anthropics/claude-code/issues/12526",
-        {"type": "str", "error": {"type": "str", "message": "str"}, "request_id": "str"},
-    ),
-    RealShape(
-        "gemini",
-        "call",
-        "2026-08-11",
-        f"{_FIXTURES}/google/src/__fixtures__/google-strict-forced-tool-choice-any.json",
-        _gemini(_FUNCTION_CALL_OF_GEMINI),
-    ),
+    RealShape("chat", "text", "2025-04-16", f"{_WITH_CALLS}, the second reply", _chat(_CHAT_MESSAGE)),
+    RealShape("chat", "call", "2025-04-16", f"{_WITH_CALLS}, the first reply", _CHAT_CALLING),
+    RealShape("chat", "text, streamed", "2026-07-02", f"{_STREAMED}, the second reply", {"": _chat_chunk(_DELTA)}),
+    RealShape("chat", "call, streamed", "2026-07-02", f"{_STREAMED}, the first reply", _CHAT_CALL_CHUNKS),
+    RealShape("chat", "error", "2026-05-09", "github.com/ultimatejimmy/xray.koplugin/issues/33", _OPENAI_ERROR),
+    RealShape("responses", "text", "2026-08-21", f"{_SPECIFIED}, an example; later keys from {_OPENAI_CHUNKS}", _RESPONSE_OF_TEXT),
+    RealShape("responses", "call, streamed", "2026-08-25", _OPENAI_CHUNKS, _CALL_EVENTS),
+    RealShape("responses", "text, streamed", "2026-08-21", f"{_SPECIFIED}, an example and the schemas of its events", _TEXT_EVENTS),
+    RealShape("responses", "error", "2026-06-05", "github.com/microsoft/vscode/issues/320060", _OPENAI_ERROR),
+    RealShape("messages", "call", _BEFORE, f"{_UNION}.json", _anthropic(_TOOL_USE)),
+    RealShape("messages", "call, streamed", _BEFORE, f"{_UNION}.chunks.txt", _MESSAGE_CALL_EVENTS),
+    RealShape("messages", "text, streamed", _BEFORE, _TEXT_CHUNKS, _MESSAGE_TEXT_EVENTS),
+    RealShape("messages", "call", "2026-06-23", "github.com/daaain/claude-code-log/issues/227", _KEPT_BY_CLAUDE_CODE),
+    RealShape("messages", "error", "2025-11-27", "github.com/anthropics/claude-code/issues/12526", _ANTHROPIC_ERROR),
+    RealShape("gemini", "call", "2026-08-11", f"{_GOOGLE}-strict-forced-tool-choice-any.json", _gemini(_FUNCTION_CALL_OF_GEMINI)),
     RealShape(
         "gemini",
         "text, streamed",
         "2026-09-16",
-        f"{_FIXTURES}/google/src/__fixtures__/google-stream-gemini-3.7-flash-2026-09-16.chunks.txt",
+        f"{_GOOGLE}-stream-gemini-3.7-flash-2026-09-16.chunks.txt",
         {"": _gemini(_TEXT_OF_GEMINI)},
     ),
-    RealShape(
-        "gemini",
-        "error",
-        "2026-03-07",
-        "github.com/continuedev/continue/issues/11164",
-        {"error": {"code": "int", "message": "str", "status": "str"}},
-    ),
+    RealShape("gemini", "error", "2026-03-07", "github.com/continuedev/continue/issues/11164", _GOOGLE_ERROR),
 )
 
 LACKS: Mapping[str, Mapping[str, str]] = {
