@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
-import subprocess
-import sys
+import resource
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -343,60 +341,30 @@ def test_halves_of_a_character_are_the_character(tmp_path: Path) -> None:
     assert all(line.isprintable() for line in (tmp_path / "m.jsonl").read_text().splitlines())
 
 
-RECORDS_ON = """
-import asyncio, sys
-from pathlib import Path
-from whichloop.models.recording import RecordedModel, Recordings
-from whichloop.protocol import Capabilities, Message, ProviderError, Reply, Request
-
-class Echo:
-    name, capabilities = "echo", Capabilities()
-    async def complete(self, request):
-        return Reply(request.messages[-1].content * 50)
-
-async def main():
-    model = RecordedModel(Recordings(Path(sys.argv[1]), "record"), "m", ("a", "t", 0), Echo())
-    for number in range(int(sys.argv[2])):
-        try:
-            await model.complete(Request((Message("user", str(number)),)))
-        except ProviderError as error:
-            print(type(error).__name__, str(error), error is model.failure, flush=True)
-            return
-        print(number, flush=True)
-
-%s
-asyncio.run(main())
-"""
-
-
-def recorder(folder: Path, count: int, before: str = "") -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", RECORDS_ON % before, str(folder), str(count)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-
-def test_what_a_loop_was_given_survives_a_kill_and_only_one_run_records(tmp_path: Path) -> None:
-    asked = [Request((Message("user", str(number)),)) for number in range(50)]
-    with recorder(tmp_path, 10**9) as running:
-        assert running.stdout is not None
-        seen = [running.stdout.readline().strip() for _ in asked]
-        with pytest.raises(ValueError, match="another run is recording here"):
-            use(tmp_path, "replay-or-record", [], FakeModel())
-        meanwhile = use(tmp_path, "replay", asked, trial=("a", "t", 0))
-        running.send_signal(signal.SIGKILL)
-    assert [text * 50 for text in seen] == texts(meanwhile)
-    assert use(tmp_path, "replay-or-record", asked, FakeModel(), trial=("a", "t", 0)) == meanwhile  # the lock went too
+def test_what_a_loop_was_given_is_in_the_file_and_only_one_run_records(tmp_path: Path) -> None:
+    recordings = Recordings(tmp_path, "record")
+    model = RecordedModel(recordings, "m", TRIAL, FakeModel(*"XYZ"))
+    for count, request in enumerate((A, B, C), 1):
+        run_sync(heard(model, request))
+        assert texts(use(tmp_path, "replay", [A, B, C])) == [*"XYZ"[:count], *["bad_request"] * (3 - count)]
+    with pytest.raises(ValueError, match=r"m\.jsonl: another run is recording here"):
+        use(tmp_path, "replay-or-record", [], FakeModel())
+    recordings.close(False)
+    assert texts(use(tmp_path, "replay-or-record", [A, B, C], FakeModel())) == [*"XYZ"]
 
 
 def test_a_full_disk_is_no_fault_of_the_loop_and_leaves_whole_replies(tmp_path: Path) -> None:
-    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))"
-    with recorder(tmp_path, 10**4, limit) as running:
-        out, _ = running.communicate(timeout=60)
-    *given, said = out.splitlines()
-    assert said.startswith(f"RecordingError {tmp_path / 'm.jsonl'}: ")
-    assert said.endswith(" True")
-    asked = [Request((Message("user", str(number)),)) for number in range(len(given) + 1)]
-    assert texts(use(tmp_path, "replay", asked, trial=("a", "t", 0))) == [*(text * 50 for text in given), "bad_request"]
-    assert len(given) > 10
+    asked = [ask(str(number)) for number in range(20)]
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, before[1]))
+    try:
+        came = use(tmp_path, "record", asked, FakeModel(then="reply " * 20), whole=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    count = texts(came).index("bad_request")
+    assert count > 1
+    assert all(f"{tmp_path / 'm.jsonl'}: a reply cannot be recorded: " in failure[1] for failure in came[count:])
+    assert texts(use(tmp_path, "replay", asked)) == texts(came)
 
 
 @pytest.mark.parametrize("mode", ["record", "replay"])
