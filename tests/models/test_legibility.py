@@ -8,6 +8,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 import pytest
+import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -126,6 +127,7 @@ ANEW: dict[str, Callable[[Any], str]] = {
     "indented": lambda value: json.dumps(value, indent=2),
     "sorted": lambda value: json.dumps(value, sort_keys=True),
     "xml": lambda value: _xml("result", value),
+    "yaml": yaml.safe_dump,
     "xml in json": lambda value: json.dumps({"content": _xml("result", value)}),
     "prose": lambda value: ". ".join(f"The {key} is {item}" for key, item in _pairs(value)),
 }
