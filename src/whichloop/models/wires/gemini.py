@@ -196,7 +196,7 @@ class _Body(_Camel):
 
 
 class _CountBody(_Body):
-    contents: Annotated[list[_Content] | None, BeforeValidator(_listed)] = None  # type: ignore[assignment]
+    contents: Annotated[list[_Content] | None, BeforeValidator(_listed)] = None  # type: ignore[assignment]  # a count may be of `generate_content_request`
     generate_content_request: _Body | None = None
 
 
