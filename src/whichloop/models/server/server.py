@@ -10,6 +10,7 @@ each request that is refused, other than by the trial's fault profile, and of ea
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 import socket
 import struct
@@ -116,7 +117,6 @@ class Server:
 
     async def __aexit__(self, *error: object) -> None:
         if self._runner is not None:
-            await asyncio.sleep(0)  # a connection that was just accepted is taken over in a task, which has to begin first
             await self._runner.cleanup()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
@@ -185,11 +185,11 @@ class Server:
         if self._mcp_pages is None:
             try:
                 with needed_by("MCP"):
-                    from .mcp import McpPages
+                    sdk = importlib.import_module(f"{__package__}.mcp")
             except MissingExtra as error:
                 raise Refusal(500, str(error), code="mcp_missing") from None
             assert self.mcp is not None
-            self._mcp_pages = McpPages(self.mcp)
+            self._mcp_pages = sdk.McpPages(self.mcp)
         return self._mcp_pages
 
 
