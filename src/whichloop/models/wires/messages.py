@@ -228,7 +228,7 @@ def _choice(choice: _Choice | None, tools: Sequence[ToolSpec], offered: Sequence
     if choice is None:
         return None
     kind = "required" if choice.type == "any" else choice.name if choice.type == "tool" else choice.type
-    is_vendors = any(not tool.is_own and (choice.type != "tool" or choice.name in (tool.name, "")) for tool in offered)
+    is_vendors = any(not tool.is_own and (choice.type != "tool" or tool.name in (choice.name, "")) for tool in offered)
     if is_vendors and kind != "none" and all(tool.name != kind for tool in tools) and (choice.type == "tool" or not tools):
         return "auto"
     return base.checked_choice(kind, tools)
