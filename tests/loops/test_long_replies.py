@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.dspy_seam import chat_format
+from whichloop.dspy_seam.requests import MAX_NESTED
 from whichloop.loops.finish import StreamChunk
 from whichloop.loops.finish import xml_output as xml_tags
 from whichloop.loops.finish.output import JsonOutput
@@ -130,7 +131,7 @@ def test_values_are_repaired_only_if_they_are_short_and_flat(unit, times):
         with pytest.raises((AdapterParseError, ValueError)):
             chat_format.FORMAT.read(Plan, f"[[ ## steps ## ]]\n{unit * times}")
     assert all(len(text) <= chat_format.MAX_REPAIRED for text in repaired)
-    assert all(max(text.count("{"), text.count("[")) <= 2 * chat_format.MAX_NESTED or unit == "[[ ## " for text in repaired)
+    assert all(max(text.count("{"), text.count("[")) <= 2 * MAX_NESTED or unit == "[[ ## " for text in repaired)
 
 
 @pytest.mark.parametrize("annotation", [str | None, Any])

@@ -39,12 +39,12 @@ from whichloop.protocol.json_text import Encoder
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.wire import read_once
 
+from .requests import MAX_NESTED, nesting
+
 logger = logger_of("whichloop.dspy")
 
 Fields = dict[str, Any]
 
-MAX_NESTED = 60
-"""Brackets within brackets that DSPy's lenient reading is tried on: Python's own parser, its last resort, fails beyond 200."""
 MAX_REPAIRED = 10_000
 """Characters of a reply that DSPy's lenient reading is tried on: its time grows with the square of the length."""
 _ENCODER = Encoder(ensure_ascii=False, allow_nan=False)
@@ -128,19 +128,7 @@ def _unrepairable(text: str) -> str:
     """Return why DSPy's lenient reading is not tried on a text, in words for the model; empty if it is."""
     if len(text) > MAX_REPAIRED:
         return "The reply is too long to be repaired."
-    return "A value is nested too deep to be read." if _nesting(text) > MAX_NESTED else ""
-
-
-def _nesting(text: str) -> int:
-    """Return how many brackets are open at the deepest place of a text."""
-    depth = deepest = 0
-    for char in text:
-        if char in "([{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif char in ")]}" and depth:
-            depth -= 1
-    return deepest
+    return "A value is nested too deep to be read." if nesting(text) > MAX_NESTED else ""
 
 
 def _read_sections(signature: Any, completion: str) -> Fields | None:

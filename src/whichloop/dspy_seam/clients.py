@@ -33,7 +33,7 @@ from dspy.clients.model_metadata import model_info
 from whichloop.protocol import Chunk, NativeCall, ProviderError, Reply, Request, Usage
 from whichloop.protocol.chat import FinishReason
 
-from .errors import not_sent, refused
+from .errors import is_refusal_of, not_sent, refused
 from .replies import READINGS, ChatReading, Reading, shallow
 from .requests import ToolNames, lm15_request, turns_of, with_json_schemas, with_texts, with_turns
 
@@ -139,11 +139,14 @@ class HttpClient:
         self._dialect: Any = None
         self._reading: type[Reading] = ChatReading
         self._is_own = False
+        self._takes_turns = True
 
     async def complete(self, request: Request) -> Reply:
         sent, names, cut = await self._written(request, stream=False)
         async with self.connections.here(self.url).stream(sent) as response:
             body = await response.read()
+        if self._refuses_turns(request, response, body):
+            return await self.complete(request)
         _check_status(response, body)
         return _cut(self._read(_loaded(body, response.status), names), cut)
 
@@ -156,7 +159,12 @@ class HttpClient:
         reading = self._reading()
         async with self.connections.here(self.url).stream(sent) as response:
             if response.status >= 300:
-                _check_status(response, await response.read())
+                body = await response.read()
+                if self._refuses_turns(request, response, body):
+                    async for chunk in self.stream(request):
+                        yield chunk
+                    return
+                _check_status(response, body)
             async for event in aparse_sse(_aiter_lines(response), max_line_bytes=MAX_EVENT_BYTES, max_event_bytes=MAX_EVENT_BYTES):
                 for chunk in _pushed(reading, event.data):
                     call = chunk.call
@@ -185,13 +193,20 @@ class HttpClient:
             asked = with_texts(asked)
         build = asyncio.to_thread if callable(dialect.api_key) else _at_once
         sent, adaptations = await build(dialect._build, asked, stream)
-        turns = turns_of(request, self._reading.wire)
+        turns = turns_of(request, self._reading.wire) if self._takes_turns else []
         is_signed = any(name.lower() == "authorization" and value.startswith("AWS4") for name, value in sent.headers)
         if turns and not is_signed:  # a signature is of the body as it is
             sent = copy.copy(sent)
             sent.body = json.dumps(with_turns(json.loads(sent.body), turns)).encode()
         cut = any(each.field == "config.stop" and each.action == "client_side" for each in adaptations)
         return sent, names, request.sampling.stop if cut else ()
+
+    def _refuses_turns(self, request: Request, response: Any, body: bytes) -> bool:
+        """Note that a server refuses fields that it sent itself, as Groq does with `reasoning`; from now on they stay away."""
+        turns = turns_of(request, self._reading.wire) if self._takes_turns and response.status in (400, 422) else []
+        fields = {field for turn in turns if turn and turn["wire"] == "chat" for field in turn["items"][0]} - {"tool_calls"}
+        self._takes_turns = self._takes_turns and not is_refusal_of(body.decode("utf-8", "replace"), fields)
+        return bool(fields) and not self._takes_turns
 
     async def _open(self) -> None:
         dialect = await asyncio.to_thread(self._make_dialect)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dspy import lm15
@@ -131,6 +131,11 @@ def _kind(status: int | None, message: str) -> ProviderTrouble:
     if status is not None and _SUBJECT.search(message) and (_REFUSED if is_ours else _NEEDS_A_FLAG).search(message):
         return "refused"
     return "bad_request" if is_ours and status != 501 else "server"
+
+
+def is_refusal_of(message: str, fields: Iterable[str]) -> bool:
+    """Return whether a server refuses one of these fields of a body."""
+    return _REFUSED.search(message) is not None and any(field in message for field in fields)
 
 
 def _told_to_wait_s(message: str) -> float | None:

@@ -10,7 +10,6 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from whichloop.protocol import CallDelta, Chunk, NativeCall, Reply, Usage
@@ -27,15 +26,6 @@ _REASONS: Mapping[Any, FinishReason] = {
 MAX_NESTED = 100
 """Arrays and objects within each other in a body; Python's reader fails at some hundreds."""
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """An assistant's turn as its provider sent it, to be sent back with what a reasoning model wants to see again."""
-
-    wire: str
-    items: tuple[Mapping[str, Any], ...]
-    """Blocks, parts or items of the turn; of chat completions the message alone."""
 
 
 class Reading(ABC):
@@ -116,7 +106,13 @@ def _call(call_id: Any, place: int, name: Any, arguments: Any) -> NativeCall:
     return NativeCall(str(call_id or f"call_{place}"), str(name or ""), text)
 
 
-def _reply(texts: list[Any], calls: list[NativeCall], usage: Usage | None, reason: Any, turn: Turn | None) -> Reply:
+def _turn(wire: str, items: list[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return an assistant's turn as its provider sent it, to be sent back. Its calls lack arguments: the loop's are sent."""
+    kept = [{**item, "functionCall": {}} if "functionCall" in item else item for item in items]
+    return {"wire": wire, "items": [{key: each[key] for key in each if key not in ("input", "arguments")} for each in kept]}
+
+
+def _reply(texts: list[Any], calls: list[NativeCall], usage: Usage | None, reason: Any, turn: dict[str, Any] | None) -> Reply:
     finish = _REASONS.get(reason if isinstance(reason, str) else None) or ("tool_calls" if calls else "stop")
     return Reply("".join(text for text in texts if isinstance(text, str)), tuple(calls), usage, finish, native=turn)
 
@@ -208,10 +204,13 @@ class ChatReading(Reading):
         cached = _count(_mapping(counts.get("prompt_tokens_details")), "cached_tokens")
         cached = _count(counts, "prompt_cache_hit_tokens") if cached is None else cached
         usage = _usage(_count(counts, "prompt_tokens"), _count(counts, "completion_tokens"), cached)
-        more = [{key: value for key, value in message.items() if key not in cls._PLAIN}]
-        more += [{key: value for key, value in item.items() if key not in cls._PLAIN_CALL} for item in items]
-        more += [{**function, "name": None, "arguments": None} for function in functions]
-        turn = Turn(cls.wire, (message,)) if _says(more) else None
+        more = {key: value for key, value in message.items() if key not in cls._PLAIN and _says(value)}
+        of_calls = [
+            {key: value for key, value in item.items() if key not in cls._PLAIN_CALL}
+            | {"function": {key: value for key, value in function.items() if key not in ("name", "arguments")}}
+            for item, function in zip(items, functions, strict=True)
+        ]
+        turn = _turn(cls.wire, [{**more, "tool_calls": of_calls}]) if more or _says(of_calls) else None
         return _reply([cls._text(message.get("content")), message.get("refusal")], calls, usage, choice.get("finish_reason"), turn)
 
     @staticmethod
@@ -264,7 +263,7 @@ class ResponsesReading(Reading):
         cached = _count(_mapping(counts.get("input_tokens_details")), "cached_tokens")
         usage = _usage(_count(counts, "input_tokens"), _count(counts, "output_tokens"), cached)
         reason = _mapping(body.get("incomplete_details")).get("reason")
-        turn = Turn(cls.wire, tuple(items)) if any(item.get("type") == "reasoning" for item in items) else None
+        turn = _turn(cls.wire, items) if any(item.get("type") == "reasoning" for item in items) else None
         return _reply([part.get("text") or part.get("refusal") for part in parts], calls, usage, reason, turn)
 
 
@@ -322,7 +321,7 @@ class MessagesReading(Reading):
         cached = _count(counts, "cache_read_input_tokens") or 0
         taken, written = _count(counts, "input_tokens"), _count(counts, "cache_creation_input_tokens") or 0
         usage = _usage(None if taken is None else taken + cached + written, _count(counts, "output_tokens"), cached)
-        turn = Turn(cls.wire, tuple(blocks)) if any(block.get("type") not in ("text", "tool_use") for block in blocks) else None
+        turn = _turn(cls.wire, blocks) if any(block.get("type") not in ("text", "tool_use") for block in blocks) else None
         texts = [block.get("text") for block in blocks if block.get("type") == "text"]
         return _reply(texts, calls, usage, body.get("stop_reason"), turn)
 
@@ -382,7 +381,7 @@ class GeminiReading(Reading):
         given = (_count(counts, "candidatesTokenCount") or 0) + thoughts
         cached = _count(counts, "cachedContentTokenCount")
         usage = _usage(_count(counts, "promptTokenCount") or 0, given, cached) if counts else None
-        turn = Turn(cls.wire, tuple(parts)) if any("thoughtSignature" in part or part.get("thought") for part in parts) else None
+        turn = _turn(cls.wire, parts) if any("thoughtSignature" in part or part.get("thought") for part in parts) else None
         return _reply([part.get("text") for part in parts if not part.get("thought")], calls, usage, reason, turn)
 
 

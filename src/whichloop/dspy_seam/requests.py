@@ -13,11 +13,10 @@ from dspy import lm15
 
 from whichloop.protocol import Message, Reply, Request
 from whichloop.protocol.files import Image
-
-from .replies import Turn
+from whichloop.protocol.wire import from_json
 
 MAX_NESTED = 60
-"""Brackets within brackets of arguments that are sent as JSON: lm15 and Python's own parser fail far beyond."""
+"""Brackets within brackets that are read as JSON to be sent, or by DSPy's lenient reader: Python's own parser fails beyond."""
 _FITTING = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """Names of tools that OpenAI, Anthropic and what speaks like them take."""
 _STRICTLY_FITTING = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
@@ -131,16 +130,12 @@ def sendable(text: str) -> str:
 def arguments_object(text: str) -> dict[str, Any]:
     """Return raw arguments as the object that lm15 requires; any other text stays readable under its own key."""
     try:
-        value = json.loads(text or "{}", parse_constant=_refuse) if nesting(text) <= MAX_NESTED else None
+        value = from_json(text or "{}") if nesting(text) <= MAX_NESTED else None
         if "\\u" in text:  # an escape may hide a lone surrogate
-            value = json.loads(sendable(json.dumps(value, ensure_ascii=False)))
+            value = from_json(sendable(json.dumps(value, ensure_ascii=False)))
     except ValueError:
         value = None
     return value if isinstance(value, dict) else {"_unparsed": text}
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is no JSON")
 
 
 def nesting(text: str) -> int:
@@ -186,22 +181,30 @@ def with_texts(request: Any) -> Any:
 
 # --- turns as the provider sent them ---
 
+Turn = Mapping[str, Any]
+"""What a reply has as `native`: `wire`, and `items`: its blocks, parts or items; of chat completions fields of the message."""
+
 
 def turns_of(request: Request, wire: str) -> list[Turn | None]:
-    """Return the turns of the assistant, in order, as this API sent them; empty if none needs to go back as it came."""
+    """Return the turns of the assistant, in order, as this API sent them; empty if none needs to go back as it came.
+
+    A loop that writes calls as text needs none: its conversation has no native calls.
+    """
+    if not request.tools and not any(message.calls for message in request.messages):
+        return []
     turns = [message.native for message in request.messages if message.role == "assistant"]
-    kept = [turn if isinstance(turn, Turn) and turn.wire == wire else None for turn in turns]
+    kept = [turn if isinstance(turn, Mapping) and turn["wire"] == wire else None for turn in turns]
     return kept if any(kept) else []
 
 
 def with_turns(body: dict[str, Any], turns: list[Turn | None]) -> dict[str, Any]:
     """Return a body in which the assistant's turns have what came with them: signatures, reasoning, fields of calls."""
-    wire = next(turn.wire for turn in turns if turn)
+    wire = next(turn["wire"] for turn in turns if turn)
     left = iter(turns)
     if wire == "chat":
         for place, message in enumerate(body["messages"]):
             if message["role"] == "assistant" and (turn := next(left, None)) is not None:
-                body["messages"][place] = _filled(message, turn.items[0])
+                body["messages"][place] = _filled(message, turn["items"][0])
     elif wire == "responses":
         body["input"] = _with_items(body["input"], turns)
     else:
@@ -228,15 +231,15 @@ def _is_assistants(item: Mapping[str, Any]) -> bool:
 
 def _filled(sent: dict[str, Any], came: Mapping[str, Any]) -> dict[str, Any]:
     """Return a message of chat completions with the fields that came with it and that it lacks, and those of its calls."""
-    more = {key: value for key, value in came.items() if key not in sent and value is not None}
-    filled = more | sent
+    filled = {**came, **sent}
     if "tool_calls" in sent:
-        pairs = zip(sent["tool_calls"], [*(came.get("tool_calls") or ()), *[{}] * len(sent["tool_calls"])], strict=False)
+        theirs = [*came["tool_calls"], *[{"function": {}}] * len(sent["tool_calls"])]
         filled["tool_calls"] = [
-            {**theirs, **ours, "function": {**(theirs.get("function") or {}), **ours["function"]}} for ours, theirs in pairs
+            {**call, **ours, "function": {**call["function"], **ours["function"]}}
+            for ours, call in zip(sent["tool_calls"], theirs, strict=False)
         ]
-        for call in filled["tool_calls"]:
-            call.pop("index", None)
+    else:
+        del filled["tool_calls"]
     return filled
 
 
@@ -245,12 +248,12 @@ def _merged(turn: Turn, ours: list[dict[str, Any]]) -> list[Any]:
     calls = [item for item in ours if _is_call(item)]
     texts = [item for item in ours if not _is_call(item)]
     merged: list[Any] = []
-    for item in turn.items:
+    for item in turn["items"]:
         if _is_call(item):
             merged += [{**item, **calls.pop(0)}] if calls else []
         elif not _is_text(item) or (texts and (item.get("text") != "" or "thoughtSignature" in item)):
             merged.append(item)
-    return [*merged, *([] if any(map(_is_text, turn.items)) else texts), *calls]
+    return [*merged, *([] if any(map(_is_text, turn["items"])) else texts), *calls]
 
 
 def _is_call(item: Mapping[str, Any]) -> bool:

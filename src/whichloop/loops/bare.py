@@ -374,7 +374,7 @@ class _Conversation:
     def keep(self, reply: Reply, most: int | None = None) -> None:
         """Add a reply, cut after `most` characters."""
         self.history.append({"role": "assistant", "content": reply.text[:most]})
-        self.messages.append(Message("assistant", reply.text[:most], reply.calls))
+        self.messages.append(Message("assistant", reply.text[:most], reply.calls, native=reply.native))
 
     def keep_unread(self, reply: Reply, error: WireError, keep_bad: bool) -> None:
         """Add a reply that could not be read: whole if it is legible, as every raw reply (row S4-7), else cut, if such are kept."""

@@ -64,6 +64,10 @@ class ReadLines:
     """In the order of the lines; one for a line, for what follows in it is not sure."""
 
 
+_FORM = "a line is a call, such as price(item='lamp')"
+_NEEDS_JSON = "names such as get-price or from need the plan in JSON"
+
+
 def read_lines(lines: str | Sequence[str], answer: Any = None) -> ReadLines:
     """Read all of a plan's lines that can be read. `answer`: the right answer, where no line gives it."""
     text = textwrap.dedent(lines if isinstance(lines, str) else "\n".join(lines))
@@ -146,7 +150,7 @@ def _statements(text: str) -> list[ast.stmt] | LineMistake:
     except SyntaxError as error:
         if is_for_digits(error):
             return LineMistake(error.lineno or 1, str(LongNumberError()))
-        return LineMistake(error.lineno or 1, f"{error.msg}; a line is a call, such as price(item='lamp')")
+        return LineMistake(error.lineno or 1, f"{error.msg}; {_FORM}; {_NEEDS_JSON}")
     except ValueError as error:
         raise LineMistake(0, f"it cannot be parsed ({error})") from None
 
@@ -176,7 +180,8 @@ def _read(text: str, answer: Any) -> ReadLines:
                 answer = _value(value, names)
                 break
             if not isinstance(value, ast.Call):
-                raise _wrong(value, f"{_short_source(value)} is no call; a line is a call, such as price(item='lamp')")
+                needs_json = f"; {_NEEDS_JSON}" if any(isinstance(node, ast.Call) for node in ast.walk(value)) else ""
+                raise _wrong(value, f"{_short_source(value)} is no call; {_FORM}{needs_json}")
             tool = _tool(value.func)
             if value.args:
                 raise _wrong(

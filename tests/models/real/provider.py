@@ -63,6 +63,7 @@ class SeenRequest:
     """Seconds, monotonic."""
     port: int = 0
     """The client's: one for each connection."""
+    path: str = ""
 
     @property
     def key(self) -> str:
@@ -91,7 +92,7 @@ def failure(status: int, message: str, code: str | None = None, **headers: str) 
 
 
 class Server(ThreadingHTTPServer):
-    """Answers /v1/chat/completions by a rule, and keeps what it heard."""
+    """Answers by a rule, and keeps what it heard."""
 
     daemon_threads = True
     request_queue_size = 256
@@ -113,9 +114,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        heard = SeenRequest(body, dict(self.headers), time.monotonic(), self.client_address[1])
+        heard = SeenRequest(body, dict(self.headers), time.monotonic(), self.client_address[1], self.path)
         self.server.seen.append(heard)
-        said = self.server.rule(heard) if self.path in ("/v1/chat/completions", "/v1/messages") else failure(404, "no such path")
+        said = self.server.rule(heard)
         if not said.status:
             self.close_connection = True
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -41,6 +42,7 @@ from whichloop.runs.store.files import RunError
 from whichloop.runs.store.trials import read_records
 
 from .provider import NAME, SECRET, CannedAnswer, SeenRequest, Server, completion, failure, in_turn, serving
+from .vendors import body, call, tool_names, turn, turns
 
 LOOPS = ("bare", "react_extract")
 """What the server of these tests speaks."""
@@ -335,3 +337,63 @@ def test_what_could_not_run_makes_no_run_directory(tmp_path, shared, changes, sa
 def test_an_address_in_a_manifest_has_no_password():
     config = CompareConfig(models=(NAME,), base_url="http://me:p@ss/w:rd@127.0.0.1:8000/v1?x=1")
     assert "p@ss" not in json.dumps(config.public())
+
+
+SHOP = """def price(item: str) -> float:
+    '''Price of an item.'''
+    return {"lamp": 39.9}[item]
+"""
+MCP_SHOP = """from mcp.server.mcpserver import MCPServer
+server = MCPServer("shop")
+@server.tool(name="shop.price/v1")
+def price(item: str) -> float:
+    '''Price of an item.'''
+    return {"lamp": 39.9}[item]
+server.run("stdio")
+"""
+
+
+def reasoning(told: list[Any], name: str) -> Any:
+    if any("reasoning_content" not in message for said in told for message in said):
+        return failure(400, "Missing `reasoning_content` field in the assistant message at message index 2.")
+    return turn("chat", "", call("chat", name, {"item": "lamp"}), reasoning_content="Hm.")
+
+
+@pytest.mark.parametrize(
+    ("tools", "first"),
+    [
+        ("shop", reasoning),
+        ("shop", lambda told, name: turn("chat", "", call("chat", name, '{"item": NaN}'))),
+        ("shop", lambda told, name: turn("chat", "", call("chat", "", {"item": "lamp"}))),
+        ("shop", lambda told, name: turn("chat", "", call("chat", name, f'{{"item": {"[" * 5000}{"]" * 5000}}}'))),
+        ("mcp:python shop_server.py", lambda told, name: turn("chat", "", call("chat", name, {"item": "lamp"}))),
+    ],
+    ids=["reasoning", "nan", "no name", "deep", "names"],
+)
+def test_every_trial_is_scored_whatever_the_model_calls(
+    here: Here, monkeypatch: pytest.MonkeyPatch, tools: str, first: Any
+) -> None:
+    (here.home / "q.csv").write_text("question,answer\nWhat does a lamp cost?,39.9\n")
+    (here.home / "shop.py").write_text(SHOP)
+    (here.home / "shop_server.py").write_text(MCP_SHOP)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+
+    def rule(heard: SeenRequest) -> CannedAnswer:
+        told, names = turns("chat", heard.body), tool_names("chat", heard.body)
+        if not all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in names):
+            return failure(400, "Invalid 'tools[0].function.name': string does not match pattern")
+        said = first(told, names[0])
+        if told and not isinstance(said, CannedAnswer):
+            finish = [name for name in names if "finish" in name]
+            last = call("chat", finish[0], {"answer": "39.9"}, "c9") if finish else None
+            said = turn("chat", "", last, reasoning_content="Hm.") if last else turn("chat", "39.9")
+        return said if isinstance(said, CannedAnswer) else CannedAnswer(body("chat", said))
+
+    with serving(rule) as server:
+        loops = ("--loop", "finish", "--loop", "bare(decision_format=native)")
+        suite = ("--suite", "csv", "--data", "q.csv", "--tools", tools, "--json", "-q")
+        done = here("compare", *loops, *suite, *flags(server))
+    assert done.returncode in (0, 3), done.stderr
+    assert [(arm["scored"], arm["errored"], arm["accuracy"]["value"]) for arm in json.loads(done.stdout)["arms"]] == [
+        (1, 0, 1.0)
+    ] * 2

@@ -132,13 +132,14 @@ def reply_entry(reply: Reply) -> Entry:
         "usage": None if reply.usage is None else asdict(reply.usage),
         "finish_reason": reply.finish_reason,
         "attempts": list(reply.failed_attempts),
+        **({} if reply.native is None else {"native": reply.native}),
     }
 
 
 def reply_of(entry: Entry) -> Reply:
     usage = None if entry["usage"] is None else Usage(**entry["usage"])
     calls = tuple(NativeCall(**call) for call in entry["calls"])
-    return Reply(entry["text"], calls, usage, entry["finish_reason"], tuple(entry["attempts"]))
+    return Reply(entry["text"], calls, usage, entry["finish_reason"], tuple(entry["attempts"]), entry.get("native"))
 
 
 def failure_entry(error: ModelError) -> Entry:

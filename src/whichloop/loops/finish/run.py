@@ -34,9 +34,17 @@ REMOVED = "(removed)"
 """The text in the place of a result that was taken out of the history while its call stayed."""
 
 
+class _Said(dict[str, Any]):
+    """A reply in the history, with what its provider wants back."""
+
+    native: Any = None
+
+
 def assistant_entry(reply: Reply) -> dict[str, Any]:
     """Return a reply in the form that the history holds."""
-    return Message("assistant", reply.text, reply.calls).as_dict()
+    said = _Said(Message("assistant", reply.text, reply.calls).as_dict())
+    said.native = reply.native
+    return said
 
 
 def entry(role: MessageRole, content: str) -> dict[str, Any]:
@@ -126,7 +134,8 @@ def _message(item: Any) -> Message:
     content = item.get("content")
     text = content if isinstance(content, str) else "" if content is None else render_value(content)
     if role == "assistant":
-        return Message("assistant", text, tuple(map(_call, item.get("tool_calls") or ())))
+        calls = tuple(map(_call, item.get("tool_calls") or ()))
+        return Message("assistant", text, calls, native=getattr(item, "native", None))
     if role == "tool":
         return Message("tool", text, call_id=str(item.get("tool_call_id", "")))
     if isinstance(content, list) and role != "system":

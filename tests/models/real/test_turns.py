@@ -1,0 +1,266 @@
+"""What a provider wants back with an assistant's turn goes back with it, on all four wires; names of tools fit the provider."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from whichloop.loops.bare import Bare
+from whichloop.loops.finish.loop import Finish
+from whichloop.protocol import Loop, Outcome, Query, Tool, Toolbox, run_sync
+
+from .provider import CannedAnswer, SeenRequest, Server, failure, serving
+from .vendors import KEYS, Items, Streamed, answer, call, opened, tool_names, turn, turns
+
+LOOPS: dict[str, Loop] = {"finish": Finish(max_steps=4), "bare": Bare(decision_format="native")}
+WIRES = ("chat", "responses", "messages", "gemini")
+
+
+@pytest.fixture(autouse=True)
+def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in KEYS.items():
+        monkeypatch.setenv(name, value)
+
+
+def price(item: str) -> float:
+    """Price of an item."""
+    return {"lamp": 39.9}[item]
+
+
+def ran(wire: str, loop: str, first: Items, *, stream: bool, reason: str = "", tools: tuple[Tool, ...] = ()) -> Any:
+    """The outcome of a loop whose model says `first` and then the answer, and what was asked."""
+    given = tools or (Tool.from_function(price, blocking=False),)
+
+    def rule(heard: SeenRequest) -> CannedAnswer:
+        if not turns(wire, heard.body) or not turns(wire, heard.body)[0]:
+            return answer(wire, first, heard.body, heard.path, reason)
+        (finish,) = [name for name in tool_names(wire, heard.body) if "finish" in name] or [""]
+        last = turn(wire, "", call(wire, finish, {"answer": "39.9"}, "c9")) if finish else turn(wire, "39.9")
+        return answer(wire, last, heard.body, heard.path)
+
+    with serving(rule) as server:
+        return _outcome(wire, loop, server, given, stream), [heard.body for heard in server.seen]
+
+
+def _outcome(wire: str, loop: str, server: Server, tools: tuple[Tool, ...], stream: bool) -> Outcome[Any]:
+    model = opened(wire, server)
+
+    async def go() -> Outcome[Any]:
+        try:
+            asked = Streamed(model) if stream else model
+            return await LOOPS[loop].run(Query("What does a lamp cost?"), Toolbox(tools), asked)
+        finally:
+            await model.aclose()
+
+    return run_sync(go())
+
+
+REASONING: list[tuple[str, Items]] = [
+    ("chat", turn("chat", "", call("chat", "price", {"item": "lamp"}), reasoning_content="I need the price.")),
+    ("chat", turn("chat", "Hm.", call("chat", "price", {"item": "lamp"}, extra_content={"google": {"thought_signature": "c2ln"}}))),
+    (
+        "chat",
+        turn(
+            "chat",
+            "",
+            call("chat", "price", {"item": "lamp"}),
+            call("chat", "price", {"item": "lamp"}, "c2"),
+            reasoning="I look.",
+            reasoning_details=[
+                {"type": "reasoning.text", "text": "I look.", "signature": "c2ln"},
+                {"type": "reasoning.encrypted", "text": "", "data": "ZW5j"},
+            ],
+        ),
+    ),
+    (
+        "responses",
+        [
+            {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "ZW5j"},
+            *turn("responses", "I look.", call("responses", "price", {"item": "lamp"})),
+            {"type": "reasoning", "id": "rs_2", "summary": [{"type": "summary_text", "text": "Again."}]},
+            call("responses", "price", {"item": "lamp"}, "c2"),
+        ],
+    ),
+    (
+        "messages",
+        [
+            {"type": "thinking", "thinking": "I need it.", "signature": "c2ln"},
+            {"type": "redacted_thinking", "data": "ZW5j"},
+            *turn("messages", "I look.", call("messages", "price", {"item": "lamp"})),
+        ],
+    ),
+    ("messages", [{"type": "thinking", "thinking": "Hm.", "signature": ""}, call("messages", "price", {"item": "lamp"})]),
+    (
+        "gemini",
+        [
+            {"text": "I need it.", "thought": True},
+            {"text": "I look.", "thoughtSignature": "dGV4dA=="},
+            call("gemini", "price", {"item": "lamp"}, thoughtSignature="c2ln"),
+            call("gemini", "price", {"item": "lamp"}),
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize(("wire", "first"), REASONING, ids=[f"{wire}{place}" for place, (wire, _) in enumerate(REASONING)])
+def test_a_turn_goes_back_as_it_came(wire: str, first: Items, loop: str, stream: bool) -> None:
+    outcome, asked = ran(wire, loop, first, stream=stream)
+    assert outcome.answer == "39.9"
+    sent = turns(wire, asked[1])[0]
+    for mine, theirs in zip(sent, first, strict=True):
+        assert _comparable(wire, mine) == _comparable(wire, theirs)
+
+
+def _comparable(wire: str, item: dict[str, Any]) -> dict[str, Any]:
+    """An item without what differs and means the same: white space in arguments, a minted id, indexes of a stream's details."""
+    copy = {key: value for key, value in item.items() if key != "arguments"}
+    if "functionCall" in copy:
+        copy["functionCall"] = {key: value for key, value in copy["functionCall"].items() if key != "id"}
+    if "tool_calls" in copy:
+        copy["tool_calls"] = [{**each, "function": each["function"]["name"]} for each in copy["tool_calls"]]
+    for detail in copy.get("reasoning_details", ()):
+        detail.pop("index", None)
+    return copy
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_server_that_refuses_what_it_sent_itself_is_asked_without(stream: bool) -> None:
+    """Groq: property 'reasoning' is unsupported."""
+    first = turn("chat", "", call("chat", "price", {"item": "lamp"}), reasoning="I look.")
+
+    def rule(heard: SeenRequest) -> CannedAnswer:
+        told = turns("chat", heard.body)
+        if any("reasoning" in message for said in told for message in said):
+            return failure(400, "'messages.2' : for 'role:assistant' property 'reasoning' is unsupported")
+        names = tool_names("chat", heard.body)
+        said = turn("chat", "", call("chat", names[-1], {"answer": "39.9"}, "c9")) if len(told) > 1 else first
+        return answer("chat", said, heard.body, heard.path)
+
+    with serving(rule) as server:
+        outcome = _outcome("chat", "finish", server, (Tool.from_function(price, blocking=False),), stream)
+    assert (outcome.answer, len(server.seen)) == ("39.9", 4)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_without_reasoning_a_turn_is_written_as_ever(wire: str) -> None:
+    _, asked = ran(wire, "finish", turn(wire, "I look.", call(wire, "price", {"item": "lamp"})), stream=False)
+    (sent,) = turns(wire, asked[1])
+    said = repr(sent)
+    assert not any(word in said for word in ("thought", "reasoning", "thinking", "extra"))
+
+
+def test_a_text_format_sends_no_reasoning_back() -> None:
+    said = turn("chat", '{"thought": "t", "tool_name": "price", "arguments": {"item": "lamp"}}', reasoning_content="Hm.")
+    with serving(lambda heard: answer("chat", said, heard.body, heard.path)) as server:
+        model = opened("chat", server)
+
+        async def go() -> None:
+            await Bare(max_steps=2).run(Query("?"), Toolbox([Tool.from_function(price, blocking=False)]), model)
+            await model.aclose()
+
+        run_sync(go())
+    assert all("reasoning_content" not in message for heard in server.seen for message in heard.body["messages"])
+    assert len(server.seen) > 1
+
+
+# --- names of tools ---
+
+LONG = "look_up_" + "x" * 70
+STRANGE = ("get.price", "get_price", "get/price", "the price", "9lives", LONG, LONG + "y", "größe")
+PATTERNS = {wire: re.compile(r"[A-Za-z0-9_-]{1,64}") for wire in WIRES} | {"gemini": re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("called", [0, 2, 4, 6])
+def test_names_that_a_provider_refuses_are_replaced_and_put_back(wire: str, loop: str, stream: bool, called: int) -> None:
+    made: list[str] = []
+
+    def tool(name: str) -> Tool:
+        def function(item: str) -> float:
+            """Look it up."""
+            made.append(name)
+            return price(item)
+
+        return replace(Tool.from_function(function, blocking=False), name=name)
+
+    tools = tuple(map(tool, STRANGE))
+    names: list[str] = []
+
+    def rule(heard: SeenRequest) -> CannedAnswer:
+        names[:] = tool_names(wire, heard.body)
+        if not all(PATTERNS[wire].fullmatch(name) for name in names):
+            return failure(400, "Invalid 'tools[0].function.name': string does not match pattern")
+        told = turns(wire, heard.body)
+        if not told or not told[0]:
+            return answer(wire, turn(wire, "", call(wire, names[called], {"item": "lamp"})), heard.body, heard.path)
+        assert names[called] in repr(told[0])
+        finish = [name for name in names if "finish" in name]
+        last = turn(wire, "", call(wire, finish[0], {"answer": "39.9"}, "c9")) if finish else turn(wire, "39.9")
+        return answer(wire, last, heard.body, heard.path)
+
+    with serving(rule) as server:
+        outcome = _outcome(wire, loop, server, tools, stream)
+    assert (outcome.answer, made) == ("39.9", [STRANGE[called]])
+    assert len(set(names)) == len(names)
+    assert names[1] == "get_price"
+
+
+# --- the model's own faults ---
+
+DEEP = "<deep>"
+"""Stands for 5,000 arrays within each other, which json does not write."""
+FAULTS: dict[str, Any] = {
+    "nan": lambda wire: turn(wire, "", call(wire, "price", {"item": float("nan")})),
+    "infinity": lambda wire: turn(wire, "", call(wire, "price", {"item": float("-inf")})),
+    "no name": lambda wire: turn(wire, "", call(wire, "", {"item": "lamp"})),
+    "null name": lambda wire: turn(wire, "", call(wire, None, {"item": "lamp"})),
+    "unknown": lambda wire: turn(wire, "", call(wire, "fly away!", {"item": "lamp"})),
+    "deep": lambda wire: turn(wire, "", call(wire, "price", {"item": DEEP})),
+    "no object": lambda wire: turn(wire, "", call(wire, "price", [1])),
+    "no JSON": lambda wire: turn(wire, "", call(wire, "price", '{"item": "la')),
+}
+CASES = [(wire, fault, "") for wire in WIRES for fault in FAULTS] + [
+    ("gemini", "", reason)
+    for reason in ("UNEXPECTED_TOOL_CALL", "MALFORMED_FUNCTION_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE")
+]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize(("wire", "fault", "reason"), CASES)
+def test_a_fault_of_the_model_is_answered_by_the_loop(wire: str, fault: str, reason: str, loop: str, stream: bool) -> None:
+    first = FAULTS[fault](wire) if fault else []
+
+    def rule(heard: SeenRequest) -> CannedAnswer:
+        said = repr(heard.body)
+        finish = [name for name in tool_names(wire, heard.body) if "finish" in name]
+        if len(server.seen) == 1:
+            return _with_depth(answer(wire, first, heard.body, heard.path, reason), wire)
+        assert len(said) > len(repr(server.seen[0].body)), "the model is told"
+        last = turn(wire, "", call(wire, finish[0], {"answer": "39.9"}, "c9")) if finish else turn(wire, "39.9")
+        return answer(wire, last, heard.body, heard.path)
+
+    with serving(rule) as server:
+        outcome = _outcome(wire, loop, server, (Tool.from_function(price, blocking=False),), stream)
+    assert (outcome.answer, len(server.seen)) == ("39.9", 2)
+
+
+def _with_depth(said: CannedAnswer, wire: str) -> CannedAnswer:
+    """Put deep arrays in the place of their name."""
+    deep = "[" * 5000 + "]" * 5000
+
+    def put(value: Any) -> str:
+        text = value if isinstance(value, str) else json.dumps(value)
+        return text.replace(f'"{DEEP}"', deep).replace(f'\\"{DEEP}\\"', deep).replace(DEEP, deep)
+
+    if said.frames is not None:
+        return CannedAnswer(None, frames=[put(frame) for frame in said.frames])
+    return CannedAnswer(put(said.body))
