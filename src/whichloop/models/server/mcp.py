@@ -27,6 +27,7 @@ from .trials import McpTrial
 TEXT_RESULT = {"type": "object", "properties": {"result": {"type": "string"}}, "required": ["result"]}
 """JSON schema of structured content: the text that the model is shown, which holds the result's receipt."""
 LIST_CHANGED = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
+VERSION = version("whichloop")
 REFUSED = -32000
 """Code of what we refuse in the middle of a call, among those that JSON-RPC leaves to servers."""
 
@@ -103,4 +104,4 @@ def _server_of(trial: McpTrial, structured: bool) -> Server[Any]:
         more: dict[str, Any] = {"structured_content": {"result": text}} if structured and observation.ok else {}
         return types.CallToolResult(content=[types.TextContent(text=text)], is_error=not observation.ok, **more)
 
-    return Server("whichloop", version=version("whichloop"), on_list_tools=listed, on_call_tool=called)
+    return Server("whichloop", version=VERSION, on_list_tools=listed, on_call_tool=called)
