@@ -85,6 +85,17 @@ def test_without_a_line_for_it_the_answer_is_the_tasks() -> None:
     [
         ("price('lamp')", "plan, line 1: name the argument 'lamp' of price: price(NAME='lamp')"),
         ("x = 3", "plan, line 1: 3 is no call; a line is a call, such as price(item='lamp')"),
+        *(
+            (f"x = {line}", "names such as get-price or from need the plan in JSON")
+            for line in (
+                "get-price(item='lamp')",
+                "fs/read(a=1)",
+                "the price(a=1)",
+                "9lives(a=1)",
+                "f(from='a')",
+                "f(a=get-price(b=1))",
+            )
+        ),
         ("one = f(x=1)\nf(x=on)", "plan, line 2: no earlier line is named 'on'; did you mean 'one'?"),
         ("a = f(x=1)\na = f(x=2)", "plan, line 2: two lines are named 'a'"),
         ("f(x=1)\nf(x=1)", "plan, line 2: two lines are for 'f(x=1)'; say after a # what each is for"),

@@ -24,7 +24,7 @@ from dspy.utils.exceptions import (
     LMUnsupportedFeatureError,
 )
 
-from whichloop.protocol import BudgetExceeded, ContextOverflow, ModelError, ProviderError
+from whichloop.protocol import BudgetExceeded, ContextOverflow, ModelError, NativeCall, ProviderError
 from whichloop.protocol.model import ProviderTrouble
 from whichloop.protocol.redact import redact
 from whichloop.protocol.values import one_line
@@ -70,6 +70,14 @@ _REFUSED = re.compile(
 _NEEDS_A_FLAG = re.compile(r"requires? --\w")  # llama.cpp says so with status 500
 _INVALID = re.compile(r"\b\d+ validation errors?\b.*?'loc': \('body', '(\w+)'|^body\.(\w+)[.:]")  # FastAPI, also with 500
 _WISHES = frozenset({"response_format", "tools", "tool_choice"})
+_SLIP = re.compile(
+    r"fail(?:ed|ure) to (?:parse|call|generate) (?:a |the )?(?:tool|function)\b|error parsing (?:tool|function) call"  # Ollama
+    r"|tool call validation failed|attempted to call tool"  # Groq
+    r"|RecursionError: maximum recursion depth exceeded while decoding",  # LiteLLM, which reads arguments
+    re.IGNORECASE,
+)
+MAX_SLIP = 1000
+"""Characters of what a server says of a call that it could not take."""
 _RETRY_IN = re.compile(r"(?:retry|try again) in (?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)(m?s))?", re.IGNORECASE)
 
 
@@ -109,7 +117,8 @@ def _words(body: Any) -> tuple[str, str]:
     message = error.get("message") or error.get("detail") or ""
     if isinstance(message, list):
         message = "; ".join(_place_and_problem(item) for item in message)
-    return str(message), str(error.get("code") or error.get("type") or "")
+    generated = error.get("failed_generation")  # Groq's
+    return f"{message} {generated}" if generated else str(message), str(error.get("code") or error.get("type") or "")
 
 
 def _place_and_problem(item: Any) -> str:
@@ -131,6 +140,13 @@ def _kind(status: int | None, message: str) -> ProviderTrouble:
     if status is not None and _SUBJECT.search(message) and (_REFUSED if is_ours else _NEEDS_A_FLAG).search(message):
         return "refused"
     return "bad_request" if is_ours and status != 501 else "server"
+
+
+def slip_in(error: Exception) -> tuple[NativeCall, ...]:
+    """Return the call that a server could not read or take, and so calls a failure: it is the model's. None for other failures."""
+    if not isinstance(error, ProviderError) or error.kind not in ("bad_request", "server", "refused"):
+        return ()
+    return (NativeCall("malformed_0", "malformed_call", str(error)[:MAX_SLIP]),) if _SLIP.search(str(error)) else ()
 
 
 def is_refusal_of(message: str, fields: Iterable[str]) -> bool:

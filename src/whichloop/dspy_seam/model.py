@@ -18,7 +18,7 @@ from whichloop.protocol import Capabilities, Chunk, Reply, Request
 from whichloop.protocol.names import SCRIPTED, near
 
 from .clients import LOCAL_KEY, Client, Extensions, LocalClient, client_of
-from .errors import failure_of
+from .errors import failure_of, slip_in
 
 _MILLION = 1_000_000
 _PRICE_DIGITS = 9
@@ -46,6 +46,8 @@ class ClientModel:
             return self._priced(await self.client.complete(request))
         except Exception as error:
             failure = failure_of(error, self.name)
+        if calls := slip_in(failure):
+            return Reply("", calls, finish_reason="tool_calls")
         raise failure  # outside of the handler, which would set a context
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
@@ -54,14 +56,18 @@ class ClientModel:
             reply = await self.complete(request)
             yield Chunk(reply.text, reply=reply)
             return
+        text = ""
         try:
             async with aclosing(self.client.stream(request)) as chunks:
                 async for chunk in chunks:
+                    text += chunk.text
                     yield chunk if chunk.reply is None else replace(chunk, reply=self._priced(chunk.reply))
             return
         except Exception as error:
             failure = failure_of(error, self.name)
-        raise failure
+        if not (calls := slip_in(failure)):
+            raise failure
+        yield Chunk(reply=Reply(text, calls, finish_reason="tool_calls"))
 
     async def aclose(self) -> None:
         """Close connections that belong to this event loop."""

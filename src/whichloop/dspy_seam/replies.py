@@ -192,9 +192,9 @@ class ChatReading(Reading):
     @classmethod
     def read(cls, body: Mapping[str, Any]) -> Reply:
         choice, counts = _first(body.get("choices")), _mapping(body.get("usage"))
+        if not choice or choice.get("error"):
+            raise refused(None, choice or "the reply has no choice")
         message = _mapping(choice.get("message"))
-        if not message:
-            raise refused(None, "the reply has no message")
         items = _mappings(message.get("tool_calls"))
         functions = [_mapping(item.get("function")) for item in items]
         calls = [

@@ -180,8 +180,7 @@ def _read(text: str, answer: Any) -> ReadLines:
                 answer = _value(value, names)
                 break
             if not isinstance(value, ast.Call):
-                needs_json = f"; {_NEEDS_JSON}" if any(isinstance(node, ast.Call) for node in ast.walk(value)) else ""
-                raise _wrong(value, f"{_short_source(value)} is no call; {_FORM}{needs_json}")
+                raise _wrong(value, f"{_short_source(value)} is no call; {_FORM}{_hint(value)}")
             tool = _tool(value.func)
             if value.args:
                 raise _wrong(
@@ -270,7 +269,12 @@ def _value(value: ast.expr, names: Collection[str]) -> Any:
         raise _wrong(
             value, f"{_short_source(value)} is a call: name it on a line of its own before, {named}, and write result here"
         )
-    raise _wrong(value, f"{_short_source(value)} is neither a literal nor the name of an earlier call")
+    raise _wrong(value, f"{_short_source(value)} is neither a literal nor the name of an earlier call{_hint(value)}")
+
+
+def _hint(value: ast.expr) -> str:
+    """Return what may be meant by a call within an expression, such as get-price(item='lamp')."""
+    return f"; {_NEEDS_JSON}" if any(isinstance(node, ast.Call) for node in ast.walk(value)) else ""
 
 
 def _key(key: ast.expr | None, owner: ast.expr) -> str:

@@ -227,6 +227,15 @@ FAULTS: dict[str, Any] = {
     "no object": lambda wire: turn(wire, "", call(wire, "price", [1])),
     "no JSON": lambda wire: turn(wire, "", call(wire, "price", '{"item": "la')),
 }
+REFUSED = {
+    "groq": (400, {"message": "Failed to call a function. See 'failed_generation'.", "failed_generation": "<function=price{"}),
+    "groq undeclared": (
+        400,
+        {"message": "tool call validation failed: tool 'fly' was not in request.tools"},
+    ),
+    "ollama": (500, "error parsing tool call: raw='{\"item\": ', err=unexpected end of JSON input"),
+    "llama.cpp": (500, {"message": "Failed to parse tool call arguments as JSON", "type": "server_error", "code": 500}),
+}
 CASES = [(wire, fault, "") for wire in WIRES for fault in FAULTS] + [
     ("gemini", "", reason)
     for reason in ("UNEXPECTED_TOOL_CALL", "MALFORMED_FUNCTION_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE")
@@ -251,6 +260,23 @@ def test_a_fault_of_the_model_is_answered_by_the_loop(wire: str, fault: str, rea
     with serving(rule) as server:
         outcome = _outcome(wire, loop, server, (Tool.from_function(price, blocking=False),), stream)
     assert (outcome.answer, len(server.seen)) == ("39.9", 2)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize(("status", "error"), REFUSED.values(), ids=REFUSED.keys())
+def test_a_call_that_the_server_could_not_take_is_the_models(status: int, error: Any, loop: str, stream: bool) -> None:
+    def rule(heard: SeenRequest) -> CannedAnswer:
+        if len(server.seen) == 1:
+            return CannedAnswer({"error": error}, status)
+        finish = [name for name in tool_names("chat", heard.body) if "finish" in name]
+        last = turn("chat", "", call("chat", finish[0], {"answer": "39.9"}, "c9")) if finish else turn("chat", "39.9")
+        return answer("chat", last, heard.body, heard.path)
+
+    with serving(rule) as server:
+        outcome = _outcome("chat", loop, server, (Tool.from_function(price, blocking=False),), stream)
+    assert (outcome.answer, len(server.seen)) == ("39.9", 2)
+    assert "malformed_call" in repr(server.seen[1].body)
 
 
 def _with_depth(said: CannedAnswer, wire: str) -> CannedAnswer:
