@@ -35,23 +35,13 @@ from whichloop.protocol import (
 from whichloop.protocol.json_text import Json
 from whichloop.protocol.threads import run_blocking
 
-from .chat_format import FORMAT, Fields, SignatureCodec, complaint, debug_text, is_debugged, outputs_of, with_instructions
+from .chat_format import FORMAT, Fields, SignatureCodec, complaint, debug_text, outputs_of, with_instructions
 from .clients import LM15_FINISH
 from .errors import model_error
 from .requests import arguments_object
 
-
-@dataclass(frozen=True, slots=True)
-class _RequestDetails:
-    """What a predictor's request carries besides its messages."""
-
-    codec: SignatureCodec
-    scope: str
-    examples: int
-    prompted: Prompted | None
-
-
-CURRENT_REQUEST: ContextVar[_RequestDetails | None] = ContextVar("whichloop_request", default=None)
+CURRENT_REQUEST: ContextVar[Mapping[str, Any]] = ContextVar("whichloop_request")
+"""What the request that a predictor makes has besides its messages, by the names of `Request`."""
 
 
 class ThroughPredictor:
@@ -92,12 +82,9 @@ async def ask_fields(
     if isinstance(model, ThroughPredictor):
         return await _ask_predictor(predictor, dict(fields), codec, scope)
     request = request_of(predictor, fields, codec, scope=scope)
-    is_shown = is_debugged()
-    if is_shown:
-        debug_text("prompt", *[message.content for message in request.messages])
+    debug_text("prompt", *[message.content for message in request.messages])
     reply = await model.complete(request)
-    if is_shown:
-        debug_text("reply", reply.text)
+    debug_text("reply", reply.text)
     return Prediction(codec.read(reply), reply.usage)
 
 
@@ -107,27 +94,18 @@ def request_of(
     """Return what `ask` sends: system message, demonstrations, `turns` (further messages) and the input fields."""
     prefix = _prefix(codec.signature, predictor.demos)
     user = FORMAT.format_user_message_content(codec.signature, dict(fields), main_request=True)
-    return Request(
-        (*prefix, *turns, Message("user", user)),
-        role=codec.role,
-        scope=scope,
-        codec=codec,
-        examples=len(prefix) - 1,
-        prompted=prompted_by(codec, fields),
-    )
+    return Request((*prefix, *turns, Message("user", user)), **_details(codec, scope, prefix, fields))
 
 
-def prompted_by(codec: SignatureCodec, fields: Mapping[str, object]) -> Prompted | None:
-    """Describe a request of the codec's predictor; None if the codec names none."""
-    if not codec.predictor:
-        return None
+def _details(codec: SignatureCodec, scope: str, prefix: Sequence[Message], fields: Mapping[str, object]) -> dict[str, Any]:
+    """Return what the request of a predictor has for the harness. `prefix`: the messages before the input."""
     inputs = dict(fields)
-    return Prompted(codec.predictor, lambda: inputs, codec.read)
+    prompted = Prompted(codec.predictor, lambda: inputs, codec.read) if codec.predictor else None
+    return {"role": codec.role, "scope": scope, "codec": codec, "examples": len(prefix) - 1, "prompted": prompted}
 
 
 async def _ask_predictor(predictor: Any, fields: Fields, codec: SignatureCodec, scope: str) -> Prediction:
-    examples = len(_prefix(codec.signature, predictor.demos)) - 1
-    token = CURRENT_REQUEST.set(_RequestDetails(codec, scope, examples, prompted_by(codec, fields)))
+    token = CURRENT_REQUEST.set(_details(codec, scope, _prefix(codec.signature, predictor.demos), fields))
     try:
         with dspy.context(adapter=FORMAT):
             prediction = await predictor.acall(signature=codec.signature, **fields)
@@ -219,13 +197,7 @@ def _request_of(request: Any) -> Request:
     choice = config.tool_choice
     several = choice is None or choice.parallel is not False
     converted = Request(tuple(messages), tools, _choice_of(choice), _schema_of(config.response_format), sampling, several)
-    details = CURRENT_REQUEST.get()
-    if details is None:
-        return converted
-    codec = details.codec
-    return replace(
-        converted, role=codec.role, scope=details.scope, codec=codec, examples=details.examples, prompted=details.prompted
-    )
+    return replace(converted, **CURRENT_REQUEST.get({}))
 
 
 def _choice_of(choice: Any) -> str | None:

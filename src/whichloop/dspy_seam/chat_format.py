@@ -340,14 +340,9 @@ def _kind(annotation: Any) -> str:
     return _KINDS.get(annotation, "a JSON value")
 
 
-def is_debugged() -> bool:
-    """Return whether `debug_text` writes anything."""
-    return os.environ.get("DSPY_DEBUG", "").lower() == "true"
-
-
 def debug_text(what: str, *texts: str) -> None:
     """Write a prompt or reply to stderr if `DSPY_DEBUG=true` (row S2-12)."""
-    if not is_debugged():
+    if os.environ.get("DSPY_DEBUG", "").lower() != "true":
         return
     if not logger.handlers:
         handler = logging.StreamHandler(sys.stderr)
