@@ -86,7 +86,7 @@ def test_a_retry_of_a_spoiled_reply_is_judged_by_what_it_says(texts: tuple[str, 
     ],
 )
 def test_a_retry_of_a_wrong_call_is_judged_by_what_it_says(kind: str, made: ToolCall, text: str, level: Level) -> None:
-    signs = signs_of_decision(f"decision.{kind}", Act("", (made,)), MEANT, "0abc12")
+    signs = signs_of_decision(f"decision.{kind}", Act("", (made,)), MEANT)
     result = f" {MARKED}" if kind == "wrong_value" else ""
     assert level_shown(BEFORE, after(text), Reply("Let me see."), signs, result, GOOD) == level
 
@@ -97,7 +97,7 @@ def test_a_retry_of_a_wrong_call_is_judged_by_what_it_says(kind: str, made: Tool
         ("It failed.", "Now.", FaultSigns(call="digest"), TOLD, "failed"),
         ("service unavailable", "Now.", FaultSigns(call="digest"), TOLD, "words"),
         ("", "Now.", FaultSigns(call="digest"), TOLD, "nothing"),
-        ("You have not used power yet.", "?", signs_of_decision("decision.no_tool", Answer("", "?"), MEANT, ""), "", "failed"),
+        ("You have not used power yet.", "?", signs_of_decision("decision.no_tool", Answer("", "?"), MEANT), "", "failed"),
     ],
 )
 def test_a_tool_s_error_is_what_it_gave_back_and_an_early_answer_is_mended_by_the_name_of_the_tool(

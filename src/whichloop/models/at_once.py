@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import cast
 
 from whichloop.protocol import Chunk, Model, Reply, Request, ToolCall, WrappedModel, refs
 
 from .prompt_view import PromptView
-from .receipts import call_digest, concrete
+from .receipts import concrete
 
 LATE, SAME_IDS, TOO_EARLY = "calls.late", "calls.same_ids", "calls.too_early"
 HOLDING = frozenset({LATE, TOO_EARLY})
@@ -73,7 +73,7 @@ class CallsAtOnce:
         self._running: list[RunningCall] = []
         self._awaited: dict[str, set[str]] = {}
         """CALL digest of a call that should have waited → those of the calls that it needs done."""
-        self._changed: asyncio.Future[None] | None = None
+        self._changed = asyncio.Event()
 
     def expect_apart(self, early: str, awaited: Collection[str]) -> None:
         """Note, by their CALL digests, that one call has to run after others of its reply."""
@@ -101,34 +101,23 @@ class CallsAtOnce:
         """Wait until the calls that run beside this one have ended; of several that wait, the last that came goes first."""
         for _ in range(TURNS):
             await asyncio.sleep(0)
-        if self.others_s and not self._beside(mine):
-            await self._change(self.others_s)
+        if self.others_s and self._beside(mine) == [mine]:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), self.others_s)
         mine.is_held = True
         self._tell()
-        while any(not other.is_held for other in self._beside(mine)) or self._beside(mine, later=True):
-            await self._change(None)
+        while any(not other.is_held for other in self._beside(mine)) or self._beside(mine)[-1] is not mine:
+            await self._changed.wait()
         mine.is_held = False
 
-    def _beside(self, mine: RunningCall, *, later: bool = False) -> list[RunningCall]:
-        """Return the other running calls of a call's scope, or those of them that came after it."""
-        start = self._running.index(mine) + 1 if later else 0
-        return [other for other in self._running[start:] if other is not mine and other.scope == mine.scope]
-
-    async def _change(self, most_s: float | None) -> None:
-        """Wait until a call begins, ends or is held, or until so many seconds have passed."""
-        if self._changed is None:
-            self._changed = asyncio.get_running_loop().create_future()
-        await asyncio.wait([self._changed], timeout=most_s)
+    def _beside(self, mine: RunningCall) -> list[RunningCall]:
+        """Return the running calls of a call's scope, itself included."""
+        return [call for call in self._running if call.scope == mine.scope]
 
     def _tell(self) -> None:
-        if self._changed is not None and not self._changed.done():
-            self._changed.set_result(None)
-        self._changed = None
-
-
-def digest_of_call(call: ToolCall) -> str:
-    """Return the CALL digest of a call."""
-    return call_digest(call.name, call.arguments)
+        """Wake those that wait until a call begins, ends or is held."""
+        self._changed.set()
+        self._changed = asyncio.Event()
 
 
 TURNS_OF_REQUESTS = 24
@@ -149,50 +138,38 @@ class InOrder(WrappedModel):
         self._busy = False
         """A request is being answered, or turns are counted before one is."""
 
-    def complete(self, request: Request) -> Coroutine[Any, Any, Reply]:
-        return self._in_turn(request) if request.scope else self.model.complete(request)
-
-    async def _in_turn(self, request: Request) -> Reply:
-        await self._wait(request.scope)
-        try:
+    async def complete(self, request: Request) -> Reply:
+        async with self._turn(request.scope):
             return await self.model.complete(request)
-        finally:
-            self._end()
 
-    def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        return self._chunks_in_turn(request) if request.scope else self.model.stream(request)
-
-    async def _chunks_in_turn(self, request: Request) -> AsyncIterator[Chunk]:
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         """Take a turn for each chunk: between two of them a design may wait for what it asks in another scope."""
-        chunks = cast(AsyncGenerator[Chunk, None], self.model.stream(request))
-        async with contextlib.aclosing(chunks):
+        async with contextlib.aclosing(cast(AsyncGenerator[Chunk, None], self.model.stream(request))) as chunks:
             while True:
-                await self._wait(request.scope)
-                try:
+                async with self._turn(request.scope):
                     chunk = await anext(chunks, None)
-                finally:
-                    self._end()
                 if chunk is None:
                     return
                 yield chunk
 
-    async def _wait(self, scope: str) -> None:
-        """Wait until a request is to be answered; `_end` follows once it is."""
+    @contextlib.asynccontextmanager
+    async def _turn(self, scope: str) -> AsyncIterator[None]:
+        """Wait until a request of this scope is to be answered; the next one is, once this context ends."""
+        if not scope:
+            yield
+            return
         mine = asyncio.get_running_loop().create_future()
         self._waiting.append((scope, mine))
         self._go_on()
         try:
             await mine
-        except BaseException:
+            yield
+        finally:
             if (scope, mine) in self._waiting:  # cancelled while it waited
                 self._waiting.remove((scope, mine))
             else:
-                self._end()
-            raise
-
-    def _end(self) -> None:
-        self._busy = False
-        self._go_on()
+                self._busy = False
+                self._go_on()
 
     def _go_on(self) -> None:
         if not self._busy and self._waiting:

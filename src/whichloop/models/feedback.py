@@ -18,6 +18,8 @@ from whichloop.protocol import Codec, Message, Move, Reply, Request, WireError
 from whichloop.protocol.receipts import MARK, common_start, receipt_of
 from whichloop.protocol.wire import calls_in
 
+from .receipts import call_digest
+
 Level = Literal["nothing", "failed", "words"]
 """How much a prompt says of a mistake; `Clears` has a chance for each."""
 MIN_SHARE = 0.5
@@ -132,10 +134,11 @@ def signs_of_wire(codec: Codec, spoiled: Reply) -> FaultSigns:
     return FaultSigns(complaints=COMPLAINTS["wire"])
 
 
-def signs_of_decision(kind: str, move: Move | None, intended: Move | None, call: str) -> FaultSigns:
+def signs_of_decision(kind: str, move: Move | None, intended: Move | None) -> FaultSigns:
     """Return the signs of a decision's error. The names are the tool called and the arguments in which it differs from the one that
     was `intended`."""
     made, wanted = next(iter(calls_in(move)), None), next(iter(calls_in(intended)), None)
+    call = call_digest(made.name, made.arguments) if made is not None else ""
     named = [one.name for one in (made, wanted) if one is not None][:1]
     if made is not None and wanted is not None and made.name == wanted.name:
         names: Iterable[str] = {**wanted.arguments, **made.arguments}

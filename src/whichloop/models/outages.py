@@ -67,11 +67,9 @@ class WithOutages(WrappedModel):
         self._attempts[same] += 1
         if fault is None:
             return
-        if not fault.active(attempt):
-            fault.recovered = True
-            return
-        self._tunnel.land(fault, request, True)
-        if fault.kind != "provider.slow":
-            raise outage(fault.kind)
+        if fault.active(attempt):
+            self._tunnel.land(fault, request)
+            if fault.kind != "provider.slow":
+                raise outage(fault.kind)
+            await self._tunnel.spend(self._tunnel.profile.slow_s)
         fault.recovered = True
-        await self._tunnel.spend(self._tunnel.profile.slow_s)

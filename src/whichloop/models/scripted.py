@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +14,6 @@ from whichloop.protocol import (
     Codec,
     ContextOverflow,
     Inexpressible,
-    Message,
     Move,
     Plan,
     ProviderError,
@@ -28,7 +28,7 @@ from whichloop.protocol.digest import unit
 from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.tokens import estimate_input, estimate_usage
 
-from .at_once import SAME_IDS, TOO_EARLY, digest_of_call, early_call, with_one_id
+from .at_once import SAME_IDS, TOO_EARLY, early_call, with_one_id
 from .faults import ANSWER, CALLING, Fault, FaultPoint, disturb, draw, first_expressible, spares, spoiled_reply
 from .feedback import FaultSigns, GoodTurn, Level, level_shown, signs_of_decision, signs_of_wire
 from .instructions import Author, Gullible, author
@@ -36,7 +36,7 @@ from .outages import outage
 from .policy import POLICY, PolicyDecision, PolicyRequest, guess
 from .profiles import LAPSE, Profile
 from .prompt_view import PromptView, read_prompt, share_shown
-from .receipts import Truth, believed
+from .receipts import Truth, believed, call_digest
 from .scripted_calls import NATIVE, StreamsInPieces
 from .tunnel import Tunnel
 from .weaknesses import WorkingPlan, followed_plan, is_in_thousands, slips_of, split_examples
@@ -76,7 +76,11 @@ class Script:
         return author(self.key, self.tools, self.lure)
 
 
-_NO_SIGNS, _NOTHING = FaultSigns(), Reply()
+_NOTHING = Reply()
+LOST_FROM, LOST_TO = 0.2, 0.6
+"""Share of a question's content words below which the model is always at a loss, and from which it never is."""
+_MAY_OVERLOOK = frozenset({Role.DECIDE, Role.PLAN, Role.SELECT, Role.REFLECT})
+"""Roles in which a result that was overlooked can still be asked for again."""
 
 
 @dataclass(slots=True)
@@ -84,11 +88,11 @@ class _Visits:
     """What has happened so far at one point."""
 
     fault: Fault | None
+    last: tuple[Request, Reply]
     attempts: int = 0
     failures: int = 0
     """Attempts after which the prompt showed that something came of them, and yet the point was not passed."""
-    last: tuple[Request, Reply] | None = None
-    signs: FaultSigns = _NO_SIGNS
+    signs: FaultSigns = field(default_factory=FaultSigns)
     """How a text would show what was wrong with the last reply."""
     invented: bool = False
     """The last reply called a tool that does not exist."""
@@ -119,7 +123,6 @@ class _Turn:
     move: Move | None = None
     """What the reply says; None for prose."""
     reply: Reply = _NOTHING
-    delay_s: float = 0.0
 
 
 class Scripted(StreamsInPieces):
@@ -141,8 +144,8 @@ class Scripted(StreamsInPieces):
         self.tunnel.instructions.author, self.tunnel.oracle = script.author, script.oracle
         self._gullible = Gullible(self._key, profile.gullible, self.tunnel.instructions)
         self._visits: dict[FaultPoint, _Visits] = {}
-        self._lost_below = unit(*self._key, "question")
-        """The model is at a loss where a prompt shows less of the question than this draw allows."""
+        self._lost_below = LOST_FROM + (LOST_TO - LOST_FROM) * unit(*self._key, "question")
+        """The model is at a loss where a prompt shows less of the question."""
         self._good: dict[Role, GoodTurn] = {}
         """The last turn of each role in which all went well."""
         self._last: dict[Role, tuple[Request, Reply]] = {}
@@ -162,14 +165,15 @@ class Scripted(StreamsInPieces):
         self.tunnel.note_request(request.scope)
         seconds = self.script.profile.latency_s
         try:
-            reply, delay_s = self._reply(request)
-            seconds += delay_s
+            turn = self._answered(request)
+            if turn.fault is not None and turn.fault.kind == "provider.slow":
+                seconds += self.script.profile.slow_s
         finally:
             await self.tunnel.spend(seconds)
-        return reply
+        return turn.reply
 
-    def _reply(self, request: Request) -> tuple[Reply, float]:
-        """Return the reply and its delay in seconds."""
+    def _answered(self, request: Request) -> _Turn:
+        """Decide on a reply, and let go wrong what does."""
         tokens, limit = estimate_input(request), self.script.profile.abilities.context_tokens
         if limit is not None and tokens > limit:
             raise ContextOverflow(f"the request has about {tokens} tokens, the context holds {limit}")
@@ -192,28 +196,28 @@ class Scripted(StreamsInPieces):
         if isinstance(move, Answer) and move.value is not None:
             self._stated = render_value(move.value)
         self._gullible.note(turn.decision, move, request.scope)
-        reply = Reply(reply.text, reply.calls, estimate_usage(tokens, reply), reply.finish_reason, reply.failed_attempts)
-        turn.visits.last = (request, reply)
+        turn.reply = Reply(reply.text, reply.calls, estimate_usage(tokens, reply), reply.finish_reason, reply.failed_attempts)
+        turn.visits.last = (request, turn.reply)
         turn.visits.invented = fault is not None and fault.kind == "decision.unknown_tool" and not fault.absorbed
         if fault is None and isinstance(move, Act):
-            self._last[request.role] = (request, reply)
+            self._last[request.role] = turn.visits.last
         else:
             self._last.pop(request.role, None)
-        return reply, turn.delay_s
+        return turn
 
     # --- read and decide ---
 
     def _decided(self, request: Request) -> _Turn:
         """Read the prompt, decide on the next move, and draw what may go wrong at its point."""
-        ledger, followed = self.tunnel.ledger, self._right
-        live: Sequence[Message] = request.messages
+        followed, live = self._right, request.messages
         if request.examples or self._weak_in:
             parts = split_examples(request)
             live = parts.live
             if self._weak_in:
-                followed = followed_plan(self.script.plan, self._weak_in, parts, self.script.oracle, ledger, request.role)
-        text = "\n".join([message.content for message in believed(live, ledger)])
-        view = self._view(request, text, followed)
+                followed = followed_plan(
+                    self.script.plan, self._weak_in, parts, self.script.oracle, self.tunnel.ledger, request.role
+                )
+        view = self._view(request, "\n".join([message.content for message in believed(live, self.tunnel.ledger)]), followed)
         codec = request.codec or NATIVE
         decision = self._decision(request, codec, view)
         point = FaultPoint(str(request.role), decision.point)
@@ -226,67 +230,52 @@ class Scripted(StreamsInPieces):
                     self._hear(at_call, request)
         attempt = visits.attempts
         visits.attempts += 1
-        fault = visits.fault
-        if fault is not None and not fault.active(attempt):
-            fault = None
+        fault = visits.fault if visits.fault is not None and visits.fault.active(attempt) else None
         if visits.failures or request.role is Role.RECOVER:  # patience may be used up: the policy can only know now
             decision = self._decision(request, codec, view)
         turn = _Turn(request, codec, followed, view, decision, point, visits, fault)
-        if fault is None:
-            forgotten = self._forgotten(turn, attempt)
-            if forgotten:
-                self._forget(turn, forgotten)
-            elif point.call == ANSWER:  # elsewhere the call's result tells: see Tunnel.settle
-                visits.got_through()
+        if fault is None and not self._forgot(turn, attempt) and point.call == ANSWER:  # elsewhere see Tunnel.settle
+            visits.got_through()
         return turn
 
     def _view(self, request: Request, text: str, followed: WorkingPlan) -> PromptView:
         offered = [tool.name for tool in request.tools]
         view = read_prompt(followed.plan, self.script.oracle, self.tunnel.ledger, text, offered)
         self.tunnel.note_shown(request.scope, view.results.keys(), view.illegible)
-        if followed.says is not None or followed.forgotten:
-            view = view._replace(says=followed.says, overlooked=followed.forgotten.values())
-        if self.script.made_up is not None:
-            view = view._replace(bluff=self.script.made_up)
+        stuck = view.stuck
         if request.role in (Role.DECIDE, Role.ANSWER):
             self.tunnel.unknown = tuple([call.id for call in view.unknown])
-            if share_shown(view.text, self.script.question) < LOST_FROM + (LOST_TO - LOST_FROM) * self._lost_below:
-                return view._replace(stuck=True)
-        return view
+            stuck = stuck or share_shown(view.text, self.script.question) < self._lost_below
+        forgotten = followed.forgotten.values()
+        return view._replace(says=followed.says, overlooked=forgotten, bluff=self.script.made_up, stuck=stuck)
 
     def _decision(self, request: Request, codec: Codec, view: PromptView) -> PolicyDecision:
         """Return what the policy decides on a view of a prompt, from what has happened so far."""
-        failures: dict[str, int] = {}
+        failures = Counter[str]()
         invented: set[str] = set()
         for point, visits in self._visits.items():
-            if (visits.failures or visits.invented) and point.role in CALLING:
-                failures[point.call] = failures.get(point.call, 0) + visits.failures
-                if visits.invented:
-                    invented.add(point.call)
+            if point.role in CALLING:
+                failures[point.call] += visits.failures
+                invented |= {point.call} if visits.invented else set()
         patience = self.script.profile.patience
         asked = PolicyRequest(codec.max_calls, failures, patience, self._bluffs, self._stated, invented)
         return self._gullible.instead_of(POLICY[request.role](view, asked), request.role, request.scope, view.text)
 
-    def _draw(self, point: FaultPoint, any_known: bool) -> Fault | None:
-        if self.script.profile.faults is None and not self.script.profile.rates:
-            return None
-        planned = self._planned.get(point.call)
-        is_first = point.call == next(iter(self._planned), ANSWER)
-        # an answer out of nothing has no call to repeat either
-        return draw(self.script.profile, self._key, point, planned, is_first or not (planned or any_known))
-
     def _visit(self, point: FaultPoint, request: Request, any_known: bool) -> _Visits:
+        """Return what has happened at a point, with what this request says of it; at a new one a fault is drawn."""
         before = self._last.pop(request.role, None)
         visits = self._visits.get(point)
-        if visits is None:
-            if before is not None:
-                self._good[request.role] = GoodTurn(*before, request)
-            fault = self._draw(point, any_known)
-            if fault is not None:
-                self.tunnel.faults.append(fault)
-            visits = self._visits[point] = _Visits(fault)
-        elif visits.last is not None:
+        if visits is not None:
             visits.failures += self._hear(visits, request) != "nothing"
+            return visits
+        if before is not None:
+            self._good[request.role] = GoodTurn(*before, request)
+        planned = self._planned.get(point.call)
+        # an answer out of nothing has no call to repeat either
+        is_first = point.call == next(iter(self._planned), ANSWER) or not (planned or any_known)
+        fault = draw(self.script.profile, self._key, point, planned, is_first)
+        self.tunnel.faults += [] if fault is None else [fault]
+        visits = self._visits[point] = _Visits(fault, (request, _NOTHING))
         return visits
 
     def _hear(self, visits: _Visits, request: Request) -> Level:
@@ -294,33 +283,31 @@ class Scripted(StreamsInPieces):
 
         The draw is the attempt's, so that of two loops the one that says more clears a mistake wherever the other does.
         """
-        if visits.last is None:
-            return "nothing"
-        (before, reply), signs, fault = visits.last, visits.signs, visits.fault
-        level = level_shown(before, request, reply, signs, self.tunnel.result_text(signs.call), self._good.get(request.role))
+        signs, fault = visits.signs, visits.fault
+        result = self.tunnel.result_text(signs.call)
+        level = level_shown(visits.last[0], request, visits.last[1], signs, result, self._good.get(request.role))
         if fault is not None and fault.clearing == "shown" and not fault.cured:
             is_same = level == "nothing" and request.sampling.temperature == 0  # the same prompt gets the same reply
             chance = 0.0 if is_same else getattr(self.script.profile.clears, level)
             fault.cured = unit(*self._key, "cured", fault.point, visits.attempts) < chance
         return level
 
-    def _forgotten(self, turn: _Turn, attempt: int) -> Collection[str]:
-        """Return the results that are overlooked, in roles in which they can still be asked for again."""
+    def _forgot(self, turn: _Turn, attempt: int) -> bool:
+        """Say whether results are overlooked, and decide again without them; it is a fault if the decision is another one."""
         rate = self.script.profile.forget
         if rate == 0 or turn.point.role not in _MAY_OVERLOOK or not self.script.profile.may_strike(LAPSE, str(turn.point)):
-            return ()
-        key = (*self._key, "forget", turn.point, attempt)
-        length = len(turn.view.text)
-        return [name for name, item in turn.view.results.items() if unit(*key, name) < rate * item.distance(length)]
-
-    def _forget(self, turn: _Turn, forgotten: Collection[str]) -> None:
-        """Decide again without the results that were overlooked; it is a fault if the decision is another one."""
+            return False
+        key, length = (*self._key, "forget", turn.point, attempt), len(turn.view.text)
+        forgotten = [name for name, item in turn.view.results.items() if unit(*key, name) < rate * item.distance(length)]
+        if not forgotten:
+            return False
         clean, turn.decision = turn.decision, self._decision(turn.request, turn.codec, turn.view.without(forgotten))
         if turn.decision.options != clean.options:
             fault = Fault(LAPSE, turn.point, "after", 1)
             self.tunnel.faults.append(fault)
-            self.tunnel.land(fault, turn.request, True)
+            self.tunnel.land(fault, turn.request)
             turn.visits.lapses.append(fault)
+        return True
 
     # --- what goes wrong ---
 
@@ -334,41 +321,35 @@ class Scripted(StreamsInPieces):
         return fault.family == "wire" and spares(fault.kind, turn.move, turn.reply)
 
     def _strike(self, turn: _Turn, fault: Fault) -> None:
-        """Change the turn's move, reply and delay as the fault has it. Raises ProviderError."""
-        tunnel, visits, move = self.tunnel, turn.visits, turn.move
-        if fault.kind == "provider.slow":
-            tunnel.land(fault, turn.request, True)
-            fault.recovered, turn.delay_s = True, self.script.profile.slow_s
-        elif fault.family == "provider":
-            tunnel.land(fault, turn.request, True)
-            raise outage(fault.kind)
+        """Change the turn's move and reply as the fault has it. Raises ProviderError."""
+        visits, move, reply, lands = turn.visits, turn.move, turn.reply, True
+        if fault.family == "wire":
+            turn.reply, fault.absorbed = spoiled_reply(fault.kind, turn.codec, move, reply)
+            visits.signs = signs_of_wire(turn.codec, turn.reply)
+            lands = turn.reply != reply
         elif fault.kind == SAME_IDS:
-            tunnel.land(fault, turn.request, True)
-            turn.reply = with_one_id(turn.reply)
+            turn.reply = with_one_id(reply)
         elif turn.early is not None and isinstance(move, Act):
             self._call_too_early(turn, fault, move, *turn.early)
-        elif fault.family == "wire":
-            spoiled, absorbed = spoiled_reply(fault.kind, turn.codec, move, turn.reply)
-            tunnel.land(fault, turn.request, spoiled != turn.reply)
-            visits.signs = signs_of_wire(turn.codec, spoiled)
-            turn.reply, fault.absorbed = spoiled, absorbed
-        elif move is not None:
-            tools, known_calls = self.script.tools, {name: item.form.call for name, item in turn.view.results.items()}
-            options = disturb(fault.kind, move, known_calls, tools, guess(turn.view, self._bluffs))
+        elif fault.family == "decision":
+            known_calls = {name: item.form.call for name, item in turn.view.results.items()}
+            options = disturb(fault.kind, move, known_calls, self.script.tools, guess(turn.view, self._bluffs)) if move else ()
             changed, reply = first_expressible(turn.codec, options)
-            if changed == move:
-                return
-            tunnel.land(fault, turn.request, True)
-            if changed is None:  # a format in which the mistake cannot be made
+            lands = move is not None and changed != move
+            if lands and changed is None:  # a format in which the mistake cannot be made
                 fault.absorbed = True
-                return
-            struck = digest_of_call(changed.calls[0]) if isinstance(changed, Act) and changed.calls else ""
-            visits.signs = signs_of_decision(fault.kind, changed, move, struck)
-            turn.move, turn.reply = changed, reply
+            elif lands:
+                visits.signs = signs_of_decision(fault.kind, changed, move)
+                turn.move, turn.reply = changed, reply
+        if lands:
+            self.tunnel.land(fault, turn.request)
+        if fault.kind == "provider.slow":
+            fault.recovered = True
+        elif fault.family == "provider":
+            raise outage(fault.kind)
 
     def _call_too_early(self, turn: _Turn, fault: Fault, move: Act, early: ToolCall, awaited: Sequence[str]) -> None:
         """Put a call beside those that it should wait for."""
-        self.tunnel.land(fault, turn.request, True)
         both = replace(move, calls=(*move.calls, early))
         try:
             turn.reply = turn.codec.render(both)
@@ -376,8 +357,9 @@ class Scripted(StreamsInPieces):
             fault.absorbed = True
             return
         turn.move = both
-        digests = [digest_of_call(call) for name, call in zip(turn.decision.calls, move.calls, strict=True) if name in awaited]
-        self.tunnel.at_once.expect_apart(digest_of_call(early), digests)
+        made = zip(turn.decision.calls, move.calls, strict=True)
+        digests = [call_digest(call.name, call.arguments) for name, call in made if name in awaited]
+        self.tunnel.at_once.expect_apart(call_digest(early.name, early.arguments), digests)
         self.tunnel.held |= dict.fromkeys(digests, fault)
 
     def _slip(self, turn: _Turn) -> None:
@@ -396,12 +378,7 @@ class Scripted(StreamsInPieces):
                 slip = Fault(f"weakness.{kind}", FaultPoint(turn.request.role.value, call), "never", 0)
                 self._slips[kind, call] = slip
                 self.tunnel.faults.append(slip)
-                self.tunnel.land(slip, turn.request if turn.fault is None else None, True)  # a reply is marked with one fault
+                self.tunnel.land(slip, turn.request if turn.fault is None else None)  # a reply is marked with one fault
         stated = self._slips.get(("answer", ANSWER))
         if stated is not None and isinstance(move, Answer) and move.value is not None and not view.unknown:
             stated.recovered = not is_in_thousands(move.value)
-
-
-LOST_FROM, LOST_TO = 0.2, 0.6
-"""Share of a question's content words below which the model is always at a loss, and from which it never is."""
-_MAY_OVERLOOK = frozenset({Role.DECIDE, Role.PLAN, Role.SELECT, Role.REFLECT})

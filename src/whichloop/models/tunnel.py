@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from whichloop.protocol import Capabilities, Chunk, Model, Observation, Reply, Request
@@ -19,9 +19,6 @@ from .receipts import Ledger, Truth
 
 _SCOPE: ContextVar[str] = ContextVar("whichloop_scope", default="")
 """Scope of the running task's last request. No tool call says whose it is, but a branch calls its tools where it asks."""
-
-
-STILL = Profile(name="still")
 
 
 class Tunnel:
@@ -45,7 +42,7 @@ class Tunnel:
         """Planned calls whose results any prompt of the trial showed."""
         self.held: dict[str, Fault] = {}
         """CALL digest of a call that the next run holds back → why."""
-        self.blow(STILL)
+        self.blow(Profile(name="still"))
         self.of_call: dict[str, Fault | None] = {}
         """CALL digest → what strikes that call; drawn when it first runs."""
         self._calls_shown: dict[str, tuple[str, ...]] = {}
@@ -59,16 +56,13 @@ class Tunnel:
     def blow(self, profile: Profile, key: tuple[object, ...] = ()) -> None:
         """Let a profile's faults strike. `key`: of the trial; every draw starts from it."""
         self.profile, self._key = profile, key
-        self._may_strike = bool(profile.rates) or profile.faults is not None
 
     async def spend(self, seconds: float) -> None:
         """Let simulated time pass."""
-        if seconds <= 0:
-            return
-        if self.real_time:
-            await asyncio.sleep(seconds)
-        else:
+        if not self.real_time:
             self.simulated_s += seconds
+        elif seconds > 0:
+            await asyncio.sleep(seconds)
 
     def note_request(self, scope: str) -> None:
         """Note that the running task has sent a request of this scope: the calls that follow in it are the scope's."""
@@ -84,7 +78,7 @@ class Tunnel:
         if digest in self.held:
             return self.held.pop(digest)
         if digest not in self.of_call:
-            if not self._may_strike or self.instructions.asks_for(digest):  # no instruction leads to the next
+            if self.instructions.asks_for(digest):  # no instruction leads to the next
                 return None
             name = next((name for name, truth in self.oracle.items() if truth.call == digest), digest)
             self.of_call[digest] = draw(self.profile, self._key, FaultPoint(TOOL, name), None, False, digest)
@@ -97,7 +91,7 @@ class Tunnel:
         fault.believed = fault.believed and self.signs  # of a real model nobody knows
         if not any(fault is other for other in self.faults):
             self.faults.append(fault)
-        self.land(fault, None, True)
+        self.land(fault)
 
     def running(self, call: str) -> AbstractContextManager[RunningCall]:
         """Count a run of a call with this digest among those of the running scope."""
@@ -106,9 +100,9 @@ class Tunnel:
     def note_result(self, call: str, observation: Observation, *, is_true: bool) -> None:
         """Note what a run of a call gave the loop. `is_true`: it is what the tool gives where nothing disturbs it."""
         self._last_results[call] = observation
-        overcome = self.of_call.get(call)
-        if overcome is not None and is_true and observation.ok:
-            overcome.recovered = True
+        fault = self.of_call.get(call)
+        if fault is not None and is_true and observation.ok:
+            fault.recovered = True
 
     def result_text(self, call: str) -> str:
         """Return what the last run of a call gave, as text; empty if it has not run."""
@@ -117,12 +111,9 @@ class Tunnel:
 
     # --- requests ---
 
-    def land(self, fault: Fault, request: Request | None, landed: bool) -> None:
+    def land(self, fault: Fault, request: Request | None = None) -> None:
         """Note that the loop has received a fault, with the request that it struck."""
-        if not landed:
-            return
-        fault.landed = True
-        fault.landed_at = len(self.ledger.issued)
+        fault.landed, fault.landed_at = True, len(self.ledger.issued)
         if request is not None:
             self.mark_struck(request, fault.kind)
 
@@ -150,21 +141,18 @@ class Tunnel:
 
     # --- the end ---
 
-    def _is_put_right(self) -> bool:
-        """Whether each planned call that gave a result gave its true one in the end."""
-        last = {entry.call: entry.content for entry in self.ledger.issued}
-        return all(last.get(truth.call, truth.content) == truth.content for truth in self.oracle.values())
-
     def settle(self) -> None:
         """Note, at the trial's end, which disturbed calls later gave their true result, and put the faults in one order.
 
         Scopes may be answered in any order; the record must not show in which.
         """
+        last = {entry.call: entry.content for entry in self.ledger.issued}
         for fault in self.faults:
             if fault.family == "inject":
                 fault.recovered = fault.landed and not self.instructions.is_obeyed(fault)
-            elif fault.kind == TOO_EARLY:
-                fault.recovered = fault.landed and self._is_put_right()
+            elif fault.kind == TOO_EARLY:  # the planned calls that gave a result gave their true one in the end
+                right = all(last.get(truth.call, truth.content) == truth.content for truth in self.oracle.values())
+                fault.recovered = fault.landed and right
             elif fault.kind not in OF_CALLS and fault.landed and not fault.recovered:
                 truth, later = self.oracle.get(fault.point.call), self.ledger.issued[fault.landed_at :]
                 fault.recovered = truth is not None and any((one.call, one.content) == (truth.call, truth.content) for one in later)
@@ -193,19 +181,14 @@ class LoopModel:
 
     @property
     def capabilities(self) -> Capabilities:
-        capabilities: Capabilities = KEPT[self].capabilities
-        return capabilities
+        return cast(Model, KEPT[self]).capabilities
 
     @property
     def own_attempts(self) -> int:
         return int(KEPT[self].own_attempts)
 
-    async def complete(self, request: Request) -> Reply:
-        """Raises what the model behind raises."""
-        reply: Reply = await KEPT[self].complete(request)
-        return reply
+    def complete(self, request: Request) -> Coroutine[Any, Any, Reply]:
+        return cast(Model, KEPT[self]).complete(request)
 
     def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        """Raises what the model behind raises."""
-        chunks: AsyncIterator[Chunk] = KEPT[self].stream(request)
-        return chunks
+        return cast(Model, KEPT[self]).stream(request)

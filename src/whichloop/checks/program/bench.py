@@ -10,11 +10,12 @@ from typing import Any
 
 from whichloop.checks.shared.bench_script import bench_script
 from whichloop.datasets.task import Task
-from whichloop.models.at_once import LATE, digest_of_call
+from whichloop.models.at_once import LATE
 from whichloop.models.faults import Fault, FaultPoint, disturb, emptied, spoiled_reply
 from whichloop.models.metering import Meter, MeteredExchange, MeteredModel, MeteredToolbox
 from whichloop.models.outages import PROVIDER_FAULTS
 from whichloop.models.profiles import Abilities, load_profile
+from whichloop.models.receipts import call_digest
 from whichloop.models.scripted import Script, Scripted
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.tunnel import Tunnel
@@ -383,7 +384,8 @@ class FaultyModel(StreamsWhole, WrappedModel):
             if with_both is None:
                 return reply
             self.log.strike()
-            self.tunnel.held[digest_of_call(move.calls[0])] = Fault(LATE, FaultPoint(Role.DECIDE, "first"), "after", 1)
+            digest = call_digest(move.calls[0].name, move.calls[0].arguments)
+            self.tunnel.held[digest] = Fault(LATE, FaultPoint(Role.DECIDE, "first"), "after", 1)
             return with_both
         spoiled_reply = spoiled(fault.name, codec, move, reply, self.script.tools)
         if spoiled_reply is None:
