@@ -113,9 +113,8 @@ def read_prompt(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: s
     seen = sightings(text)
     shown: dict[str, ShownResult] = {}
     values: dict[str, Any] = {}
-    stuck = False
     current: dict[str, Sequence[Form]] = {}
-    misled = is_cut = False
+    stuck = is_cut = False
     for planned in plan.calls if seen else ():
         name, failed, needs = planned.id, 0, plan.dependencies[planned.id]
         if needs <= shown.keys() and not (is_cut and any(name in users for need in needs for users in shown[need].unread)):
@@ -124,16 +123,21 @@ def read_prompt(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: s
         else:
             forms = ledger.forms.get(name, ())
         for form in forms:
-            sighted = seen.get(form.digest)
-            entry = None if sighted is None else _latest(sighted, form, ledger, ok=not planned.fails)
-            if sighted is None or entry is None:
+            sighted = seen.get(form.digest, ())
+            # the latest result that came out as planned, else the latest: a repeat that is refused, such as booking a second time,
+            # does not undo what the model has seen to succeed
+            given = [entry for one in reversed(sighted) if (entry := ledger.find(form.digest, one.content)) is not None]
+            entry = next((one for one in given if one.ok is not planned.fails), given[0] if given else None)
+            if entry is None:
                 continue
             if entry.ok is planned.fails:
                 failed += not planned.fails
                 continue
             uses = plan.uses.get(name, _NO_USES)
-            if plan.answer is not None and not plan.is_referring:
-                uses = _uses_by_value(plan.answer, uses, entry)
+            if plan.answer is not None and not plan.is_referring and entry.ok:  # it rests on the values that are equal to its own
+                wanted = {render_value(value) for _, value in leaves(plan.answer)}
+                rests_on = [path for path, value in leaves(entry.value) if render_value(value) in wanted]
+                uses = {**uses, **{path: uses.get(path, frozenset()) | {None} for path in rests_on}}
             paths = tuple(uses) if () in uses else (*uses, ())
             beside = sighted if len(sighted) == 1 else [one for one in sighted if one.content == entry.content]
             parts = [ledger.parts_shown(entry, one, paths) for one in beside]
@@ -151,34 +155,11 @@ def read_prompt(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: s
             if planned.id in shown and all(users <= done for users in shown[planned.id].unread):
                 done.add(planned.id)
         results = {name: item for name, item in shown.items() if name in done}
-    for name, item in results.items():
-        misled = misled or (item.form.option == 0 and name in oracle and oracle[name].content != item.entry.content)
+    misled = any(
+        item.form.option == 0 and name in oracle and oracle[name].content != item.entry.content for name, item in results.items()
+    )
     illegible = tuple([item.entry.key for name, item in shown.items() if name not in results]) if is_cut else ()
     return PromptView(plan, text, tools, results, misled, stuck, ledger.forms, illegible=illegible, current=current)
-
-
-def _uses_by_value(answer: Any, uses: Uses, entry: ReceiptEntry) -> Uses:
-    """Return the parts of a result that are used where the plan states the answer without a reference.
-
-    Such an answer rests on the results' values that are equal to one of its own.
-    """
-    wanted = {render_value(value) for _, value in leaves(answer)}
-    rests_on = [path for path, value in leaves(entry.value) if render_value(value) in wanted] if entry.ok else []
-    return {**uses, **{path: uses.get(path, frozenset()) | {None} for path in rests_on}}
-
-
-def _latest(sightings: Sequence[Sighting], form: Form, ledger: Ledger, ok: bool) -> ReceiptEntry | None:
-    """Return the latest result of a call that the prompt shows; one that came out as planned before any other.
-
-    A repeat that is refused, such as booking a second time, does not undo what the model has seen to succeed.
-    """
-    latest: ReceiptEntry | None = None
-    for one in reversed(sightings):
-        entry = ledger.find(form.digest, one.content)
-        if entry is not None and entry.ok is ok:
-            return entry
-        latest = latest or entry
-    return latest
 
 
 def share_shown(prompt: str, text: str) -> float:
@@ -188,27 +169,16 @@ def share_shown(prompt: str, text: str) -> float:
     """
     if text in prompt:
         return 1.0
-    words = {word for word in _WORD.findall(text.lower()) if len(word) >= MIN_CONTENT_CHARS or not word.isalpha()}
-    shown = set(_WORD.findall(prompt.lower().replace("\\n", " ")))  # JSON writes the end of a line so
+    words = {word for word in re.findall(r"\w+", text.lower()) if len(word) >= 4 or not word.isalpha()}
+    shown = set(re.findall(r"\w+", prompt.lower().replace("\\n", " ")))  # JSON writes the end of a line so
     return len(words & shown) / len(words) if words else 0.0
-
-
-MIN_CONTENT_CHARS = 4
-_WORD = re.compile(r"\w+")
 
 
 def named_in(name: str, text: str) -> Iterator[int]:
     """Yield where a text names something, not as a part of a longer name; a pattern takes ten times as long."""
+    whole = re.compile(rf"\b{re.escape(name)}\b")
     at = text.find(name)
     while at >= 0:
-        end = at + len(name)
-        joins = [_joins(char) for char in (text[at - 1 : at], name[:1], name[-1:], text[end : end + 1])]
-        whole = joins[0] != joins[1] and joins[2] != joins[3]
-        if whole:
+        if whole.match(text, at):
             yield at
-        at = text.find(name, end if whole else at + 1)
-
-
-def _joins(character: str) -> bool:
-    """Whether a character may be a part of a name."""
-    return character.isalnum() or character == "_"
+        at = text.find(name, at + 1)

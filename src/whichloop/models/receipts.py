@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from whichloop.protocol import Message, PlannedCall, ToolCall, WireError, render_value, resolve
@@ -32,35 +30,18 @@ class CallKey(NamedTuple):
     """CALL: six hex digits of the text."""
 
 
-_PLAIN = frozenset({str, int, bool, type(None)})
-"""Types of values that are written alike where they are equal and of one type; not so floats: -0.0 equals 0.0."""
-
-
 def call_key(tool: str, arguments: Mapping[str, object]) -> CallKey:
-    """Return the key of a call. A trial asks for each of its calls several times, and a run for those of its tasks."""
-    if type(arguments) is dict and _PLAIN.issuperset(map(type, arguments.values())):
-        return _key_of_plain(tool, *arguments, *arguments.values())
-    return _key_of(tool, arguments)
-
-
-def call_digest(tool: str, arguments: Mapping[str, object]) -> str:
-    """Return six hex digits of tool and canonical arguments."""
-    return call_key(tool, arguments).digest
-
-
-@lru_cache(maxsize=2048, typed=True)
-def _key_of_plain(tool: str, *parts: Any) -> CallKey:
-    """Return the key of a call of plain arguments; `parts`: their names, then their values."""
-    names = len(parts) // 2
-    return _key_of(tool, dict(zip(parts[:names], parts[names:], strict=True)))
-
-
-def _key_of(tool: str, arguments: Mapping[str, object]) -> CallKey:
+    """Return the key of a call."""
     try:
         text = canonical_json([tool, arguments])
     except (TypeError, ValueError, RecursionError):  # what JSON cannot say was not planned either
         text = f"{tool}({render_value(arguments)})"
     return CallKey(text, sha256(text)[:6])
+
+
+def call_digest(tool: str, arguments: Mapping[str, object]) -> str:
+    """Return six hex digits of tool and canonical arguments."""
+    return call_key(tool, arguments).digest
 
 
 def content_digest(text: str) -> str:
@@ -157,14 +138,12 @@ class Ledger:
         arguments, forms = self._filled.get((planned.id, basis), (None, ()))
         if arguments is planned.arguments:  # else another plan is followed
             return forms
-        now = []
+        calls = [concrete(option, values) for option in (planned, *planned.alternatives)]
+        now = [Form(call, call_digest(call.name, call.arguments), option) for option, call in enumerate(calls) if call is not None]
         known = self.forms.setdefault(planned.id, [])
-        for number, option in enumerate((planned, *planned.alternatives)):
-            call = concrete(option, values)
-            if call is not None:
-                now.append(form := Form(call, call_digest(call.name, call.arguments), number))
-                if not any(form.digest == other.digest and number == other.option for other in known):
-                    known.insert(0, form)
+        for form in now:
+            if not any(form[1:] == other[1:] for other in known):
+                known.insert(0, form)
         self._filled[planned.id, basis] = planned.arguments, now
         return now
 
@@ -201,8 +180,6 @@ class PairedResult(NamedTuple):
 def paired_results(messages: Sequence[Message]) -> list[PairedResult]:
     """Return the results that messages give for the calls of replies with several; other results cannot be another call's."""
     paired: list[PairedResult] = []
-    if not any(map(attrgetter("calls"), messages)):
-        return paired
     digests: dict[str, frozenset[str]] = {}
     reply = 0
     for place, message in enumerate(messages):
