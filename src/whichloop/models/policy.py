@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import re
@@ -22,7 +21,6 @@ from whichloop.protocol import (
     Text,
     ToolCall,
     Understanding,
-    refs,
     render_value,
     resolve,
 )
@@ -67,15 +65,15 @@ def decide(view: PromptView, ask: PolicyRequest) -> PolicyDecision:
     ready = view.ready()[: ask.max_calls]
     if not ready or view.stuck:
         return answer(view, ask)
-    calls: list[ToolCall] = []
+    made: list[ToolCall] = []
     for planned in ready:
         call = _chosen(planned, view, ask)
         if call is None:
             return answer(view, ask)
         if not view.shows_tool(call.name):
             return PolicyDecision(ANSWER, (Text(_NEEDS_A_TOOL.format(planned.goal)), *answer(view, ask).options))
-        calls.append(call)
-    moves = (Act(f"Next: {ready[0].goal.rstrip('.')}.", tuple(calls)), Act("", tuple(calls)))
+        made.append(call)
+    moves = tuple(Act(thought, tuple(made)) for thought in (f"Next: {ready[0].goal.rstrip('.')}.", ""))
     return PolicyDecision(ready[0].id, moves, tuple(planned.id for planned in ready))
 
 
@@ -111,7 +109,7 @@ def _derived(view: PromptView) -> object:
         value = resolve(view.plan.answer, view.values)
     except (KeyError, IndexError, TypeError):
         return NOT_DETERMINED
-    return mislead(value) if view.misled and not any(refs(view.plan.answer)) else value
+    return mislead(value) if view.misled and not view.plan.is_referring else value
 
 
 def _made_up(answer: object) -> object:
@@ -164,18 +162,18 @@ def _retold(item: ShownResult) -> str:
     """Return a result as far as it was read; "done" where nothing is used of what was cut."""
     if () in item.parts:
         return item.entry.text
-    names = [next((step for step in reversed(path) if isinstance(step, str)), "result") for path in item.parts]
-    parts = [{name: Ref("", path).of(item.entry.value)} for name, path in zip(names, item.parts, strict=True)]
+    parts = [
+        {next((step for step in reversed(path) if isinstance(step, str)), "result"): Ref("", path).of(item.entry.value)}
+        for path in item.parts
+    ]
     return render_value(parts[0] if len(parts) == 1 else parts) if parts else "done"
 
 
 def judge(view: PromptView, ask: PolicyRequest) -> PolicyDecision:
     """Judge the work as done iff all results are legible (roles reflect and validate)."""
     missing = tuple(call.goal for call in view.unknown)
-    reason = "All results are in." if not missing else "Some results are missing."
-    return PolicyDecision(
-        ANSWER, (Completion(not missing, reason, missing), Completion(not missing, reason), Completion(not missing))
-    )
+    done, reason = not missing, "Some results are missing." if missing else "All results are in."
+    return PolicyDecision(ANSWER, (Completion(done, reason, missing), Completion(done, reason), Completion(done)))
 
 
 def recover(view: PromptView, ask: PolicyRequest) -> PolicyDecision:
@@ -183,22 +181,18 @@ def recover(view: PromptView, ask: PolicyRequest) -> PolicyDecision:
     failed = _failed_call(view, ask)
     if failed is None or failed.fails or view.stuck:
         return PolicyDecision(ANSWER, (Recovery("skip", None, "Nothing is to be done about it."), Recovery("skip")))
-    beyond = ask.failures.get(failed.id, 0) - ask.patience
-    if beyond < 0:
-        again = Recovery("retry", _form(failed, 0, view), "It may work now.")
-        if failed.id in ask.invented:  # the call was made to a tool that does not exist: another attempt cannot help
-            again = Recovery("alternative_tool", _form(failed, 0, view), "This is the tool that was meant.")
-        return PolicyDecision(failed.id, (again, Recovery("retry")), (failed.id,))
-    if beyond < len(failed.alternatives):
-        other = _form(failed, beyond + 1, view)
-        return PolicyDecision(failed.id, (Recovery("alternative_tool", other, "Another way."), Recovery("skip")), (failed.id,))
-    return PolicyDecision(failed.id, (Recovery("skip", None, "It keeps failing."), Recovery("skip")))
-
-
-def _form(planned: PlannedCall, option: int, view: PromptView) -> ToolCall | None:
-    """Return the call as made before, or as the prompt lets it be made; `option`: 0, or 1 and on for the alternatives."""
-    calls = [form.call for form in view.forms.get(planned.id, ()) if form.option == option]
-    return calls[0] if calls else concrete((planned, *planned.alternatives)[option], view.values)
+    option = max(0, ask.failures.get(failed.id, 0) - ask.patience + 1)
+    if option > len(failed.alternatives):
+        return PolicyDecision(failed.id, (Recovery("skip", None, "It keeps failing."), Recovery("skip")))
+    made = [form.call for form in view.forms.get(failed.id, ()) if form.option == option]
+    call = made[0] if made else concrete((failed, *failed.alternatives)[option], view.values)
+    if option:
+        moves = (Recovery("alternative_tool", call, "Another way."), Recovery("skip"))
+    elif failed.id in ask.invented:  # the call was made to a tool that does not exist: another attempt cannot help
+        moves = (Recovery("alternative_tool", call, "This is the tool that was meant."), Recovery("retry"))
+    else:
+        moves = (Recovery("retry", call, "It may work now."), Recovery("retry"))
+    return PolicyDecision(failed.id, moves, (failed.id,))
 
 
 def _failed_call(view: PromptView, ask: PolicyRequest) -> PlannedCall | None:
@@ -206,24 +200,17 @@ def _failed_call(view: PromptView, ask: PolicyRequest) -> PlannedCall | None:
 
     Results that the call came from need not be shown: the request names the failed call itself.
     """
-    text, unspaced = _readable(view.text)
+    text, unspaced = view.text.replace("\\", ""), _unspaced(view.text)
 
     def likeness(planned: PlannedCall) -> tuple[float, int, int, int]:
         calls: list[ToolCall | None] = [form.call for form in view.forms.get(planned.id, ())]
         shown = [_shown_share(call, unspaced) for call in calls or [concrete(planned, view.values)] if call is not None]
-        named = sum(1 for _ in named_in(planned.tool, text))
-        return (*max(shown, default=(0.0, 0)), named, ask.failures.get(planned.id, 0))
+        return (*max(shown, default=(0.0, 0)), len([*named_in(planned.tool, text)]), ask.failures.get(planned.id, 0))
 
     ready = {call.id for call in view.ready()}
     candidates = [call for call in view.plan.calls if call.id in view.forms or call.id in ready]
     open_ = [call for call in candidates if call.id not in view.results or call.fails]
     return max(reversed(open_), key=likeness, default=None)  # of equals the last: what was met later
-
-
-@functools.lru_cache(maxsize=1)
-def _readable(text: str) -> tuple[str, str]:
-    """Return a prompt without backslashes, and without white space as well; one that asks to recover is read twice."""
-    return text.replace("\\", ""), _unspaced(text)
 
 
 def _shown_share(call: ToolCall, unspaced: str) -> tuple[float, int]:
@@ -241,20 +228,16 @@ def _as_json(name: str, value: Any) -> set[str]:
     Each up to what ends it, so that 7 is not found in 75.
     """
     said = {
-        f"{json.dumps(name, ensure_ascii=in_ascii)}:{json.dumps(value, ensure_ascii=in_ascii, sort_keys=sorts)}"
+        json.dumps({name: value}, ensure_ascii=in_ascii, sort_keys=sorts)[1:-1]
         for in_ascii, sorts in itertools.product((True, False), repeat=2)
     }
-    if isinstance(value, int) and not isinstance(value, bool):
-        said |= {f"{text}.0" for text in said}
-    return {_unspaced(text) + end for text in said for end in ",}"}
+    ends = (",", "}", ".0,", ".0}") if isinstance(value, int) and not isinstance(value, bool) else (",", "}")
+    return {_unspaced(text) + end for text in said for end in ends}
 
 
 def _unspaced(text: str) -> str:
     """Return a text without white space, written out or escaped, and without backslashes, which JSON within JSON doubles."""
-    return "".join(_ESCAPED_SPACE.sub("", text).replace("\\", "").split())
-
-
-_ESCAPED_SPACE = re.compile(r"\\+[nrt]")
+    return "".join(re.sub(r"\\+[nrt]", "", text).replace("\\", "").split())
 
 
 def confirm(view: PromptView, ask: PolicyRequest) -> PolicyDecision:

@@ -209,15 +209,10 @@ class Scripted(StreamsInPieces):
 
     def _decided(self, request: Request) -> _Turn:
         """Read the prompt, decide on the next move, and draw what may go wrong at its point."""
-        followed, live = self._right, request.messages
-        if request.examples or self._weak_in:
-            parts = split_examples(request)
-            live = parts.live
-            if self._weak_in:
-                followed = followed_plan(
-                    self.script.plan, self._weak_in, parts, self.script.oracle, self.tunnel.ledger, request.role
-                )
-        view = self._view(request, "\n".join([message.content for message in believed(live, self.tunnel.ledger)]), followed)
+        parts, ledger, followed = split_examples(request), self.tunnel.ledger, self._right
+        if self._weak_in:
+            followed = followed_plan(self.script.plan, self._weak_in, parts, self.script.oracle, ledger, request.role)
+        view = self._view(request, "\n".join([message.content for message in believed(parts.live, ledger)]), followed)
         codec = request.codec or NATIVE
         decision = self._decision(request, codec, view)
         point = FaultPoint(str(request.role), decision.point)
