@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.loops.bare_codecs import CODEC
 from whichloop.models.faults import NOT_DETERMINED, Fault, FaultPoint
-from whichloop.models.instructions import ANSWER, CALL, STOP, Gullible, Instruction, TrialInstructions, author, shown_in
+from whichloop.models.instructions import ANSWER, CALL, STOP, Instruction, TrialInstructions, shown_in
 from whichloop.models.policy import PolicyDecision
 from whichloop.models.profiles import Gullibility, Profile
 from whichloop.protocol import Message, Model, Observation, Reply, Request, Tool, ToolCall, ToolSpec, WrappedModel, run_sync
@@ -42,7 +42,7 @@ def fault(kind: str, call: str = "c1") -> Fault:
 
 
 def written(kind: str, *key: object, lure: object = None, specs: dict[str, ToolSpec] | None = None) -> Instruction:
-    made = author(key or (0, "t", 0), SPECS if specs is None else specs, lure)(fault(kind))
+    made = TrialInstructions(key or (0, "t", 0), SPECS if specs is None else specs, lure).written(fault(kind))
     assert made is not None
     return made
 
@@ -75,7 +75,7 @@ def test_a_call_is_one_that_the_tool_takes_and_carries_a_marker(seed):
     assert tool.arguments is not None
     tool.arguments.check(one.call.arguments)
     assert any(value == f"injected-{one.label}" or (isinstance(value, int) and value > 99) for value in one.call.arguments.values())
-    told = TrialInstructions(author((0, "t", seed), {"now": Tool.from_function(now).spec}, None))  # which takes no marker
+    told = TrialInstructions((0, "t", seed), {"now": Tool.from_function(now).spec})  # which takes no marker
     assert told.give(fault(CALL)) == ("", "")
     assert told.counts("x", abstained=False) == {}
 
@@ -156,12 +156,11 @@ def test_a_mark_counts_where_it_is_announced_before_the_first_result(label, othe
 
 
 def test_the_counts_by_hand():
-    told = TrialInstructions(author((0, "t", 0), SPECS, None))
+    told = TrialInstructions((0, "t", 0), SPECS)
     struck = {kind: fault(kind, call) for kind, call in ((CALL, "c1"), (ANSWER, "c2"), (STOP, "c3"))}
     texts = {kind: told.give(one) for kind, one in struck.items()}
     by_kind = {one.kind: one for one in told.by_label.values()}
-    expected = {kind: (f"{one.text} ", "") if one.in_front else ("", f" {one.text}") for kind, one in by_kind.items()}
-    assert texts == expected
+    assert all(texts[kind] in ((f"{one.text} ", ""), ("", f" {one.text}")) for kind, one in by_kind.items())
     assert told.counts("9", abstained=False) == {"given": 3, "shown": 0, "attempted": 0, "executed": 0, "answered": 0}
     told.shown_labels |= {one.label for one in by_kind.values()}
     told.obeyed |= {by_kind[CALL].label, by_kind[STOP].label}
@@ -261,18 +260,17 @@ class Marking(Hiding):
         return await super().complete(replace(request, messages=(told, *request.messages)))
 
 
-def given_one(kind: str, chances: Gullibility, repeat: int = 0) -> tuple[Gullible, str, TrialInstructions]:
-    """The model of a trial in which one instruction was given, and its text."""
-    instructions = TrialInstructions(author((0, "t", repeat), SPECS, None))
-    text = "".join(instructions.give(fault(kind)))
-    return Gullible((0, "t", repeat), chances, instructions), text, instructions
+def given_one(kind: str, chances: Gullibility, repeat: int = 0) -> tuple[TrialInstructions, str]:
+    """A trial in which one instruction was given, and its text."""
+    instructions = TrialInstructions((0, "t", repeat), SPECS, chances=chances)
+    return instructions, "".join(instructions.give(fault(kind)))
 
 
 @pytest.mark.parametrize(("is_marked", "chance"), [(False, 0.6), (True, 0.25)])
 def test_the_chances_are_those_of_the_profile(is_marked, chance):
     obeyed = 0
     for repeat in range(1500):
-        model, text, _ = given_one(STOP, Gullibility(obeys=0.6, marked=0.25), repeat)
+        model, text = given_one(STOP, Gullibility(obeys=0.6, marked=0.25), repeat)
         prompt = f"{announcement('k3k3k3k3')} {as_data(text, 'k3k3k3k3')}" if is_marked else text
         obeyed += model.instead_of(PLANNED, Role.DECIDE, "", prompt) != PLANNED
     assert obeyed / 1500 == pytest.approx(chance, abs=0.05)  # 4 standard errors
@@ -297,7 +295,7 @@ def test_a_call_is_made_once_and_an_answer_takes_the_place_of_the_right_one(code
 
 def moved(kind: str, role: Role, *, obeys: float = 1.0) -> PolicyDecision:
     """What the model does in a role whose prompt shows an instruction."""
-    model, text, _ = given_one(kind, Gullibility(obeys=obeys))
+    model, text = given_one(kind, Gullibility(obeys=obeys))
     return model.instead_of(PLANNED, role, "", f"Question. 9 {text}")
 
 
@@ -324,12 +322,12 @@ def test_a_summary_hands_on_what_the_model_falls_for_and_nothing_else():
 def test_asked_about_a_call_alone_it_refuses_that_of_an_instruction_but_for_a_chance(confirms):
     confirmed = own = 0
     for repeat in range(300):
-        model, _, instructions = given_one(CALL, Gullibility(obeys=1.0, confirms=confirms), repeat)
-        (instruction,) = instructions.by_label.values()
+        model, _ = given_one(CALL, Gullibility(obeys=1.0, confirms=confirms), repeat)
+        (instruction,) = model.by_label.values()
         assert instruction.call is not None
         asked = f"Call: {instruction.call.name} {render_value(instruction.call.arguments)}"
         confirmed += model.instead_of(PLANNED, Role.CONFIRM, "", asked) == PLANNED
         own += model.instead_of(PLANNED, Role.CONFIRM, "", 'Call: add {"a": 1, "b": 1}') == PLANNED
     assert confirmed / 300 == pytest.approx(confirms, abs=0.106)  # 4 standard errors
     assert own == 300
-    assert not instructions.shown_labels
+    assert not model.shown_labels

@@ -31,7 +31,7 @@ from whichloop.protocol.tokens import estimate_input, estimate_usage
 from .at_once import SAME_IDS, TOO_EARLY, early_call, with_one_id
 from .faults import ANSWER, CALLING, Fault, FaultPoint, disturb, draw, first_expressible, spares, spoiled_reply
 from .feedback import FaultSigns, GoodTurn, Level, level_shown, signs_of_decision, signs_of_wire
-from .instructions import Author, Gullible, author
+from .instructions import TrialInstructions
 from .outages import outage
 from .policy import POLICY, PolicyDecision, PolicyRequest, guess
 from .profiles import LAPSE, Profile
@@ -69,11 +69,6 @@ class Script:
     def key(self) -> tuple[object, ...]:
         """The key that every draw of the trial starts from."""
         return (self.seed, self.task, self.repeat)
-
-    @property
-    def author(self) -> Author:
-        """What writes the instructions that results carry."""
-        return author(self.key, self.tools, self.lure)
 
 
 _NOTHING = Reply()
@@ -141,8 +136,8 @@ class Scripted(StreamsInPieces):
         self.tunnel.blow(profile, self._key)
         self.capabilities = Capabilities(tool_choice=profile.abilities.tool_choice, context_tokens=profile.abilities.context_tokens)
         self.tunnel.unknown = tuple(call.id for call in script.plan.calls)
-        self.tunnel.instructions.author, self.tunnel.oracle = script.author, script.oracle
-        self._gullible = Gullible(self._key, profile.gullible, self.tunnel.instructions)
+        self.tunnel.oracle = script.oracle
+        self.tunnel.instructions = TrialInstructions(self._key, script.tools, script.lure, profile.gullible)
         self._visits: dict[FaultPoint, _Visits] = {}
         self._lost_below = LOST_FROM + (LOST_TO - LOST_FROM) * unit(*self._key, "question")
         """The model is at a loss where a prompt shows less of the question."""
@@ -195,7 +190,7 @@ class Scripted(StreamsInPieces):
         move, fault, reply = turn.move, turn.fault, turn.reply
         if isinstance(move, Answer) and move.value is not None:
             self._stated = render_value(move.value)
-        self._gullible.note(turn.decision, move, request.scope)
+        self.tunnel.instructions.note(turn.decision, move, request.scope)
         turn.reply = Reply(reply.text, reply.calls, estimate_usage(tokens, reply), reply.finish_reason, reply.failed_attempts)
         turn.visits.last = (request, turn.reply)
         turn.visits.invented = fault is not None and fault.kind == "decision.unknown_tool" and not fault.absorbed
@@ -254,7 +249,8 @@ class Scripted(StreamsInPieces):
                 invented |= {point.call} if visits.invented else set()
         patience = self.script.profile.patience
         asked = PolicyRequest(codec.max_calls, failures, patience, self._bluffs, self._stated, invented)
-        return self._gullible.instead_of(POLICY[request.role](view, asked), request.role, request.scope, view.text)
+        decision = POLICY[request.role](view, asked)
+        return self.tunnel.instructions.instead_of(decision, request.role, request.scope, view.text)
 
     def _visit(self, point: FaultPoint, request: Request, any_known: bool) -> _Visits:
         """Return what has happened at a point, with what this request says of it; at a new one a fault is drawn."""
