@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from whichloop.protocol import (
     Act,
@@ -33,8 +35,6 @@ ANSWER = "answer"
 SURE, UNSURE = 0.9, 0.3
 """How confident a model says it is, where a format asks."""
 FLAKY_ATTEMPTS = 2
-MAX_BASE_CHARS = 61
-"""Characters of a tool's name that an invented one keeps: providers take names of 64."""
 CALLING = ("decide", "select")
 """Roles whose requests are answered by calls."""
 IMPLICIT = frozenset({"tool.garbage", "tool.lies", "tool.stale", "tool.empty", "tool.partial", "mcp.cut"})
@@ -96,12 +96,9 @@ def draw(
     `made`: CALL digest of a call that a tool is about to run, which keys the draw: the call meets the same fault whoever plans it.
     Where the profile lists its faults, that of the point is taken; what clears it and whether it is believed is drawn alike.
     """
+    rates, at = profile.rates, made or point
     if profile.faults is not None:
-        placed = profile.placed.get(str(point))
-        rates = {} if placed is None else {placed: 1.0}
-    else:
-        rates = profile.rates
-    at = made or point
+        rates = {kind: 1.0 for placed, kind in profile.placed.items() if placed == str(point)}
     u = unit(*key, "fault", at) if rates else 1.0
     for kind, rate in sorted(rates.items()):
         if kind in OF_CALLS if made else _applies(kind, point.role, call, first):
@@ -162,10 +159,8 @@ def geometric(mean: float, u: float) -> int:
 def first_expressible(codec: Codec, options: Sequence[Move]) -> tuple[Move | None, Reply]:
     """Return the first option that the codec can express, else prose: a model always says something."""
     for move in options:
-        try:
+        with contextlib.suppress(Inexpressible):
             return move, codec.render(move)
-        except Inexpressible:
-            continue
     prose = next((move.text for move in options if isinstance(move, Text)), "I cannot say this in the format asked for.")
     return None, Reply(prose)
 
@@ -204,26 +199,23 @@ def _without_thought(move: Move) -> Move:
 
 
 def spoil(kind: str, reply: Reply) -> Reply:
-    """Spoil a reply as a bad wire does: the raw arguments of its calls if it has any, else its text.
+    """Spoil a reply as a bad wire does in its usual way."""
+    return _spoiled_forms(kind, reply)[0]
 
-    Text beside calls is an aside: a design must not escape by having the model talk. A reply that is cut says so in its
-    `finish_reason`; an empty one has ended of itself.
+
+def _spoiled_forms(kind: str, reply: Reply) -> list[Reply]:
+    """Return the ways in which a kind spoils a reply, the usual one first: one may show in a format in which another does not.
+
+    The raw arguments of its calls are spoiled if it has any, else its text. Text beside calls is an aside: a design must not escape
+    by having the model talk. A reply that is cut says so in its `finish_reason`; an empty one has ended of itself.
     """
-    return next(_spoiled_forms(kind, reply))
-
-
-def _spoiled_forms(kind: str, reply: Reply) -> Iterator[Reply]:
-    """Yield the ways in which a kind spoils a reply, the usual one first: one may show in a format in which another does not."""
     if kind == "wire.empty":
-        yield emptied(kind, reply)
-        return
-    finish = "length" if kind == "wire.truncated" else reply.finish_reason
+        return [emptied(kind, reply)]
+    spoiled = replace(reply, finish_reason="length" if kind == "wire.truncated" else reply.finish_reason)
     if not reply.calls:
-        yield from (replace(reply, text=text, finish_reason=finish) for text in _spoiled_texts(kind, reply.text))
-        return
-    for arguments in zip(*(_spoiled_texts(kind, call.arguments) for call in reply.calls), strict=True):
-        calls = tuple(replace(call, arguments=text) for call, text in zip(reply.calls, arguments, strict=True))
-        yield replace(reply, calls=calls, finish_reason=finish)
+        return [replace(spoiled, text=text) for text in _spoiled_texts(kind, reply.text)]
+    calls = ([replace(call, arguments=text) for text in _spoiled_texts(kind, call.arguments)] for call in reply.calls)
+    return [replace(spoiled, calls=together) for together in zip(*calls, strict=True)]
 
 
 def emptied(kind: str, reply: Reply) -> Reply:
@@ -234,7 +226,7 @@ def emptied(kind: str, reply: Reply) -> Reply:
 def _spoiled_texts(kind: str, text: str) -> list[str]:
     cuts = [text[: len(text) // 2], text[: len(text) // 4], text[: len(text) // 8]]
     if kind == "wire.malformed":
-        broken = (text.translate(dict.fromkeys(map(ord, marks))) for marks in ("{[<", ":"))
+        broken = [re.sub(marks, "", text) for marks in (r"[{\[<]", ":")]
         return [*(changed for changed in broken if changed != text), *cuts][:3]
     if kind == "wire.truncated":
         return cuts
@@ -264,7 +256,7 @@ def disturb(
     required = specs[name].parameters.get("required", ()) if name in specs else ()
     last = [*arguments, *(each for each in required if each in arguments)][-1:]
     if kind == "decision.unknown_tool":
-        name = f"{name[:MAX_BASE_CHARS]}_v2"
+        name = f"{name[:61]}_v2"  # providers take names of 64 characters
     elif kind == "decision.extra_argument":
         arguments["verbose"] = True
     elif not last:
@@ -288,8 +280,6 @@ def answer_options(thought: str, value: object, confidence: float) -> tuple[Move
 # --- values ---
 
 _NEARLY_INFINITE = 1e300
-_OTHER_DIGITS = str.maketrans("0123456789", "1234567890")
-_EARLIER_DIGITS = str.maketrans("123456789", "012345678")
 
 
 def mislead(value: Any) -> Any:
@@ -303,7 +293,7 @@ def mislead(value: Any) -> Any:
     if isinstance(value, int | float):
         return value + 1 + abs(value) // 10  # beyond any scorer's tolerance
     if isinstance(value, str):
-        other = value.translate(_OTHER_DIGITS)
+        other = value.translate(str.maketrans("0123456789", "1234567890"))
         return other if other != value else f"{value} (old)"
     if isinstance(value, list | tuple):
         return [mislead(value[0]), *value[1:]] if value else [0]
@@ -316,7 +306,7 @@ def _outdated(value: Any) -> Any:
     """Return a value as it may have been before: a smaller number, earlier digits, a list without its last entry."""
     if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _NEARLY_INFINITE:
         return value - 1 - abs(value) // 10
-    if isinstance(value, str) and (earlier := value.translate(_EARLIER_DIGITS)) != value:
+    if isinstance(value, str) and (earlier := value.translate(str.maketrans("123456789", "012345678"))) != value:
         return earlier
     if isinstance(value, list | tuple) and value:
         return list(value[:-1])
@@ -331,22 +321,18 @@ def distorted(kind: str, value: Any) -> Any:
         return _outdated(value)
     if kind == "mcp.cut" and (text := render_value(value)):
         return text[: len(text) // 2]
-    if kind == "tool.empty" and value not in (None, "", [], {}, ()):
-        return "" if isinstance(value, str) else [] if isinstance(value, list | tuple) else {} if isinstance(value, dict) else None
-    if kind == "tool.partial" and isinstance(value, str | list | tuple | dict) and value:
-        half = len(value) // 2
+    if kind in ("tool.empty", "tool.partial") and isinstance(value, str | list | tuple | dict) and value:
+        kept = 0 if kind == "tool.empty" else len(value) // 2
         if isinstance(value, dict):
-            return dict(list(value.items())[:half])
-        return value[:half] if isinstance(value, str) else list(value[:half])
-    return mislead(value)
+            return dict(list(value.items())[:kept])
+        return value[:kept] if isinstance(value, str) else list(value[:kept])
+    return None if kind == "tool.empty" and value not in (None, "", [], {}, ()) else mislead(value)
 
 
 # --- what a server of tools lists ---
 
 LIST_CHANGED, DRIFTED, ERROR = "mcp.list_changed", "mcp.drifted", "mcp.error"
 """Kinds that leave a call without a result. The fourth, `mcp.cut`, is among the implicit ones of `faults`."""
-NEW_ARGUMENT: Final = "revision"
-"""What a drifted schema requires beside the arguments that it had."""
 
 
 class ListFaults:
@@ -358,27 +344,21 @@ class ListFaults:
 
     def strike(self, fault: Fault, call: ToolCall) -> Observation:
         """Return what a call gives under a fault that leaves it without a result, and let the list show it."""
-        if fault.kind == ERROR:
-            return _failed(call, McpError(INTERNAL_ERROR, "Internal error"))
-        self._by_tool[call.name] = fault
-        self._changes += 1
+        kind, text = "McpError", str(McpError(INTERNAL_ERROR, "Internal error"))
+        if fault.kind != ERROR:
+            self._by_tool[call.name] = fault
+            self._changes += 1
         if fault.kind == LIST_CHANGED:
-            return _failed(call, McpError(INVALID_PARAMS, f"Unknown tool: {call.name}"))
-        refused = f"Input validation error: {new_argument(call.arguments)!r} is a required property"
-        return Observation(call.name, "error", refused, "InvalidArguments", None, call.call_id)
+            text = str(McpError(INVALID_PARAMS, f"Unknown tool: {call.name}"))
+        elif fault.kind == DRIFTED:
+            kind, text = "InvalidArguments", f"Input validation error: {new_argument(call.arguments)!r} is a required property"
+        return Observation(call.name, "error", text, kind, None, call.call_id)
 
     def listed(self, specs: tuple[ToolSpec, ...]) -> ToolListing:
         """Return the tools as the server lists them now. A fault shows until its tool's next call would succeed."""
-        if not self._by_tool:
-            return ToolListing(specs)
-        specs_now = []
-        for spec in specs:
-            fault = self._by_tool.get(spec.name)
-            if fault is None or not fault.active(fault.strikes):
-                specs_now.append(spec)
-            elif fault.kind == DRIFTED:
-                specs_now.append(drifted(spec))
-        return ToolListing(tuple(specs_now), self._changes)
+        active = {name: fault.kind for name, fault in self._by_tool.items() if fault.active(fault.strikes)}
+        there = [spec for spec in specs if active.get(spec.name) != LIST_CHANGED]
+        return ToolListing(tuple(drifted(spec) if spec.name in active else spec for spec in there), self._changes)
 
 
 def drifted(spec: ToolSpec) -> ToolSpec:
@@ -392,11 +372,7 @@ def drifted(spec: ToolSpec) -> ToolSpec:
 
 def new_argument(names: object) -> str:
     """Return the name of the argument that a drifted schema requires; `names`: a container of the names that it has."""
-    name = NEW_ARGUMENT
+    name = "revision"
     while isinstance(names, (dict, list, tuple)) and name in names:
         name += "_"
     return name
-
-
-def _failed(call: ToolCall, error: McpError) -> Observation:
-    return Observation(call.name, "error", str(error), type(error).__name__, None, call.call_id)
