@@ -62,19 +62,17 @@ def test_a_list_that_is_too_short_says_so() -> None:
 
 
 def test_what_a_format_wants_of_a_move_is_said_in_its_own_words() -> None:
-    with pytest.raises(ValueError, match=r"give an Act, or an Answer with a confidence, such as .*, not Answer\(.*=None\)$"):
+    with pytest.raises(ValueError, match=r"^item 1 .* with Answer.*: it takes an Act, or an Answer with a confidence, .*$"):
         Stateless().run_sync(Query("?"), Toolbox([]), FakeModel(Answer("", "ok")))
 
 
 def test_a_move_that_the_format_cannot_express_is_named() -> None:
     with pytest.raises(
         ValueError,
-        match=r"item 1 cannot answer request 1, .* bare.json: give an Act or an Answer, .*, not Text\(text='hello'\)$",
+        match=r"^item 1 cannot answer request 1, .* bare.json, with Text\(text='hello'\): .+$",
     ):
         run_sync(Bare().run(Query("2 + 3?"), TOOLS, FakeModel(Text("hello"))))
-    with pytest.raises(
-        ValueError, match=r"then cannot answer request 2, .*: give an Answer, a text .*: only an answer can be given now\)$"
-    ):
+    with pytest.raises(ValueError, match=r"^then cannot answer request 2, .*: only an answer can be given now$"):
         run_sync(Finish(max_steps=1).run(Query("2 + 3?"), TOOLS, FakeModel(then=SUM)))
 
 

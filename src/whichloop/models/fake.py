@@ -11,10 +11,7 @@ from whichloop.protocol import Capabilities, Move, Reply, Request, ToolCall
 from whichloop.protocol.tokens import estimate_input, estimate_usage
 from whichloop.protocol.values import error_text
 
-from .scripted_calls import NATIVE, WANTED, ScriptedCalls, StreamsInPieces
-
-TAKES = "it takes "
-"""How formats begin to say which moves they can express."""
+from .scripted_calls import NATIVE, ScriptedCalls, StreamsInPieces
 
 FakeAnswer = Move | Reply | str | BaseException
 FakeItem = FakeAnswer | Callable[[Request], FakeAnswer | Awaitable[FakeAnswer]]
@@ -69,26 +66,16 @@ class FakeModel(StreamsInPieces):
             raise answer
         if isinstance(answer, Reply):
             return answer
-        reply = Reply(answer) if isinstance(answer, str) else self._numbered(self._rendered(answer, request))
-        return Reply(reply.text, reply.calls, estimate_usage(estimate_input(request), reply), reply.finish_reason)
-
-    def _numbered(self, reply: Reply) -> Reply:
-        """Return a reply whose native calls have ids that no call before them had, as a provider's have."""
-        calls = tuple(replace(call, id=f"call_{self._calls + place}") for place, call in enumerate(reply.calls))
-        self._calls += len(calls)
-        return replace(reply, calls=calls) if calls else reply
-
-    def _rendered(self, move: Move, request: Request) -> Reply:
         codec = request.codec or NATIVE
         try:
-            return codec.render(move)
+            reply = Reply(answer) if isinstance(answer, str) else codec.render(answer)
         except Exception as error:  # Inexpressible, or what a field of a wrong type raises
-            count = len(self.requests)
             place = f"item {count}" if count <= len(self.items) else "then"
-            why = error_text(error) or type(error).__name__
-            takes = why.removeprefix(TAKES)  # the format's own words name what the move lacks
-            wanted, reason = (WANTED[codec.role], f" ({why})") if takes == why else (takes, "")
             raise ValueError(
-                f"{place} cannot answer request {count}, of role {codec.role.value} in the format {codec.name}: give "
-                f"{wanted}, a text or a whole Reply, not {move}{reason}"
+                f"{place} cannot answer request {count}, of role {codec.role.value} in the format {codec.name}, with {answer}: "
+                f"{error_text(error) or type(error).__name__}"
             ) from None
+        # ids that no call before had, as a provider's
+        calls = tuple(replace(call, id=f"call_{self._calls + place}") for place, call in enumerate(reply.calls))
+        self._calls += len(calls)
+        return Reply(reply.text, calls, estimate_usage(estimate_input(request), reply), reply.finish_reason)

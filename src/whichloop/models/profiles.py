@@ -24,7 +24,6 @@ from whichloop.protocol import Role
 from whichloop.protocol.digest import digest
 from whichloop.protocol.files import read_settings
 from whichloop.protocol.names import nearest, toml_text
-from whichloop.protocol.values import shown_short
 
 FAULT_KINDS: dict[str, str] = {
     "wire.malformed": "every opening bracket of the reply is lost",
@@ -88,7 +87,6 @@ OF_CALLS = frozenset(kind for kind in FAULT_KINDS if kind.partition(".")[0] in (
 """Kinds that strike a call where its tool runs, whoever decided on it."""
 OUTSIDE = frozenset(kind for kind in FAULT_KINDS if kind.partition(".")[0] in ("tool", "mcp", "provider"))
 """Kinds that strike a real model's trials too: what fails is not the model."""
-_ROLES = frozenset({*(role.value for role in Role), TOOL})
 
 Rate = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
@@ -231,7 +229,7 @@ class Profile(_Section):
             role, _, call = point.partition(":")
             if kind not in (known := (*FAULT_KINDS, *WEAKNESS_KINDS, LAPSE)):
                 raise ValueError(f"{text!r}: unknown fault kind {kind!r}; {nearest(kind, known)}")
-            if role not in _ROLES or not call:
+            if role not in {*Role, TOOL} or not call:
                 raise ValueError(f"{text!r} is not written KIND@ROLE:CALL, such as tool.raises@tool:c2")
             if kind in FAULT_KINDS and point in drawn:
                 raise ValueError(f"{text!r}: another fault strikes at {point}; at most 1 fits a point")
@@ -241,11 +239,9 @@ class Profile(_Section):
     @field_validator("weaknesses")
     @classmethod
     def _once(cls, weaknesses: tuple[Weakness, ...]) -> tuple[Weakness, ...]:
-        seen: set[tuple[str, str | None]] = set()
-        for weakness in weaknesses:
-            if (weakness.kind, weakness.tool) in seen:
-                raise ValueError(f"{weakness.kind!r}{f' of {weakness.tool}' if weakness.tool else ''} is a duplicate")
-            seen.add((weakness.kind, weakness.tool))
+        named = [(weakness.kind, weakness.tool) for weakness in weaknesses]
+        if twice := [name for name in named if named.count(name) > 1]:
+            raise ValueError(f"{twice[0]} is a duplicate")
         return weaknesses
 
     @field_validator("by_form", mode="before")
@@ -257,37 +253,24 @@ class Profile(_Section):
         named = {form: name.removesuffix(".toml") for form, name in profiles.items() if isinstance(name, str)}
         return profiles | {form: load_profile(name) for form, name in named.items()}
 
-    @field_validator("by_form")
-    @classmethod
-    def _of_each_form(cls, profiles: dict[Form, Profile]) -> dict[Form, Profile]:
-        if profiles and len(profiles) < len(FORMS):
-            raise ValueError(f"it takes a profile for {' and one for '.join(FORMS)}")
-        for form, profile in profiles.items():
-            if profile.by_form:
-                raise ValueError(f"{form}: {profile.name!r} is no profile of one form: it has one for each")
-        return profiles
-
     @field_validator("rates")
     @classmethod
     def _known_kinds(cls, rates: dict[str, float]) -> dict[str, float]:
-        for kind in rates:
-            if kind in WEAKNESS_KINDS:
-                raise ValueError(
-                    f"{kind!r} is a weakness; put it under [[weaknesses]]: kind = {kind.partition('.')[2]!r}, rate = …"
-                )
-            if kind not in FAULT_KINDS:
-                raise ValueError(f"unknown fault kind {kind!r}; {nearest(kind, FAULT_KINDS)}")
+        for kind in rates.keys() - FAULT_KINDS.keys():
+            allowed = "it belongs under [[weaknesses]]" if kind in WEAKNESS_KINDS else nearest(kind, FAULT_KINDS)
+            raise ValueError(f"unknown fault kind {kind!r}; {allowed}")
         if sum(rates.values()) > 1 + 1e-9:
             raise ValueError(f"the rates add up to {sum(rates.values()):g}; at most 1 fault fits a point")
         return rates
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        for kind in self.sources:
-            if kind not in self.rates:
-                raise ValueError(f"sources: {kind!r} has no rate")
+        if unrated := [kind for kind in self.sources if kind not in self.rates]:
+            raise ValueError(f"sources: {unrated[0]!r} has no rate")
         if self.by_form and (others := sorted(self.model_fields_set - _OF_BOTH_FORMS)):
             raise ValueError(f"by_form: the profile of each form says what it does; leave out {others[0]!r}")
+        if self.by_form and (self.by_form.keys() < FORMS.keys() or any(profile.by_form for profile in self.by_form.values())):
+            raise ValueError(f"by_form: it takes a profile of one form for each of {', '.join(FORMS)}")
         return self
 
     @cached_property
@@ -392,27 +375,10 @@ def make_profile(data: dict[str, Any], source: str) -> Profile:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "profile"
-        message = first["msg"].removeprefix("Value error, ")
-        if first["type"] == "extra_forbidden":
-            section = _SECTIONS.get(str(first["loc"][0]), Profile)
-            message = f"unknown field; {nearest(str(first['loc'][-1]), section.model_fields)}"
-        elif first["type"] not in ("value_error", "missing"):
-            message = f"{message}, got {shown_short(first['input'])}"
-        raise ValueError(f"{source}: {where}: {message}") from None
-
-
-_SECTIONS: dict[str, type[_Section]] = {"clears": Clears, "abilities": Abilities, "weaknesses": Weakness, "gullible": Gullibility}
+        raise ValueError(f"{source}: {where}: {first['msg'].removeprefix('Value error, ')}") from None
 
 
 # --- what the built-in profiles say of their rates ---
-
-MEDIAN = "-median"
-"""How the name of a profile of medians ends; the one of means over the same models has the name before it."""
-
-
-def stress_tests(names: Iterable[str]) -> list[str]:
-    """Return those of the names that are built-in profiles whose rates were chosen, and not measured."""
-    return [name for name, evidence in evidence_for(names).items() if evidence.startswith("Stress test")]
 
 
 def evidence_for(names: Iterable[str]) -> dict[str, str]:
@@ -423,12 +389,6 @@ def evidence_for(names: Iterable[str]) -> dict[str, str]:
 def measured_forms(names: Iterable[str]) -> dict[str, str]:
     """Return name → `native` or `text`, for those of the names that are built-in profiles measured of calls in that form."""
     return {profile.name: profile.measured_of for profile in _those_built_in(names) if profile.measured_of is not None}
-
-
-def other_estimate(name: str) -> str:
-    """Return the built-in profile that holds the medians where this one holds means, or the means; empty where there is none."""
-    other = name.removesuffix(MEDIAN) if name.endswith(MEDIAN) else f"{name}{MEDIAN}"
-    return other if {name, other} <= set(built_in_profiles()) else ""
 
 
 def _those_built_in(names: Iterable[str]) -> list[Profile]:

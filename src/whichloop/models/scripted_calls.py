@@ -56,33 +56,14 @@ class NativeCodec:
 NATIVE = NativeCodec()
 
 
-WANTED = {
-    Role.DECIDE: "an Act or an Answer",
-    Role.UNDERSTAND: "an Understanding",
-    Role.PLAN: "Tasks",
-    Role.SELECT: "an Act",
-    Role.REASON: "a Text",
-    Role.REFLECT: "a Completion",
-    Role.RECOVER: "a Recovery",
-    Role.SUMMARIZE: "a Text",
-    Role.VALIDATE: "a Completion",
-    Role.FORMAT: "a Text",
-    Role.ANSWER: "an Answer",
-    Role.CONFIRM: "a Completion",
-}
-"""The move that answers a request of each role."""
-NULL_NEEDS_A_TYPE = "null is an answer only under a type that takes it, such as Query(…, schema=int | None)"
-
-
 class ScriptedCalls:
     """A function of a request: makes the next of the calls where one can be made, and answers once all are made."""
 
     def __init__(self, calls: Iterable[ToolCall], answer: Any) -> None:
         """Arguments and the answer may be instances; None is null. Raises TypeError for what is no ToolCall."""
         listed = list(calls)
-        for call in listed:
-            if not isinstance(call, ToolCall):
-                raise TypeError(f"calls: give ToolCalls, such as ToolCall('price', {{'item': 'tea'}}), not {call!r}")
+        if other := [call for call in listed if not isinstance(call, ToolCall)]:
+            raise TypeError(f"calls: give ToolCalls, not {other[0]!r}")
         self._calls_left = [replace(call, arguments=_as_written(call.arguments)) for call in listed]
         self._answer = _as_written(answer)
 
@@ -94,18 +75,13 @@ class ScriptedCalls:
             try:
                 codec.render(move)
             except Inexpressible as error:
-                # Only refusals of answers are told, the first of them of the answer as it was given.
-                reasons += [str(error)] if isinstance(move, Answer) else []
+                reasons += [str(error)] if isinstance(move, Answer) else []  # the first is of the answer as it was given
                 continue
             if isinstance(move, Act):
                 del self._calls_left[: len(move.calls)]
             return move
-        next_move = f"{self._calls_left[0]} or the answer" if self._calls_left else "the answer"
-        why = f" ({NULL_NEEDS_A_TYPE})" if self._answer is None else f" ({reasons[0]})" if reasons else ""
-        raise ValueError(
-            f"the script cannot say {next_move} {self._answer!r} in the format {codec.name}{why}: "
-            f"give a FakeModel {WANTED[codec.role]}"
-        )
+        why = "null needs a type that takes it, such as schema=int | None" if self._answer is None else "".join(reasons[:1])
+        raise ValueError(f"the script cannot say the answer {self._answer!r} in the format {codec.name}: {why}")
 
     def _moves(self, codec: Codec) -> Iterator[Move]:
         calls_left = self._calls_left
@@ -144,18 +120,14 @@ def _as_written(value: object) -> Any:
         return value
 
 
-PIECE = 12
-"""Characters of a call's arguments in one chunk."""
-
-
 def pieces(reply: Reply) -> Iterator[Chunk]:
     """Yield the text word by word, then each call's name and its arguments in pieces; the last chunk holds the reply."""
     for index, word in enumerate(reply.text.split(" ") if reply.text else ()):
         yield Chunk(word if index == 0 else f" {word}")
     for index, call in enumerate(reply.calls):
         yield Chunk(call=CallDelta(index, call.id, call.name))
-        for start in range(0, len(call.arguments), PIECE):
-            yield Chunk(call=CallDelta(index, arguments=call.arguments[start : start + PIECE]))
+        for start in range(0, len(call.arguments), 12):
+            yield Chunk(call=CallDelta(index, arguments=call.arguments[start : start + 12]))
     yield Chunk(reply=reply)
 
 

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from whichloop.metrics.views import Unit
-from whichloop.models.profiles import evidence_for, stress_tests
+from whichloop.models.profiles import evidence_for
 from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.values import counted
 from whichloop.runs.config import BudgetConfig
@@ -177,7 +177,7 @@ def _rates(profiles: Sequence[str]) -> str:
     disturbing = [name for name in profiles if name != STILL]
     if not disturbing:
         return "no faults"
-    if len(stress_tests(disturbing)) == len(disturbing):
+    if sum(evidence.startswith("Stress test") for evidence in evidence_for(disturbing).values()) == len(disturbing):
         return "stress rates"
     return f"rates of {', '.join(disturbing)}"
 

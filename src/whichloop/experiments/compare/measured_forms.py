@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from whichloop.metrics.arm_info import ArmInfo
-from whichloop.models.profiles import FORMS, measured_forms, other_estimate
+from whichloop.models.profiles import FORMS, built_in_profiles, measured_forms
 from whichloop.protocol.names import SCRIPTED
 
 OF_BOTH = "both"
@@ -33,8 +33,8 @@ def are_mixed(infos: Sequence[ArmInfo]) -> bool:
 def estimated_twice(infos: Sequence[ArmInfo]) -> list[tuple[str, str]]:
     """Return the profiles of means whose medians are in the run, too, each with that of the medians."""
     profiles = dict.fromkeys(info.profile for info in infos if info.model == SCRIPTED)
-    pairs = [(profile, other_estimate(profile)) for profile in profiles]
-    return [(means, medians) for means, medians in pairs if medians in profiles and medians.startswith(means)]
+    estimated = [name for name in profiles if name in built_in_profiles()]
+    return [(means, f"{means}-median") for means in estimated if f"{means}-median" in estimated]
 
 
 def are_of_different_replies(infos: Sequence[ArmInfo]) -> bool:
