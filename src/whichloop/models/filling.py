@@ -65,10 +65,9 @@ def least(schema: Mapping[str, object]) -> Any:
 def filled_value(schema: Mapping[str, object], filled: object) -> object:
     """Return the value that `fill` made this of; all of it if there is not one."""
     for holder, key in itertools.islice(_places(filled), MAX_PLACES):
-        value = holder[key]
         with contextlib.suppress(Unfillable):
-            if not fits(schema, value) and same(fill(schema, value), filled):
-                return value
+            if not fits(schema, holder[key]) and same(fill(schema, holder[key]), filled):
+                return holder[key]
     return filled
 
 
@@ -132,63 +131,54 @@ class _Filler:
                 yield from self.places(option, value, depth + 1)
             properties = schema.get("properties")
             if isinstance(properties, Mapping) and properties:
-                for name in sorted(properties, key=_rank):
+                ranks = {name: place for place, name in enumerate(_FOR_ANSWERS)}
+                for name in sorted(properties, key=lambda name: ranks.get(name.lower(), len(ranks))):
                     for inner in self.places(properties[name], value, depth + 1):
                         yield self._object(schema, depth, {name: inner})
             elif schema.get("type", "object") == "object":
                 yield self._object(schema, depth, {"answer": value})
             if schema.get("type") == "array" and isinstance(schema.get("items"), Mapping):
                 for inner in self.places(schema["items"], value, depth + 1):
-                    more = _bounded(schema.get("minItems")) - 1
-                    yield [inner, *([self.least(schema["items"], depth + 1)] * more if more > 0 else [])]
+                    yield [inner, *self._list(schema, depth)[1:]]
 
     def least(self, part: object, depth: int) -> Any:
         """Return a small value of a part's kind; the caller checks whether it is valid. Raises Unfillable."""
         schema = self._resolved(part, depth)
-        if "const" in schema:
-            return schema["const"]
-        if "default" in schema and self._takes(schema, schema["default"]):
-            return schema["default"]
-        if isinstance(schema.get("enum"), list) and schema["enum"]:
-            return schema["enum"][0]
+        listed = schema["enum"] if isinstance(schema.get("enum"), list) else []
+        for candidate in (*(schema[key] for key in ("const", "default") if key in schema), *listed):
+            if self._takes(schema, candidate):
+                return candidate
         for option in _options(schema):
             with contextlib.suppress(Unfillable):
                 candidate = self.least(option, depth + 1)
                 if self._takes(schema, candidate):
                     return candidate
         kind = schema.get("type", "object" if "properties" in schema else "string")
-        kind = (kind or ["null"])[0] if isinstance(kind, list) else kind
-        if kind == "object":
-            return self._object(schema, depth, {})
-        if kind == "array":
-            count = _bounded(schema.get("minItems"))
-            return [self.least(schema.get("items", {}), depth + 1)] * count if count else []
-        if kind == "string":
-            return "-" * _bounded(schema.get("minLength"))
-        if kind in ("integer", "number"):
-            return self._number(schema)
-        return False if kind == "boolean" else None
+        match (kind or ["null"])[0] if isinstance(kind, list) else kind:
+            case "object":
+                return self._object(schema, depth, {})
+            case "array":
+                return self._list(schema, depth)
+            case "string":
+                return "-" * _count(schema, "minLength")
+            case "integer" | "number" as number:
+                bounds = [schema.get(key) for key in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")]
+                finite = [bound for bound in bounds if isinstance(bound, int | float) and math.isfinite(bound)]
+                near = [math.floor(bound) if number == "integer" else bound for bound in finite]
+                candidates = (0, *(bound + step for bound in near for step in (0, 1, -1)))
+                return next((candidate for candidate in candidates if self._takes(schema, candidate)), 0)
+            case other:
+                return False if other == "boolean" else None
 
-    def _number(self, schema: Mapping[str, object]) -> object:
-        """Return 0, or a number at a bound."""
-        candidates: list[float] = [0]
-        bounds = (
-            ("minimum", 0, math.ceil),
-            ("exclusiveMinimum", 1, math.floor),
-            ("maximum", 0, math.floor),
-            ("exclusiveMaximum", -1, math.ceil),
-        )
-        for key, step, to_whole in bounds:
-            if isinstance(bound := schema.get(key), int | float) and math.isfinite(bound):
-                candidates.append((to_whole(bound) if schema.get("type") == "integer" else bound) + step)
-        return next((number for number in candidates if self._takes(schema, number)), 0)
+    def _list(self, schema: Mapping[str, Any], depth: int) -> list[Any]:
+        count = _count(schema, "minItems")
+        return [self.least(schema.get("items", {}), depth + 1)] * count if count else []
 
     def _object(self, schema: Mapping[str, Any], depth: int, fixed: Mapping[str, Any]) -> dict[str, Any]:
         """Return what is given and the least of all else that is required, in the schema's order."""
-        offered, required = schema.get("properties"), schema.get("required")
-        offered = offered if isinstance(offered, Mapping) else {}
-        names_wanted = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
-        wanted = dict.fromkeys([*names_wanted, *fixed])
+        offered = schema["properties"] if isinstance(schema.get("properties"), Mapping) else {}
+        required = schema["required"] if isinstance(schema.get("required"), list) else []
+        wanted = dict.fromkeys([*(name for name in required if isinstance(name, str)), *fixed])
         names = [*(name for name in offered if name in wanted), *(name for name in wanted if name not in offered)]
         return {name: fixed[name] if name in fixed else self.least(offered.get(name, {}), depth + 1) for name in names}
 
@@ -208,10 +198,9 @@ class _Filler:
                 return schema if isinstance(schema, Mapping) else {}
             schema = self.root
             for step in ref.removeprefix("#").split("/")[1:]:
-                name = step.replace("~1", "/").replace("~0", "~")
-                if not isinstance(schema, Mapping) or name not in schema:
-                    raise Unfillable("a reference to nothing")
-                schema = schema[name]
+                schema = schema.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(schema, Mapping) else None
+            if schema is None:
+                raise Unfillable("a reference to nothing")
         raise Unfillable("references without end")
 
 
@@ -221,15 +210,10 @@ def _options(schema: Mapping[str, object]) -> Iterator[Any]:
         yield from options if isinstance(options, list) else ()
 
 
-def _rank(name: str) -> int:
-    """Return a sort key: properties named for an answer come first, the others stay in the schema's order."""
-    plain = name.lower()
-    return _FOR_ANSWERS.index(plain) if plain in _FOR_ANSWERS else len(_FOR_ANSWERS)
-
-
-def _bounded(wanted: Any) -> int:
+def _count(schema: Mapping[str, object], key: str) -> int:
     """Return a minimum that a schema states, as a count. Raises Unfillable for one that is too high to meet."""
-    if isinstance(wanted, bool) or not isinstance(wanted, int | float):
+    wanted = schema.get(key)
+    if not isinstance(wanted, int | float):
         return 0
     if wanted > MAX_LENGTH:
         raise Unfillable("the schema wants too much")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from whichloop.models.faults import NOT_DETERMINED
@@ -139,16 +141,15 @@ class ForeignCodec:
         return replace(native_call(call), id=f"call_{self.first_call + place}")
 
     def _answer(self, move: Answer) -> Reply:
-        tool = self.finishing
-        if tool is not None and not tool.parameters.get("properties"):
-            if not isinstance(move.value, str) or move.thought:
+        if (tool := self.finishing) is not None:
+            said, arguments = move.value, {}
+            if tool.parameters.get("properties"):
+                said, arguments = move.thought, fill(tool.parameters, move.value)
+                if not isinstance(arguments, dict) or _is_valid_text(tool.parameters, move.value):
+                    raise Inexpressible("arguments that are no object, or an object written as text")
+            elif not isinstance(said, str) or move.thought:
                 raise Inexpressible("an answer beside a call without arguments is text")
-            return Reply(move.value, (self._call(ToolCall(tool.name, {})),), None, "tool_calls")
-        if tool is not None:
-            arguments = fill(tool.parameters, move.value)
-            if not isinstance(arguments, dict) or _is_valid_text(tool.parameters, move.value):
-                raise Inexpressible("arguments that are no object, or an object written as text")
-            return Reply(move.thought, (self._call(ToolCall(tool.name, arguments)),), None, "tool_calls")
+            return Reply(said, (self._call(ToolCall(tool.name, arguments)),), None, "tool_calls")
         if move.thought or self.choice == "required" or self.is_forced:
             raise Inexpressible("a thought beside the answer, or an answer where a call is wanted")
         if self.schema is None:
@@ -160,53 +161,44 @@ class ForeignCodec:
         return Reply(to_json(fill(self.schema, move.value)))
 
     def _reads_as(self, reply: Reply, move: Move) -> bool:
-        try:
+        with contextlib.suppress(WireError):
             read = self.parse(reply)
-        except WireError:
-            return False
-        if isinstance(read, Answer) and isinstance(move, Answer):
-            return read.thought == move.thought and same(read.value, move.value)
-        return read == move
+            if isinstance(read, Answer) and isinstance(move, Answer):
+                return read.thought == move.thought and same(read.value, move.value)
+            return read == move
+        return False
 
     # --- what is left of a move that cannot be said ---
 
     def _forced_call(self, reply: Reply) -> Reply:
-        finishing = self.finishing
-        name = self.choice if self.is_forced else finishing.name if finishing is not None else self.tools[0].name
-        ready = [call for move in self.unsaid if isinstance(move, Act) for call in move.calls if call.name == name]
-        if ready and finishing is None:
-            return Reply("", (self._call(ready[0]),), reply.usage, "tool_calls")
-        tool = next(tool for tool in self.tools if tool.name == name)
-        arguments = _filled(tool.parameters, self._value_unsaid(reply)) if tool.parameters.get("properties") else {}
-        call = ToolCall(tool.name, arguments if isinstance(arguments, dict) else {})
-        return Reply("", (self._call(call),), reply.usage, "tool_calls")
+        forced = next((tool for tool in self.tools if tool.name == self.choice), self.tools[0])
+        tool = self.finishing or forced
+        ready = [call for move in self.unsaid if isinstance(move, Act) for call in move.calls if call.name == tool.name]
+        if not ready or self.finishing is not None:
+            arguments = _filled(tool.parameters, self._value_unsaid(reply)) if tool.parameters.get("properties") else {}
+            ready = [ToolCall(tool.name, arguments if isinstance(arguments, dict) else {})]
+        return Reply("", (self._call(ready[0]),), reply.usage, "tool_calls")
 
     def _value_unsaid(self, reply: Reply) -> Any:
         """Return the answer that could not be expressed, as well as the model can tell."""
-        answers = (move.value for move in self.unsaid if isinstance(move, Answer) and move.value is not None)
-        if (answer := next(answers, None)) is not None:
-            return answer
-        if any(isinstance(move, Act) for move in self.unsaid):
-            return NOT_DETERMINED
-        texts = (move.text for move in self.unsaid if isinstance(move, Text))
-        return next(texts, reply.text)
+        answers = [move.value for move in self.unsaid if isinstance(move, Answer) and move.value is not None]
+        acts = [NOT_DETERMINED for move in self.unsaid if isinstance(move, Act)]
+        texts = [move.text for move in self.unsaid if isinstance(move, Text)]
+        return [*answers, *acts, *texts, reply.text][0]
 
 
 def foreign_codec(wire_request: WireRequest, task_tools: Collection[str] = ()) -> ForeignCodec:
     """Return the codec for one request. `task_tools`: names of the tools that the task is solved with."""
-    request = wire_request.request
-    calls_before = sum(len(message.calls) for message in request.messages)
-    return ForeignCodec(
-        request.tools, request.tool_choice, request.response_schema, request.parallel_calls, task_tools, calls_before
-    )
+    asked = wire_request.request
+    calls_before = sum(len(message.calls) for message in asked.messages)
+    return ForeignCodec(asked.tools, asked.tool_choice, asked.response_schema, asked.parallel_calls, task_tools, calls_before)
 
 
 def _is_valid(schema: Mapping[str, Any], text: str) -> bool:
     """Whether a text is JSON that the schema takes."""
-    try:
+    with contextlib.suppress(ValueError):
         return fits(schema, from_json(text))
-    except ValueError:
-        return False
+    return False
 
 
 def _is_valid_text(schema: Mapping[str, Any], value: Any) -> bool:
@@ -216,12 +208,7 @@ def _is_valid_text(schema: Mapping[str, Any], value: Any) -> bool:
 
 def _filled(schema: Mapping[str, Any], value: Any) -> Any:
     """Return a value that fits the schema, with the answer in it if it has room; an empty object if no valid one is found."""
-    for candidate in (value, render_value(value)):
-        try:
-            return fill(schema, candidate)
-        except Unfillable:
-            continue
-    try:
-        return least(schema)
-    except Unfillable:
-        return {}
+    for make in (partial(fill, schema, value), partial(fill, schema, render_value(value)), partial(least, schema)):
+        with contextlib.suppress(Unfillable):
+            return make()
+    return {}
