@@ -129,8 +129,6 @@ def test_a_profile_of_one_s_own(tmp_path: Path) -> None:
         ('[[weaknesses]]\nkind = "unit"', "weaknesses.0.rate: "),
         ('[[weaknesses]]\nkind = "unit"\nrate = 1.5', "weaknesses.0.rate: "),
         ('[[weaknesses]]\nkind = "unit"\nrate = 1\ntol = "x"', "weaknesses.0.tol: "),
-        ('[[weaknesses]]\nkind = "answer"\nrate = 1\ntool = "x"', "weaknesses.0: .*tool"),
-        ('[[weaknesses]]\nkind = "unit"\nrate = 1\n[[weaknesses]]\nkind = "unit"\nrate = 0.5', "weaknesses: .*unit"),
         ("patience = 0", "patience: "),
         ("slow_s = -1", "slow_s: "),
         ('bluff = "often"', "bluff: "),

@@ -136,12 +136,6 @@ class Gullibility(_Section):
     confirms: Rate = 0.0
     """Chance that the model, asked about a call alone, confirms one that only an instruction asked for."""
 
-    @model_validator(mode="after")
-    def _marks_help(self) -> Self:
-        if self.marked > self.obeys:
-            raise ValueError(f"marked must be at most obeys, {self.obeys:g}, not {self.marked:g}")
-        return self
-
 
 class Weakness(_Section):
     """Something that the simulated model does wrong unless its instructions or demonstrations show it how: no fault that a retry
@@ -152,12 +146,6 @@ class Weakness(_Section):
     """Share of the trials in which it shows."""
     tool: str | None = None
     """Only calls of this tool; left out, those of all."""
-
-    @model_validator(mode="after")
-    def _of_calls(self) -> Self:
-        if self.kind == "answer" and self.tool is not None:
-            raise ValueError("the form of an answer does not belong to a tool; leave out 'tool'")
-        return self
 
 
 SAYINGS = {"description", "evidence", "sources", "measured_of"}
@@ -223,7 +211,6 @@ class Profile(_Section):
     @field_validator("faults")
     @classmethod
     def _are_faults(cls, faults: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        drawn: set[str] = set()
         for text in faults or ():
             kind, _, point = text.partition("@")
             role, _, call = point.partition(":")
@@ -231,18 +218,7 @@ class Profile(_Section):
                 raise ValueError(f"{text!r}: unknown fault kind {kind!r}; {nearest(kind, known)}")
             if role not in {*Role, TOOL} or not call:
                 raise ValueError(f"{text!r} is not written KIND@ROLE:CALL, such as tool.raises@tool:c2")
-            if kind in FAULT_KINDS and point in drawn:
-                raise ValueError(f"{text!r}: another fault strikes at {point}; at most 1 fits a point")
-            drawn |= {point} if kind in FAULT_KINDS else set()
         return faults
-
-    @field_validator("weaknesses")
-    @classmethod
-    def _once(cls, weaknesses: tuple[Weakness, ...]) -> tuple[Weakness, ...]:
-        named = [(weakness.kind, weakness.tool) for weakness in weaknesses]
-        if twice := [name for name in named if named.count(name) > 1]:
-            raise ValueError(f"{twice[0]} is a duplicate")
-        return weaknesses
 
     @field_validator("by_form", mode="before")
     @classmethod

@@ -8,12 +8,13 @@ prompt gains, and the hints of `CURES` are what an optimizer has to find.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from whichloop.protocol import (
@@ -73,12 +74,12 @@ class PromptParts:
     live: Sequence[Message]
     examples: Sequence[Message] = ()
 
-    @cached_property
+    @functools.cached_property
     def instructions(self) -> str:
         """Instructions and questions: what the model is told, not what it or a tool has said."""
         return "\n".join(message.content for message in self.live if message.role in ("system", "user"))
 
-    @cached_property
+    @functools.cached_property
     def texts(self) -> list[str]:
         """What demonstrations show, without the backslashes of JSON in JSON; a reply that is nothing but a number is an answer."""
         texts = [
@@ -88,25 +89,17 @@ class PromptParts:
         ]
         return [re.sub(r'\\+"', '"', text) for text in texts]
 
-    @property
-    def states_a_number(self) -> bool:
-        """Whether a demonstration, or an example under the instructions, states a plain number as its answer."""
-        system = [message.content.partition(EXAMPLES)[2] for message in self.live if message.role == "system"]
-        return any(_STATED.search(text) for text in (*self.texts, *system))
-
     def calls_of(self, tools: Collection[str], specs: Mapping[str, ToolSpec]) -> Iterator[ToolCall]:
         """Yield the calls of some tools in demonstrations: a name and, right behind it, a JSON object that the tool takes."""
         names = "|".join(map(re.escape, sorted(tools, key=len, reverse=True)))
-        for text in self.texts:
-            for found in re.finditer(rf"(?<!\w)({names})(?!\w){_BETWEEN}(?=\{{)", text) if tools else ():
-                try:
+        for text in self.texts if tools else ():
+            for found in re.finditer(rf"(?<!\w)({names})(?!\w){_BETWEEN}(?=\{{)", text):
+                with contextlib.suppress(ValueError, RecursionError):
                     arguments, _ = json.JSONDecoder().raw_decode(text, found.end())
-                except (ValueError, RecursionError):
-                    continue
-                if found[1] not in specs or fits(specs[found[1]].parameters, arguments):  # a list of tools is no call
-                    yield ToolCall(found[1], arguments)
+                    if found[1] not in specs or fits(specs[found[1]].parameters, arguments):  # a list of tools is no call
+                        yield ToolCall(found[1], arguments)
 
-    @cached_property
+    @functools.cached_property
     def numbers(self) -> tuple[set[float], set[float]]:
         """The numbers that users say in demonstrations, and those that results give."""
         results = "\n".join(found[2] for message in self.examples for found in _RESULT.finditer(message.content))
@@ -134,10 +127,11 @@ def _rounded(number: float) -> float:
 
 def split_examples(request: Request) -> PromptParts:
     """Split a request's messages into those of the task at hand and the demonstrations."""
+    if not request.examples:
+        return PromptParts(request.messages)
     start = sum(message.role == "system" for message in request.messages[:1])  # a later one may be of a demonstration
     end = start + request.examples
-    live = (*request.messages[:start], *request.messages[end:]) if request.examples else request.messages
-    return PromptParts(live, request.messages[start:end])
+    return PromptParts((*request.messages[:start], *request.messages[end:]), request.messages[start:end])
 
 
 # --- what a model gets wrong ---
@@ -206,8 +200,9 @@ class Slip:
         """Whether the prompt shows how to do it right."""
         if CURES[self.kind].phrase.search(prompt.instructions):
             return True
-        if self.kind == "answer":
-            return prompt.states_a_number
+        if self.kind == "answer":  # a demonstration, or an example under the instructions, states a plain number
+            system = [message.content.partition(EXAMPLES)[2] for message in prompt.live if message.role == "system"]
+            return any(_STATED.search(text) for text in (*prompt.texts, *system))
         return any(self._is_right(call, prompt) for call in prompt.calls_of(self.tools, self.specs))
 
     def _is_right(self, call: ToolCall, prompt: PromptParts) -> bool:
@@ -252,15 +247,12 @@ def slips_of(
         slip = Slip(weakness.kind, only=weakness.tool, specs=specs)
         concerned = [call for call in plan.calls if weakness.tool in (None, call.tool)]
         spoiled = concerned[-1:] if slip.kind == "step" else [call for call in plan.calls if slip.spoiled(call) != call]
-        at = {
-            point.partition(":")[2]
-            for kind, _, point in (text.partition("@") for text in faults or ())
-            if kind == f"weakness.{slip.kind}"
-        }
-        struck = [call for call in spoiled if faults is None or call.id in at]
-        shows = faults is None or ANSWER in at if slip.kind == "answer" else bool(struck)
-        if shows and unit(*key, "weakness", slip.kind) < weakness.rate:
-            slips.append(replace(slip, calls=frozenset(call.id for call in struck), tools=frozenset(call.tool for call in spoiled)))
+        at = [call.id for call in spoiled] + [ANSWER] * (slip.kind == "answer")
+        if faults is not None:
+            listed = {text.partition(":")[2] for text in faults if text.startswith(f"weakness.{slip.kind}@")}
+            at = [call for call in at if call in listed]
+        if at and unit(*key, "weakness", slip.kind) < weakness.rate:
+            slips.append(replace(slip, calls=frozenset(at), tools=frozenset(call.tool for call in spoiled)))
     return tuple(slips)
 
 
@@ -305,6 +297,8 @@ def followed_plan(
     weakness, such as another predictor's.
     """
     slips = [slip for slip in slips if not (slip.kind == "step" and role is Role.PLAN) and not slip.is_covered(prompt)]
+    if not slips:
+        return WorkingPlan(plan)
     text = "\n".join(message.content for message in prompt.live)
     made_right = set[str]()
     if any(name in oracle and oracle[name].call in text for slip in slips for name in slip.calls):
@@ -317,9 +311,7 @@ def followed_plan(
         if call.id in forgotten:
             continue
         spoiling = [slip for slip in slips if slip.kind != "step" and call.id in slip.calls - made_right]
-        made = call
-        for slip in spoiling:
-            made = slip.spoiled(made)
+        made = functools.reduce(lambda made, slip: slip.spoiled(made), spoiling, call)
         needed = {ref.call for other in (call, *call.alternatives) for ref in refs(other.arguments)} & forgotten
         blamed[call.id] = frozenset([*((slip.kind, call.id) for slip in spoiling), *(("step", name) for name in needed)])
         calls.append(_made_up_call(made, forgotten))
@@ -328,7 +320,7 @@ def followed_plan(
         answer = mislead(answer)  # one that names no results comes from all of them
     says = in_thousands if any(slip.kind == "answer" for slip in slips) else None
     goals = {call.id: call.goal for call in plan.calls if call.id in forgotten}
-    return WorkingPlan(Plan(tuple(calls), _made_up(answer, forgotten)), blamed, goals, says) if slips else WorkingPlan(plan)
+    return WorkingPlan(Plan(tuple(calls), _made_up(answer, forgotten)), blamed, goals, says)
 
 
 def _made_up_call(call: PlannedCall, forgotten: Collection[str]) -> PlannedCall:
