@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -23,9 +23,7 @@ from .receipts import call_digest
 Level = Literal["nothing", "failed", "words"]
 """How much a prompt says of a mistake; `Clears` has a chance for each."""
 MIN_SHARE = 0.5
-"""Share of the words of an error that must stand in the new text for it to be shown."""
-MIN_WORD_CHARS = 4
-"""Shorter words of an error say nothing about it."""
+"""Share of the words of an error that must stand in the new text for it to be shown; short ones say nothing about it."""
 
 
 class GoodTurn(NamedTuple):
@@ -56,7 +54,7 @@ def level_shown(before: Request, now: Request, reply: Reply, signs: FaultSigns, 
     `result`: what the tool gave for the call. `good`: a turn of the same loop in which all went well; None: none is known.
     """
     new, text = new_words(before, now, reply)
-    said = {word for word in signs.error | set(words_of(MARK.sub(" ", result))) if len(word) >= MIN_WORD_CHARS}
+    said = {word for word in signs.error | set(words_of(MARK.sub(" ", result))) if len(word) >= 4}
     if said and sum(word in new for word in said) >= MIN_SHARE * len(said):
         return "words"
     usual = set(words_of(*RESULT.findall(text)))
@@ -109,19 +107,12 @@ def _message_text(message: Message) -> str:
 
 def _equal(one: Sequence[Message], other: Sequence[Message]) -> int:
     """Return the number of messages that both begin with."""
-    for count, (message, its) in enumerate(zip(one, other, strict=False)):
-        if message is not its and message != its:
-            return count
-    return min(len(one), len(other))
-
-
-_WORD = re.compile(r"\w+")
-_ESCAPED = re.compile(r"\\[nrt]")
+    return len([*itertools.takewhile(lambda pair: pair[:1] == pair[1:], zip(one, other, strict=False))])
 
 
 def words_of(*texts: str) -> list[str]:
     """Return the words of texts in small letters; numbers are none."""
-    found = itertools.chain.from_iterable(_WORD.findall(_ESCAPED.sub(" ", text).lower()) for text in texts)
+    found = (word for text in texts for word in re.findall(r"\w+", re.sub(r"\\[nrt]", " ", text).lower()))
     return [word for word in found if not word.isdecimal()]
 
 
@@ -141,7 +132,7 @@ def signs_of_decision(kind: str, move: Move | None, intended: Move | None) -> Fa
     call = call_digest(made.name, made.arguments) if made is not None else ""
     named = [one.name for one in (made, wanted) if one is not None][:1]
     if made is not None and wanted is not None and made.name == wanted.name:
-        names: Iterable[str] = {**wanted.arguments, **made.arguments}
+        names = {**wanted.arguments, **made.arguments}
         named += [name for name in names if wanted.arguments.get(name) != made.arguments.get(name)]
     return FaultSigns(frozenset(), frozenset(words_of(*named)), COMPLAINTS.get(kind, frozenset()), call)
 

@@ -7,6 +7,7 @@ among them, as a real model would that guesses. What an instruction says so far 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import threading
@@ -29,8 +30,6 @@ HINTS: Mapping[str, str] = {kind: cure.hint for kind, cure in CURES.items()} | {
     "check": "Check your work before you go on.",
 }
 """Name → what may be proposed: a hint for each kind of weakness, and four that help against nothing."""
-MIN = 2
-"""Hints that are drawn where no failure is told; one more in half of the draws."""
 
 
 class ScriptedProposer(StreamsInPieces):
@@ -57,7 +56,6 @@ class ScriptedProposer(StreamsInPieces):
         self._occurrence(request)
 
     def _occurrence(self, request: Request) -> tuple[str, int]:
-        """Return a key of the request, and how often it has been sent before."""
         request_digest = sha256(repr(request.as_dict()))  # JSON cannot express everything that a request may hold
         with self._lock:
             self._times_sent[request_digest] += 1
@@ -81,14 +79,8 @@ class ProposalRequest(NamedTuple):
     """All that the request tells of the case at hand, with JSON's escapes taken off."""
 
 
-_CURRENT = (
-    "current_instruction",
-    "basic_instruction",
-    "original_instruction",
-    "original_instructions",
-    "instruction",
-    "instructions",
-)
+_CURRENT = re.compile(r"(?:current_|basic_)instruction|(?:original_)?instructions?")
+"""Names of the input field that has the instructions to be improved."""
 _FENCED = re.compile(r"```\w*\n(.*?)```", re.DOTALL)
 _FIELDS = re.compile(r"^\d+\. `(\w+)` \(([^\n]*?)\):", re.MULTILINE)
 _ATTEMPT = re.compile(r"^\[\d+\] «(?:««\n)?\s*Instruction #\d+: (.*?)»(?:»»)?$", re.MULTILINE | re.DOTALL)
@@ -102,14 +94,13 @@ def read_proposal_request(request: Request) -> ProposalRequest:
     head, _, listed = system.partition("Your output fields are:")
     fields, _, structure = listed.partition("All interactions will be structured")
     inputs = _inputs(body, [name for name, _ in _FIELDS.findall(head)]) if listed else {}
-    outputs: dict[str, Any] = dict(_FIELDS.findall(fields))
     properties = (request.response_schema or {}).get("properties")
-    if not outputs and isinstance(properties, Mapping):
-        outputs = {str(name): schema for name, schema in properties.items() if isinstance(schema, Mapping)}
+    schemas = properties.items() if isinstance(properties, Mapping) else ()
+    outputs: dict[str, Any] = dict(_FIELDS.findall(fields)) or {name: one for name, one in schemas if isinstance(one, Mapping)}
     form = "text" if not outputs else "chat" if "[[ ## completed ## ]]" in structure else "json"
     attempts = _ATTEMPT.findall(inputs.get("attempted_instructions", ""))  # in the order of their scores
     fenced = [] if inputs else _FENCED.findall(body)
-    named = [inputs[name] for name in _CURRENT if name in inputs]
+    named = [text for name, text in inputs.items() if _CURRENT.fullmatch(name)]
     current = re.sub(r"^    ", "", attempts[-1], flags=re.MULTILINE) if attempts else [*named, *fenced, ""][0]
     text = re.sub(r'\\+"', '"', re.sub(r"\\+n", "\n", "\n".join(rest)))
     return ProposalRequest(form, outputs, inputs, current.strip(), text)
@@ -134,10 +125,9 @@ def _inputs(body: str, names: Sequence[str]) -> dict[str, str]:
 
 def hints_for(request: ProposalRequest, key: tuple[object, ...]) -> tuple[str, ...]:
     """Return names of hints: those against the failures in the request that are not there already, else some drawn by the key."""
-    text_so_far = request.current or request.text
-    new = [name for name, hint in HINTS.items() if hint not in text_so_far] or list(HINTS)
+    new = [name for name, hint in HINTS.items() if hint not in (request.current or request.text)] or list(HINTS)
     telling = tuple(name for name in symptoms(request.text) if name in new)
-    drawn = sorted(new, key=lambda name: unit(*key, name))[: MIN + (unit(*key, "count") < 0.5)]
+    drawn = sorted(new, key=lambda name: unit(*key, name))[: 2 + (unit(*key, "count") < 0.5)]
     return telling or tuple(name for name in HINTS if name in drawn)
 
 
@@ -147,28 +137,24 @@ def symptoms(text: str) -> tuple[str, ...]:
     if _NEVER_MADE.search(text):
         kinds.add("step")
     for found in _ANSWERED.finditer(text):  # an answer may be as long, and as repetitive, as a model makes it
-        answered, separator, _ = found[1].rpartition(", expected ")
-        if separator and re.search(r"\bthousand\b", answered):
+        if re.search(r"\bthousand\b", found[1].rpartition(", expected ")[0]):
             kinds.add("answer")
     return tuple(kind for kind in CURES if kind in kinds)
 
 
 _ARGUMENT = re.compile(r"\bArgument [^\n]{1,200}? of [^\n]{1,200}? was ")
-_THE_PLAN_HAS = "; the plan has "
 _NEVER_MADE = re.compile(r"\bThe plan's call [^\n]* was never made\b")
 _ANSWERED = re.compile(r"\bThe answer was ([^\n]*)")
 
 
 def _arguments(text: str) -> Iterator[tuple[Any, Any]]:
     """Yield what arguments were, and what was planned."""
-    decoder = json.JSONDecoder()
+    decoder, between = json.JSONDecoder(), "; the plan has "
     for match in _ARGUMENT.finditer(text):
-        try:
+        with contextlib.suppress(ValueError, RecursionError):
             was, end = decoder.raw_decode(text, match.end())
-            if text.startswith(_THE_PLAN_HAS, end):
-                yield was, decoder.raw_decode(text, end + len(_THE_PLAN_HAS))[0]
-        except (ValueError, RecursionError):
-            continue
+            if text.startswith(between, end):
+                yield was, decoder.raw_decode(text, end + len(between))[0]
 
 
 def _difference(was: Any, planned: Any) -> Iterator[str]:
@@ -204,10 +190,9 @@ def proposal(request: ProposalRequest, names: Sequence[str]) -> str:
 
     def value(name: str, kind: str | Mapping[str, Any]) -> Any:
         if isinstance(kind, Mapping) and kind.get("type") != "string":
-            try:
+            with contextlib.suppress(Unfillable):
                 return least(kind)
-            except Unfillable:
-                return None
+            return None
         if kind == "dict[str, str]":
             return dict.fromkeys(re.findall(r'"([^"]+)"', request.inputs.get("module_names", "")), hints)
         if kind == "list[str]":
@@ -220,9 +205,9 @@ def proposal(request: ProposalRequest, names: Sequence[str]) -> str:
             return hints
         return SENTENCES.get(name, f"This is what there is to say about {name.replace('_', ' ')}.")
 
-    values = {name: value(name, kind) for name, kind in request.outputs.items()}
     if request.form == "text":
         return f"```\n{instruction}\n```"
+    values = {name: value(name, kind) for name, kind in request.outputs.items()}
     if request.form == "json":
         return json.dumps(values, ensure_ascii=False)
     texts = {name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for name, value in values.items()}
