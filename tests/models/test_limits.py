@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from whichloop.models.limits import WINDOW_S, Limits
@@ -20,6 +20,7 @@ from .virtual_time import EACH, now, virtually
     st.integers(10, 100),
     st.lists(st.tuples(st.floats(0, 200), st.integers(0, 4), st.integers(1, 150), st.integers(0, 150)), min_size=1, max_size=20),
 )
+@example(2, 100, [(at, 0, 1, 0) for at in (0.0, 50.0, 55.0, 56.0)])
 def test_no_span_of_a_minute_has_more_than_the_limits_but_one_larger_request_goes_alone(requests, tokens, arrivals):
     """A request may take less than it was expected to, and then leaves room."""
 

@@ -145,16 +145,6 @@ def test_a_refusal_says_which_limit_is_used_up() -> None:
         assert model.meter.refused == model.meter.exhausted == words
 
 
-def test_a_run_s_budget_is_spent_by_all_its_trials() -> None:
-    whole = Meter(Budget(calls=5))
-    first, second = (metered(Budget(calls=3), parent=whole, model=Echo(Usage(1, 1, cost_usd=0.5))) for _ in range(2))
-    assert [run_sync(spend(first)), run_sync(spend(second))] == [3, 2]
-    assert (whole.calls, whole.tokens, whole.dollars) == (5, 10, 2.5)
-    assert first.meter.refused == "budget of 3 model calls used up"
-    assert second.meter.refused == "budget of 5 model calls used up"
-    assert second.meter.exhausted == ""
-
-
 @given(st.integers(1, 5), st.integers(0, 6))
 def test_each_meter_above_another_counts_its_calls_and_tokens(levels: int, limit: int) -> None:
     chain = [*accumulate(range(levels), lambda above, _: Meter(parent=above), initial=Meter(Budget(calls=limit)))]
@@ -442,8 +432,3 @@ def test_trying_again_without_asking_the_model_clears_nothing_but_what_time_clea
     assert [n for n in range(4) if call(tools, key="x").ok] == worked
     fault.cured = True
     assert call(tools, key="x").ok is (clearing != "never")
-
-
-def test_garbage_is_the_same_in_every_run() -> None:
-    first, second = (call(armed("tool.garbage")[0], key="x").data for _ in range(2))
-    assert first == second

@@ -21,7 +21,6 @@ from whichloop.protocol import (
     Chunk,
     ContextOverflow,
     Message,
-    ModelError,
     ProviderError,
     Reply,
     Request,
@@ -129,14 +128,6 @@ def test_failures_that_stay_are_not_tried_again(ask: Ask, kind: str) -> None:
 
 
 @BOTH
-def test_an_overflow_is_not_tried_again(ask: Ask) -> None:
-    model = Flaky([ContextOverflow("long")])
-    with pytest.raises(ContextOverflow):
-        virtually(ask(RealModel(model)))
-    assert len(model.asked) == 1
-
-
-@BOTH
 def test_a_request_longer_than_is_allowed_is_an_overflow_and_is_not_sent(ask: Ask) -> None:
     model = Flaky(["ok"])
     allowed = estimate_input(HELLO)
@@ -235,8 +226,9 @@ def test_a_stream_that_nobody_reads_to_its_end_gives_its_permit_back() -> None:
 
 
 @BOTH
-def test_refusals_bring_the_concurrency_down_and_it_recovers(ask: Ask) -> None:
-    refusals: list[Any] = [failing("rate_limit") for _ in range(8)]
+@pytest.mark.parametrize("kind", ["rate_limit", "overloaded"])
+def test_refusals_bring_the_concurrency_down_and_it_recovers(ask: Ask, kind: str) -> None:
+    refusals: list[Any] = [failing(kind) for _ in range(8)]
 
     async def go() -> RealModel:
         model = RealModel(Flaky([*refusals, "ok"], takes_s=1.0), RealOptions(most_in_flight=8))
@@ -246,12 +238,6 @@ def test_refusals_bring_the_concurrency_down_and_it_recovers(ask: Ask) -> None:
     limits = virtually(go()).limits
     assert (limits.most, limits.smallest) == (8, 4), "eight refusals of one crowd count once"
     assert limits.waited_s > 0
-
-
-def test_overload_counts_as_a_refusal() -> None:
-    model = RealModel(Flaky([failing("overloaded"), "ok"]))
-    virtually(model.complete(HELLO))
-    assert model.limits.smallest == 32
 
 
 def test_requests_per_minute_hold_for_attempts_too() -> None:
@@ -310,15 +296,6 @@ def test_what_is_taken_away_is_gone(without, context_tokens):
         assert found.context_tokens == (context_tokens or 10_000)
 
 
-def test_without_streaming_a_reply_comes_in_one_piece() -> None:
-    model = RealModel(Flaky(["all of it"]), RealOptions(without=frozenset({"streaming"})))
-
-    async def go() -> list[Chunk]:
-        return [chunk async for chunk in model.stream(HELLO)]
-
-    assert [chunk.text for chunk in virtually(go())] == ["all of it"]
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -335,6 +312,10 @@ def test_options_that_cannot_be_are_refused(options, said):
         RealOptions(**options)
 
 
-def test_errors_that_are_no_providers_pass_through() -> None:
-    with pytest.raises(ModelError):
-        virtually(RealModel(Flaky([ModelError("odd")])).complete(HELLO))
+def test_without_streaming_a_reply_comes_in_one_piece() -> None:
+    model = RealModel(Flaky(["all of it"]), RealOptions(without=frozenset({"streaming"})))
+
+    async def go() -> list[Chunk]:
+        return [chunk async for chunk in model.stream(HELLO)]
+
+    assert [chunk.text for chunk in virtually(go())] == ["all of it"]

@@ -135,6 +135,7 @@ class HttpClient:
         self.url = url
         self.extensions = extensions
         self.connections = connections or ConnectionPools()
+        self._shares_connections = connections is not None
         self._make_dialect = dialect
         self._dialect: Any = None
         self._reading: type[Reading] = ChatReading
@@ -172,8 +173,9 @@ class HttpClient:
         yield Chunk(reply=self._read(_whole(reading), names))
 
     async def aclose(self) -> None:
-        """Close the connections of this event loop."""
-        await self.connections.aclose()
+        """Close the connections of this event loop, if they are its own."""
+        if not self._shares_connections:
+            await self.connections.aclose()
 
     def _read(self, body: Mapping[str, Any], names: ToolNames) -> Reply:
         return names.in_reply(_with_reasoning(self._reading.read(body), body, self.provider))
@@ -307,16 +309,10 @@ _LOCAL: Mapping[str, tuple[str, type[Any]]] = {
 """Wire of our server → the provider that it is the API of, and lm15's writer for that."""
 
 
-class LocalClient(HttpClient):
-    """A client of a server that speaks one of our wires. Closing it closes nothing: see `close_local_clients`."""
-
-    def __init__(self, url: str, model: str, wire: str = "chat", extensions: Extensions | None = None) -> None:
-        provider, writer = _LOCAL[wire]
-        super().__init__(
-            lambda: writer(api_key=LOCAL_KEY, base_url=url, transport=object()), provider, model, url, extensions, LOCAL
-        )
-
-    async def aclose(self) -> None: ...
+def local(url: str, model: str, wire: str = "chat", extensions: Extensions | None = None) -> HttpClient:
+    """Return a client of a server that speaks one of our wires. Closing it closes nothing: see `close_local_clients`."""
+    provider, writer = _LOCAL[wire]
+    return HttpClient(lambda: writer(api_key=LOCAL_KEY, base_url=url, transport=object()), provider, model, url, extensions, LOCAL)
 
 
 async def close_local_clients() -> None:

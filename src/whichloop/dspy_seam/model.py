@@ -17,7 +17,7 @@ from dspy.clients.model_metadata import model_info
 from whichloop.protocol import Capabilities, Chunk, Reply, Request
 from whichloop.protocol.names import SCRIPTED, near
 
-from .clients import LOCAL_KEY, Client, Extensions, LocalClient, client_of
+from .clients import LOCAL_KEY, Client, Extensions, client_of, local
 from .errors import failure_of, slip_in
 
 _MILLION = 1_000_000
@@ -126,7 +126,7 @@ def local_client(url: str, extensions: Extensions | None = None, model: str = SC
 
     `wire`: what the server speaks, as `models/server/chatting.py` names it.
     """
-    return ClientModel(f"openai/{model}", LocalClient(url, model, wire, extensions), Capabilities(response_schema=True))
+    return ClientModel(f"openai/{model}", local(url, model, wire, extensions), Capabilities(response_schema=True))
 
 
 def model_named(name: str, settings: Mapping[str, object]) -> DspyModel:

@@ -14,9 +14,7 @@ import pytest
 from whichloop.dspy_seam import DspyModel, close_local_clients, local_client
 from whichloop.dspy_seam.clients import LOCAL_KEY
 from whichloop.models.local.model import open_model
-from whichloop.models.real import RealModel
 from whichloop.protocol import (
-    Model,
     ModelError,
     ProviderError,
     Reply,
@@ -129,14 +127,6 @@ def test_a_server_that_hangs_is_given_up_on():
     assert caught.value.kind == "timeout"
 
 
-def test_a_server_that_is_not_there_is_a_connection_failure():
-    with serving(in_turn(completion())) as server:
-        pass
-    with pytest.raises(ProviderError) as caught:
-        ask(server)
-    assert caught.value.kind == "connection"
-
-
 def test_cancelling_a_call_ends_it_between_attempts_too():
     async def cancelled_while_pausing(server: Server) -> bool:
         model = open_model(NAME, server.url)
@@ -174,13 +164,6 @@ def test_64_requests_are_in_flight_at_once():
 
 
 # --- names, keys, addresses ---
-
-
-def test_a_model_is_one():
-    model = open_model(NAME, "http://127.0.0.1:9/v1")
-    assert isinstance(model, Model)
-    assert isinstance(model, RealModel)
-    assert model.name == NAME
 
 
 @pytest.mark.parametrize(

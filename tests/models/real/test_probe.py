@@ -152,11 +152,6 @@ def test_what_a_model_cannot_do_is_found_out(rule, lost, asked):
     assert all(check.works or check.why_not for check in found.checks)
 
 
-def test_what_could_not_be_found_out_stays_as_it_was_known():
-    found, _ = probed(busy_for_schemas)
-    assert [check.works for check in found.checks if check.name == "response schema"] == [None]
-
-
 def fails_when_forced(body: dict[str, Any]) -> CannedAnswer:
     """llama-cpp-python on `required`: a failure of the server, without a word."""
     return (
@@ -229,10 +224,6 @@ def test_the_command_says_that_nobody_answers():
         done = run("--base-url", server.url)
     assert done.exit_code == 1
     assert "does not answer: who are you?" in done.output
-
-
-def test_bad_input_is_a_value_error_which_the_command_line_one_line():
-    assert isinstance(run("--base-url", "nonsense").exception, ValueError)
 
 
 def test_the_key_may_stand_in_a_file(tmp_path, monkeypatch):

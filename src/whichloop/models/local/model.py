@@ -31,7 +31,6 @@ from whichloop.protocol import (
     Reply,
     Request,
     TextLine,
-    ToolSpec,
     json_object,
 )
 from whichloop.protocol.names import is_local_model
@@ -59,7 +58,9 @@ def with_tools_as_text(request: Request) -> Request:
     """Return the request without native tools: offer, calls, results and a choice among the tools are text and grammar."""
     messages = tuple(_messages(request.messages))
     if request.tools and request.tool_choice != "none":
-        offer = _OFFER.format(tools="\n".join(map(_tool_line, request.tools)))
+        described = [{"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in request.tools]
+        lines = [json.dumps({"type": "function", "function": each}, ensure_ascii=False) for each in described]
+        offer = _OFFER.format(tools="\n".join(lines))
         opens_with_system = bool(messages) and messages[0].role == "system"
         first = [messages[0].content] if opens_with_system else []
         messages = (Message("system", "\n\n".join([*first, offer])), *messages[opens_with_system:])
@@ -69,43 +70,18 @@ def with_tools_as_text(request: Request) -> Request:
 def _grammar(request: Request) -> Grammar | None:
     """Return the request's grammar with calls written out; without one, that of the call that it demands."""
     choice, grammar = request.tool_choice, request.grammar
-    offered = [tool for tool in request.tools if choice in (None, "auto", "required", tool.name)]
     if choice not in (None, "auto", "none"):
         grammar = Grammar(((AnyCall(),),))
     if grammar is None:
         return None
     calls: list[tuple[GrammarPart, ...]] = [
-        (OPEN, json_object({"name": {"const": tool.name}, "arguments": tool.parameters}), CLOSE) for tool in offered
+        (OPEN, json_object({"name": {"const": tool.name}, "arguments": tool.parameters}), CLOSE)
+        for tool in request.tools
+        if choice in (None, "auto", "required", tool.name)
     ]
     return Grammar(
         tuple(alternative for parts in grammar.alternatives for alternative in (calls if AnyCall() in parts else [parts]))
     )
-
-
-def with_calls_read(reply: Reply, request: Request) -> Reply:
-    """Return the reply with the calls of its text as native ones. What is not a call stays text; nothing else changes."""
-    if not request.tools or request.tool_choice == "none":
-        return reply
-    calls: list[NativeCall] = []
-    numbers = (_OWN_ID.fullmatch(call.id) for message in request.messages for call in message.calls)
-    first = 1 + max((int(number[1]) for number in numbers if number), default=-1)
-
-    def take_call(match: re.Match[str]) -> str:
-        call = _read_call(match[1], first + len(calls))
-        if call is None:
-            return match[0]
-        calls.append(call)
-        return ""
-
-    text = _CALL.sub(take_call, reply.text)
-    if not calls:
-        return reply
-    return replace(reply, text=text.strip(), calls=tuple(calls), finish_reason="tool_calls")
-
-
-def _tool_line(tool: ToolSpec) -> str:
-    described = {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
-    return json.dumps({"type": "function", "function": described}, ensure_ascii=False)
 
 
 def _messages(messages: Iterable[Message]) -> Iterator[Message]:
@@ -113,26 +89,35 @@ def _messages(messages: Iterable[Message]) -> Iterator[Message]:
     for are_results, turn in groupby(messages, lambda message: message.role == "tool"):
         if are_results:
             yield Message("user", "\n".join(f"<tool_response>\n{result.content}\n</tool_response>" for result in turn))
-        else:
-            yield from map(_with_calls_written, turn)
+            continue
+        for message in turn:
+            written = [
+                f'{OPEN}{{"name": {json.dumps(call.name)}, "arguments": {call.arguments or "{}"}}}{CLOSE}' for call in message.calls
+            ]
+            yield Message(message.role, "\n".join(filter(None, [message.content, *written]))) if written else message
 
 
-def _with_calls_written(message: Message) -> Message:
-    if not message.calls:
-        return message
-    written = [f'{OPEN}{{"name": {json.dumps(call.name)}, "arguments": {call.arguments or "{}"}}}{CLOSE}' for call in message.calls]
-    return Message(message.role, "\n".join(filter(None, [message.content, *written])))
+def with_calls_read(reply: Reply, request: Request) -> Reply:
+    """Return the reply with the calls of its text as native ones. What is not a call stays text; nothing else changes."""
+    if not request.tools or request.tool_choice == "none":
+        return reply
+    numbers = (_OWN_ID.fullmatch(call.id) for message in request.messages for call in message.calls)
+    first = 1 + max((int(number[1]) for number in numbers if number), default=-1)
+    calls: list[NativeCall] = []
 
+    def take_call(match: re.Match[str]) -> str:
+        try:
+            data = from_json(match[1])
+        except ValueError:
+            data = None
+        if not isinstance(data, dict) or not isinstance(data.get("name"), str):
+            return match[0]
+        arguments = json.dumps(data.get("arguments", {}), ensure_ascii=False)
+        calls.append(NativeCall(f"call_{first + len(calls)}", data["name"], arguments))
+        return ""
 
-def _read_call(text: str, number: int) -> NativeCall | None:
-    """Return the call that a text states; None if it states none."""
-    try:
-        data = from_json(text)
-    except ValueError:
-        return None
-    if not isinstance(data, dict) or not isinstance(data.get("name"), str):
-        return None
-    return NativeCall(f"call_{number}", data["name"], json.dumps(data.get("arguments", {}), ensure_ascii=False))
+    text = _CALL.sub(take_call, reply.text)
+    return replace(reply, text=text.strip(), calls=tuple(calls), finish_reason="tool_calls") if calls else reply
 
 
 MAX_TEXT_CHARS = 120
@@ -174,18 +159,18 @@ def _part(part: GrammarPart) -> str:
             return f"({_sequence(part.parts)}){{{part.least},{most}}}"
 
 
-def bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
+def bounded(schema: Any) -> Any:
     """Return a JSON schema with bounds on texts, lists and properties where it has none. What fits it fits the given one, too."""
+    if not isinstance(schema, Mapping):  # true and false are schemas, too
+        return schema
     copy = dict(schema)
-    for name in _LISTS_OF_SCHEMAS:
-        if isinstance(copy.get(name), list):
-            copy[name] = [_bounded(each) for each in copy[name]]
-    for name in _NAMED_SCHEMAS:
-        if isinstance(copy.get(name), Mapping):
-            copy[name] = {key: _bounded(each) for key, each in copy[name].items()}
-    for name in _SCHEMAS:
-        if name in copy:
-            copy[name] = _bounded(copy[name])
+    for name, value in schema.items():
+        if name in _SCHEMAS:
+            copy[name] = bounded(value)
+        elif name in _LISTS_OF_SCHEMAS and isinstance(value, list):
+            copy[name] = list(map(bounded, value))
+        elif name in _NAMED_SCHEMAS and isinstance(value, Mapping):
+            copy[name] = {key: bounded(each) for key, each in value.items()}
     kinds = copy["type"] if isinstance(copy.get("type"), list) else [copy.get("type")]
     if "string" in kinds and not copy.keys() & {"enum", "const", "pattern", "format"}:
         copy["maxLength"] = copy.get("maxLength", max(MAX_TEXT_CHARS, copy.get("minLength", 0)))
@@ -194,11 +179,6 @@ def bounded(schema: Mapping[str, Any]) -> dict[str, Any]:
     if "object" in kinds and "properties" in copy:
         copy["additionalProperties"] = copy.get("additionalProperties", False)
     return copy
-
-
-def _bounded(schema: Any) -> object:
-    """Return a schema within another one, with bounds; true and false are schemas too."""
-    return bounded(schema) if isinstance(schema, Mapping) else schema
 
 
 ABILITIES = Capabilities(native_tools=True, tool_choice=True, response_schema=True, streaming=True, parallel_calls=False)
@@ -212,7 +192,9 @@ class LocalModel:
         self.capabilities = ABILITIES
         self.server = server
         """Held, so that it answers as long as the model is there."""
-        self.client: Model = local_client(server.url, _body, "local")
+        self.client: Model = local_client(
+            server.url, lambda request: {} if request.grammar is None else {"grammar": lark(request.grammar)}, "local"
+        )
 
     async def complete(self, request: Request) -> Reply:
         """Return the reply, in which calls that stand as text are read. Raises ModelError."""
@@ -241,11 +223,6 @@ def _as_served(request: Request) -> Request:
         raise ProviderError("the local model takes no images: it reads text alone", "bad_request")
     as_text = with_tools_as_text(request)
     return as_text if as_text.grammar is None else replace(as_text, response_schema=None)
-
-
-def _body(request: Request) -> Mapping[str, Any]:
-    """Return what the body says beyond OpenAI's protocol."""
-    return {} if request.grammar is None else {"grammar": lark(request.grammar)}
 
 
 def open_local(name: str, options: RealOptions = DEFAULTS) -> RealModel:

