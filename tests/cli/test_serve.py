@@ -73,13 +73,13 @@ def test_it_takes_any_name_of_a_model_and_tells_what_it_refuses_and_cannot_read(
         child.send_signal(signal.SIGTERM)
         _, errors = child.communicate(timeout=60)
     _, model, stop, no_json, page, unread, closed = errors.splitlines()
-    assert model.startswith("refused POST /v1/chat/completions: 404 at model: The model 'scripted/nope' does not exist; there are ")
-    assert stop.startswith("refused POST /v1/chat/completions: 400 at stop: ")
-    assert no_json.startswith("refused POST /v1/chat/completions: 400: We could not parse the JSON body of your request.")
+    assert model.startswith("refused POST /v1/chat/completions: 404: The model 'scripted/nope' does not exist; there are ")
+    assert stop.startswith("refused POST /v1/chat/completions: 400: stop: ")
+    assert no_json.startswith("refused POST /v1/chat/completions: 400: The body is no JSON: ")
     assert no_json.endswith(" (1 line held back before it)")
-    assert page == "refused GET /v1/nowhere: 404: Invalid URL (GET /v1/nowhere)"
+    assert page == "refused GET /v1/nowhere: 404: No page GET /v1/nowhere"
     assert unread.startswith(
-        "a request that names no trial (wire chat) leaves the scripted model without its task's calls: it offers no tools, "
+        "a request that names no trial (wire chat) leaves the scripted model without its task's calls: it offers the tools none, "
     )
     assert closed == "closed"
 

@@ -33,8 +33,8 @@ KEPT = (
     *("tool_timeout_s", "alpha", "margin", "real_time"),
 )
 """Settings of the run that the new one keeps."""
-UNTOLD = ("user", "base_url", "provider", "cassette", "split")
-"""Settings with which no command is told: it would have to repeat an address, a recording, or the size of another split."""
+UNTOLD = ("user", "split")
+"""Settings with which no command is told: it would have to repeat the size of another split."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,19 +133,16 @@ def prepare(config: CompareConfig, folder: Path | None = None, *, is_compared: b
     return Experiment(folder, config, suite, tasks, arms, manifest, models)
 
 
-def can_be_told(config: Mapping[str, Any]) -> bool:
-    """Whether a command says all that a run's configuration does. What is None may be left out of it, as a baseline does."""
-    defaults = CompareConfig().model_dump(mode="json")
-    return all(_without_none(config.get(name, defaults[name])) == _without_none(defaults[name]) for name in UNTOLD)
-
-
 def recording_command(config: CompareConfig) -> str:
     """Return the command that records what a run's recording lacks; empty where none says all of it."""
-    public = config.public()
-    if not can_be_told(public | {"cassette": None, "base_url": None}):
+    public, defaults = config.public(), CompareConfig().public()
+    if any(public[name] != defaults[name] for name in UNTOLD):
         return ""
     listed = [(name, each) for name in ("loops", "models", "profiles") for each in public[name]]
     chosen = [(name, public[name]) for name in ("suite", "tasks", "seed", "base_url", "cassette") if public[name] is not None]
+    for name, value in public["provider"].items():
+        if value != defaults["provider"][name]:
+            chosen += [(f"provider.{name}", each) for each in (value if isinstance(value, list) else [value])]
     words = [word for name, value in (*listed, *chosen) for word in typed_words(name, value)]
     return shlex.join(["whichloop", "compare", *words, *kept_words(public), "-s", "cassette_mode=replay-or-record"])
 
