@@ -36,6 +36,7 @@ def test_only_loopback_names_may_be_asked_for():
         bad = [
             f"evil.example:{port}",
             "127.0.0.1",
+            "127.0.0.1:1",
             f"127.0.0.1:{port + 1}",
             f"127.0.0.1.evil.example:{port}",
             "",
@@ -48,12 +49,14 @@ def test_only_loopback_names_may_be_asked_for():
     assert all(status in (400, 403) and body["error"]["message"] for status, body in bad)
 
 
-def test_a_page_of_a_browser_may_not_ask():
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/chat/completions", "/t/any/mcp", "/shop"])
+def test_no_page_may_be_asked_for_under_another_name_or_by_a_page_of_a_browser(path):
     async def work(server, asking):
-        return await asked_as(server, f"127.0.0.1:{server.port}", "Origin: http://127.0.0.1\r\n")
+        other = await asked_as(server, f"evil.example:{server.port}", path=path)
+        return [other, await asked_as(server, f"127.0.0.1:{server.port}", "Origin: http://127.0.0.1\r\n", path)]
 
-    status, body = run(work, Book())
-    assert (status, body["error"]["code"]) == (403, "origin_refused")
+    refused = run(work, Book(), more=shop, mcp=Book().find)
+    assert [(status, body["error"]["code"]) for status, body in refused] == [(403, "host_refused"), (403, "origin_refused")]
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "", "192.168.1.1", "example.com", "::"])
@@ -199,6 +202,20 @@ def test_an_answer_to_half_a_request_is_the_last_of_its_connection(sent, is_last
     head = run(work, Book())
     assert b" 405 " in head.splitlines()[0]
     assert (b"\r\nConnection: close\r\n" in head) is is_last
+
+
+def test_half_a_body_holds_up_neither_another_request_nor_the_end():
+    async def work():
+        async with asyncio.timeout(10):
+            async with Server(Book(any=fixed(Reply("x")))) as server, httpx.AsyncClient(base_url=server.url) as plain:
+                head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nContent-Length: 1000\r\n\r\n{{"
+                _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+                writer.write(head.encode())
+                answer = await plain.post("/v1/chat/completions", json=BODY)
+        writer.close()
+        return answer.status_code
+
+    assert asyncio.run(work()) == 200
 
 
 def test_a_body_that_unpacks_to_too_much_is_refused():
