@@ -93,8 +93,10 @@ def test_a_reply_at_a_stop_sequence_names_it_and_one_of_nothing_has_no_block() -
 
 
 def test_what_is_read_from_the_cache_is_no_input() -> None:
-    usage = MESSAGES.reply(ask(), Reply("x", usage=Usage(100, 5, 60)), STAMP)["usage"]
-    assert (usage["input_tokens"], usage["cache_read_input_tokens"]) == (40, 60)
+    asked, reply = ask(), Reply("x", usage=Usage(100, 5, 60))
+    first = next(MESSAGES.events(asked, reply, STAMP)).data["message"]
+    for usage in (MESSAGES.reply(asked, reply, STAMP)["usage"], first["usage"]):
+        assert (usage["input_tokens"], usage["cache_read_input_tokens"]) == (40, 60)
 
 
 def test_a_thread_is_the_conversation_with_the_replies_that_were_given() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from whichloop.models.server.answers import within_limits
@@ -36,6 +36,7 @@ def output_tokens(reply: Reply) -> int:
 
 
 @given(replies, st.integers(1, 30))
+@example(counted("a b ", [NativeCall("call_0", "add", "{}"), NativeCall("call_1", "concatenate", "{} {} {} {}")]), 4)
 def test_a_reply_has_no_more_tokens_than_allowed_and_begins_as_the_whole_one(reply: Reply, limit: int) -> None:
     kept, _ = within_limits(reply, Sampling(max_tokens=limit))
     assert estimate_usage(0, kept).output_tokens <= limit

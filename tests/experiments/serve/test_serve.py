@@ -70,10 +70,11 @@ async def loop(asking: Any, entry: Any, tool: Callable[[str, str], Any] = own_to
         if not message.tool_calls:
             return str(message.content)
         messages.append(message.model_dump(exclude_none=True))
+        place = len(messages)  # results of calls at once come in reverse: their ids tell whose they are
         for call in message.tool_calls:
             text = tool(call.function.name, call.function.arguments)
             text = await text if asyncio.iscoroutine(text) else text
-            messages.append({"role": "tool", "tool_call_id": call.id, "content": text})
+            messages.insert(place, {"role": "tool", "tool_call_id": call.id, "content": text})
     return None
 
 
