@@ -30,6 +30,7 @@ from whichloop.protocol import (
     Usage,
     run_sync,
 )
+from whichloop.protocol.digest import digest
 
 from .recordings import TRIAL, ask, heard, lines_of, texts, use
 
@@ -331,6 +332,7 @@ def test_no_secret_reaches_a_file_and_the_loop_sees_what_is_stored(tmp_path: Pat
     for text in (str(said), recordings.first_miss, (tmp_path / "m.jsonl").read_text()):
         assert "tulip" not in text
         assert "sk-abcdefgh12345678" not in text
+    assert all(line.request == digest(line.asked) for line in lines_of(tmp_path / "m.jsonl"))
 
 
 def test_halves_of_a_character_are_the_character(tmp_path: Path) -> None:
