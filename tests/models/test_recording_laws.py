@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.models.fake import FakeModel
-from whichloop.models.recording import Failure, Line, RecordedModel, Recordings, canonical, decode, encode
+from whichloop.models.recording import Failure, Line, RecordedModel, RecordingMode, Recordings, canonical, decode, encode
 from whichloop.protocol import (
     ContextOverflow,
     Grammar,
@@ -195,6 +195,9 @@ def test_a_kill_at_any_byte_loses_the_last_line_alone(tmp_path: Path, killed: by
         assert texts(use(folder, "replay", ASKED)) == texts(said)
 
 
+MODES: tuple[RecordingMode, ...] = ("replay", "record", "replay-or-record", "refresh")
+
+
 def line_with(**changes: Any) -> str:
     line = {"request": "a" * 64, "task": "t", "arm": "a", "repeat": 0, "asked": {}, "reply": {}}
     return json.dumps(line | changes)
@@ -216,10 +219,12 @@ def line_with(**changes: Any) -> str:
         ("[1]", ""),
     ],
 )
-def test_a_bad_line_is_named(tmp_path: Path, killed: bytes, line: str, said: str) -> None:
+def test_a_bad_line_is_named_and_left_as_it_is(tmp_path: Path, killed: bytes, line: str, said: str) -> None:
     path = tmp_path / "m.jsonl"
     for number, raw in ((1, line.encode()), (6, killed + line.encode())):
         path.write_bytes(raw + b"\n")
-        with pytest.raises(ValueError, match=f"^{path}:{number}: ") as refused:
-            use(tmp_path, "replay")
+        for mode in MODES:
+            with pytest.raises(ValueError, match=f"^{path}:{number}: ") as refused:
+                use(tmp_path, mode, inner=FakeModel())
+        assert path.read_bytes() == raw + b"\n"
     assert said in str(refused.value)
