@@ -272,6 +272,15 @@ def test_anything_in_any_place_is_read_or_refused(client: WireClient, value: Any
 
 
 @wire
+def test_a_body_of_many_faults_is_refused_for_the_first(client: WireClient) -> None:
+    body = client.body()
+    (name,) = {"messages", "input", "contents"} & body.keys()
+    refused = problem(client, body | {name: [1] * 200_000})
+    assert refused is not None
+    assert refused.param == f"{name}.0"
+
+
+@wire
 def test_a_body_that_is_nested_too_deep_is_refused(client: WireClient) -> None:
     deep: Any = {}
     for _ in range(MAX_DEPTH):

@@ -219,6 +219,10 @@ class Recording:
         self._before.setdefault((use.request, use.repeat, use.use), []).append(use)
 
     @property
+    def is_empty(self) -> bool:
+        return not self._lines
+
+    @property
     def _header(self) -> bytes:
         return encode(Header(recording=1, model=self.model, capabilities=cast(Capabilities, self.capabilities)))
 
@@ -231,11 +235,10 @@ class Recording:
         found = use if use in self._lines else min(others, key=lambda other: _distance(use, other), default=None)
         return None if found is None else decode(self._lines[found], Line)
 
-    def miss(self, use: Use, asked: Mapping[str, Any]) -> tuple[str, str]:
-        """Say in one line that a request is not recorded; and the difference from the closest recorded one, if any is close."""
-        said = f"not recorded: use {use.use + 1} of a request of {use.arm}/{use.task}/{use.repeat}"
+    def closest(self, use: Use, asked: Mapping[str, Any]) -> str:
+        """Say which recorded request is closest to one that is not recorded, and where they differ, in several lines."""
         if same := sorted({other.repeat for other in self._lines if other.request == use.request}):
-            return f"{said}; recorded are fewer uses, or other repeats: {same}", ""
+            return f"; recorded are fewer uses, or other repeats: {same}"
         of_task = [other for other in self._lines if other.task == use.task] or self._lines
         near = heapq.nsmallest(MAX_COMPARED, of_task, key=lambda other: _distance(use, other))
         requests = [decode(self._lines[other], Line).asked for other in near]
@@ -246,8 +249,8 @@ class Recording:
         lines = list(difflib.unified_diff(olds[at], new, "recorded", "asked", lineterm="", n=2))
         if len(lines) > DIFFERENCE_LINES:
             lines[DIFFERENCE_LINES - 1 :] = [f"… {len(lines) - DIFFERENCE_LINES + 1} more lines"]
-        found = f"closest is {closest.arm}/{closest.task}/{closest.repeat}; it differs in {differing}"
-        return f"{said}; {found}", "\n".join(lines)
+        found = f"; closest is {closest.arm}/{closest.task}/{closest.repeat}; it differs in {differing}"
+        return "\n".join([found, *lines])
 
     def add(self, use: Use, line: Line) -> Line:
         """Write a reply, and return it as it will be read. Raises ValueError for what cannot be read, OSError for a full disk."""
@@ -315,9 +318,9 @@ class Recordings:
         recording = self._opened[model] = Recording(self.folder, redact(model))
         try:
             recording.open(writes=self.mode != "replay")
-            if self.mode == "replay" and recording.capabilities is None:
+            if self.mode == "replay" and recording.is_empty:
                 raise ValueError(f"{recording.path}: no recording of {model}; cassette_mode=record makes one")
-            if self.mode == "record" and recording.capabilities is not None:
+            if self.mode == "record" and not recording.is_empty:
                 raise ValueError(f"{recording.path}: {model} is recorded already; replay-or-record adds to it, refresh replaces it")
         except ValueError:
             self.close(whole=False)
@@ -408,8 +411,11 @@ class RecordedModel:
             pending.recorded = _free(cast(Reply, line.reply))
             yield pending
         elif self._inner is None:
-            said, difference = recording.miss(pending.use, asked)
-            recordings.first_miss = recordings.first_miss or f"{said}\n{difference}".rstrip()
+            use = pending.use
+            said = f"not recorded: use {use.use + 1} of a request of {use.arm}/{use.task}/{use.repeat}"
+            if not recordings.first_miss:  # to look for the closest takes long
+                recordings.first_miss = said + recording.closest(use, asked)
+                said = recordings.first_miss.partition("\n")[0]
             raise self._failed(said)
         else:
             try:

@@ -33,7 +33,7 @@ SSE = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-
 RETRY_AFTER_S = 1
 HOLD_S = 600.0
 """Longest time that a connection is silent for a time-out in real time: as long as the official client waits by default."""
-MAX_ANSWERS = 4_096
+MAX_ANSWERS, MAX_ANSWERS_BYTES = 4_096, 64 * 1024 * 1024
 """Answers that a later request can refer to; the one that was used least recently is forgotten first."""
 _BROKEN_OFF = Reply("Let me think about this.")
 """What a reply that never comes begins with: nothing in it is of use to the loop."""
@@ -95,21 +95,24 @@ class Chat:
     def __init__(self, hold_s: float = HOLD_S) -> None:
         self.hold_s = hold_s
         self.started = int(time.time())
-        self._served = 0
-        self.kept: OrderedDict[str, Sequence[Any]] = OrderedDict()
+        self._served = self._bytes = 0
+        self.kept: OrderedDict[str, tuple[Sequence[Any], int]] = OrderedDict()
+        """Answers by id, each with its size as JSON, in bytes."""
 
     def keep(self, answer: tuple[str, Sequence[Any]] | None) -> None:
         """Keep what a later request may recall by an id."""
         if answer is not None:
-            self.kept[answer[0]] = answer[1]
-            if len(self.kept) > MAX_ANSWERS:
-                self.kept.popitem(last=False)
+            self.kept[answer[0]] = answer[1], len(json_bytes(answer[1]))
+            self._bytes += self.kept[answer[0]][1]
+            while len(self.kept) > MAX_ANSWERS or self._bytes > MAX_ANSWERS_BYTES:
+                self._bytes -= self.kept.popitem(last=False)[1][1]
 
     def recall(self, answer_id: str) -> Sequence[Any] | None:
         """Return what was kept of an answer, None if nothing is."""
-        if answer_id in self.kept:
-            self.kept.move_to_end(answer_id)
-        return self.kept.get(answer_id)
+        if answer_id not in self.kept:
+            return None
+        self.kept.move_to_end(answer_id)
+        return self.kept[answer_id][0]
 
     async def answer(self, wire: Wire, request: WireRequest, served: ServedTrial, trial: str | None) -> WireAnswer:
         """Return the answer of a trial's model. Raises Refusal."""

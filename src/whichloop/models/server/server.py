@@ -10,11 +10,12 @@ each request that is refused, other than by the trial's fault profile, and of ea
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import logging
 import socket
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import dropwhile
 from typing import Any, Self
 from urllib.parse import unquote
@@ -148,16 +149,18 @@ class Server:
             raise Refusal(403, "Requests with an Origin header are refused.", code="origin_refused")
         page = wire.page(path)
         own = OwnRequest(request.method, path if trial is None else ("t", trial, *path))
-        try:
-            if page is not None:
-                own.require(page.method)
-                if page.kind == "models":
-                    return self._models(wire, page.model)
-                body = read_json(await _body(request))
-                read = wire.read(Incoming(body, path, request.query, request.headers, self._chats.recall))
-                if page.kind == "count":
-                    return json_answer(wire.count(estimate_input(read.request)))
-                return await self._chats.answer(wire, read, self.trials.find(trial, read), trial)
+        if page is not None:
+            own.require(page.method)
+            if page.kind == "models":
+                return self._models(wire, page.model)
+            body = read_json(await _body(request))
+            read = wire.read(Incoming(body, path, request.query, request.headers, self._chats.recall))
+            if page.kind == "count":
+                return json_answer(wire.count(estimate_input(read.request)))
+            with _none_there():
+                served = self.trials.find(trial, read)
+            return await self._chats.answer(wire, read, served, trial)
+        with _none_there():
             if self.mcp is not None and trial is not None and path == ("mcp",):
                 own.require("POST")  # there is no stream to open and no session to end
                 structured = request.query.get("structured") == "1"
@@ -167,8 +170,6 @@ class Server:
             if self.more is not None and right is None and path[0] not in VERSIONS:
                 body = read_json(await _body(request)) if request.method == "POST" else None
                 return json_answer(await self.more(OwnRequest(own.method, own.path, body)))
-        except LookupError as error:  # str() of a KeyError would put its message in quotes
-            raise Refusal(404, " ".join(str(*error.args[:1]).split()) or "Not found.", code="trial_not_found") from None
         hint = f"; the page is {right}: mind the version at the end of the client's base URL" if right else ""
         raise Refusal(404, f"No page {request.method} {request.raw_path.partition('?')[0][:MAX_SHOWN]}{hint}", code="unknown_url")
 
@@ -191,6 +192,15 @@ class Server:
             assert self.mcp is not None
             self._mcp_pages = sdk.McpPages(self.mcp)
         return self._mcp_pages
+
+
+@contextlib.contextmanager
+def _none_there() -> Iterator[None]:
+    """Turn a LookupError, which says in one line that a trial or a page is not there, into a refusal."""
+    try:
+        yield
+    except LookupError as error:  # str() of a KeyError would put its message in quotes
+        raise Refusal(404, " ".join(str(*error.args[:1]).split()) or "Not found.", code="trial_not_found") from None
 
 
 def _right_page(path: Path, headers: Mapping[str, str]) -> str | None:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from whichloop.protocol import Message, NativeCall, Reply, Request, Role, ToolSpec
 from whichloop.protocol.moves import Inexpressible
@@ -196,6 +197,9 @@ class Fields(BaseModel):
 
 
 Body = TypeVar("Body", bound=Fields)
+Item = TypeVar("Item")
+Items = Annotated[list[Item], Field(fail_fast=True)]
+"""A list that is read up to its first item at fault: a body may have millions of them."""
 
 
 def read_body(kind: type[Body], body: Any, unused: Collection[str] | None = None) -> Body:
@@ -260,30 +264,30 @@ def check_history(messages: Sequence[Message], where: str = "messages") -> None:
     """
     if not messages or len(messages) > MAX_MESSAGES:
         raise BadRequest(f"{where}: a conversation has 1 to {MAX_MESSAGES} messages, not {len(messages)}", where)
-    waiting: list[str] = []
+    waiting = Counter[str]()
     for message in messages:
         if message.role == "tool":
-            if message.call_id not in waiting:
+            if not waiting[message.call_id]:
                 raise BadRequest(f"{where}: the result of '{message.call_id[:MAX_SHOWN]}' follows no call of that id", where)
-            waiting.remove(message.call_id)
+            waiting[message.call_id] -= 1
             continue
-        if waiting:
+        if +waiting:
             break
-        waiting = [call.id for call in message.calls]
-    if waiting:
-        raise BadRequest(f"{where}: the call '{waiting[0][:MAX_SHOWN]}' has no result right after it", where)
+        waiting = Counter(call.id for call in message.calls)
+    if open_calls := +waiting:
+        raise BadRequest(f"{where}: the call '{next(iter(open_calls))[:MAX_SHOWN]}' has no result right after it", where)
 
 
-def checked_tools(tools: Sequence[ToolSpec], most: int, name: re.Pattern[str], where: str = "tools") -> tuple[ToolSpec, ...]:
+def checked_tools(tools: Sequence[ToolSpec], most: int, name: re.Pattern[str]) -> tuple[ToolSpec, ...]:
     """Return the tools of a request. Raises BadRequest for too many, and for a name that is not allowed or given twice."""
     if len(tools) > most:
-        raise BadRequest(f"{where}: at most {most} tools, not {len(tools)}", where)
+        raise BadRequest(f"tools: at most {most}, not {len(tools)}", "tools")
     names: set[str] = set()
     for tool in tools:
         if not name.fullmatch(tool.name):
-            raise BadRequest(f"{where}: the name '{tool.name[:MAX_SHOWN]}' does not match {name.pattern}", where)
+            raise BadRequest(f"tools: the name '{tool.name[:MAX_SHOWN]}' does not match {name.pattern}", "tools")
         if tool.name in names:
-            raise BadRequest(f"{where}: the name '{tool.name}' is given twice", where)
+            raise BadRequest(f"tools: the name '{tool.name}' is given twice", "tools")
         names.add(tool.name)
     return tuple(tools)
 

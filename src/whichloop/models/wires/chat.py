@@ -27,7 +27,7 @@ class _Part(Fields):
 
 
 _Content = Annotated[
-    list[_Part],
+    base.Items[_Part],
     Field(min_length=1),
     BeforeValidator(lambda content: [{"type": "text", "text": content}] if isinstance(content, str) else content),
 ]
@@ -51,7 +51,7 @@ class _Call(Fields):
 class _Message(Fields):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: _Content | None = None
-    tool_calls: list[_Call] | None = Field(None, min_length=1)
+    tool_calls: base.Items[_Call] | None = Field(None, min_length=1)
     tool_call_id: _CallId | None = None
 
     @model_validator(mode="after")
@@ -92,8 +92,8 @@ _UNUSED = frozenset(
 
 
 class _Body(OpenAIBody):
-    messages: list[_Message]
-    tools: list[_Tool] | None = Field(None, min_length=1)
+    messages: base.Items[_Message]
+    tools: base.Items[_Tool] | None = Field(None, min_length=1)
     tool_choice: ToolChoice | None = None
     response_format: ReplyFormat | None = None
     max_tokens: int | None = Field(None, ge=1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Annotated, Any, Literal, Self
@@ -82,7 +83,7 @@ class _Part(_Camel):
 
 class _Content(_Camel):
     role: Literal["user", "model", ""] | None = None
-    parts: Annotated[list[_Part], BeforeValidator(_listed), Field(min_length=1)]
+    parts: Annotated[base.Items[_Part], BeforeValidator(_listed), Field(min_length=1)]
 
     @property
     def text(self) -> str:
@@ -117,7 +118,7 @@ class _Schema(_Camel):
     max_length: _Count = None
     pattern: str | None = None
     example: Any = None
-    any_of: list[_Schema] | None = None
+    any_of: base.Items[_Schema] | None = None
     property_ordering: _Texts = None
     default: Any = None
     items: _Schema | None = None
@@ -157,12 +158,12 @@ class _Function(_Camel):
 class _Tool(_Camel):
     """Functions; tools of Google's own are passed over."""
 
-    function_declarations: Annotated[list[_Function], BeforeValidator(_listed)] = Field(default_factory=list)
+    function_declarations: Annotated[base.Items[_Function], BeforeValidator(_listed)] = Field(default_factory=list)
 
 
 class _Calling(_Camel):
     mode: Annotated[Literal["MODE_UNSPECIFIED", "AUTO", "VALIDATED", "ANY", "NONE"], BeforeValidator(_in_capitals)] = "AUTO"
-    allowed_function_names: list[str] | None = None
+    allowed_function_names: base.Items[str] | None = None
 
 
 class _ToolConfig(_Camel):
@@ -176,7 +177,7 @@ _Int = Annotated[
 
 class _Config(_Camel):
     candidate_count: _Int = Field(None, ge=1, le=1)
-    stop_sequences: list[str] | None = Field(None, max_length=5)
+    stop_sequences: base.Items[str] | None = Field(None, max_length=5)
     max_output_tokens: _Int = Field(None, ge=1)
     temperature: float | None = Field(None, ge=0, le=2)
     top_p: float | None = Field(None, ge=0, le=1)
@@ -187,16 +188,16 @@ class _Config(_Camel):
 
 
 class _Body(_Camel):
-    contents: Annotated[list[_Content], BeforeValidator(_listed), Field(min_length=1)]
+    contents: Annotated[base.Items[_Content], BeforeValidator(_listed), Field(min_length=1)]
     system_instruction: _Content | None = None
-    tools: Annotated[list[_Tool] | None, BeforeValidator(_listed)] = None
+    tools: Annotated[base.Items[_Tool] | None, BeforeValidator(_listed)] = None
     tool_config: _ToolConfig | None = None
     generation_config: _Config = Field(default_factory=_Config)
     labels: dict[str, Any] | None = None
 
 
 class _CountBody(_Body):
-    contents: Annotated[list[_Content] | None, BeforeValidator(_listed)] = None  # type: ignore[assignment]  # a count may be of `generate_content_request`
+    contents: Annotated[base.Items[_Content] | None, BeforeValidator(_listed)] = None  # type: ignore[assignment]  # a count may be of `generate_content_request`
     generate_content_request: _Body | None = None
 
 
@@ -245,19 +246,30 @@ def _conversation(contents: Sequence[_Content]) -> list[Message]:
                 answers.append(part.function_response)
         if (calls and answers) or (calls and messages[-1:] and messages[-1].role == "assistant") or (calls and not messages):
             raise BadRequest(f"{where}: calls follow the user or answers, and stand beside none", where)
-        for answer in answers:
-            call = next((call for call in waiting if call.id == answer.id), None)
-            call = call or next((call for call in waiting if call.name == answer.name), None) or next(iter(waiting), None)
-            if call is None:
-                raise BadRequest(f"{where}: the answer of '{answer.name}' follows no call", where)
-            waiting.remove(call)
-            messages.append(Message("tool", answer.text, call_id=call.id))
+        messages += _results(answers, waiting, where)
         if calls or content.role == "model":
             messages.append(Message("assistant", content.text, tuple(calls)))
         elif content.text or not answers:
             messages.append(Message("user", content.text))
-        waiting, count = waiting + calls, count + len(calls)
+        waiting, count = calls, count + len(calls)
     return messages
+
+
+def _results(answers: Sequence[_Answer], calls: Sequence[NativeCall], where: str) -> Iterator[Message]:
+    """Yield each answer as the result of its call. Raises BadRequest."""
+    left, places = dict(enumerate(calls)), defaultdict[str, deque[int]](deque)
+    for number, call in left.items():
+        for key in (f"id {call.id}", f"name {call.name}", ""):
+            places[key].append(number)
+    for answer in answers:
+        for key in (f"id {answer.id}", f"name {answer.name}", ""):
+            while places[key] and places[key][0] not in left:
+                places[key].popleft()
+            if places[key]:
+                break
+        else:
+            raise BadRequest(f"{where}: the answer of '{answer.name[:64]}' follows no call", where)
+        yield Message("tool", answer.text, call_id=left.pop(places[key][0]).id)
 
 
 def _spec(function: _Function) -> ToolSpec:

@@ -32,6 +32,7 @@ OVERLOADED = 529
 """Anthropic's status for a model that has too many requests of everyone."""
 MAX_TOOLS = 10_000
 NOT_FOUND = "thread_not_found"
+MESSAGE = "msg_"
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _UNUSED = frozenset(
     {
@@ -72,7 +73,7 @@ class _ResultText(Fields):
 class _Result(Fields):
     type: Literal["tool_result"]
     tool_use_id: _CallId
-    content: Annotated[list[_ResultText] | None, BeforeValidator(_as_blocks)] = None
+    content: Annotated[base.Items[_ResultText] | None, BeforeValidator(_as_blocks)] = None
     is_error: bool | None = None
 
     def message(self) -> Message:
@@ -105,7 +106,7 @@ _Block = Annotated[
 
 class _Turn(Fields):
     role: Literal["user", "assistant", "system"]
-    content: Annotated[list[_Block], BeforeValidator(_as_blocks), Field(min_length=1)]
+    content: Annotated[base.Items[_Block], BeforeValidator(_as_blocks), Field(min_length=1)]
 
     def messages(self) -> list[Message]:
         """Return the messages that a turn stands for: its results first, then its text, whose blocks are joined by line breaks."""
@@ -149,9 +150,9 @@ class _Output(Fields):
 
 class _Count(Fields):
     model: str = Field(min_length=1)
-    messages: list[_Turn] = Field(min_length=1)
-    system: Annotated[list[_ResultText] | None, BeforeValidator(_as_blocks)] = None
-    tools: list[_Tool] | None = None
+    messages: base.Items[_Turn] = Field(min_length=1)
+    system: Annotated[base.Items[_ResultText] | None, BeforeValidator(_as_blocks)] = None
+    tools: base.Items[_Tool] | None = None
     tool_choice: _Choice | None = None
     output_config: _Output | None = None
     output_format: _Format | None = None
@@ -162,7 +163,7 @@ class _Body(_Count):
     temperature: float | None = Field(None, ge=0, le=1)
     top_p: float | None = Field(None, ge=0, le=1)
     top_k: int | None = Field(None, ge=0)
-    stop_sequences: list[str] | None = None
+    stop_sequences: base.Items[str] | None = None
     stream: bool | None = None
     metadata: dict[str, Any] | None = None
 
@@ -206,8 +207,9 @@ def _with_thread(body: Any, recall: base.Recall) -> Any:
     thread = body.get("thread") if isinstance(body, dict) else None
     if not isinstance(thread, dict) or thread.get("type") != "continue" or not isinstance(body.get("messages"), list):
         return body
-    kept = recall(str(thread.get("previous_message_id")))
-    if kept is None or not isinstance(kept[0], dict):
+    previous = str(thread.get("previous_message_id"))
+    kept = recall(previous) if previous.startswith(MESSAGE) else None
+    if kept is None:
         raise BadRequest("thread: no thread is kept for this message", "thread", NOT_FOUND, 404)
     return {**kept[0], **body, "messages": [*kept[0]["messages"], *body["messages"]]}
 
@@ -262,7 +264,7 @@ _STOP: Mapping[FinishReason, str] = {"length": "max_tokens", "content_filter": "
 
 def _message(request: WireRequest, content: Sequence[object], usage: Mapping[str, object], stamp: Stamp) -> dict[str, Any]:
     """Write a message that has not ended yet."""
-    head = {"id": f"msg_{stamp.id}", "type": "message", "role": "assistant", "model": request.model}
+    head = {"id": MESSAGE + stamp.id, "type": "message", "role": "assistant", "model": request.model}
     return {**head, "content": content, "stop_reason": None, "stop_sequence": None, "stop_details": None, "usage": usage}
 
 
@@ -406,7 +408,7 @@ class MessagesWire(Wire):
             return None
         turn = [{"role": "assistant", "content": content}] if (content := _content(reply)) else []
         thread = request.items[0]
-        return f"msg_{stamp.id}", ({**thread, "messages": [*thread["messages"], *turn]},)
+        return MESSAGE + stamp.id, ({**thread, "messages": [*thread["messages"], *turn]},)
 
     def count(self, tokens: int) -> Any:
         return {"input_tokens": tokens}

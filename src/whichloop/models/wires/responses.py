@@ -36,7 +36,7 @@ class _Part(Fields):
 
 
 _Content = Annotated[
-    list[_Part],
+    base.Items[_Part],
     BeforeValidator(lambda content: [{"type": "input_text", "text": content}] if isinstance(content, str) else content),
 ]
 _CallId = Annotated[str, Field(min_length=1, max_length=64)]
@@ -62,7 +62,7 @@ class _Result(Fields):
 
 
 class _Items(Fields):
-    input: list[Annotated[_Message | _Call | _Result, Field(discriminator="type")] | None]
+    input: base.Items[Annotated[_Message | _Call | _Result, Field(discriminator="type")] | None]
 
 
 def _read(item: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -96,7 +96,9 @@ def _items(body: _Body, recall: base.Recall) -> tuple[Sequence[Any], Sequence[An
     if previous is None:
         where = "previous_response_id"
         raise BadRequest(f"{where}: no response has this id, or it is forgotten", where, "previous_response_not_found")
-    items_of = cache(lambda answer: {item["id"]: item for item in recall(RESPONSE + answer) or () if "id" in item})
+    items_of = cache(
+        lambda answer: {item["id"]: item for item in recall(RESPONSE + answer) or () if isinstance(item.get("id"), str)}
+    )
     own: list[Any] = []
     for place, item in enumerate(body.input or ()):
         if item.get("type") != "item_reference":
@@ -127,7 +129,7 @@ class _TextConfig(Fields):
 
 
 _Input = Annotated[
-    list[dict[str, Any]],
+    base.Items[dict[str, Any]],
     Field(max_length=base.MAX_MESSAGES),
     BeforeValidator(lambda given: [{"role": "user", "content": given}] if isinstance(given, str) else given),
 ]
@@ -136,7 +138,7 @@ _Input = Annotated[
 class _Body(OpenAIBody):
     input: _Input | None = None
     instructions: str | None = None
-    tools: list[_Tool] | None = None
+    tools: base.Items[_Tool] | None = None
     tool_choice: ToolChoice | None = None
     text: _TextConfig | None = None
     reasoning: dict[str, Any] | None = None
@@ -212,7 +214,7 @@ class ResponsesWire(OpenAIWire):
         conversation = (*_messages(previous), *_messages(own))
         base.check_history(conversation, "input")
         tools = tools_of([tool for tool in body.tools or () if tool.type == "function"])
-        metadata = body.metadata or {}
+        metadata = base.own_metadata(body.metadata)
         request = Request(
             (Message("system", body.instructions), *conversation) if body.instructions else conversation,
             tools,
