@@ -117,6 +117,19 @@ def test_a_turn_goes_back_as_it_came(wire: str, first: Items, loop: str, stream:
         assert _comparable(wire, mine) == _comparable(wire, theirs)
 
 
+def test_each_turn_goes_back_with_its_own_reasoning() -> None:
+    def rule(heard: SeenRequest) -> CannedAnswer:
+        number = len(turns("chat", heard.body))
+        name, arguments = (tool_names("chat", heard.body)[-1], {"answer": "39.9"}) if number == 2 else ("price", {"item": "lamp"})
+        said = turn("chat", "", call("chat", name, arguments, f"c{number}"), reasoning_content=f"Thought {number}.")
+        return answer("chat", said, heard.body, heard.path)
+
+    with serving(rule) as server:
+        outcome = _outcome("chat", "finish", server, (Tool.from_function(price, blocking=False),), stream=False)
+    thoughts = [message["reasoning_content"] for (message,) in turns("chat", server.seen[-1].body)]
+    assert (outcome.answer, thoughts) == ("39.9", ["Thought 0.", "Thought 1."])
+
+
 def _comparable(wire: str, item: dict[str, Any]) -> dict[str, Any]:
     """An item without what differs and means the same: white space in arguments, a minted id, indexes of a stream's details."""
     copy = {key: value for key, value in item.items() if key != "arguments"}
