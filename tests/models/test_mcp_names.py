@@ -38,6 +38,12 @@ def test_without_such_names_nothing_changes(names):
     assert with_client_names(reply, found) is reply
 
 
+def test_a_name_that_its_client_had_to_replace_is_known():
+    read, names = with_suite_names(asked("shop_price", "mcp__whichloop__get_it"), ("shop.price", "get it"))
+    assert [spec.name for spec in read.request.tools] == ["shop.price", "get it"]
+    assert names == {"shop.price": "shop_price", "get it": "mcp__whichloop__get_it"}
+
+
 def test_a_tool_that_is_offered_by_its_own_name_keeps_it():
     made = asked("add", "whichloop_add")
     assert with_suite_names(made, OWN) == (made, {})

@@ -254,7 +254,9 @@ class ResponsesReading(Reading):
 
     @classmethod
     def read(cls, body: Mapping[str, Any]) -> Reply:
-        items, counts = _mappings(body.get("output")), _mapping(body.get("usage"))
+        if not isinstance(body.get("output"), list):
+            raise refused(None, "the reply has no output")
+        items, counts = _mappings(body["output"]), _mapping(body.get("usage"))
         parts = [part for item in items if item.get("type") == "message" for part in _mappings(item.get("content"))]
         made = [item for item in items if item.get("type") == "function_call"]
         calls = [
@@ -315,7 +317,9 @@ class MessagesReading(Reading):
 
     @classmethod
     def read(cls, body: Mapping[str, Any]) -> Reply:
-        blocks, counts = _mappings(body.get("content")), _mapping(body.get("usage"))
+        if not isinstance(body.get("content"), list):
+            raise refused(None, "the reply has no content")
+        blocks, counts = _mappings(body["content"]), _mapping(body.get("usage"))
         made = [block for block in blocks if block.get("type") == "tool_use"]
         calls = [_call(block.get("id"), n, block.get("name"), block.get("input")) for n, block in enumerate(made)]
         cached = _count(counts, "cache_read_input_tokens") or 0
@@ -369,6 +373,8 @@ class GeminiReading(Reading):
         blocked = _mapping(body.get("promptFeedback")).get("blockReason")
         if blocked:
             raise refused(None, {"message": f"the prompt is blocked: {blocked}", "code": "400"})
+        if not candidate:
+            raise refused(None, "the reply has no candidate")
         reason = candidate.get("finishReason")
         parts = _mappings(_mapping(candidate.get("content")).get("parts"))
         made = [_mapping(part["functionCall"]) for part in parts if "functionCall" in part]

@@ -11,7 +11,7 @@ import pytest
 
 from whichloop.loops.bare import Bare
 from whichloop.loops.finish.loop import Finish
-from whichloop.protocol import Loop, Outcome, Query, Tool, Toolbox, run_sync
+from whichloop.protocol import Loop, Message, Outcome, ProviderError, Query, Request, Tool, Toolbox, run_sync
 
 from .provider import CannedAnswer, SeenRequest, Server, failure, serving
 from .vendors import KEYS, Items, Streamed, answer, call, opened, tool_names, turn, turns
@@ -158,6 +158,13 @@ def test_a_server_that_refuses_what_it_sent_itself_is_asked_without(stream: bool
     with serving(rule) as server:
         outcome = _outcome("chat", "finish", server, (Tool.from_function(price, blocking=False),), stream)
     assert (outcome.answer, len(server.seen)) == ("39.9", 4)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_body_without_a_reply_is_the_server_s_failure(wire: str) -> None:
+    with serving(lambda heard: CannedAnswer('{"hello": 1}')) as server, pytest.raises(ProviderError, match="has no") as caught:
+        run_sync(opened(wire, server).complete(Request((Message("user", "?"),))))
+    assert caught.value.kind == "server"
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -207,7 +207,8 @@ def _right_page(path: Path, headers: Mapping[str, str]) -> str | None:
     """Return the page that a path without a version, or with more than one, stands for: a client adds one itself, or does not."""
     bare = tuple(dropwhile(lambda part: part in VERSIONS, path))
     guesses = [(version, *bare) for version in VERSIONS if (version, *bare) != path]
-    return next(("/" + "/".join(guess)[:MAX_SHOWN] for guess in guesses if wire_for(guess, headers).page(guess)), None)
+    pages = [(guess, wire_for(guess, headers).page(guess)) for guess in guesses]
+    return next(("/" + "/".join(guess)[:MAX_SHOWN] for guess, page in pages if page and page.kind != "models"), None)
 
 
 async def _body(request: web.Request) -> bytes:

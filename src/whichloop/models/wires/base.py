@@ -337,6 +337,8 @@ def own_fields(metadata: Mapping[str, str], messages: int) -> dict[str, Any]:
 
 SERVER = "whichloop"
 """What a client has to call the server, so that its tools are known by their names."""
+_UNFIT = re.compile(r"[^A-Za-z0-9_-]")
+"""What providers refuse in a tool's name."""
 _PREFIXED = re.compile(rf"(?:mcp[_.:/-]+)?{SERVER}[_.:/-]+(?P<tool>.+)", re.DOTALL)
 
 
@@ -344,14 +346,17 @@ def with_suite_names(wire_request: WireRequest, task_tools: Collection[str]) -> 
     """Return the request with the suite's own names, and each of these as the client has it; none if it puts nothing in front.
 
     A client whose server is called `whichloop` offers `add` as `mcp__whichloop__add` (Claude Code, Codex, Qwen Code) or
-    `whichloop_add` (OpenCode, Mistral Vibe). The trial's model knows the tool by its own name.
+    `whichloop_add` (OpenCode, Mistral Vibe), and one may send `shop_price` for `shop.price`. The trial's model knows the tool by
+    its own name.
     """
     offered = {tool.name for tool in wire_request.request.tools}
+    as_sent = {sent: name for name in task_tools for sent in (_UNFIT.sub("_", name), name)}
     suite_names: dict[str, str] = {}
-    for name in offered:
+    for name in offered - set(task_tools):
         match = _PREFIXED.fullmatch(name)
-        if match is not None and match["tool"] in task_tools and match["tool"] not in offered:
-            suite_names[name] = match["tool"]
+        tool = as_sent.get(name if match is None else match["tool"])
+        if tool is not None and tool not in offered:
+            suite_names[name] = tool
     if not suite_names:
         return wire_request, {}
     request = wire_request.request
