@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Iterator
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 from whichloop.protocol import Chunk, Model, Reply, Request, ToolCall, WrappedModel, refs
 
@@ -73,7 +73,7 @@ class CallsAtOnce:
         self._running: list[RunningCall] = []
         self._awaited: dict[str, set[str]] = {}
         """CALL digest of a call that should have waited → those of the calls that it needs done."""
-        self._changed = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
 
     def expect_apart(self, early: str, awaited: Collection[str]) -> None:
         """Note, by their CALL digests, that one call has to run after others of its reply."""
@@ -103,21 +103,27 @@ class CallsAtOnce:
             await asyncio.sleep(0)
         if self.others_s and self._beside(mine) == [mine]:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), self.others_s)
+                await asyncio.wait_for(self._change(), self.others_s)
         mine.is_held = True
         self._tell()
         while any(not other.is_held for other in self._beside(mine)) or self._beside(mine)[-1] is not mine:
-            await self._changed.wait()
+            await self._change()
         mine.is_held = False
 
     def _beside(self, mine: RunningCall) -> list[RunningCall]:
         """Return the running calls of a call's scope, itself included."""
         return [call for call in self._running if call.scope == mine.scope]
 
+    def _change(self) -> asyncio.Future[None]:
+        """Return what is done once a call begins, ends or is held."""
+        self._waiting.append(asyncio.get_running_loop().create_future())
+        return self._waiting[-1]
+
     def _tell(self) -> None:
-        """Wake those that wait until a call begins, ends or is held."""
-        self._changed.set()
-        self._changed = asyncio.Event()
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+        self._waiting.clear()
 
 
 TURNS_OF_REQUESTS = 24
@@ -138,7 +144,10 @@ class InOrder(WrappedModel):
         self._busy = False
         """A request is being answered, or turns are counted before one is."""
 
-    async def complete(self, request: Request) -> Reply:
+    def complete(self, request: Request) -> Coroutine[Any, Any, Reply]:
+        return self._in_turn(request) if request.scope else self.model.complete(request)
+
+    async def _in_turn(self, request: Request) -> Reply:
         async with self._turn(request.scope):
             return await self.model.complete(request)
 

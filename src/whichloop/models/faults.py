@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -159,8 +158,10 @@ def geometric(mean: float, u: float) -> int:
 def first_expressible(codec: Codec, options: Sequence[Move]) -> tuple[Move | None, Reply]:
     """Return the first option that the codec can express, else prose: a model always says something."""
     for move in options:
-        with contextlib.suppress(Inexpressible):
+        try:
             return move, codec.render(move)
+        except Inexpressible:
+            continue
     prose = next((move.text for move in options if isinstance(move, Text)), "I cannot say this in the format asked for.")
     return None, Reply(prose)
 

@@ -107,13 +107,16 @@ def _message_text(message: Message) -> str:
 
 def _equal(one: Sequence[Message], other: Sequence[Message]) -> int:
     """Return the number of messages that both begin with."""
-    return len([*itertools.takewhile(lambda pair: pair[:1] == pair[1:], zip(one, other, strict=False))])
+    return len([*itertools.takewhile(lambda pair: pair[0] is pair[1] or pair[0] == pair[1], zip(one, other, strict=False))])
+
+
+_WORD, _ESCAPED = re.compile(r"\w+"), re.compile(r"\\[nrt]")
 
 
 def words_of(*texts: str) -> list[str]:
     """Return the words of texts in small letters; numbers are none."""
-    found = (word for text in texts for word in re.findall(r"\w+", re.sub(r"\\[nrt]", " ", text).lower()))
-    return [word for word in found if not word.isdecimal()]
+    found = [_WORD.findall(_ESCAPED.sub(" ", text).lower()) for text in texts]
+    return [word for words in found for word in words if not word.isdecimal()]
 
 
 def signs_of_wire(codec: Codec, spoiled: Reply) -> FaultSigns:

@@ -73,7 +73,7 @@ def decide(view: PromptView, ask: PolicyRequest) -> PolicyDecision:
         if not view.shows_tool(call.name):
             return PolicyDecision(ANSWER, (Text(_NEEDS_A_TOOL.format(planned.goal)), *answer(view, ask).options))
         made.append(call)
-    moves = tuple(Act(thought, tuple(made)) for thought in (f"Next: {ready[0].goal.rstrip('.')}.", ""))
+    moves = (Act(f"Next: {ready[0].goal.rstrip('.')}.", tuple(made)), Act("", tuple(made)))
     return PolicyDecision(ready[0].id, moves, tuple(planned.id for planned in ready))
 
 

@@ -123,7 +123,9 @@ def read_prompt(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: s
         else:
             forms = ledger.forms.get(name, ())
         for form in forms:
-            sighted = seen.get(form.digest, ())
+            if form.digest not in seen:
+                continue
+            sighted = seen[form.digest]
             # the latest result that came out as planned, else the latest: a repeat that is refused, such as booking a second time,
             # does not undo what the model has seen to succeed
             given = [entry for one in reversed(sighted) if (entry := ledger.find(form.digest, one.content)) is not None]

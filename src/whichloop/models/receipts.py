@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from whichloop.protocol import Message, PlannedCall, ToolCall, WireError, render_value, resolve
@@ -30,8 +32,24 @@ class CallKey(NamedTuple):
     """CALL: six hex digits of the text."""
 
 
+_PLAIN = frozenset({str, int, bool, type(None)})
+"""Types of values that are written alike where they are equal and of one type; not so floats: -0.0 equals 0.0."""
+
+
 def call_key(tool: str, arguments: Mapping[str, object]) -> CallKey:
-    """Return the key of a call."""
+    """Return the key of a call. A trial asks for each of its calls several times, and a run for those of its tasks."""
+    if type(arguments) is dict and _PLAIN.issuperset(map(type, arguments.values())):
+        return _key_of_plain(tool, *arguments, *arguments.values())
+    return _key_of(tool, arguments)
+
+
+@lru_cache(maxsize=2048, typed=True)
+def _key_of_plain(tool: str, *names_and_values: Any) -> CallKey:
+    names = len(names_and_values) // 2
+    return _key_of(tool, dict(zip(names_and_values[:names], names_and_values[names:], strict=True)))
+
+
+def _key_of(tool: str, arguments: Mapping[str, object]) -> CallKey:
     try:
         text = canonical_json([tool, arguments])
     except (TypeError, ValueError, RecursionError):  # what JSON cannot say was not planned either
@@ -180,6 +198,8 @@ class PairedResult(NamedTuple):
 def paired_results(messages: Sequence[Message]) -> list[PairedResult]:
     """Return the results that messages give for the calls of replies with several; other results cannot be another call's."""
     paired: list[PairedResult] = []
+    if not any(map(attrgetter("calls"), messages)):
+        return paired
     digests: dict[str, frozenset[str]] = {}
     reply = 0
     for place, message in enumerate(messages):

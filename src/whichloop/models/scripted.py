@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -241,12 +240,11 @@ class Scripted(StreamsInPieces):
 
     def _decision(self, request: Request, codec: Codec, view: PromptView) -> PolicyDecision:
         """Return what the policy decides on a view of a prompt, from what has happened so far."""
-        failures = Counter[str]()
-        invented: set[str] = set()
-        for point, visits in self._visits.items():
-            if point.role in CALLING:
-                failures[point.call] += visits.failures
-                invented |= {point.call} if visits.invented else set()
+        failures: dict[str, int] = {}
+        at_calls = [(point.call, visits) for point, visits in self._visits.items() if point.role in CALLING]
+        for call, visits in at_calls:
+            failures[call] = failures.get(call, 0) + visits.failures
+        invented = {call for call, visits in at_calls if visits.invented}
         patience = self.script.profile.patience
         asked = PolicyRequest(codec.max_calls, failures, patience, self._bluffs, self._stated, invented)
         decision = POLICY[request.role](view, asked)

@@ -20,6 +20,8 @@ from .receipts import Ledger, Truth
 _SCOPE: ContextVar[str] = ContextVar("whichloop_scope", default="")
 """Scope of the running task's last request. No tool call says whose it is, but a branch calls its tools where it asks."""
 
+STILL = Profile(name="still")
+
 
 class Tunnel:
     """The state of one trial in the tunnel; never shared between trials."""
@@ -42,7 +44,7 @@ class Tunnel:
         """Planned calls whose results any prompt of the trial showed."""
         self.held: dict[str, Fault] = {}
         """CALL digest of a call that the next run holds back → why."""
-        self.blow(Profile(name="still"))
+        self.blow(STILL)
         self.of_call: dict[str, Fault | None] = {}
         """CALL digest → what strikes that call; drawn when it first runs."""
         self._calls_shown: dict[str, tuple[str, ...]] = {}
