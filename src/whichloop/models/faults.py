@@ -211,7 +211,7 @@ def _spoiled_forms(kind: str, reply: Reply) -> list[Reply]:
     by having the model talk. A reply that is cut says so in its `finish_reason`; an empty one has ended of itself.
     """
     if kind == "wire.empty":
-        return [emptied(kind, reply)]
+        return [emptied(reply)]
     spoiled = replace(reply, finish_reason="length" if kind == "wire.truncated" else reply.finish_reason)
     if not reply.calls:
         return [replace(spoiled, text=text) for text in _spoiled_texts(kind, reply.text)]
@@ -219,9 +219,9 @@ def _spoiled_forms(kind: str, reply: Reply) -> list[Reply]:
     return [replace(spoiled, calls=together) for together in zip(*calls, strict=True)]
 
 
-def emptied(kind: str, reply: Reply) -> Reply:
-    """Return a reply of which a kind of fault leaves nothing."""
-    return replace(reply, text="", calls=(), finish_reason="length" if kind == "wire.truncated" else "stop")
+def emptied(reply: Reply) -> Reply:
+    """Return a reply of which nothing is left."""
+    return replace(reply, text="", calls=(), finish_reason="stop")
 
 
 def _spoiled_texts(kind: str, text: str) -> list[str]:

@@ -204,22 +204,17 @@ def _failed_call(view: PromptView, ask: PolicyRequest) -> PlannedCall | None:
 
     def likeness(planned: PlannedCall) -> tuple[float, int, int, int]:
         calls: list[ToolCall | None] = [form.call for form in view.forms.get(planned.id, ())]
-        shown = [_shown_share(call, unspaced) for call in calls or [concrete(planned, view.values)] if call is not None]
-        return (*max(shown, default=(0.0, 0)), len([*named_in(planned.tool, text)]), ask.failures.get(planned.id, 0))
+        shares = [(0.0, 0)]  # share and number of a call's arguments that are shown: of two shown whole the one with more failed
+        for call in calls or [concrete(planned, view.values)]:
+            if call is not None and call.arguments:
+                shown = sum(any(text in unspaced for text in _as_json(*argument)) for argument in call.arguments.items())
+                shares.append((shown / len(call.arguments), shown))
+        return (*max(shares), len([*named_in(planned.tool, text)]), ask.failures.get(planned.id, 0))
 
     ready = {call.id for call in view.ready()}
     candidates = [call for call in view.plan.calls if call.id in view.forms or call.id in ready]
     open_ = [call for call in candidates if call.id not in view.results or call.fails]
     return max(reversed(open_), key=likeness, default=None)  # of equals the last: what was met later
-
-
-def _shown_share(call: ToolCall, unspaced: str) -> tuple[float, int]:
-    """Return which share of a call's arguments, and how many, stand in a text that `_unspaced` made, whoever wrote the JSON there.
-
-    Of two calls that a request shows whole the one with more arguments failed: the other has some of them only.
-    """
-    shown = sum(any(text in unspaced for text in _as_json(name, value)) for name, value in call.arguments.items())
-    return (shown / len(call.arguments) if call.arguments else 0.0, shown)
 
 
 def _as_json(name: str, value: Any) -> set[str]:

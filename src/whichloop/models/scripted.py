@@ -358,11 +358,17 @@ class Scripted(StreamsInPieces):
         right call gives its true result later (see Tunnel.settle).
         """
         view, move, followed = turn.view, turn.move, turn.followed
-        due: Sequence[str] = ()
-        if followed.forgotten:
+        is_answer, shown = isinstance(move, Answer), set[tuple[str, str]]()
+        if followed.forgotten:  # what the right plan would have called now, or all of it where the model thinks that it knows all
             due = self._decision(turn.request, turn.codec, view._replace(plan=self.script.plan, overlooked=())).calls
-        is_informed = not (view.unknown or view.stuck)
-        for kind, call in sorted(followed.slipped(turn.decision.calls, move, view.results.keys(), due, is_informed=is_informed)):
+            is_informed = is_answer and not view.unknown and not view.stuck
+            shown = {("step", name) for name in followed.forgotten if name in due or is_informed}
+        # a spoiled call may be the same as another that was made, and is then never made itself: its result counts
+        made = (*view.results, *(turn.decision.calls if isinstance(move, Act) else ()))
+        shown = shown.union(*(followed.spoiled.get(name, ()) for name in made))
+        if isinstance(move, Answer) and followed.says and is_in_thousands(move.value):
+            shown.add(("answer", ANSWER))
+        for kind, call in sorted(shown) if move is not None else ():
             if (kind, call) not in self._slips:
                 slip = Fault(f"weakness.{kind}", FaultPoint(turn.request.role.value, call), "never", 0)
                 self._slips[kind, call] = slip

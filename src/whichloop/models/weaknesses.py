@@ -18,10 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from whichloop.protocol import (
-    Act,
-    Answer,
     Message,
-    Move,
     Plan,
     PlannedCall,
     Ref,
@@ -270,22 +267,6 @@ class WorkingPlan:
     """Calls that are left out, with their goals."""
     says: Callable[[Any], Any] | None = None
     """The form in which an answer is stated; None: as it is."""
-
-    def slipped(
-        self, calls: Sequence[str], move: Move | None, results: Collection[str], due: Collection[str], *, is_informed: bool
-    ) -> set[tuple[str, str]]:
-        """Return the slips that a move shows, as kind and planned call (or `answer`).
-
-        `calls`: ids of the planned calls that it makes. `results`: of those whose results the model has, or thinks it has: a
-        spoiled call may be the same as another that was made, and is then never made itself. `due`: of those that it would
-        make by the right plan. `is_informed`: the model has all results that it thinks it needs.
-        """
-        if move is None:
-            return set()
-        is_answer = isinstance(move, Answer)
-        slips = {("step", name) for name in self.forgotten if name in due or (is_answer and is_informed)}
-        slips = slips.union(*(self.spoiled.get(name, ()) for name in (*results, *(calls if isinstance(move, Act) else ()))))
-        return slips | ({("answer", ANSWER)} if isinstance(move, Answer) and self.says and is_in_thousands(move.value) else set())
 
 
 def followed_plan(

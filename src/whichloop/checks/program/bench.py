@@ -101,7 +101,7 @@ def spoiled(fault: str, codec: Codec, move: Act, reply: Reply, tools: Mapping[st
             first, *rest = reply.calls or (None,)
             return replace(reply, calls=(first, *(replace(call, id=first.id) for call in rest))) if first and rest else None
         case "empty":
-            return emptied("wire.empty", reply)
+            return emptied(reply)
         case "prose":
             return replace(reply, text=PROSE, calls=(), finish_reason="stop")
         case "refusal":
