@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from hypothesis import example, given
@@ -63,6 +64,17 @@ def test_a_minute_waits_no_longer_than_it_must_and_an_estimate_is_corrected_by_w
         assert limits.wait_s(1, now()) == 0, "what is over counts no more"
         limits.leave(permits[0], tokens=1000)
         assert limits.wait_s(1, now()) == 0, "a permit is given back once"
+
+    virtually(go())
+
+
+def test_a_turn_costs_no_more_after_many_others():
+    async def go() -> None:
+        limits = Limits(20_000, 100_000, 10_000_000)
+        began = time.process_time()
+        for _ in range(10_000):
+            limits.leave(await limits.enter(10), tokens=20)
+        assert time.process_time() - began < 2
 
     virtually(go())
 

@@ -74,13 +74,7 @@ class ClientModel:
         await self.client.aclose()
 
     def _priced(self, reply: Reply) -> Reply:
-        usage = reply.usage
-        if usage is None or not self.price:
-            return reply
-        taken, given, *rest = self.price
-        nominal = (usage.input_tokens * taken + usage.output_tokens * given) / _MILLION
-        saved = usage.cached_tokens * (taken - rest[0]) / _MILLION if rest else 0.0
-        return replace(reply, usage=replace(usage, cost_usd=nominal - saved, nominal_usd=nominal))
+        return replace(reply, usage=reply.usage.priced(*self.price)) if reply.usage is not None and self.price else reply
 
 
 class DspyModel(ClientModel):

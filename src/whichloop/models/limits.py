@@ -38,6 +38,8 @@ class Permit:
     """What the request is expected to take; what it took once that is known."""
     halvings: int
     """How often the concurrency had been halved: requests of one crowd halve it once."""
+    is_recent: bool = False
+    """Whether it counts in the limits per minute."""
 
 
 class Limits:
@@ -56,6 +58,7 @@ class Limits:
         self.requests_per_minute, self.tokens_per_minute = requests_per_minute, tokens_per_minute
         self.under_way = set[Permit]()
         self._recent = deque[Permit]()
+        self._recent_tokens = 0
         self._halvings = 0
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -77,25 +80,30 @@ class Limits:
             permit = Permit(loop.time(), tokens, self._halvings)
             self.under_way.add(permit)
             if self.requests_per_minute is not None or self.tokens_per_minute is not None:
+                permit.is_recent = True
                 self._recent.append(permit)
+                self._recent_tokens += tokens
             self.waited_s += permit.at - came
             return permit
 
     def wait_s(self, tokens: int, now: float) -> float:
         """Return the seconds until there is room within a minute if nothing else is spent; 0 if there is."""
         while self._recent and now >= self._recent[0].at + WINDOW_S:
-            self._recent.popleft()
-        waits = [0.0]
-        for limit, amount, spent in (
-            (self.requests_per_minute, 1, [1] * len(self._recent)),
-            (self.tokens_per_minute, tokens, [permit.tokens for permit in self._recent]),
+            old = self._recent.popleft()
+            old.is_recent = False
+            self._recent_tokens -= old.tokens
+        wait_s = 0.0
+        for limit, amount, spent, of_tokens in (
+            (self.requests_per_minute, 1, len(self._recent), False),
+            (self.tokens_per_minute, tokens, self._recent_tokens, True),
         ):
-            over = 0 if limit is None else sum(spent) + min(amount, limit) - limit
-            for permit, part in zip(self._recent, spent, strict=True):
-                if over > 0:
-                    over -= part
-                    waits.append(permit.at + WINDOW_S - now)
-        return max(waits)
+            over = 0 if limit is None else spent + min(amount, limit) - limit
+            for permit in self._recent:
+                if over <= 0:
+                    break
+                over -= permit.tokens if of_tokens else 1
+                wait_s = max(wait_s, permit.at + WINDOW_S - now)
+        return wait_s
 
     def leave(self, permit: Permit, *, tokens: int | None = None, replied: bool = False, refused: bool = False) -> None:
         """Give a permit back, once. `tokens`: what the reply took. `refused`: the provider had too many requests."""
@@ -103,7 +111,9 @@ class Limits:
             return
         self.under_way.remove(permit)
         self._freed.set()
-        permit.tokens = permit.tokens if tokens is None else tokens
+        if tokens is not None:
+            self._recent_tokens += tokens - permit.tokens if permit.is_recent else 0
+            permit.tokens = tokens
         if replied:
             self.allowed = min(self.allowed + 1 / self.allowed, self.most)
         elif refused and permit.halvings == self._halvings:

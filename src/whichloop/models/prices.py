@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import math
 import tomllib
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from whichloop.protocol import Usage
 from whichloop.protocol.files import read_bounded
 from whichloop.protocol.values import one_line
 
-PER = 1_000_000
-"""The number of tokens that a price is for."""
 FORM = "INPUT/OUTPUT or INPUT/OUTPUT/CACHED, in US dollars per million tokens, such as 0.15/0.60/0.075"
 KEYS = ("input", "output", "cached_input")
 
@@ -40,10 +38,7 @@ class Price:
 
     def on(self, usage: Usage) -> Usage:
         """Price a usage: what is billed, and what it would have cost had nothing come from a cache."""
-        cached_price = self.input if self.cached_input is None else self.cached_input
-        saved = usage.cached_tokens * (self.input - cached_price) / PER
-        nominal = (usage.input_tokens * self.input + usage.output_tokens * self.output) / PER
-        return replace(usage, cost_usd=max(0.0, nominal - saved), nominal_usd=nominal)
+        return usage.priced(self.input, self.output, self.cached_input)
 
 
 def read_prices(path: Path) -> dict[str, Price]:

@@ -316,6 +316,12 @@ class Usage:
     def total_tokens(self) -> int:
         return self.input_tokens + self.output_tokens
 
+    def priced(self, taken: float, given: float, cached: float | None = None) -> Usage:
+        """Return it with its cost, at US dollars per million tokens: of input, output, and input from a cache."""
+        nominal = (self.input_tokens * taken + self.output_tokens * given) / 1_000_000
+        saved = self.cached_tokens * (taken - (taken if cached is None else cached)) / 1_000_000
+        return replace(self, cost_usd=max(0.0, nominal - saved), nominal_usd=nominal)
+
     def __add__(self, other: Usage) -> Usage:
         return Usage(
             self.input_tokens + other.input_tokens,
