@@ -213,7 +213,7 @@ def test_a_real_arm_is_billed_once_and_replayed_without_key_and_network(
     key_name = f"{model.partition('/')[0].upper()}_API_KEY"
     monkeypatch.setenv(key_name, KEY)
     prices = tmp_path / "prices.toml"
-    prices.write_text(f'["{model.replace("/responses/", "/")}"]\ninput = 1.0\noutput = 4.0\n')
+    prices.write_text(f'["{model}"]\ninput = 1.0\noutput = 4.0\n')
     address = served.replace("/v1", f"/{SPOKEN[model]}")
     asked: dict[str, Any] = {
         "loops": ('bare(decision_format="native")', "finish"), "suite": "arithmetic", "tasks": 4, "models": (model,),

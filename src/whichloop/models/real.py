@@ -283,4 +283,7 @@ def open_remote_model(name: str, base_url: str | None = None, options: RealOptio
     `base_url`: an OpenAI-compatible server or gateway; left out: what `PROVIDER_BASE_URL` names, else the provider's own.
     Raises ValueError, in one line, for an unknown provider, a provider without its key, and an address that cannot be used.
     """
-    return RealModel(DspyModel(open_lm(name, base_url)), options)
+    model = DspyModel(open_lm(name, base_url))
+    if name in options.prices:  # which may not be its name there: `openai/responses/m` is `openai/m`
+        options = replace(options, prices={**options.prices, model.name: options.prices[name]})
+    return RealModel(model, options)

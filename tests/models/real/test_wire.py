@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from whichloop.dspy_seam import DspyModel, clients
 from whichloop.models.local.model import open_model
+from whichloop.models.prices import Price
+from whichloop.models.real import RealOptions, open_remote_model
 from whichloop.protocol import (
     Message,
     NativeCall,
@@ -225,6 +227,12 @@ def test_a_known_model_has_the_price_that_dspy_gives_it(shared):
     assert reply.usage is not None
     assert reply.usage.cost_usd == pytest.approx(lm.history[-1]["cost"])
     assert (reply.usage.cost_usd or 0) > 0
+
+
+@pytest.mark.parametrize("name", ["openai/responses/m", "openai/m"])
+def test_a_price_is_found_by_the_name_that_was_asked_for_and_by_that_of_the_model(name, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
+    assert open_remote_model("openai/responses/m", options=RealOptions(prices={name: Price(1.0, 4.0)})).is_priced
 
 
 def test_dspy_keeps_no_history_of_a_run(shared):
