@@ -35,7 +35,7 @@ from whichloop.protocol.chat import FinishReason
 
 from .errors import is_refusal_of, not_sent, refused
 from .replies import READINGS, ChatReading, Reading, shallow
-from .requests import ToolNames, lm15_request, turns_of, with_json_schemas, with_texts, with_turns
+from .requests import SentTurn, ToolNames, lm15_request, turns_of, with_json_schemas, with_texts, with_turns
 
 MAX_CONNECTIONS = 1024
 """The limit for one model; how many requests are in flight is decided elsewhere."""
@@ -143,16 +143,16 @@ class HttpClient:
         self._takes_turns = True
 
     async def complete(self, request: Request) -> Reply:
-        sent, names, cut = await self._written(request, stream=False)
+        sent, names, cut, turns = await self._written(request, stream=False)
         async with self.connections.here(self.url).stream(sent) as response:
             body = await response.read()
-        if self._refuses_turns(request, response, body):
+        if self._refuses(turns, response, body):
             return await self.complete(request)
         _check_status(response, body)
         return _cut(self._read(_loaded(body, response.status), names), cut)
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
-        sent, names, cut = await self._written(request, stream=True)
+        sent, names, cut, turns = await self._written(request, stream=True)
         if cut:  # lest pieces go beyond the end
             reply = await self.complete(request)
             yield Chunk(reply.text, reply=reply)
@@ -161,7 +161,7 @@ class HttpClient:
         async with self.connections.here(self.url).stream(sent) as response:
             if response.status >= 300:
                 body = await response.read()
-                if self._refuses_turns(request, response, body):
+                if self._refuses(turns, response, body):
                     async for chunk in self.stream(request):
                         yield chunk
                     return
@@ -180,8 +180,8 @@ class HttpClient:
     def _read(self, body: Mapping[str, Any], names: ToolNames) -> Reply:
         return names.in_reply(_with_reasoning(self._reading.read(body), body, self.provider))
 
-    async def _written(self, request: Request, *, stream: bool) -> tuple[Any, ToolNames, tuple[str, ...]]:
-        """Return the HTTP request, the names in it, and the stop sequences that the API does not know."""
+    async def _written(self, request: Request, *, stream: bool) -> tuple[Any, ToolNames, tuple[str, ...], list[SentTurn]]:
+        """Return the HTTP request, the names in it, the stop sequences that the API does not know, and the turns that go back."""
         if self._dialect is None:
             await self._open()
         dialect, names = self._dialect, ToolNames(request, strict=self._reading.wire == "gemini")
@@ -195,20 +195,23 @@ class HttpClient:
             asked = with_texts(asked)
         build = asyncio.to_thread if callable(dialect.api_key) else _at_once
         sent, adaptations = await build(dialect._build, asked, stream)
-        turns = turns_of(request, self._reading.wire) if self._takes_turns else []
         is_signed = any(name.lower() == "authorization" and value.startswith("AWS4") for name, value in sent.headers)
-        if turns and not is_signed:  # a signature is of the body as it is
+        # A signature is of the body as it is.
+        turns = turns_of(request, self._reading.wire) if self._takes_turns and not is_signed else []
+        if turns:
             sent = copy.copy(sent)
-            sent.body = json.dumps(with_turns(json.loads(sent.body), turns)).encode()
+            sent.body = json.dumps(with_turns(json.loads(sent.body), turns, self._reading.wire)).encode()
         cut = any(each.field == "config.stop" and each.action == "client_side" for each in adaptations)
-        return sent, names, request.sampling.stop if cut else ()
+        return sent, names, request.sampling.stop if cut else (), turns
 
-    def _refuses_turns(self, request: Request, response: Any, body: bytes) -> bool:
+    def _refuses(self, turns: list[SentTurn], response: Any, body: bytes) -> bool:
         """Note that a server refuses fields that it sent itself, as Groq does with `reasoning`; from now on they stay away."""
-        turns = turns_of(request, self._reading.wire) if self._takes_turns and response.status in (400, 422) else []
-        fields = {field for turn in turns if turn and turn["wire"] == "chat" for field in turn["items"][0]} - {"tool_calls"}
-        self._takes_turns = self._takes_turns and not is_refusal_of(body.decode("utf-8", "replace"), fields)
-        return bool(fields) and not self._takes_turns
+        if self._reading.wire != "chat" or response.status not in (400, 422):
+            return False
+        fields = {field for turn in turns for item in turn.items for field in item} - {"tool_calls"}
+        is_refused = is_refusal_of(body.decode("utf-8", "replace"), fields)
+        self._takes_turns = self._takes_turns and not is_refused
+        return is_refused
 
     async def _open(self) -> None:
         dialect = await asyncio.to_thread(self._make_dialect)
@@ -239,7 +242,7 @@ def _loaded(text: bytes | str, status: int | None = None) -> Mapping[str, Any]:
             data = json.loads(text)
         except RecursionError:
             data = json.loads(shallow(text if isinstance(text, str) else text.decode("utf-8", "replace")))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ProviderError(f"the reply is no JSON: {error}", "server", status=status) from None
     if isinstance(data, list) and data and isinstance(data[0], Mapping) and data[0].get("error"):
         data = data[0]  # so Gemini streams its errors
@@ -395,7 +398,7 @@ class LiteLLMClient:
         if _knows_mcp():
             arguments[_SKIP_MCP] = True
         if turns := turns_of(request, ChatReading.wire):
-            arguments = with_turns(arguments, turns)
+            arguments = with_turns(arguments, turns, ChatReading.wire)
         with litellm_errors(model=self.model):
             return names, await litellm.acompletion(**arguments)
 

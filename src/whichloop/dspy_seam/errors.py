@@ -71,10 +71,11 @@ _NEEDS_A_FLAG = re.compile(r"requires? --\w")  # llama.cpp says so with status 5
 _INVALID = re.compile(r"\b\d+ validation errors?\b.*?'loc': \('body', '(\w+)'|^body\.(\w+)[.:]")  # FastAPI, also with 500
 _WISHES = frozenset({"response_format", "tools", "tool_choice"})
 _SLIP = re.compile(
-    r"fail(?:ed|ure) to (?:parse|call|generate) (?:a |the )?(?:tool|function)\b|error parsing (?:tool|function) call"  # Ollama
+    r"fail(?:ed|ure) to call (?:a |the )?(?:tool|function)\b"  # Groq
+    r"|(?:fail(?:ed|ure) to (?:parse|generate)|error parsing) (?:a |the )?(?:tool|function)[ _-]?calls?\b"  # llama.cpp, Ollama
     r"|tool call validation failed|attempted to call tool"  # Groq
-    r"|RecursionError: maximum recursion depth exceeded while decoding",  # LiteLLM, which reads arguments
-    re.IGNORECASE,
+    r"|json\.loads\(tool_call\.function\.arguments\).*RecursionError",  # LiteLLM, which reads arguments
+    re.IGNORECASE | re.DOTALL,
 )
 MAX_SLIP = 1000
 """Characters of what a server says of a call that it could not take."""

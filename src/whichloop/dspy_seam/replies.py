@@ -25,7 +25,7 @@ _REASONS: Mapping[Any, FinishReason] = {
 }
 MAX_NESTED = 100
 """Arrays and objects within each other in a body; Python's reader fails at some hundreds."""
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)
 
 
 class Reading(ABC):
@@ -108,7 +108,10 @@ def _call(call_id: Any, place: int, name: Any, arguments: Any) -> NativeCall:
 
 def _turn(wire: str, items: list[Mapping[str, Any]]) -> dict[str, Any]:
     """Return an assistant's turn as its provider sent it, to be sent back. Its calls lack arguments: the loop's are sent."""
-    kept = [{**item, "functionCall": {}} if "functionCall" in item else item for item in items]
+    kept = [
+        {**item, "functionCall": {"id": _mapping(item["functionCall"]).get("id")}} if "functionCall" in item else item
+        for item in items
+    ]
     return {"wire": wire, "items": [{key: each[key] for key in each if key not in ("input", "arguments")} for each in kept]}
 
 
@@ -210,7 +213,8 @@ class ChatReading(Reading):
             | {"function": {key: value for key, value in function.items() if key not in ("name", "arguments")}}
             for item, function in zip(items, functions, strict=True)
         ]
-        turn = _turn(cls.wire, [{**more, "tool_calls": of_calls}]) if more or _says(of_calls) else None
+        told = [{**item, "id": call.id} for item, call in zip(of_calls, calls, strict=True)]
+        turn = _turn(cls.wire, [{**more, "tool_calls": told}]) if more or _says(of_calls) else None
         return _reply([cls._text(message.get("content")), message.get("refusal")], calls, usage, choice.get("finish_reason"), turn)
 
     @staticmethod
@@ -336,7 +340,8 @@ class GeminiReading(Reading):
     wire = "gemini"
     _SLIPS = frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE"})
     """Ends of a reply whose calls Gemini could not read or take: they are the model's, which a loop answers as any such call."""
-    _PRINTED = re.compile(r"print\((?:default_api\.)?(?P<name>\w[\w.:-]*)\((?P<arguments>.*?)\)\)(?=print\(|\s*\Z)", re.DOTALL)
+    _PRINTED = re.compile(r"print\((?:default_api\.)?(?P<name>\w[\w.:-]*)\((?P<arguments>.*)\)\)\Z", re.DOTALL)
+    _BETWEEN = re.compile(r"(?<=\)\))(?=print\()")
 
     def __init__(self) -> None:
         super().__init__()
@@ -381,7 +386,8 @@ class GeminiReading(Reading):
         calls = [_call(call.get("id"), n, call.get("name"), call.get("args", {})) for n, call in enumerate(made)]
         if reason in cls._SLIPS and not calls:
             said = str(candidate.get("finishMessage") or reason)
-            quoted = [(match["name"], match["arguments"]) for match in cls._PRINTED.finditer(said)]
+            parts_said = [part for part in cls._BETWEEN.split(said.rstrip()) if part.endswith("))")]
+            quoted = [(match["name"], match["arguments"]) for match in map(cls._PRINTED.search, parts_said) if match]
             calls = [_call(None, n, name, arguments) for n, (name, arguments) in enumerate(quoted or [("malformed_call", said)])]
         thoughts = _count(counts, "thoughtsTokenCount") or 0
         given = (_count(counts, "candidatesTokenCount") or 0) + thoughts

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -181,48 +181,60 @@ def with_texts(request: Any) -> Any:
 
 # --- turns as the provider sent them ---
 
-Turn = Mapping[str, Any]
-"""What a reply has as `native`: `wire`, and `items`: its blocks, parts or items; of chat completions fields of the message."""
+
+@dataclass(frozen=True, slots=True)
+class SentTurn:
+    """A turn of the assistant in a request, and what came with it."""
+
+    items: Sequence[Mapping[str, Any]]
+    """Blocks, parts or items, as the provider sent them; of chat completions one item, fields of the message."""
+    size: int
+    """How many items of Responses it is written as."""
 
 
-def turns_of(request: Request, wire: str) -> list[Turn | None]:
-    """Return the turns of the assistant, in order, as this API sent them; empty if none needs to go back as it came.
+def turns_of(request: Request, wire: str) -> list[SentTurn]:
+    """Return the turns of the assistant, in order, with what came from this API; empty if nothing needs to go back.
 
     A loop that writes calls as text needs none: its conversation has no native calls.
     """
     if not request.tools and not any(message.calls for message in request.messages):
         return []
-    turns = [message.native for message in request.messages if message.role == "assistant"]
-    kept = [turn if isinstance(turn, Mapping) and turn["wire"] == wire else None for turn in turns]
-    return kept if any(kept) else []
+    turns: list[SentTurn] = []
+    for message in request.messages:
+        if message.role == "assistant":
+            is_from_here = isinstance(message.native, Mapping) and message.native["wire"] == wire
+            size = len(message.calls) + bool(message.content or not message.calls)
+            turns.append(SentTurn(message.native["items"] if is_from_here else (), size))
+    return turns if any(turn.items for turn in turns) else []
 
 
-def with_turns(body: dict[str, Any], turns: list[Turn | None]) -> dict[str, Any]:
+def with_turns(body: dict[str, Any], turns: list[SentTurn], wire: str) -> dict[str, Any]:
     """Return a body in which the assistant's turns have what came with them: signatures, reasoning, fields of calls."""
-    wire = next(turn["wire"] for turn in turns if turn)
-    left = iter(turns)
-    if wire == "chat":
-        for place, message in enumerate(body["messages"]):
-            if message["role"] == "assistant" and (turn := next(left, None)) is not None:
-                body["messages"][place] = _filled(message, turn["items"][0])
-    elif wire == "responses":
+    if wire == "responses":
         body["input"] = _with_items(body["input"], turns)
-    else:
-        name, kind = ("contents", "parts") if wire == "gemini" else ("messages", "content")
-        for message in body[name]:
-            if message["role"] in ("assistant", "model") and (turn := next(left, None)) is not None:
-                message[kind] = _merged(turn, message[kind])
+        return body
+    name, kind = {"chat": ("messages", ""), "messages": ("messages", "content"), "gemini": ("contents", "parts")}[wire]
+    written = [message for message in body[name] if message["role"] in ("assistant", "model")]
+    for message, turn in zip(written, turns, strict=False):
+        if turn.items and kind:
+            message[kind] = _merged(turn.items, message[kind])
+        elif turn.items:
+            message |= _filled(message, turn.items[0])
     return body
 
 
-def _with_items(written: list[Any], turns: list[Turn | None]) -> list[Any]:
-    """Return the items of Responses, whose turns are runs of messages and calls of the assistant."""
-    runs = [(is_ours, list(group)) for is_ours, group in groupby(written, _is_assistants)]
-    if sum(is_ours for is_ours, _ in runs) != len(turns):
+def _with_items(written: list[dict[str, Any]], turns: list[SentTurn]) -> list[Any]:
+    """Return the items of Responses, where a turn is a message, calls, or both."""
+    if sum(map(_is_assistants, written)) != sum(turn.size for turn in turns):
         return written
-    left = iter(turns)
-    merged = [run if not is_ours or (turn := next(left)) is None else _merged(turn, run) for is_ours, run in runs]
-    return [item for run in merged for item in run]
+    merged: list[Any] = []
+    place, left, other = 0, iter(turns), SentTurn((), 1)
+    while place < len(written):
+        turn = next(left, other) if _is_assistants(written[place]) else other
+        run = written[place : place + turn.size]
+        merged += _merged(turn.items, run) if turn.items else run
+        place += turn.size
+    return merged
 
 
 def _is_assistants(item: Mapping[str, Any]) -> bool:
@@ -231,34 +243,55 @@ def _is_assistants(item: Mapping[str, Any]) -> bool:
 
 def _filled(sent: dict[str, Any], came: Mapping[str, Any]) -> dict[str, Any]:
     """Return a message of chat completions with the fields that came with it and that it lacks, and those of its calls."""
-    filled = {**came, **sent}
-    if "tool_calls" in sent:
-        theirs = [*came["tool_calls"], *[{"function": {}}] * len(sent["tool_calls"])]
-        filled["tool_calls"] = [
-            {**call, **ours, "function": {**call["function"], **ours["function"]}}
-            for ours, call in zip(sent["tool_calls"], theirs, strict=False)
-        ]
-    else:
-        del filled["tool_calls"]
-    return filled
+    theirs = {call.get("id"): call for call in came["tool_calls"]}
+    calls = [
+        {**call, **ours, "function": {**call["function"], **ours["function"]}}
+        for ours in sent.get("tool_calls", ())
+        for call in [theirs.get(ours["id"], {"function": {}})]
+    ]
+    filled = {key: value for key, value in came.items() if key != "tool_calls"} | sent
+    return filled | ({"tool_calls": calls} if calls else {})
 
 
-def _merged(turn: Turn, ours: list[dict[str, Any]]) -> list[Any]:
-    """Return a turn's blocks, parts or items as they came, with our own calls in the places of its calls."""
-    calls = [item for item in ours if _is_call(item)]
-    texts = [item for item in ours if not _is_call(item)]
+def _merged(came: Sequence[Mapping[str, Any]], sent: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Return a turn as it came, with the loop's calls in the places of those with their ids, and with the loop's text."""
+    calls = {_call_id(item, place): item for place, item in enumerate(item for item in sent if _is_call(item))}
+    texts = [item for item in sent if not _is_call(item)]
+    is_same = _text(filter(_is_text, came)) == _text(texts)
     merged: list[Any] = []
-    for item in turn["items"]:
+    made = 0
+    for item in came:
         if _is_call(item):
-            merged += [{**item, **calls.pop(0)}] if calls else []
-        elif not _is_text(item) or (texts and (item.get("text") != "" or "thoughtSignature" in item)):
+            call = calls.pop(_call_id(item, made), None)
+            merged += [] if call is None else [{**item, **call}]
+            made += 1
+        elif not _is_text(item):
             merged.append(item)
-    return [*merged, *([] if any(map(_is_text, turn["items"])) else texts), *calls]
+        elif not is_same:
+            merged, texts = [*merged, *texts], []
+        elif item.get("text") != "" or "thoughtSignature" in item:  # Anthropic refuses a text that is empty
+            merged.append(item)
+    return [*merged, *([] if is_same else texts), *calls.values()]
 
 
 def _is_call(item: Mapping[str, Any]) -> bool:
     return item.get("type") in ("tool_use", "function_call") or "functionCall" in item
 
 
+def _call_id(item: Mapping[str, Any], place: int) -> str:
+    """Return a call's id, as a reply has it."""
+    call = item.get("functionCall", item)
+    return str(call.get("call_id") or call.get("id") or f"call_{place}")
+
+
 def _is_text(item: Mapping[str, Any]) -> bool:
     return item.get("type") in ("text", "message") or ("text" in item and not item.get("thought") and "type" not in item)
+
+
+def _text(items: Iterable[Mapping[str, Any]]) -> str:
+    texts: list[str] = []
+    for item in items:
+        content = item.get("content")
+        for part in content if isinstance(content, list) else [item]:
+            texts.append(str(part.get("text") or part.get("refusal") or ""))
+    return "".join(texts)

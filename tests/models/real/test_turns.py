@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import threading
+import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from whichloop.dspy_seam.replies import GeminiReading, shallow
 from whichloop.loops.bare import Bare
 from whichloop.loops.finish.loop import Finish
-from whichloop.protocol import Loop, Message, Outcome, ProviderError, Query, Request, Tool, Toolbox, run_sync
+from whichloop.protocol import Loop, Message, Outcome, ProviderError, Query, Reply, Request, Tool, Toolbox, run_sync
 
 from .provider import CannedAnswer, SeenRequest, Server, failure, serving
 from .vendors import KEYS, Items, Streamed, answer, call, opened, tool_names, turn, turns
@@ -160,6 +164,102 @@ def test_a_server_that_refuses_what_it_sent_itself_is_asked_without(stream: bool
     assert (outcome.answer, len(server.seen)) == ("39.9", 4)
 
 
+def test_requests_at_once_to_a_server_that_refuses_its_own_reasoning_all_succeed() -> None:
+    lamp = call("chat", "price", {"item": "lamp"})
+    everyone = threading.Barrier(5)
+
+    def rule(heard: SeenRequest) -> CannedAnswer:
+        told = turns("chat", heard.body)
+        if "reasoning" in repr(told):
+            everyone.wait(30)
+            return failure(400, "property 'reasoning' is unsupported")
+        return answer("chat", turn("chat", "39.9") if told else turn("chat", "", lamp, reasoning="I look."), heard.body, heard.path)
+
+    with serving(rule) as server:
+        model = opened("chat", server)
+
+        async def go() -> list[Reply]:
+            asked = _after(await model.complete(ASKED))
+            replies = await asyncio.gather(*[model.complete(asked) for _ in range(5)])
+            await model.aclose()
+            return replies
+
+        assert [reply.text for reply in run_sync(go())] == ["39.9"] * 5
+    assert len(server.seen) == 11
+
+
+ASKED = Request((Message("user", "What does a lamp cost?"),), (Tool.from_function(price).spec,))
+
+
+def _after(reply: Reply, *, calls: int = 0, most: int | None = None, answers: int = 1) -> Request:
+    """The next request of a loop that drops the first `calls` and cuts the text. `answers`: turns that stand side by side."""
+    kept = reply.calls[calls:]
+    said = Message("assistant", reply.text[:most], kept, native=reply.native)
+    earlier = Message("assistant", "Good day.")
+    results = [Message("tool", "39.9", call_id=call.id) for call in kept]
+    return replace(ASKED, messages=(*ASKED.messages, *[earlier] * (answers - 1), said, *results))
+
+
+def _sent_after(wire: str, items: Items, **changes: Any) -> Items:
+    """The blocks, parts or items of the assistant in the request after a reply."""
+    with serving(lambda heard: answer(wire, items, heard.body, heard.path)) as server:
+        model = opened(wire, server)
+
+        async def go() -> None:
+            await model.complete(_after(await model.complete(ASKED), **changes))
+            await model.aclose()
+
+        run_sync(go())
+    return [item for said in turns(wire, server.seen[1].body) for item in said]
+
+
+SIGNED: dict[str, Items] = {
+    "chat": turn(
+        "chat",
+        "I look.",
+        *[
+            call("chat", "price", {"item": "lamp"}, f"c{n}", extra_content={"google": {"thought_signature": f"mark{n}"}})
+            for n in (1, 2)
+        ],
+        reasoning_content="Hm.",
+    ),
+    "responses": [
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "Hm."},
+        *turn("responses", "I look."),
+        *[call("responses", "price", {"item": "lamp"}, f"c{n}", status=f"mark{n}") for n in (1, 2)],
+    ],
+    "messages": [
+        {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"},
+        *turn("messages", "I look."),
+        *[call("messages", "price", {"item": "lamp"}, f"c{n}", cache_control=f"mark{n}") for n in (1, 2)],
+    ],
+    "gemini": [
+        {"text": "Hm.", "thought": True},
+        {"text": "I look.", "thoughtSignature": "dGV4dA=="},
+        *[call("gemini", "price", {"item": "lamp"}, thoughtSignature=f"mark{n}") for n in (1, 2)],
+    ],
+}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_call_keeps_what_came_with_it_where_the_loop_drops_another(wire: str) -> None:
+    sent = repr(_sent_after(wire, SIGNED[wire], calls=1))
+    assert ("mark1" in sent, "mark2" in sent, "Hm." in sent) == (False, True, True)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_the_loops_own_text_goes_back(wire: str) -> None:
+    sent = repr(_sent_after(wire, SIGNED[wire], most=4))
+    assert ("I look." in sent, "I lo" in sent, "Hm." in sent, "mark2" in sent) == (False, True, True, True)
+    assert sent.count("I lo") == 1
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_reasoning_goes_back_where_two_turns_stand_side_by_side(wire: str) -> None:
+    sent = repr(_sent_after(wire, SIGNED[wire], answers=2))
+    assert -1 < sent.find("Good day.") < min(sent.find("Hm."), sent.find("mark2"))
+
+
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_body_without_a_reply_is_the_server_s_failure(wire: str) -> None:
     with serving(lambda heard: CannedAnswer('{"hello": 1}')) as server, pytest.raises(ProviderError, match="has no") as caught:
@@ -256,6 +356,13 @@ REFUSED = {
     "ollama": (500, "error parsing tool call: raw='{\"item\": ', err=unexpected end of JSON input"),
     "llama.cpp": (500, {"message": "Failed to parse tool call arguments as JSON", "type": "server_error", "code": 500}),
 }
+OURS = {
+    "schema": (400, "failed to parse function schema"),
+    "tools": (400, {"message": "Failed to parse tools: 'name' is missing"}),
+    "depth": (500, "RecursionError: maximum recursion depth exceeded while decoding a JSON array"),
+    "deep body": (200, '{"choices": ' + "[" * 5000),
+}
+"""Failures that are not the model's: of the request, and of the server."""
 CASES = [(wire, fault, "") for wire in WIRES for fault in FAULTS] + [
     ("gemini", "", reason)
     for reason in ("UNEXPECTED_TOOL_CALL", "MALFORMED_FUNCTION_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE")
@@ -297,6 +404,29 @@ def test_a_call_that_the_server_could_not_take_is_the_models(status: int, error:
         outcome = _outcome("chat", loop, server, (Tool.from_function(price, blocking=False),), stream)
     assert (outcome.answer, len(server.seen)) == ("39.9", 2)
     assert "malformed_call" in repr(server.seen[1].body)
+
+
+@pytest.mark.parametrize(("status", "error"), OURS.values(), ids=OURS.keys())
+def test_a_request_and_a_body_that_cannot_be_read_are_not_the_models(status: int, error: Any) -> None:
+    def rule(_: SeenRequest) -> CannedAnswer:
+        return CannedAnswer(error if status == 200 else {"error": error}, status)
+
+    with serving(rule) as server, pytest.raises(ProviderError):
+        run_sync(opened("chat", server).complete(ASKED))
+
+
+@pytest.mark.parametrize("text", ["[" * 101 + '"' + '\\"' * 20_000, "[" * 20_000 + "\\" * 20_000], ids=["quotes", "escapes"])
+def test_a_broken_body_is_read_in_time(text: str) -> None:
+    began = time.process_time()
+    assert shallow(text)
+    assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize("said", ["print(a(" * 4_000, "print(a(1))" * 3_000, "))print(" * 4_000], ids=["open", "many", "closed"])
+def test_calls_that_gemini_could_not_read_are_read_in_time(said: str) -> None:
+    began = time.process_time()
+    assert GeminiReading.read({"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": said}]}).calls
+    assert time.process_time() - began < 1
 
 
 def _with_depth(said: CannedAnswer, wire: str) -> CannedAnswer:
