@@ -128,8 +128,13 @@ def read_prompt(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: s
             sighted = seen[form.digest]
             # the latest result that came out as planned, else the latest: a repeat that is refused, such as booking a second time,
             # does not undo what the model has seen to succeed
-            given = [entry for one in reversed(sighted) if (entry := ledger.find(form.digest, one.content)) is not None]
-            entry = next((one for one in given if one.ok is not planned.fails), given[0] if given else None)
+            entry: ReceiptEntry | None = None
+            for one in reversed(sighted):
+                found = ledger.find(form.digest, one.content)
+                if found is not None and found.ok is not planned.fails:
+                    entry = found
+                    break
+                entry = entry or found
             if entry is None:
                 continue
             if entry.ok is planned.fails:

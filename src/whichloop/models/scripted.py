@@ -235,6 +235,8 @@ class Scripted(StreamsInPieces):
         if request.role in (Role.DECIDE, Role.ANSWER):
             self.tunnel.unknown = tuple([call.id for call in view.unknown])
             stuck = stuck or share_shown(view.text, self.script.question) < self._lost_below
+        if stuck is view.stuck and followed is self._right and self.script.made_up is None:
+            return view
         forgotten = followed.forgotten.values()
         return view._replace(says=followed.says, overlooked=forgotten, bluff=self.script.made_up, stuck=stuck)
 
