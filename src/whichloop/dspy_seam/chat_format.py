@@ -248,12 +248,14 @@ class SignatureCodec(ABC):
         """Return the move that output fields state. Raises WireError."""
 
     def render(self, move: Move) -> Reply:
-        fields = self.fields(move)
-        parts = [
-            f"[[ ## {name} ## ]]\n{_rendered_field(name, fields[name], annotation)}"
-            for name, annotation in outputs_of(self.signature).items()
-        ]
-        return Reply("\n\n".join([*parts, "[[ ## completed ## ]]\n"]))
+        fields, parts, read = self.fields(move), list[str](), Fields()
+        for name, annotation in outputs_of(self.signature).items():
+            text, read[name] = _rendered_field(name, fields[name], annotation)
+            parts.append(f"[[ ## {name} ## ]]\n{text}")
+        reply = Reply("\n\n".join([*parts, "[[ ## completed ## ]]\n"]))
+        _RENDERED.clear()
+        _RENDERED[reply.text] = self.signature, read
+        return reply
 
     def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
         """Return a grammar of the signature's fields, each of its type.
@@ -275,6 +277,9 @@ class SignatureCodec(ABC):
     @read_once
     def read(self, reply: Reply) -> Fields:
         """Return the output fields of a reply. Raises WireError."""
+        signature, fields = _RENDERED.pop(reply.text, (None, {}))
+        if signature is self.signature:
+            return fields
         try:
             return FORMAT.read(self.signature, reply.text)
         except AdapterParseError as error:
@@ -290,8 +295,12 @@ def _part(annotation: Any) -> GrammarPart:
     return TextLine() if annotation is str else JsonValue(TypeAdapter(annotation).json_schema())
 
 
-def _rendered_field(name: str, value: Any, annotation: Any) -> str:
-    """Return a field's text. Raises Inexpressible where another value would be read from it."""
+_RENDERED: dict[str, tuple[Any, Fields]] = {}
+"""The text that a codec rendered last → its signature, and the fields that it reads as. Whoever reads the text first gets these."""
+
+
+def _rendered_field(name: str, value: Any, annotation: Any) -> tuple[str, Any]:
+    """Return a field's text, and what is read from that. Raises Inexpressible where it is another value."""
     if annotation is str:
         if not isinstance(value, str):
             raise Inexpressible(f"{name}: text is wanted, not {type(value).__name__}")
@@ -299,18 +308,20 @@ def _rendered_field(name: str, value: Any, annotation: Any) -> str:
         has_header = "[[ ##" in value and any(field_header_pattern.match(line.strip()) for line in lines)
         if "\n".join(lines) != value or value.strip() != value or has_header:
             raise Inexpressible(f"{name}: white space at an end, an unusual line break or a field marker")
-        return format(value)  # of a subclass, as it stands in the reply
+        text = format(value)  # of a subclass, as it stands in the reply
+        return text, text
     try:
         plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
         text = _ENCODER.encode(plain)
         if not text.isascii():
             text = text.translate(_LINE_BREAKS)
-        same = _read_value(text, annotation) == value
+        read = _read_value(text, annotation)
+        same = read == value
     except (TypeError, ValueError, RecursionError) as error:
         raise Inexpressible(f"{name}: {error}") from None
     if not same:
         raise Inexpressible(f"{name}: a value that JSON does not give back as it was")
-    return text
+    return text, read
 
 
 _BAD_FIELD = re.compile(r"Failed to parse field (\w+) with value (.*) from the LM response\. Error message: ", re.DOTALL)
