@@ -12,7 +12,10 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from whichloop.dspy_seam import close_local_clients, local_client
+from dspy import lm15
+
+from whichloop.dspy_seam import ClientModel, close_local_clients
+from whichloop.dspy_seam.clients import LOCAL, LOCAL_KEY, HttpClient
 from whichloop.models.scripted import Scripted
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.server import ServedTrial, Server
@@ -23,6 +26,13 @@ from whichloop.protocol.tokens import estimate_input, estimate_usage
 
 VERSIONS = {"gemini": "v1beta"}
 """Wire → the first part of its paths, where it is not `v1`."""
+WRITERS: dict[str, tuple[str, Any]] = {
+    "chat": ("openai-chat", lm15.OpenAIChatLM),
+    "responses": ("openai", lm15.OpenAILM),
+    "messages": ("anthropic", lm15.AnthropicLM),
+    "gemini": ("gemini", lm15.GeminiLM),
+}
+"""Wire → the provider that it is the API of, and lm15's writer for that."""
 FIELDS = {"gemini": "labels"}
 """Wire → the field of a request that says codec, role and scope, where it is not `metadata`."""
 
@@ -111,7 +121,19 @@ class OverHttp:
         self._tunnel = tunnel
         self._behind = behind
         self._field = FIELDS.get(wire, "metadata")
-        self._client = local_client(url, self._metadata, wire=wire)
+        provider, writer = WRITERS[wire]
+        self._client = ClientModel(
+            "openai/scripted",
+            HttpClient(
+                lambda: writer(api_key=LOCAL_KEY, base_url=url, transport=object()),
+                provider,
+                "scripted",
+                url,
+                self._metadata,
+                LOCAL,
+            ),
+            Capabilities(response_schema=True),
+        )
 
     @property
     def capabilities(self) -> Capabilities:

@@ -33,9 +33,9 @@ from dspy.clients.model_metadata import model_info
 from whichloop.protocol import Chunk, NativeCall, ProviderError, Reply, Request, Usage
 from whichloop.protocol.chat import FinishReason
 
-from .errors import is_refusal_of, not_sent, refused
+from .errors import is_refusal_of, refused
 from .replies import READINGS, ChatReading, Reading, shallow
-from .requests import SentTurn, ToolNames, lm15_request, turns_of, with_json_schemas, with_texts, with_turns
+from .requests import Extensions, SentTurn, ToolNames, lm15_request, turns_of, with_json_schemas, with_texts, with_turns
 
 MAX_CONNECTIONS = 1024
 """The limit for one model; how many requests are in flight is decided elsewhere."""
@@ -54,9 +54,6 @@ _OPENAI = ("openai.com", "openai.azure.com")
 _OLDER_LIMIT = lm15.OpenAIChatCompat(max_tokens_field="max_tokens")
 """Many servers that speak OpenAI's format ignore its newer name for the limit, `max_completion_tokens`."""
 
-Extensions = Callable[[Request], Mapping[str, Any]]
-"""Returns further top-level fields of a request's body."""
-
 
 class Client(Protocol):
     """One attempt at one request."""
@@ -73,7 +70,7 @@ class Client(Protocol):
     async def aclose(self) -> None: ...
 
 
-def client_of(lm: Any, extensions: Extensions | None = None) -> Client:
+def client_of(lm: Any) -> Client:
     """Return the client that DSPy would use: lm15's own, LiteLLM, or the LM itself if it is not one of DSPy's."""
     if type(lm) is not dspy.LM or not isinstance(lm.engine, str) or lm.model_type == "text":
         return WholeClient(lm)
@@ -81,7 +78,7 @@ def client_of(lm: Any, extensions: Extensions | None = None) -> Client:
     route, settings = selection.resolution, selection.clients
     if not selection.native:
         is_declared = route is not None and route.declared
-        return WholeClient(lm) if is_declared or lm.model_type != "chat" else LiteLLMClient(lm, settings, extensions)
+        return WholeClient(lm) if is_declared or lm.model_type != "chat" else LiteLLMClient(lm, settings)
     provider, url, key = str(route.provider), settings.get("api_base") or settings.get("base_url"), settings.get("api_key")
 
     def dialect() -> Any:
@@ -90,7 +87,7 @@ def client_of(lm: Any, extensions: Extensions | None = None) -> Client:
         )
         return lm15.LMRouter(config).lm(f"{provider}:{route.model}")
 
-    return HttpClient(dialect, provider, str(route.model), url, extensions)
+    return HttpClient(dialect, provider, str(route.model), url)
 
 
 class ConnectionPools:
@@ -185,10 +182,7 @@ class HttpClient:
         if self._dialect is None:
             await self._open()
         dialect, names = self._dialect, ToolNames(request, strict=self._reading.wire == "gemini")
-        try:
-            asked = lm15_request(request, self.model, names, self.extensions and self.extensions(request))
-        except (TypeError, ValueError) as error:
-            raise not_sent(error) from None
+        asked = lm15_request(request, self.model, names, self.extensions)
         if self._reading.wire == "gemini":
             asked = with_json_schemas(asked)
         elif self._is_own:
@@ -303,19 +297,6 @@ def _is_loopback(url: str) -> bool:
 
 LOCAL = ConnectionPools()
 """The connections that all clients of servers on this machine share, so that each of them is cheap."""
-_LOCAL: Mapping[str, tuple[str, type[Any]]] = {
-    "chat": ("openai-chat", lm15.OpenAIChatLM),
-    "responses": ("openai", lm15.OpenAILM),
-    "messages": ("anthropic", lm15.AnthropicLM),
-    "gemini": ("gemini", lm15.GeminiLM),
-}
-"""Wire of our server → the provider that it is the API of, and lm15's writer for that."""
-
-
-def local(url: str, model: str, wire: str = "chat", extensions: Extensions | None = None) -> HttpClient:
-    """Return a client of a server that speaks one of our wires. Closing it closes nothing: see `close_local_clients`."""
-    provider, writer = _LOCAL[wire]
-    return HttpClient(lambda: writer(api_key=LOCAL_KEY, base_url=url, transport=object()), provider, model, url, extensions, LOCAL)
 
 
 async def close_local_clients() -> None:
@@ -334,10 +315,7 @@ class WholeClient:
         self.model = str(lm.model)
 
     async def complete(self, request: Request) -> Reply:
-        try:
-            asked = lm15_request(request, self.model, ToolNames(Request(())))
-        except (TypeError, ValueError) as error:
-            raise not_sent(error) from None
+        asked = lm15_request(request, self.model, ToolNames(Request(())))
         with dspy.context(disable_history=True):
             response = await self.lm.acall(asked)
         parts, counts = response.message.parts, response.usage
@@ -361,14 +339,13 @@ _TEXTS = frozenset({"text", "refusal", "data"})
 
 
 class LiteLLMClient:
-    """LiteLLM, for the providers that lm15 lacks. It may leave extensions out of the body."""
+    """LiteLLM, for the providers that lm15 lacks."""
 
     streams = True
 
-    def __init__(self, lm: Any, settings: Mapping[str, Any], extensions: Extensions | None = None) -> None:
+    def __init__(self, lm: Any, settings: Mapping[str, Any]) -> None:
         self.model = str(lm.model)
         self.provider: str | None = self.model.partition("/")[0]
-        self.extensions = extensions
         self._engine = AsyncLiteLLMEngine(**settings)
 
     async def complete(self, request: Request) -> Reply:
@@ -390,10 +367,7 @@ class LiteLLMClient:
     async def _ask(self, request: Request, *, streaming: bool) -> tuple[ToolNames, Any]:
         names = ToolNames(request, strict=True)  # it reaches Gemini, too
         litellm = get_litellm(feature="LiteLLM engine")
-        try:
-            asked = lm15_request(request, self.model, names, self.extensions and self.extensions(request))
-        except (TypeError, ValueError) as error:
-            raise not_sent(error) from None
+        asked = lm15_request(request, self.model, names)
         arguments: dict[str, Any] = self._engine._arguments(asked, streaming=streaming)
         if _knows_mcp():
             arguments[_SKIP_MCP] = True

@@ -208,11 +208,6 @@ def _failure(error: Exception, model: str) -> Exception:
     return ProviderError(f"the reply cannot be read: {type(error).__name__}: {said}", "server")
 
 
-def not_sent(error: Exception) -> ProviderError:
-    """Return the failure of a request that cannot be written."""
-    return ProviderError(f"not sent: {one_line(redact(str(error)))}", "bad_request")
-
-
 def _missing_module(error: BaseException) -> ProviderError | None:
     """Return the failure of a client that could not be imported whole; None for any other error.
 

@@ -17,8 +17,9 @@ from dspy.clients.model_metadata import model_info
 from whichloop.protocol import Capabilities, Chunk, Reply, Request
 from whichloop.protocol.names import SCRIPTED, near
 
-from .clients import LOCAL_KEY, Client, Extensions, client_of, local
+from .clients import LOCAL, LOCAL_KEY, Client, HttpClient, client_of
 from .errors import failure_of, slip_in
+from .requests import Extensions
 
 _MILLION = 1_000_000
 _PRICE_DIGITS = 9
@@ -80,9 +81,9 @@ class ClientModel:
 class DspyModel(ClientModel):
     """Any `dspy.LM` as a Model: OpenAI, Anthropic, Ollama, vLLM, or an OpenAI-compatible server."""
 
-    def __init__(self, lm: Any, capabilities: Capabilities | None = None, extensions: Extensions | None = None) -> None:
+    def __init__(self, lm: Any, capabilities: Capabilities | None = None) -> None:
         self.lm = lm
-        client = client_of(lm, extensions)
+        client = client_of(lm)
         name = client.model.removeprefix(f"{client.provider}/")
         # LiteLLM's list, shipped with DSPy and read offline.
         listed: Mapping[str, Any] = model_info(client.provider, name) if client.provider else {}
@@ -115,12 +116,12 @@ def listed_price(name: str) -> tuple[float, ...]:
     return _price(model_info(provider, model) if model else {})
 
 
-def local_client(url: str, extensions: Extensions | None = None, model: str = SCRIPTED, wire: str = "chat") -> ClientModel:
-    """Return a model behind a server on this machine: without retries, key, price and proxy. Cheap to make.
-
-    `wire`: what the server speaks, as `models/server/chatting.py` names it.
-    """
-    return ClientModel(f"openai/{model}", local(url, model, wire, extensions), Capabilities(response_schema=True))
+def local_client(url: str, extensions: Extensions | None = None, model: str = SCRIPTED) -> ClientModel:
+    """Return a model behind a server on this machine, without key, price and proxy. Close it by `close_local_clients`."""
+    client = HttpClient(
+        lambda: lm15.OpenAIChatLM(api_key=LOCAL_KEY, base_url=url, transport=object()), "openai-chat", model, url, extensions, LOCAL
+    )
+    return ClientModel(f"openai/{model}", client, Capabilities(response_schema=True))
 
 
 def model_named(name: str, settings: Mapping[str, object]) -> DspyModel:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
 from dspy import lm15
 
-from whichloop.protocol import Message, Reply, Request
+from whichloop.protocol import Message, ProviderError, Reply, Request
 from whichloop.protocol.files import Image
+from whichloop.protocol.redact import redact
+from whichloop.protocol.values import one_line
 from whichloop.protocol.wire import from_json
 
 MAX_NESTED = 60
@@ -57,11 +59,22 @@ class ToolNames:
         return replace(reply, calls=tuple(replace(call, name=self.own(call.name)) for call in reply.calls))
 
 
-def lm15_request(request: Request, model: str, names: ToolNames, extensions: Mapping[str, Any] | None = None) -> Any:
-    """Return a request in lm15's types. `extensions`: further top-level fields of the body.
+Extensions = Callable[[Request], Mapping[str, Any]]
+"""Returns further top-level fields of a request's body."""
 
-    Raises ValueError and TypeError for what lm15 refuses to send, such as the choice of a tool that is not offered.
+
+def lm15_request(request: Request, model: str, names: ToolNames, extensions: Extensions | None = None) -> Any:
+    """Return a request in lm15's types.
+
+    Raises ProviderError for what lm15 refuses to send, such as the choice of a tool that is not offered.
     """
+    try:
+        return _lm15_request(request, model, names, dict(extensions(request)) if extensions else {})
+    except (TypeError, ValueError) as error:
+        raise ProviderError(f"not sent: {one_line(redact(str(error)))}", "bad_request") from None
+
+
+def _lm15_request(request: Request, model: str, names: ToolNames, extensions: dict[str, Any]) -> Any:
     first = next((i for i, message in enumerate(request.messages) if message.role != "system"), len(request.messages))
     system = "\n\n".join(message.content for message in request.messages[:first])
     messages: list[Any] = []
@@ -77,7 +90,7 @@ def lm15_request(request: Request, model: str, names: ToolNames, extensions: Map
         stop=sampling.stop,
         tool_choice=_choice(request, names),
         response_format=None if schema is None else {"type": "json_schema", "name": "answer", "schema": dict(schema)},
-        extensions=dict(extensions) if extensions else None,
+        extensions=extensions or None,
     )
     tools = tuple(
         lm15.FunctionTool(name=names.sent(tool.name), description=tool.description, parameters=dict(tool.parameters))

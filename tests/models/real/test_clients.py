@@ -8,10 +8,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
-import dspy
 import pytest
 
-from whichloop.dspy_seam import DspyModel, close_local_clients, local_client
+from whichloop.dspy_seam import close_local_clients, local_client
 from whichloop.dspy_seam.clients import LOCAL_KEY
 from whichloop.models.local.model import open_model
 from whichloop.protocol import (
@@ -29,14 +28,11 @@ from .provider import (
     SeenRequest,
     Server,
     _ask,
-    _read,
     ask,
     ask_once,
     completion,
     failure,
-    frames_of,
     in_turn,
-    read_once,
     serving,
 )
 
@@ -56,15 +52,6 @@ def test_local_clients_share_their_connections_and_add_to_the_body(shared):
     assert asyncio.run(ask_all()) == ["0", "1", "2", "3", "4"]
     assert {heard.port for heard in shared.seen[before:]} == {shared.seen[-1].port}
     assert {heard.key for heard in shared.seen[before:]} == {LOCAL_KEY}
-
-
-@pytest.mark.parametrize("attempt", [ask_once, read_once])
-def test_extensions_reach_the_body(shared, attempt):
-    shared.rule = lambda heard: CannedAnswer(None, frames=frames_of(Reply("x"))) if heard.body.get("stream") else completion()
-    lm = dspy.LM(NAME, api_base=shared.url, api_key="none", cache=False, num_retries=0)
-    model = DspyModel(lm, extensions=lambda request: {"metadata": {"role": request.role.value}})
-    asyncio.run(_read(model, HELLO) if attempt is read_once else _ask(model, HELLO, model.aclose))
-    assert shared.seen[-1].body["metadata"] == {"role": "decide"}
 
 
 def test_a_local_client_goes_round_a_proxy(shared, monkeypatch):
