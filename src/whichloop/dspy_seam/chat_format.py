@@ -160,11 +160,6 @@ def _read_sections(signature: Any, completion: str) -> Fields | None:
 def _read_value(text: str, annotation: Any) -> Any:
     if annotation is str:
         return text
-    if annotation == dict[str, Any]:
-        value = json.loads(text)
-        if not isinstance(value, dict):
-            raise ValueError("no object")
-        return value
     reads = _adapter(annotation)
     if reads is not None:
         try:

@@ -81,7 +81,7 @@ class ClientModel:
 class DspyModel(ClientModel):
     """Any `dspy.LM` as a Model: OpenAI, Anthropic, Ollama, vLLM, or an OpenAI-compatible server."""
 
-    def __init__(self, lm: Any, capabilities: Capabilities | None = None) -> None:
+    def __init__(self, lm: Any) -> None:
         self.lm = lm
         client = client_of(lm)
         name = client.model.removeprefix(f"{client.provider}/")
@@ -90,7 +90,7 @@ class DspyModel(ClientModel):
         # A model that is missing there is assumed to take tools; if it does not, it will say so.
         tools = (client.provider is not None and not listed) or bool(lm.supports_function_calling)
         longest = listed.get("max_input_tokens")
-        listed_capabilities = Capabilities(
+        capabilities = Capabilities(
             native_tools=tools,
             tool_choice=tools and listed.get("supports_tool_choice") is not False,
             response_schema=bool(lm.supports_response_schema),
@@ -98,7 +98,7 @@ class DspyModel(ClientModel):
             parallel_calls=tools,
             context_tokens=longest if isinstance(longest, int) else None,
         )
-        super().__init__(str(lm.model), client, capabilities or listed_capabilities, _price(listed))
+        super().__init__(str(lm.model), client, capabilities, _price(listed))
 
 
 def _price(listed: Mapping[str, Any]) -> tuple[float, ...]:
