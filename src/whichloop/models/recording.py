@@ -235,10 +235,16 @@ class Recording:
         found = use if use in self._lines else min(others, key=lambda other: _distance(use, other), default=None)
         return None if found is None else decode(self._lines[found], Line)
 
+    def miss(self, use: Use) -> str:
+        """Say in one line that a request is not recorded."""
+        said = f"not recorded: use {use.use + 1} of a request of {use.arm}/{use.task}/{use.repeat}"
+        same = sorted({other.repeat for other in self._lines if other.request == use.request})
+        return f"{said}; recorded are fewer uses, or other repeats: {same}" if same else said
+
     def closest(self, use: Use, asked: Mapping[str, Any]) -> str:
-        """Say which recorded request is closest to one that is not recorded, and where they differ, in several lines."""
-        if same := sorted({other.repeat for other in self._lines if other.request == use.request}):
-            return f"; recorded are fewer uses, or other repeats: {same}"
+        """Say in several lines which recorded request is closest to one that is not, and where they differ; empty for the same."""
+        if any(other.request == use.request for other in self._lines):
+            return ""
         of_task = [other for other in self._lines if other.task == use.task] or self._lines
         near = heapq.nsmallest(MAX_COMPARED, of_task, key=lambda other: _distance(use, other))
         requests = [decode(self._lines[other], Line).asked for other in near]
@@ -411,11 +417,9 @@ class RecordedModel:
             pending.recorded = _free(cast(Reply, line.reply))
             yield pending
         elif self._inner is None:
-            use = pending.use
-            said = f"not recorded: use {use.use + 1} of a request of {use.arm}/{use.task}/{use.repeat}"
+            said = recording.miss(pending.use)
             if not recordings.first_miss:  # to look for the closest takes long
-                recordings.first_miss = said + recording.closest(use, asked)
-                said = recordings.first_miss.partition("\n")[0]
+                recordings.first_miss = said + recording.closest(pending.use, asked)
             raise self._failed(said)
         else:
             try:
