@@ -35,7 +35,7 @@ from whichloop.protocol.chat import FinishReason
 
 from .errors import is_refusal_of, refused
 from .replies import READINGS, ChatReading, Reading, shallow
-from .requests import Extensions, SentTurn, ToolNames, lm15_request, turns_of, with_json_schemas, with_texts, with_turns
+from .requests import Extensions, ToolNames, TurnItems, lm15_request, turns_of, with_json_schemas, with_texts, with_turns
 
 MAX_CONNECTIONS = 1024
 """The limit for one model; how many requests are in flight is decided elsewhere."""
@@ -177,7 +177,7 @@ class HttpClient:
     def _read(self, body: Mapping[str, Any], names: ToolNames) -> Reply:
         return names.in_reply(_with_reasoning(self._reading.read(body), body, self.provider))
 
-    async def _written(self, request: Request, *, stream: bool) -> tuple[Any, ToolNames, tuple[str, ...], list[SentTurn]]:
+    async def _written(self, request: Request, *, stream: bool) -> tuple[Any, ToolNames, tuple[str, ...], list[TurnItems]]:
         """Return the HTTP request, the names in it, the stop sequences that the API does not know, and the turns that go back."""
         if self._dialect is None:
             await self._open()
@@ -198,7 +198,7 @@ class HttpClient:
         cut = any(each.field == "config.stop" and each.action == "client_side" for each in adaptations)
         return sent, names, request.sampling.stop if cut else (), turns
 
-    def _refuses(self, turns: list[SentTurn], response: Any, body: bytes) -> bool:
+    def _refuses(self, turns: list[TurnItems], response: Any, body: bytes) -> bool:
         """Note that a server refuses fields that it sent itself, as Groq does with `reasoning`; from now on they stay away."""
         if self._reading.wire != "chat" or response.status not in (400, 422):
             return False

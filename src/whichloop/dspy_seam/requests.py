@@ -196,7 +196,7 @@ def with_texts(request: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class SentTurn:
+class TurnItems:
     """A turn of the assistant in a request, and what came with it."""
 
     items: Sequence[Mapping[str, Any]]
@@ -205,23 +205,23 @@ class SentTurn:
     """How many items of Responses it is written as."""
 
 
-def turns_of(request: Request, wire: str) -> list[SentTurn]:
+def turns_of(request: Request, wire: str) -> list[TurnItems]:
     """Return the turns of the assistant, in order, with what came from this API; empty if nothing needs to go back.
 
     A loop that writes calls as text needs none: its conversation has no native calls.
     """
     if not request.tools and not any(message.calls for message in request.messages):
         return []
-    turns: list[SentTurn] = []
+    turns: list[TurnItems] = []
     for message in request.messages:
         if message.role == "assistant":
             is_from_here = isinstance(message.native, Mapping) and message.native["wire"] == wire
             size = len(message.calls) + bool(message.content or not message.calls)
-            turns.append(SentTurn(message.native["items"] if is_from_here else (), size))
+            turns.append(TurnItems(message.native["items"] if is_from_here else (), size))
     return turns if any(turn.items for turn in turns) else []
 
 
-def with_turns(body: dict[str, Any], turns: list[SentTurn], wire: str) -> dict[str, Any]:
+def with_turns(body: dict[str, Any], turns: list[TurnItems], wire: str) -> dict[str, Any]:
     """Return a body in which the assistant's turns have what came with them: signatures, reasoning, fields of calls."""
     if wire == "responses":
         body["input"] = _with_items(body["input"], turns)
@@ -236,12 +236,12 @@ def with_turns(body: dict[str, Any], turns: list[SentTurn], wire: str) -> dict[s
     return body
 
 
-def _with_items(written: list[dict[str, Any]], turns: list[SentTurn]) -> list[Any]:
+def _with_items(written: list[dict[str, Any]], turns: list[TurnItems]) -> list[Any]:
     """Return the items of Responses, where a turn is a message, calls, or both."""
     if sum(map(_is_assistants, written)) != sum(turn.size for turn in turns):
         return written
     merged: list[Any] = []
-    place, left, other = 0, iter(turns), SentTurn((), 1)
+    place, left, other = 0, iter(turns), TurnItems((), 1)
     while place < len(written):
         turn = next(left, other) if _is_assistants(written[place]) else other
         run = written[place : place + turn.size]

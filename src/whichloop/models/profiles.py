@@ -218,6 +218,10 @@ class Profile(_Section):
                 raise ValueError(f"{text!r}: unknown fault kind {kind!r}; {nearest(kind, known)}")
             if role not in {*Role, TOOL} or not call:
                 raise ValueError(f"{text!r} is not written KIND@ROLE:CALL, such as tool.raises@tool:c2")
+        points = [text.partition("@")[2] for text in faults or () if text.partition("@")[0] in FAULT_KINDS]
+        for number, point in enumerate(points):
+            if point in points[:number]:
+                raise ValueError(f"two faults at {point}; at most 1 fits a point")
         return faults
 
     @field_validator("by_form", mode="before")

@@ -126,8 +126,7 @@ def read_prompt(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: s
             if form.digest not in seen:
                 continue
             sighted = seen[form.digest]
-            # the latest result that came out as planned, else the latest: a repeat that is refused, such as booking a second time,
-            # does not undo what the model has seen to succeed
+            # the latest result that came out as planned, else the latest: a repeat that is refused undoes nothing
             entry: ReceiptEntry | None = None
             for one in reversed(sighted):
                 found = ledger.find(form.digest, one.content)
@@ -162,9 +161,8 @@ def read_prompt(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: s
             if planned.id in shown and all(users <= done for users in shown[planned.id].unread):
                 done.add(planned.id)
         results = {name: item for name, item in shown.items() if name in done}
-    misled = any(
-        item.form.option == 0 and name in oracle and oracle[name].content != item.entry.content for name, item in results.items()
-    )
+    planned_results = ((item, oracle.get(name)) for name, item in results.items() if item.form.option == 0)
+    misled = any(true is not None and true.content != item.entry.content for item, true in planned_results)
     illegible = tuple([item.entry.key for name, item in shown.items() if name not in results]) if is_cut else ()
     return PromptView(plan, text, tools, results, misled, stuck, ledger.forms, illegible=illegible, current=current)
 

@@ -49,8 +49,6 @@ class RecordingError(ProviderError):
         super().__init__(message, "bad_request")  # asking again does not help
 
 
-# --- one line ---
-
 Form = TypeVar("Form", bound=BaseModel)
 
 
@@ -162,9 +160,6 @@ def decode(line: bytes, kind: type[Form]) -> Form:
         raise ValueError(first_problem(error)[:DIFFERENCE_WIDTH]) from None
 
 
-# --- one file ---
-
-
 class Recording:
     """The recording of one model."""
 
@@ -174,7 +169,7 @@ class Recording:
         self.capabilities: Capabilities | None = None
         self.unsettled = set[tuple[str, str, int]]()
         """Trials in which a request met a failure that is not recorded."""
-        self._lines: dict[Use, bytes] = {}
+        self.lines: dict[Use, bytes] = {}
         self._before: dict[tuple[str, int, int], list[Use]] = {}
         """What was recorded before this run, by request, repeat and use."""
         self._fresh = set[Use]()
@@ -215,12 +210,8 @@ class Recording:
         except ValueError as error:
             raise ValueError(f"{self.path}:{number}: {error}") from None
         use = Use(read.arm, read.task, read.repeat, read.scope, read.request, read.use)
-        self._lines[use] = line
+        self.lines[use] = line
         self._before.setdefault((use.request, use.repeat, use.use), []).append(use)
-
-    @property
-    def is_empty(self) -> bool:
-        return not self._lines
 
     @property
     def _header(self) -> bytes:
@@ -232,22 +223,22 @@ class Recording:
         What others record in the same run does not count: it would depend on which of them came first.
         """
         others = self._before.get((use.request, use.repeat, use.use), [])
-        found = use if use in self._lines else min(others, key=lambda other: _distance(use, other), default=None)
-        return None if found is None else decode(self._lines[found], Line)
+        found = use if use in self.lines else min(others, key=lambda other: _distance(use, other), default=None)
+        return None if found is None else decode(self.lines[found], Line)
 
     def miss(self, use: Use) -> str:
         """Say in one line that a request is not recorded."""
         said = f"not recorded: use {use.use + 1} of a request of {use.arm}/{use.task}/{use.repeat}"
-        same = sorted({other.repeat for other in self._lines if other.request == use.request})
+        same = sorted({other.repeat for other in self.lines if other.request == use.request})
         return f"{said}; recorded are fewer uses, or other repeats: {same}" if same else said
 
     def closest(self, use: Use, asked: Mapping[str, Any]) -> str:
         """Say in several lines which recorded request is closest to one that is not, and where they differ; empty for the same."""
-        if any(other.request == use.request for other in self._lines):
+        if any(other.request == use.request for other in self.lines):
             return ""
-        of_task = [other for other in self._lines if other.task == use.task] or self._lines
+        of_task = [other for other in self.lines if other.task == use.task] or self.lines
         near = heapq.nsmallest(MAX_COMPARED, of_task, key=lambda other: _distance(use, other))
-        requests = [decode(self._lines[other], Line).asked for other in near]
+        requests = [decode(self.lines[other], Line).asked for other in near]
         new, olds = _lines_of(asked), list(map(_lines_of, requests))
         at = max(range(len(near)), key=lambda place: len(set(new).intersection(olds[place])) / (len(new) + len(olds[place])))
         closest, old = near[at], requests[at]
@@ -269,7 +260,7 @@ class Recording:
                 if self._file.write(written) < len(written):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 self._size += len(written)
-            self._lines[use] = data
+            self.lines[use] = data
             self._fresh.add(use)
         return stored
 
@@ -281,10 +272,10 @@ class Recording:
             with self._file:  # which has the lock
                 self._file = None
                 if whole and self._fresh:
-                    kept = [use for use in self._lines if not drops or use in self._fresh or use[:3] in self.unsettled]
+                    kept = [use for use in self.lines if not drops or use in self._fresh or use[:3] in self.unsettled]
                     scratch = self.path.with_name(f"{self.path.name}.part")
                     with scratch.open("wb") as file:
-                        file.writelines([self._header, *(self._lines[use] for use in sorted(kept, key=lambda use: use[:4]))])
+                        file.writelines([self._header, *(self.lines[use] for use in sorted(kept, key=lambda use: use[:4]))])
                         file.flush()
                         os.fsync(file.fileno())
                     scratch.replace(self.path)
@@ -299,9 +290,6 @@ def _lines_of(request: Mapping[str, Any]) -> list[str]:
     text = json.dumps(request, ensure_ascii=False, indent=1, sort_keys=True).replace("\\n", "\n")
     width = DIFFERENCE_WIDTH - 1  # the diff's own mark comes before
     return [line[start : start + width] for line in text.split("\n") for start in range(0, max(len(line), 1), width)]
-
-
-# --- a run ---
 
 
 class Recordings:
@@ -324,9 +312,9 @@ class Recordings:
         recording = self._opened[model] = Recording(self.folder, redact(model))
         try:
             recording.open(writes=self.mode != "replay")
-            if self.mode == "replay" and recording.is_empty:
+            if self.mode == "replay" and not recording.lines:
                 raise ValueError(f"{recording.path}: no recording of {model}; cassette_mode=record makes one")
-            if self.mode == "record" and not recording.is_empty:
+            if self.mode == "record" and recording.lines:
                 raise ValueError(f"{recording.path}: {model} is recorded already; replay-or-record adds to it, refresh replaces it")
         except ValueError:
             self.close(whole=False)

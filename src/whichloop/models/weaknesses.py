@@ -244,7 +244,7 @@ def slips_of(
         slip = Slip(weakness.kind, only=weakness.tool, specs=specs)
         concerned = [call for call in plan.calls if weakness.tool in (None, call.tool)]
         spoiled = concerned[-1:] if slip.kind == "step" else [call for call in plan.calls if slip.spoiled(call) != call]
-        at = [call.id for call in spoiled] + [ANSWER] * (slip.kind == "answer")
+        at = [call.id for call in spoiled] + ([ANSWER] if slip.kind == "answer" else [])
         if faults is not None:
             listed = {text.partition(":")[2] for text in faults if text.startswith(f"weakness.{slip.kind}@")}
             at = [call for call in at if call in listed]

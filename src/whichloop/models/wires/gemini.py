@@ -12,7 +12,7 @@ import binascii
 import re
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import count, islice
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
@@ -232,15 +232,15 @@ def _conversation(contents: Sequence[_Content]) -> list[Message]:
     """Return the messages. An answer names its call by the id, else by the function's name, else it is the first without one."""
     messages: list[Message] = []
     waiting: list[NativeCall] = []
-    count = 0
+    numbers = count()
     for place, content in enumerate(contents):
         where, calls, answers = f"contents.{place}", list[NativeCall](), list[_Answer]()
         for part in content.parts:
             if part.text is None and part.function_call is None and part.function_response is None:
                 raise BadRequest(f"{where}.parts: this model reads text, functionCall and functionResponse only", where)
             if part.function_call is not None:
-                said = part.function_call
-                call_id = said.id or _signed_id(part.thought_signature) or f"call_{count + len(calls)}"
+                said, number = part.function_call, next(numbers)
+                call_id = said.id or _signed_id(part.thought_signature) or f"call_{number}"
                 calls.append(NativeCall(call_id, said.name, base.written_arguments(to_json(said.args or {}))))
             if part.function_response is not None:
                 answers.append(part.function_response)
@@ -251,7 +251,7 @@ def _conversation(contents: Sequence[_Content]) -> list[Message]:
             messages.append(Message("assistant", content.text, tuple(calls)))
         elif content.text or not answers:
             messages.append(Message("user", content.text))
-        waiting, count = calls, count + len(calls)
+        waiting = calls
     return messages
 
 
@@ -300,8 +300,6 @@ def _reply_schema(config: _Config) -> Mapping[str, Any] | None:
     return config.response_schema.json_schema() if config.response_schema else config.response_json_schema or {}
 
 
-# --- signatures of calls ---
-
 _SIGNED_BY = b"whichloop:"
 
 
@@ -319,9 +317,6 @@ def _signed_id(value: str) -> str:
         return signed.removeprefix(_SIGNED_BY).decode("utf-8") if signed.startswith(_SIGNED_BY) else ""
     except (binascii.Error, ValueError):
         return ""
-
-
-# --- the reply ---
 
 
 def _arguments(call: NativeCall) -> Mapping[str, Any] | None:
@@ -356,7 +351,7 @@ def _response(
             "totalTokenCount": usage.input_tokens + output,
             "cachedContentTokenCount": usage.cached_tokens,
         }
-        details = {"promptTokensDetails": _text_tokens(usage.input_tokens)}
+        details = {"promptTokensDetails": [{"modality": "TEXT", "tokenCount": usage.input_tokens}]}
         response["usageMetadata"] = {name: value for name, value in counts.items() if value} | details
     return response | {"modelVersion": request.model, "responseId": stamp.id}
 
@@ -372,13 +367,8 @@ def _ending(reply: Reply) -> dict[str, Any]:
     return {"finishReason": "STOP"} | ({"finishMessage": "Model generated function call(s)."} if reply.calls else {})
 
 
-def _text_tokens(tokens: int) -> list[dict[str, Any]]:
-    return [{"modality": "TEXT", "tokenCount": tokens}]
-
-
 # --- the wire ---
 
-_RPC = "type.googleapis.com/google.rpc"
 _STATUSES: Mapping[int, str] = {
     401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
@@ -433,7 +423,7 @@ class GeminiWire(Wire):
             error["message"] = f"The input token count exceeds the maximum number of tokens allowed. {failure.message}"
         if failure.wait_s is not None:
             error["message"] = f"{failure.message} Please retry in {failure.wait_s:g}s."
-            error["details"] = [{"@type": f"{_RPC}.RetryInfo", "retryDelay": f"{failure.wait_s:g}s"}]
+            error["details"] = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{failure.wait_s:g}s"}]
         return base.ErrorAnswer(failure.status, {"error": error}, {})
 
     def models(self, names: Sequence[str], created: int) -> Any:
@@ -444,7 +434,7 @@ class GeminiWire(Wire):
         return {"name": f"models/{name}"} | described | {"supportedGenerationMethods": ["generateContent", "countTokens"]}
 
     def count(self, tokens: int) -> Any:
-        return {"totalTokens": tokens, "promptTokensDetails": _text_tokens(tokens)}
+        return {"totalTokens": tokens, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens}]}
 
 
 GEMINI = GeminiWire()
