@@ -159,14 +159,14 @@ class HttpClient:
             if response.status >= 300:
                 body = await response.read()
                 if self._refuses(turns, response, body):
-                    async for chunk in self.stream(request):
-                        yield chunk
+                    async with aclosing(self.stream(request)) as chunks:
+                        async for chunk in chunks:
+                            yield chunk
                     return
                 _check_status(response, body)
             async for event in aparse_sse(_aiter_lines(response), max_line_bytes=MAX_EVENT_BYTES, max_event_bytes=MAX_EVENT_BYTES):
                 for chunk in _pushed(reading, event.data):
-                    call = chunk.call
-                    yield chunk if call is None else Chunk(call=replace(call, name=names.own(call.name)))
+                    yield names.in_chunk(chunk)
         yield Chunk(reply=self._read(_whole(reading), names))
 
     async def aclose(self) -> None:
@@ -360,8 +360,7 @@ class LiteLLMClient:
                 async for chunk in chunks:
                     reading.is_empty = False
                     for piece in reading.push(plain(chunk)):
-                        call = piece.call
-                        yield piece if call is None else Chunk(call=replace(call, name=names.own(call.name)))
+                        yield names.in_chunk(piece)
         yield Chunk(reply=names.in_reply(ChatReading.read(_whole(reading))))
 
     async def _ask(self, request: Request, *, streaming: bool) -> tuple[ToolNames, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from dspy import lm15
 
-from whichloop.protocol import Message, ProviderError, Reply, Request
+from whichloop.protocol import Chunk, Message, ProviderError, Reply, Request
 from whichloop.protocol.files import Image
 from whichloop.protocol.redact import redact
 from whichloop.protocol.values import one_line
@@ -49,14 +49,17 @@ class ToolNames:
     def sent(self, name: str) -> str:
         return self._sent.get(name, name)
 
-    def own(self, name: str) -> str:
-        return self._own.get(name, name)
+    def in_chunk(self, chunk: Chunk) -> Chunk:
+        """Return a piece of a reply with the tool's own name."""
+        if not self._own or chunk.call is None:
+            return chunk
+        return Chunk(call=replace(chunk.call, name=self._own.get(chunk.call.name, chunk.call.name)))
 
     def in_reply(self, reply: Reply) -> Reply:
         """Return the reply with the tools' own names."""
         if not self._own or not reply.calls:
             return reply
-        return replace(reply, calls=tuple(replace(call, name=self.own(call.name)) for call in reply.calls))
+        return replace(reply, calls=tuple(replace(call, name=self._own.get(call.name, call.name)) for call in reply.calls))
 
 
 Extensions = Callable[[Request], Mapping[str, Any]]

@@ -153,20 +153,19 @@ class Chat:
     ) -> WireAnswer:
         """Return what a client meets of a failure: an error, or an answer that is broken as the fault has it."""
         failure = failure_of(error)
-        answer = whole(wire, request, stamp, _BROKEN_OFF)
         if struck == "provider.cut":
-            first, *others = answer.pieces if len(answer.pieces) > 1 else (b"", *answer.pieces)
-            return replace(answer, pieces=tuple(filter(None, (first, others[0][: len(others[0]) // 2]))), ending="cut")
+            answer = whole(wire, request, stamp, _BROKEN_OFF)
+            *kept, last = answer.pieces[:2]
+            return replace(answer, pieces=(*kept, last[: len(last) // 2]), ending="cut")
         if struck == "provider.garbled":
             half = json_bytes(wire.reply(request, _BROKEN_OFF, stamp))
             half = half[: len(half) // 2]
             if not request.stream:
-                return replace(answer, pieces=(half,), headers={**JSON, "Content-Length": str(len(half))})
+                return WireAnswer((half,), {**JSON, "Content-Length": str(len(half))})
             first_event = next(wire.events(request, _BROKEN_OFF, stamp))
-            return replace(answer, pieces=(*_frames(request, iter([first_event._replace(data=half)])), *_end(wire, request)))
+            return _stream(request, iter([first_event._replace(data=half)]), wire.stream_end)
         if struck == "provider.interrupted" and request.stream:
-            frames = _frames(request, wire.failed_events(request, _BROKEN_OFF, failure, stamp))
-            return replace(answer, pieces=(*frames, *([b"]"] if request.listed else [])))
+            return _stream(request, wire.failed_events(request, _BROKEN_OFF, failure, stamp), b"")
         if isinstance(error, ProviderError) and error.kind == "connection":
             return WireAnswer(ending="dropped")
         if isinstance(error, ProviderError) and error.kind == "timeout" and real_time:
@@ -178,8 +177,12 @@ def whole(wire: Wire, request: WireRequest, stamp: Stamp, reply: Reply) -> WireA
     """Return a reply, as a stream if that is what the request asks for."""
     if not request.stream:
         return json_answer(wire.reply(request, reply, stamp))
-    frames = _frames(request, wire.events(request, reply, stamp))
-    return WireAnswer((*frames, *_end(wire, request)), JSON if request.listed else SSE)
+    return _stream(request, wire.events(request, reply, stamp), wire.stream_end)
+
+
+def _stream(request: WireRequest, events: Iterator[StreamEvent], end: bytes) -> WireAnswer:
+    pieces = (*_frames(request, events), b"]" if request.listed else end)
+    return WireAnswer(tuple(filter(None, pieces)), JSON if request.listed else SSE)
 
 
 def _frames(request: WireRequest, events: Iterator[StreamEvent]) -> Iterator[bytes]:
@@ -190,11 +193,6 @@ def _frames(request: WireRequest, events: Iterator[StreamEvent]) -> Iterator[byt
             yield (b",\r\n" if place else b"[") + data
         else:
             yield (f"event: {event.name}\n".encode() if event.name else b"") + b"data: " + data + b"\n\n"
-
-
-def _end(wire: Wire, request: WireRequest) -> tuple[bytes, ...]:
-    end = b"]" if request.listed else wire.stream_end
-    return (end,) if end else ()
 
 
 def unread(request: WireRequest, codec: ForeignCodec) -> str:
