@@ -120,23 +120,23 @@ def test_a_missing_binding_names_its_extra(compare, weights, monkeypatch):
 def test_replies_are_constrained_on_request_and_the_manifest_and_the_recording_know_it(compare, here, llama, weights):
     words = ("--model", f"local:{weights}", "-s", "cassette=recorded")
     assert compare(*words, "-s", "provider.constrain=true", "-s", "cassette_mode=record").code == 0
-    grammars = [heard.body.get("grammar", "") for heard in llama.servers[-1].seen]
-    assert all(grammar.startswith("%llguidance") and '"tool_name"' in grammar for grammar in grammars)
+    schemas = [json.dumps(heard.body.get("response_format")) for heard in llama.servers[-1].seen]
+    assert all('"tool_name"' in schema for schema in schemas)
     (folder,) = here.glob("runs/*/")
     assert read_manifest(folder).config["provider"]["constrain"] is True
-    asked = len(grammars)
+    asked = len(schemas)
     replayed = compare(*words, "-s", "provider.constrain=true")
     assert (replayed.code, len(llama.servers[-1].seen)) == (0, asked)
     before = set(here.glob("runs/*/"))
     free = compare(*words)  # asks what was not recorded
     (made,) = set(here.glob("runs/*/")) - before
-    assert "it differs in grammar" in free.out + free.err + "".join(record.reason for record in read_records(made))
+    assert "it differs in response_schema" in free.out + free.err + "".join(record.reason for record in read_records(made))
 
 
 def test_only_a_local_model_can_be_constrained(compare):
     ended = compare("--model", "openai/x", "-s", "provider.constrain=true")
     assert ended.code == 2
-    assert "constrain is for local models, whose server takes a grammar; openai/x is not one" in ended.err
+    assert "constrain is for local models; openai/x is not one" in ended.err
 
 
 def test_an_address_is_for_servers_of_others(compare):

@@ -144,7 +144,6 @@ TESTS_OF_WHAT_IS_ADDED = (
     "tests/docs/test_examples.py::test_an_example_runs_offline[adopt_yours]",
     "tests/docs/test_optimize_page.py::test_every_design_has_its_predictors",
     "tests/experiments/compare/test_doc.py::test_details_are_all_tables_and_none_is_empty",
-    "tests/loops/test_grammars.py::test_a_codec_has_a_grammar_or_a_schema",
     "tests/loops/test_yours.py",
     "tests/metrics/test_comparison.py::test_the_object_for_scripts",
     "tests/metrics/test_scorers.py::test_a_wrong_spec_says_what_is_known",

@@ -7,11 +7,9 @@ import re
 
 import pytest
 
-from whichloop.loops.stateless import signatures
 from whichloop.models.local.model import MAX_ITEMS, MAX_TEXT_CHARS
 from whichloop.models.local.server import CONTEXT_TOKENS, PACKAGE, SLOTS, find_weights
 from whichloop.models.real import DEFAULTS
-from whichloop.protocol import TextLine
 from whichloop.runs.config import CompareConfig
 
 from .pages import DOCS, ROOT
@@ -24,9 +22,7 @@ SIZE = re.compile(r"\b(\d+) MB\b")
 @pytest.mark.parametrize(
     "stated",
     [
-        f"texts have {MAX_TEXT_CHARS} characters at most and lists {WORDS[MAX_ITEMS]} items",
-        f"texts have {TextLine().max_chars} characters",
-        f"states one of {WORDS[len(signatures._CONFIDENCE['enum'])]} confidences",
+        f"Texts in JSON have {MAX_TEXT_CHARS} characters at most, and lists {WORDS[MAX_ITEMS]} items",
         f"{WORDS[SLOTS].capitalize()} trials run at once unless `concurrency` says otherwise",
         f"a context of {CONTEXT_TOKENS:,} tokens, or of `provider.context_tokens`",
         f"at most {DEFAULTS.attempts} times in all",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,11 +13,9 @@ from jsonschema import validate
 
 from whichloop.experiments.compare import run as compare
 from whichloop.experiments.compare.prepare import prepare
-from whichloop.loops.finish.codec import XmlCodec
-from whichloop.loops.finish.output import JsonOutput
 from whichloop.models.local.model import open_local
 from whichloop.models.real import RealModel, RealOptions
-from whichloop.protocol import Answer, Grammar, JsonValue, Message, Reply, Request, Sampling, TextLine, ToolSpec
+from whichloop.protocol import Message, Reply, Request, Sampling, ToolSpec
 from whichloop.runs.config import CompareConfig, ProviderConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.store.trials import read_records
@@ -33,7 +30,6 @@ SCHEMA: Mapping[str, Any] = {
     "required": ["sign", "is_exact"],
     "additionalProperties": False,
 }
-TAGS = {"type": "array", "items": {"type": "string"}}
 ADD = ToolSpec("add", "Add two numbers.", SCHEMA)
 OTHER = ToolSpec("other", "Something else.", {"type": "object", "properties": {}})
 
@@ -61,21 +57,6 @@ def test_a_response_schema_is_kept_to(smol):
     validate(json.loads(ask(smol, Request(HELLO, response_schema=SCHEMA, sampling=SHORT)).text), SCHEMA)
 
 
-def test_a_grammar_is_kept_to(smol):
-    grammar = Grammar((("Say: ", TextLine(9), "\n", JsonValue(SCHEMA)),))
-    line, _, value = ask(smol, Request(HELLO, grammar=grammar, sampling=SHORT)).text.partition("\n")
-    assert re.fullmatch(r"Say: .{1,9}", line)
-    validate(json.loads(value), SCHEMA)
-
-
-def test_an_answer_in_xml_is_stated_by_any_model(smol):
-    schema = {"type": "object", "properties": {"kind": {"enum": ["a", "b"]}, "tags": TAGS, "seats": {"type": "integer"}}}
-    codec = XmlCodec(JsonOutput.of(schema))
-    answer = codec.parse(ask(smol, Request(HELLO, grammar=codec.grammar(()), sampling=Sampling(max_tokens=400))))
-    assert isinstance(answer, Answer)
-    validate(answer.value, schema)
-
-
 def test_a_forced_tool_comes_back_as_that_tool_with_arguments_that_fit_whole_and_streamed(smol):
     request = Request(HELLO, (OTHER, ADD), ADD.name, sampling=SHORT)
 
@@ -91,7 +72,7 @@ def test_a_forced_tool_comes_back_as_that_tool_with_arguments_that_fit_whole_and
         assert reply.usage is not None
 
 
-def test_all_five_designs_read_every_reply_that_is_held_to_their_format(smol, tmp_path: Path):
+def test_all_five_designs_run_and_read_every_reply_that_follows_a_schema(smol, tmp_path: Path):
     provider = ProviderConfig(call_timeout_s=400, attempts=1, constrain=True)
     config = CompareConfig(
         models=[smol], provider=provider, tasks=1, max_tool_steps=2, trial_timeout_s=900, mlflow=False, runs=tmp_path
@@ -102,4 +83,5 @@ def test_all_five_designs_read_every_reply_that_is_held_to_their_format(smol, tm
     assert len(records) == 5
     for record in records:
         assert record.status == "scored", record.reason
-        assert not [kind for kind in record.errors if kind.startswith("wire")], record.arm
+        if record.arm in ("bare", "phased"):  # their replies are JSON
+            assert not [kind for kind in record.errors if kind.startswith("wire")], record.arm

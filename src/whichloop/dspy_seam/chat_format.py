@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import EnumMeta
 from functools import lru_cache
 from types import UnionType
@@ -24,15 +24,10 @@ from dspy.utils.exceptions import AdapterParseError
 from pydantic import BaseModel, TypeAdapter
 
 from whichloop.protocol import (
-    Grammar,
-    GrammarPart,
     Inexpressible,
-    JsonValue,
     Move,
     Reply,
     Role,
-    TextLine,
-    ToolSpec,
     WireError,
 )
 from whichloop.protocol.json_text import Encoder
@@ -252,20 +247,6 @@ class SignatureCodec(ABC):
         _RENDERED[reply.text] = self.signature, read
         return reply
 
-    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
-        """Return a grammar of the signature's fields, each of its type.
-
-        It allows one reply that cannot be read: JSON that holds an unusual line break, such as U+2028, as it is.
-        """
-        return Grammar((self.sections({}),))
-
-    def sections(self, contents: Mapping[str, GrammarPart]) -> tuple[GrammarPart, ...]:
-        """Return the parts of a reply. `contents`: what a field holds, where its type does not say it."""
-        parts: list[GrammarPart] = []
-        for name, annotation in outputs_of(self.signature).items():
-            parts += [f"[[ ## {name} ## ]]\n", contents.get(name) or _part(annotation), "\n\n"]
-        return (*parts, "[[ ## completed ## ]]")
-
     def parse(self, reply: Reply) -> Move:
         return self.move(self.read(reply))
 
@@ -282,12 +263,6 @@ class SignatureCodec(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name})"
-
-
-@lru_cache(maxsize=512)
-def _part(annotation: Any) -> GrammarPart:
-    """Return what a field of this type holds, in a grammar."""
-    return TextLine() if annotation is str else JsonValue(TypeAdapter(annotation).json_schema())
 
 
 _RENDERED: dict[str, tuple[Any, Fields]] = {}

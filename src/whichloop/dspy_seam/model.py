@@ -19,7 +19,6 @@ from whichloop.protocol.names import SCRIPTED, near
 
 from .clients import LOCAL, LOCAL_KEY, Client, HttpClient, client_of
 from .errors import failure_of, slip_in
-from .requests import Extensions
 
 _MILLION = 1_000_000
 _PRICE_DIGITS = 9
@@ -116,10 +115,10 @@ def listed_price(name: str) -> tuple[float, ...]:
     return _price(model_info(provider, model) if model else {})
 
 
-def local_client(url: str, extensions: Extensions | None = None, model: str = SCRIPTED) -> ClientModel:
+def local_client(url: str, model: str = SCRIPTED) -> ClientModel:
     """Return a model behind a server on this machine, without key, price and proxy. Close it by `close_local_clients`."""
     client = HttpClient(
-        lambda: lm15.OpenAIChatLM(api_key=LOCAL_KEY, base_url=url, transport=object()), "openai-chat", model, url, extensions, LOCAL
+        lambda: lm15.OpenAIChatLM(api_key=LOCAL_KEY, base_url=url, transport=object()), "openai-chat", model, url, None, LOCAL
     )
     return ClientModel(f"openai/{model}", client, Capabilities(response_schema=True))
 

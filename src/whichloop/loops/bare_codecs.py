@@ -7,29 +7,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from whichloop.protocol import (
     Act,
     Answer,
-    AnyCall,
-    Grammar,
     Inexpressible,
-    JsonValue,
     Move,
     Reply,
     Role,
-    TextLine,
     ToolCall,
-    ToolSpec,
     WireError,
-    json_object,
 )
 from whichloop.protocol.wire import from_json, native_call, read_once, to_json
 
-_TEXT = {"type": "string"}
 TASK = "You solve tasks step by step with tools."
 OBSERVATIONS = (
     'After each call you see an observation: {"status": "success" or "error", "data": "...", "tool_name": "..."}.\nTools:'
@@ -59,6 +52,17 @@ class BareCodec:
     takes_null: bool = False
     """Whether null is an answer if no tool is called beside it; otherwise it means that no answer is given (row B4-8)."""
     grows_as: ClassVar[str] = "bare.json"
+    schema: ClassVar[Mapping[str, Any]] = {
+        "anyOf": [
+            {
+                "type": "object",
+                "properties": {"thought": {"type": "string"}, "tool_name": {"type": "string"}, "arguments": {"type": "object"}},
+                "required": ["thought", "tool_name", "arguments"],
+            },
+            {"type": "object", "properties": {"final_answer": {}}, "required": ["final_answer"]},
+        ]
+    }
+    """JSON schema of a reply."""
     task: ClassVar[str] = TASK
     """What the model should do, free of the format."""
     typed: ClassVar[str] = 'The value of "final_answer" must follow this JSON schema: '
@@ -81,11 +85,6 @@ To end with your answer: {{"final_answer": "the answer"}}
 
     def parse(self, reply: Reply) -> Move:
         return self.read(reply)[0]
-
-    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
-        calls = [json_object({"thought": _TEXT, "tool_name": {"const": tool.name}, "arguments": tool.parameters}) for tool in tools]
-        answer = {"final_answer": {"type": ["string", "number", *(["null"] if self.takes_null else [])]}}
-        return Grammar(tuple((part,) for part in (*calls, json_object({"thought": _TEXT} | answer), json_object(answer))))
 
     @read_once
     def read(self, reply: Reply) -> tuple[Act | Answer, str]:
@@ -146,11 +145,6 @@ Answer: the answer
 
     def parse(self, reply: Reply) -> Move:
         return self.read(reply)[0]
-
-    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
-        thought = ("Thought: ", TextLine())
-        calls = ((*thought, f"\nTool: {tool.name}\nArguments: ", JsonValue(tool.parameters)) for tool in tools)
-        return Grammar((*calls, (*thought, "\nAnswer: ", TextLine())))
 
     @read_once
     def read(self, reply: Reply) -> tuple[Act | Answer, str]:
@@ -217,9 +211,6 @@ Reply with your answer as plain text when you have it.
 
     def parse(self, reply: Reply) -> Move:
         return self.read(reply)[0]
-
-    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
-        return Grammar(((AnyCall(),), (TextLine(),)))
 
     @read_once
     def read(self, reply: Reply) -> tuple[Act | Answer, str]:

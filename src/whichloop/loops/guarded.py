@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -20,7 +20,6 @@ from whichloop.protocol import (
     Chunk,
     Completion,
     ContextOverflow,
-    Grammar,
     Inexpressible,
     Message,
     Model,
@@ -37,12 +36,10 @@ from whichloop.protocol import (
     StopReason,
     Toolbox,
     ToolCall,
-    ToolSpec,
     Understanding,
     WireError,
     WrappedLoop,
     WrappedModel,
-    json_object,
     render_value,
 )
 from whichloop.protocol.cancellation import ended_before, wait_for_cancellation
@@ -83,10 +80,6 @@ Reply with one JSON object and nothing else: {"intent": "what is wanted", "tools
             raise WireError('"tools" must be a list of names')
         return Understanding(intent, tuple(tools))
 
-    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
-        names = {"enum": [tool.name for tool in tools]} if tools else {"type": "string"}  # an empty enum allows no value
-        return Grammar(((json_object({"intent": {"type": "string"}, "tools": {"type": "array", "items": names}}),),))
-
 
 @dataclass(frozen=True, slots=True)
 class ConfirmCodec:
@@ -116,9 +109,6 @@ Reply with one JSON object and nothing else: {"confirmed": true or false, "reaso
         if not isinstance(reason, str):
             raise WireError('"reason" must be text')
         return Completion(confirmed, reason)
-
-    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
-        return Grammar(((json_object({"confirmed": {"type": "boolean"}, "reason": {"type": "string"}}),),))
 
 
 ATTEMPTS = 3

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 import dspy
 
 from whichloop.dspy_seam import Fields, SignatureCodec, with_instructions
-from whichloop.protocol import Act, Answer, Grammar, Inexpressible, JsonValue, Move, Role, Tool, ToolCall, ToolSpec, json_object
+from whichloop.protocol import Act, Answer, Inexpressible, Move, Role, Tool, ToolCall
 from whichloop.protocol.digest import canonical_json
 from whichloop.protocol.tokens import schema_text
 
@@ -64,12 +64,6 @@ class ReactCodec(SignatureCodec):
             return Answer(thought, self.finish_value(args))
         return Act(thought, (ToolCall(name, args),))
 
-    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
-        calls = {tool.name: JsonValue(tool.parameters) for tool in tools} | {FINISH: self.finish_grammar}
-        return Grammar(tuple(self.sections({"next_tool_name": name, "next_tool_args": args}) for name, args in calls.items()))
-
-    finish_grammar: ClassVar[JsonValue] = json_object({})
-
     def finish_args(self, move: Answer) -> dict[str, Any]:
         if move.value is not None:
             raise Inexpressible("finish states no answer: extract does")
@@ -83,7 +77,6 @@ class FinishingReactCodec(ReactCodec):
     """Without an extract call: `finish` may hold the answer."""
 
     name = grows_as = "react_extract.react_only"
-    finish_grammar = json_object({"answer": {"type": "string"}})
 
     def finish_args(self, move: Answer) -> dict[str, Any]:
         return {} if move.value is None else {"answer": move.value}

@@ -7,21 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, fields, replace
 
 from whichloop.protocol import (
     DEFAULT_SAMPLING,
     Chunk,
-    Grammar,
-    GrammarCodec,
-    JsonValue,
     Model,
     Reply,
     Request,
     Sampling,
-    SchemaCodec,
-    ToolSpec,
     WrappedModel,
 )
 
@@ -133,13 +128,10 @@ def with_defaults(request: Request, defaults: Sampling) -> Request:
 class WithSampling(WrappedModel):
     """A model whose requests all say how their replies are drawn: a recording of it knows what was asked."""
 
-    def __init__(self, model: Model, defaults: Sampling, tools: Sequence[ToolSpec] | None = None) -> None:
-        """`tools`: all of the trial, where replies are held to the grammar of their codec or to the JSON schema of their reply.
-
-        A codec without either, such as that of a loop from outside, is asked as ever.
-        """
+    def __init__(self, model: Model, defaults: Sampling, *, constrain: bool = False) -> None:
+        """`constrain`: a reply has to follow the JSON schema of its codec, where that has one."""
         super().__init__(model)
-        self.defaults, self.tools = defaults, tools
+        self.defaults, self.constrain = defaults, constrain
 
     async def complete(self, request: Request) -> Reply:
         return await self.model.complete(self._asked(request))
@@ -149,11 +141,6 @@ class WithSampling(WrappedModel):
 
     def _asked(self, request: Request) -> Request:
         request = with_defaults(request, self.defaults)
-        if self.tools is None:
+        if not self.constrain or request.response_schema is not None:
             return request
-        if isinstance(request.codec, GrammarCodec):
-            return replace(request, grammar=request.codec.grammar(request.tools or self.tools))
-        schema = request.response_schema
-        if schema is None and isinstance(request.codec, SchemaCodec):  # a model that takes no schema is asked for it in words
-            schema = request.codec.schema
-        return request if schema is None else replace(request, grammar=Grammar(((JsonValue(schema),),)))
+        return replace(request, response_schema=getattr(request.codec, "schema", None))

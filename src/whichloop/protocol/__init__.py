@@ -10,18 +10,6 @@ from whichloop._lazy import lazy
 _HOMES = {
     "whichloop.protocol.chat": ("CallDelta", "Capabilities", "Chunk", "Message", "NativeCall", "Reply", "Usage"),
     "whichloop.protocol.events": ("Observer", "RunEvent", "SILENT"),
-    "whichloop.protocol.grammar": (
-        "AnyCall",
-        "Grammar",
-        "GrammarCodec",
-        "GrammarPart",
-        "JsonValue",
-        "OneOf",
-        "Repeated",
-        "SchemaCodec",
-        "TextLine",
-        "json_object",
-    ),
     "whichloop.protocol.loop": ("CallsIn", "ForeignLoop", "Loop", "RunsSync", "WrappedLoop"),
     "whichloop.protocol.model": (
         "ContextOverflow",

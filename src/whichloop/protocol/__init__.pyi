@@ -10,16 +10,6 @@ from whichloop.protocol.chat import Usage as Usage
 from whichloop.protocol.events import SILENT as SILENT
 from whichloop.protocol.events import Observer as Observer
 from whichloop.protocol.events import RunEvent as RunEvent
-from whichloop.protocol.grammar import AnyCall as AnyCall
-from whichloop.protocol.grammar import Grammar as Grammar
-from whichloop.protocol.grammar import GrammarCodec as GrammarCodec
-from whichloop.protocol.grammar import GrammarPart as GrammarPart
-from whichloop.protocol.grammar import JsonValue as JsonValue
-from whichloop.protocol.grammar import OneOf as OneOf
-from whichloop.protocol.grammar import Repeated as Repeated
-from whichloop.protocol.grammar import SchemaCodec as SchemaCodec
-from whichloop.protocol.grammar import TextLine as TextLine
-from whichloop.protocol.grammar import json_object as json_object
 from whichloop.protocol.loop import CallsIn as CallsIn
 from whichloop.protocol.loop import ForeignLoop as ForeignLoop
 from whichloop.protocol.loop import Loop as Loop

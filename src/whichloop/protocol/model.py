@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from .chat import CallDelta, Capabilities, Chunk, Message, Reply, reply_of_pieces, whole_pieces
-from .grammar import Grammar
 from .moves import Codec, Role
 from .program import Prompted
 from .threads import beside_event_loop
@@ -63,8 +62,6 @@ class Request:
     """How many messages are demonstrations: those after the leading system message, or the first ones if there is none."""
     prompted: Prompted | None = field(default=None, compare=False, repr=False)
     """The predictor that asks, if an optimizer may change its prompt."""
-    grammar: Grammar | None = None
-    """What the reply is held to, by a server that can; None: nothing."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the request as JSON, without the fields for the harness."""
@@ -79,8 +76,6 @@ class Request:
             data["parallel_calls"] = False
         if self.response_schema is not None:
             data["response_schema"] = self.response_schema
-        if self.grammar is not None:
-            data["grammar"] = self.grammar.as_dict()
         return data | self.sampling.as_dict()
 
 

@@ -98,9 +98,7 @@ class ProviderConfig(BaseModel):
     probe: bool = False
     """Test what the real model can do before the run starts."""
     constrain: bool = False
-    """Hold the replies of a local model to the format that the loop reads, by a grammar that bounds texts to 120 characters.
-    The XML that `finish` asks for where it cannot force a tool, and formats of other loops without a grammar, stay free.
-    """
+    """Hold the replies of a local model to the JSON schema of the format that the loop reads, where that is JSON."""
     temperature: Annotated[float | None, IfAbsent("the provider's own"), Field(ge=0, le=10, allow_inf_nan=False)] = None
     """Sampling temperature of a real model; a loop that sets one overrides it."""
     top_p: Annotated[float | None, IfAbsent("the provider's own"), Field(gt=0, le=1)] = None
@@ -267,7 +265,7 @@ class CompareConfig(BaseModel):
             raise ValueError(f"base_url is for models that a server answers for; {real[0]} runs in this process")
         for name in self.opened_models if self.provider.constrain else ():
             if not is_local_model(name):
-                raise ValueError(f"constrain is for local models, whose server takes a grammar; {name} is not one")
+                raise ValueError(f"constrain is for local models; {name} is not one")
         return self
 
     @model_validator(mode="after")

@@ -30,7 +30,6 @@ from whichloop.protocol import (
     Sampling,
     Tool,
     ToolCall,
-    ToolSpec,
     Usage,
     WrappedModel,
 )
@@ -156,12 +155,11 @@ def script_of(task: Task, truth: Mapping[str, Truth], profile: Profile, seed: in
 
 
 def model_for_trial(
-    models: TrialModels, trial: Trial, script: Script | None, tunnel: Tunnel | None, tools: Sequence[ToolSpec]
+    models: TrialModels, trial: Trial, script: Script | None, tunnel: Tunnel | None
 ) -> tuple[Model, RecordedModel | None]:
     """Return the model of a trial, and the recording that answers or listens below it, if there is one.
 
-    `script`: of a scripted arm; None for a real model, which has a tunnel only where its profile strikes it. `tools`: those of the
-    trial.
+    `script`: of a scripted arm; None for a real model, which has a tunnel only where its profile strikes it.
     """
     if script is not None:
         assert tunnel is not None
@@ -171,7 +169,7 @@ def model_for_trial(
     if models.recordings is not None:
         model = recorded = RecordedModel(models.recordings, trial.arm.model, trial.key, model)
     assert model is not None
-    model = WithSampling(model, models.sampling, tools if models.constrain else None)
+    model = WithSampling(model, models.sampling, constrain=models.constrain)
     return model if tunnel is None else WithOutages(model, tunnel, trial.draws), recorded
 
 

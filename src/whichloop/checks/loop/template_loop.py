@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -14,7 +13,6 @@ from whichloop.protocol import (
     Answer,
     CallsIn,
     ContextOverflow,
-    Grammar,
     Inexpressible,
     Message,
     Model,
@@ -32,10 +30,8 @@ from whichloop.protocol import (
     TakesProgram,
     Toolbox,
     ToolCall,
-    ToolSpec,
     WireError,
     in_own_format,
-    json_object,
     own_prompt,
     prompted,
 )
@@ -85,12 +81,6 @@ class ObjectCodec:
             case {"thought": str(thought), "tool": str(tool), "arguments": dict(arguments)}:
                 return Act(thought, (ToolCall(tool, arguments),))
         raise WireError('Your reply must have "thought" and "answer", or "thought", "tool" and "arguments"')
-
-    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
-        """Return the replies that parse reads; `-s provider.constrain=true` lets a local model write no others."""
-        calls: list[dict[str, Any]] = [{"tool": {"const": tool.name}, "arguments": tool.parameters} for tool in tools]
-        answer = {"answer": {"type": ["string", "number", "boolean", "array", "object"]}}
-        return Grammar(tuple((json_object({"thought": {"type": "string"}} | rest),) for rest in [*calls, answer]))
 
 
 CODEC = ObjectCodec()

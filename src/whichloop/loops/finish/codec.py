@@ -9,21 +9,18 @@ from typing import Any, ClassVar
 from whichloop.protocol import (
     Act,
     Answer,
-    AnyCall,
-    Grammar,
     Inexpressible,
     Move,
     NativeCall,
     Reply,
     Role,
     ToolCall,
-    ToolSpec,
     WireError,
 )
 from whichloop.protocol.wire import from_json, native_call, read_once, to_json
 
 from .output import FINISH, WRAPPED, InvalidOutput, Output, converted
-from .xml_output import output_xml, read_output, xml_grammar
+from .xml_output import output_xml, read_output
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +96,6 @@ class FinishCodec:
             return Answer(reply.text, value_of(wanted[0].call.arguments, self.output))
         return Act(reply.text, tuple(call.call for call in calls))
 
-    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
-        return Grammar(((AnyCall(),),))
-
 
 def arguments_of(move: Answer, output: Output) -> Mapping[str, Any]:
     """Return the arguments of `__finish__` that state an answer. Raises Inexpressible."""
@@ -164,9 +158,6 @@ class XmlCodec:
         parameters = self.output.parameters
         thought, tree = read_output(reply.text, parameters)
         return Answer(thought, value_of(converted(tree, parameters, parameters), self.output))
-
-    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
-        return xml_grammar(self.output.parameters)
 
 
 def native_codec(output: Output, role: Role) -> FinishCodec:

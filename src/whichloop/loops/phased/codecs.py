@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from whichloop.protocol import (
     Act,
     Answer,
-    AnyCall,
     Codec,
     Completion,
-    Grammar,
     Inexpressible,
     Move,
     PlanTask,
     Reply,
     Role,
-    SchemaCodec,
     Tasks,
     Text,
-    TextLine,
-    ToolSpec,
     Understanding,
     WireError,
 )
@@ -41,8 +36,12 @@ NO_CALL = "none"
 _TEXTS = {"type": "array", "items": {"type": "string"}}
 
 
-class JsonCodec(SchemaCodec, Protocol):
+class JsonCodec(Codec, Protocol):
     """A codec whose reply is one JSON object; models that take a schema get its own."""
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """JSON schema of the reply."""
 
     @property
     def form(self) -> str:
@@ -287,9 +286,6 @@ class TextAnswerCodec:
     def parse(self, reply: Reply) -> Answer:
         return Answer("", reply.text)
 
-    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
-        return Grammar(((TextLine(),),))
-
 
 @dataclass(frozen=True, slots=True)
 class TextCodec:
@@ -306,9 +302,6 @@ class TextCodec:
 
     def parse(self, reply: Reply) -> Text:
         return Text(reply.text)
-
-    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
-        return Grammar(((TextLine(),),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,9 +333,6 @@ class SelectCodec:
         if len(reply.calls) > self.max_calls:
             raise WireError(f"{len(reply.calls)} calls at once: at most {self.max_calls}")
         return Act(reply.text, tuple(read_call(call) for call in reply.calls))
-
-    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
-        return Grammar(((NO_CALL,), (AnyCall(),)))
 
 
 UNDERSTAND = UnderstandCodec()

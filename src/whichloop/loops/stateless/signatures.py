@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -19,8 +19,6 @@ from whichloop.protocol import (
     Act,
     Answer,
     Completion,
-    Grammar,
-    GrammarPart,
     Inexpressible,
     Model,
     Move,
@@ -28,10 +26,8 @@ from whichloop.protocol import (
     Reply,
     Role,
     Text,
-    ToolSpec,
     Usage,
     WireError,
-    json_object,
 )
 from whichloop.protocol import ToolCall as Call
 from whichloop.protocol.json_text import Encoder
@@ -190,47 +186,12 @@ class DecideCodec(CheckedCodec):
             return Act(output.overall_reasoning, tuple(Call(call.tool_name, call.parameters) for call in output.calls))
         return Answer(output.continuation_reasoning, output.final_response, output.confidence)
 
-    def grammar(self, tools: Sequence[ToolSpec]) -> Grammar:
-        """Return a grammar of one call or an answer; confidence has one of a few values, as a model may write digits for ever."""
-        return Grammar(tuple(self.sections({"reasoning_output": output}) for output in (*map(_calling, tools), _answering())))
-
     def check(self, fields: Fields) -> None:
         calls = fields["reasoning_output"].calls
         if len(calls) > self.max_calls:
             raise WireError(f"reasoning_output: at most {self.max_calls} tool_calls can be made at once, not {len(calls)}")
         if not all(is_plain_json(call.parameters) for call in calls):
             raise WireError("reasoning_output: parameters must be plain JSON: finite numbers, valid text, no more than 60 levels")
-
-
-_TEXT = {"type": "string"}
-_CONFIDENCE = {"enum": [0.1, 0.3, 0.5, 0.7, 0.9, 1.0]}
-
-
-def _calling(tool: ToolSpec) -> GrammarPart:
-    """Return a ReasoningOutput that makes one call of a tool and goes on."""
-    call = json_object({"tool_name": {"const": tool.name}, "parameters": tool.parameters, "reasoning": _TEXT}).schema
-    output = {
-        "overall_reasoning": _TEXT,
-        "confidence": _CONFIDENCE,
-        "should_use_tools": {"const": True},
-        "tool_calls": {"type": "array", "items": call, "minItems": 1, "maxItems": 1, "$defs": call.get("$defs", {})},
-        "should_continue": {"const": True},
-        "continuation_reasoning": _TEXT,
-    }
-    return json_object(output)
-
-
-def _answering() -> GrammarPart:
-    """Return a ReasoningOutput that ends with an answer."""
-    output = {
-        "overall_reasoning": _TEXT,
-        "confidence": _CONFIDENCE,
-        "should_use_tools": {"const": False},
-        "should_continue": {"const": False},
-        "continuation_reasoning": _TEXT,
-        "final_response": _TEXT,
-    }
-    return json_object(output)
 
 
 def _all_plain(calls: tuple[Call, ...]) -> bool:

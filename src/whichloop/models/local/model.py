@@ -16,22 +16,14 @@ from typing import Any
 from whichloop.dspy_seam import close_local_clients, local_client
 from whichloop.models.real import DEFAULTS, RealModel, RealOptions, open_remote_model
 from whichloop.protocol import (
-    AnyCall,
     Capabilities,
     Chunk,
-    Grammar,
-    GrammarPart,
-    JsonValue,
     Message,
     Model,
     NativeCall,
-    OneOf,
     ProviderError,
-    Repeated,
     Reply,
     Request,
-    TextLine,
-    json_object,
 )
 from whichloop.protocol.names import is_local_model
 from whichloop.protocol.wire import from_json
@@ -41,6 +33,7 @@ from .server import LocalServer, find_weights, started_server
 OPEN, CLOSE = "<tool_call>\n", "\n</tool_call>"
 _OWN_ID = re.compile(r"call_([0-9]{1,9})")
 _CALL = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
+_DEMANDED_CALL = re.compile(r"\A\s*(\{.*\})\s*\Z", re.DOTALL)
 _OFFER = """# Tools
 
 You may call these functions:
@@ -55,7 +48,7 @@ To call a function, reply with its name and arguments as one JSON object in tags
 
 
 def with_tools_as_text(request: Request) -> Request:
-    """Return the request without native tools: offer, calls, results and a choice among the tools are text and grammar."""
+    """Return the request without native tools: offer, calls and results are text, a demanded call is a JSON schema."""
     messages = tuple(_messages(request.messages))
     if request.tools and request.tool_choice != "none":
         described = [{"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in request.tools]
@@ -64,24 +57,25 @@ def with_tools_as_text(request: Request) -> Request:
         opens_with_system = bool(messages) and messages[0].role == "system"
         first = [messages[0].content] if opens_with_system else []
         messages = (Message("system", "\n\n".join([*first, offer])), *messages[opens_with_system:])
-    return replace(request, messages=messages, tools=(), tool_choice=None, grammar=_grammar(request))
+    return replace(request, messages=messages, tools=(), tool_choice=None, response_schema=_schema(request))
 
 
-def _grammar(request: Request) -> Grammar | None:
-    """Return the request's grammar with calls written out; without one, that of the call that it demands."""
-    choice, grammar = request.tool_choice, request.grammar
-    if choice not in (None, "auto", "none"):
-        grammar = Grammar(((AnyCall(),),))
-    if grammar is None:
-        return None
-    calls: list[tuple[GrammarPart, ...]] = [
-        (OPEN, json_object({"name": {"const": tool.name}, "arguments": tool.parameters}), CLOSE)
+def _schema(request: Request) -> Mapping[str, Any] | None:
+    """Return the JSON schema of the reply, within bounds: that of the call which the request demands, or its own; None for none."""
+    if not request.tools or request.tool_choice in (None, "auto", "none"):
+        return None if request.response_schema is None else bounded(request.response_schema)
+    calls = [
+        {
+            "type": "object",
+            "properties": {"name": {"const": tool.name}, "arguments": tool.parameters},
+            "required": ["name", "arguments"],
+        }
         for tool in request.tools
-        if choice in (None, "auto", "required", tool.name)
+        if request.tool_choice in ("required", tool.name)
     ]
-    return Grammar(
-        tuple(alternative for parts in grammar.alternatives for alternative in (calls if AnyCall() in parts else [parts]))
-    )
+    shared = {name: schema for tool in request.tools for name, schema in tool.parameters.get("$defs", {}).items()}
+    whole: Mapping[str, Any] = bounded({"anyOf": calls, "$defs": shared})
+    return whole
 
 
 def _messages(messages: Iterable[Message]) -> Iterator[Message]:
@@ -116,7 +110,8 @@ def with_calls_read(reply: Reply, request: Request) -> Reply:
         calls.append(NativeCall(f"call_{first + len(calls)}", data["name"], arguments))
         return ""
 
-    text = _CALL.sub(take_call, reply.text)
+    is_demanded = request.tool_choice not in (None, "auto")
+    text = (_DEMANDED_CALL if is_demanded and OPEN not in reply.text else _CALL).sub(take_call, reply.text)
     return replace(reply, text=text.strip(), calls=tuple(calls), finish_reason="tool_calls") if calls else reply
 
 
@@ -124,39 +119,9 @@ MAX_TEXT_CHARS = 120
 """Characters of a text in JSON whose schema does not bound it."""
 MAX_ITEMS = 6
 """Items of a list in JSON whose schema does not bound it."""
-_COMPACT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-"""JSON on one line: white space, too, can be written without an end."""
-_LINE_BREAKS = r"\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
-"""What Python splits lines at, in the words of a regular expression."""
 _LISTS_OF_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _NAMED_SCHEMAS = ("properties", "$defs", "definitions")
 _SCHEMAS = ("items", "additionalProperties", "not")
-
-
-def lark(grammar: Grammar) -> str:
-    """Return a grammar as text. Raises ValueError for a native call, which must have been written out before."""
-    return "%llguidance {}\nstart: " + "\n  | ".join(map(_sequence, grammar.alternatives)) + "\n"
-
-
-def _sequence(parts: Iterable[GrammarPart]) -> str:
-    return " ".join(map(_part, parts)) or '""'
-
-
-def _part(part: GrammarPart) -> str:
-    match part:
-        case str():
-            return json.dumps(part, ensure_ascii=False)
-        case TextLine():
-            return f"/[^{_LINE_BREAKS}]{{1,{part.max_chars}}}/"
-        case JsonValue():
-            return f"%json {json.dumps(bounded(part.schema) | {'x-guidance': _COMPACT}, ensure_ascii=False)}"
-        case AnyCall():
-            raise ValueError("a native call has no text of its own")
-        case OneOf():
-            return f"({' | '.join(map(_part, part.texts))})"
-        case Repeated():
-            most = max(MAX_ITEMS, part.least) if part.most is None else part.most
-            return f"({_sequence(part.parts)}){{{part.least},{most}}}"
 
 
 def bounded(schema: Any) -> Any:
@@ -192,9 +157,7 @@ class LocalModel:
         self.capabilities = ABILITIES
         self.server = server
         """Held, so that it answers as long as the model is there."""
-        self.client: Model = local_client(
-            server.url, lambda request: {} if request.grammar is None else {"grammar": lark(request.grammar)}, "local"
-        )
+        self.client: Model = local_client(server.url, model="local")
 
     async def complete(self, request: Request) -> Reply:
         """Return the reply, in which calls that stand as text are read. Raises ModelError."""
@@ -215,14 +178,10 @@ class LocalModel:
 
 
 def _as_served(request: Request) -> Request:
-    """Return the request as the server gets it; a grammar stands for the schema, as it takes one of them only.
-
-    Raises ProviderError for images.
-    """
+    """Return the request as the server gets it. Raises ProviderError for images."""
     if any(message.images for message in request.messages):
         raise ProviderError("the local model takes no images: it reads text alone", "bad_request")
-    as_text = with_tools_as_text(request)
-    return as_text if as_text.grammar is None else replace(as_text, response_schema=None)
+    return with_tools_as_text(request)
 
 
 def open_local(name: str, options: RealOptions = DEFAULTS) -> RealModel:

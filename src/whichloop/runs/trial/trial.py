@@ -198,7 +198,7 @@ class LoopRun:
         if self.is_scripted:
             script = script_of(trial.task, truth, profile, trial.run_seed, trial.repeat, self.tools)
             pricing = None if models.scripted_price is None else Pricing(models.scripted_price)
-        model, self.clock.recorded = model_for_trial(models, trial, script, self.tunnel, self.tools.specs)
+        model, self.clock.recorded = model_for_trial(models, trial, script, self.tunnel)
         self.model = MeteredModel(model, self.meter, recorder, self.tunnel, self.guard.admit, pricing)
         self.outcome = Outcome(None, StopReason.CRASHED, 0)
         self.why = ""
