@@ -22,7 +22,7 @@ from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.weaknesses import CURES, PromptParts, Slip, in_thousands, slips_of
 from whichloop.protocol import Act, Codec, Inexpressible, Message, NativeCall, Plan, PlannedCall, Ref, ToolCall, run_sync
 from whichloop.protocol.names import parse_spec
-from whichloop.protocol.program import EXAMPLES, in_own_format, own_prompt
+from whichloop.protocol.predictor import EXAMPLES, in_own_format, own_prompt
 from whichloop.runs.registry import generated_suites, make_loop
 
 from . import bench

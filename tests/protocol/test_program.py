@@ -14,21 +14,23 @@ from hypothesis import strategies as st
 
 from tests.sealing import reseal
 from whichloop.loops.bare import Bare
+from whichloop.loops.bare_codecs import CODEC
 from whichloop.loops.react_extract import ReactExtract
 from whichloop.protocol import (
     Message,
     NativeCall,
+    Predictor,
     Prompt,
     Reply,
     in_own_format,
     own_prompt,
     program_digest,
-    prompted,
     read_program,
     with_program,
 )
 from whichloop.protocol.names import Spec, parse_spec
-from whichloop.protocol.program import CONVERSATION, EXAMPLES, SavedProgram, conversation_text, merged, reply_text
+from whichloop.protocol.predictor import CONVERSATION, EXAMPLES, conversation_text, reply_text
+from whichloop.protocol.program import SavedProgram, merged
 
 texts = st.text(max_size=30)
 ids = st.text(st.characters(categories=("L", "N")), min_size=1, max_size=6)
@@ -63,7 +65,8 @@ replies = st.builds(Reply, texts.filter(_is_plain), call_lists)
 
 @given(messages, replies)
 def test_a_demonstration_is_the_conversation_that_it_was(shown: list[Message], reply: Reply) -> None:
-    asked = prompted("decide", own_prompt("", "reply"), shown)
+    asked = Predictor("decide", own_prompt("", "reply")).request((), shown, CODEC).prompted
+    assert asked is not None
     demo = {**asked.inputs(), **asked.outputs(reply)}
     turns = in_own_format(own_prompt("Do it.", "reply", [json.loads(json.dumps(demo))])).turns
     assert [(turn.role, turn.content) for turn in turns[: len(shown)]] == [(message.role, message.content) for message in shown]

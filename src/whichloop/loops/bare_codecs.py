@@ -11,18 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from whichloop.protocol import (
-    Act,
-    Answer,
-    Inexpressible,
-    Move,
-    Reply,
-    Role,
-    ToolCall,
-    WireError,
-)
-from whichloop.protocol.wire import from_json, native_call, read_once, to_json
+from whichloop.protocol import Act, Answer, Inexpressible, Move, Reply, Role, ToolCall, WireError
+from whichloop.protocol.json_text import Encoder
+from whichloop.protocol.wire import from_json, native_call, read_back, read_once
 
+_NULL = "null"
+_EXACT = Encoder(ensure_ascii=False, allow_nan=False)
 TASK = "You solve tasks step by step with tools."
 OBSERVATIONS = (
     'After each call you see an observation: {"status": "success" or "error", "data": "...", "tool_name": "..."}.\nTools:'
@@ -45,13 +39,13 @@ class BareCodec:
     that JSON does not give back as they were.
     """
 
-    name: str = "bare.json"
-    role: Role = Role.DECIDE
-    max_calls: int = 1
     reads_fences: bool = False
     takes_null: bool = False
     """Whether null is an answer if no tool is called beside it; otherwise it means that no answer is given (row B4-8)."""
+    name: ClassVar[str] = "bare.json"
     grows_as: ClassVar[str] = "bare.json"
+    role: ClassVar[Role] = Role.DECIDE
+    max_calls: ClassVar[int] = 1
     schema: ClassVar[Mapping[str, Any]] = {
         "anyOf": [
             {
@@ -74,33 +68,42 @@ To end with your answer: {{"final_answer": "the answer"}}
 {OBSERVATIONS}"""
 
     def render(self, move: Move) -> Reply:
+        return read_back(self, move, lambda: Reply(_EXACT.encode(self._data(move))))
+
+    def _data(self, move: Move) -> dict[str, Any]:
         if isinstance(move, Act):
             call = _only_call(move)
-            data: dict[str, Any] = {"thought": move.thought, "tool_name": call.name, "arguments": call.arguments}
-        else:
-            answer = _answer(move, self.takes_null)
-            data = {"thought": answer.thought} if answer.thought else {}
-            data["final_answer"] = answer.value
-        return Reply(to_json(data))
-
-    def parse(self, reply: Reply) -> Move:
-        return self.read(reply)[0]
+            return {"thought": move.thought, "tool_name": call.name, "arguments": call.arguments}
+        answer = _answer(move)
+        return ({"thought": answer.thought} if answer.thought else {}) | {"final_answer": answer.value}
 
     @read_once
-    def read(self, reply: Reply) -> tuple[Act | Answer, str]:
-        """Return the move, and the name of a tool that the reply calls besides a final answer. Raises WireError."""
-        data = _read_object(_unfenced(reply.text) if self.reads_fences else reply.text)
-        thought = data.get("thought")
+    def parse(self, reply: Reply) -> Act | Answer:
+        try:
+            data = from_json(_unfenced(reply.text) if self.reads_fences else reply.text)
+        except ValueError as error:
+            raise WireError(f"Invalid JSON response from LLM - {error}") from None
+        if not isinstance(data, dict):
+            raise WireError("Reply must be a JSON object")
+        thought, name = data.get("thought"), data.get("tool_name")
         thought = thought if isinstance(thought, str) else "" if thought is None else json.dumps(thought)
-        tool_name = data.get("tool_name")
         if data.get("final_answer") is not None:
-            return Answer(thought, data["final_answer"]), str(tool_name or "")
-        if tool_name is None or tool_name == "":
+            return Answer(thought, data["final_answer"], instead_of=(str(name),) if name else ())
+        if name is None or name == "":
             if self.takes_null and "final_answer" in data:
-                return Answer(thought), ""
+                return Answer(thought)
             raise BadMove("No tool_name specified")
-        tool_name = tool_name if isinstance(tool_name, str) else json.dumps(tool_name)
-        return Act(thought, (ToolCall(tool_name, _arguments(data.get("arguments"), tool_name)),)), ""
+        name = name if isinstance(name, str) else json.dumps(name)
+        return Act(thought, (ToolCall(name, _arguments(data.get("arguments"), name)),))
+
+
+_FENCE = re.compile(r"^[ \t]*```\w*[ \t]*\n(.*?)^[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
+
+
+def _unfenced(text: str) -> str:
+    """Return what stands in the first code fence of a text; the text itself if it is JSON without one, or has none."""
+    fenced = None if text.lstrip().startswith("{") else _FENCE.search(text)
+    return fenced.group(1) if fenced else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +115,12 @@ class FieldsCodec:
     the text "null".
     """
 
-    name: str = "bare.fields"
-    role: Role = Role.DECIDE
-    max_calls: int = 1
     takes_null: bool = False
     """Whether the text "null" is an answer of None."""
+    name: ClassVar[str] = "bare.fields"
     grows_as: ClassVar[str] = "bare.fields"
+    role: ClassVar[Role] = Role.DECIDE
+    max_calls: ClassVar[int] = 1
     task: ClassVar[str] = TASK
     typed: ClassVar[str] = 'What follows "Answer:" must be JSON that follows this schema, a string without its quotation marks: '
     form: ClassVar[str] = f"""\
@@ -132,23 +135,17 @@ Answer: the answer
 {OBSERVATIONS}"""
 
     def render(self, move: Move) -> Reply:
+        return read_back(self, move, lambda: Reply("\n".join(f"{label}: {text}" for label, text in self._fields(move).items())))
+
+    def _fields(self, move: Move) -> dict[str, str]:
         if isinstance(move, Act):
             call = _only_call(move)
-            fields = {"Thought": move.thought, "Tool": call.name, "Arguments": to_json(call.arguments)}
-        else:
-            answer = _answer(move, self.takes_null)
-            fields = {"Thought": answer.thought, "Answer": _answer_text(answer, self.takes_null)}
-        for label, text in fields.items():
-            if text != text.strip() or "\r" in text or _FIELD.search(text) or (label == "Tool" and "\n" in text):
-                raise Inexpressible(f"{label}: white space at an end, or a line that begins like a field")
-        return Reply("\n".join(f"{label}: {text}" for label, text in fields.items()))
-
-    def parse(self, reply: Reply) -> Move:
-        return self.read(reply)[0]
+            return {"Thought": move.thought, "Tool": call.name, "Arguments": _EXACT.encode(call.arguments)}
+        answer = _answer(move)
+        return {"Thought": answer.thought, "Answer": _answer_text(answer)}
 
     @read_once
-    def read(self, reply: Reply) -> tuple[Act | Answer, str]:
-        """Return the move, and the name of a tool that the reply calls besides an answer. Raises WireError."""
+    def parse(self, reply: Reply) -> Act | Answer:
         marks = list(_FIELD.finditer(reply.text))
         if not marks:
             raise WireError("The reply must have lines that begin with Thought:, Tool: and Arguments:, or with Answer:")
@@ -156,17 +153,19 @@ Answer: the answer
         fields: dict[str, str] = {}
         for mark, end in zip(marks, ends, strict=True):
             fields.setdefault(mark.group(1), reply.text[mark.end() : end].strip())
-        thought, tool_name = fields.get("Thought", ""), fields.get("Tool", "")
+        thought, name = fields.get("Thought", ""), fields.get("Tool", "")
         if "Answer" in fields:
-            return Answer(thought, _read_answer(fields["Answer"], self.takes_null)), tool_name
-        if not tool_name:
+            return Answer(thought, _read_answer(fields["Answer"], self.takes_null), instead_of=(name,) if name else ())
+        if not name:
             raise BadMove("No Tool: line")
-        text = fields.get("Arguments", "")
         try:
-            arguments = from_json(text) if text else None
+            arguments = from_json(fields.get("Arguments") or _NULL)
         except ValueError as error:
-            raise BadMove(f"Arguments: no JSON - {error}", tool_name) from None
-        return Act(thought, (ToolCall(tool_name, _arguments(arguments, tool_name)),)), ""
+            raise BadMove(f"Arguments: no JSON - {error}", name) from None
+        return Act(thought, (ToolCall(name, _arguments(arguments, name)),))
+
+
+_FIELD = re.compile(r"^(Thought|Tool|Arguments|Answer):", re.MULTILINE)
 
 
 def _end_of_fence(text: str, start: int) -> int:
@@ -174,9 +173,6 @@ def _end_of_fence(text: str, start: int) -> int:
     fenced = re.search(r"^```\w*\n\Z", text[:start], re.MULTILINE)
     closing = text.rfind("\n```") if fenced else -1
     return closing if closing >= start else len(text)
-
-
-_FIELD = re.compile(r"^(Thought|Tool|Arguments|Answer):", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,12 +183,12 @@ class NativeCallCodec:
     `takes_null`, it says an answer of None, and not the text "null".
     """
 
-    name: str = "bare.native"
-    role: Role = Role.DECIDE
-    max_calls: int = 1
     takes_null: bool = False
     """Whether the text "null" is an answer of None."""
+    name: ClassVar[str] = "bare.native"
     grows_as: ClassVar[str] = "bare.native"
+    role: ClassVar[Role] = Role.DECIDE
+    max_calls: ClassVar[int] = 1
     task: ClassVar[str] = "You solve tasks step by step with tools, one call at a time."
     typed: ClassVar[str] = "Your answer must be JSON that follows this schema, a string without its quotation marks: "
     form: ClassVar[str] = f"""\
@@ -201,79 +197,53 @@ Reply with your answer as plain text when you have it.
 
     def render(self, move: Move) -> Reply:
         if isinstance(move, Act):
-            call = _only_call(move)
-            return Reply(move.thought, (native_call(call),), None, "tool_calls")
-        answer = _answer(move, self.takes_null)
-        text = _answer_text(answer, self.takes_null)
-        if answer.thought or not text:
-            raise Inexpressible("an answer with a thought, or that is empty")
-        return Reply(text)
-
-    def parse(self, reply: Reply) -> Move:
-        return self.read(reply)[0]
+            reply = Reply(move.thought, (native_call(_only_call(move)),), None, "tool_calls")
+            return read_back(self, move, lambda: reply)
+        return read_back(self, move, lambda: Reply(_answer_text(_answer(move))))
 
     @read_once
-    def read(self, reply: Reply) -> tuple[Act | Answer, str]:
-        """Return the move, and an empty name: this format has no call besides an answer. Raises WireError."""
+    def parse(self, reply: Reply) -> Act | Answer:
         if not reply.calls:
             if not reply.text:
                 raise WireError("The reply is empty: call a tool, or answer in text")
-            return Answer("", _read_answer(reply.text, self.takes_null)), ""
+            return Answer("", _read_answer(reply.text, self.takes_null))
         if len(reply.calls) > 1:
             raise BadMove("Call one tool at a time")
         call = reply.calls[0]
         if not call.name:
             raise BadMove("No tool name specified")
         try:
-            arguments = from_json(call.arguments) if call.arguments else None
+            arguments = from_json(call.arguments or _NULL)
         except ValueError as error:
             raise BadMove(f"Invalid JSON in the arguments - {error}", call.name) from None
-        return Act(reply.text, (ToolCall(call.name, _arguments(arguments, call.name), call.id),)), ""
-
-
-_NULL = "null"
-_FENCE = re.compile(r"^[ \t]*```\w*[ \t]*\n(.*?)^[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
-
-
-def _unfenced(text: str) -> str:
-    """Return what stands in the first code fence of a text; the text itself if it is JSON without one, or has none."""
-    if text.lstrip().startswith("{"):
-        return text
-    fenced = _FENCE.search(text)
-    return fenced.group(1) if fenced else text
+        return Act(reply.text, (ToolCall(call.name, _arguments(arguments, call.name), call.id),))
 
 
 CODEC = BareCodec()
-FENCED_CODEC = BareCodec(reads_fences=True)
-"""The same, which reads an object in a code fence, too."""
 FORMATS: Mapping[str, BareCodec | FieldsCodec | NativeCallCodec] = {
     "json": CODEC,
     "fields": FieldsCodec(),
     "native": NativeCallCodec(),
 }
+INSTRUCTIONS = f"{CODEC.task} {CODEC.form}"
 
 
 def _only_call(move: Act) -> ToolCall:
-    if len(move.calls) != 1 or not move.calls[0].name:
+    if len(move.calls) != 1:
         raise Inexpressible("exactly one named call")
     return move.calls[0]
 
 
-def _answer(move: Move, takes_null: bool) -> Answer:
+def _answer(move: Move) -> Answer:
     if not isinstance(move, Answer):
         raise Inexpressible("it takes an Act or an Answer")
-    if move.confidence is not None or (move.value is None and not takes_null):
-        raise Inexpressible("an answer without a value, or with a confidence")
     return move
 
 
-def _answer_text(answer: Answer, takes_null: bool) -> str:
-    """Return the text that states an answer in a format of text. Raises Inexpressible."""
+def _answer_text(answer: Answer) -> str:
     text = _NULL if answer.value is None else answer.value
     if not isinstance(text, str):
         raise Inexpressible("an answer that is no text")
-    if _read_answer(text, takes_null) != answer.value:
-        raise Inexpressible(f"the text {text!r}, which is null here")
     return text
 
 
@@ -288,14 +258,3 @@ def _arguments(value: Any, tool_name: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise BadMove("arguments must be an object", tool_name)
     return value
-
-
-def _read_object(text: str) -> dict[str, Any]:
-    """Read a reply that is one JSON object. Raises WireError in the seed's words, which the model reads (row B4-6)."""
-    try:
-        data = from_json(text)
-    except ValueError as error:
-        raise WireError(f"Invalid JSON response from LLM - {error}") from None
-    if not isinstance(data, dict):
-        raise WireError("Reply must be a JSON object")
-    return data

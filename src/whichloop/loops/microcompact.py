@@ -24,7 +24,7 @@ from whichloop.protocol import (
     WrappedLoop,
     WrappedModel,
 )
-from whichloop.protocol.program import CONVERSATION, conversation_text
+from whichloop.protocol.predictor import CONVERSATION, conversation_text
 
 CLEARED = "[old result cleared]"
 

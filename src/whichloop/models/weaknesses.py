@@ -30,7 +30,7 @@ from whichloop.protocol import (
     render_value,
 )
 from whichloop.protocol.digest import unit
-from whichloop.protocol.program import EXAMPLES
+from whichloop.protocol.predictor import EXAMPLES
 from whichloop.protocol.receipts import MARK, leaves
 
 from .faults import ANSWER, mislead

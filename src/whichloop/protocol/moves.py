@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -46,6 +46,8 @@ class Answer:
     thought: str
     value: Any = None
     confidence: float | None = None
+    instead_of: tuple[str, ...] = field(default=(), compare=False)
+    """Tools that the same reply calls, which are not called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,9 @@ MOVE_NAMES: dict[type, str] = {
 
 class WireError(Exception):
     """A codec cannot read a reply; the message says what is wrong in words that a model can act on."""
+
+    reply: Reply
+    """The reply; `Predictor.ask` puts it there."""
 
 
 class Inexpressible(Exception):

@@ -1,32 +1,25 @@
 """A loop's prompts as a program: what an optimizer may change, free of any framework, and the file that keeps it.
 
 A *predictor* is one kind of request that a loop makes, such as `react` and `extract`. Its state is its instructions and its
-demonstrations; a *program* is the state of all predictors of a loop. Loops on DSPy render demonstrations in DSPy's format; the
-others use their own wire format, for which this module has the parts: a conversation as a field, and back as turns.
+demonstrations; a *program* is the state of all predictors of a loop.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
 
-from .chat import Message, MessageRole, NativeCall, Reply
+from .chat import Reply
 from .digest import CHECKSUM, ChecksumError, digest, open_document
 from .files import file_error_words, read_bounded
-from .json_text import DuplicateKeyError, Json, load_json
+from .json_text import DuplicateKeyError, load_json
 from .names import nearest
 from .values import counted
 
 Demo = Mapping[str, Any]
 """Input and output fields by name, as JSON values; a *labelled* example, without an output, has `query` and `answer` instead."""
-
-CONVERSATION = "conversation"
-"""The one input field of a predictor that has its own wire format: all messages after the system text, as JSON."""
-EXAMPLES = "Examples of questions and their answers; the steps between are left out:"
-NOT_SHOWN = "(What came of this call is not part of the example.)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,141 +80,6 @@ class TakesProgram:
         """Return the same loop with other prompts. Raises ValueError for a predictor that it does not have."""
         changed: object = replace(cast(Any, self), program=merged(self.predictors, program))
         return cast(OptimizableT, changed)
-
-
-def own_prompt(instructions: str, output: str, demos: Sequence[Demo] = ()) -> Prompt:
-    """Return a predictor in the loop's own wire format: a conversation in, `output` (the reply as text) out."""
-    return Prompt(instructions, {CONVERSATION: str}, {output: str}, tuple(demos))
-
-
-@dataclass(frozen=True, slots=True)
-class OwnPrompt:
-    """A predictor's state in the loop's own wire format."""
-
-    text: str
-    """The instructions, and the labelled examples below them."""
-    turns: tuple[Message, ...]
-    """The whole demonstrations, as turns of a conversation; they follow the system message."""
-
-
-def in_own_format(prompt: Prompt) -> OwnPrompt:
-    """Return what the requests of a predictor in the loop's own wire format begin with."""
-    whole = [demo for demo in prompt.demos if prompt.is_whole(demo)]
-    labelled = [text for demo in prompt.demos if not prompt.is_whole(demo) and (text := _labelled(demo))]
-    (output,) = prompt.outputs
-    turns = [
-        turn
-        for place, demo in enumerate(whole)
-        for turn in _turns(str(demo.get(CONVERSATION, "")), str(demo[output]), f"example_{place}_")
-    ]
-    text = "\n\n".join([prompt.instructions, EXAMPLES, *labelled]) if labelled else prompt.instructions
-    return OwnPrompt(text, tuple(turns))
-
-
-def prompted(name: str, prompt: Prompt, messages: Sequence[Message]) -> Prompted:
-    """Describe a request of a predictor in the loop's own wire format. `messages`: those after the system text and the examples."""
-    (output,) = prompt.outputs
-    own_messages = tuple(messages)
-    return Prompted(name, lambda: {CONVERSATION: conversation_text(own_messages)}, lambda reply: {output: reply_text(reply)})
-
-
-def conversation_text(messages: Sequence[Message]) -> str:
-    """Return messages as one JSON text, which `_turns` reads."""
-    return json.dumps([_message_data(message) for message in messages], ensure_ascii=False)
-
-
-def reply_text(reply: Reply) -> str:
-    """Return a reply as text: unchanged, or as an object of `text` and `calls` if it has native calls."""
-    if not reply.calls:
-        return reply.text
-    return json.dumps({"text": reply.text, "calls": [_call_data(call) for call in reply.calls]}, ensure_ascii=False)
-
-
-def _message_data(message: Message) -> dict[str, Json]:
-    data: dict[str, Any] = {"role": message.role, "content": message.content}
-    if message.calls:
-        data["calls"] = [{"id": call.id, **_call_data(call)} for call in message.calls]
-    if message.role == "tool":
-        data["call_id"] = message.call_id
-    return data
-
-
-def _call_data(call: NativeCall) -> dict[str, str]:
-    return {"name": call.name, "arguments": call.arguments}
-
-
-def _turns(conversation: str, text_of_reply: str, prefix: str) -> list[Message]:
-    """Return a demonstration as messages; call ids begin with `prefix`, so that they are unique in the request.
-
-    A text that is not a conversation, such as one that was cut, becomes one user message.
-    """
-    messages = _messages(conversation, prefix)
-    if messages is None:
-        messages = [Message("user", conversation)]
-    reply = _reply_message(text_of_reply, f"{prefix}said_")
-    unanswered = [Message("tool", NOT_SHOWN, call_id=call.id) for call in reply.calls]  # providers want every call answered
-    return [*messages, reply, *unanswered]
-
-
-def _messages(conversation: str, prefix: str) -> list[Message] | None:
-    try:
-        data = json.loads(conversation)
-        return _numbered(data, prefix) if isinstance(data, list) and data else None
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return None
-
-
-_ROLES: Mapping[str, MessageRole] = {"user": "user", "assistant": "assistant", "tool": "tool", "system": "system"}
-
-
-def _numbered(items: Sequence[Any], prefix: str) -> list[Message]:
-    """Return messages with numbered calls: providers differ in what an id may look like, and how long it may be.
-
-    Raises TypeError, KeyError or ValueError for an item that is not a message, and for a call or a result without the other.
-    """
-    messages: list[Message] = []
-    waiting: list[tuple[object, str]] = []  # old and new ids of calls
-    count = 0
-    for item in items:
-        role, content = _ROLES[item["role"]], str(item["content"])
-        if role == "tool":
-            place = [was for was, _ in waiting].index(item["call_id"])
-            messages.append(Message(role, content, call_id=waiting.pop(place)[1]))
-            continue
-        if waiting:
-            raise ValueError("a call without its result")
-        call_items = item.get("calls", ())
-        calls = tuple(
-            NativeCall(f"{prefix}{n}", str(call["name"]), str(call["arguments"])) for n, call in enumerate(call_items, count)
-        )
-        waiting = [(call["id"], made_call.id) for call, made_call in zip(call_items, calls, strict=True)]
-        count += len(calls)
-        messages.append(Message(role, content, calls))
-    if waiting:
-        raise ValueError("a call without its result")
-    return messages
-
-
-def _reply_message(text: str, prefix: str) -> Message:
-    try:
-        data = json.loads(text)
-        if isinstance(data, dict) and data.keys() == {"text", "calls"}:
-            calls = tuple(
-                NativeCall(f"{prefix}{place}", str(call["name"]), str(call["arguments"]))
-                for place, call in enumerate(data["calls"])
-            )
-            return Message("assistant", str(data["text"]), calls)
-    except (ValueError, TypeError, KeyError, RecursionError):
-        pass
-    return Message("assistant", text)
-
-
-def _labelled(demo: Demo) -> str:
-    """Return question and answer of a labelled example as text; empty if it lacks them."""
-    if "query" not in demo or "answer" not in demo:
-        return ""
-    answer = demo["answer"]
-    return f"Question: {demo['query']}\nAnswer: {answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)}"
 
 
 # --- a program as data ---

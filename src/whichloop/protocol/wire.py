@@ -8,9 +8,9 @@ import operator
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from .chat import NativeCall
+from .chat import NativeCall, Reply
 from .json_text import Encoder, finite_number, refuse_constant
-from .moves import Act, Inexpressible, Move, Recovery, WireError
+from .moves import Act, Codec, Inexpressible, Move, Recovery, WireError
 from .tool_calls import ToolCall
 
 P = ParamSpec("P")
@@ -67,6 +67,18 @@ def read_object(text: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise WireError("The reply must be one JSON object")
     return data
+
+
+def read_back(codec: Codec, move: Move, write: Callable[[], Reply]) -> Reply:
+    """Return the reply that `write` makes of a move. Raises Inexpressible where the codec does not read it as that move."""
+    try:
+        reply = write()
+        same = codec.parse(reply) == move
+    except (WireError, TypeError, ValueError, RecursionError) as error:
+        raise Inexpressible(str(error)) from None
+    if not same:
+        raise Inexpressible("a move that the format does not give back as it was")
+    return reply
 
 
 def native_call(call: ToolCall, place: int = 0) -> NativeCall:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.sealing import reseal
 from whichloop.experiments.optimize.program_text import NamedProgram, program_diff, program_lines, program_named
 from whichloop.protocol import Message, Prompt, Reply
-from whichloop.protocol.program import conversation_text, reply_text
+from whichloop.protocol.predictor import conversation_text, reply_text
 
 LINES = st.lists(st.sampled_from(["", "a", "b", "+a", "-b", "@@", "\r", "\u2028x"]), max_size=6).map("\n".join)
 DEMOS = st.lists(

@@ -23,7 +23,8 @@ from tests.loops.bare.helpers import (
 )
 from tests.loops.helpers import Notes, Script
 from tests.rows import row
-from whichloop.loops.bare import INSTRUCTIONS, Bare, create_observation, validate_tool_arguments
+from whichloop.loops.bare import Bare, create_observation, validate_tool_arguments
+from whichloop.loops.bare_codecs import INSTRUCTIONS
 from whichloop.loops.bare_standalone import ToolRegistry, run_agent
 from whichloop.protocol import (
     BudgetExceeded,

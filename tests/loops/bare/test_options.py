@@ -118,7 +118,7 @@ def test_option_answer_retries_bounds_refused_answers_apart_from_the_valve(retri
     between = Script(answer("many"), ADD, answer("many"), ADD, answer("5"))
     outcome = run_sync(Bare(answer_retries=1).run(Query("How many?", schema=int), Toolbox([add]), between))
     assert outcome.answer == 5
-    with pytest.raises(ValueError, match=r"^answer_retries must be 0 or more, not -1$"):
+    with pytest.raises(ValueError, match=r"^answer_retries must be at least 0, not -1$"):
         Bare(answer_retries=-1)
 
 

@@ -26,7 +26,8 @@ from tests.loops.bare.helpers import (
 )
 from tests.loops.helpers import Script
 from tests.rows import row
-from whichloop.loops.bare import INSTRUCTIONS, Bare
+from whichloop.loops.bare import Bare
+from whichloop.loops.bare_codecs import INSTRUCTIONS
 from whichloop.loops.bare_standalone import ToolRegistry, arun_agent, run_agent
 from whichloop.protocol import (
     BudgetExceeded,

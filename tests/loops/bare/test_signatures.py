@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import datetime
 import inspect
+import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -27,9 +28,10 @@ from tests.loops.bare.helpers import (
 from tests.loops.helpers import Script
 from tests.rows import row
 from whichloop.loops import bare as tool_signatures
-from whichloop.loops.bare import Bare, validate_tool_arguments
+from whichloop.loops.bare import Bare, Conversation, validate_tool_arguments
 from whichloop.loops.bare_standalone import ToolRegistry, run_agent
 from whichloop.protocol import (
+    Message,
     Query,
     Tool,
     Toolbox,
@@ -195,4 +197,7 @@ def test_a_tool_that_changes_its_argument_does_not_change_the_move() -> None:
 
 def seen_by(tool: Tool, arguments: dict[str, Any]) -> tuple[str, str]:
     """Status and data of the observation that bare makes of one call."""
-    return run_sync(Bare()._result_of(ToolCall(tool.name, arguments), Toolbox([tool])))
+    talk = Conversation([Message("user", "?")], [])
+    run_sync(Bare()._act(ToolCall(tool.name, arguments), Toolbox([tool]), talk))
+    seen = json.loads(talk.history[-1]["content"])
+    return seen["status"], seen["data"]

@@ -135,8 +135,8 @@ def test_hooks_are_no_options_and_every_field_is_documented() -> None:
         ({"cancel_grace_s": -1.0}, "cancel_grace_s"),
         ({"cancel_grace_s": float("nan")}, "cancel_grace_s"),
         ({"prompts": {"plann": "x"}}, "plann"),
-        ({"failed_dependency": "runn"}, "failed_dependency must be run, skip or fail, not 'runn'"),
-        ({"tool_layout": "both"}, "tool_layout must be executor or agent, not 'both'"),
+        ({"failed_dependency": "runn"}, "failed_dependency must be one of run, skip, fail, not 'runn'"),
+        ({"tool_layout": "both"}, "tool_layout must be one of executor, agent, not 'both'"),
     ],
 )
 def test_bad_values_are_refused_by_name(wrong: dict[str, Any], field: str) -> None:

@@ -33,7 +33,7 @@ from whichloop.protocol import (
     Toolbox,
     ToolCall,
 )
-from whichloop.protocol.program import CONVERSATION, EXAMPLES
+from whichloop.protocol.predictor import CONVERSATION, EXAMPLES
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ from whichloop.protocol import (
     ToolCall,
     Understanding,
 )
-from whichloop.protocol.program import CONVERSATION
+from whichloop.protocol.predictor import CONVERSATION
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 

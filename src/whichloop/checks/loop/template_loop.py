@@ -19,11 +19,11 @@ from whichloop.protocol import (
     Move,
     Observer,
     Outcome,
+    Predictor,
     Program,
     ProviderError,
     Query,
     Reply,
-    Request,
     Role,
     RunsSync,
     StopReason,
@@ -31,9 +31,7 @@ from whichloop.protocol import (
     Toolbox,
     ToolCall,
     WireError,
-    in_own_format,
     own_prompt,
-    prompted,
 )
 
 # Decide: what the model is told. Its wording is a part of your design; the first line is where an optimizer begins.
@@ -121,30 +119,20 @@ class TemplateLoop(TakesProgram, RunsSync):  # these give it with_predictors and
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         listed = [f"{tool.name}{json.dumps(tool.parameters.get('properties'))}: {tool.description}" for tool in tools]
         asked = query.full_text if query.schema is None else f"{query.full_text}\nSchema of the answer: {json.dumps(query.schema)}"
-        prompt = self.program["decide"]
-        shown = in_own_format(prompt)
-        opening = [Message("system", "\n".join([shown.text, FORM, *listed])), *shown.turns]
+        decide = Predictor("decide", self.program["decide"])
+        opening = decide.opening("\n".join([decide.shown.text, FORM, *listed]))
         messages = [Message("user", asked)]
         for step in range(self.max_steps):
-            request = Request(
-                (*opening, *messages),
-                role=Role.DECIDE,
-                codec=CODEC,
-                examples=len(shown.turns),
-                prompted=prompted("decide", prompt, messages),
-            )
             try:
-                reply = await model.complete(request)
+                move, reply = await decide.ask(model, CODEC, opening, messages)
             except ContextOverflow:  # Decide: what could be left out here?
                 return Outcome(None, StopReason.CONTEXT_OVERFLOW, step)
             except ProviderError:
                 return Outcome(None, StopReason.PROVIDER_ERROR, step)
-            messages.append(Message("assistant", reply.text))
-            try:
-                move = CODEC.parse(reply)
             except WireError as error:  # Decide: show it to the model, ask again, or give up?
-                messages.append(Message("user", f"Error: {error}"))
+                messages += [Message("assistant", error.reply.text), Message("user", f"Error: {error}")]
                 continue
+            messages.append(Message("assistant", reply.text))
             if isinstance(move, Answer):
                 return Outcome(move.value, StopReason.FINISHED, step + 1)
             seen = await tools.call(move.calls[0])  # never raises: a tool's error is an observation too

@@ -11,7 +11,8 @@ from typing import Any
 
 from whichloop.protocol import Optimizable, Program, Prompt, program_digest, read_program
 from whichloop.protocol.names import parse_spec
-from whichloop.protocol.program import CONVERSATION, Demo, in_own_format
+from whichloop.protocol.predictor import CONVERSATION, in_own_format
+from whichloop.protocol.program import Demo
 from whichloop.protocol.values import one_line
 from whichloop.runs.registry import make_loop
 

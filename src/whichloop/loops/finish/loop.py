@@ -25,20 +25,18 @@ from whichloop.protocol import (
     Observation,
     Observer,
     Outcome,
+    Predictor,
     Program,
     ProviderError,
     Query,
     Reply,
-    Request,
     Role,
     RunsSync,
     Sampling,
     StopReason,
     TakesProgram,
     Toolbox,
-    in_own_format,
     own_prompt,
-    prompted,
     render_value,
 )
 from whichloop.protocol.loop import CallsIn
@@ -183,16 +181,15 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
     def begin(self, output: Output, tools: Toolbox, model: Model, history: History, observer: Observer = SILENT) -> Run:
         """Return a run that is about to start; `history` follows the system message. Raises ValueError for a reserved tool name."""
         refuse_reserved(tools)
-        prompt = self.predictors[DECIDE]
-        rendered_prompt = in_own_format(prompt)
-        system = [entry("system", rendered_prompt.text)] if rendered_prompt.text or self.system_prompt is not None else []
+        predictor = Predictor(DECIDE, self.predictors[DECIDE])
+        text = predictor.shown.text
+        system = [entry("system", text)] if text or self.system_prompt is not None else []
         run = Run(
             output,
             CurrentTools(self.configured_tools(tools, at_once=self.parallel_tools)),
             model,
             [*system, *history],
-            prompt,
-            rendered_prompt.turns,
+            predictor,
             observer,
         )
         run.model_given, run.temperature, run.max_tokens = model, self.temperature, self.max_tokens
@@ -267,16 +264,14 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
     async def _ask(self, run: Run, codec: Codec, tool_choice: str | None = None) -> Reply:
         messages = run.messages()
         first = 1 if messages and messages[0].role == "system" else 0
-        request = Request(
-            (*messages[:first], *run.examples, *messages[first:]) if run.examples else messages,
-            run.tools.specs_with(spec_of(run.output)),
-            tool_choice,
+        request = run.predictor.request(
+            (*messages[:first], *run.predictor.shown.turns),
+            messages[first:],
+            codec,
+            tools=run.tools.specs_with(spec_of(run.output)),
+            tool_choice=tool_choice,
             sampling=Sampling(run.temperature, run.max_tokens),
-            role=codec.role,
             scope=run.scope,
-            codec=codec,
-            examples=len(run.examples),
-            prompted=prompted(DECIDE, run.prompt, messages[first:]),
         )
         if self.on_stream is None:
             return await run.model.complete(request)

@@ -17,7 +17,7 @@ from whichloop.protocol import (
     NativeCall,
     Observation,
     Observer,
-    Prompt,
+    Predictor,
     Reply,
     StopReason,
     ToolCall,
@@ -179,10 +179,8 @@ class Run:
     tools: CurrentTools
     model: Model
     history: History
-    prompt: Prompt
-    """The prompt of the predictor that makes the requests."""
-    examples: tuple[Message, ...] = ()
-    """Demonstrations, which are part of every request and never of the history."""
+    predictor: Predictor
+    """Makes the requests; its demonstrations are part of every one and never of the history."""
     observer: Observer = SILENT
     scope: str = ""
     has_hooks: bool = True

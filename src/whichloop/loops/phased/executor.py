@@ -18,7 +18,7 @@ from whichloop.protocol.redact import logger_of
 
 from .codecs import SELECT
 from .context import ToolContextManager
-from .prompts import SELECT_TOOLS, format_tool, paragraphs, predictors_of, sections, understanding_text
+from .prompts import SELECT_TOOLS, format_tool, paragraphs, predictors_of, request_of, sections, understanding_text
 from .state import PhaseTask, PhaseToolCall, TaskStatus, ToolCallStatus, ToolExecutorCallbacks, checkpoint, finish_together, notify
 
 
@@ -139,9 +139,7 @@ class ToolSelector:
             task.context, sections(("Understanding", understanding_text(understanding)), ("Task", task.description))
         )
         select = self.predictors[SELECT_TOOLS]
-        request = select.request(
-            prompt_text, tools, tools=self.toolbox.specs, role=SELECT.role, scope=task.request_scope, codec=SELECT
-        )
+        request = request_of(select, prompt_text, SELECT, tools, tools=self.toolbox.specs, scope=task.request_scope)
         reply = await model.complete(request)
         return [ToolCallStatus(call.tool, call.args) for call in self._extract_tool_calls(reply)]
 

@@ -38,7 +38,7 @@ from .codecs import SUMMARIZE
 from .context import Scratchpad, ScratchpadEntry, ToolContextManager
 from .executor import CallReport, ToolExecutor, ToolExecutorOptions, ToolSelector
 from .phases import PhasedRun
-from .prompts import SELECT_TOOLS, SUMMARIZE_PROMPT, call_text, program_of, sections
+from .prompts import SELECT_TOOLS, SUMMARIZE_PROMPT, call_text, program_of, request_of, sections
 from .run import PhasedOptions, RunInputs
 from .state import PhaseTask, RunEnd, StoppableModel, TaskStatus, ToolCallStatus, ToolExecutorCallbacks, checkpoint
 
@@ -136,7 +136,7 @@ class AgentTools(ToolSelector):
             raise ValueError("summarize_tool_result needs a model: Agent(tools, model)")
         text = cap(render_value(result), _MAX_CHARS.get())
         prompt_text = sections(("Query", query), ("Result", f"{call_text(tool_name, tool_args)}:\n{text}"))
-        request = self.predictors[SUMMARIZE_PROMPT].request(prompt_text, role=SUMMARIZE.role, scope=_SCOPE.get(), codec=SUMMARIZE)
+        request = request_of(self.predictors[SUMMARIZE_PROMPT], prompt_text, SUMMARIZE, scope=_SCOPE.get())
         return SUMMARIZE.parse(await self.options.model.complete(request)).text
 
     async def execute_tools(

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
 from whichloop.protocol import (
     Message,
-    OwnPrompt,
+    Predictor,
     Program,
-    Prompt,
     Request,
     Tool,
     Understanding,
-    in_own_format,
     own_prompt,
-    prompted,
     render_value,
 )
 from whichloop.protocol.program import merged
@@ -148,28 +143,10 @@ PREDICTORS: Mapping[str, tuple[str, str]] = {
 """Predictor → its text among PROMPTS, and its output field, which is never `answer`: labelled examples have that field."""
 
 
-@dataclass(frozen=True)
-class Predictor:
-    """One kind of request."""
-
-    name: str
-    prompt: Prompt
-
-    @cached_property
-    def shown(self) -> OwnPrompt:
-        """The prompt in our own format, read on first use: few runs ask all predictors, and demonstrations may be many."""
-        return in_own_format(self.prompt)
-
-    def request(self, text: str, form: str = "", **rest: Any) -> Request:
-        """Return a request. `text`: the user message. `form`: what follows the instructions. `rest`: fields of the request."""
-        system = Message("system", f"{self.shown.text}\n\n{form}" if form else self.shown.text)
-        question = Message("user", text)
-        return Request(
-            (system, *self.shown.turns, question),
-            examples=len(self.shown.turns),
-            prompted=prompted(self.name, self.prompt, (question,)),
-            **rest,
-        )
+def request_of(predictor: Predictor, text: str, codec: Any, form: str = "", **rest: Any) -> Request:
+    """Return a request. `text`: the user message. `form`: what follows the instructions. `rest`: fields of the request."""
+    system = f"{predictor.shown.text}\n\n{form}" if form else predictor.shown.text
+    return predictor.request(predictor.opening(system), [Message("user", text)], codec, **rest)
 
 
 def program_of(prompts: Mapping[str, str] | None, changed: Program | None) -> Program:

@@ -14,7 +14,7 @@ from whichloop.protocol import Model, Observer, Program, Query, Reply, Request, 
 from .codecs import JsonCodec, TextAnswerCodec, TextCodec
 from .context import ToolContextManager
 from .executor import Executor
-from .prompts import completed, failures_text, merged_prompts, predictors_of
+from .prompts import completed, failures_text, merged_prompts, predictors_of, request_of
 from .state import AgentCallbacks, Phase, PhaseTask, Reflection, RunEnd, StoppableModel, TaskStatus, ToolCallStatus, notify
 
 _HOOK: dict[str, Any] = {"option": False}
@@ -145,7 +145,7 @@ class RunContext:
         if not isinstance(codec, TextAnswerCodec | TextCodec):
             form = codec.form
             schema = codec.schema if self.inputs.model.capabilities.response_schema else None
-        request = self.predictors[predictor].request(text, form, response_schema=schema, role=codec.role, scope=scope, codec=codec)
+        request = request_of(self.predictors[predictor], text, codec, form, response_schema=schema, scope=scope)
         return await (self._stream(request) if streamed else self.inputs.model.complete(request))
 
     async def _stream(self, request: Request) -> Reply:

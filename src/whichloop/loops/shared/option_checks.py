@@ -5,16 +5,27 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import import_module
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from whichloop.protocol import Toolbox
 from whichloop.protocol.names import nearest
 
 Design = TypeVar("Design", bound=type)
+Value = TypeVar("Value")
+
+
+def at_least(least: float, default: Value) -> Value:
+    """Return the field of an option whose number has a least value, which `checked_options` checks."""
+    return field(default=default, metadata={"least": least})
+
+
+def no_option(default: Value) -> Value:
+    """Return a field that is no option: a hook, say. It is neither shown nor compared, and no ablation varies it."""
+    return field(default=default, repr=False, compare=False, metadata={"option": False})
 
 
 def checked_options(design: Design) -> Design:
@@ -27,13 +38,14 @@ def checked_options(design: Design) -> Design:
         for name in options:
             if name not in signature.parameters:
                 raise ValueError(f"{design.__name__}: unknown option {name!r}; {nearest(name, [*_options(design)])}")
-        try:
-            plain_init(self, *args, **options)  # the loop's own checks come first: they say more
-        except TypeError:  # a check that compares values of other types
-            _check_all(design, signature.bind(self, *args, **options).arguments)
-            raise
-        _check_all(design, signature.bind(self, *args, **options).arguments)
+        given = signature.bind(self, *args, **options).arguments
+        _check_all(design, given)
+        for name, least in leasts.items():
+            if name in given and given[name] is not None and not given[name] >= least:
+                raise ValueError(f"{name} must be at least {least}, not {given[name]}")
+        plain_init(self, *args, **options)
 
+    leasts = {item.name: item.metadata["least"] for item in fields(cast(Any, design)) if "least" in item.metadata}
     design.__init__ = checked  # type: ignore[misc]  # as above
     return design
 
