@@ -157,6 +157,7 @@ class Conversation:
     """Errors with no result of a call between them."""
     refused: list[WireError] = field(default_factory=list)
     """Why the query's type did not take the last answers."""
+    steps: int = 0
 
     def keep(self, reply: Reply, most: int | None = None) -> None:
         """Add a reply, cut after `most` characters."""
@@ -171,6 +172,14 @@ class Conversation:
             self.messages.extend([Message("tool", content, call_id=call.id) for call in self.messages[-1].calls])
         else:
             self.messages.append(Message("user", content))  # no provider knows the role "observation" (row B4-12)
+
+    def ended(self, answer: str | None, stop: StopReason, *causes: Exception) -> Outcome[Any]:
+        """Return how the run ends. `causes`: the error behind it, if any."""
+        details: dict[str, Any] = {"history": self.history, "consecutive_errors": self.errors}
+        for cause in causes:
+            details["error"] = str(cause)
+            logger.info("the run ends as %s: %s", stop, cause)
+        return Outcome(answer, stop, self.steps, None, details, gave_up=stop in (StopReason.MAX_STEPS, StopReason.ERROR_VALVE))
 
     def error(self, data: str, tool_name: str | None = None) -> None:
         """Add an observation of an error, which counts."""
@@ -236,7 +245,8 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
         The list of tools follows either, and the schema of the query's answer if it has one.
         """
         text = FORMATS[self.decision_format].task if self.instructions == INSTRUCTIONS else self.instructions or ""
-        return merged({DECIDE: own_prompt(text, "reply")}, self.program or {})
+        own = {DECIDE: own_prompt(text, "reply")}
+        return merged(own, self.program) if self.program else own
 
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_steps=tool_steps + 1)
@@ -249,26 +259,18 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
         opening = decide.opening(self._system(decide.shown.text, tools, query, codec))
         offered = tools.specs if self.decision_format == "native" else ()
         talk = Conversation([Message("user", query.full_text, images=query.images)], [{"role": "user", "content": query.full_text}])
-        steps = 0
 
-        def ended(answer: str | None, stop: StopReason, *causes: Exception) -> Outcome:
-            details: dict[str, Any] = {"history": talk.history, "consecutive_errors": talk.errors}
-            for cause in causes:
-                details["error"] = str(cause)
-                logger.info("the run ends as %s: %s", stop, cause)
-            return Outcome(answer, stop, steps, None, details, gave_up=stop in (StopReason.MAX_STEPS, StopReason.ERROR_VALVE))
-
-        while steps < self.max_steps:
+        while talk.steps < self.max_steps:
             if self.max_consecutive_errors is not None and talk.errors >= self.max_consecutive_errors:
                 text = VALVE_TEXT.format(errors=self.max_consecutive_errors)
-                return ended(text, StopReason.ERROR_VALVE, *talk.refused[-1:])
+                return talk.ended(text, StopReason.ERROR_VALVE, *talk.refused[-1:])
             try:
                 move, reply = await decide.ask(model, codec, opening, talk.messages, tools=offered, parallel_calls=not offered)
             except ContextOverflow as error:
-                return ended(None, StopReason.CONTEXT_OVERFLOW, error)
+                return talk.ended(None, StopReason.CONTEXT_OVERFLOW, error)
             except ProviderError as error:
                 if self.on_provider_error == "stop":
-                    return ended(None, StopReason.PROVIDER_ERROR, error)
+                    return talk.ended(None, StopReason.PROVIDER_ERROR, error)
                 talk.error(f"LLM call failed - {error}")
             except BadMove as error:  # legible, as every raw reply it is kept whole (row S4-7)
                 talk.keep(error.reply)
@@ -282,12 +284,12 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
                 if isinstance(move, Act):
                     await self._act(move.calls[0], tools, talk)
                 elif self._is_taken(move, query, talk, observer):
-                    return ended(_text(move), StopReason.FINISHED)
+                    return talk.ended(_text(move), StopReason.FINISHED)
                 elif len(talk.refused) > self.answer_retries:
-                    return ended(None, StopReason.PARSE_FAILED, talk.refused[-1])
-            steps += 1
+                    return talk.ended(None, StopReason.PARSE_FAILED, talk.refused[-1])
+            talk.steps += 1
 
-        return ended(MAX_STEPS_TEXT, StopReason.MAX_STEPS, *talk.refused[-1:])
+        return talk.ended(MAX_STEPS_TEXT, StopReason.MAX_STEPS, *talk.refused[-1:])
 
     def _codec(self, query: Query[Any]) -> BareCodec | FieldsCodec | NativeCallCodec:
         codec = FORMATS[self.decision_format]
