@@ -7,7 +7,6 @@ import string
 from typing import NamedTuple
 
 ALNUM = string.ascii_letters + string.digits
-LOWER = string.ascii_lowercase + string.digits
 UPPER = string.ascii_uppercase + string.digits
 HEX = "0123456789abcdef"
 
@@ -20,7 +19,7 @@ class PlantedKey(NamedTuple):
 
 
 SHAPES: dict[str, str] = {
-    # gaps: a = letters and digits, h = hex, l = lower case and digits, U = upper case and digits, 9 = digits
+    # gaps: a = letters and digits, h = hex, U = upper case and digits, 9 = digits
     "openai": "sk-proj-{a60}",
     "anthropic": "sk-ant-api03-{a80}AA",
     "openrouter": "sk-or-v1-{h64}",
@@ -37,7 +36,6 @@ SHAPES: dict[str, str] = {
     "perplexity": "pplx-{a48}",
     "nvidia": "nvapi-{a64}",
     "slack": "xoxb-{910}-{913}-{a24}",
-    "slack hook": "https://hooks.slack.com/services/T{U8}/B{U8}/{a24}",
     "stripe": "sk_live_{a24}",
     "aws": "AKIA{U16}",
     "aws secret": "aws_secret_access_key = {a40}",
@@ -65,9 +63,7 @@ SHAPES: dict[str, str] = {
     "bearer": "Authorization: Bearer {a32}",
     "basic": "Authorization: Basic {a30}==",
     "authorization": "Authorization: {a32}",
-    "cookie": "Cookie: lang=en; session={a40}",
     "header pair": '["X-Api-Key", "{a32}"]',
-    "header object": '{"name": "X-Api-Key", "value": "{a32}"}',
     "flag": "--api-key {a32}",
     "langsmith": "lsv2_pt_{h32}_{h10}",
     "sentry": "sntrys_{a60}",
@@ -78,32 +74,20 @@ SHAPES: dict[str, str] = {
     "planetscale": "pscale_tkn_{a43}",
     "doppler": "dp.pt.{a43}",
     "vault": "hvs.{a90}",
-    "telegram": "{910}:AA{a33}",
-    "discord": "M{a23}.{a6}.{a27}",
-    "twilio": "SK{h32}",
-    "mailgun": "key-{h32}",
-    "mailchimp": "{h32}-us12",
     "new relic": "NRAK-{U27}",
     "grafana": "glsa_{a32}_{h8}",
     "pinecone": "pcsk_{a6}_{a63}",
-    "voyage": "pa-{a43}",
-    "fireworks": "fw_{a24}",
-    "cerebras": "csk-{l48}",
     "e2b": "e2b_{h40}",
-    "firecrawl": "fc-{h32}",
     "rubygems": "rubygems_{h48}",
-    "pulumi": "pul-{h40}",
     "postman": "PMAK-{h24}-{h34}",
     "easypost": "EZAK{a54}",
     "square": "sq0csp-{a43}",
     "age": "AGE-SECRET-KEY-1{Q58}",
     "pem": "-----BEGIN RSA PRIVATE KEY-----\n{a64}\n{a64}\n{a20}==\n-----END RSA PRIVATE KEY-----",
     "pem cut off": "-----BEGIN PRIVATE KEY-----\n{a64}\n{a64}",
-    "pem in lines": '["-----BEGIN PRIVATE KEY-----", "{a64}", "{a24}", "-----END PRIVATE KEY-----"]',
     "pgp": "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\n{a64}\n{a64}\n-----END PGP PRIVATE KEY BLOCK-----",
-    "putty": "PuTTY-User-Key-File-3: ssh-rsa\nPrivate-Lines: 2\n{a64}\n{a40}\nPrivate-MAC: 0",
 }
-_ALPHABETS = {"a": ALNUM, "h": HEX, "l": LOWER, "U": UPPER, "9": string.digits, "Q": "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L"}
+_ALPHABETS = {"a": ALNUM, "h": HEX, "U": UPPER, "9": string.digits, "Q": "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L"}
 _PART = 12
 """Characters of a key's last random part that are looked for: fewer than any key has."""
 
@@ -121,7 +105,7 @@ def _filled(shape: str, drawn: random.Random) -> PlantedKey:
         if not text and not secret and not shape.startswith("{"):
             text, shape = piece, "{"  # what stands before the first gap
         elif kind[:1] in _ALPHABETS and kind[1:].isdigit():
-            made = "".join(drawn.choices(_ALPHABETS[kind[0]], k=int(kind[1:]) - 2)) + ("7k" if kind[0] in "al" else "37")
+            made = "".join(drawn.choices(_ALPHABETS[kind[0]], k=int(kind[1:]) - 2)) + ("7k" if kind[0] == "a" else "37")
             text += made + after
             secret = made if len(made) >= _PART else secret
         elif piece:
