@@ -1,11 +1,12 @@
-"""A part of a name means what has it, and the whole name itself whatever else has it."""
+"""A part of a name means what has it, the whole name itself whatever else has it, and a mistyped one what it is most like."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.protocol.names import MAX_MEANT, meant, several
+from whichloop.protocol.names import MAX_MEANT, meant, most_like, several
 
 NAMES = st.lists(st.text("ab0/", min_size=1, max_size=8), unique=True, max_size=12)
 TRIALS = ["bare/clean/t-0001/0", "bare/clean/t-0010/0", "finish/clean/t-0001/0", "finish(parse_retries=0)/clean/t-0001/0"]
@@ -47,3 +48,10 @@ def test_whole_parts_come_before_others_and_slashes_leave_room() -> None:
     assert meant("(parse", TRIALS) == [TRIALS[3]]
     assert several(["a"] * MAX_MEANT) == "a, a, a, a"
     assert several(["a"] * (MAX_MEANT + 1)) == "a, a, a, a, …"
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("repeat", "repeats"), ("profil", "profiles"), ("Seeed", "seed"), ("SEED", "seed"), ("xyzzy", None)]
+)
+def test_a_mistyped_name_is_most_like_one(typed: str, meant: str | None) -> None:
+    assert most_like(typed, ["seed", "repeats", "profiles", "max_tool_steps"]) == meant

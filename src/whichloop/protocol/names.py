@@ -11,14 +11,13 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .own_code import import_own, named_as_file, raised_at
+from .own_code import raised_at
 
 _NAME = re.compile(r"\s*([A-Za-z_][\w.:-]*)\s*")
 _BARE_WORD = re.compile(r"(?:[A-Za-z_]|~?/|\.{1,2}/|\.[A-Za-z_])[\w./+@-]*")
@@ -74,8 +73,6 @@ def parse_spec(text: str) -> Spec:
 
 
 def _no_name(text: str) -> ValueError:
-    if named := named_as_file(text, wants_name=True):
-        return ValueError(f"{_short_repr(text)} is not a name; did you mean {_short_repr(named)}?")
     own = f", or {OF_A_FILE}" if ".py" in text else ""
     return ValueError(f"{_short_repr(text)} is not a name; write name, name(option=value) or name@FILE{own}")
 
@@ -179,6 +176,17 @@ def _quoted(text: str) -> str:
 
 MIN_PART = 3
 """Characters of a part that tells which name is meant."""
+MAX_KNOWN = 90
+"""Characters of the known names in a message, which is to fit two lines of a terminal."""
+
+
+def most_like(name: str, known_names: Iterable[str]) -> str | None:
+    """Return the known name that has a typed one as a part, or else is most like it, in any case; None if none is like it."""
+    folded = {item.casefold(): item for item in known_names}
+    typed = name.casefold()
+    containing = [item for item in folded if len(typed) >= MIN_PART and typed in item]
+    alike = containing or difflib.get_close_matches(typed, folded, 1)
+    return folded[alike[0]] if alike else None
 
 
 def near(name: str, known_names: Iterable[str]) -> str:
@@ -187,58 +195,14 @@ def near(name: str, known_names: Iterable[str]) -> str:
     return "" if nearest_name is None else f"did you mean {nearest_name!r}?"
 
 
-def most_like(name: str, known_names: Iterable[str]) -> str | None:
-    """Return the known name that is most like a mistyped one, in any case; None if none is like it."""
-    folded = {item.casefold(): item for item in known_names}
-    typed = name.casefold()
-    contains = [item for item in folded if len(typed) >= MIN_PART and typed in item]
-    alike = contains or difflib.get_close_matches(typed, folded, 1, CLOSE) or _of_the_same_word(typed, folded)
-    alike = alike or difflib.get_close_matches(typed, folded, 1)
-    return folded[alike[0]] if alike else None
-
-
-CLOSE = 0.75
-"""Likeness of a mistyped name to the known one (as `difflib` measures it), from which on no other name is meant."""
-MIN_WORD = 4
-"""Characters of a word that tells by itself which name is meant."""
-
-
-def _of_the_same_word(typed: str, known_names: Iterable[str]) -> list[str]:
-    """Return the names that have most words in common with a typed one, the most alike first, be it in the plural:
-    `max_tool_steps` of `step_limit`."""
-    shared = {item: sum(any(_is_the_same_word(one, two) for two in _words(item)) for one in _words(typed)) for item in known_names}
-    most = max(shared.values(), default=0)
-    alike = [item for item, number in shared.items() if number == most > 0]
-    return sorted(alike, key=lambda item: -difflib.SequenceMatcher(None, item, typed).ratio())
-
-
-def _words(name: str) -> list[str]:
-    return re.split(r"[^0-9a-z]+", name)
-
-
-def _is_the_same_word(one: str, two: str) -> bool:
-    """Whether two words are the same or one is the beginning of the other, as `time` is of `timeout`."""
-    return min(len(one), len(two)) >= MIN_WORD and (one.startswith(two) or two.startswith(one))
-
-
 def nearest(name: str, known_names: Iterable[str]) -> str:
-    """Return a hint: the nearest known name, and the names that there are, or of many the first."""
-    listed = list(known_names)
-    question = near(name, listed)
-    return f"{f'{question} ' if question else ''}known: {_first_of(listed, MAX_BESIDE if question else MAX_KNOWN) or 'none'}"
-
-
-MAX_KNOWN, MAX_BESIDE = 90, 45
-"""Characters of the known names in a hint, without the nearest one and beside it: the whole is to fit two lines of a terminal."""
-
-
-def _first_of(names: Sequence[str], most: int) -> str:
-    """Return the names, or of many the first and how many more there are."""
+    """Return the nearest known name, and the names that there are, or of many the first."""
+    names = list(known_names)
     text = ", ".join(names)
-    if len(text) <= most:
-        return text
-    listed = text[:most].split(", ")[:-1] or list(names[:1])
-    return f"{', '.join(listed)} and {len(names) - len(listed)} more"
+    if len(text) > MAX_KNOWN:
+        listed = text[:MAX_KNOWN].split(", ")[:-1] or names[:1]
+        text = f"{', '.join(listed)} and {len(names) - len(listed)} more"
+    return f"{near(name, names)} known: {text or 'none'}".lstrip()
 
 
 def meant(typed: str, names: Collection[str]) -> list[str]:
@@ -322,35 +286,32 @@ def own_module(kind: str, name: str, module_name: str) -> ModuleType:
 
     Raises ValueError if it cannot be imported.
     """
-    if module := named_as_file(name):
-        raise ValueError(f"{kind} {name!r}: did you mean {module!r}?")
-    if "/" in module_name:
-        raise ValueError(f"{kind} {name!r}: a module has no / in its name; write {OF_A_FILE}")
+    if "/" in module_name or module_name.endswith(".py"):
+        raise ValueError(f"{kind} {name!r}: write {OF_A_FILE}")
     try:
         return _module(module_name)
-    except ModuleNotFoundError as error:
-        if module_name.endswith(".py"):
-            raise ValueError(f"{kind} {name!r}: no such file in the current directory; write {OF_A_FILE}") from None
-        where = "it is neither installed, nor on PYTHONPATH, nor in the current directory"
-        at = raised_at(error)
-        imported = f", which {at} imports" if at else ""
-        raise ValueError(f"{kind} {name!r}: no module named {error.name!r}{imported} ({where})") from None
     except (Exception, SystemExit) as error:  # the boundary to the user's own code; a script may end in sys.exit()
         at = "" if isinstance(error, SyntaxError) else raised_at(error)  # the text of one names its line itself
-        place = f" ({at})" if at else ""
-        raise ValueError(f"{kind} {name!r}: importing {module_name} failed: {type(error).__name__}: {error}{place}") from error
+        missing = f"no module named {error.name!r}" if isinstance(error, ModuleNotFoundError) else ""
+        what = missing or f"importing {module_name} failed: {type(error).__name__}: {error}"
+        raise ValueError(f"{kind} {name!r}: {what}{f' ({at})' if at else ''}") from error
 
 
 def _module(name: str) -> ModuleType:
     """Raises whatever importing the module raises."""
     try:
-        return import_own(name)
+        return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if not f"{name}.".startswith(f"{error.name}."):  # the module exists, and something that it imports does not
             raise
-    with _current_directory_last():
-        module = import_own(name)
-    OWN_CODE_FOLDERS.add(str(Path.cwd()))
+    here = str(Path.cwd())
+    sys.path.append(here)  # at the end, so that it never hides what is installed
+    importlib.invalidate_caches()
+    try:
+        module = importlib.import_module(name)
+    finally:
+        del sys.path[len(sys.path) - 1 - sys.path[::-1].index(here)]
+    OWN_CODE_FOLDERS.add(here)
     return module
 
 
@@ -363,18 +324,6 @@ def own_folder() -> list[str]:
     looks there for what such code imports while it runs."""
     here = str(Path.cwd())
     return [here] if here in OWN_CODE_FOLDERS and here not in sys.path else []
-
-
-@contextmanager
-def _current_directory_last() -> Iterator[None]:
-    """Put the current directory at the end of the search path for one import, so that it never hides what is installed."""
-    here = str(Path.cwd())
-    sys.path.append(here)
-    importlib.invalidate_caches()
-    try:
-        yield
-    finally:
-        del sys.path[len(sys.path) - 1 - sys.path[::-1].index(here)]
 
 
 _SHORT = re.compile(r"(?P<command>.*?)\s*(?P<options>\(\s*[A-Za-z_]\w*\s*=.*\))?", re.DOTALL)

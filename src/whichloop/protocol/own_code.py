@@ -1,28 +1,20 @@
-"""The import of code of the user's own, what a file of it holds, and the lines of it that errors passed."""
+"""The lines of the user's own code that errors passed, or where it runs."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib
 import os
-import re
-from importlib.metadata import EntryPoint
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any, cast
 
 from .values import error_text
 
-_PYTHONS, _OURS = (f"{Path(file).parents[1]}/" for file in (importlib.__file__, __file__))
-_NOT_THEIRS = (_PYTHONS, _OURS)
+_NOT_THEIRS = tuple(f"{Path(file).parents[1]}/" for file in (importlib.__file__, __file__))
 """Folders of Python's own modules and of ours."""
 MAX_DIGITS = 9
 """Digits of a line's number."""
-
-
-def import_own(module: str) -> ModuleType:
-    """Import a module of the user's own. Raises whatever the import raises."""
-    return importlib.import_module(module)
 
 
 def refuse_in_import() -> None:
@@ -34,26 +26,13 @@ def refuse_in_import() -> None:
 def own_words(error: Exception) -> str:
     """Return what an exception from a user's code says, and the user's line: `KeyError: 'k' at mine.py:7`.
 
-    Where the user's line called ours, which refused an argument, our words are told without a type: `size is 0 (mine.py:7)`.
     Empty for what tells all by itself: an OSError, which names its file, and a ValueError that passed no
     line of the user's.
     """
     at = raised_at(error)
     if isinstance(error, OSError) or (isinstance(error, ValueError) and not at):
         return ""
-    text = error_text(error)
-    if _is_raised_here(error) and at:
-        return f"{text} ({at})"
-    return f"{type(error).__name__}: {text}{f' at {at}' if at else ''}"
-
-
-def _is_raised_here(error: BaseException) -> bool:
-    """Return whether a line of ours raised a ValueError or a TypeError on purpose, and not the user's, Python's or a package's."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    is_ours = trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS)
-    return is_ours and isinstance(error, ValueError | TypeError)
+    return f"{type(error).__name__}: {error_text(error)}{f' at {at}' if at else ''}"
 
 
 def raised_at(error: BaseException) -> str:
@@ -131,36 +110,3 @@ def _innermost(error: BaseException) -> tuple[Path, int] | None:
 def is_theirs(file: str) -> bool:
     """Return whether a file is the user's own: neither Python's, nor installed, nor ours."""
     return not file.startswith("<") and "site-packages" not in file and not file.startswith(_NOT_THEIRS)
-
-
-def load_plugin(point: EntryPoint) -> Any:
-    """Load what a plug-in offers. Raises whatever its import raises."""
-    return point.load()
-
-
-_AS_FILE = re.compile(r"(?P<file>[^\s():@]+\.py)(?::(?P<name>\w*))?(?P<rest>[(@].*)?", re.DOTALL)
-"""A name that is typed like a file's, such as `./shop/loop.py:Mine(tries=2)`."""
-
-
-def named_as_file(typed: str, *, wants_name: bool = False) -> str:
-    """Return what a name that is typed like that of a file stands for, `shop.loop:Mine` of `./shop/loop.py:Mine`.
-
-    Empty for other names, and where there is no such file below the current directory. Of a file alone it is the module, with
-    `:NAME` if a name in it is wanted.
-    """
-    match = _AS_FILE.fullmatch(typed.strip())
-    module = "" if match is None else _module_of(match["file"])
-    if match is None or not module:
-        return ""
-    name = match["name"] or ("NAME" if wants_name or match["name"] == "" else "")
-    return f"{module}{name and f':{name}'}{match['rest'] or ''}"
-
-
-def _module_of(file: str) -> str:
-    """Return the module of a file below the current directory; empty where it is not there, or is none by its name."""
-    try:
-        path = Path(os.path.abspath(file))  # links stay as they are: a module has the name of its link
-        module = path.relative_to(Path.cwd()).with_suffix("")
-    except (ValueError, OSError):
-        return ""
-    return ".".join(module.parts) if path.is_file() and all(map(str.isidentifier, module.parts)) else ""

@@ -22,7 +22,7 @@ from whichloop.datasets.task import Suite
 from whichloop.protocol import Loop, Optimizable, with_program
 from whichloop.protocol.modules import module_in, plugins_of
 from whichloop.protocol.names import Spec, nearest, own_module, own_object, parse_spec
-from whichloop.protocol.own_code import load_plugin, own_words
+from whichloop.protocol.own_code import own_words
 from whichloop.protocol.values import joined
 
 from .built_in import FOREIGN, PACKAGES, Option, builtin_names, options_of
@@ -119,7 +119,7 @@ def find(kind: str, name: str) -> Callable[..., Any]:
             return offered
     plugins = {point.name: point for point in plugins_of(f"whichloop.{kind}s")}
     if name in plugins:
-        loaded: Callable[..., Any] = load_plugin(plugins[name])
+        loaded: Callable[..., Any] = plugins[name].load()
         return loaded
     candidates = [name for place in places for name in builtin_names(place)] + sorted(plugins)
     raise ValueError(f"unknown {kind} {name!r}; {nearest(name, candidates)}, or package.module:Name")

@@ -17,7 +17,6 @@ from whichloop.dspy_seam.program import LoopProgram
 from whichloop.protocol import Program
 from whichloop.protocol.modules import plugins_of
 from whichloop.protocol.names import Spec, nearest, own_object, without_process
-from whichloop.protocol.own_code import load_plugin
 from whichloop.runs.built_in import Option, options_of
 from whichloop.runs.registry import converted_options
 
@@ -171,7 +170,7 @@ def optimizer_named(spec: Spec) -> Optimizer:
         hint = nearest(name, [*BUILT_IN, *sorted(plugins)])
         raise ValueError(f"unknown optimizer {name!r}; {hint}, or package.module:Name")
     try:
-        target = load_plugin(plugins[name])
+        target = plugins[name].load()
     except Exception as error:  # the boundary to foreign code
         raise ValueError(f"optimizer {name!r}: loading {plugins[name].value} failed: {error_line(error)}") from error
     return _checked(Optimizer(name, target), spec.options)
