@@ -95,7 +95,8 @@ def mistakes(text: str) -> list[tuple[int, str]]:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("first = price(item='lamp'\nsecond = stock(itm=first)\nthird = stock(item=)\nprise(item=third)", [1, 2, 3, 4]),
+        ("first = price(item='lamp')\nsecond = stock(itm=first)\nthird = stock(4)\nprise(item=third)", [3, 2, 4]),
+        ("first = price(item='lamp')\nsecond = stock(item=)\nprise(item=third)", [2]),
         ("third = stock(item='a' 'b' 3,\n  more=1\n)\nprice(item=third)", [1]),
         ("first = price('lamp')\nstock(item=first)", [1]),
         ('["first = price(item=\'lamp\')", "stock(itm=first)"]', [2]),

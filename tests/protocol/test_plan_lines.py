@@ -123,7 +123,7 @@ def test_without_a_line_for_it_the_answer_is_the_tasks() -> None:
             "a = f(x=1)\nf(y=" + "7" * 5_000 + ")",
             "plan, line 2: a number has more than 4,300 digits: shorten it, or write it as text",
         ),
-        ("f(0x" + "7" * 5_000 + ")", "plan, line 1: a number has more than 4,300 digits"),
+        ("f(0x" + "7" * 5_000 + ")", "plan: a number has more than 4,300 digits"),
         ("#" * 1_000_001, "plan: longer than 1000000 characters"),
     ],
     ids=lambda text: text[:20],

@@ -69,8 +69,7 @@ class Plan:
     """
 
     def __post_init__(self) -> None:
-        if broken := next(broken_links(self.calls, self.answer), None):
-            raise ValueError(f"plan: {broken.problem}")
+        _check_links(self.calls, self.answer)
         seen = {call.id: frozenset(call.after).union(ref.call for ref in refs(call.arguments)) for call in self.calls}
         object.__setattr__(self, "dependencies", seen)
         object.__setattr__(self, "uses", self._uses())
@@ -94,62 +93,27 @@ class Plan:
         return uses
 
 
-@dataclass(frozen=True, slots=True)
-class BrokenLink:
-    """What is wrong with how the calls of a plan are tied to each other."""
-
-    path: tuple[str | int, ...]
-    """Where it stands in the plan's JSON."""
-    problem: str
-
-
-def broken_links(calls: Sequence[PlannedCall], answer: Any) -> Iterator[BrokenLink]:
-    """Yield everything that keeps calls and an answer from being a plan, see `Plan`."""
+def _check_links(calls: Sequence[PlannedCall], answer: Any) -> None:
+    """Raise ValueError for what keeps calls and an answer from being a plan, see `Plan`."""
     ids: dict[str, None] = {}
     goals: set[str] = set()
-    for index, call in enumerate(calls):
-        here = ("calls", index)
+    for call in calls:
         if call.id in ids:
-            yield BrokenLink((*here, "id"), f"id {call.id!r} is a duplicate")
-        yield from _broken_references(call, here, ids)
-        for number, name in enumerate(call.after):
-            if name not in ids:
-                yield _not_before(call, (*here, "after", number), name, ids)
-        for number, other in enumerate(call.alternatives):
-            there = (*here, "alternatives", number)
-            if other.id != call.id:
-                yield BrokenLink((*there, "id"), f"an alternative of call {call.id!r} has another id, {other.id!r}")
-            yield from _broken_references(other, there, ids)
+            raise ValueError(f"plan: id {call.id!r} is a duplicate")
         if call.goal in goals:
-            yield BrokenLink((*here, "goal"), f"two calls have the same goal, {call.goal!r}")
+            raise ValueError(f"plan: two calls have the same goal, {call.goal!r}")
+        for other in call.alternatives:
+            if other.id != call.id:
+                raise ValueError(f"plan: an alternative of call {call.id!r} has another id, {other.id!r}")
+        named = [ref.call for option in (call, *call.alternatives) for ref in refs(option.arguments)]
+        for name in (*named, *call.after):
+            if name not in ids:
+                raise ValueError(f"plan: call {call.id!r} refers to {name!r}, not before it; {nearest(name, ids)}")
         ids[call.id] = None
         goals.add(call.goal)
-    for path, ref in _refs_at(answer, ("answer",)):
+    for ref in refs(answer):
         if ref.call not in ids:
-            yield BrokenLink(path, f"the answer refers to {ref.call!r}, a call that is not in the plan; {nearest(ref.call, ids)}")
-
-
-def _broken_references(call: PlannedCall, path: tuple[str | int, ...], ids: Mapping[str, None]) -> Iterator[BrokenLink]:
-    """Yield the references in a call's arguments, at a path, to what does not come before it. `ids`: of the calls that do."""
-    for place, ref in _refs_at(call.arguments, (*path, "arguments")):
-        if ref.call not in ids:
-            yield _not_before(call, place, ref.call, ids)
-
-
-def _not_before(call: PlannedCall, path: tuple[str | int, ...], name: str, ids: Mapping[str, None]) -> BrokenLink:
-    return BrokenLink(path, f"call {call.id!r} refers to {name!r}, not before it; {nearest(name, ids)}")
-
-
-def _refs_at(value: object, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Ref]]:
-    """Yield all references in a value, at a path, each with its own path."""
-    if isinstance(value, Ref):
-        yield path, value
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _refs_at(item, (*path, key))
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            yield from _refs_at(item, (*path, index))
+            raise ValueError(f"plan: the answer refers to {ref.call!r}, a call that is not in the plan; {nearest(ref.call, ids)}")
 
 
 def refs(value: object) -> Iterator[Ref]:

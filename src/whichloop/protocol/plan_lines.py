@@ -12,12 +12,11 @@ import ast
 import io
 import keyword
 import math
-import re
 import textwrap
 import tokenize
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from .json_text import LongNumberError, is_for_digits
@@ -28,7 +27,6 @@ ANSWER = "answer"
 """The name that is assigned the plan's answer, and no call's."""
 MAX_PLAN_CHARS = 1_000_000
 """Longest text of one plan."""
-_STAND_IN = "pass"
 _JSON_WORDS = {"true": True, "false": False, "null": None}
 
 
@@ -69,16 +67,23 @@ _NEEDS_JSON = "names such as get-price or from need the plan in JSON"
 
 
 def read_lines(lines: str | Sequence[str], answer: Any = None) -> ReadLines:
-    """Read all of a plan's lines that can be read. `answer`: the right answer, where no line gives it."""
+    """Read all of a plan's lines, if all of them are Python. `answer`: the right answer, where no line gives it."""
     text = textwrap.dedent(lines if isinstance(lines, str) else "\n".join(lines))
     if len(text) > MAX_PLAN_CHARS:
         return ReadLines({}, answer, (LineMistake(0, f"longer than {MAX_PLAN_CHARS} characters"),))
     try:
-        return _read(text, answer)
-    except LineMistake as mistake:
-        return ReadLines({}, answer, (mistake,))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of backslashes that mean nothing
+            statements = ast.parse(text).body
+        return _read(statements, _comments(text), answer)
+    except ValueError as error:
+        mistake = LineMistake(0, str(LongNumberError()) if is_for_digits(error) else f"it cannot be parsed ({error})")
+    except SyntaxError as error:
+        problem = str(LongNumberError()) if is_for_digits(error) else f"{error.msg}; {_FORM}; {_NEEDS_JSON}"
+        mistake = LineMistake(error.lineno or 1, problem)
     except (RecursionError, MemoryError):
-        return ReadLines({}, answer, (LineMistake(0, "it is nested too deep"),))
+        mistake = LineMistake(0, "it is nested too deep")
+    return ReadLines({}, answer, (mistake,))
 
 
 def plan_to_lines(plan: Plan) -> str:
@@ -99,106 +104,27 @@ def plan_to_lines(plan: Plan) -> str:
 # --- reading ---
 
 
-@dataclass(frozen=True, slots=True)
-class _Parsed:
-    """A text of which every line that is no Python has been taken out."""
-
-    text: str
-    statements: Sequence[ast.stmt]
-    mistakes: Mapping[int, LineMistake]
-    """By the lines that were taken out."""
-    names: frozenset[str]
-    """What those lines seem to name."""
-
-
-def _parsed(text: str) -> _Parsed:
-    """Parse a text; after a line that is no Python goes on where the others are Python without it, or fail on a line below.
-
-    Raises LineMistake for what is no matter of a line.
-    """
-    mistakes: dict[int, LineMistake] = {}
-    names: set[str] = set()
-    while isinstance(statements := _statements(text), LineMistake):
-        mistake = statements
-        mistakes[mistake.line] = mistake
-        shortened = _without(text, mistake.line)
-        if shortened is None:
-            return _Parsed("", [], mistakes, frozenset())
-        names.update(re.findall(r"^\s*(\w+)\s*=(?!=)", text.split("\n")[mistake.line - 1]))
-        text = shortened
-    return _Parsed(text, statements, mistakes, frozenset(names))
-
-
-def _without(text: str, line: int) -> str | None:
-    """Return a text with a statement that means nothing, or with nothing, in place of a line; None if what follows is not sure."""
-    lines = text.split("\n")
-    following = next((later for later in lines[line:] if later.strip()), "")
-    for stand_in in (_STAND_IN, ""):
-        shortened = "\n".join([*lines[: line - 1], stand_in, *lines[line:]])
-        found = _statements(shortened)
-        if not isinstance(found, LineMistake) or (found.line > line and following[:1].isalpha()):
-            return shortened
-    return None
-
-
-def _statements(text: str) -> list[ast.stmt] | LineMistake:
-    """Return the statements of a text, or the first line that is none."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of backslashes that mean nothing
-            return ast.parse(text).body
-    except SyntaxError as error:
-        if is_for_digits(error):
-            return LineMistake(error.lineno or 1, str(LongNumberError()))
-        return LineMistake(error.lineno or 1, f"{error.msg}; {_FORM}; {_NEEDS_JSON}")
-    except ValueError as error:
-        raise LineMistake(0, f"it cannot be parsed ({error})") from None
-
-
-def _read(text: str, answer: Any) -> ReadLines:
-    parsed = _parsed(text)
-    goals = _comments(parsed.text)
+def _read(statements: Sequence[ast.stmt], comments: Mapping[int, str], answer: Any) -> ReadLines:
     calls: dict[int, PlannedCall] = {}
-    mistakes = dict(parsed.mistakes)
-    names = dict.fromkeys(sorted(parsed.names))
-    for number, statement in enumerate(parsed.statements, 1):
+    mistakes: dict[int, LineMistake] = {}
+    names: dict[str, None] = {}
+    for number, statement in enumerate(statements, 1):
         name = f"call{number}"
         try:
-            if statement.lineno in parsed.mistakes:
-                continue
-            name, value = _assigned(statement)
-            name = name or f"call{number}"
-            for node in ast.walk(statement):
-                if isinstance(node, ast.Constant) and isinstance(node.value, int):
-                    try:
-                        str(node.value)
-                    except ValueError:
-                        raise _wrong(node, str(LongNumberError())) from None
+            assigned, value = _assigned(statement)
+            name = assigned or name
             if name == ANSWER:
-                if statement is not parsed.statements[-1]:
+                if statement is not statements[-1]:
                     raise _wrong(statement, "the answer comes after the last call")
                 answer = _value(value, names)
                 break
-            if not isinstance(value, ast.Call):
-                raise _wrong(value, f"{_short_source(value)} is no call; {_FORM}{_hint(value)}")
-            tool = _tool(value.func)
-            if value.args:
-                raise _wrong(
-                    value,
-                    f"name the argument {_short_source(value.args[0])} of {tool}: {tool}(NAME={_short_source(value.args[0])})",
-                )
-            arguments: dict[str, Any] = {}
-            for word in value.keywords:
-                further = {word.arg: _value(word.value, names)} if word.arg is not None else _mapping(word.value, names)
-                if twice := arguments.keys() & further.keys():
-                    raise _wrong(value, f"{tool} gets the argument {sorted(twice)[0]!r} twice")
-                arguments |= further
-            call = PlannedCall(name, tool, arguments, "")
-            goal_lines = [
-                goals[line] for line in range(statement.lineno, (statement.end_lineno or statement.lineno) + 1) if goals.get(line)
-            ]
-            call = replace(call, goal=" ".join(goal_lines) or ast.unparse(value))
-            _check_unlike(call, statement, calls.values())
+            lines = range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
+            goal = " ".join(comments[line] for line in lines if comments.get(line))
+            call = _call(name, value, goal, names)
+            if name in {other.id for other in calls.values()}:
+                raise _wrong(statement, f"two lines are named {name!r}")
+            if call.goal in {other.goal for other in calls.values()}:
+                raise _wrong(statement, f"two lines are for {call.goal!r}; say after a # what each is for")
             calls[statement.lineno] = call
         except LineMistake as mistake:
             mistakes.setdefault(mistake.line, mistake)
@@ -207,12 +133,24 @@ def _read(text: str, answer: Any) -> ReadLines:
     return ReadLines(calls, answer, tuple(mistakes[line] for line in sorted(mistakes)))
 
 
-def _check_unlike(call: PlannedCall, statement: ast.stmt, others: Collection[PlannedCall]) -> None:
-    """Raise LineMistake, which names the line, for a call of the same name or the same goal as another."""
-    if any(call.id == other.id for other in others):
-        raise _wrong(statement, f"two lines are named {call.id!r}")
-    if any(call.goal == other.goal for other in others):
-        raise _wrong(statement, f"two lines are for {call.goal!r}; say after a # what each is for")
+def _call(name: str, value: ast.expr, goal: str, names: Collection[str]) -> PlannedCall:
+    if not isinstance(value, ast.Call):
+        raise _wrong(value, f"{_short_source(value)} is no call; {_FORM}{_hint(value)}")
+    tool = _tool(value.func)
+    if value.args:
+        first = _short_source(value.args[0])
+        raise _wrong(value, f"name the argument {first} of {tool}: {tool}(NAME={first})")
+    arguments: dict[str, Any] = {}
+    for word in value.keywords:
+        further = _value(word.value, names)
+        if word.arg is not None:
+            further = {word.arg: further}
+        elif not isinstance(further, dict):
+            raise _wrong(value, "after ** stands an object of arguments, such as **{'max-price': 40}")
+        if twice := arguments.keys() & further.keys():
+            raise _wrong(value, f"{tool} gets the argument {sorted(twice)[0]!r} twice")
+        arguments |= further
+    return PlannedCall(name, tool, arguments, goal or ast.unparse(value))
 
 
 def _comments(text: str) -> dict[int, str]:
@@ -238,13 +176,6 @@ def _tool(function: ast.expr) -> str:
     raise _wrong(function, f"{_short_source(function)} is no tool's name")
 
 
-def _mapping(value: ast.expr, names: Collection[str]) -> dict[str, Any]:
-    mapping = _value(value, names)
-    if not isinstance(mapping, dict):
-        raise _wrong(value, "after ** stands an object of arguments, such as **{'max-price': 40}")
-    return mapping
-
-
 def _value(value: ast.expr, names: Collection[str]) -> Any:
     """Return a literal, or a reference to an earlier call."""
     if isinstance(value, ast.Constant) and (value.value is None or isinstance(value.value, str | int | float)):
@@ -265,10 +196,8 @@ def _value(value: ast.expr, names: Collection[str]) -> Any:
     if isinstance(value, ast.Name | ast.Subscript):
         return _reference(value, names)
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id[:1] != "_":
-        named = f"result = {_short_source(value)}"
-        raise _wrong(
-            value, f"{_short_source(value)} is a call: name it on a line of its own before, {named}, and write result here"
-        )
+        call = _short_source(value)
+        raise _wrong(value, f"{call} is a call: name it on a line of its own before, result = {call}, and write result here")
     raise _wrong(value, f"{_short_source(value)} is neither a literal nor the name of an earlier call{_hint(value)}")
 
 
