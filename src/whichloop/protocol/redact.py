@@ -86,7 +86,8 @@ def _without_keys(text: str) -> str:
         if start < at:
             continue
         if _ANNOUNCED.search(text, max(at, start - MAX_BEFORE), start):
-            first, last = start, _REST.match(text, end).end()
+            rest = _REST.match(text, end)
+            first, last = start, rest.end() if rest else end
         elif match := _KEY.search(text, start, end):
             first, last = match.span()
         else:
