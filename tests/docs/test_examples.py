@@ -76,7 +76,7 @@ def test_prompts_are_optimized_and_used_offline(tmp_path: Path) -> None:
 def test_a_refund_waits_for_a_person_and_the_run_is_taken_up(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(REFUNDS), run_name="__main__")
     said = capsys.readouterr().out
-    waiting = "refund {'order': 'A7', 'cents': 4200, 'reason': 'goodwill'} waits for a person."
+    waiting = "refund {'order': 'A7', 'cents': '4200'} waits for a person."
     assert f"{waiting}\nAnn has approved it.\n4000 cents are on their way" in said
     assert said.endswith("Closing(order='A7', cents=4000)\n")
 

@@ -34,7 +34,7 @@ from whichloop.loops import (
     StopRun,
     Toolbox,
 )
-from whichloop.loops.checkpoints.replayed_toolbox import REJECTED
+from whichloop.loops.resumable import REFUSED as REJECTED
 from whichloop.models.fake import FakeModel
 from whichloop.models.local.model import open_model
 from whichloop.models.real import RealOptions
@@ -58,7 +58,7 @@ SERVICE = re.compile(r"^## In a service\n(.*?)^## ", re.MULTILINE | re.DOTALL)
 
 def code_of(heading: str, page: Path = PAGE) -> dict[str, Any]:
     """The names that the code under a heading of a page defines."""
-    (section,) = re.findall(rf"^## {heading}\n(.*?)(?:^## |\Z)", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    (section,) = re.findall(rf"^###? {heading}\n(.*?)(?:^###? |\Z)", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     (code,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
     made: dict[str, Any] = {}
     exec(compile(code, str(PAGE), "exec"), made)
@@ -279,11 +279,35 @@ def test_a_run_waits_for_a_person_and_goes_on_from_its_file(approved: bool, answ
     path = tmp_path / "run.jsonl"
     (shown,) = handled()
     assert (shown["tool"], shown["arguments"], shown["problem"], made) == ("refund", {"order": "7"}, "", [])
-    with pytest.raises(ValueError, match=f"^call '{shown['id']}' is not what was shown"):
-        names["decide"](path, shown | {"version": "before"}, approved)
-    names["decide"](path, shown, approved, "too late")
+    with pytest.raises(ValueError, match="waits for a decision"):
+        names["decide"](path, "that of before", approved)
+    names["decide"](path, shown["id"], approved, "too late")
     outcome = handled()
     assert (outcome.answer, made) == (answer, ["7"] if approved else [])
+
+
+@pytest.mark.parametrize("loop", [Bare(), Finish(max_steps=4), Phased(), ReactExtract(), Stateless()], ids=lambda loop: loop.name)
+def test_a_new_version_goes_on_from_the_conversation(loop: Loop, tmp_path: Path) -> None:
+    go_on, path, made = code_of("Going on after a deploy")["go_on"], tmp_path / "run.jsonl", list[str]()
+
+    def refund(order: str) -> str:
+        """Pay an order back."""
+        made.append(order)
+        if order == "8":
+            raise Killed
+        return f"{order} is paid back"
+
+    calls = [ToolCall("refund", {"order": order}) for order in ("7", "8")]
+    with pytest.raises(Killed):
+        Resumable(Bare(), CheckpointFile(path)).run_sync(
+            Query("Pay both back."), Toolbox([refund]), FakeModel.script(calls, "Done.")
+        )
+    model = FakeModel.script([], "Both are paid back.")
+    assert asyncio.run(go_on(loop, Toolbox([refund]), model, path)).answer == "Both are paid back."
+    shown = "\n".join(message.content for message in model.requests[0].messages)
+    assert "7 is paid back" in shown
+    assert "it may have acted" in shown
+    assert made == ["7", "8"]
 
 
 class Bank:

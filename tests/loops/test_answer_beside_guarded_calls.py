@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tests.loops.stateless.helpers import think
-from tests.loops.test_approval_events import again
+from tests.loops.test_approval import again
 from whichloop.loops.bare import NOT_TAKEN, Bare
-from whichloop.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
-from whichloop.loops.checkpoints.replayed_toolbox import REJECTED
+from whichloop.loops.checkpoint import ApprovalRequired, Checkpoint
 from whichloop.loops.finish import Finish
+from whichloop.loops.resumable import REFUSED as REJECTED
 from whichloop.loops.resumable import Resumable
 from whichloop.loops.stateless import Stateless
 from whichloop.models.fake import FakeModel

@@ -1,7 +1,8 @@
-"""A person's approval: which calls wait for it, and what comes of a decision."""
+"""A person's approval: which calls wait for it, what a person is shown, and what comes of a decision."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from typing import Any, cast
@@ -10,169 +11,406 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.loops.shopper import QUESTION
+from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper, price
 from whichloop.loops.bare import Bare
-from whichloop.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint
-from whichloop.loops.checkpoints.replay import Replay
-from whichloop.loops.checkpoints.replayed_toolbox import EDITED, REJECTED
+from whichloop.loops.checkpoint import ApprovalRequired, Checkpoint
 from whichloop.loops.finish import Finish
-from whichloop.loops.resumable import Resumable
-from whichloop.loops.shared.call_ids import RunFailure
+from whichloop.loops.resumable import BEGUN, EDITED, GIVEN_UP, RAISED, REFUSED, Resumable
 from whichloop.loops.stateless import Stateless
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import Act, Answer, Loop, NativeCall, Outcome, Query, Reply, Toolbox, ToolCall, run_sync
+from whichloop.protocol import (
+    Act,
+    Answer,
+    Loop,
+    NativeCall,
+    Observer,
+    Outcome,
+    Query,
+    Reply,
+    RunEvent,
+    Tool,
+    Toolbox,
+    ToolCall,
+    run_sync,
+)
+from whichloop.protocol.events import ApprovalAsked, ApprovalDecided, ToolFinished, ToolStarted
+
+LET = {"pay": lambda arguments: False}
+"""A rule that lets every call run."""
 
 
-def test_a_rejected_call_is_an_error_that_the_model_reads() -> None:
-    model = FakeModel(Act("Look.", (ToolCall("price", {"item": "tea"}),)), Answer("", "I may not."))
-    checkpoint, made = Checkpoint(needs_approval=["price"]), list[str]()
+class Heard(Observer):
+    def __init__(self) -> None:
+        self.events: list[RunEvent] = []
 
-    def price(item: str) -> str:
-        """What an item costs."""
-        made.append(item)
-        return "1.5"
+    def on_event(self, event: RunEvent) -> None:
+        self.events.append(event)
 
-    loop = Resumable(Bare(), checkpoint)
-    with pytest.raises(ApprovalRequired, match=r"^waiting for a person to approve or reject: price$") as stopped:
-        loop.run_sync(Query(QUESTION), Toolbox([price]), model)
-    assert stopped.value.pending == checkpoint.pending
-    (waiting,) = Checkpoint(json.loads(json.dumps(checkpoint.entries))).pending
-    assert waiting.call == ToolCall("price", {"item": "tea"})
-    checkpoint.reject(waiting, "too dear")
-    assert loop.run_sync(Query(QUESTION), Toolbox([price]), model).answer == "I may not."
-    assert f"Rejected: {REJECTED}: too dear" in model.requests[-1].messages[-1].content
-    assert made == []
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def again(checkpoint: Checkpoint, **options: Any) -> Checkpoint:
+    """The checkpoint in another process."""
+    return Checkpoint(json.loads(json.dumps(checkpoint.entries)), **options)
+
+
+class Desk:
+    """A tool that gives money back and keeps what it got, and a model that asks for it."""
+
+    def __init__(self, *asked: Mapping[str, Any], loop: Loop | None = None) -> None:
+        self.loop = loop or Bare(max_steps=8)
+        self.got: list[tuple[Any, ...]] = []
+        calls = [Act("", (ToolCall("refund", arguments),)) for arguments in asked]
+        self.model = FakeModel(*calls, then=Answer("", "Done.", 0.9 if isinstance(loop, Stateless) else None))
+        self.tools = Toolbox([self.refund])
+
+    def refund(self, order: str, cents: int = 500, force: bool = False) -> str:
+        """Give money back."""
+        self.got.append((order, cents, force))
+        return f"{order}: {cents} given back"
+
+    def run(self, checkpoint: Checkpoint, observer: Observer | None = None) -> Outcome[Any]:
+        return Resumable(self.loop, checkpoint).run_sync(Query("Give it back."), self.tools, self.model, observer or Observer())
+
+    def stopped(self, checkpoint: Checkpoint, observer: Observer | None = None) -> ApprovalRequired:
+        with pytest.raises(ApprovalRequired) as stopped:
+            self.run(checkpoint, observer)
+        assert stopped.value.pending == checkpoint.pending == again(checkpoint).pending
+        return stopped.value
+
+
+# --- what is shown, and what comes of a decision ---
+
+JSON_ARGUMENTS = st.fixed_dictionaries(
+    {"order": st.text(max_size=3)},
+    optional={"cents": st.sampled_from([5, "5", 5.0, "many", None]), "force": st.sampled_from([True, 1, "yes", [1]])},
+)
+
+
+@given(JSON_ARGUMENTS)
+def test_a_person_is_shown_the_model_s_json_and_the_tool_gets_what_it_would_have_got(arguments):
+    free, guarded, checkpoint = Desk(arguments), Desk(arguments), Checkpoint(needs_approval=["refund"])
+    free.run(Checkpoint())
+    (waiting,) = guarded.stopped(checkpoint).pending
+    assert json.dumps(dict(waiting.arguments)) == json.dumps(dict(waiting.call.arguments)) == json.dumps(arguments)
+    checkpoint.approve(waiting)
+    assert guarded.run(again(checkpoint)).answer == "Done."
+    assert repr(guarded.got) == repr(free.got)
+    assert len(guarded.got) == 1
+
+
+EDIT = {"order": "A", "cents": 5}
+DECISIONS: list[tuple[Any, dict[str, Any], list[Any], str]] = [
+    (lambda one, call: one.approve(call), {"approved": True, "by": "person"}, [("A", 700, False)], "A: 700 given back"),
+    (
+        lambda one, call: one.approve(call, arguments=EDIT, by="ann"),
+        {"approved": True, "by": "ann", "arguments": EDIT},
+        [("A", 5, False)],
+        EDITED.format(arguments=json.dumps(EDIT)) + "A: 5 given back",
+    ),
+    (
+        lambda one, call: one.reject(call.id, "too late", by="bob"),
+        {"approved": False, "by": "bob", "reason": "too late"},
+        [],
+        f"Rejected: {REFUSED}: too late",
+    ),
+    (
+        lambda one, call: one.answer(call.id, {"paid": 1}),
+        {"approved": True, "by": "person", "result": '{"paid": 1}'},
+        [],
+        '{"paid": 1}',
+    ),
+]
+
+
+@pytest.mark.parametrize(("decide", "told", "got", "read"), DECISIONS)
+def test_a_decision_takes_effect_and_is_told(decide: Any, told: dict[str, Any], got: list[Any], read: str) -> None:
+    desk, checkpoint, heard = Desk({"order": "A", "cents": "700"}), Checkpoint(needs_approval=["refund"]), Heard()
+    stopped = desk.stopped(checkpoint, heard)
+    assert str(stopped) == "waiting for a person to approve or reject: refund"
+    (waiting,) = stopped.pending
+    (asked,) = heard.of(ApprovalAsked)
+    shown = {"tool": "refund", "call_id": waiting.call.call_id, "arguments": {"order": "A", "cents": "700"}, "id": waiting.id}
+    assert asked.as_dict() == {"event": "approval_asked", **shown}
+    decided = again(checkpoint)  # by another process, which knows neither the tools nor what needs approval
+    decide(decided, decided.pending[0])
+    assert decided.pending == ()
+    outcome = desk.run(again(decided), heard)
+    assert (outcome.answer, desk.got) == ("Done.", got)
+    (event,) = heard.of(ApprovalDecided)
+    assert event.as_dict() == {"event": "approval_decided", "tool": "refund", "call_id": waiting.call.call_id, **told}
+    assert len(heard.of(ToolStarted)) == len(got)
+    assert [message.content for message in outcome.messages if message.role == "tool"] == [read]
+    with pytest.raises(ValueError, match=f"^no call '{waiting.id}' waits for a decision; waiting: none$"):
+        decided.approve(waiting)
+
+
+def test_edited_arguments_that_do_not_fit_are_asked_about_again_and_what_is_approved_then_runs() -> None:
+    desk, checkpoint = Desk({"order": "A"}), Checkpoint(needs_approval=["refund"])
+    (first,) = desk.stopped(checkpoint).pending
+    checkpoint.approve(first, arguments={"order": "A", "cents": "many"})
+    (second,) = desk.stopped(checkpoint).pending
+    assert (dict(second.arguments), second.call) == ({"order": "A", "cents": "many"}, first.call)
+    assert "cents" in second.problem
+    with pytest.raises(ValueError, match="waits for a decision"):  # the page of before
+        checkpoint.approve(first.id)
+    checkpoint.approve(second, arguments={"order": "A", "cents": 60})
+    assert desk.run(checkpoint).answer == "Done."
+    assert desk.got == [("A", 60, False)]
+
+
+def test_the_id_of_another_run_or_a_wrong_argument_decides_nothing() -> None:
+    checkpoints = [Checkpoint(needs_approval=["refund"]) for _ in range(2)]
+    one, other = (Desk({"order": "A"}).stopped(checkpoint).pending[0] for checkpoint in checkpoints)
+    assert (one.call, one.call.call_id, one.id != other.id) == (other.call, other.call.call_id, True)
+    for wrong in (other, other.id, one.call.call_id):
+        with pytest.raises(ValueError, match="waits for a decision"):
+            checkpoints[0].approve(wrong)
+    for mistake in ([1], {"amount": {1}}):
+        with pytest.raises(ValueError, match=r"^arguments must be"):
+            checkpoints[0].approve(one, arguments=cast(Any, mistake))
+    with pytest.raises(ValueError, match=r"^result must be"):
+        checkpoints[0].answer(one, {1})
+    with pytest.raises(TypeError, match=r"^by must be a text"):
+        checkpoints[0].approve(one, by=cast(Any, 3))
+    assert checkpoints[0].pending == (one,)
+
+
+def test_of_two_people_who_decide_at_once_the_one_who_rejects_counts() -> None:
+    for verdicts in ([True, False], [False, True], [False, False], [True, True]):
+        desk, checkpoint = Desk({"order": "A"}), Checkpoint(needs_approval=["refund"])
+        desk.stopped(checkpoint)
+        entries = list(checkpoint.entries)
+        for verdict in verdicts:
+            reviewer = Checkpoint(checkpoint.entries)
+            reviewer.approve(reviewer.pending[0]) if verdict else reviewer.reject(reviewer.pending[0], "no")
+            entries += reviewer.entries[-1:]
+        assert desk.run(Checkpoint(entries)).answer == "Done."
+        assert len(desk.got) == all(verdicts)
+
+
+# --- which calls wait ---
 
 
 @pytest.mark.parametrize(
     "loop", [Finish(max_steps=4), Bare(), Stateless(enable_error_recovery=False, response_style=None)], ids=lambda loop: loop.name
 )
 def test_a_person_is_not_asked_about_a_call_that_will_be_refused_anyway(loop: Loop) -> None:
-    def refund(cents: int) -> str:
-        """Give money back."""
-        return "given back"
-
-    closing = Answer("", "Done.", 0.9 if isinstance(loop, Stateless) else None)
-    model = FakeModel(*(Act("", (ToolCall("refund", {"cents": cents}),)) for cents in ("many", 5)), then=closing)
-    checkpoint = Checkpoint(needs_approval=["refund"])
-    tools = Toolbox([refund], check_arguments=True, time_limit_s=9)
-    with pytest.raises(ApprovalRequired):
-        Resumable(loop, checkpoint).run_sync(Query("Give it back."), tools, model)
-    assert [one.call.arguments for one in checkpoint.pending] == [{"cents": 5}]
+    desk = Desk({"order": "A", "cents": "many"}, {"order": "A"}, loop=loop)
+    desk.tools = Toolbox([desk.refund], check_arguments=True)
+    (waiting,) = desk.stopped(Checkpoint(needs_approval=["refund"])).pending
+    assert waiting.call.arguments == {"order": "A"}
 
 
-def refund(amount: int) -> str:
-    """Give money back."""
-    return f"{amount} given back"
+def above(arguments: Mapping[str, Any]) -> bool:
+    return bool(arguments["cents"] > 1000 or arguments["force"])
 
 
-def giving_back(*amounts: Any) -> FakeModel:
-    return FakeModel(*(Act("", (ToolCall("refund", {"amount": amount}),)) for amount in amounts), then=Answer("", "Done."))
+def forgetful(arguments: Mapping[str, Any]) -> Any:
+    return True if arguments["cents"] > 1000 else None
 
 
-def refunding(loop: Loop, checkpoint: Checkpoint, model: FakeModel) -> Outcome[Any]:
-    return Resumable(loop, checkpoint).run_sync(Query("Give it back."), Toolbox([refund]), model)
+def broken(arguments: Mapping[str, Any]) -> bool:
+    raise SystemError("no database")
 
 
-def above_100(arguments: Mapping[str, Any]) -> bool:
-    return bool(arguments["amount"] > 100)
+ATTACKS: list[tuple[Any, dict[str, Any], bool, str]] = [
+    (above, {"order": "A"}, False, ""),
+    (above, {"order": "A", "cents": "1001"}, True, ""),
+    (above, {"order": "A", "force": "true"}, True, ""),
+    (above, {"order": "A", "cents": "many"}, True, "raised TypeError"),
+    (above, {"order": "A", "cents": None}, True, "raised TypeError"),
+    (above, {"order": ["A"], "cents": 1001}, True, ""),
+    (above, {"cents": 1001}, True, "raised"),
+    (above, {}, True, "raised"),
+    (above, {"order": "A", "cents": 1001, "nothing": 1}, True, "raised"),
+    (forgetful, {"order": "A"}, True, "returned None"),
+    (broken, {"order": "A"}, True, "raised SystemError: no database"),
+    (lambda name, arguments: False, {"order": "A"}, True, "raised TypeError"),
+]
 
 
-@pytest.mark.parametrize("loop", [Finish(max_steps=4), Bare()], ids=lambda loop: loop.name)
-def test_a_rule_says_which_calls_wait_and_a_person_may_change_their_arguments(loop: Loop) -> None:
-    checkpoint, model = Checkpoint(needs_approval={"refund": above_100}), giving_back(50, 500)
-    with pytest.raises(ApprovalRequired):
-        refunding(loop, checkpoint, model)
-    (waiting,) = checkpoint.pending
-    assert waiting.call.arguments == {"amount": 500}
-    checkpoint.approve(waiting, arguments={"amount": "half"})
-    stored = json.loads(json.dumps(checkpoint.entries))
-    again = Checkpoint(stored, needs_approval={"refund": lambda _: False})  # a decision that was asked for once counts
-    with pytest.raises(ApprovalRequired, match=r"refund \(the arguments that were given to refund do not fit: .*amount"):
-        refunding(loop, again, model)
-    again.approve(again.pending[0], arguments={"amount": 60})
-    assert refunding(loop, again, model).answer == "Done."
-    shown = [message.content for message in model.requests[-1].messages]
-    assert any("50 given back" in text and "A person" not in text for text in shown)
-    assert EDITED.format(arguments='{"amount": 60}').strip() + " 60 given back" in shown[-1].replace('\\"', '"')
+@pytest.mark.parametrize(("rule", "arguments", "waits", "problem"), ATTACKS)
+def test_no_call_gets_around_a_rule(rule: Any, arguments: dict[str, Any], waits: bool, problem: str) -> None:
+    """`validate_arguments=False`: the design hands over whatever the model wrote."""
+    desk, heard = Desk(arguments, loop=Bare(validate_arguments=False, max_steps=2)), Heard()
+    checkpoint = Checkpoint(needs_approval={"refund": rule})
+    if waits:
+        (waiting,) = desk.stopped(checkpoint, heard).pending
+        assert problem in waiting.problem
+        assert bool(problem) == bool(waiting.problem)
+        assert (heard.of(ToolStarted), desk.got) == ([], [])
+    else:
+        desk.run(checkpoint, heard)
+        assert [(event.approved, event.by) for event in heard.of(ApprovalDecided)] == [(True, "rule")]
+        assert len(desk.got) == 1
 
 
-def test_a_call_that_a_rule_cannot_judge_waits_and_a_rule_is_a_plain_function() -> None:
-    checkpoint = Checkpoint(needs_approval={"refund": above_100})
-    with pytest.raises(ApprovalRequired):
-        refunding(Bare(), checkpoint, giving_back("many"))
-
-    async def asks(arguments: Mapping[str, Any]) -> bool:
-        return True
-
-    def of_two(name: str, arguments: Mapping[str, Any]) -> bool:
-        return True
-
-    for rule, wrong in ((asks, "an async function"), (3, "3"), (of_two, r"one that takes \(name: .*")):
-        with pytest.raises(TypeError, match=f"^needs_approval: the rule of 'refund' must be a plain function .*, not {wrong}$"):
-            Checkpoint(needs_approval=cast(Any, {"refund": rule}))
-    for names, told in ((above_100, r"give a list of tools' names or a mapping .*, not function"), ([3], "a tool's name .* not 3")):
-        with pytest.raises(TypeError, match=f"^needs_approval: {told}$"):
-            Checkpoint(needs_approval=cast(Any, names))
-    for arguments in ([1], {"amount": {1}}):
-        with pytest.raises(ValueError, match=r"^approve: arguments must be a JSON object"):
-            checkpoint.approve(checkpoint.pending[0], arguments=cast(Any, arguments))
-
-
-def test_a_tool_that_asks_for_approval_itself_ends_the_run_with_what_to_do() -> None:
-    def refund(amount: int) -> str:
-        """Give money back."""
-        raise ApprovalRequired(cast(Any, ()))
-
-    model = FakeModel(Act("", (ToolCall("refund", {"amount": 3}),)))
-    with pytest.raises(ApprovalRequired, match=r"^a tool raised ApprovalRequired, .*: name the tool in Checkpoint") as stopped:
-        Bare().run_sync(Query("Give it back."), Toolbox([refund]), model)
-    assert stopped.value.pending == ()
-
-
-def wiping(written: dict[str, Any], rule: Any, *, check: bool) -> tuple[bool, list[tuple[Any, ...]]]:
-    """Whether a call waits for a person, and what the tool has got of it."""
-    got: list[tuple[Any, ...]] = []
-
-    def wipe(order: str, force: bool = False, cents: float = 5000.0) -> str:
-        """Wipe an order."""
-        got.append((order, force, cents))
-        return "wiped"
-
-    replies = [NativeCall("1", "wipe", json.dumps(written)), NativeCall("2", "__finish__", '{"answer": "x"}')]
-    model = FakeModel(*(Reply("", (call,)) for call in replies))
-    checkpoint = Checkpoint(needs_approval={"wipe": rule})
-    try:
-        run_sync(Resumable(Finish(max_steps=4), checkpoint).run(Query("?"), Toolbox([wipe], check_arguments=check), model))
-    except ApprovalRequired:
-        return True, got
-    return False, got
-
-
-@pytest.mark.parametrize("check", [True, False])
 @given(
     force=st.sampled_from([True, False, "true", "false", "yes", "no", 1, 0, None]),
     cents=st.sampled_from([None, 1, "2", 5000, "6000"]),
+    check=st.booleans(),
 )
-def test_a_rule_judges_what_the_tool_gets_whatever_the_model_wrote(check, force, cents):
+def test_a_rule_judges_what_the_tool_gets_whatever_the_model_wrote(force, cents, check):
     written = {"order": "A", **({} if force is None else {"force": force}), **({} if cents is None else {"cents": cents})}
+    desk = Desk(written)
+    desk.tools = Toolbox([desk.refund], check_arguments=check)
+    checkpoint = Checkpoint(needs_approval={"refund": lambda got: got["force"] is True or got["cents"] >= 5000})
+    try:
+        desk.run(checkpoint)
+    except ApprovalRequired:
+        assert desk.got == []
+    else:
+        ((_, paid, was_forced),) = desk.got
+        assert was_forced is not True
+        assert paid < 5000
 
-    def rule(arguments):
-        return arguments["force"] is True or arguments["cents"] >= 5000
 
-    waits, got = wiping(written, rule, check=check)
-    assert waits == (not got)
-    assert not any(was_forced is True or paid >= 5000 for _, was_forced, paid in got)
+def test_a_call_that_waits_never_runs_undecided_even_if_needs_approval_is_left_out() -> None:
+    desk, checkpoint = Desk({"order": "A"}), Checkpoint(needs_approval=["refund"])
+    desk.stopped(checkpoint)
+    undecided = again(checkpoint)
+    desk.stopped(undecided)
+    assert undecided.entries == checkpoint.entries
+    undecided.reject(undecided.pending[0])
+    assert (desk.run(undecided).answer, desk.got) == ("Done.", [])
 
 
-def test_of_two_people_who_decide_at_once_the_one_who_rejects_counts():
-    call = ToolCall("wipe", {"order": "A"}, "a")
-    for verdicts in ([True, False], [False, True], [False, False], [True, True]):
-        checkpoint = Checkpoint()
-        run_sync(Replay(checkpoint, RunFailure()).wait_for_person(call, Toolbox()))
-        reviewers = [Checkpoint(list(checkpoint.entries), on_entry=checkpoint.entries.append) for _ in verdicts]
-        for reviewer, verdict in zip(reviewers, verdicts, strict=True):
-            reviewer.approve("a") if verdict else reviewer.reject("a", "no")
-        decision = Replay(Checkpoint(checkpoint.entries), RunFailure()).decision(call)
-        assert decision is not None
-        assert decision["approved"] == all(verdicts)
+def test_whatever_is_no_list_of_names_or_of_refusals_is_told() -> None:
+    with pytest.raises(TypeError, match=r"^needs_approval: "):
+        Checkpoint(needs_approval="refund")
+    for refusals in ([3], [SystemExit], [BaseException], [ValueError, Exception]):
+        with pytest.raises(TypeError, match=r"^refusals: "):
+            Checkpoint(refusals=cast(Any, refusals))
+    with pytest.raises(ValueError, match=r"^needs_approval: no tool is named 'refnud'"):
+        Desk().run(Checkpoint(needs_approval=["refnud"]))
+
+
+# --- ids ---
+
+
+def turn(loop: Loop, history: Any, heard: Heard) -> Outcome[Any]:
+    """A turn in which each price waits for a person, who lets it be asked."""
+    checkpoint = Checkpoint(needs_approval=["price"])
+    while True:
+        try:
+            return Resumable(loop, checkpoint).run_sync(Query(QUESTION, history=history), Toolbox([price]), Shopper(), heard)
+        except ApprovalRequired as stopped:
+            for waiting in stopped.pending:
+                checkpoint.approve(waiting, by="ann")
+            checkpoint = again(checkpoint, needs_approval=["price"])
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_a_call_has_one_id_in_all_events_in_the_approval_and_in_the_messages(name: str) -> None:
+    seen: set[str] = set()
+    for history in ((), ({"role": "user", "content": "Hello."}, {"role": "assistant", "content": "Hello."})):
+        heard = Heard()
+        outcome = turn(DESIGNS[name](), history, heard)
+        assert outcome.answer == ANSWER
+        asked, *others = (heard.of(kind) for kind in (ApprovalAsked, ApprovalDecided, ToolStarted, ToolFinished))
+        ids = {event.call.call_id for event in asked}
+        assert len(ids) == len(PRICES)
+        for events in others:
+            assert sorted(event.call.call_id for event in events) == sorted(ids)
+        assert {call.id for message in outcome.messages[len(history) :] for call in message.calls} == ids
+        assert not ids & seen
+        seen |= ids
+        assert {(event.approved, event.by) for event in others[0]} == {(True, "ann")}
+        for event in heard.events:
+            json.dumps(event.as_dict())
+    assert all(len(one) <= 40 for one in seen)  # what OpenAI takes
+
+
+def test_a_reply_is_no_reason_for_an_id() -> None:
+    """Whatever ids a model gives its calls: one that is forged to look like that of an approved call waits all the same."""
+    desk, checkpoint = Desk(loop=Finish(max_steps=4)), Checkpoint(needs_approval=["refund"])
+    desk.model = FakeModel(Reply("", (NativeCall("a", "refund", '{"order": "A"}'),)))
+    (first,) = desk.stopped(checkpoint).pending
+    checkpoint.approve(first)
+    desk.model = FakeModel(Reply("", (NativeCall(first.call.call_id, "refund", '{"order": "A"}'),)))
+    (second,) = desk.stopped(checkpoint).pending
+    assert (len(desk.got), second.id != first.id, second.call.call_id != first.call.call_id) == (1, True, True)
+
+
+# --- calls that may have acted ---
+
+
+class NoSuchOrder(Exception):
+    """The tool's own refusal, before it has acted."""
+
+
+class Unpaid(NoSuchOrder):
+    """A kind of it."""
+
+
+class Bank:
+    """A tool that pays, and then raises or hangs the first time."""
+
+    def __init__(self, raised: BaseException | None) -> None:
+        self.raised, self.paid = raised, 0
+        self.model = FakeModel.script([ToolCall("pay", {"order": 1})], "Done.")
+
+    async def pay(self, order: int) -> str:
+        """Pay an order."""
+        self.paid += 1
+        if self.paid == 1 and self.raised is None:
+            await asyncio.Event().wait()
+        if self.paid == 1 and self.raised is not None:
+            raise self.raised
+        return f"paid in call {self.paid}"
+
+    def run(self, loop: Loop, checkpoint: Checkpoint) -> Outcome[Any]:
+        tools = Toolbox([Tool.from_function(self.pay, time_limit_s=None if self.paid else 0.02)])
+        return Resumable(loop, checkpoint).run_sync(Query("Pay."), tools, self.model)
+
+
+@pytest.mark.parametrize(
+    "raised", [None, ConnectionError("reset"), SystemExit(3), ValueError("no JSON"), TimeoutError("late")], ids=repr
+)
+@pytest.mark.parametrize("name", DESIGNS)
+def test_a_guarded_call_without_a_result_may_have_acted_and_waits(name: str, raised: BaseException | None) -> None:
+    loop, bank, checkpoint = DESIGNS[name](), Bank(raised), Checkpoint(needs_approval=LET, refusals=[NoSuchOrder, OSError])
+    is_late = raised is None or isinstance(raised, TimeoutError)
+    if isinstance(raised, ConnectionError):
+        checkpoint.refusals = ()
+    for _ in range(2):
+        with pytest.raises(ApprovalRequired):
+            bank.run(loop, checkpoint)
+    problem = GIVEN_UP if is_late else RAISED.format(error=f"{type(raised).__name__}: {raised}")
+    assert (bank.paid, [one.problem for one in checkpoint.pending]) == (1, [problem])
+    decisions: list[tuple[Any, str, int]] = [
+        (Checkpoint.approve, "paid in call 2", 2),
+        (lambda one, call: one.answer(call, "paid, says the bank"), "paid, says the bank", 1),
+        (lambda one, call: one.reject(call, "look it up"), f"Rejected: {REFUSED}: look it up {BEGUN}", 1),
+    ]
+    for decide, read, paid in decisions:
+        bank.paid, bank.model = 1, FakeModel.script([], "Done.")
+        decided = again(checkpoint)
+        decide(decided, decided.pending[0])
+        outcome = bank.run(loop, decided)
+        assert ([message.content for message in outcome.messages if message.role == "tool"], bank.paid) == ([read], paid)
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_refusal_is_an_error_that_the_model_reads(is_named: bool) -> None:
+    bank, checkpoint = Bank(Unpaid("no order 1")), Checkpoint(needs_approval=["pay"] if is_named else LET, refusals=[NoSuchOrder])
+    if is_named:
+        with pytest.raises(ApprovalRequired):
+            bank.run(Finish(max_steps=4), checkpoint)
+        checkpoint.approve(checkpoint.pending[0])
+    outcome = bank.run(Finish(max_steps=4), checkpoint)
+    assert (outcome.answer, bank.paid) == ("Done.", 1)
+    assert any("Unpaid: no order 1" in message.content for message in outcome.messages)
+
+
+def test_a_tool_that_raises_approval_required_itself_ends_the_run() -> None:
+    def refund(order: str) -> str:
+        """Give money back."""
+        raise ApprovalRequired
+
+    model = FakeModel(Act("", (ToolCall("refund", {"order": "A"}),)))
+    with pytest.raises(ApprovalRequired) as stopped:
+        run_sync(Bare().run(Query("Give it back."), Toolbox([refund]), model))
+    assert stopped.value.pending == ()

@@ -12,7 +12,7 @@ import pytest
 
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
 from whichloop.loops.bare import Bare
-from whichloop.loops.checkpoints.checkpoint import Checkpoint, ResumeError
+from whichloop.loops.checkpoint import Checkpoint, ResumeError
 from whichloop.loops.finish import Finish
 from whichloop.loops.guarded import Guarded
 from whichloop.loops.phased import Phased

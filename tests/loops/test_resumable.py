@@ -7,7 +7,6 @@ import contextlib
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,8 +14,7 @@ import pytest
 
 from tests.loops.shopper import ANSWER, PRICES, QUESTION, Shopper, price
 from whichloop.loops.bare import Bare
-from whichloop.loops.checkpoints.checkpoint import ApprovalRequired, Checkpoint, ResumeError
-from whichloop.loops.checkpoints.replay import Replay
+from whichloop.loops.checkpoint import ApprovalRequired, Checkpoint, ResumeError
 from whichloop.loops.finish import Finish
 from whichloop.loops.guarded import Guarded
 from whichloop.loops.microcompact import Microcompact
@@ -24,17 +22,14 @@ from whichloop.loops.phased import Phased
 from whichloop.loops.provider_retry import ProviderRetry
 from whichloop.loops.react_extract import ReactExtract
 from whichloop.loops.repeat_guard import RepeatGuard
-from whichloop.loops.resumable import ReplayedModel, Resumable
+from whichloop.loops.resumable import Resumable
 from whichloop.loops.shared.boundary import run_events
-from whichloop.loops.shared.call_ids import RunFailure
 from whichloop.loops.stateless import Stateless
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import (
     Act,
     Answer,
-    Chunk,
     Loop,
-    Message,
     Observer,
     Outcome,
     ProviderError,
@@ -284,40 +279,6 @@ def test_calls_wait_for_a_person_and_run_once_approved(name: str) -> None:
     assert (outcome.answer, world.calls) == (ANSWER, Counter(PRICES.keys()))
 
 
-def test_a_call_beside_one_that_waits_comes_to_its_end_and_is_not_made_again() -> None:
-    made: list[str] = []
-    gate, asked = asyncio.Event(), asyncio.Event()
-
-    async def charge(cents: int) -> str:
-        """Charge a card."""
-        await gate.wait()
-        made.append("charge")
-        return "charged"
-
-    async def refund(cents: int) -> str:
-        """Give money back."""
-        made.append("refund")
-        return "given back"
-
-    tools = Toolbox([charge, refund])
-    model = FakeModel(Act("", (ToolCall("charge", {"cents": 5}), ToolCall("refund", {"cents": 5}))), Answer("", "Done."))
-    checkpoint = Checkpoint(needs_approval=["refund"], on_entry=lambda entry: asked.set() if entry["kind"] == "pending" else None)
-    loop = Resumable(Finish(max_steps=3, parallel_tools=True), checkpoint)
-
-    async def swapped() -> Outcome[Any]:
-        running = asyncio.create_task(loop.run(Query("Swap it."), tools, model))
-        await until(asked, running)
-        gate.set()
-        with pytest.raises(ApprovalRequired):
-            await running
-        assert made == ["charge"]
-        checkpoint.approve(checkpoint.pending[0])
-        return await loop.run(Query("Swap it."), tools, model)
-
-    assert run_sync(swapped()).answer == "Done."
-    assert made == ["charge", "refund"]
-
-
 # --- events ---
 
 
@@ -368,39 +329,8 @@ def test_another_run_than_the_recorded_one_is_refused() -> None:
     with pytest.raises(Interrupted):
         ran(Bare(), world, checkpoint)
     for loop in (Bare(instructions="Be brief."), Finish(max_steps=6), Stateless()):
-        with pytest.raises(ResumeError, match=r"a request of role decide is not the one that was recorded: .* begin a new run"):
+        with pytest.raises(ResumeError, match=r"^a request of role decide is not the recorded one: "):
             ran(loop, World(None, None), Checkpoint(checkpoint.entries))
-
-
-def test_a_decision_about_a_call_that_does_not_wait_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^no call 'price-1' waits for a decision; waiting: none$"):
-        Checkpoint().approve("price-1")
-
-
-def test_a_name_that_no_tool_has_and_a_text_for_names_are_refused() -> None:
-    with pytest.raises(
-        ValueError, match=r"^needs_approval: there is no tool 'prise'.*; put a tool that a hook adds into the toolbox"
-    ):
-        ran(Bare(), World(None, None), Checkpoint(needs_approval=["prise"]))
-    with pytest.raises(TypeError, match=r"needs_approval: give a list of tools' names, such as \['price'\], not a text"):
-        Checkpoint(needs_approval="price")
-
-
-WRONG: list[Any] = [
-    3,
-    {"kind": "no"},
-    {"kind": "reply", "scope": "", "request": "x", "reply": {}},
-    {"kind": "result", "call": "x", "result": {"no": 1}},
-    {"kind": "failure", "scope": "", "request": "x", "failure": {"type": "KeyError"}},
-    {"kind": "decision", "call": "x", "approved": "yes", "reason": ""},
-    {"kind": "decision", "call": "x", "approved": True, "reason": "", "arguments": [1]},
-]
-
-
-@pytest.mark.parametrize("entry", WRONG, ids=str)
-def test_what_is_no_entry_is_told_with_its_place(entry: Any) -> None:
-    with pytest.raises(ValueError, match=r"^entries\[0\] is no entry of a checkpoint: "):
-        Checkpoint([entry])
 
 
 def test_a_result_that_json_does_not_hold_comes_back_as_the_text_that_a_model_reads() -> None:
@@ -420,21 +350,3 @@ def test_a_result_that_json_does_not_hold_comes_back_as_the_text_that_a_model_re
         Query("Tea?"), Toolbox([brew]), model
     )
     assert outcome.details["trajectory"]["observation_0"] == "a cup of tea"
-
-
-def test_a_stream_that_ends_without_its_whole_reply_is_recorded_as_far_as_it_came() -> None:
-    class Cut(Shopper):
-        async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-            self.requests.append(request)
-            yield Chunk("Tea ")
-            yield Chunk("costs.")
-
-    checkpoint, model = Checkpoint(), Cut()
-    request = Request((Message("user", QUESTION),))
-
-    async def streamed() -> list[Chunk]:
-        return [chunk async for chunk in ReplayedModel(model, Replay(checkpoint, RunFailure())).stream(request)]
-
-    assert [chunk.text for chunk in run_sync(streamed())] == ["Tea ", "costs."]
-    assert [chunk.text for chunk in run_sync(streamed())] == ["Tea costs.", ""]
-    assert len(model.requests) == 1

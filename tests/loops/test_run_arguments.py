@@ -12,7 +12,6 @@ import pytest
 
 from whichloop.loops.bare import Bare
 from whichloop.loops.bare_standalone import run_agent
-from whichloop.loops.checkpoints.checkpoint import Checkpoint
 from whichloop.loops.finish import Finish
 from whichloop.loops.guarded import Guarded
 from whichloop.loops.microcompact import Microcompact
@@ -20,7 +19,6 @@ from whichloop.loops.phased import Phased
 from whichloop.loops.provider_retry import ProviderRetry
 from whichloop.loops.react_extract import ReactExtract
 from whichloop.loops.repeat_guard import RepeatGuard
-from whichloop.loops.resumable import Resumable
 from whichloop.loops.stateless import Stateless
 from whichloop.models.fake import FakeModel
 from whichloop.models.metering import Budget
@@ -105,17 +103,6 @@ def test_an_argument_of_another_type_is_told(name: str, mistake: dict[str, Any],
 
 NATIVE_CALL = NativeCall("1", "price", "{}")
 MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
-    (
-        lambda: Resumable(Finish(), cast(Any, [])),
-        TypeError,
-        "checkpoint: Checkpoint is needed, not list",
-    ),
-    (
-        lambda: Resumable(cast(Any, Checkpoint()), cast(Any, Finish())),
-        TypeError,
-        "loop: Loop is needed, not Checkpoint",
-    ),
-    (lambda: Resumable(cast(Any, Finish), Checkpoint()), TypeError, "loop: Loop is needed, not the class Finish"),
     (
         lambda: NativeCall("1", "price", cast(Any, {"item": "tea"})),
         TypeError,

@@ -25,15 +25,16 @@ from tests.models.bench import Ear
 from tests.syntax import nodes_of, parsed
 from whichloop.checks.loop.scene import Gate, RunLog, open_gate
 from whichloop.checks.program.bench import AgentLog
-from whichloop.loops.checkpoints.checkpoint import Checkpoint
-from whichloop.loops.checkpoints.replay import Replay
+from whichloop.loops.checkpoint import Checkpoint
 from whichloop.loops.finish.output import CurrentTools
 from whichloop.loops.guarded import Confirmations
+from whichloop.loops.resumable import Replay
 from whichloop.loops.shared.boundary import RelayingObserver, WatchedModel
 from whichloop.loops.shared.call_ids import CallIds
 from whichloop.models.metering import Listener
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import SILENT, Observer, StopRun, Tool, Toolbox, ToolCall, run_sync
+from whichloop.protocol.outcome import Budget
 from whichloop.protocol.tool_calls import ToolListing, ToolSpec
 from whichloop.protocol.tools import ToolboxAround
 
@@ -67,8 +68,7 @@ def stand_ins(within: Toolbox) -> dict[Any, Any]:
         RelayingObserver: watching,
         WatchedModel: WatchedModel(script, within, watching),
         CallIds: ids,
-        Checkpoint: checkpoint,
-        Replay: Replay(checkpoint, ids.failure),
+        Replay: Replay(checkpoint, Budget(), SILENT, ids),
         Confirmations: Confirming(None, script, SILENT),  # type: ignore[arg-type]  # a query that nobody is asked about
         Listener: Ear(),
         RunLog: RunLog(),

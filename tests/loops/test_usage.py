@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from tests.loops.shopper import QUESTION, Shopper, price
 from tests.loops.test_resumable import DESIGNS
 from whichloop.loops.bare import Bare
-from whichloop.loops.checkpoints.checkpoint import Checkpoint
+from whichloop.loops.checkpoint import Checkpoint
 from whichloop.loops.finish import Finish
 from whichloop.loops.phased import Phased
 from whichloop.loops.provider_retry import ProviderRetry

@@ -39,8 +39,14 @@ _HOMES = {
     "whichloop.loops.react_extract": ("ReactExtract", "ReactExtractProgram"),
     "whichloop.loops.repeat_guard": ("RepeatGuard",),
     "whichloop.loops.resumable": ("Resumable",),
-    "whichloop.loops.checkpoints.checkpoint": ("ApprovalRequired", "PendingCall", "ResumeError", "Checkpoint"),
-    "whichloop.loops.checkpoints.checkpoint_file": ("CheckpointFile",),
+    "whichloop.loops.checkpoint": (
+        "ApprovalRequired",
+        "Checkpoint",
+        "CheckpointFile",
+        "PendingCall",
+        "ResumeError",
+        "RunUnderWay",
+    ),
     "whichloop.loops.stateless": (
         "ActionDecision",
         "ActivityManager",

@@ -4,11 +4,12 @@ from whichloop.loops.bare import Bare as Bare
 from whichloop.loops.bare_standalone import ToolRegistry as ToolRegistry
 from whichloop.loops.bare_standalone import arun_agent as arun_agent
 from whichloop.loops.bare_standalone import run_agent as run_agent
-from whichloop.loops.checkpoints.checkpoint import ApprovalRequired as ApprovalRequired
-from whichloop.loops.checkpoints.checkpoint import Checkpoint as Checkpoint
-from whichloop.loops.checkpoints.checkpoint import PendingCall as PendingCall
-from whichloop.loops.checkpoints.checkpoint import ResumeError as ResumeError
-from whichloop.loops.checkpoints.checkpoint_file import CheckpointFile as CheckpointFile
+from whichloop.loops.checkpoint import ApprovalRequired as ApprovalRequired
+from whichloop.loops.checkpoint import Checkpoint as Checkpoint
+from whichloop.loops.checkpoint import CheckpointFile as CheckpointFile
+from whichloop.loops.checkpoint import PendingCall as PendingCall
+from whichloop.loops.checkpoint import ResumeError as ResumeError
+from whichloop.loops.checkpoint import RunUnderWay as RunUnderWay
 from whichloop.loops.finish import Finish as Finish
 from whichloop.loops.finish import Module as Module
 from whichloop.loops.finish import ParseError as ParseError

@@ -1,53 +1,87 @@
-"""Any loop as one that can be taken up again: after a stop for a person's approval, an error, or the end of the process.
+"""Any loop as one whose run goes on after a stop: a person's approval, an error, or the end of the process.
 
 The run is carried out from its start, and what its `Checkpoint` has recorded is given in the place of the model and the tools: no
-request is sent twice, and no call that has a result is made again. A design is not told, so that a run that was stopped and taken
-up is the run that was never stopped.
+request is sent twice, and no call that has a result is made again. A design is not told, so that a run that was stopped and went on
+is the run that was never stopped.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import dataclass, field
-from typing import Any, cast
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NoReturn, cast
 
-from whichloop.loops.checkpoints.checkpoint import Checkpoint
-from whichloop.loops.checkpoints.replay import UNLIMITED, Replay, take_up
-from whichloop.loops.checkpoints.replayed_toolbox import ReplayedToolbox
-from whichloop.loops.shared.boundary import has_boundary, run_of, watched
-from whichloop.loops.shared.call_ids import CallIds, ids_of
 from whichloop.protocol import (
     SILENT,
     AnswerT,
+    BudgetExceeded,
     Chunk,
-    Loop,
     Model,
     ModelError,
+    Observation,
     Observer,
     Outcome,
     Query,
     Reply,
     Request,
     Toolbox,
+    ToolCall,
     WrappedLoop,
     WrappedModel,
+    render_value,
 )
 from whichloop.protocol.cancellation import failure_of_model
 from whichloop.protocol.chat import whole_pieces
-from whichloop.protocol.names import nearest
+from whichloop.protocol.digest import digest
+from whichloop.protocol.events import ApprovalAsked, ApprovalDecided
 from whichloop.protocol.outcome import Budget
 from whichloop.protocol.redact import logger_of
+from whichloop.protocol.tokens import estimate_input
+from whichloop.protocol.tool_calls import NEVER_RAN, CallId
+from whichloop.protocol.tools import ToolboxAround
+from whichloop.protocol.values import cap
 
-from .shared.boundary import RelayingObserver, check_run, named
+from .checkpoint import (
+    ApprovalRequired,
+    Checkpoint,
+    Entry,
+    RecordedCall,
+    ResumeError,
+    failure_entry,
+    failure_of,
+    reply_of,
+    result_entry,
+    stated,
+)
+from .shared.boundary import RelayingObserver, check_run, has_boundary, run_of, watched
+from .shared.call_ids import CallIds, RunFailed, as_asked, ids_of
+from .shared.conversation import REJECTED
+from .shared.received_arguments import problem_of
 
 logger = logger_of(__name__)
+
+UNLIMITED = Budget()
+UNPRICED = "a budget of {:g} dollars cannot be kept, for the model does not say what a reply costs: limit tokens or calls"
+REFUSED = "A person refused this call"
+EDITED = "A person let this call run with other arguments, {arguments}: "
+BEGUN = "It had begun before, and may have acted or be at work still."
+DECIDE = "so that it may have acted or be at work still: approve calls it again, answer gives the result"
+CUT_OFF = f"the run ended while the tool was at work, {DECIDE}"
+GIVEN_UP = f"no result came in time, {DECIDE}"
+RAISED = f"the tool raised {{error}}, {DECIDE}"
+UNFIT = "the arguments that were given to {tool} do not fit: {problem}"
+NOT_CALLED = NEVER_RAN | {"NotConfirmed", REJECTED}
+"""Errors of a toolbox that has not called the tool."""
+PERSON, RULE = "person", "rule"
+"""Who decided about a call, where no name was given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resumable(WrappedLoop):
-    """A loop whose run can be taken up: run it again, with the same query, tools and checkpoint.
+    """A loop whose run can go on: run it again, with the same query, tools and checkpoint.
 
     Events tell what happens now; what is recorded is not told again. What a design asks or calls beside the model and the tools of
     the run, such as the `select_model` of `phased`, is not recorded.
@@ -56,16 +90,9 @@ class Resumable(WrappedLoop):
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     """What the run has done so far; a checkpoint belongs to one run."""
     budget: Budget = UNLIMITED
-    """What the whole run may spend, however often it is taken up: calls, tokens, dollars. The run then ends with BudgetExceeded."""
+    """What the whole run may spend, however often it goes on: calls, tokens, dollars. The run then ends with BudgetExceeded."""
 
     def __post_init__(self) -> None:
-        for name, given, kind in (
-            ("loop", self.loop, Loop),
-            ("checkpoint", self.checkpoint, Checkpoint),
-            ("budget", self.budget, Budget),
-        ):
-            if isinstance(given, type) or not isinstance(given, kind):
-                raise TypeError(f"{name}: {kind.__name__} is needed, not {named(given)}")
         if self.budget.seconds is not None:
             raise ValueError("budget: limit calls, tokens or dollars, not seconds, for a run may wait for days")
 
@@ -75,55 +102,102 @@ class Resumable(WrappedLoop):
 
         Raises ApprovalRequired where a call waits for a person, ResumeError where the run is another one than the checkpoint's,
         BudgetExceeded where the budget is used up, ValueError for a name in `needs_approval` that no tool has and for a budget of
-        dollars over a model without prices, and RuntimeError for a checkpoint whose run is under way.
+        dollars over a model without prices, and RunUnderWay for a checkpoint that is in use.
         """
         check_run(query, tools, model, observer)
         self.budget.check_price(model)
-        for name in sorted(self.checkpoint.needs_approval):
-            if name not in tools:
-                hint = "; put a tool that a hook adds into the toolbox, and have the hook remove it while it is not to be called"
-                raise ValueError(f"needs_approval: there is no tool {name!r}; {nearest(name, tools.names)}{hint}")
-        with self.checkpoint.running():
+        if unknown := sorted(set(self.checkpoint.needs_approval).difference(tools.names)):
+            raise ValueError(f"needs_approval: no tool is named {unknown[0]!r}; the tools are {', '.join(tools.names) or 'none'}")
+        with self.checkpoint.held():
             return await watched(self._recorded, query, tools, model, observer)
 
     async def _recorded(self, query: Query[Any], tools: Toolbox, model: Model, observer: Observer) -> Outcome[Any]:
         ids = ids_of(observer, query)
-        await take_up(self.checkpoint)
-        replay = Replay(self.checkpoint, ids.failure, self.budget)
-        ids.recorded, ids.not_made, ids.run_id = replay.ids, replay.not_made, replay.run_id
-        ids.guarded = self.checkpoint.guarded
-        after_replay = AfterReplay(observer, ids, replay)
-        replayed_tools = ReplayedToolbox(tools, replay, self.checkpoint, after_replay)
-        with ids.failure.resuming():
-            return await run_of(self.loop)(query, replayed_tools, ReplayedModel(model, replay), after_replay)
+        await self.checkpoint.begin(query, ids.run_id)
+        ids.run_id = self.checkpoint.run_id
+        asked = {one.call.name for one in self.checkpoint.calls.values() if one.is_guarded}
+        ids.guarded = frozenset(self.checkpoint.needs_approval) | asked
+        replay = Replay(self.checkpoint, self.budget, observer, ids)
+        with ids.failure.leaving():
+            return await run_of(self.loop)(query, ReplayedToolbox(tools, replay), ReplayedModel(model, replay), replay)
 
 
-class AfterReplay(RelayingObserver):
-    """Passes on what a design tells, but for the notes of the part that is recorded; the loop within makes the outcome whole."""
+class Replay(RelayingObserver):
+    """A run while it is carried out: gives what is recorded, keeps what is new, and passes on what a design tells of that."""
 
-    def __init__(self, observer: Observer, ids: CallIds, replay: Replay) -> None:
+    def __init__(self, checkpoint: Checkpoint, budget: Budget, observer: Observer, ids: CallIds) -> None:
         super().__init__(observer, ids)
-        self._replay = replay
+        self.checkpoint = checkpoint
+        self._budget = budget
+        self._replies: dict[str, deque[Entry]] = {}
+        for entry in checkpoint.received:
+            if entry["kind"] != "result":
+                self._replies.setdefault(entry["scope"], deque()).append(entry)
+        self._results = {name for name, call in checkpoint.calls.items() if call.result is not None}
 
     def note(self, kind: str, **data: Any) -> None:
-        """Pass a note on, and warn of calls that the model made beside its answer, and that its design therefore drops."""
-        if self._replay.is_replaying:
-            return
-        if kind == "not_run":
-            dropped = data.get("tools", data.get("tool_name"))
-            names = ", ".join(dropped) if isinstance(dropped, list | tuple) else str(dropped)
-            logger.warning("%s: called beside the answer, so that it was not called; see finish_with_tools", names)
+        """Pass a note on, unless something recorded is still to be given."""
+        if not self._results and not any(self._replies.values()):
+            with self.ids.failure.noticed():
+                self.observer.note(kind, **data)
+
+    async def keep(self, kind: str, **fields: Any) -> None:
+        """Keep an entry. Raises RunFailed for what storing it raises."""
         with self.ids.failure.noticed():
-            self.observer.note(kind, **data)
+            await self.checkpoint.keep({"kind": kind, **fields})
 
+    # --- the model ---
 
-async def _let_others_run(request: Request) -> None:
-    """Give the event loop up for a turn: a long run that is taken up must not keep it from a service's other tasks.
+    def reply(self, request: Request) -> Reply | None:
+        """Return the recorded reply to a request, None if it is new.
 
-    Not within a task of several that run together (a scope of its own): their results would come in another order than recorded.
-    """
-    if not request.scope:
-        await asyncio.sleep(0)
+        Requests of one scope follow each other, so that each has to be the next one that was recorded. Raises ResumeError if it is
+        not, and the failure that was recorded in the place of a reply.
+        """
+        recorded = self._replies.get(request.scope)
+        if not recorded:
+            return None
+        if recorded[0]["request"] != digest(request.as_dict()):
+            raise self._other_run(f"a request of role {request.role.value}")
+        entry = recorded.popleft()
+        if entry["kind"] == "failure":
+            raise failure_of(entry["failure"])
+        return reply_of(entry["reply"])
+
+    def _other_run(self, what: str) -> Exception:
+        problem = f"{what} is not the recorded one: loop, prompts, tools or query have changed; go on from checkpoint.messages"
+        return self.ids.failure.stopped_by(ResumeError(problem))
+
+    async def ask(self, request: Request) -> None:
+        """Note a new request before it is made, if there is a budget. Raises BudgetExceeded if that is used up."""
+        if self._budget.is_unlimited:
+            return
+        spent = self.checkpoint.spent
+        used_up = self._budget.used_up(spent)
+        if not used_up and self._budget.dollars is not None and spent.unpriced:
+            used_up = UNPRICED.format(self._budget.dollars)
+        if used_up:
+            raise self.ids.failure.stopped_by(BudgetExceeded(used_up))
+        await self.keep("asked", scope=request.scope, input_tokens=estimate_input(request))
+
+    async def keep_reply(self, request: Request, reply: Reply) -> None:
+        await self.keep("reply", scope=request.scope, request=digest(request.as_dict()), reply=asdict(reply))
+
+    async def failed(self, request: Request, error: ModelError | asyncio.CancelledError) -> ModelError:
+        """Keep what the model has failed with, and return it. Raises the CancelledError itself if somebody cancels the run."""
+        failure = failure_of_model(error)
+        await self.keep("failure", scope=request.scope, request=digest(request.as_dict()), failure=failure_entry(failure))
+        return failure
+
+    # --- the tools ---
+
+    def result(self, call: ToolCall) -> Observation | None:
+        """Return the recorded result of a call, None if it has none. Raises ResumeError for one before a recorded reply."""
+        recorded = self.checkpoint.calls.get(call.call_id)
+        if recorded is None and self._replies.get(""):
+            raise self._other_run(f"a call of {call.name}")
+        self._results.discard(call.call_id)
+        return None if recorded is None else recorded.seen
 
 
 class ReplayedModel(WrappedModel):
@@ -135,24 +209,21 @@ class ReplayedModel(WrappedModel):
 
     async def complete(self, request: Request) -> Reply:
         """Raises as the model does, and ResumeError."""
-        reply = self._replay.reply(request)
-        if reply is not None:
+        if (reply := self._replay.reply(request)) is not None:
             await _let_others_run(request)
             return reply
         await self._replay.ask(request)
         try:
             reply = await self.model.complete(request)
         except (ModelError, asyncio.CancelledError) as error:
-            failure = failure_of_model(error)
-            await self._replay.keep_failure(request, failure)
+            failure = await self._replay.failed(request, error)
             raise failure from failure.__cause__
         await self._replay.keep_reply(request, reply)
         return reply
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         """Raises as the model does, and ResumeError."""
-        reply = self._replay.reply(request)
-        if reply is not None:
+        if (reply := self._replay.reply(request)) is not None:
             await _let_others_run(request)
             for chunk in whole_pieces(reply):
                 yield chunk
@@ -170,8 +241,145 @@ class ReplayedModel(WrappedModel):
                         await self._replay.keep_reply(request, reply)
                     yield chunk
         except (ModelError, asyncio.CancelledError) as error:
-            failure = failure_of_model(error)
-            await self._replay.keep_failure(request, failure)
+            failure = await self._replay.failed(request, error)
             raise failure from failure.__cause__
         if reply is None:
             await self._replay.keep_reply(request, Reply(text, finish_reason="other"))
+
+
+async def _let_others_run(request: Request) -> None:
+    """Give the event loop up for a turn: a long run that goes on must not keep it from a service's other tasks.
+
+    Not within a task of several that run together (a scope of its own): their results would come in another order than recorded.
+    """
+    if not request.scope:
+        await asyncio.sleep(0)
+
+
+class ReplayedToolbox(ToolboxAround):
+    """A toolbox that makes the calls that have no result yet, once a person has approved those that need it."""
+
+    def __init__(self, within: Toolbox, replay: Replay) -> None:
+        super().__init__(within)
+        self._replay, self._checkpoint = replay, replay.checkpoint
+        self._under_way = 0
+        """The number of calls that are being made."""
+        self._none_under_way = asyncio.Event()
+        self._is_stopping = False
+
+    async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
+        """Raises what the tool's StopRun is, ApprovalRequired and ResumeError."""
+        named = self._replay.ids.named(call)
+        seen = self._replay.result(named)
+        if seen is None:
+            seen = await self._result_of_new(named, validate)
+            await self._replay.keep(**result_entry(named, seen))
+        return as_asked(seen, call)
+
+    async def _result_of_new(self, call: ToolCall, validate: bool) -> Observation:
+        """Return the result of a call that has none recorded. Raises ApprovalRequired."""
+        recorded = self._checkpoint.calls.get(call.call_id, RecordedCall(call))
+        is_checked = validate or self.check_arguments or not isinstance(call.arguments, Mapping)
+        if is_checked and recorded.asked is None and problem_of(call, self.within) is not None:  # it will be refused
+            return await self._make(call, validate)
+        if not recorded.is_guarded and call.name not in self._checkpoint.needs_approval:
+            if recorded.begun:
+                logger.warning("%s is called again: the run ended while it was at work", call.name)
+            return await self._make(call, validate)
+        if recorded.is_cut_off:
+            await self._stop_for_person(call, CUT_OFF, recorded.edited)
+        if recorded.asked is None:
+            why = self._checkpoint.reason_to_wait(call, self.within)
+            if why is None:
+                return await self._make(call, validate, ApprovalDecided(call, True, RULE))
+            await self._stop_for_person(call, why)
+        decision = recorded.decision
+        if decision is None:
+            await self._stop_for_person(call)
+        return await self._result_by_decision(call, validate, recorded, decision)
+
+    async def _result_by_decision(self, call: ToolCall, validate: bool, recorded: RecordedCall, decision: Entry) -> Observation:
+        """Return the result of a call that a person approved or gave the result of, the error of one that was refused.
+
+        Raises ApprovalRequired where the tool does not take the arguments that a person gave.
+        """
+        result = render_value(decision["result"]) if "result" in decision else None
+        by, reason = decision["by"] or PERSON, decision["reason"]
+        edited = decision.get("arguments", recorded.edited)
+        decided = ApprovalDecided(call, decision["approved"], by, reason, edited, result)
+        if result is not None:
+            self._replay.on_event(replace(decided, arguments=None))
+            return Observation(call.name, "success", result, None, decision["result"], call.call_id)
+        if not decided.approved:
+            self._replay.on_event(replace(decided, arguments=None))
+            text = f"{REFUSED}: {reason}" if reason else f"{REFUSED}."
+            return Observation(call.name, "error", f"{text} {BEGUN}" if recorded.begun else text, REJECTED, None, call.call_id)
+        if edited is None:
+            return await self._make(call, validate, decided)
+        if problem := problem_of(replace(call, arguments=edited), self.within):
+            await self._stop_for_person(call, UNFIT.format(tool=call.name, problem=problem[1]), edited)
+        seen = await self._make(call, True, decided)
+        return replace(seen, data=EDITED.format(arguments=render_value(edited)) + seen.data)
+
+    async def _make(self, call: ToolCall, validate: bool, decided: ApprovalDecided | None = None) -> Observation:
+        """Make a call and return its result. `decided`: of a call that a person has to know of.
+
+        Raises ApprovalRequired, without beginning the call, once another call waits for a person: a design ends the calls that run
+        beside one that raises, so that one that began now could be cut off although its tool has acted. Raises it, too, for a call
+        that a person has to know of and that ran into a time limit or raised what is no refusal.
+        """
+        if self._is_stopping:
+            await self._stop_once_none_is_under_way()
+        edited = None if decided is None else decided.arguments
+        with self._counted():
+            await self._replay.keep("begun", guarded=decided is not None, **stated(call, edited))
+            attempt = self._checkpoint.calls[call.call_id].begun
+            to_make = replace(call, call_id=CallId(call.call_id, self._checkpoint.run_id, attempt))
+            if decided is not None:
+                self._replay.on_event(decided)
+            if edited is not None:
+                to_make = replace(to_make, arguments=edited)
+            seen = await self.within.call(to_make, validate=validate)
+        if decided is not None and (problem := may_have_acted(seen, self._checkpoint.refusals)):
+            await self._stop_for_person(call, problem, edited)
+        return seen
+
+    async def _stop_for_person(self, call: ToolCall, problem: str = "", edited: Mapping[str, Any] | None = None) -> NoReturn:
+        """Record that a call waits, unless it does already, tell the observer, and raise ApprovalRequired."""
+        self._is_stopping = True
+        with self._counted():  # the run does not stop before it is stored and told that the call waits
+            with self._replay.ids.failure.noticed():
+                waiting = await self._checkpoint.wait_for_person(call, problem, edited)
+            with contextlib.suppress(RunFailed):  # raised once the calls beside this one are at their end
+                self._replay.on_event(ApprovalAsked(call, waiting.arguments, waiting.problem, waiting.id))
+        await self._stop_once_none_is_under_way()
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Count a call as under way within the block."""
+        self._under_way += 1
+        self._none_under_way.clear()
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._none_under_way.set()
+
+    async def _stop_once_none_is_under_way(self) -> NoReturn:
+        """Raises ApprovalRequired once the calls that have begun are at their end, and their results recorded."""
+        while self._under_way:
+            await self._none_under_way.wait()
+        raise self._replay.ids.failure.stopped_by(ApprovalRequired(self._checkpoint.pending))
+
+
+def may_have_acted(seen: Observation, refusals: tuple[type[Exception], ...]) -> str:
+    """Return why nobody knows whether a tool has acted that a person has to know of; empty if its result or refusal says so.
+
+    Whatever was raised once the tool had begun may have come after it has acted. A time limit is no refusal of the tool's.
+    """
+    if seen.ok or (seen.raised is None and seen.error_type in NOT_CALLED):
+        return ""
+    if seen.error_type == TimeoutError.__name__ or isinstance(seen.raised, TimeoutError):
+        return GIVEN_UP
+    return "" if isinstance(seen.raised, refusals) else RAISED.format(error=cap(f"{seen.error_type}: {seen.data}", 300))

@@ -138,16 +138,16 @@ class ApprovalAsked(RunEvent):
     """A call waits for a person's decision. Told each time that the run stops at it; see `Resumable`."""
 
     call: ToolCall
-    """As the model wrote it; `call.call_id` is what `Checkpoint.approve` and `Checkpoint.reject` take."""
+    """As the model wrote it."""
     arguments: Mapping[str, Any]
-    """As the tool will get them, converted and with its defaults."""
+    """The JSON with which the call is made: the model's own, or what a person has given in its place."""
     problem: str = ""
-    """Why a call waits again that was decided about before, and which arguments their JSON form does not say whole."""
-    version: str = ""
-    """For what is shown here: what `Checkpoint.approve(call_id, version=…)` takes."""
+    """Why it waits again, or what its rule could not judge; else empty."""
+    id: str = ""
+    """What `Checkpoint.approve` and `Checkpoint.reject` take: another one each time that the call waits."""
 
     def _shown(self) -> dict[str, Any]:
-        fields = {**_called(self.call), "arguments": plain_value(self.arguments), "version": self.version}
+        fields = {**_called(self.call), "arguments": plain_value(self.arguments), "id": self.id}
         return fields | ({"problem": self.problem} if self.problem else {})
 
 
@@ -163,7 +163,7 @@ class ApprovalDecided(RunEvent):
     that let the call through."""
     reason: str = ""
     arguments: Mapping[str, Any] | None = None
-    """What the tool gets of those that were given in the place of the model's; None if the model's hold."""
+    """Those that a person gave in the place of the model's; None if the model's hold."""
     result: str | None = None
     """What the model reads as the call's result, where a person gave it and the tool is not called."""
 

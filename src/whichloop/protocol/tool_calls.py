@@ -151,7 +151,7 @@ class CurrentCall:
     run_id: str
     """32 hexadecimal digits: another one for each run, and the same when a run is taken up from its checkpoint."""
     attempt: int = 1
-    """1, and one more for each time that the call has begun before; a checkpoint knows that of tools in `needs_approval` only."""
+    """1, and one more for each time that the call has begun before, as a checkpoint knows."""
     _runs: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
     """How many runs have begun within the call, by what they are asked."""
 

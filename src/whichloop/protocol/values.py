@@ -9,7 +9,6 @@ import functools
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import is_dataclass
 from datetime import date, time, timedelta
 from enum import Enum
 from typing import Any
@@ -286,19 +285,11 @@ def argument_json(value: object, *, by_alias: bool = False) -> object:
     return value if type(value) in ATOMS and value == value else _Writer(by_alias).form(value)  # NaN is no JSON
 
 
-def argument_forms(value: object) -> tuple[Any, Any]:
-    """Return the JSON form with pydantic's models by their fields' names, and by their aliases. Raises as `argument_json` does."""
-    writer = _Writer(by_alias=False)
-    plain = writer.form(value)
-    return plain, _Writer(by_alias=True).form(value) if writer.met_model else plain
-
-
 class _Writer:
-    """Writes one value, and notes whether a pydantic model is in it."""
+    """Writes one value."""
 
     def __init__(self, by_alias: bool) -> None:
         self.by_alias = by_alias
-        self.met_model = False
         self._encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=self._written)
 
     def form(self, value: object) -> Any:
@@ -314,7 +305,6 @@ class _Writer:
             return value.isoformat()
         if isinstance(value, timedelta):
             return _duration(value)
-        self.met_model = self.met_model or (callable(getattr(value, "model_dump", None)) and not is_dataclass(value))
         return jsonable(value, by_alias=self.by_alias)
 
 

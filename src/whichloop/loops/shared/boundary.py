@@ -303,7 +303,7 @@ async def conversed(run: Run, query: Query[AnswerT], tools: Toolbox, model: Mode
         inner_outcome = replace(inner_outcome, details={"exception": conversation.failure, **inner_outcome.details})
     outcome = answered(query, inner_outcome)
     messages = messages_after(query, recorded.calls, outcome, inner_outcome.answer, conversation.last_sent)
-    return replace(outcome, messages=messages, usage=usage_of(conversation, recorded, ids))
+    return replace(outcome, messages=messages, usage=usage_of(conversation, recorded))
 
 
 def run_of(loop: Loop) -> Run:

@@ -49,7 +49,7 @@ class RunFailure:
             raise RunFailed(self._error) from error
 
     def stopped_by(self, stop: Stop) -> Stop | RunFailed:
-        """Return what a run raises that stops so that it can be taken up: `stop`, or RunFailed if something has failed before."""
+        """Return what a run raises that stops so that it can go on: `stop`, or RunFailed if something has failed before."""
         self._stop = stop
         return stop if self._error is None else RunFailed(self._error)
 
@@ -70,23 +70,11 @@ class RunFailure:
         try:
             yield
         except Exception:
-            if self._error is not None:
-                raise self._error from None
-            if self._stop is not None:
-                raise self._stop from None
+            if (ends := self._error or self._stop) is not None:
+                raise ends from None
             raise
-        ends = self._stop if self._error is None else self._error
-        if ends is not None:
+        if (ends := self._error or self._stop) is not None:
             raise ends
-
-    @contextlib.contextmanager
-    def resuming(self) -> Iterator[None]:
-        """Do as `leaving` does, and forget the stop then: whoever catches it may take the run up at once."""
-        try:
-            with self.leaving():
-                yield
-        finally:
-            self._stop = None
 
 
 class CallIds:
@@ -95,10 +83,6 @@ class CallIds:
     def __init__(self, run_id: str, history: Iterable[Message] = ()) -> None:
         """`run_id`: of the run, until its checkpoint says another. `history`: the turns before the run's."""
         self.run_id = run_id
-        self.recorded: frozenset[str] = frozenset()
-        """Ids of a checkpoint; those that an earlier version gave are given again, so that no call is made twice."""
-        self.not_made: set[str] = set()
-        """Ids of a checkpoint's calls for which no tool was called."""
         self.guarded: frozenset[str] = frozenset()
         """Names of the tools whose calls a person has to know of."""
         self.failure = RunFailure()
@@ -111,26 +95,22 @@ class CallIds:
         """Return a call with the run's id for it: calls that are equal are told apart by their order."""
         if isinstance(call.call_id, CallId):
             return call
-        stem, stem_before = self._id_stems(call)
-        self._calls_by_stem[stem] += 1
-        number = self._calls_by_stem[stem]
-        earlier_id = f"{stem_before}-{number}"
-        call_id = earlier_id if earlier_id in self.recorded else f"{stem}-{number}"
-        return ToolCall(call.name, call.arguments, CallId(call_id, self.run_id))
+        (named,) = self.coming([call])
+        self._calls_by_stem[self._stem(call)] += 1
+        return named
 
     def coming(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
         """Return the calls of a reply with the ids that they have if they are made."""
-        counted = Counter[str]()
+        counted = Counter(self._calls_by_stem)
         coming: list[ToolCall] = []
         for call in calls:
-            stem, _ = self._id_stems(call)
+            stem = self._stem(call)
             counted[stem] += 1
-            number = self._calls_by_stem[stem] + counted[stem]
-            coming.append(ToolCall(call.name, call.arguments, CallId(f"{stem}-{number}", self.run_id)))
+            coming.append(ToolCall(call.name, call.arguments, CallId(f"{stem}-{counted[stem]}", self.run_id)))
         return coming
 
-    def _id_stems(self, call: ToolCall) -> tuple[str, str]:
-        """Return what the ids of equal calls of the turn begin with, and what they began with in an earlier version."""
+    def _stem(self, call: ToolCall) -> str:
+        """Return what the ids of equal calls of the turn begin with."""
         try:
             arguments_digest = digest(call.arguments)
         except (TypeError, ValueError, RecursionError):
@@ -138,8 +118,7 @@ class CallIds:
         if self._turn is None:
             history = [replace(message, sent=None).as_dict() for message in self._history]
             self._turn = digest(history) if history else ""
-        whole = sha256(f"{self._turn} {arguments_digest} {call.name}")
-        return f"{id_name(call.name)}-{whole[:12]}", f"{call.name}-{arguments_digest[:12]}"
+        return f"{id_name(call.name)}-{sha256(f'{self._turn} {arguments_digest} {call.name}')[:12]}"
 
 
 def ids_of(observer: Observer, query: Query) -> CallIds:

@@ -52,6 +52,8 @@ from .call_ids import CallIds, RunFailure, as_asked
 UNTOLD = frozenset({Role.RECOVER, Role.SUMMARIZE, Role.VALIDATE, Role.FORMAT})
 """Roles of requests about one text or one failure, which show no earlier turns."""
 RESULTS = "Results of tools in this turn:"
+REJECTED = "Rejected"
+"""The type of the error of a call that a person has refused, so that no tool was called."""
 ACCEPTED = "accepted"
 """The result of an earlier answer that is itself a call, such as `__finish__`: providers want one for every call."""
 
@@ -254,12 +256,17 @@ class RecordedToolbox(ToolboxAround):
         return as_asked(recorded.seen, call)
 
 
-def usage_of(model: ConversationModel, tools: RecordedToolbox, ids: CallIds) -> RunUsage:
+def usage_of(model: ConversationModel, tools: RecordedToolbox) -> RunUsage:
     """Return what a run has taken."""
-    finished_calls = [
-        recorded.call for recorded in tools.calls if recorded.seen is not None and recorded.call.call_id not in ids.not_made
-    ]
-    return RunUsage(model.requests, sum(call.name in tools for call in finished_calls), model.tokens, model.uncounted)
+    made = sum(one.seen is not None and one.call.name in tools and one.seen.error_type != REJECTED for one in tools.calls)
+    return RunUsage(model.requests, made, model.tokens, model.uncounted)
+
+
+def call_messages(call: ToolCall, seen: Observation) -> list[Message]:
+    """Return a call and its result as a conversation has them, under the run's id: those of a model may repeat."""
+    made = NativeCall(str(call.call_id), call.name, _ENCODER.encode(dict(call.arguments)))
+    text = seen.data if seen.ok else f"{seen.error_type}: {seen.data}"
+    return [Message("assistant", "", (made,)), Message("tool", text, call_id=made.id)]
 
 
 def messages_after(
@@ -275,13 +282,8 @@ def messages_after(
     """
     messages = [Message("user", query.full_text, images=query.images)]
     for recorded in calls:
-        if recorded.seen is None:  # cancelled by the run itself
-            continue
-        name = str(recorded.call.call_id)  # the run's, because providers want ids that differ, and those of a model may repeat
-        arguments = _ENCODER.encode(dict(recorded.call.arguments))
-        messages.append(Message("assistant", "", (NativeCall(name, recorded.call.name, arguments),)))
-        seen = recorded.seen
-        messages.append(Message("tool", seen.data if seen.ok else f"{seen.error_type}: {seen.data}", call_id=name))
+        if recorded.seen is not None:  # else it was cancelled by the run itself
+            messages += call_messages(recorded.call, recorded.seen)
     if outcome.ok:
         answer_text = answer if isinstance(answer, str) else "null" if answer is None else render_value(answer)
         messages.append(Message("assistant", answer_text))
