@@ -9,7 +9,7 @@ from pathlib import Path
 from whichloop import current_call
 from whichloop.loops import Bare, CheckpointFile, Query, Resumable, Toolbox
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import ToolCall
+from whichloop.protocol import Outcome, ToolCall
 
 CALLS = [ToolCall("look", {"order": "A"}), ToolCall("pay", {"order": "A"})]
 
@@ -45,7 +45,8 @@ class Desk:
     def run(self, *calls: ToolCall) -> str | None:
         checkpoint = CheckpointFile(self.path, needs_approval=self.needs_approval)
         tools = Toolbox([self.look, self.pay])
-        return Resumable(Bare(), checkpoint).run_sync(Query("Pay A."), tools, FakeModel.script(calls, "Done.")).answer
+        outcome: Outcome[str] = Resumable(Bare(), checkpoint).run_sync(Query("Pay A."), tools, FakeModel.script(calls, "Done."))
+        return outcome.answer
 
 
 if __name__ == "__main__":

@@ -33,10 +33,9 @@ from whichloop.loops.checkpoint import (
     failure_of,
     json_value,
     reply_of,
-    result_entry,
 )
 from whichloop.loops.finish import Finish
-from whichloop.loops.resumable import CUT_OFF, Resumable
+from whichloop.loops.resumable import CUT_OFF, Resumable, result_entry
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import (
     Act,
@@ -362,7 +361,7 @@ def test_a_new_run_goes_on_from_the_conversation_with_other_prompts_and_tools(fi
 
     new_tools = Toolbox([Tool.from_function(price_of, name="price", description="Its price.")])
     model = Shopper()
-    outcome = OTHERS[then]().run_sync(Query("Go on.", history=talk), new_tools, model)
+    outcome = run_sync(OTHERS[then]().run(Query("Go on.", history=talk), new_tools, model))
     assert outcome.answer == ANSWER
     assert "milk" in asked
     assert any(NO_RESULT in message.content for request in model.requests for message in request.messages)

@@ -13,13 +13,11 @@ import json
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from copy import deepcopy
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from whichloop.loops.shared.conversation import call_messages
-from whichloop.loops.shared.received_arguments import received_values
 from whichloop.protocol import (
     ContextOverflow,
     Message,
@@ -27,32 +25,26 @@ from whichloop.protocol import (
     NativeCall,
     Observation,
     ProviderError,
-    Query,
     Reply,
     StopRun,
-    Toolbox,
     ToolCall,
     Usage,
     render_value,
 )
 from whichloop.protocol.cancellation import to_its_end
-from whichloop.protocol.digest import canonical_json, sha256
+from whichloop.protocol.digest import canonical_json
 from whichloop.protocol.files import check_regular, open_regular
 from whichloop.protocol.outcome import Expenses
-from whichloop.protocol.redact import logger_of, redact
 from whichloop.protocol.threads import begin_in_thread, caller_waits
 from whichloop.protocol.tokens import estimate_usage
-from whichloop.protocol.tool_calls import id_name, idempotency_key
-from whichloop.protocol.values import cap, error_text, legible
-
-logger = logger_of(__name__)
+from whichloop.protocol.tool_calls import idempotency_key
+from whichloop.protocol.values import error_text
 
 Entry = dict[str, Any]
 """One line of a checkpoint, as JSON."""
 ApprovalRule = Callable[[Mapping[str, Any]], bool]
-"""Says of a call's arguments, a copy of what the tool's function gets, whether a person has to approve the call."""
+"""Says of a copy of what the tool's function gets whether a person has to approve the call."""
 NeedsApproval = Sequence[str] | Set[str] | Mapping[str, ApprovalRule]
-"""Names of tools, or a rule for each."""
 
 _FIELDS: Mapping[str, Mapping[str, type]] = {
     "run": {"id": str, "messages": list},
@@ -72,6 +64,7 @@ back the failures right before it, of which the run had ended. `begun` and `pend
 in the place of the model's, and a decision `arguments` or a `result`.
 """
 _FAILURES: Mapping[str, type[ModelError]] = {one.__name__: one for one in (ProviderError, ContextOverflow, ModelError)}
+_OF_PROVIDER = ("kind", "status", "retry_after_s", "injected", "failed_attempts")
 NO_RESULT = "The run stopped while the tool was at work: it may have acted."
 
 
@@ -125,9 +118,8 @@ class RecordedCall:
     """It has begun, and since then it has neither had a result nor waited."""
     edited: Mapping[str, Any] | None = None
     """Arguments of a person's in the place of the model's."""
-    times_asked: int = 0
-    asked: Entry | None = None
-    """The entry by which it waits or has waited last."""
+    asked: list[Entry] = field(default_factory=list)
+    """The entries by which it waits or has waited, the last one last."""
     decisions: list[Entry] = field(default_factory=list)
     """About what it has waited for last."""
     result: Entry | None = None
@@ -139,8 +131,8 @@ class RecordedCall:
                 self.is_cut_off, self.is_guarded = True, self.is_guarded or entry["guarded"]
                 self.edited = entry.get("edited")
             case "pending":
-                self.asked, self.decisions, self.times_asked = entry, [], self.times_asked + 1
-                self.is_cut_off, self.is_guarded, self.edited = False, True, entry.get("edited")
+                self.asked.append(entry)
+                self.decisions, self.is_cut_off, self.is_guarded, self.edited = [], False, True, entry.get("edited")
             case "result":
                 self.is_cut_off, self.result = False, entry
 
@@ -189,7 +181,7 @@ class Checkpoint:
         self.take(entries)
 
     def take(self, entries: Iterable[Mapping[str, Any]]) -> None:
-        """Have these entries in the place of any others. Raises ValueError for what is no entry."""
+        """Have these entries in the place of any others. Raises ValueError."""
         self.entries: list[Entry] = []
         self.calls: dict[str, RecordedCall] = {}
         """The calls of the run by their ids, in the order in which they came up."""
@@ -207,9 +199,7 @@ class Checkpoint:
     def _add(self, entry: Entry) -> None:
         """Add an entry. Raises KeyError, TypeError, AttributeError or ValueError for what is none."""
         kind = entry["kind"]
-        fields = dict(_FIELDS[kind]) | {name: dict for name in ("arguments", "edited") if name in entry}
-        if not all(isinstance(entry[name], of_type) for name, of_type in fields.items()):
-            raise TypeError(kind)
+        _check(entry)
         match kind:
             case "run" if not self.run_id:
                 self._talk = [Message.from_dict(one) for one in entry["messages"]]
@@ -226,7 +216,7 @@ class Checkpoint:
                 self.calls.setdefault(entry["call"], made).take(entry)
             case "decision":
                 for call in self.calls.values():
-                    if call.asked is not None and call.asked["id"] == entry["id"]:
+                    if call.asked and call.asked[-1]["id"] == entry["id"]:
                         call.decisions.append(entry)
             case "resumed":
                 while self.received and self.received[-1]["kind"] == "failure":
@@ -243,14 +233,6 @@ class Checkpoint:
             yield
         finally:
             self._is_held = False
-
-    async def begin(self, query: Query[Any], run_id: str) -> None:
-        """Begin a run or go on with it: failures that it had ended of are taken back, so that the model is asked again."""
-        if not self.run_id:
-            talk = (*(query.history or ()), Message("user", query.full_text, images=query.images))
-            await self.keep({"kind": "run", "id": run_id, "messages": [message.as_dict() for message in talk]})
-        elif self.received and self.received[-1]["kind"] == "failure":
-            await self.keep({"kind": "resumed"})
 
     async def keep(self, entry: Entry) -> None:
         """Store an entry and add it. What `on_entry` raises leaves the run, and the entry does not count."""
@@ -306,8 +288,6 @@ class Checkpoint:
                     unpriced += usage.cost_usd is None
         return Expenses(calls, tokens + sum(under_way.values()), dollars, unpriced)
 
-    # --- what waits for a person ---
-
     @property
     def pending(self) -> tuple[PendingCall, ...]:
         """The calls that wait for a person, also those at which the run stopped in another process."""
@@ -315,9 +295,8 @@ class Checkpoint:
 
     def pending_call(self, one: RecordedCall) -> PendingCall:
         """Return a call that waits or has waited, as a person is shown it."""
-        assert one.asked is not None
-        key = idempotency_key(self.run_id, one.call.call_id)
-        return PendingCall(one.asked["id"], one.call, one.asked.get("edited", one.call.arguments), one.asked["problem"], key)
+        asked, key = one.asked[-1], idempotency_key(self.run_id, one.call.call_id)
+        return PendingCall(asked["id"], one.call, asked.get("edited", one.call.arguments), asked["problem"], key)
 
     def approve(self, pending: PendingCall | str, *, arguments: Mapping[str, Any] | None = None, by: str = "") -> None:
         """Let a call run, as it was shown, once the run goes on. `pending`: the call or its id. `by`: who decides.
@@ -326,10 +305,7 @@ class Checkpoint:
         the tool does not take it, the call waits again. Raises ValueError for a call that does not wait or no longer does, and for
         arguments that are no JSON object, RunUnderWay while the run is under way. A decision that was not stored does not count.
         """
-        if not isinstance(arguments, Mapping | None):
-            raise ValueError(f"arguments must be a JSON object, not {arguments!r}")
-        edited = {} if arguments is None else {"arguments": _as_json("arguments", dict(arguments))}
-        self._decide(pending, by, approved=True, **edited)
+        self._decide(pending, by, approved=True, **({} if arguments is None else {"arguments": arguments}))
 
     def reject(self, pending: PendingCall | str, reason: str = "", *, by: str = "") -> None:
         """Refuse a call: the model reads the reason as the call's error. Raises as `approve` does."""
@@ -338,46 +314,20 @@ class Checkpoint:
     def answer(self, pending: PendingCall | str, result: Any, *, by: str = "") -> None:
         """Give the result of a call, a JSON value, so that the tool is not called: of one that has acted already, or that a person
         carries out. Raises as `approve` does."""
-        self._decide(pending, by, approved=True, result=_as_json("result", result))
+        self._decide(pending, by, approved=True, result=result)
 
     def _decide(self, pending: PendingCall | str, by: str, **decided: Any) -> None:
         pending_id = pending.id if isinstance(pending, PendingCall) else pending
-        for name, value in (("reason", decided.get("reason", "")), ("by", by)):
-            if not isinstance(value, str):
-                raise TypeError(f"{name} must be a text, not {value!r}")
+        entry = {"kind": "decision", "id": pending_id, "reason": "", "by": by, **decided}
+        try:
+            _check(json.loads(json.dumps(entry, allow_nan=False)))
+        except (TypeError, ValueError, RecursionError):
+            raise ValueError(f"arguments must be a JSON object, result JSON, reason and by texts, not {decided}, {by!r}") from None
         with self.held():
             ids = [one.id for one in self.pending]
             if pending_id not in ids:
                 raise ValueError(f"no call {pending_id!r} waits for a decision; waiting: {', '.join(ids) or 'none'}")
-            self._keep_now({"kind": "decision", "id": pending_id, "reason": "", "by": by, **decided})
-
-    async def wait_for_person(self, call: ToolCall, problem: str, edited: Mapping[str, Any] | None) -> PendingCall:
-        """Note that a call waits, unless it does already, and return what waits. `edited`: a person's arguments for it."""
-        one = self.calls.get(call.call_id)
-        if one is None or one.asked is None or one.is_cut_off or one.decisions:
-            number = 1 if one is None else one.times_asked + 1
-            pending_id = f"{id_name(call.name)}-{sha256(f'{self.run_id} {call.call_id} {number}')[:12]}"
-            await self.keep({"kind": "pending", "id": pending_id, "problem": problem, **stated(call, edited)})
-        return self.pending_call(self.calls[call.call_id])
-
-    def reason_to_wait(self, call: ToolCall, tools: Toolbox) -> str | None:
-        """Return why a call of a tool in `needs_approval` waits, empty if nothing is to be said of it; None if a rule lets it.
-
-        What a rule cannot judge waits, too: it raises, or returns anything but True and False.
-        """
-        rule = self.needs_approval.get(call.name)
-        if rule is None:
-            return ""
-        try:
-            verdict: Any = rule(deepcopy(received_values(call, tools)))
-        except Exception as error:  # a model may leave out what the rule looks at
-            why = f"the rule of {call.name} raised {type(error).__name__}: {cap(redact(error_text(error)), 300)}"
-        else:
-            if isinstance(verdict, bool):
-                return "" if verdict else None
-            why = f"the rule of {call.name} returned {cap(redact(legible(repr(verdict))), 300)}, which is neither True nor False"
-        logger.warning("needs_approval: %s", why)
-        return why
+            self._keep_now(entry)
 
 
 class CheckpointFile(Checkpoint):
@@ -422,13 +372,14 @@ class CheckpointFile(Checkpoint):
                 self._file = file
                 yield
             finally:
-                os.close(file)
+                with self._writing:  # of a call that its design has not waited for
+                    self._file = -1
+                    os.close(file)
 
     async def keep(self, entry: Entry) -> None:
         """A cancellation is raised once the entry is stored: nobody may go on with the run while something is on its way."""
         if caller_waits():
-            self._keep_now(entry)
-            return
+            return self._keep_now(entry)
         line = json.dumps(entry)
         stored = begin_in_thread(self._store, line)
         try:
@@ -444,7 +395,7 @@ class CheckpointFile(Checkpoint):
         *lines, torn = stored.split(b"\n")
         try:
             self.take(json.loads(line) for line in lines)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{self.path}: line {len(self.entries) + 1}: {error}") from None
         return len(stored) - len(torn)
 
@@ -461,20 +412,11 @@ class CheckpointFile(Checkpoint):
                 raise
 
 
-# --- entries ---
-
-
-def stated(call: ToolCall, edited: Mapping[str, Any] | None) -> Entry:
-    """Return what entries about a call say of it."""
-    arguments = {name: json_value(value) for name, value in dict(call.arguments).items()}
-    entry = {"call": str(call.call_id), "tool": call.name, "arguments": arguments}
-    return entry if edited is None else entry | {"edited": dict(edited)}
-
-
-def result_entry(call: ToolCall, seen: Observation) -> Entry:
-    result = asdict(replace(seen, value=None, raised=None))
-    del result["call_id"], result["raised"]
-    return {"kind": "result", "call": str(call.call_id), "result": result | {"value": json_value(seen.value)}}
+def _check(entry: Entry) -> None:
+    """Raise KeyError or TypeError for what lacks a field of its kind, or has another type there."""
+    fields = dict(_FIELDS[entry["kind"]]) | {name: dict for name in ("arguments", "edited") if name in entry}
+    if not all(isinstance(entry[name], of_type) for name, of_type in fields.items()):
+        raise TypeError(entry["kind"])
 
 
 def json_value(value: Any) -> Any:
@@ -485,30 +427,22 @@ def json_value(value: Any) -> Any:
     return render_value(value)
 
 
-def _as_json(name: str, value: Any) -> Any:
-    try:
-        return json.loads(json.dumps(value, allow_nan=False))
-    except (TypeError, ValueError, RecursionError):
-        raise ValueError(f"{name} must be JSON, not {value!r}") from None
-
-
 def reply_of(entry: Entry) -> Reply:
     """Return the reply of which `asdict` made the entry."""
     calls = tuple(NativeCall(**call) for call in entry["calls"])
     usage = None if entry["usage"] is None else Usage(**entry["usage"])
-    return Reply(**{**entry, "calls": calls, "usage": usage, "failed_attempts": tuple(entry["failed_attempts"])})
+    return Reply(**_tuples(entry) | {"calls": calls, "usage": usage, "native": entry["native"]})
 
 
 def failure_entry(error: ModelError) -> Entry:
     kind = next(name for name, failure_class in _FAILURES.items() if isinstance(error, failure_class))
-    entry: Entry = {"type": kind, "message": error_text(error)}
-    if isinstance(error, ProviderError):
-        entry["kind"], entry["attempts"] = error.kind, list(error.failed_attempts)
-    return entry
+    fields = {name: getattr(error, name) for name in _OF_PROVIDER} if kind == "ProviderError" else {}
+    return {"type": kind, "message": error_text(error), "fields": fields}
 
 
 def failure_of(entry: Entry) -> ModelError:
-    failure_class = _FAILURES[entry["type"]]
-    if failure_class is ProviderError:
-        return ProviderError(entry["message"], entry["kind"], failed_attempts=tuple(entry["attempts"]))
-    return failure_class(entry["message"])
+    return _FAILURES[entry["type"]](entry["message"], **_tuples(entry["fields"]))
+
+
+def _tuples(fields: Entry) -> Entry:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}

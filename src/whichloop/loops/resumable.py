@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NoReturn, cast
 
@@ -19,6 +20,7 @@ from whichloop.protocol import (
     AnswerT,
     BudgetExceeded,
     Chunk,
+    Message,
     Model,
     ModelError,
     Observation,
@@ -35,14 +37,14 @@ from whichloop.protocol import (
 )
 from whichloop.protocol.cancellation import failure_of_model
 from whichloop.protocol.chat import whole_pieces
-from whichloop.protocol.digest import digest
+from whichloop.protocol.digest import digest, sha256
 from whichloop.protocol.events import ApprovalAsked, ApprovalDecided
 from whichloop.protocol.outcome import Budget
-from whichloop.protocol.redact import logger_of
+from whichloop.protocol.redact import logger_of, redact
 from whichloop.protocol.tokens import estimate_input
-from whichloop.protocol.tool_calls import NEVER_RAN, CallId
+from whichloop.protocol.tool_calls import NEVER_RAN, CallId, id_name
 from whichloop.protocol.tools import ToolboxAround
-from whichloop.protocol.values import cap
+from whichloop.protocol.values import cap, error_text, legible
 
 from .checkpoint import (
     ApprovalRequired,
@@ -52,14 +54,13 @@ from .checkpoint import (
     ResumeError,
     failure_entry,
     failure_of,
+    json_value,
     reply_of,
-    result_entry,
-    stated,
 )
 from .shared.boundary import RelayingObserver, check_run, has_boundary, run_of, watched
 from .shared.call_ids import CallIds, RunFailed, as_asked, ids_of
 from .shared.conversation import REJECTED
-from .shared.received_arguments import problem_of
+from .shared.received_arguments import problem_of, received_values
 
 logger = logger_of(__name__)
 
@@ -75,8 +76,6 @@ RAISED = f"the tool raised {{error}}, {DECIDE}"
 UNFIT = "the arguments that were given to {tool} do not fit: {problem}"
 NOT_CALLED = NEVER_RAN | {"NotConfirmed", REJECTED}
 """Errors of a toolbox that has not called the tool."""
-PERSON, RULE = "person", "rule"
-"""Who decided about a call, where no name was given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,11 @@ class Resumable(WrappedLoop):
 
     async def _recorded(self, query: Query[Any], tools: Toolbox, model: Model, observer: Observer) -> Outcome[Any]:
         ids = ids_of(observer, query)
-        await self.checkpoint.begin(query, ids.run_id)
+        if not self.checkpoint.run_id:
+            talk = (*(query.history or ()), Message("user", query.full_text, images=query.images))
+            await self.checkpoint.keep({"kind": "run", "id": ids.run_id, "messages": [message.as_dict() for message in talk]})
+        elif self.checkpoint.received and self.checkpoint.received[-1]["kind"] == "failure":  # the model is asked again
+            await self.checkpoint.keep({"kind": "resumed"})
         ids.run_id = self.checkpoint.run_id
         asked = {one.call.name for one in self.checkpoint.calls.values() if one.is_guarded}
         ids.guarded = frozenset(self.checkpoint.needs_approval) | asked
@@ -148,11 +151,12 @@ class Replay(RelayingObserver):
 
     # --- the model ---
 
-    def reply(self, request: Request) -> Reply | None:
+    async def reply(self, request: Request) -> Reply | None:
         """Return the recorded reply to a request, None if it is new.
 
         Requests of one scope follow each other, so that each has to be the next one that was recorded. Raises ResumeError if it is
-        not, and the failure that was recorded in the place of a reply.
+        not, and the failure that was recorded in the place of a reply. Other tasks of the event loop may run meanwhile, but not
+        within a scope of its own: the results of tasks that run together would come in another order than recorded.
         """
         recorded = self._replies.get(request.scope)
         if not recorded:
@@ -162,6 +166,8 @@ class Replay(RelayingObserver):
         entry = recorded.popleft()
         if entry["kind"] == "failure":
             raise failure_of(entry["failure"])
+        if not request.scope:
+            await asyncio.sleep(0)
         return reply_of(entry["reply"])
 
     def _other_run(self, what: str) -> Exception:
@@ -209,8 +215,7 @@ class ReplayedModel(WrappedModel):
 
     async def complete(self, request: Request) -> Reply:
         """Raises as the model does, and ResumeError."""
-        if (reply := self._replay.reply(request)) is not None:
-            await _let_others_run(request)
+        if (reply := await self._replay.reply(request)) is not None:
             return reply
         await self._replay.ask(request)
         try:
@@ -223,8 +228,7 @@ class ReplayedModel(WrappedModel):
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         """Raises as the model does, and ResumeError."""
-        if (reply := self._replay.reply(request)) is not None:
-            await _let_others_run(request)
+        if (reply := await self._replay.reply(request)) is not None:
             for chunk in whole_pieces(reply):
                 yield chunk
             yield Chunk(reply=reply)
@@ -247,15 +251,6 @@ class ReplayedModel(WrappedModel):
             await self._replay.keep_reply(request, Reply(text, finish_reason="other"))
 
 
-async def _let_others_run(request: Request) -> None:
-    """Give the event loop up for a turn: a long run that goes on must not keep it from a service's other tasks.
-
-    Not within a task of several that run together (a scope of its own): their results would come in another order than recorded.
-    """
-    if not request.scope:
-        await asyncio.sleep(0)
-
-
 class ReplayedToolbox(ToolboxAround):
     """A toolbox that makes the calls that have no result yet, once a person has approved those that need it."""
 
@@ -271,16 +266,13 @@ class ReplayedToolbox(ToolboxAround):
         """Raises what the tool's StopRun is, ApprovalRequired and ResumeError."""
         named = self._replay.ids.named(call)
         seen = self._replay.result(named)
-        if seen is None:
-            seen = await self._result_of_new(named, validate)
-            await self._replay.keep(**result_entry(named, seen))
-        return as_asked(seen, call)
+        return as_asked(await self._result_of_new(named, validate) if seen is None else seen, call)
 
     async def _result_of_new(self, call: ToolCall, validate: bool) -> Observation:
         """Return the result of a call that has none recorded. Raises ApprovalRequired."""
         recorded = self._checkpoint.calls.get(call.call_id, RecordedCall(call))
         is_checked = validate or self.check_arguments or not isinstance(call.arguments, Mapping)
-        if is_checked and recorded.asked is None and problem_of(call, self.within) is not None:  # it will be refused
+        if is_checked and not recorded.asked and problem_of(call, self.within) is not None:  # it will be refused
             return await self._make(call, validate)
         if not recorded.is_guarded and call.name not in self._checkpoint.needs_approval:
             if recorded.begun:
@@ -288,15 +280,34 @@ class ReplayedToolbox(ToolboxAround):
             return await self._make(call, validate)
         if recorded.is_cut_off:
             await self._stop_for_person(call, CUT_OFF, recorded.edited)
-        if recorded.asked is None:
-            why = self._checkpoint.reason_to_wait(call, self.within)
+        if not recorded.asked:
+            why = self._reason_to_wait(call)
             if why is None:
-                return await self._make(call, validate, ApprovalDecided(call, True, RULE))
+                return await self._make(call, validate, ApprovalDecided(call, True, "rule"))
             await self._stop_for_person(call, why)
         decision = recorded.decision
         if decision is None:
             await self._stop_for_person(call)
         return await self._result_by_decision(call, validate, recorded, decision)
+
+    def _reason_to_wait(self, call: ToolCall) -> str | None:
+        """Return why a call of a tool in `needs_approval` waits, empty if nothing is to be said of it; None if a rule lets it.
+
+        What a rule cannot judge waits, too: it raises, or returns anything but True and False.
+        """
+        rule = self._checkpoint.needs_approval.get(call.name)
+        if rule is None:
+            return ""
+        try:
+            verdict: Any = rule(deepcopy(received_values(call, self.within)))
+        except Exception as error:  # a model may leave out what the rule looks at
+            why = f"the rule of {call.name} raised {type(error).__name__}: {cap(redact(error_text(error)), 300)}"
+        else:
+            if isinstance(verdict, bool):
+                return "" if verdict else None
+            why = f"the rule of {call.name} returned {cap(redact(legible(repr(verdict))), 300)}, which is neither True nor False"
+        logger.warning("needs_approval: %s", why)
+        return why
 
     async def _result_by_decision(self, call: ToolCall, validate: bool, recorded: RecordedCall, decision: Entry) -> Observation:
         """Return the result of a call that a person approved or gave the result of, the error of one that was refused.
@@ -304,22 +315,18 @@ class ReplayedToolbox(ToolboxAround):
         Raises ApprovalRequired where the tool does not take the arguments that a person gave.
         """
         result = render_value(decision["result"]) if "result" in decision else None
-        by, reason = decision["by"] or PERSON, decision["reason"]
-        edited = decision.get("arguments", recorded.edited)
-        decided = ApprovalDecided(call, decision["approved"], by, reason, edited, result)
-        if result is not None:
-            self._replay.on_event(replace(decided, arguments=None))
-            return Observation(call.name, "success", result, None, decision["result"], call.call_id)
-        if not decided.approved:
-            self._replay.on_event(replace(decided, arguments=None))
-            text = f"{REFUSED}: {reason}" if reason else f"{REFUSED}."
-            return Observation(call.name, "error", f"{text} {BEGUN}" if recorded.begun else text, REJECTED, None, call.call_id)
-        if edited is None:
-            return await self._make(call, validate, decided)
-        if problem := problem_of(replace(call, arguments=edited), self.within):
+        edited = decision.get("arguments", recorded.edited) if decision["approved"] and result is None else None
+        decided = ApprovalDecided(call, decision["approved"], decision["by"] or "person", decision["reason"], edited, result)
+        if edited is not None and (problem := problem_of(replace(call, arguments=edited), self.within)):
             await self._stop_for_person(call, UNFIT.format(tool=call.name, problem=problem[1]), edited)
-        seen = await self._make(call, True, decided)
-        return replace(seen, data=EDITED.format(arguments=render_value(edited)) + seen.data)
+        if decided.approved and result is None:
+            return await self._make(call, validate or edited is not None, decided)
+        self._replay.on_event(decided)
+        if result is not None:
+            return await self._kept(call, Observation(call.name, "success", result, None, decision["result"], call.call_id))
+        text = f"{REFUSED}: {decided.reason}" if decided.reason else f"{REFUSED}."
+        text += f" {BEGUN}" if recorded.begun else ""
+        return await self._kept(call, Observation(call.name, "error", text, REJECTED, None, call.call_id))
 
     async def _make(self, call: ToolCall, validate: bool, decided: ApprovalDecided | None = None) -> Observation:
         """Make a call and return its result. `decided`: of a call that a person has to know of.
@@ -332,24 +339,32 @@ class ReplayedToolbox(ToolboxAround):
             await self._stop_once_none_is_under_way()
         edited = None if decided is None else decided.arguments
         with self._counted():
-            await self._replay.keep("begun", guarded=decided is not None, **stated(call, edited))
-            attempt = self._checkpoint.calls[call.call_id].begun
-            to_make = replace(call, call_id=CallId(call.call_id, self._checkpoint.run_id, attempt))
+            await self._replay.keep("begun", guarded=decided is not None, **_stated(call, edited))
+            call_id = CallId(call.call_id, self._checkpoint.run_id, self._checkpoint.calls[call.call_id].begun)
             if decided is not None:
                 self._replay.on_event(decided)
-            if edited is not None:
-                to_make = replace(to_make, arguments=edited)
+            to_make = ToolCall(call.name, call.arguments if edited is None else edited, call_id)
             seen = await self.within.call(to_make, validate=validate)
-        if decided is not None and (problem := may_have_acted(seen, self._checkpoint.refusals)):
-            await self._stop_for_person(call, problem, edited)
+            problem = "" if decided is None else may_have_acted(seen, self._checkpoint.refusals)
+            if edited is not None:
+                seen = replace(seen, data=EDITED.format(arguments=render_value(edited)) + seen.data)
+            if not problem:
+                return await self._kept(call, seen)
+        await self._stop_for_person(call, problem, edited)
+
+    async def _kept(self, call: ToolCall, seen: Observation) -> Observation:
+        await self._replay.keep(**result_entry(call, seen))
         return seen
 
     async def _stop_for_person(self, call: ToolCall, problem: str = "", edited: Mapping[str, Any] | None = None) -> NoReturn:
         """Record that a call waits, unless it does already, tell the observer, and raise ApprovalRequired."""
         self._is_stopping = True
         with self._counted():  # the run does not stop before it is stored and told that the call waits
-            with self._replay.ids.failure.noticed():
-                waiting = await self._checkpoint.wait_for_person(call, problem, edited)
+            one = self._checkpoint.calls.get(call.call_id, RecordedCall(call))
+            if not one.asked or one.is_cut_off or one.decisions:
+                pending_id = f"{id_name(call.name)}-{sha256(f'{self._checkpoint.run_id} {call.call_id} {len(one.asked)}')[:12]}"
+                await self._replay.keep("pending", id=pending_id, problem=problem, **_stated(call, edited))
+            waiting = self._checkpoint.pending_call(self._checkpoint.calls[call.call_id])
             with contextlib.suppress(RunFailed):  # raised once the calls beside this one are at their end
                 self._replay.on_event(ApprovalAsked(call, waiting.arguments, waiting.problem, waiting.id))
         await self._stop_once_none_is_under_way()
@@ -383,3 +398,16 @@ def may_have_acted(seen: Observation, refusals: tuple[type[Exception], ...]) -> 
     if seen.error_type == TimeoutError.__name__ or isinstance(seen.raised, TimeoutError):
         return GIVEN_UP
     return "" if isinstance(seen.raised, refusals) else RAISED.format(error=cap(f"{seen.error_type}: {seen.data}", 300))
+
+
+def _stated(call: ToolCall, edited: Mapping[str, Any] | None) -> Entry:
+    """Return what entries about a call say of it."""
+    arguments = {name: json_value(value) for name, value in dict(call.arguments).items()}
+    entry = {"call": str(call.call_id), "tool": call.name, "arguments": arguments}
+    return entry if edited is None else entry | {"edited": dict(edited)}
+
+
+def result_entry(call: ToolCall, seen: Observation) -> Entry:
+    result = asdict(replace(seen, value=None, raised=None))
+    del result["call_id"], result["raised"]
+    return {"kind": "result", "call": str(call.call_id), "result": result | {"value": json_value(seen.value)}}
