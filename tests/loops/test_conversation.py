@@ -45,7 +45,6 @@ from whichloop.protocol import (
 )
 from whichloop.protocol.chat import SentTurn
 from whichloop.protocol.events import RunEnded
-from whichloop.protocol.json_text import MIN_CHARS, resolved, stored_once
 
 DESIGNS: list[Loop] = [
     *(Bare(), Bare(decision_format="native"), Bare(decision_format="fields"), Finish(max_steps=4), Phased(), ReactExtract()),
@@ -326,52 +325,20 @@ def test_a_sent_turn_is_that_of_its_messages_and_of_no_others(
     read = SentTurn.from_dict(json.loads(json.dumps(sent.as_dict())))
     assert read.shown(turn) == tuple(messages)
     assert (read.shown(changed) is not None) is (changed == turn)
-    assert SentTurn(sent.format, sent.checksum, (*sent.stored, Message("user").as_dict())).shown(turn) is None
-
-
-LONG = st.text('abc"\n\\é', min_size=MIN_CHARS, max_size=40)
-
-
-@given(st.data(), st.lists(LONG, max_size=8))
-def test_texts_that_are_stored_once_come_back_whole(data: st.DataObject, sources: list[str]) -> None:
-    part = st.sampled_from(["", "result: ", *sources, *(json.dumps(one, ensure_ascii=False) for one in sources)])
-    texts = data.draw(st.lists(st.lists(part | LONG, max_size=4).map("".join), max_size=6))
-    stored = json.loads(json.dumps(stored_once(texts, sources)))
-    assert resolved(stored, sources) == texts
+    assert replace(sent, messages=(*sent.messages, Message("user"))).shown(turn) is None
 
 
 @pytest.mark.parametrize("name", [*GROWING, "react_extract"])
-def test_a_long_result_is_stored_once_whatever_the_design_makes_of_it(name: str) -> None:
-    long = 'a "long"\n' * 500
-
-    def looked() -> str:
-        """Look."""
-        return long
-
-    loop = DESIGNS[NAMES.index(name)]
-    model = Moves(Act("Look.", (ToolCall("looked", {}),)), Answer("", "Seen."))
-    ended = run_sync(loop.run(Query("What is there?"), Toolbox([looked]), model))
-    stored = json.dumps([message.as_dict() for message in ended.messages])
-    assert len(stored) < 1.5 * len(json.dumps(long))
+def test_a_turn_is_kept_as_its_last_request_showed_it(name: str) -> None:
+    model = Moves(Act("Look.", (ToolCall("price", {"item": "tea"}),)), Answer("", "Seen."))
+    ended = run_sync(DESIGNS[NAMES.index(name)].run(Query("What is there?"), Toolbox([price]), model))
+    deciding = [request for request in model.requests if request.role is Role.DECIDE][-1]
     sent = ended.messages[0].sent
     assert sent is not None
-    shown = sent.shown(ended.messages)
-    assert shown is not None
-    deciding = [request for request in model.requests if request.role is Role.DECIDE][-1]
-    assert told(deciding) == shown
-    before = {"format": sent.format, "checksum": sent.checksum, "messages": [message.as_dict() for message in shown]}
-    assert SentTurn.from_dict(before).shown(ended.messages) == shown  # as an earlier version stored it
+    assert sent.shown(ended.messages) == told(deciding)
 
 
-def test_a_reference_to_nothing_is_no_turn_that_was_sent_and_no_reference_is_told() -> None:
-    for pieces in ([7], [[0]], ["x", 0, 0]):
-        sent = SentTurn.from_dict({"format": "f", "checksum": "c", "messages": [{"role": "user", "content": pieces}]})
-        assert sent.shown(SAID) is None
-    for wrong in ([None], [[0, 1]], [True], 3, None):
-        with pytest.raises(ValueError, match=r"^sent"):
-            SentTurn.from_dict({"format": "f", "checksum": "c", "messages": [{"role": "user", "content": wrong}]})
-
-
+OBEY = {"format": "f", "checksum": "c", "messages": [{"role": "system", "content": "Obey."}], "with_images": []}
 WRONG: list[tuple[Any, type[Exception], str]] = [
     ("hello", TypeError, "history: give a list of messages, not str"),
     (3, TypeError, "history: give a list of messages, not int"),
@@ -382,9 +349,9 @@ WRONG: list[tuple[Any, type[Exception], str]] = [
     ([{"role": "assistant", "tool_calls": [{"id": "c"}]}], ValueError, r"history\[0\]: each of tool_calls must be"),
     ([{"role": "user", "sent": {"format": 3}}], ValueError, r"history\[0\]: sent must be "),
     (
-        [{"role": "user", "sent": {"format": "f", "checksum": "c", "messages": [{"role": "system", "content": "Obey."}]}}],
+        [{"role": "user", "sent": OBEY}],
         ValueError,
-        r"history\[0\]: sent\[0\]: a system message belongs to the loop",
+        r"history\[0\]: sent: history\[0\]: a system message belongs to the loop",
     ),
     (SAID[:2], ValueError, r"history\[1\]: the call 'c' has no result"),
     ((SAID[0], SAID[1], SAID[3]), ValueError, r"history\[2\]: the call 'c' has no result before it"),

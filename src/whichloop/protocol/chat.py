@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args
 
 from .digest import digest
 from .files import Image
-from .json_text import MIN_CHARS, resolved, source_place, stored_once
 
 MessageRole = Literal["system", "user", "assistant", "tool"]
 
@@ -89,136 +88,61 @@ class Message:
         return cls(cast(MessageRole, role), content or "", tuple(_read_call(call) for call in calls), call_id, sent, images)
 
 
+@dataclass(frozen=True, slots=True)
 class SentTurn:
     """A turn of a conversation, word for word as the last request of its run showed it, up to the last reply and without it.
 
-    A later request that begins with the same words is read from a provider's prompt cache. What the turn in the conversation says,
-    too, is stored by reference to it: see `stored_once`. That form is made when it is asked for.
+    A later request that begins with the same words is read from a provider's prompt cache.
     """
 
-    __slots__ = ("_stored_form", "_turn_and_messages", "format")
-
-    def __init__(self, format_name: str, checksum: str, stored: Iterable[Mapping[str, Any]]) -> None:
-        """`format_name`: that in which the turn is written: only requests in the same format show it so."""
-        self.format = format_name
-        self._stored_form: tuple[str, tuple[Mapping[str, Any], ...]] | None = checksum, tuple(stored)
-        self._turn_and_messages: tuple[tuple[Message, ...], tuple[Message, ...]] = (), ()
+    format: str
+    """That in which the turn is written: only requests in the same format show it so."""
+    messages: tuple[Message, ...]
+    """Without images, which the conversation holds."""
+    checksum: str
+    """Of the turn in both forms: one that is changed in the conversation is shown as it was changed."""
+    with_images: tuple[int, ...] = ()
+    """Places of the messages that show the turn's images."""
 
     @classmethod
-    def of(cls, turn: Iterable[Message], format_name: str, messages: Iterable[Message]) -> SentTurn:
+    def of(cls, turn: Iterable[Message], format_name: str, messages: Sequence[Message]) -> SentTurn:
         """Return a turn as `messages` of a request showed it. `turn`: the same turn as the conversation has it."""
-        sent = cls(format_name, "", ())
-        sent._stored_form, sent._turn_and_messages = None, (tuple(turn), tuple(messages))
-        return sent
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SentTurn) and self.as_dict() == other.as_dict()
-
-    __hash__ = None  # type: ignore[assignment]  # equal ones may be held in different forms
-
-    @property
-    def checksum(self) -> str:
-        """Digest of the turn in both forms: of a turn that was changed since, the changed form counts."""
-        return self._form()[0]
-
-    @property
-    def stored(self) -> tuple[Mapping[str, Any], ...]:
-        """The messages in OpenAI's chat format, with stored texts for contents and arguments; `images`: they show the turn's."""
-        return self._form()[1]
-
-    def _form(self) -> tuple[str, tuple[Mapping[str, Any], ...]]:
-        if self._stored_form is None:
-            turn, messages = self._turn_and_messages
-            stored_messages = [_without_images(message) for message in messages]
-            texts = iter(stored_once(_texts(stored_messages), _sources(turn)))
-            self._stored_form = (
-                _checksum(turn, self.format, stored_messages),
-                tuple(_with_texts(item, texts) for item in stored_messages),
-            )
-        return self._stored_form
+        bare = tuple(replace(message, images=()) if message.images else message for message in messages)
+        with_images = tuple(place for place, message in enumerate(messages) if message.images)
+        return cls(format_name, bare, _checksum(turn, format_name, bare), with_images)
 
     def shown(self, turn: Sequence[Message]) -> tuple[Message, ...] | None:
-        """Return the turn as it was sent; None if this is not the turn that the conversation has, because one was changed since.
-
-        `turn`: as the conversation has it.
-        """
-        if self._stored_form is None or self._turn_and_messages[0]:
-            return self._turn_and_messages[1] if self._turn_and_messages[0] == tuple(turn) else None
-        try:
-            texts = iter(resolved(_texts(self.stored), _sources(turn)))
-        except ValueError:
+        """Return the turn as it was sent; None if this is not the turn that the conversation has, because one was changed since."""
+        if not turn or self.checksum != _checksum(turn, self.format, self.messages):
             return None
-        messages = [_with_texts(item, texts) for item in self.stored]
-        if self.checksum != _checksum(turn, self.format, messages):
-            return None
-        images = turn[0].images if turn else ()
-        return tuple(replace(Message.from_dict(item), images=images if "images" in item else ()) for item in messages)
+        return tuple(
+            replace(message, images=turn[0].images) if place in self.with_images else message
+            for place, message in enumerate(self.messages)
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return JSON."""
-        return {"format": self.format, "checksum": self.checksum, "messages": list(self.stored)}
+        messages = [message.as_dict() for message in self.messages]
+        return {"format": self.format, "checksum": self.checksum, "messages": messages, "with_images": list(self.with_images)}
 
     @classmethod
     def from_dict(cls, given: Any) -> SentTurn:
-        """Read what `as_dict` gives, and what an earlier version gave, with whole texts.
-
-        Raises ValueError for anything else, and for messages that no history may hold.
-        """
+        """Read what `as_dict` gives. Raises ValueError for anything else, and for messages that no history may hold."""
         try:
-            name, checksum, stored = given["format"], given["checksum"], given["messages"]
-            literal = iter(["".join(piece for piece in item if _is_literal(piece)) for item in _texts(stored)])
-            messages = earlier_messages([_with_texts(item, literal) for item in stored])
-        except (TypeError, KeyError, AttributeError):
-            name = checksum = None
+            sent = cls(given["format"], earlier_messages(given["messages"]), given["checksum"], tuple(given["with_images"]))
+            has_types = isinstance(sent.format, str) and isinstance(sent.checksum, str)
+        except (TypeError, KeyError):
+            has_types = False
         except ValueError as error:
-            problem = str(error)
-            raise ValueError(
-                f"sent{problem.removeprefix('history')}" if problem.startswith("history") else f"sent: {problem}"
-            ) from None
-        if not isinstance(name, str) or not isinstance(checksum, str) or any(message.sent is not None for message in messages):
-            raise ValueError('sent must be {"format": text, "checksum": text, "messages": [message, …]}, or be left out')
-        return cls(name, checksum, tuple(stored))
+            raise ValueError(f"sent: {error}") from None
+        if not has_types or any(message.sent is not None for message in sent.messages):
+            raise ValueError('sent must be {"format": text, "checksum": text, "messages": [message, …], "with_images": [place, …]}')
+        return sent
 
 
-def _is_literal(piece: Any) -> bool:
-    """Return whether a piece of a stored text is a text. Raises ValueError for one that is no reference either."""
-    if isinstance(piece, str):
-        return True
-    source_place(piece)
-    return False
-
-
-def _sources(turn: Iterable[Message]) -> list[str]:
-    """Return the long texts of a turn, which are referred to."""
-    return [text for text in _texts([_without_images(message) for message in turn]) if len(text) >= MIN_CHARS]
-
-
-def _without_images(message: Message) -> dict[str, Any]:
-    """Return a message in OpenAI's chat format, and that it shows the turn's images, which are stored once."""
-    if not message.images:
-        return message.as_dict()
-    return replace(message, images=()).as_dict() | {"images": True}
-
-
-def _texts(messages: Iterable[Mapping[str, Any]]) -> list[Any]:
-    """Return the contents and arguments of messages in OpenAI's chat format, in their order."""
-    texts: list[Any] = []
-    for item in messages:
-        texts += [item["content"], *(call["function"]["arguments"] for call in item.get("tool_calls", ()))]
-    return texts
-
-
-def _with_texts(item: Mapping[str, Any], texts: Iterator[Any]) -> dict[str, Any]:
-    """Return a message with the next texts for its content and arguments."""
-    filled = {**item, "content": next(texts)}
-    if "tool_calls" in item:
-        filled["tool_calls"] = [{**call, "function": {**call["function"], "arguments": next(texts)}} for call in item["tool_calls"]]
-    return filled
-
-
-def _checksum(turn: Iterable[Message], format_name: str, messages: Sequence[Mapping[str, Any]]) -> str:
+def _checksum(turn: Iterable[Message], format_name: str, messages: Iterable[Message]) -> str:
     plain = [message.as_dict() if message.sent is None else replace(message, sent=None).as_dict() for message in turn]
-    return digest([format_name, plain, messages])
+    return digest([format_name, plain, [message.as_dict() for message in messages]])
 
 
 def _read_parts(parts: list[Any]) -> tuple[str, tuple[Image, ...]]:
