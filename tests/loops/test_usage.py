@@ -42,6 +42,7 @@ from whichloop.protocol import (
 )
 from whichloop.protocol.chat import reply_of_pieces
 from whichloop.protocol.events import (
+    AnswerChunk,
     ApprovalAsked,
     ApprovalDecided,
     CallInvalid,
@@ -278,7 +279,9 @@ def test_what_is_no_piece_is_told(function: Callable[[Request], Any], words: str
 def test_a_type_checker_knows_the_answer_of_the_last_event_and_all_kinds_of_events() -> None:
     def shown(event: EventOf[Bill | None]) -> str:
         match event:
-            case RequestStarted() | ReplyChunk() | ReplyReceived() | ReplyUnreadable() | RequestFailed() | LoopNote():
+            case (
+                RequestStarted() | ReplyChunk() | AnswerChunk() | ReplyReceived() | ReplyUnreadable() | RequestFailed() | LoopNote()
+            ):
                 return "model"
             case CallInvalid() | ApprovalAsked() | ApprovalDecided() | ToolStarted() | ToolFinished():
                 return "tool"

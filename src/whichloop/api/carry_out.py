@@ -18,7 +18,7 @@ from whichloop.protocol.names import lives_in_one_process, without_process
 from whichloop.protocol.threads import in_event_loop
 from whichloop.protocol.values import counted
 from whichloop.reports.dataframes import Loaded
-from whichloop.reports.html.files import PAGE, write_page
+from whichloop.reports.html import PAGE, write_page
 from whichloop.reports.html.page import report_html
 from whichloop.reports.progress import TrialBoard, displayed
 from whichloop.reports.tracking import log_results

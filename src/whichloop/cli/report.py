@@ -55,7 +55,7 @@ def report(
     only_with("--size", size, metric=metric, margin=margin, power=power)
     only_with("--card", card, allow=allow)
     only_with("--format", form, output=output)
-    from whichloop.reports.html.files import PAGE
+    from whichloop.reports.html import PAGE
     from whichloop.runs.folders import run_folder, trials_folder
     from whichloop.text.doc import to_markdown
 

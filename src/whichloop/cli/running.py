@@ -15,7 +15,7 @@ from whichloop.experiments.compare.run import run_apart
 from whichloop.experiments.export_runs.export import SpanEndpoint, live_spans
 from whichloop.metrics.record_table import RecordTable
 from whichloop.protocol.values import counted
-from whichloop.reports.html.files import PAGE
+from whichloop.reports.html import PAGE
 from whichloop.reports.progress import TrialBoard, watching
 from whichloop.reports.tracking import log_results, where_logged
 from whichloop.runs.config import BudgetConfig, typed_words

@@ -15,7 +15,7 @@ from whichloop.experiments.optimize.result import optimization_result
 from whichloop.experiments.optimize.run import run
 from whichloop.models.profiles import load_profile
 from whichloop.protocol.names import SCRIPTED, parse_spec
-from whichloop.reports.html.files import PAGE
+from whichloop.reports.html import PAGE
 from whichloop.reports.html.page import optimization_html
 from whichloop.reports.progress import SearchBoard, watching
 from whichloop.reports.tracking import log_results, where_logged

@@ -95,6 +95,7 @@ _HOMES = {
     "whichloop.protocol.tool_calls": ("CurrentCall", "current_call"),
     "whichloop.protocol.files": ("Image",),
     "whichloop.protocol.events": (
+        "AnswerChunk",
         "ApprovalAsked",
         "ApprovalDecided",
         "CallInvalid",

@@ -76,6 +76,7 @@ from whichloop.protocol import ToolCall as ToolCall
 from whichloop.protocol import Understanding as Understanding
 from whichloop.protocol import Usage as Usage
 from whichloop.protocol import run_sync as run_sync
+from whichloop.protocol.events import AnswerChunk as AnswerChunk
 from whichloop.protocol.events import ApprovalAsked as ApprovalAsked
 from whichloop.protocol.events import ApprovalDecided as ApprovalDecided
 from whichloop.protocol.events import CallInvalid as CallInvalid

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from whichloop.protocol import Act, Answer, Inexpressible, Move, Reply, Role, ToolCall, WireError
 from whichloop.protocol.json_text import Encoder
-from whichloop.protocol.wire import from_json, native_call, read_back, read_once
+from whichloop.protocol.wire import after, from_json, json_text, native_call, read_back, read_once
 
 _NULL = "null"
 _EXACT = Encoder(ensure_ascii=False, allow_nan=False)
@@ -76,6 +76,9 @@ To end with your answer: {{"final_answer": "the answer"}}
             return {"thought": move.thought, "tool_name": call.name, "arguments": call.arguments}
         answer = _answer(move)
         return ({"thought": answer.thought} if answer.thought else {}) | {"final_answer": answer.value}
+
+    def answer_so_far(self, text: str, calls: Mapping[str, str]) -> str:
+        return json_text(text, "final_answer")
 
     @read_once
     def parse(self, reply: Reply) -> Act | Answer:
@@ -144,6 +147,9 @@ Answer: the answer
         answer = _answer(move)
         return {"Thought": answer.thought, "Answer": _answer_text(answer)}
 
+    def answer_so_far(self, text: str, calls: Mapping[str, str]) -> str:
+        return after(text, "Answer:")
+
     @read_once
     def parse(self, reply: Reply) -> Act | Answer:
         marks = list(_FIELD.finditer(reply.text))
@@ -200,6 +206,9 @@ Reply with your answer as plain text when you have it.
             reply = Reply(move.thought, (native_call(_only_call(move)),), None, "tool_calls")
             return read_back(self, move, lambda: reply)
         return read_back(self, move, lambda: Reply(_answer_text(_answer(move))))
+
+    def answer_so_far(self, text: str, calls: Mapping[str, str]) -> str:
+        return "" if calls else text
 
     @read_once
     def parse(self, reply: Reply) -> Act | Answer:

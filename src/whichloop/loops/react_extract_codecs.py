@@ -17,6 +17,7 @@ from whichloop.dspy_seam import Fields, SignatureCodec, with_instructions
 from whichloop.protocol import Act, Answer, Inexpressible, Move, Role, Tool, ToolCall
 from whichloop.protocol.digest import canonical_json
 from whichloop.protocol.tokens import schema_text
+from whichloop.protocol.wire import section
 
 FINISH = "finish"
 
@@ -107,6 +108,9 @@ class ExtractCodec(SignatureCodec):
             names = ", ".join(self.properties)
             raise Inexpressible(f"the answer must have exactly the properties {names}, also those with a default")
         return {"reasoning": move.thought, **{field: move.value[name] for name, field in self.properties.items()}}
+
+    def answer_so_far(self, text: str, calls: Mapping[str, str]) -> str:
+        return "" if self.properties else section(text, "answer")
 
     def move(self, fields: Fields) -> Move:
         value = {name: fields[field] for name, field in self.properties.items()} if self.properties else fields["answer"]

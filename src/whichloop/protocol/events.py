@@ -71,6 +71,21 @@ class ReplyChunk(RunEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerChunk(RunEvent):
+    """A piece of the answer's text, free of the design's format; only told if the observer `streams`, and of answers that are text.
+
+    An answer that the query refuses is asked for again: a piece of another request begins another answer.
+    """
+
+    number: int
+    """That of the request."""
+    text: str
+
+    def _shown(self) -> dict[str, Any]:
+        return {"request": self.number, "text": self.text}
+
+
+@dataclass(frozen=True, slots=True)
 class ReplyReceived(RunEvent):
     """A whole reply has come, or as much of it as the design wanted."""
 
@@ -250,6 +265,7 @@ def _called(call: ToolCall) -> dict[str, Json]:
 _InRun = (
     RequestStarted
     | ReplyChunk
+    | AnswerChunk
     | ReplyReceived
     | ReplyUnreadable
     | RequestFailed

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import json
 import operator
+import re
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, ParamSpec, TypeVar
 
 from .chat import NativeCall, Reply
@@ -109,3 +111,32 @@ def calls_in(move: Move | None) -> tuple[ToolCall, ...]:
     if isinstance(move, Act):
         return move.calls
     return (move.call,) if isinstance(move, Recovery) and move.call is not None else ()
+
+
+# --- the text of an answer in a reply that is still coming ---
+# A codec that says where its format holds it has `answer_so_far(text, calls)`: the reply's text and the arguments of its calls by
+# name, as far as they have come, give the answer's text as far as it has come. What comes later only adds to it.
+
+_NEXT_SECTION = re.compile(r"\s*(^\[\[ ##.*|^\[{1,2} ?#{0,2})?\Z", re.DOTALL | re.MULTILINE)
+
+
+def json_text(text: str, name: str) -> str:
+    """Return the text of a property in JSON that may be cut off; empty where there is none yet, or something else."""
+    try:
+        value = import_module("pydantic_core").from_json(text, allow_partial="trailing-strings")  # only a stream needs pydantic
+    except ValueError:
+        return ""
+    answer = value.get(name) if isinstance(value, dict) else None
+    return answer if isinstance(answer, str) else ""
+
+
+def section(text: str, name: str) -> str:
+    """Return what a section of DSPy's chat format holds."""
+    _, _, content = text.partition(f"[[ ## {name} ## ]]")
+    return _NEXT_SECTION.sub("", content.lstrip(), count=1)
+
+
+def after(text: str, label: str) -> str:
+    """Return what follows the first line that begins with a label."""
+    found = re.search(rf"^{label}\s*", text, re.MULTILINE)
+    return text[found.end() :].rstrip() if found else ""

@@ -17,7 +17,7 @@ from whichloop.protocol import (
     ToolCall,
     WireError,
 )
-from whichloop.protocol.wire import from_json, native_call, read_once, to_json
+from whichloop.protocol.wire import from_json, json_text, native_call, read_once, to_json
 
 from .output import FINISH, WRAPPED, InvalidOutput, Output, converted
 from .xml_output import output_xml, read_output
@@ -83,6 +83,9 @@ class FinishCodec:
             raise Inexpressible(f"the {type(move).__name__}: {reason}")
         native_calls = tuple(native_call(call, place) for place, call in enumerate(calls))
         return Reply(move.thought, native_calls, None, "tool_calls")
+
+    def answer_so_far(self, text: str, calls: Mapping[str, str]) -> str:
+        return json_text(calls.get(FINISH, ""), WRAPPED) if self.output.is_wrapped else ""
 
     def parse(self, reply: Reply) -> Move:
         calls = read_calls(reply)

@@ -24,7 +24,7 @@ from whichloop.protocol import (
 )
 from whichloop.protocol.digest import canonical_json
 from whichloop.protocol.receipts import without_marks
-from whichloop.protocol.wire import native_call, read_call, read_object, read_once, to_json
+from whichloop.protocol.wire import json_text, native_call, read_call, read_object, read_once, to_json
 
 from .state import Reflection
 
@@ -262,6 +262,9 @@ class SchemaAnswerCodec:
             raise _inexpressible(move)
         return _json_reply(self, move, {"reasoning": move.thought, "answer": move.value})
 
+    def answer_so_far(self, text: str, calls: Mapping[str, str]) -> str:
+        return json_text(text, "answer")
+
     @read_once
     def parse(self, reply: Reply) -> Answer:
         data = read_object(reply.text)
@@ -282,6 +285,9 @@ class TextAnswerCodec:
         if not isinstance(move, Answer) or not isinstance(move.value, str) or move.thought or move.confidence is not None:
             raise Inexpressible("anything but an answer that is plain text")
         return Reply(move.value)
+
+    def answer_so_far(self, text: str, calls: Mapping[str, str]) -> str:
+        return text
 
     def parse(self, reply: Reply) -> Answer:
         return Answer("", reply.text)

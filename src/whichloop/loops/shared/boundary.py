@@ -40,8 +40,9 @@ from whichloop.protocol import (
     WrappedModel,
 )
 from whichloop.protocol.cancellation import failure_of_model, stop_tasks
-from whichloop.protocol.chat import whole_pieces
+from whichloop.protocol.chat import CallDelta, whole_pieces
 from whichloop.protocol.events import (
+    AnswerChunk,
     CallInvalid,
     EventOf,
     LoopNote,
@@ -120,12 +121,15 @@ class WatchedModel(WrappedModel):
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         number, started = self._begin(request)
         text, has_calls, whole = "", False, False
+        answer = _AnswerSoFar(request)
         try:
             async with contextlib.aclosing(cast(AsyncGenerator[Chunk, None], self.model.stream(request))) as chunks:
                 async for chunk in chunks:
                     text += chunk.text
                     if self._watching.streams:
                         self._tell_piece(number, request, chunk, not text and not has_calls)
+                        if piece := answer.add(chunk):
+                            self._watching.on_event(AnswerChunk(number, piece))
                     has_calls = has_calls or chunk.call is not None
                     if chunk.reply is not None:
                         whole = True
@@ -177,6 +181,32 @@ class WatchedModel(WrappedModel):
             if problem := problem_of(call, self._tools):
                 self.invalid.add(call.call_id)
                 tell(CallInvalid(number, call, *problem))
+
+
+class _AnswerSoFar:
+    """The text of an answer in a reply that comes in pieces; empty where the codec does not say where it stands."""
+
+    def __init__(self, request: Request) -> None:
+        self._read: Callable[[str, dict[str, str]], str] | None = getattr(request.codec, "answer_so_far", None)
+        self._text = self._answer = ""
+        self._calls: dict[int, CallDelta] = {}
+
+    def add(self, chunk: Chunk) -> str:
+        """Return what a piece of the reply adds to the answer."""
+        if self._read is None:
+            return ""
+        self._text += chunk.text
+        if chunk.call is not None:
+            index, so_far = chunk.call.index, self._calls.get(chunk.call.index, CallDelta(0))
+            name, arguments = so_far.name + chunk.call.name, so_far.arguments + chunk.call.arguments
+            self._calls[index] = CallDelta(index, "", name, arguments)
+        whole = chunk.reply
+        calls = {call.name: call.arguments for call in (self._calls.values() if whole is None else whole.calls)}
+        answer, told = self._read(self._text if whole is None else whole.text, calls), self._answer
+        if len(answer) <= len(told) or not answer.startswith(told):
+            return ""
+        self._answer = answer
+        return answer[len(told) :]
 
 
 class WatchedToolbox(ToolboxAround):

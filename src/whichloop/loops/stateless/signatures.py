@@ -32,6 +32,7 @@ from whichloop.protocol import (
 from whichloop.protocol import ToolCall as Call
 from whichloop.protocol.json_text import Encoder
 from whichloop.protocol.values import one_line
+from whichloop.protocol.wire import section
 
 from .state import ErrorRecoveryStrategy, ReasoningOutput, ToolCall, is_plain_json
 
@@ -280,6 +281,9 @@ class ProseCodec(SignatureCodec):
             raise Inexpressible("it takes a Text")
         rest = {name: [] if info.annotation == list[str] else "" for name, info in self.signature.output_fields.items()}
         return rest | {self.text: move.text}
+
+    def answer_so_far(self, text: str, calls: Mapping[str, str]) -> str:
+        return section(text, self.text) if self.role is Role.FORMAT else ""
 
     def move(self, fields: Fields) -> Move:
         return Text(fields[self.text])

@@ -1,0 +1,92 @@
+"""The answer's text while it is being written: the same pieces of text whatever the design's format is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whichloop.loops import AnswerChunk, Bare, Finish, Phased, Query, ReactExtract, Stateless, Toolbox
+from whichloop.loops.bare_codecs import FORMATS
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import Answer, CallDelta, Capabilities, Chunk, Inexpressible, Observer, Reply, Request, run_sync
+from whichloop.protocol.model import WrappedModel
+
+LOOPS: list[Any] = [
+    *(Bare(decision_format=name) for name in ("json", "fields", "native")),
+    Finish(max_steps=4),
+    Phased(),
+    ReactExtract(),
+    Stateless(),
+]
+ANSWER = 'It costs 1.50 €, "today" only.\nSo buy it now: tea \\ coffee [[2]] ##.'
+
+
+class InPieces(WrappedModel):
+    """A model whose replies come in pieces of a few characters."""
+
+    capabilities = Capabilities()
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        reply = await self.model.complete(request)
+        for start in range(0, len(reply.text), 3):
+            yield Chunk(reply.text[start : start + 3])
+        for place, call in enumerate(reply.calls):
+            yield Chunk(call=CallDelta(place, call.id, call.name))
+            for start in range(0, len(call.arguments), 3):
+                yield Chunk(call=CallDelta(place, arguments=call.arguments[start : start + 3]))
+        yield Chunk(reply=reply)
+
+
+class Heard(Observer):
+    streams = True
+
+    def __init__(self) -> None:
+        self.pieces: list[AnswerChunk] = []
+
+    def on_event(self, event: Any) -> None:
+        self.pieces += [event] if isinstance(event, AnswerChunk) else []
+
+
+def answered(loop: Any, model: Any, query: Query[Any] | None = None) -> tuple[Any, list[AnswerChunk]]:
+    heard = Heard()
+    outcome = run_sync(loop.run(query or Query("What does tea cost?"), Toolbox(), InPieces(model), heard))
+    return outcome.answer, heard.pieces
+
+
+@pytest.mark.parametrize("loop", LOOPS, ids=repr)
+def test_the_pieces_are_the_answer_and_come_one_by_one(loop: Any) -> None:
+    answer, pieces = answered(loop, FakeModel.script([], ANSWER))
+    assert "".join(piece.text for piece in pieces) == answer == ANSWER
+    assert len(pieces) > len(ANSWER) / 5
+    assert {piece.number for piece in pieces} == {pieces[0].number}
+
+
+def test_a_call_and_an_answer_that_is_no_text_have_none() -> None:
+    assert answered(Bare(), FakeModel(Answer("", 5)))[1] == []
+    assert answered(Bare(max_steps=1), FakeModel(Reply("no JSON at all")))[1] == []
+
+
+def test_an_answer_that_is_refused_is_followed_by_another_one() -> None:
+    model = FakeModel(Answer("", "seven"), Answer("", "7"))
+    answer, pieces = answered(Bare(), model, Query("How many?", schema=int))
+    assert answer == 7
+    texts = {number: "".join(piece.text for piece in pieces if piece.number == number) for number in (0, 1)}
+    assert texts == {0: "seven", 1: "7"}
+
+
+@pytest.mark.parametrize("codec", FORMATS.values(), ids=lambda codec: codec.name)
+@given(st.text(min_size=1), st.data())
+def test_what_comes_only_adds_and_ends_as_the_answer(codec: Any, text: str, data: st.DataObject) -> None:
+    try:
+        reply: Reply = codec.render(Answer("", text))
+    except Inexpressible:
+        return
+    so_far: Callable[..., str] = codec.answer_so_far
+    cut = data.draw(st.integers(0, len(reply.text)))
+    whole = so_far(reply.text, {})
+    assert whole == text
+    assert whole.startswith(so_far(reply.text[:cut], {}))
