@@ -14,7 +14,7 @@ from whichloop._extras import EXTRA_OF, MissingExtra, how_to_install, needed_by
 
 SOURCE = core_only.ROOT / "src"
 NEEDS_AN_EXTRA = re.compile(
-    r"whichloop\.(dspy_seam|loops\.(react_extract|stateless)|models\.(real|probe|local\.(model|opening))$|runs\.real_models|reports\.(frame$|mlflow)"
+    r"whichloop\.(dspy_seam|loops\.(react_extract|stateless|spans)|models\.(real|probe|local\.(model|opening))$|runs\.real_models|reports\.(frame$|mlflow)"
     r"|api\.carry_out_search|cli\.(searching|catalogue\.optimizers)$|experiments\.optimize\.(built_in|compiling|locked_test|optimizer|prepare|proposals|raising|rollouts|run)"
     r"|frameworks\.wiring|models\.server\.mcp$|datasets\.importing\.mcp_client$)"
 )

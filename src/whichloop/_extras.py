@@ -14,6 +14,7 @@ EXTRA_OF: Mapping[str, str] = {
     "mcp": "mcp",
     "mcp_types": "mcp",
     "mlflow": "mlflow",
+    "opentelemetry": "spans",
     "optuna": "optimize",
     "pandas": "analysis",
     "psycopg": "postgresql",

@@ -18,7 +18,6 @@ from whichloop.protocol.names import lives_in_one_process, without_process
 from whichloop.protocol.threads import in_event_loop
 from whichloop.protocol.values import counted
 from whichloop.reports.dataframes import Loaded
-from whichloop.reports.html import PAGE, write_page
 from whichloop.reports.html.page import report_html
 from whichloop.reports.progress import TrialBoard, displayed
 from whichloop.reports.tracking import log_results
@@ -27,6 +26,7 @@ from whichloop.runs.engine.interruption import press_everywhere
 from whichloop.runs.engine.runner import Progress
 from whichloop.runs.permissions import Permissions, own_code
 from whichloop.runs.run_state import read_state
+from whichloop.runs.store.files import PAGE, write_page
 
 
 class WhichloopWarning(UserWarning):

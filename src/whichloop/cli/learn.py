@@ -120,9 +120,8 @@ def _held_out(
     from whichloop.experiments.validate.doc import VALIDITY, ahead_doc, validity_doc
     from whichloop.experiments.validate.prediction import FOLDER, predict, predict_ahead, predicted_before, register
     from whichloop.experiments.validate.validity import validity
-    from whichloop.reports.html import write_page
     from whichloop.reports.html.page import validity_html
-    from whichloop.runs.store.files import write_document
+    from whichloop.runs.store.files import write_document, write_page
 
     from .console import say
     from .process import own_prints_aside

@@ -7,7 +7,7 @@ from pathlib import Path
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.optimize.result import OptimizationResult
 from whichloop.reports import html as pages
-from whichloop.reports.html import PAGE, write_page
+from whichloop.runs.store.files import PAGE, write_page
 
 from .console import make_room, say
 from .process import DONE, FAILED, INVALID

@@ -55,8 +55,8 @@ def report(
     only_with("--size", size, metric=metric, margin=margin, power=power)
     only_with("--card", card, allow=allow)
     only_with("--format", form, output=output)
-    from whichloop.reports.html import PAGE
     from whichloop.runs.folders import run_folder, trials_folder
+    from whichloop.runs.store.files import PAGE
     from whichloop.text.doc import to_markdown
 
     from .console import check_writable, say, show

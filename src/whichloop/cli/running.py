@@ -15,14 +15,13 @@ from whichloop.experiments.compare.run import run_apart
 from whichloop.experiments.export_runs.export import SpanEndpoint, live_spans
 from whichloop.metrics.record_table import RecordTable
 from whichloop.protocol.values import counted
-from whichloop.reports.html import PAGE
 from whichloop.reports.progress import TrialBoard, watching
 from whichloop.reports.tracking import log_results, where_logged
 from whichloop.runs.config import BudgetConfig, typed_words
 from whichloop.runs.engine.messages import WorkerError
 from whichloop.runs.permissions import resume_flags
 from whichloop.runs.run_state import larger, overrun, read_state
-from whichloop.runs.store.files import CutShort
+from whichloop.runs.store.files import PAGE, CutShort
 
 from .console import say, show
 from .process import INTERRUPTED, own_prints_aside, quiet_loops

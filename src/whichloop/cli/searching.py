@@ -15,11 +15,11 @@ from whichloop.experiments.optimize.result import optimization_result
 from whichloop.experiments.optimize.run import run
 from whichloop.models.profiles import load_profile
 from whichloop.protocol.names import SCRIPTED, parse_spec
-from whichloop.reports.html import PAGE
 from whichloop.reports.html.page import optimization_html
 from whichloop.reports.progress import SearchBoard, watching
 from whichloop.reports.tracking import log_results, where_logged
 from whichloop.runs.permissions import Permissions, resume_flags
+from whichloop.runs.store.files import PAGE
 
 from .console import say, show
 from .process import INTERRUPTED, own_prints_aside, quiet_loops

@@ -1,12 +1,10 @@
-"""OpenTelemetry's spans of a run, by its semantic conventions for generative AI. Needs `opentelemetry-api`."""
+"""OpenTelemetry's spans of a run, by its semantic conventions for generative AI. Needs the extra `spans`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from opentelemetry import trace
-from opentelemetry.trace import Span, Status, StatusCode, Tracer
-
+from whichloop._lazy import explained_module
 from whichloop.protocol import SILENT, Observer
 from whichloop.protocol.events import (
     EventOf,
@@ -18,6 +16,10 @@ from whichloop.protocol.events import (
     ToolStarted,
 )
 from whichloop.protocol.redact import redact
+
+with explained_module(__name__):
+    from opentelemetry import trace
+    from opentelemetry.trace import Span, Status, StatusCode, Tracer
 
 
 class Spans(Observer):

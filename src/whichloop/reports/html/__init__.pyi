@@ -1,10 +1,4 @@
-from pathlib import Path
-
 from whichloop.reports.html.page import collection_html as collection_html
 from whichloop.reports.html.page import doc_html as doc_html
 from whichloop.reports.html.page import optimization_html as optimization_html
 from whichloop.reports.html.page import report_html as report_html
-
-PAGE: str
-
-def write_page(text: str, path: Path) -> Path: ...

@@ -51,6 +51,15 @@ def _document(text: bytes) -> Any:
     return load_json(open_document(text).decode("utf-8"), finite=True)
 
 
+PAGE = "report.html"
+
+
+def write_page(text: str, path: Path) -> Path:
+    """Write a page, whole or not at all, and return its path. Raises OSError."""
+    write_whole(path, text.encode("utf-8"))
+    return path
+
+
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file of a run directory, whole or not at all. Raises OSError."""
     scratch = path.with_name(f"{path.name}.part")
