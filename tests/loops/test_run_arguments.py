@@ -112,12 +112,6 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: Reply("", cast(Any, NATIVE_CALL)), TypeError, "Reply: calls must be a tuple of NativeCalls, not NativeCall"),
     (lambda: Reply(usage=cast(Any, {"input_tokens": 3})), TypeError, "Reply: usage must be a Usage, not dict"),
     (lambda: Budget(tokens=cast(Any, "5")), ValueError, "Budget: tokens must be 0 or more, or None for no limit, not '5'"),
-    (lambda: Query("q", schema={"type": "strng"}), ValueError, "query: schema: type must be one of array, "),
-    (
-        lambda: Query("q", schema={"type": "object", "properties": {"total": {"type": ["int", "null"]}}}),
-        ValueError,
-        "query: schema.properties.total: type must be one of array, ",
-    ),
     (lambda: Finish(on_step=cast(Any, 3)), TypeError, "on_step must be a function, not 3"),
     (lambda: Toolbox([in_lines]), TypeError, "tool 'in_lines' is a generator function, which a call only begins: return a list"),
     (lambda: Toolbox([partial(in_turn)]), TypeError, "tool 'in_turn' is a generator function"),
@@ -154,12 +148,7 @@ def test_a_function_is_a_model(function: Callable[[Request], Any]) -> None:
 
 
 def test_a_function_that_returns_no_reply_is_told() -> None:
-    with pytest.raises(
-        TypeError,
-        match=r"^model: the function must return a Reply or a text, or be an async generator of pieces, not int$",
-    ):
-        Bare().run_sync(Query("How many?"), Toolbox(), FunctionModel(lambda request: 3))
-    with pytest.raises(TypeError, match=r"^model: the function of mine must return "):
+    with pytest.raises(TypeError, match=r"^model mine: return a Reply or a text, or yield pieces, not int$"):
         Bare().run_sync(Query("How many?"), Toolbox(), FunctionModel(lambda request: 3, name="mine"))
 
 
@@ -185,12 +174,8 @@ def test_an_error_that_is_not_the_models_stays_what_it_is() -> None:
     [
         (lambda: Query(cast(Any, 3)), "^query: text must be a text, not int$"),
         (lambda: Query("How much?", cast(Any, ["tea"])), "^query: context must be a text, not list$"),
-        (lambda: Toolbox(cast(Any, price)), r"^tools: give a list, such as Toolbox\(\[price\]\), not price alone$"),
-        (
-            lambda: Toolbox(cast(Any, Tool.from_function(price))),
-            r"^tools: give a list, such as Toolbox\(\[price\]\), not price alone$",
-        ),
-        (lambda: Toolbox(cast(Any, None)), r"^tools: give a list, Toolbox\(\[\]\) without tools, not None$"),
+        (lambda: Toolbox(cast(Any, price)), r"^tools: give a list of tools or functions, not function$"),
+        (lambda: Toolbox(cast(Any, Tool.from_function(price))), r"^tools: give a list of tools or functions, not Tool$"),
         (
             lambda: Query("How much?", history=[Message(cast(Any, "bot"), "x")]),
             r"^history\[0\]: role must be one of system, user, assistant, tool, not 'bot'$",

@@ -79,15 +79,6 @@ def open_document(text: bytes) -> bytes:
     return _opened(text, _DOCUMENT) + b"\n}\n"
 
 
-def is_whole_but_for_its_end(line: bytes) -> bool:
-    """Say whether a last line without a line break has another byte in its place: damage, and not what a kill leaves."""
-    try:
-        _opened(line[:-1] + b"\n", _LINE)
-    except ChecksumError:
-        return False
-    return True
-
-
 def _sealed(body: bytes, end: bytes) -> bytes:
     return body + end % blake2b(body, digest_size=_SIZE).hexdigest().encode("ascii")
 

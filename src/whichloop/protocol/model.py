@@ -133,10 +133,6 @@ Piece = str | CallDelta | Reply
 """What a `FunctionModel`'s generator yields: a piece of text, a piece of a native call, or, as the last one, the whole reply."""
 
 
-_UNNAMED = "function"
-"""The name of a `FunctionModel` that was given none."""
-
-
 class FunctionModel:
     """A model of a function of the request; it raises what the function raises.
 
@@ -147,7 +143,7 @@ class FunctionModel:
     """
 
     def __init__(
-        self, function: Callable[[Request], Any], *, name: str = _UNNAMED, capabilities: Capabilities | None = None
+        self, function: Callable[[Request], Any], *, name: str = "function", capabilities: Capabilities | None = None
     ) -> None:
         """`capabilities`: what the function can be asked for; None: what most providers offer. Raises TypeError for no function."""
         if not callable(function):
@@ -156,24 +152,16 @@ class FunctionModel:
         self.name = name
         self.capabilities = capabilities or Capabilities()
 
-    @property
-    def _whose(self) -> str:
-        """What an error calls the function: by the model's name, if it was given one."""
-        return "the function" if self.name == _UNNAMED else f"the function of {self.name}"
-
     async def complete(self, request: Request) -> Reply:
-        """Raises TypeError for what is neither a Reply nor a text nor made of pieces, ValueError for pieces of another reply."""
-        async with contextlib.aclosing(self._stream(request)) as chunks:
+        """Raises TypeError for what is neither a Reply nor a text nor made of pieces."""
+        async with contextlib.aclosing(self.stream(request)) as chunks:
             async for chunk in chunks:
                 if chunk.reply is not None:
                     return chunk.reply
         raise AssertionError("a stream ends with its reply")
 
-    def stream(self, request: Request) -> AsyncIterator[Chunk]:
+    async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
         """Yield the pieces as the function does; a reply that it returns whole is one piece of text and one of each call."""
-        return self._stream(request)
-
-    async def _stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
         is_async = inspect.iscoroutinefunction(self.function) or inspect.isasyncgenfunction(self.function)
         answer = self.function(request) if is_async else await beside_event_loop(self.function, request)
         if inspect.isawaitable(answer):
@@ -185,10 +173,7 @@ class FunctionModel:
             return
         reply = Reply(answer) if isinstance(answer, str) else answer
         if not isinstance(reply, Reply):
-            raise TypeError(
-                f"model: {self._whose} must return a Reply or a text, or be an async generator of pieces, not "
-                f"{type(answer).__name__}"
-            )
+            raise TypeError(f"model {self.name}: return a Reply or a text, or yield pieces, not {type(answer).__name__}")
         for chunk in whole_pieces(reply):
             yield chunk
         yield Chunk(reply=reply)
@@ -199,7 +184,7 @@ class FunctionModel:
         whole: Reply | None = None
         async for piece in pieces:
             if whole is not None:
-                raise TypeError(f"model: {self._whose} must yield a whole Reply as the last piece, or none")
+                raise TypeError(f"model {self.name}: yield a whole Reply as the last piece, or none")
             if isinstance(piece, str):
                 text.append(piece)
                 yield Chunk(piece)
@@ -209,23 +194,14 @@ class FunctionModel:
             elif isinstance(piece, Reply):
                 whole = piece
             else:
-                raise TypeError(f"model: {self._whose} must yield texts, CallDeltas or a last Reply, not {type(piece).__name__}")
+                raise TypeError(f"model {self.name}: yield texts, CallDeltas or a last Reply, not {type(piece).__name__}")
         if whole is not None and not text and not deltas:
             for chunk in whole_pieces(whole):
                 yield chunk
         streamed = reply_of_pieces("".join(text), deltas)
-        yield Chunk(reply=streamed if whole is None else self._whole(whole, streamed))
-
-    def _whole(self, last: Reply, streamed: Reply) -> Reply:
-        """Return the last piece with the text and the calls of the pieces before it where it has none."""
-        for what in ("text", "calls"):
-            final, before = getattr(last, what), getattr(streamed, what)
-            if final and before and final != before:
-                raise ValueError(
-                    f"model: {self._whose} yielded a last Reply with other {what} than the pieces before it: "
-                    "yield the same, or a Reply with tokens alone, Reply(usage=Usage(10, 5))"
-                )
-        return replace(last, text=last.text or streamed.text, calls=last.calls or streamed.calls)
+        if whole is not None:
+            streamed = replace(whole, text=streamed.text or whole.text, calls=streamed.calls or whole.calls)
+        yield Chunk(reply=streamed)
 
 
 class ModelError(Exception):

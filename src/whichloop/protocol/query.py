@@ -103,8 +103,7 @@ class Query(Parametrized[AnswerT]):
 
         With a type the answer is an instance of it, or None. `history`: the messages of earlier turns, as `outcome.messages` or
         dicts in OpenAI's chat format. Raises TypeError for a text or context that is no text, a type without a JSON schema, images
-        that are none and a history that holds anything else, ValueError for a history that no provider would take and unknown types
-        in a JSON schema.
+        that are none and a history that holds anything else, ValueError for a history that no provider would take.
         """
         query_text: Any = text
         material: Any = context
@@ -117,8 +116,6 @@ class Query(Parametrized[AnswerT]):
 
             answer_type = AnswerType(schema)
             schema = answer_type.json_schema
-        elif schema is not None:
-            _check_types(schema, "schema")
         all_images = tuple(images)
         for place, image in enumerate(all_images):
             if not isinstance(image, Image):
@@ -165,22 +162,3 @@ class Query(Parametrized[AnswerT]):
         except ValueError as error:
             return str(error)
         return ""
-
-
-_TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
-
-
-def _check_types(schema: object, place: str) -> None:
-    """Raise ValueError where a JSON schema names a type that there is not; what else may be wrong with one is for a library."""
-    if not isinstance(schema, Mapping):
-        return
-    named = schema.get("type", "string")
-    for name in named if isinstance(named, list | tuple) else [named]:
-        if not isinstance(name, str) or name not in _TYPES:
-            raise ValueError(f"query: {place}: type must be one of {', '.join(sorted(_TYPES))}, not {name!r}")
-    for key in ("properties", "$defs"):
-        inner = schema.get(key)
-        for name, part in inner.items() if isinstance(inner, Mapping) else ():
-            _check_types(part, f"{place}.{key}.{name}")
-    if "items" in schema:
-        _check_types(schema["items"], f"{place}.items")

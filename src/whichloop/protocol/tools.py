@@ -132,15 +132,9 @@ class Toolbox:
 
         Raises TypeError for what is no list of tools or functions, ValueError for a limit that lets nothing through.
         """
-        try:
-            listed = [tool if isinstance(tool, Tool) else Tool.from_function(tool) for tool in tools]
-        except TypeError:
-            alone: Any = tools
-            if isinstance(alone, Iterable):
-                raise
-            name = getattr(alone, "__name__", None) or getattr(alone, "name", None) or type(alone).__name__
-            right = "Toolbox([]) without tools, not None" if alone is None else f"such as Toolbox([{name}]), not {name} alone"
-            raise TypeError(f"tools: give a list, {right}") from None
+        if not isinstance(tools, Iterable):
+            raise TypeError(f"tools: give a list of tools or functions, not {type(tools).__name__}")
+        listed = [tool if isinstance(tool, Tool) else Tool.from_function(tool) for tool in tools]
         self._tools = {tool.name: tool for tool in listed}
         if len(self._tools) != len(listed):
             names = [tool.name for tool in listed]

@@ -121,36 +121,18 @@ def json_safe(value: Any) -> Any:
 
 
 def plain_value(value: Any) -> Any:
-    """Return the JSON value that `render_value` writes; one of JSON's own types as it is.
+    """Return the JSON value that `render_value` writes.
 
     Models, dataclasses, sets and the like, at any depth, become what a reader of the text sees of them. What JSON cannot hold, such
     as a circular value, is returned as it is.
     """
-    if type(value) in ATOMS or _is_plain(value):
+    if type(value) in ATOMS:
         return value
     try:
         plain = value if isinstance(value, _JSON_TYPES) else jsonable(value)
-        return plain if isinstance(plain, str) else json.loads(_JSON.encode(plain))
+        return plain if isinstance(plain, str) else json.loads(_json_of(plain))
     except Exception:  # a circular value, a key that JSON lacks, an error in a user's method
         return value
-
-
-def _is_plain(value: Any) -> bool:
-    """Return whether a value is made of JSON's own types throughout; so is one of more parts than are looked at."""
-    unchecked, seen = [value], 0
-    looked_into: set[int] = set()  # a circular value would be followed for ever
-    while unchecked and seen < _MAX_PARTS:
-        part = unchecked.pop()
-        seen += 1
-        if type(part) in ATOMS:
-            continue
-        if isinstance(part, dict | list | tuple):
-            if id(part) not in looked_into:
-                looked_into.add(id(part))
-                unchecked.extend(part.values() if isinstance(part, dict) else part)
-        elif not isinstance(part, _JSON_TYPES):
-            return False
-    return True
 
 
 def span_of(value: Any, path: Sequence[str | int]) -> tuple[int, int]:
@@ -213,8 +195,6 @@ def _in_order(plain: Any, source: Any) -> Any:
 ATOMS = frozenset({str, int, float, bool, type(None)})
 """Values of exactly these types contain no others and need no `await`."""
 _JSON_TYPES = (str, int, float, dict, list, tuple)
-_MAX_PARTS = 100_000
-"""Parts of a value that are looked at for an object; a circular one never ends."""
 _JSON = json.JSONEncoder(ensure_ascii=False, default=jsonable)
 _PLAIN_JSON = Encoder(ensure_ascii=False)
 
