@@ -9,11 +9,12 @@ import json
 import string
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import Field
 
 from tests.protocol.schema_helpers import call
 from whichloop.protocol import Tool, Toolbox, ToolCall, run_sync
@@ -149,6 +150,79 @@ def test_anything_callable_becomes_a_tool(
     tool = Tool.from_function(function)
     assert (tool.name, tool.description, tool.parameters["properties"]) == (name, description, properties)
     assert call(tool, **arguments).value == result
+
+
+def google(city: str, nights: Annotated[int, Field(description="How long.")] = 1, *more: str) -> str:
+    """Book a room.
+
+    Only once: never twice.
+
+    Args:
+        city: Where to, with
+            a second line.
+
+            And a paragraph: this.
+        nights (int, optional): Not this one.
+        *more: What else is wanted.
+
+    Returns:
+        A number.
+    """
+    return city
+
+
+def sphinx(city: str, nights: list[int], more: str = "") -> str:
+    """Book a room.
+
+    :param city: Where to, with
+        a second line.
+    :param list[int] nights: How long.
+    :returns: A number.
+    """
+    return city
+
+
+def other(city: str) -> str:
+    """Args: are none.
+
+    Args:
+        town: Something else.
+    """
+    return city
+
+
+@pytest.mark.parametrize(
+    ("function", "description", "told"),
+    [
+        (
+            google,
+            "Book a room.\n\nOnly once: never twice.\n\nReturns:\n    A number.",
+            ["Where to, with a second line. And a paragraph: this.", "How long.", "What else is wanted."],
+        ),
+        (sphinx, "Book a room.\n\n:returns: A number.", ["Where to, with a second line.", "How long.", None]),
+        (other, inspect.getdoc(other), [None]),
+    ],
+)
+def test_what_a_docstring_says_of_an_argument_is_that_arguments_description(
+    function: Any, description: str, told: list[str | None]
+) -> None:
+    for made in (Tool.from_function(function), Tool.from_function(functools.partial(function))):
+        assert made.description == description
+        assert [schema.get("description") for schema in made.parameters["properties"].values()] == told
+    plain = Tool.from_function(function, description="Mine.")
+    assert plain.description == "Mine."
+    assert "Where to" not in json.dumps(plain.parameters)
+
+
+@given(st.text("Args: \n\tcity:()*param", max_size=80))
+def test_any_docstring_is_a_description(text: str) -> None:
+    def book(city: str) -> str:
+        return city
+
+    book.__doc__ = text
+    tool = Tool.from_function(book)
+    told = tool.parameters["properties"]["city"].get("description")
+    assert tool.description == inspect.cleandoc(text) if told is None else told in " ".join(text.split())
 
 
 def test_a_lambda_becomes_a_tool_under_a_name() -> None:

@@ -7,6 +7,7 @@ millisecond, binding it to a new world a few microseconds.
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set, Sized
@@ -333,7 +334,7 @@ class Toolset(Generic[World]):
     """The tools that every trial of a suite has, as functions of (world, arguments …)."""
 
     def __init__(self, *functions: Callable[..., Any], writes: Collection[Callable[..., Any]] | None = None) -> None:
-        """Name, description and schema come from each function's name, docstring and argument types.
+        """Name, description and schema come from each function's name, whole docstring and argument types.
 
         The functions run in place: none may block. `writes`: those that change what counts of the world, the others being
         read-only; None: any may. Raises TypeError for an argument without a JSON schema.
@@ -342,6 +343,7 @@ class Toolset(Generic[World]):
             Tool.from_function(
                 functools.partial(function, None),
                 name=function.__name__,
+                description=inspect.getdoc(function) or "",
                 blocking=False,
                 read_only=writes is not None and function not in writes,
             )

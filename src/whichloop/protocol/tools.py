@@ -12,6 +12,7 @@ import asyncio
 import dataclasses
 import inspect
 import re
+import textwrap
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -86,6 +87,9 @@ class Tool:
     ) -> Tool:
         """Make a tool from the name, docstring and argument types of a function, method, partial or callable object.
 
+        What the docstring says of an argument, under `Args:` or behind `:param NAME:`, is the description of that argument and no
+        part of the tool's. `description`: in the place of the docstring, which is not read then.
+
         Raises TypeError for what cannot be called, for a generator function, and if an argument's type has no JSON schema;
         ValueError for a name that no provider takes, such as that of a lambda.
         """
@@ -99,8 +103,8 @@ class Tool:
             raise ValueError(
                 f"tool {tool_name!r}: no provider takes this name; Tool.from_function(function, name='price') gives one"
             )
-        text = description if description is not None else _docstring(source)
         arguments = Arguments.of(function, tool_name)
+        text = description if description is not None else _described(_docstring(source), arguments.json_schema["properties"])
         return cls(tool_name, text, arguments.json_schema, function, arguments, blocking, time_limit_s, max_chars, read_only)
 
     @property
@@ -392,6 +396,21 @@ async def _limited(awaitable: Awaitable[Any], limit_s: float | None) -> Any:
         if clock.expired():
             raise TimeoutError(f"no result within {limit_s:g} s") from error
         raise
+
+
+_SECTION = re.compile(r"^(?:Args|Arguments):[ \t]*\n((?:[ \t]+.*(?:\n|\Z)|\n(?=[ \t]))+)\n?", re.MULTILINE)
+_IN_SECTION = re.compile(r"^\*{0,2}(\w+)[ \t]*(?:\(.*?\))?:[ \t]*(.*(?:\n(?:[ \t].*)?)*)", re.MULTILINE)
+_PARAM = re.compile(r"^:param (?:[^:\n]* )?\*{0,2}(\w+):[ \t]*(.*(?:\n[ \t]+.*)*)(?:\n|\Z)", re.MULTILINE)
+
+
+def _described(docstring: str, properties: Mapping[str, Any]) -> str:
+    """Put what a docstring says of arguments into their schemas, beside no description of their own; return the rest of it."""
+    section = _SECTION.search(docstring)
+    entries = _IN_SECTION.findall(textwrap.dedent(section[1])) if section else _PARAM.findall(docstring)
+    told = {name: " ".join(text.split()) for name, text in entries if name in properties}
+    for name, text in told.items():
+        properties[name].setdefault("description", text)
+    return (_SECTION if section else _PARAM).sub("", docstring).strip() if told else docstring
 
 
 def _docstring(function: Callable[..., Any]) -> str:
