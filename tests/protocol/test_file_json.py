@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import math
 import sys
@@ -14,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sealing import reseal
-from tests.syntax import nodes_of, parsed
 from whichloop.datasets.jsonl import load as jsonl_suite
 from whichloop.datasets.task import read_quarantine
 from whichloop.experiments.import_runs.foreign_trials import ReadingOptions
@@ -24,8 +22,6 @@ from whichloop.models.recording import Recordings
 from whichloop.protocol.json_text import DuplicateKeyError, LongNumberError, load_json
 from whichloop.protocol.program import read_program
 from whichloop.runs.store.files import read_manifest_json
-
-SOURCE = Path(__file__).resolve().parents[2] / "src" / "whichloop"
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
@@ -146,31 +142,3 @@ def test_every_file_with_a_duplicate_key_is_refused_in_one_line(name: str, tmp_p
         read(path)
     assert "\n" not in str(caught.value)
     assert str(tmp_path) in str(caught.value)
-
-
-def _loads_of_files(tree: ast.AST) -> list[int]:
-    """Lines on which the standard library reads the JSON of a file."""
-    found = []
-    for node in nodes_of(tree):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("load", "loads")):
-            continue
-        if ast.unparse(node.func) in ("json.load", "json.loads", "orjson.loads"):
-            text = ast.unparse(node)
-            if text.startswith("json.load(") or any(read in text for read in ("read_text", "read_bytes", ".read(")):
-                found.append(node.lineno)
-    return found
-
-
-def test_loads_of_files_are_seen() -> None:
-    code = "json.loads(path.read_text())\njson.loads(text)\nload_json(path.read_text())\njson.load(file)"
-    assert _loads_of_files(ast.parse(code)) == [1, 4]
-
-
-OWN_STORES = frozenset({"loops/phased/context.py"})
-"""A product's own stores, which nobody else writes."""
-
-
-def test_no_file_is_read_by_the_standard_library_alone() -> None:
-    named = [path for path in SOURCE.rglob("*.py") if "json.load" in path.read_text(encoding="utf-8")]
-    using = {path.relative_to(SOURCE).as_posix() for path in named if _loads_of_files(parsed(path))}
-    assert using == OWN_STORES

@@ -239,8 +239,6 @@ def test_a_query_takes_a_type_as_the_schema_of_its_answer(kind):
 
 def test_a_type_without_a_json_schema_is_refused():
     wrong: Any
-    for wrong in (3, [int]):
-        with pytest.raises(TypeError, match=r"^schema: give a JSON schema, or a type that has one, such as int, not "):
+    for wrong in (3, [int], threading.Thread):
+        with pytest.raises(TypeError, match=r"^schema: .* has no JSON schema"):
             Query("How many?", schema=wrong)
-    with pytest.raises(TypeError, match=r"^schema: .* has no JSON schema"):
-        Query("What?", schema=threading.Thread)

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import gc
-import inspect
 import threading
-import time
-from collections.abc import Coroutine, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -17,7 +12,6 @@ from hypothesis import strategies as st
 
 from tests.protocol.helpers import named, python, raises
 from whichloop.protocol import Observation, Toolbox, ToolCall, run_sync
-from whichloop.protocol.threads import in_thread
 
 
 @pytest.fixture
@@ -82,87 +76,6 @@ def test_a_result_that_comes_after_the_limit_disturbs_nobody() -> None:
         return [seen.data for seen in await box.call_all(calls)]
 
     assert run_sync(run()) == ["no result within 0.01 s", "None", "fine", "fine"]
-
-
-@pytest.mark.parametrize("loop_is_open", [True, False])
-def test_a_coroutine_that_comes_after_the_limit_is_closed(loop_is_open: bool) -> None:
-    gate = threading.Event()
-    made: list[Coroutine[Any, Any, None]] = []
-
-    def late() -> Coroutine[Any, Any, None]:
-        gate.wait()
-        made.append(never())
-        return made[0]
-
-    async def closed() -> None:
-        gate.set()
-        while not made or inspect.getcoroutinestate(made[0]) != inspect.CORO_CLOSED:
-            await asyncio.sleep(0.001)
-
-    async def run() -> None:
-        seen = await Toolbox([named("late", late, time_limit_s=0.01)]).call(ToolCall("late", {}))
-        assert seen.error_type == "TimeoutError"
-        if loop_is_open:
-            await asyncio.wait_for(closed(), 30)
-
-    run_sync(run())
-    run_sync(asyncio.wait_for(closed(), 30))
-
-
-class LateCall:
-    """A call that returns a coroutine on its thread, once it may."""
-
-    def __init__(self) -> None:
-        self.may_end = threading.Event()
-        self.thread: threading.Thread | None = None
-        self.made = never()
-
-    def __call__(self) -> Coroutine[Any, Any, None]:
-        self.thread = threading.current_thread()
-        self.may_end.wait()
-        return self.made
-
-    def end(self) -> None:
-        """Hold the event loop up until the call has ended, and what came out waits for the loop."""
-        self.may_end.set()
-        while self.thread is None:
-            time.sleep(0.001)
-        self.thread.join()
-
-    @property
-    def is_closed(self) -> bool:
-        gc.collect()  # the traceback of who gave up may hold the result
-        return inspect.getcoroutinestate(self.made) == inspect.CORO_CLOSED
-
-
-def test_a_coroutine_that_comes_at_the_moment_of_giving_up_is_closed() -> None:
-    late = LateCall()
-
-    async def run() -> None:
-        asked = asyncio.create_task(in_thread(late))
-        await asyncio.sleep(0)
-        late.end()
-        asyncio.get_running_loop().call_soon(asked.cancel)  # behind the result, and ahead of who waits for it
-        with contextlib.suppress(asyncio.CancelledError):
-            await asked
-        assert asked.cancelled()
-
-    asyncio.run(run())
-    assert late.is_closed
-
-
-def test_a_coroutine_that_comes_just_before_the_event_loop_closes_is_closed() -> None:
-    late = LateCall()
-
-    async def run() -> None:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(in_thread(late), 0.01)
-
-    loop = asyncio.new_event_loop()
-    loop.run_until_complete(run())
-    late.end()
-    loop.close()
-    assert late.is_closed
 
 
 @given(st.lists(st.integers(0, 4), max_size=8), st.integers(1, 5), st.booleans())

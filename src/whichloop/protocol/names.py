@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from .own_code import raised_at
+from .values import shown_short
 
 _NAME = re.compile(r"\s*([A-Za-z_][\w.:-]*)\s*")
 _BARE_WORD = re.compile(r"(?:[A-Za-z_]|~?/|\.{1,2}/|\.[A-Za-z_])[\w./+@-]*")
@@ -74,7 +75,7 @@ def parse_spec(text: str) -> Spec:
 
 def _no_name(text: str) -> ValueError:
     own = f", or {OF_A_FILE}" if ".py" in text else ""
-    return ValueError(f"{_short_repr(text)} is not a name; write name, name(option=value) or name@FILE{own}")
+    return ValueError(f"{shown_short(text)} is not a name; write name, name(option=value) or name@FILE{own}")
 
 
 OF_A_FILE = "MODULE:NAME, such as my_loop:MyLoop for the class MyLoop in my_loop.py"
@@ -122,8 +123,7 @@ def _value(text: str, whole: str) -> Any:
     except (ValueError, RecursionError):  # ValueError: also a number of too many digits
         if _BARE_WORD.fullmatch(text) or _REFERENCE.fullmatch(text) or _is_spec(text):
             return text
-    cure = f"; if it is text, write {_quoted(text)}" if text and len(text) <= MAX_SHOWN and text.isprintable() else ""
-    raise ValueError(f"{_short_repr(whole)}: {_short_repr(text)} is not a TOML value{cure}")
+    raise ValueError(f'{shown_short(whole)}: {shown_short(text)} is not a TOML value, such as 3, true or "two words"')
 
 
 def _is_spec(text: str) -> bool:
@@ -140,15 +140,6 @@ def _is_spec(text: str) -> bool:
 def parse_values(text: str) -> list[Any]:
     """Read option values with commas between them, `0,2,"a, b"`. Raises ValueError for one that is neither TOML nor a word."""
     return [_value(part.strip(), text) for part in _split(text)]
-
-
-def _short_repr(text: str) -> str:
-    quoted = repr(text)
-    return quoted if len(quoted) <= MAX_SHOWN else f"{quoted[:MAX_SHOWN]}…"
-
-
-MAX_SHOWN = 200
-"""Characters of a typed text that a message repeats."""
 
 
 def value_text(value: Any) -> str:
@@ -250,12 +241,8 @@ def without_process(spec: str) -> str:
     return rest if module in ONE_PROCESS and rest else spec
 
 
-def why_gone(name: str) -> str:
-    """Return what to say of a name that `is_gone`, behind the name."""
-    if name.partition(":")[0] == "__main__":
-        return "was defined in a script or in a session and cannot be loaded again here; to go on, put it in a module"
-    problem = "was made in another session, or is held by this one no longer, and cannot be loaded again here"
-    return f"{problem}; make it again and hand it to a new run, as by whichloop.optimize(…) or whichloop.compare(…)"
+WHY_GONE = "was made in a session that has ended: put it in a module, or hand it to a new run"
+"""What to say of a name that `is_gone`, behind the name."""
 
 
 def is_gone(name: str) -> bool:
@@ -271,7 +258,7 @@ def own_object(kind: str, name: str) -> Any:
     """
     module_name, _, attribute = name.partition(":")
     if is_gone(name):
-        raise ValueError(f"{kind} {without_process(name)!r} {why_gone(name)}")
+        raise ValueError(f"{kind} {without_process(name)!r} {WHY_GONE}")
     module = own_module(kind, name, module_name)
     if not attribute:
         raise ValueError(f"{kind} {name!r}: write what of {module_name} is meant, {module_name}:NAME")

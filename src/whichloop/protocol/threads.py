@@ -30,7 +30,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -142,7 +142,7 @@ async def in_thread(function: Callable[..., object], *args: object, **kwargs: ob
     outcome = await begin_in_thread(function, *args, **kwargs)
     if outcome.error is not None:
         raise outcome.error
-    value = outcome.taken()
+    value = outcome.value
     return await value if inspect.isawaitable(value) else value  # a plain function may wrap an async one
 
 
@@ -169,21 +169,8 @@ def begin_in_thread(function: Callable[..., object], *args: object, **kwargs: ob
     return done
 
 
-class CallOutcome:
-    """What a call on a thread came to.
+class CallOutcome(NamedTuple):
+    """What a call on a thread came to."""
 
-    A coroutine that nobody takes is closed, or Python would warn that it was never awaited: the caller may give up at any moment,
-    also between the end of the call and its own next step, and its event loop may close before it looks.
-    """
-
-    def __init__(self, value: Any, error: BaseException | None = None) -> None:
-        self.value, self.error = value, error
-
-    def taken(self) -> Any:
-        """Return the value, which is the caller's from now on."""
-        value, self.value = self.value, None
-        return value
-
-    def __del__(self) -> None:
-        if inspect.iscoroutine(self.value):
-            self.value.close()
+    value: Any
+    error: BaseException | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from .chat import Reply, Usage
@@ -15,8 +14,6 @@ CHARS_PER_TOKEN = 4
 """The usual rule of thumb for English text; deterministic, and wrong by a quarter either way."""
 MESSAGE_OVERHEAD = 4
 """Tokens that a chat format adds to each message."""
-
-
 IMAGE_TOKENS = 1_000
 """Of one image, whose size is not looked at: a square of 1,024 pixels costs 765 of OpenAI's gpt-4o, 1,398 of Anthropic's models."""
 
@@ -54,14 +51,9 @@ def schema_text(schema: Mapping[str, object]) -> str:
     return cached[1]
 
 
-@lru_cache(maxsize=4096)
-def _tool_tokens(name: str, description: str, parameters: str) -> int:
-    return estimate_tokens(name) + estimate_tokens(description) + estimate_tokens(parameters)
-
-
 def tool_tokens(tool: ToolSpec) -> int:
     """Estimate the tokens of one tool's description."""
-    return _tool_tokens(tool.name, tool.description, schema_text(tool.parameters))
+    return sum(map(estimate_tokens, (tool.name, tool.description, schema_text(tool.parameters))))
 
 
 _last: tuple[tuple[ToolSpec, ...], int] = ((), 0)

@@ -10,7 +10,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 from whichloop.datasets.importing.mcp_server import is_mcp
-from whichloop.protocol.names import is_gone, lives_in_one_process, parse_spec, why_gone, without_process
+from whichloop.protocol.names import WHY_GONE, is_gone, lives_in_one_process, parse_spec, without_process
 from whichloop.runs.built_in import FOREIGN, builtin_names
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.registry import loops_named, programs_named
@@ -60,7 +60,7 @@ def allowed_config(folder: Path, config: CompareConfig, allowed: Permissions) ->
 def allowed_code(folder: Path, names: Sequence[str], allowed: Collection[str]) -> None:
     """Raise RunError for names of the user's own code that were not typed, or that lead to what another process defined."""
     if gone := [name for name in names if is_gone(name)]:
-        raise RunError(f"{folder}: this run uses {without_process(gone[0])}, which {why_gone(gone[0])}")
+        raise RunError(f"{folder}: this run uses {without_process(gone[0])}, which {WHY_GONE}")
     if missing := [name for name in names if name not in allowed]:
         again = " ".join(f"--allow {shlex.quote(name)}" for name in missing)
         raise RunError(f"{folder}: this run uses {', '.join(missing)}, code of your own; to let it run, type {again}")
