@@ -262,34 +262,25 @@ def argument_json(value: object, *, by_alias: bool = False) -> object:
     An enum's member is its value, a date or a time ISO 8601, a set a sorted list, a pydantic model or a dataclass an object.
     `by_alias`: pydantic's models by their aliases, as they are read.
     """
-    return value if type(value) in ATOMS and value == value else _Writer(by_alias).form(value)  # NaN is no JSON
+    if type(value) in ATOMS and value == value:  # NaN is no JSON
+        return value
+    return json.loads(_ARGUMENTS[by_alias].encode(value))
 
 
-class _Writer:
-    """Writes one value."""
-
-    def __init__(self, by_alias: bool) -> None:
-        self.by_alias = by_alias
-        self._encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=self._written)
-
-    def form(self, value: object) -> Any:
-        return json.loads(self._encoder.encode(value))
-
-    def _written(self, value: object) -> object:
-        """Return what a value of another type than JSON's is written as."""
-        if isinstance(value, Enum):
-            return value.value
-        if isinstance(value, set | frozenset):
-            return [json.loads(text) for text in sorted(map(self._encoder.encode, value))]
-        if isinstance(value, date | time):
-            return value.isoformat()
-        if isinstance(value, timedelta):
-            return _duration(value)
-        return jsonable(value, by_alias=self.by_alias)
+def _argument(value: object, by_alias: bool) -> object:
+    """Return what a value of another type than JSON's is written as."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, set | frozenset):
+        return [json.loads(text) for text in sorted(map(_ARGUMENTS[by_alias].encode, value))]
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return f"{'-' if value < timedelta() else ''}PT{abs(value).total_seconds():f}S"
+    return jsonable(value, by_alias=by_alias)
 
 
-def _duration(value: timedelta) -> str:
-    """Return a duration in ISO 8601, in days and seconds."""
-    sign, whole = ("-", -value) if value < timedelta() else ("", value)
-    part = f".{whole.microseconds:06}" if whole.microseconds else ""
-    return f"{sign}P{whole.days}DT{whole.seconds}{part}S"
+_ARGUMENTS = tuple(
+    json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=functools.partial(_argument, by_alias=by_alias))
+    for by_alias in (False, True)
+)
