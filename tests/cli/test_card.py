@@ -30,7 +30,7 @@ def test_the_values_are_those_of_the_run_and_the_check(whichloop, compared_once)
     assert card["limits"]["tool_steps"] == run.manifest.suite.max_tool_steps
     some = ("cut_json", "never_finishes")
     checked = whichloop("check", "program", "finish(parse_retries=1)", "--json", "--fault", some[0], "--fault", some[1]).json
-    assert [one for one in card["faults"] if one["fault"] in some] == checked["faults"]
+    assert [one for one in card["faults"] if one["name"] in some] == checked["findings"]
     assert card["undisturbed_requests"] == checked["requests"]
     (wire,) = card["wire"]
     assert (wire["role"], wire["tools"], wire["requests"]) == ("decide", NATIVELY, checked["requests"])

@@ -23,7 +23,7 @@ ONE = ("--fault", "unknown_tool")
 @pytest.mark.slow
 def test_every_fault_is_checked_if_none_is_named(whichloop):
     found = whichloop("check", "program", "--json", "finish").json
-    assert [one["fault"] for one in found["faults"]] == [fault.name for fault in FAULTS]
+    assert [one["name"] for one in found["findings"]] == [fault.name for fault in FAULTS]
 
 
 @pytest.mark.thorough
@@ -32,7 +32,7 @@ def test_an_executable_meets_faults_of_every_outcome(whichloop):
     expected = {"cut_json": "told", "tool_raises": "told", "empty": "silent", "dropped": "handled", "never_finishes": "unlimited"}
     named = [word for fault in expected for word in ("--fault", fault)]
     done = whichloop("check", "program", "--json", *named, "--", "python", str(LIGHT))
-    assert {one["fault"]: one["outcome"] for one in done.json["faults"]} == expected
+    assert {one["name"]: one["outcome"] for one in done.json["findings"]} == expected
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def whichloop(whichloop: Command, here: Path) -> Command:
 
 
 def statuses(ended: Any) -> dict[str, str]:
-    return {check["check"]: check["status"] for check in json.loads(ended.out)["checks"]}
+    return {one["name"]: one["status"] for one in json.loads(ended.out)["findings"]}
 
 
 def test_a_built_in_suite_passes_with_the_sum_first_and_a_table_of_agents(whichloop) -> None:
@@ -62,7 +62,7 @@ def test_a_built_in_suite_passes_with_the_sum_first_and_a_table_of_agents(whichl
     assert (ended.code, ended.err) == (0, "")
     lines = ended.out.splitlines()
     number = len(NAMES)
-    sums = ["suite arithmetic(size=24)", f"Passed     {number} of {number} checks", "Tasks      24", "Called     tools of 8 tasks"]
+    sums = ["suite arithmetic(size=24)", f"Hold       {number} of {number} laws", "Tasks      24", "Called     tools of 8 tasks"]
     assert lines[:4] == sums
     assert not any(re.match(rf"{name} +ok", line) for name in NAMES for line in lines)
     assert re.search(r"^oracle +1\.000 \[0\.631, 1\.000\] +8 +follows the plan", ended.out, re.MULTILINE)
@@ -78,7 +78,7 @@ def test_a_suite_that_can_be_guessed_fails_with_the_agent_and_its_share(whichloo
     assert {"guessing", "gold"} <= set(re.findall(r"^(\w+) +FAILED ", ended.out, re.MULTILINE))
     assert "echo (answers with the question) passes 100.0% of 20 tasks [83.2%, 100.0%]: p0, p1, p2, …" in ended.out
     assert re.search(r"^echo .*TOO MANY", ended.out, re.MULTILINE)
-    assert "\nFailed     2 of 19 checks\n" in ended.out
+    assert "\nBroken     2 of 19 laws\n" in ended.out
 
 
 def test_tools_of_ones_own_are_called_only_with_permission(whichloop, tmp_path) -> None:
@@ -87,7 +87,7 @@ def test_tools_of_ones_own_are_called_only_with_permission(whichloop, tmp_path) 
     assert not (tmp_path / "waved").exists()
     assert ended.out.count("calls tools that may act on the real world; --run-tools allows it") == 4
     assert "\nCalled     no tool\n" in ended.out
-    assert ended.out.count("left out") == 5
+    assert ended.out.count("not run") == 5
     assert "oracle" not in ended.out
     allowed = whichloop("check", "suite", "birds:parrots", "--run-tools", "--json")
     assert json.loads(allowed.out)["ran_tools"]
@@ -108,8 +108,8 @@ def test_json_has_checks_agents_and_what_is_set_aside(whichloop, tmp_path) -> No
     ended = whichloop("check", "suite", "arithmetic(size=24)", "--tasks", "8", "--json")
     made = json.loads(ended.out)
     assert ended.code == 0
-    assert {key: made[key] for key in ("suite", "ok", "version", "tasks", "sample")} == {
-        "suite": "arithmetic(size=24)",
+    assert {key: made[key] for key in ("name", "ok", "version", "tasks", "sample")} == {
+        "name": "arithmetic(size=24)",
         "ok": True,
         "version": "2",
         "tasks": 24,
@@ -162,4 +162,4 @@ def test_long_checks_tell_how_far_they_are(whichloop, monkeypatch) -> None:
 def test_what_tools_print_is_no_part_of_the_result(whichloop, tmp_path) -> None:
     (tmp_path / "talkative.py").write_text(PARROTS.replace("def wave(", "print('hello from the suite')\n\n\ndef wave(", 1))
     ended = whichloop("check", "suite", "talkative:parrots", "--json", "--run-tools")
-    assert json.loads(ended.out)["suite"] == "talkative:parrots"
+    assert json.loads(ended.out)["name"] == "talkative:parrots"

@@ -143,7 +143,7 @@ def test_code_that_ends_its_process_later_ends_no_command_in_success(machine, pl
 @pytest.mark.usefixtures("own")
 def test_a_loop_that_ends_its_process_breaks_the_laws(machine):
     ended = machine.run("check", "loop", "own_dying:Own", "--json", DIES_AT="run", DIES_BY="leave")
-    law = json.loads(ended.out)["laws"][0]
+    law = json.loads(ended.out)["findings"][0]
     assert (ended.code, law["status"], "called os._exit(0)" in law["detail"]) == (1, "failed", True)
 
 

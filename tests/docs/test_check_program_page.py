@@ -30,7 +30,7 @@ def put_files(folder: Path) -> None:
 
 
 def faults_table() -> str:
-    rows = [f"| `{fault.name}` | {fault.says} |" for fault in FAULTS]
+    rows = [f"| `{fault.name}` | {fault.text} |" for fault in FAULTS]
     return "\n".join(["| fault | what happens |", "|---|---|", *rows])
 
 

@@ -15,15 +15,11 @@ from typing import Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from whichloop.checks.loop import LAWS, check_loop
-from whichloop.checks.loop.doc import loop_doc
 from whichloop.checks.program import FAULTS, ProgramReport, Requirement, Trouble, check_program, parse_requirements
 from whichloop.checks.program.agent_faults import BY_NAME
 from whichloop.checks.program.check import DEFAULT_LIMITS, CheckLimits
-from whichloop.checks.program.doc import program_doc, trouble_doc
 from whichloop.checks.program.naming import ADDRESS, agent_of, is_command, is_loop, named_agent
 from whichloop.checks.suite.check import check_suite
-from whichloop.checks.suite.doc import suite_doc
-from whichloop.checks.suite.subject import Progress, unwatched
 from whichloop.datasets.task import Suite
 from whichloop.protocol.modules import plugins_of
 from whichloop.protocol.names import is_local_model, near, own_object, parse_spec
@@ -34,6 +30,8 @@ from whichloop.runs.config import SettingError, setting_error
 from whichloop.runs.registry import make_loop, make_suite, tools_named
 from whichloop.text.doc import UNKNOWN, Cell, Doc, Table, lines_of
 
+from .doc import loop_doc, program_doc, suite_doc, trouble_doc
+from .law import Progress, unwatched
 from .plans import TABLES, plan_doc, plan_findings
 
 Kind = Literal["loop", "program", "suite", "plans", "model"]
@@ -190,7 +188,7 @@ def _check_loop(thing: object, options: Options, progress: Progress) -> Check:
         name, loop = str(spec := parse_spec(thing)), make_loop(spec)
     else:
         made: Any = thing() if isinstance(thing, type) else thing
-        loop, name = made, made.name
+        loop, name = made, getattr(made, "name", type(made).__name__)
     findings = check_loop(loop, _counting(progress, len(LAWS)), limit_s=options.limit)
     return Check("loop", all(finding.status != "failed" for finding in findings), loop_doc(name, findings))
 

@@ -77,14 +77,14 @@ def check(
 
 def _write(found: Check, junit: Path | None, page: Path | None) -> None:
     """Write what a program did with each fault where it was asked for."""
-    from whichloop.checks.program.doc import program_junit, trouble_junit
+    from whichloop.checks.doc import program_junit
     from whichloop.reports.html.page import Part, page_html
 
     from .render import write
 
     said, report = found.doc.data, found.report
     if junit is not None:
-        text = trouble_junit(said["agent"], said["trouble"]) if report is None else program_junit(report, found.demanded)
+        text = program_junit(said["name"], report, found.demanded, said.get("trouble", ""))
         junit.write_text(text, encoding="utf-8")
     if page is not None and report is not None:
         write(page_html(found.doc.title, "One fault at a time", [Part("", found.doc.blocks)]), page, page)

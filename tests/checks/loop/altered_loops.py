@@ -9,21 +9,8 @@ import pytest
 
 from whichloop.checks.loop import LAWS, Finding, check, check_loop, codecs, endings, interruption
 from whichloop.checks.loop.template_loop import TemplateLoop
-from whichloop.protocol import (
-    SILENT,
-    Capabilities,
-    Chunk,
-    Loop,
-    Model,
-    Observation,
-    Observer,
-    Outcome,
-    Query,
-    Reply,
-    Request,
-    Toolbox,
-    ToolCall,
-)
+from whichloop.protocol import SILENT, Chunk, Loop, Model, Observation, Observer, Outcome, Query, Reply, Request, Toolbox, ToolCall
+from whichloop.protocol.model import WrappedModel
 
 FEW = 0.05
 """Share of the random moves and runs that is enough to find what loops do wrong again and again."""
@@ -77,18 +64,12 @@ def finding_of(law: str, loop: Loop) -> Finding:
     return found
 
 
-class Changed:
+class Changed(WrappedModel):
     """A model or its requests, changed on the way."""
 
-    capabilities = Capabilities()
-
     def __init__(self, model: Model, change: Callable[[Request], Request] = lambda request: request) -> None:
-        self.model = model
+        super().__init__(model)
         self.change = change
-
-    @property
-    def name(self) -> str:
-        return self.model.name
 
     async def complete(self, request: Request) -> Reply:
         return await self.model.complete(self.change(request))
@@ -114,10 +95,13 @@ class Own(TemplateLoop):
     __slots__ = ()
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        return await super().run(query, self.tools(tools), self.model(model), observer)
+        return self.ended(await super().run(query, self.tools(tools), self.model(model), observer))
 
     def tools(self, tools: Toolbox) -> Toolbox:
         return tools
 
     def model(self, model: Model) -> Model:
         return model
+
+    def ended(self, outcome: Outcome) -> Outcome:
+        return outcome

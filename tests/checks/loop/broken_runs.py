@@ -5,34 +5,103 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from tests.checks.loop.altered_loops import Changed, Own, Within
 from whichloop.checks.loop.template_loop import ObjectCodec, TemplateLoop
 from whichloop.loops.finish import Finish
-from whichloop.protocol import (
-    SILENT,
-    Act,
-    Answer,
-    BudgetExceeded,
-    Message,
-    Model,
-    Observation,
-    Observer,
-    Outcome,
-    ProviderError,
-    Query,
-    Reply,
-    Request,
-    StopReason,
-    Toolbox,
-    ToolCall,
+from whichloop.protocol import SILENT, Message, Model, Observer, Outcome, Query, Reply, Request, StopReason, Toolbox, ToolCall
+from whichloop.protocol.moves import Act, Answer
+from whichloop.protocol.tool_calls import Observation
+
+
+def named(name: str, base: type[Any] = Own, /, **changes: Any) -> type[Any]:
+    """Return the template with other attributes."""
+    return type(name, (base,), {"__module__": __name__, "__slots__": (), **changes})
+
+
+def asking_again(name: str, *after: type[BaseException], while_text: str = "") -> type[Own]:
+    """Return the template, which asks its model once more after an error, or as long as it replies with a text."""
+
+    class Again(Changed):
+        async def complete(self, request: Request) -> Reply:
+            try:
+                reply = await super().complete(request)
+                while while_text and reply.text == while_text:
+                    reply = await super().complete(request)
+                return reply
+            except after:
+                return await super().complete(request)
+
+    return named(name, model=lambda self, model: Again(model))
+
+
+def swallowing(name: str, error: type[BaseException]) -> type[Own]:
+    """Return the template, which takes an error for its limit of steps."""
+
+    class Swallowing(Own):
+        async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+            try:
+                return await super().run(query, tools, model, observer)
+            except error:
+                return Outcome(None, StopReason.MAX_STEPS, 0)
+
+    return named(name, Swallowing)
+
+
+def ending(name: str, ended: Callable[[Outcome], Outcome]) -> type[Own]:
+    """Return the template with other outcomes."""
+    return named(name, ended=lambda self, outcome: ended(outcome))
+
+
+def asked(name: str, change: Callable[[Request], Request]) -> type[Own]:
+    """Return the template with other requests."""
+    return named(name, model=lambda self, model: Changed(model, change))
+
+
+def speaking(codec: ObjectCodec | None) -> type[Own]:
+    """Return the template with another codec."""
+    return asked(f"Speaking{type(codec).__name__}", lambda request: replace(request, codec=codec))
+
+
+def calling(name: str, call: Callable[[Toolbox, ToolCall, bool], Any]) -> type[Own]:
+    """Return the template with other calls. `call` gets the tools within."""
+
+    class Other(Within):
+        async def call(self, made: ToolCall, *, validate: bool = True) -> Observation:
+            seen: Observation = await call(self.tools, made, validate)
+            return seen
+
+    return named(name, tools=lambda self, tools: Other(tools))
+
+
+async def _cut(tools: Toolbox, call: ToolCall, validate: bool) -> Observation:
+    """Cut errors down to their last characters: what remains is the receipt, not the reason."""
+    seen = await tools.call(call, validate=validate)
+    return seen if seen.ok else replace(seen, data=seen.data[-16:])
+
+
+async def _twice(tools: Toolbox, call: ToolCall, validate: bool) -> Observation:
+    seen = await tools.call(call, validate=validate)
+    return await tools.call(call, validate=validate) if seen.ok else seen
+
+
+async def _strict(tools: Toolbox, call: ToolCall, validate: bool) -> Observation:
+    if call.name not in tools:
+        raise LookupError(call.name)
+    return await tools.call(call, validate=validate)
+
+
+async def _sleeping(tools: Toolbox, call: ToolCall, validate: bool) -> Observation:
+    time.sleep(0.15)
+    return await tools.call(call, validate=validate)
+
+
+Terse, Twice, Brittle, Sleepy = (
+    calling(name, call) for name, call in (("Terse", _cut), ("Twice", _twice), ("Brittle", _strict), ("Sleepy", _sleeping))
 )
-
-
-class Nameless(Own):
-    name: ClassVar[str] = ""
 
 
 class Generous(Own):
@@ -45,42 +114,6 @@ class Mean(Own):
         return replace(self, max_steps=tool_steps)
 
 
-class Endless(Own):
-    """Unreadable replies do not count."""
-
-    def model(self, model: Model) -> Model:
-        class Patient(Changed):
-            async def complete(self, request: Request) -> Reply:
-                reply = await super().complete(request)
-                while reply.text == "%%% no format at all %%%":
-                    reply = await super().complete(request)
-                return reply
-
-        return Patient(model)
-
-
-class Spendthrift(Own):
-    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        try:
-            return await super().run(query, tools, model, observer)
-        except BudgetExceeded:
-            return Outcome(None, StopReason.MAX_STEPS, 0)
-
-
-class Beggar(Own):
-    """Asks once more before it lets BudgetExceeded go."""
-
-    def model(self, model: Model) -> Model:
-        class Again(Changed):
-            async def complete(self, request: Request) -> Reply:
-                try:
-                    return await super().complete(request)
-                except BudgetExceeded:
-                    return await super().complete(request)
-
-        return Again(model)
-
-
 NOW: dict[str, Query] = {}
 
 
@@ -91,18 +124,6 @@ class Shared(Own):
         NOW["query"] = query
         await asyncio.sleep(0)
         return await super().run(NOW["query"], tools, model, observer)
-
-
-class Terse(Own):
-    """Cuts errors down to their last characters: what remains is the receipt, not the reason."""
-
-    def tools(self, tools: Toolbox) -> Toolbox:
-        class Cut(Within):
-            async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
-                seen = await super().call(call, validate=validate)
-                return seen if seen.ok else replace(seen, data=seen.data[-16:])
-
-        return Cut(tools)
 
 
 class Untyped(Own):
@@ -120,38 +141,6 @@ class Busybody(Own):
         if outcome.stop is StopReason.FINISHED:
             await tools.call(ToolCall("add", {"a": 1, "b": 1}))
         return outcome
-
-
-class Mumbler(Own):
-    """Loses the last character of a text for an answer."""
-
-    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        outcome = await super().run(query, tools, model, observer)
-        return replace(outcome, answer=outcome.answer[:-1]) if isinstance(outcome.answer, str) else outcome
-
-
-class Deaf(Own):
-    """Swallows its cancellation."""
-
-    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        try:
-            return await super().run(query, tools, model, observer)
-        except asyncio.CancelledError:
-            return Outcome(None, StopReason.MAX_STEPS, 0)
-
-
-class Stubborn(Own):
-    """Asks again when it is cancelled."""
-
-    def model(self, model: Model) -> Model:
-        class Again(Changed):
-            async def complete(self, request: Request) -> Reply:
-                try:
-                    return await super().complete(request)
-                except asyncio.CancelledError:
-                    return await super().complete(request)
-
-        return Again(model)
 
 
 LEFT: set[asyncio.Task[None]] = set()
@@ -194,22 +183,6 @@ class Careless(ObjectCodec):
         if "{" not in reply.text:
             raise KeyError("thought")
         return super().parse(reply)
-
-
-def speaking(codec: ObjectCodec | None) -> type[Own]:
-    class Speaking(Own):
-        def model(self, model: Model) -> Model:
-            return Changed(model, lambda request: replace(request, codec=codec))
-
-    return Speaking
-
-
-class Boaster(Own):
-    stops: ClassVar[frozenset[StopReason]] = TemplateLoop.stops | {StopReason.FORCED}
-
-
-class Silent(Own):
-    stops: ClassVar[frozenset[StopReason]] = TemplateLoop.stops - {StopReason.MAX_STEPS}
 
 
 class Doubling(Own):
@@ -276,87 +249,6 @@ class ByArrival(Within):
         return self.came[place]
 
 
-class Brittle(Own):
-    """Does not survive a tool that is not there."""
-
-    def tools(self, tools: Toolbox) -> Toolbox:
-        class Strict(Within):
-            async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
-                if call.name not in self:
-                    raise LookupError(call.name)
-                return await super().call(call, validate=validate)
-
-        return Strict(tools)
-
-
-class Apologetic(Own):
-    """Answers though the provider failed."""
-
-    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        outcome = await super().run(query, tools, model, observer)
-        return replace(outcome, answer="Sorry.") if outcome.stop is StopReason.PROVIDER_ERROR else outcome
-
-
-class Retrying(Own):
-    """Asks a failing provider again."""
-
-    def model(self, model: Model) -> Model:
-        class Again(Changed):
-            async def complete(self, request: Request) -> Reply:
-                try:
-                    return await super().complete(request)
-                except ProviderError:
-                    return await super().complete(request)
-
-        return Again(model)
-
-
-class Vague(Own):
-    """Takes an overflow for the limit, unless it is the first request."""
-
-    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        outcome = await super().run(query, tools, model, observer)
-        late = outcome.stop is StopReason.CONTEXT_OVERFLOW and outcome.steps > 0
-        return replace(outcome, stop=StopReason.MAX_STEPS) if late else outcome
-
-
-class SystemLast(Own):
-    """Ends with a second system message."""
-
-    def model(self, model: Model) -> Model:
-        return Changed(model, lambda request: replace(request, messages=(*request.messages, Message("system", "Be brief."))))
-
-
-class Orphaning(Own):
-    def model(self, model: Model) -> Model:
-        orphan = Message("tool", "a result", call_id="call_0")
-        return Changed(model, lambda request: replace(request, messages=(*request.messages, orphan)))
-
-
-class Twice(Own):
-    """Makes every call again, to be sure."""
-
-    def tools(self, tools: Toolbox) -> Toolbox:
-        class Again(Within):
-            async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
-                seen = await super().call(call, validate=validate)
-                return await super().call(call, validate=validate) if seen.ok else seen
-
-        return Again(tools)
-
-
-class Sleepy(Own):
-    """Sleeps without letting anybody else have a turn."""
-
-    def tools(self, tools: Toolbox) -> Toolbox:
-        class Slow(Within):
-            async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
-                time.sleep(0.15)
-                return await super().call(call, validate=validate)
-
-        return Slow(tools)
-
-
 class Renamed(Own):
     def with_step_limit(self, tool_steps: int) -> Any:
         return TemplateLoop(tool_steps + 1)
@@ -366,7 +258,7 @@ class Unfrozen:
     """The template behind a face that keeps what it is told."""
 
     name = "unfrozen"
-    stops = TemplateLoop.stops
+    stops: ClassVar[frozenset[StopReason]] = TemplateLoop.stops
 
     def __init__(self) -> None:
         self.limit = 9
@@ -398,10 +290,13 @@ class Text(Own):
         return "done"
 
 
-class Late(Own):
-    stops: ClassVar[frozenset[StopReason]] = TemplateLoop.stops | {StopReason.TIMEOUT}
+class Falling(Own):
+    """Crashes in each run."""
+
+    async def run(self, *given: Any) -> Any:
+        raise KeyError("boom")
 
 
-class Overconfident(Own):
-    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        return replace(await super().run(query, tools, model, observer), confidence=1.5)
+class Narrow(Own):
+    async def run(self, query: Query) -> Any:  # type: ignore[override]  # it lacks what the contract has
+        return Outcome(query, StopReason.FINISHED, 0)

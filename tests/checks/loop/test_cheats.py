@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from whichloop.checks.law import Broken
 from whichloop.checks.loop import LAWS
-from whichloop.checks.loop.law import Broken
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import run
@@ -37,7 +37,7 @@ HONEST = ("bare", "finish", "phased", "react_extract", "stateless", "microcompac
     ids=lambda value: getattr(value, "name", ""),
 )
 def test_a_cheat_breaks_a_law(cheat: Loop, law: str, said: str) -> None:
-    check = next(item.check for item in LAWS if item.name == law)
+    check = next(item.run for item in LAWS if item.name == law)
     with pytest.raises(Broken, match=re.escape(said)):
         run_sync(_checked(check, cheat))
     run_sync(_checked(check, BARE))

@@ -89,6 +89,6 @@ def test_what_a_loop_declares_not_to_do_is_not_asked_of_it():
     class Hiding(TemplateLoop):
         shows_tool_errors = False
 
-    assert finding_of("tool errors", Hiding()).status == "not applicable"
-    assert finding_of("provider error", Bare(on_provider_error="observe")).status == "not applicable"
-    assert finding_of("prompts", Unfrozen()).status == "not applicable"
+    assert finding_of("tool errors", Hiding()).status == "not run"
+    assert finding_of("provider error", Bare(on_provider_error="observe")).status == "not run"
+    assert finding_of("prompts", Unfrozen()).status == "not run"

@@ -116,17 +116,17 @@ def test_an_agent_that_does_not_solve_the_task_is_not_judged():
 
 def test_equal_checks_give_equal_reports():
     faults = [BY_NAME[name] for name in ("cut_json", "rate_limit", "one_of_two_fails", "late_first", "prose")]
-    one, other = (check_program(agent(Habits()), faults=faults, limits=LIMITS).as_dict() for _ in range(2))
+    one, other = (check_program(agent(Habits()), faults=faults, limits=LIMITS).findings for _ in range(2))
     assert one == other
 
 
 @pytest.mark.slow
 def test_equal_checks_of_every_fault_give_equal_reports(whole):
-    assert check_program(agent(Habits()), limits=LIMITS).as_dict() == whole.as_dict()
+    assert check_program(agent(Habits()), limits=LIMITS).findings == whole.findings
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_every_fault_says_what_it_is_in_words(fault):
-    assert fault.says[0].islower()
-    assert not fault.says.endswith(".")
+    assert fault.text[0].islower()
+    assert not fault.text.endswith(".")
     assert fault.sound <= OUTCOMES.keys()

@@ -33,7 +33,7 @@ def test_a_demand_is_met_by_the_outcomes_that_it_names_and_by_faults_that_cannot
         ("unknown_tol=told", "there is no fault 'unknown_tol'; did you mean 'unknown_tool'?"),
         ("empty=recoverd", "there is no outcome 'recoverd'; did you mean 'recovered'?"),
         ("empty", "'empty' is not FAULT=OUTCOME"),
-        ("empty=", "'empty=' is not FAULT=OUTCOME"),
+        ("empty=", "'empty' is not FAULT=OUTCOME"),
     ],
 )
 def test_a_mistake_is_told_in_one_line(text, says):
@@ -61,4 +61,4 @@ def test_any_text_is_read_as_faults_with_outcomes_or_refused_in_one_line(text):
         return
     assert {each.fault for each in found} <= BY_NAME.keys()
     assert all(each.allowed and each.allowed <= set(OUTCOMES) for each in found)
-    assert parse_requirements(", ".join(f"{each.fault}={each.says}" for each in found)) == found
+    assert parse_requirements(", ".join(f"{each.fault}={each.text}" for each in found)) == found

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from whichloop.checks.suite import CHECKS, Checked, SuiteFinding, check, check_suite
+from whichloop.checks.law import Finding
+from whichloop.checks.suite import CHECKS, Checked, check, check_suite
 from whichloop.datasets.task import Environment, Suite, Task, Toolset, WorldEnvironment
 from whichloop.protocol import Plan, PlannedCall, Query, Ref
 
@@ -93,15 +94,15 @@ def changed(change: Callable[[Task], Task], *numbers: int) -> Suite:
 NAMES = [check.name for check in CHECKS]
 
 
-def found(suite: Suite, name: str, **options: Any) -> SuiteFinding:
+def found(suite: Suite, name: str, **options: Any) -> Finding:
     """What one check found; those behind it, of which the guesses take most of the time, are not run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(check, "CHECKS", CHECKS[: NAMES.index(name) + 1])
-        return next(finding for finding in check_suite(suite, **options).findings if finding.check == name)
+        return next(finding for finding in check_suite(suite, **options).findings if finding.law == name)
 
 
 def not_ok(checked: Checked) -> dict[str, str]:
-    return {finding.check: finding.status for finding in checked.findings if finding.status != "ok"}
+    return {finding.law: finding.status for finding in checked.findings if finding.status != "ok"}
 
 
 def plan_of(task: Task, **changes: Any) -> Task:

@@ -16,9 +16,8 @@ from tests.cases import cases
 from whichloop.checks.suite.reference_agents import (
     NOBODY,
     ORACLE,
+    Answering,
     Blind,
-    Constant,
-    Echo,
     Oracle,
     RandomCalls,
     baselines,
@@ -162,7 +161,7 @@ def test_nobody_answers_nobody() -> None:
 # --- the agents by themselves ---
 
 
-@pytest.mark.parametrize("loop", [Oracle(TASKS[0]), Blind(), Constant(3), Echo(), RandomCalls()])
+@pytest.mark.parametrize("loop", [Oracle(TASKS[0]), Blind(), Answering(str), RandomCalls()])
 def test_each_is_a_loop(loop: Loop) -> None:
     assert isinstance(loop, Loop)
     assert type(loop.with_step_limit(2)) is type(loop)
@@ -188,8 +187,7 @@ def test_what_constant_echo_and_random_calls_answer() -> None:
         """Never works."""
         raise ValueError("no")
 
-    assert run(Constant(7), Toolbox()).answer == 7
-    assert run(Echo(), Toolbox(), "Why 3?").answer == "Why 3?"
+    assert run(Answering(lambda query: 7), Toolbox()).answer == 7
     assert run(RandomCalls(), Noting(ping)).answer == "pong"
     assert run(RandomCalls(), Noting(fail)).answer is None
     assert run(RandomCalls(), Toolbox()).answer is None

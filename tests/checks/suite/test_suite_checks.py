@@ -22,7 +22,7 @@ def test_a_sound_suite_passes_every_check() -> None:
     checked = check_suite(shop())
     assert not_ok(checked) == {}
     assert checked.ok
-    assert [finding.check for finding in checked.findings] == NAMES
+    assert [finding.law for finding in checked.findings] == NAMES
     assert quick_problems(shop(), shop().tasks) == ()
     assert task_problems(shop()) == []
     shares = {passed.baseline.name: passed.share.value for passed in checked.baselines if passed.share}
@@ -105,7 +105,7 @@ def test_quarantined_tasks_are_in_no_other_check() -> None:
     assert quick_problems(bad, bad.tasks) == ()
     assert task_problems(bad) == []
     none_left = changed(lambda task: replace(task, quarantined="bad"))
-    assert set(not_ok(check_suite(none_left)).values()) == {"left out", "warning"}
+    assert set(not_ok(check_suite(none_left)).values()) == {"not run", "warning"}
     assert quick_problems(none_left, none_left.tasks) == ()
     assert task_problems(none_left) == []
 
@@ -113,7 +113,7 @@ def test_quarantined_tasks_are_in_no_other_check() -> None:
 def test_tasks_without_plan_leave_out_what_needs_one() -> None:
     bare = changed(lambda task: replace(task, plan=None, no_plan="nobody wrote one"))
     left_out = {"tools", "arguments", "replay", "receipts", "order", "state"}
-    assert not_ok(check_suite(bare)) == {**dict.fromkeys(left_out, "left out"), "set aside": "warning"}
+    assert not_ok(check_suite(bare)) == {**dict.fromkeys(left_out, "not run"), "set aside": "warning"}
     assert quick_problems(bare, bare.tasks) == ()
     assert task_problems(bare) == []
 
@@ -168,8 +168,8 @@ def test_without_permission_no_tool_is_called() -> None:
     called: list[str] = []
     suite = watched(shop(), called)
     checked = check_suite(suite, run_tools=False)
-    left_out = [finding for finding in checked.findings if finding.status == "left out"]
-    assert [finding.check for finding in left_out] == ["replay", "receipts", "order", "state"]
+    left_out = [finding for finding in checked.findings if finding.status == "not run"]
+    assert [finding.law for finding in left_out] == ["replay", "receipts", "order", "state"]
     assert all("--run-tools" in finding.problems[0] for finding in left_out)
     assert {passed.baseline.name for passed in checked.baselines} == {"do nothing", "same answer", "not determined", "echo"}
     quick_problems(suite, suite.tasks)

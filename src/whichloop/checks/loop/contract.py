@@ -1,92 +1,55 @@
-"""Laws on a run: the contract, the step limit, the state, tool errors, the end, the gold answer and the conversation.
-
-Rows such as G-8 are those of docs/conformance.md.
-"""
+"""Laws on a run: the contract, the step limit, the state, tool errors, the end, what a design may know, and the conversation."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+import inspect
 import json
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
 from whichloop.models.profiles import load_profile
 from whichloop.models.receipts import call_digest
-from whichloop.protocol import HARNESS_STOPS, Loop, Message, Outcome, Query, Reply, Request, StopReason, render_value
+from whichloop.models.tunnel import Tunnel
+from whichloop.protocol import HARNESS_STOPS, Loop, Message, Model, Outcome, Query, Reply, Request, StopReason
+from whichloop.protocol.model import StreamsWhole, WrappedModel
 from whichloop.protocol.names import Spec
-from whichloop.protocol.receipts import sightings
-from whichloop.protocol.values import counted
+from whichloop.protocol.receipts import bare, sightings
+from whichloop.protocol.values import counted, joined, render_value
 from whichloop.runs.schedule import Arm, Trial
 from whichloop.runs.trial.trial import TrialContext, run_trial
 from whichloop.runs.trial_models import TrialModels
 
-from .law import NotApplicable, require
-from .random_moves import any_reply, busy, done, say
+from ..law import Broken, NotRun, law, require
+from . import scene
+from .random_moves import ANSWER_TEXT, any_reply, busy, done, say
 from .scene import (
-    APART,
     CHAIN,
     FAILING,
-    JAMMED,
     NO_CALL,
     ONE_CALL,
     SCHEMA,
-    TASKS,
-    TOOLS,
     FinishedRun,
-    LoggingModel,
-    PolicyModel,
-    RunLog,
-    Scene,
-    TurnPolicy,
-    first_difference,
-    not_looked_at,
-    open_gate,
+    limited,
     play,
+    played,
     policy_scene,
     request_text,
     scripted,
-    yielding_gate,
 )
-
-
-def asked_again(finished: FinishedRun) -> str:
-    """Return which request lacks a result that the loop had been given, so that the model decided on the call again.
-
-    Empty if there is none, as in a run whose requests show what was found out.
-    """
-    shown = [sightings(request_text(request)).keys() for request in finished.log.requests]
-    for decision in finished.log.decisions:
-        for call in decision.calls:
-            digest = call_digest(call.name, call.arguments)
-            if digest in decision.given:
-                before, now = shown[: decision.request - 1], shown[decision.request - 1]
-                return f"request {decision.request} {_lack(call.name, any(digest in seen for seen in before), digest in now)}"
-    return ""
-
-
-def _lack(tool: str, was_shown: bool, is_shown: bool) -> str:
-    """Return what a request does not show of the result of a tool, in words."""
-    if is_shown:
-        return f"shows the result of {tool} without what the task needs of it, so the model asked for it again"
-    return f"{'no longer shows' if was_shown else 'does not show'} the result of {tool}, so the model asked for it again"
-
-
-SPARE = 3
-"""Number of tool steps allowed beyond a task's plan, as in a suite."""
-
 
 # --- the contract ---
 
 
+@law("contract", "name, stops, run and Outcome are well formed; the configuration never changes")
 async def contract(loop: Loop) -> None:
-    """A loop has a name and the stops it can reach; `run` gives an Outcome; the configuration never changes.
-
-    The harness reads all of these, shares one instance among trials and derives limited copies of it.
-    """
+    """The harness reads all of these, shares one instance among trials and derives limited copies of it."""
+    _check_parts(loop)
     require(isinstance(loop.name, str) and bool(loop.name), f"name is {loop.name!r}; it must be a text")
     stops: object = loop.stops
     require(isinstance(stops, frozenset), f"stops is a {type(stops).__name__}; it must be a frozenset of StopReason")
@@ -95,9 +58,35 @@ async def contract(loop: Loop) -> None:
     harness = sorted(loop.stops & HARNESS_STOPS)
     require(not harness, f"stops holds {', '.join(harness)}, which only the harness sets")
     before = public_fields(loop)
-    _check_outcome((await play(loop, await scripted(ONE_CALL))).outcome)
-    require(public_fields(loop) == before, f"a run changed {_changed(before, public_fields(loop))}; the configuration is frozen")
-    _check_limited(loop)
+    finished = await play(loop, await scripted(ONE_CALL))
+    if finished.problem:
+        cure = "it must end by itself" if finished.hung else "run() must return an Outcome"
+        raise Broken(f"{finished.problem}; {cure}", ends=True)
+    _check_outcome(finished.outcome)
+    changed = _changed(before, public_fields(loop))
+    require(not changed, f"a run changed {changed}; the configuration is frozen")
+    three, four = loop.with_step_limit(3), loop.with_step_limit(4)
+    kind = next((type(one).__name__ for one in (three, four) if type(one) is not type(loop)), "")
+    require(not kind, f"with_step_limit gave a {kind}; it must give a {type(loop).__name__}")
+    changed = _changed(before, public_fields(loop))
+    require(not changed, f"with_step_limit changed {changed} of the loop itself; it must return another")
+    require(three is not four, "with_step_limit(3) and with_step_limit(4) are one object; each must be a separate loop")
+
+
+def _check_parts(loop: Any) -> None:
+    """Check that there is everything that other laws call: what is missing would break each of them."""
+    lacking = [part for part in ("name", "stops", "run", "with_step_limit") if getattr(loop, part, None) is None]
+    if lacking:
+        raise Broken(f"it lacks {joined(lacking)}: see whichloop.protocol.Loop", ends=True)
+    try:
+        inspect.signature(loop.run).bind("query", "tools", "model")
+        inspect.signature(loop.run).bind("query", "tools", "model", "observer")
+        inspect.signature(loop.with_step_limit).bind(1)
+    except TypeError as error:
+        form = "run(query, tools, model, observer=…), with_step_limit(tool_steps)"
+        raise Broken(f"it cannot be called: {error}; a loop has {form}", ends=True) from None
+    except ValueError:  # what has no signature, such as a function in C
+        return
 
 
 def _check_outcome(outcome: Outcome) -> None:
@@ -110,22 +99,11 @@ def _check_outcome(outcome: Outcome) -> None:
     require(fine, f"the outcome's confidence is {confidence!r}; it must be in [0, 1] or None")
 
 
-def _check_limited(loop: Loop) -> None:
-    before = public_fields(loop)
-    three, four = loop.with_step_limit(3), loop.with_step_limit(4)
-    for limited in (three, four):
-        kind = type(limited).__name__
-        require(type(limited) is type(loop), f"with_step_limit gave a {kind}; it must give a {type(loop).__name__}")
-    after = public_fields(loop)
-    require(after == before, f"with_step_limit changed {_changed(before, after)} of the loop itself; it must return another")
-    require(three is not four, "with_step_limit(3) and with_step_limit(4) are one object; each must be a separate loop")
-
-
 def public_fields(loop: object) -> dict[str, Any]:
     """Return the public fields of a loop for comparison; other objects than data and dataclasses count by identity."""
-    names = (
-        {item.name for item in dataclasses.fields(loop)} if dataclasses.is_dataclass(loop) else set(getattr(loop, "__dict__", ()))
-    )
+    names = set(getattr(loop, "__dict__", ()))
+    if dataclasses.is_dataclass(loop):
+        names = {item.name for item in dataclasses.fields(loop)}
     return {name: _comparable(getattr(loop, name, None)) for name in sorted(names) if not name.startswith("_")}
 
 
@@ -138,9 +116,7 @@ def _comparable(value: Any, depth: int = 6) -> Any:
         return {repr(key): _comparable(item, depth - 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_comparable(item, depth - 1) for item in value]
-    if isinstance(value, set | frozenset):
-        return sorted(map(repr, value))
-    return id(value)
+    return sorted(map(repr, value)) if isinstance(value, set | frozenset) else id(value)
 
 
 def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
@@ -149,221 +125,238 @@ def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
 
 # --- the step limit ---
 
-
-def _unreadable(request: Request, count: int) -> Reply:
-    return Reply("%%% no format at all %%%")
-
-
-STUBBORN: Mapping[str, TurnPolicy] = {
+STUBBORN: Mapping[str, scene.TurnPolicy] = {
     "always calls a tool": busy,
     "always calls a tool that raises": lambda request, count: busy(request, count, "jam"),
     "always calls a tool that does not exist": lambda request, count: busy(request, count, "shovel"),
     "always makes the same call": lambda request, count: busy(request, 1),
-    "is never readable": _unreadable,
+    "is never readable": lambda request, count: Reply("%%% no format at all %%%"),
 }
 """Models that never finish."""
 
 
+@law("step limit", "with_step_limit(n) lets a plan of n calls be solved; no run makes more than n + 1, and each ends by itself")
 async def step_limit(loop: Loop) -> None:
-    """Under `with_step_limit(n)` a plan of n calls is solved, at most n + 1 tool steps are run, and the run ends by itself.
+    """A comparison gives every design the same limit (row G-8 of docs/conformance.md).
 
-    A comparison gives every design the same limit (row G-8); one that uses more or fewer steps is not comparable. After the n steps
-    comes one decision to end the run, which a model that never ends may spend on a call. A model that has to ask again for what its
-    prompt does not show spends its steps on that, which says nothing of the limit: `results` tells of it.
+    After the n steps comes one decision to end the run, which a model that never ends may spend on a call.
     """
     for limit in (1, 2, 3):
         design = loop.with_step_limit(limit)
         for manner, policy in STUBBORN.items():
-            await _check_ends(design, policy, limit, f"with_step_limit({limit}), a model that {manner}")
-        task = _chain_of(limit)
-        finished = await play(design, await scripted(task))
+            where = f"with_step_limit({limit}), a model that {manner}"
+            finished = await play(design, policy_scene(policy))
+            require(not finished.hung, f"{where}: the run {finished.hung}; it must end by itself")
+            steps = len({call.arguments.get("hole") for call in finished.log.calls if call.name in ("dig", "jam")})
+            most = f"at most {limit} are allowed, and one more instead of the decision that ends the run"
+            require(steps <= limit + 1, f"{where}: {counted(steps, 'tool step was', 'tool steps were')} run; {most}")
+        finished = await play(design, await scripted(scene.chain_of(limit)))
         calls, stop = len(finished.log.calls), finished.outcome.stop
+        # A model that has to ask again for what its prompt does not show spends its steps on that: `results` tells of it.
         granted = calls >= limit and (stop is StopReason.FINISHED or bool(asked_again(finished)))
         where = f"with_step_limit({limit}), a plan of {counted(limit, 'call')}"
         made = f"{counted(calls, 'call was', 'calls were')} made, and the run stopped as {stop}"
         require(granted, f"{where}: {made}; a limit of n grants n tool steps, and a reply more to end the run")
 
 
-async def _check_ends(design: Loop, policy: TurnPolicy, limit: int, where: str) -> None:
-    finished = await play(design, policy_scene(policy))
-    require(not finished.hung, f"{where}: the run {finished.hung}; it must end by itself")
-    steps = len({call.arguments.get("hole") for call in finished.log.calls if call.name in ("dig", "jam")})
-    most = f"at most {limit} are allowed, and one more instead of the decision that ends the run"
-    require(steps <= limit + 1, f"{where}: {counted(steps, 'tool step was', 'tool steps were')} run; {most}")
-
-
-def _chain_of(length: int) -> Task:
-    assert CHAIN.plan is not None
-    expected = (42, 1042, 3126)[length - 1]
-    calls = CHAIN.plan.calls[:length]
-    plan = dataclasses.replace(CHAIN.plan, calls=calls, answer=dataclasses.replace(CHAIN.plan.answer, call=calls[-1].id))
-    return dataclasses.replace(CHAIN, expected=expected, plan=plan)
-
-
 # --- state ---
 
 
+@law("no state", "a run does not affect later or concurrent runs of the same loop")
 async def no_state(loop: Loop) -> None:
-    """A run leaves no state behind: repeated and concurrent runs of one instance have the same results.
+    """One instance serves thousands of concurrent trials, and a resumed run must equal an uninterrupted one."""
 
-    The harness uses one instance for thousands of concurrent trials, and a resumed run must equal an uninterrupted one.
-    """
-    scenes = [await scripted(task, _in_other_words(task)) for task in TASKS]
-    fresh = [await play(limited(loop), scene) for scene in scenes]
+    async def yielding(kind: scene.Kind, count: int) -> None:
+        await asyncio.sleep(0)
+
+    # Questions that no other law uses, so that a loop with memory sees them here for the first time.
+    scenes = [await scripted(each, Query(f"Once more: {each.query.text}", schema=each.query.schema)) for each in scene.TASKS]
+    fresh = [await play(limited(loop), each) for each in scenes]
     shared = limited(loop)
-    again = [await play(shared, scene) for scene in (*scenes, *scenes)][len(scenes) :]
-    _check_same(fresh, again, "a second time on the same instance")
-    together = await asyncio.gather(*(play(shared, scene, yielding_gate) for scene in (*scenes, *scenes)))
-    _check_same([*fresh, *fresh], together, "at the same time as others on the same instance")
-
-
-def limited(loop: Loop) -> Loop:
-    """Return a fresh instance with a limit that suffices for every task of the bench."""
-    return loop.with_step_limit(max(len(task.plan.calls) for task in TASKS if task.plan) + SPARE)
-
-
-def _in_other_words(task: Task) -> Query:
-    """Return a question that no other law uses, so that a loop with memory sees it here for the first time."""
-    return dataclasses.replace(task.query, text=f"Once more, from the start: {task.query.text}")
-
-
-def _check_same(fresh: Sequence[FinishedRun], other: Sequence[FinishedRun], condition: str) -> None:
-    for first_run, second_run in zip(fresh, other, strict=True):
-        change = "" if first_run.requests == second_run.requests else first_difference(first_run.requests, second_run.requests)
-        require(not change, f"run {condition}, {change}; a run must not know of others")
-        first, second = _result_of(first_run.outcome), _result_of(second_run.outcome)
-        require(first == second, f"run {condition}, the outcome is {second}, not {first}; a run must not know of others")
+    again = [await play(shared, each) for each in (*scenes, *scenes)][len(scenes) :]
+    together = await asyncio.gather(*(play(shared, each, yielding) for each in (*scenes, *scenes)))
+    cases = [("a second time", pair) for pair in zip(fresh, again, strict=True)]
+    cases += [("at the same time as others", pair) for pair in zip([*fresh, *fresh], together, strict=True)]
+    for condition, (one, other) in cases:
+        change = scene.difference(one.requests, other.requests)
+        require(not change, f"run {condition} on the same instance, {change}; a run must not know of others")
+        first, second = _result_of(one.outcome), _result_of(other.outcome)
+        require(first == second, f"run {condition} on the same instance, the outcome is {second}, not {first}")
 
 
 def _result_of(outcome: Outcome) -> tuple[str, str, int, float | None]:
     return render_value(outcome.answer), str(outcome.stop), outcome.steps, outcome.confidence
 
 
-# --- errors ---
+# --- errors and the end ---
 
 
+@law("tool errors", "the message of a tool's exception reaches the model")
 async def tool_errors(loop: Loop) -> None:
-    """The message of a tool's exception reaches the model in a later request, word for word.
-
-    A model can only fix what it sees. A design that hides errors on purpose declares `shows_tool_errors = False`.
-    """
     if not getattr(loop, "shows_tool_errors", True):
-        raise NotApplicable("the loop declares shows_tool_errors = False")
-    finished = await play(limited(loop), await scripted(FAILING))
-    assert finished.outcome  # raises Broken if there is none
-    require(bool(finished.log.calls), "the tool was never called, though the model asked for it")
-    is_visible = any(JAMMED in request_text(request) for request in finished.log.requests)
-    problem = f"a tool raised ValueError({JAMMED!r}), and no later request shows these words"
-    require(is_visible, f"{problem}; the model must see what went wrong")
+        raise NotRun("the loop declares shows_tool_errors = False")
+    async for _, finished in played(loop, FAILING):
+        assert finished.outcome  # raises Broken if there is none
+        require(bool(finished.log.calls), "the tool was never called, though the model asked for it")
+        is_visible = any(scene.JAMMED in request_text(request) for request in finished.log.requests)
+        require(is_visible, f"a tool raised ValueError({scene.JAMMED!r}), and no later request shows these words")
 
 
-# --- the end ---
-
-
+@law("finishing", "an undisturbed run is right, stops as finished, and calls no tool after its answer")
 async def finishing(loop: Loop) -> None:
-    """A clean run gives the right answer, stops as finished, and calls no tool once the model has answered.
-
-    A design must not pay for its gains with losses on tasks without faults.
-    """
-    for task in (NO_CALL, ONE_CALL, CHAIN, FAILING, SCHEMA):
-        finished = await play(limited(loop), await scripted(task))
-        outcome = finished.outcome
-        require(
-            outcome.stop is StopReason.FINISHED,
-            f"task {task.id!r}: the run stopped as {outcome.stop}; a clean one stops as finished",
-        )
+    async for task, finished in played(loop, NO_CALL, ONE_CALL, CHAIN, FAILING, SCHEMA):
+        where, outcome = f"task {task.id!r}", finished.outcome
+        require(outcome.stop is StopReason.FINISHED, f"{where}: the run stopped as {outcome.stop}; a clean one stops as finished")
         answer = render_value(outcome.answer)[:100]
-        require(is_right(outcome.answer, task.expected), f"task {task.id!r}: the answer is {answer!r}; {task.expected!r} is right")
-        late = [call.name for call in finished.log.after_answer]
-        require(not late, f"task {task.id!r}: {', '.join(late)} was called after the model had answered; no tool may be")
+        require(is_right(outcome.answer, task.expected), f"{where}: the answer is {answer!r}; {task.expected!r} is right")
+        late = ", ".join(call.name for call in finished.log.after_answer)
+        require(not late, f"{where}: {late} was called after the model had answered; no tool may be")
 
 
+@law("once", "each call that the model decides on is made once")
 async def once(loop: Loop) -> None:
-    """Each call that the model decides on is made once.
-
-    A repeated call, such as a second refund, does harm that no answer shows. Calls are held against the decisions of their own run:
-    a model may decide on one twice.
-    """
+    """A second refund does harm that no answer shows. A model may decide on a call twice: its decisions are counted, too."""
     runs = []
-    for task in (ONE_CALL, CHAIN, SCHEMA):
-        runs.append(finished := await play(limited(loop), await scripted(task)))
+    async for task, finished in played(loop, ONE_CALL, CHAIN, SCHEMA):
+        runs.append(finished)
         log = finished.log
         made = Counter(call.name for call in log.calls) - Counter(call.name for call in log.after_answer)
         decided = Counter(call.name for decision in log.decisions for call in decision.calls)
         repeated = ", ".join(f"{name} {counted(made[name], 'time')} instead of {decided[name]}" for name in made - decided)
         require(made <= decided, f"task {task.id!r}: the model decided on each call once, and {repeated} was run")
-    if not any(run.log.calls for run in runs):
-        raise not_looked_at("no call was made", runs)
+    _check_seen(any(run.log.calls for run in runs), "no call was made", runs)
+
+
+def _check_seen(was_seen: bool, missing: str, runs: Sequence[FinishedRun]) -> None:
+    """Raise NotRun where no run came to what a law looks at."""
+    if not was_seen:
+        why = next((run.problem for run in runs if run.problem), "")
+        raise NotRun(f"could not be looked at: {missing}{f' ({why})' if why else ''}")
 
 
 def is_right(answer: Any, expected: Any) -> bool:
     """Return whether an answer equals the expected value or its JSON text."""
-    if answer == expected:
-        return True
-    if not isinstance(answer, str):
-        return False
+    if answer == expected or not isinstance(answer, str):
+        return bool(answer == expected)
     try:
         return bool(json.loads(answer) == expected)
     except ValueError:
         return False
 
 
-# --- gold ---
+# --- what a design may know ---
 
 CANARY = "canary-7f3a9c51"
 
 
+@law("gold", "no request contains the expected answer")
 async def gold(loop: Loop) -> None:
-    """The expected answer is in no request, and in no answer unless the model gave it.
-
-    The check is a real trial, in which the scorer has the expected answer: a loop gets only query, tools and model.
-    """
-    log, inner = RunLog(), PolicyModel(lambda request, count: busy(request, count) if count <= 2 else done(request, count))
-    model = LoggingModel(inner, log, open_gate)
+    """The check is a real trial, in which the scorer has the expected answer: a loop gets only query, tools and model."""
+    log = scene.RunLog()
+    inner = scene.PolicyModel(lambda request, count: busy(request, count) if count <= 2 else done(request, count))
     task = Task("gold", Query("Which word is it?"), CANARY, no_plan="no scripted model is asked")
     arm = Arm("law", Spec("loop", {}), limited(loop), "law/talker", load_profile("clean"))
-    suite = Suite("gold", "1", (task,), lambda _: StatelessEnvironment(TOOLS))
-    trial = await run_trial(Trial(arm, task, 0, 0), TrialContext(suite, TrialModels({"law/talker": model})))
+    suite = Suite("gold", "1", (task,), lambda _: StatelessEnvironment(scene.TOOLS))
+    models = TrialModels({"law/talker": scene.LoggingModel(inner, log)})
+    trial = await run_trial(Trial(arm, task, 0, 0), TrialContext(suite, models))
     is_leaked = any(CANARY in request_text(request) for request in log.requests)
     require(not is_leaked, "a request holds the expected answer; a loop gets only the query, the tools and the model's replies")
     is_answered = CANARY in render_value(trial.record.answer)
     require(not is_answered, "the answer is the expected one, which the model never gave; a loop must not have it")
     if not log.requests:
         why = f" ({trial.record.reason})" if trial.record.reason else ""
-        raise NotApplicable(f"could not be looked at: no request was made{why}")
+        raise NotRun(f"could not be looked at: no request was made{why}")
+
+
+def asked_again(finished: FinishedRun) -> str:
+    """Return which request lacks a result that the loop had been given, so that the model decided on the call again."""
+    shown = [sightings(request_text(request)).keys() for request in finished.log.requests]
+    for decision in finished.log.decisions:
+        for call in decision.calls:
+            digest = call_digest(call.name, call.arguments)
+            if digest in decision.given:
+                before, now = shown[: decision.request - 1], shown[decision.request - 1]
+                lack = "no longer shows" if any(digest in seen for seen in before) else "does not show"
+                lack = "shows without what the task needs of it" if digest in now else lack
+                return f"request {decision.request} {lack} the result of {call.name}, so the model asked for it again"
+    return ""
+
+
+@law("results", "a request shows each result that the model needs, and no receipt without its result")
+async def results(loop: Loop) -> None:
+    """A receipt tells the scripted model which call a text came from; a real model sees none.
+
+    What a prompt shows no longer, the model asks for again; a design may leave out older results, but not of the shortest tasks.
+    """
+    runs = []
+    async for task, finished in played(loop, *scene.TASKS):
+        runs.append(finished)
+        for number, request in enumerate(finished.log.requests, 1):
+            seen = sightings(request_text(request))
+            # Nothing stands between a receipt's marks, or beside the only one but marks of others.
+            alone = [call for call in seen if any(not bare(one.text).strip(".,;:|-*[]()") for one in seen[call])]
+            where = f"task {task.id!r}: request {number} shows {len(alone)} receipts without what the tool gave"
+            require(not alone, f"{where}; a receipt goes where its result goes")
+        lack = asked_again(finished) if task in (ONE_CALL, CHAIN, SCHEMA) else ""
+        require(not lack, f"task {task.id!r}: {lack}; a request of so short a task shows each result that is still needed")
+    _check_seen(any(run.log.given for run in runs), "no tool gave a result", runs)
+
+
+@law("own words", "the answer is what the model says, also where that is wrong")
+async def own_words(loop: Loop) -> None:
+    """A design that knows the answer without the model, from the plan in the memory of the process say, is always right."""
+    for task in (NO_CALL, ONE_CALL, CHAIN):
+        plain = await scripted(task)
+        finished = await play(limited(loop), dataclasses.replace(plain, model=partial(_mistaken, plain)))
+        where = f"task {task.id!r}: the model would have said {ANSWER_TEXT!r}"
+        require(bool(finished.log.requests), f"{where}, and was not asked; {finished.problem or 'a run asks the model'}")
+        answer = render_value(finished.outcome.answer)[:100]
+        right = is_right(finished.outcome.answer, task.expected)
+        require(not right, f"{where}, and the answer is {answer!r}, which is right; it comes from the model")
+
+
+def _mistaken(plain: scene.Scene, tunnel: Tunnel) -> Model:
+    return _MistakenModel(plain.model(tunnel))
+
+
+class _MistakenModel(StreamsWhole, WrappedModel):
+    """A model that says something else than the one within, which knows the plan."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self.asked = 0
+
+    async def complete(self, request: Request) -> Reply:
+        self.asked += 1
+        return say(request.codec, done(request, self.asked))
 
 
 # --- the conversation ---
 
 
+@law("conversation", "a system message comes first only, and each native call is followed by its result")
 async def conversation(loop: Loop) -> None:
-    """Only the first message is a system message, and each native call is followed by its result.
-
-    Providers reject anything else.
-    """
-    scenes: list[Scene] = [await scripted(task) for task in (CHAIN, FAILING, SCHEMA, APART, NO_CALL)]
-    scenes += [policy_scene(policy) for policy in STUBBORN.values()]
-    scenes += [policy_scene(_rambling(seed)) for seed in range(12)]
-    for scene in scenes:
+    """Providers reject anything else."""
+    scenes = [await scripted(task) for task in (CHAIN, FAILING, SCHEMA, scene.APART, NO_CALL)]
+    scenes += [policy_scene(policy) for policy in (*STUBBORN.values(), *map(_rambling, range(12)))]
+    for each in scenes:
         for design in (limited(loop), loop.with_step_limit(1)):
-            finished = await play(design, scene)
+            finished = await play(design, each)
             for index, request in enumerate(finished.log.requests, 1):
                 problem = illegal(request.messages)
                 require(not problem, f"request {index} (role {request.role}): {problem}")
 
 
-def _rambling(seed: int) -> TurnPolicy:
+def _rambling(seed: int) -> scene.TurnPolicy:
     """Return a policy with valid and invalid replies in turn, including several calls at once."""
     rng = random.Random(seed)
 
-    def policy(request: Request, count: int) -> Any:
+    def policy(request: Request, count: int) -> Reply:
         sound = say(request.codec, busy(request, count))
         kind = rng.randrange(4)
         if kind == 0:
             return any_reply(rng, sound)
-        if kind == 1:
-            return Reply(sound.text, sound.calls * 2, None, sound.finish_reason)
-        return sound
+        return Reply(sound.text, sound.calls * 2, None, sound.finish_reason) if kind == 1 else sound
 
     return policy
 

@@ -1,29 +1,25 @@
-"""Moves and replies of all kinds, valid and invalid, drawn with a seed."""
+"""What models say: moves and replies of all kinds, valid and invalid; the random ones are drawn with a seed."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
 from whichloop.models.faults import spoil
 from whichloop.models.scripted_calls import NATIVE
-from whichloop.protocol import (
+from whichloop.protocol import NativeCall, Reply, Request, Role, ToolCall
+from whichloop.protocol.moves import (
     Act,
     Answer,
     Codec,
     Completion,
     Inexpressible,
     Move,
-    NativeCall,
     PlanTask,
     Recovery,
-    Reply,
-    Request,
-    Role,
     Tasks,
     Text,
-    ToolCall,
     Understanding,
 )
 
@@ -47,94 +43,54 @@ def say(codec: Codec | None, options: Sequence[Move]) -> Reply:
 
 def busy(request: Request, serial: int, tool: str = "dig") -> tuple[Move, ...]:
     """Return the moves of a model that never finishes, in order of preference: one call whose argument `hole` is `serial`."""
-    return (*_BUSY.get(request.role, _prose)(serial, tool), *answers("I stop here."))
+    last = answers("I stop here.")
+    match request.role:
+        case Role.DECIDE | Role.SELECT:
+            call = ToolCall(tool, {"hole": serial})
+            return (Act(f"Dig hole {serial}.", (call,)), Act("", (call,)), *last)
+        case Role.PLAN:
+            tasks = tuple(PlanTask(f"t{index}", f"Dig hole {serial} at corner {index}.") for index in range(3))
+            return (Tasks(tasks, "Dig."), Tasks(tasks), *last)
+        case Role.REFLECT | Role.VALIDATE:
+            more = "There is more to dig."
+            return (Completion(False, more, ("more holes",)), Completion(False, more), Completion(False), *last)
+        case Role.UNDERSTAND:
+            return (Understanding("dig holes", (tool,)), Understanding("dig holes"), *last)
+        case Role.RECOVER:
+            return (Recovery("skip", None, "It does not matter."), Recovery("skip"), *last)
+        case Role.CONFIRM:
+            return (Completion(True, "It is asked for."), Completion(True), *last)
+        case Role.ANSWER:
+            return last
+    return (Text(f"Hole {serial} is on its way."), *last)
 
 
 def done(request: Request, serial: int) -> tuple[Move, ...]:
     """Return the moves of a model that has the answer."""
-    if request.role in (Role.REFLECT, Role.VALIDATE, Role.CONFIRM):
-        return (Completion(True, "All is known."), Completion(True))
-    if request.role is Role.PLAN:
-        return (Tasks((), "Nothing is left to do."), Tasks(()))
-    if request.role is Role.SELECT:
-        return (Act("", ()),)
-    if request.role in (Role.DECIDE, Role.ANSWER):
-        return answers("All is known.")
+    match request.role:
+        case Role.REFLECT | Role.VALIDATE | Role.CONFIRM:
+            return (Completion(True, "All is known."), Completion(True))
+        case Role.PLAN:
+            return (Tasks((), "Nothing is left to do."), Tasks(()))
+        case Role.SELECT:
+            return (Act("", ()),)
+        case Role.DECIDE | Role.ANSWER:
+            return answers("All is known.")
     return busy(request, serial)
 
 
 def answers(thought: str, value: str = ANSWER_TEXT) -> tuple[Move, ...]:
     """Return an answer in the variants of the formats: with confidence, without, without a value, as prose."""
-    return (
-        Answer(thought, value),
-        Answer(thought, value, 0.9),
-        Answer(thought),
-        Answer(thought, None, 0.9),
-        Answer("", value),
-        Text(value),
-    )
-
-
-def _act(serial: int, tool: str) -> tuple[Move, ...]:
-    call = ToolCall(tool, {"hole": serial})
-    return (Act(f"Dig hole {serial}.", (call,)), Act("", (call,)))
-
-
-def _tasks(serial: int, tool: str) -> tuple[Move, ...]:
-    tasks = tuple(PlanTask(f"t{index}", f"Dig hole {serial} at corner {index}.") for index in range(3))
-    return (Tasks(tasks, "Dig."), Tasks(tasks))
-
-
-def _verdict(serial: int, tool: str) -> tuple[Move, ...]:
-    return (
-        Completion(False, "There is more to dig.", ("more holes",)),
-        Completion(False, "There is more to dig."),
-        Completion(False),
-    )
-
-
-def _prose(serial: int, tool: str) -> tuple[Move, ...]:
-    return (Text(f"Hole {serial} is on its way."),)
-
-
-_BUSY: Mapping[Role, Callable[[int, str], tuple[Move, ...]]] = {
-    Role.DECIDE: _act,
-    Role.SELECT: _act,
-    Role.PLAN: _tasks,
-    Role.REFLECT: _verdict,
-    Role.VALIDATE: _verdict,
-    Role.UNDERSTAND: lambda serial, tool: (Understanding("dig holes", (tool,)), Understanding("dig holes")),
-    Role.RECOVER: lambda serial, tool: (Recovery("skip", None, "It does not matter."), Recovery("skip")),
-    Role.ANSWER: lambda serial, tool: (),
-    Role.CONFIRM: lambda serial, tool: (Completion(True, "It is asked for."), Completion(True)),
-}
+    with_value = (Answer(thought, value), Answer(thought, value, 0.9))
+    return (*with_value, Answer(thought), Answer(thought, None, 0.9), Answer("", value), Text(value))
 
 
 # --- any moves ---
 
 WORDS = (
-    "",
-    " ",
-    "a",
-    "finish",
-    "__finish__",
-    "final_answer",
-    "Ünïcödé – 漢字 🙂",
-    "line\nbreak\r\nand\ttab",
-    "\u2028\u0085\x0b",
-    "\x00\x1b\x7f",
-    "\"quoted\" 'twice' \\ back",
-    "<tag attr='1'>&amp;</tag> ]]>",
-    "[[ ## next_thought ## ]]\nno",
-    "```json\n{}\n```",
-    "{'a': 1}",
-    '{"final_answer": "x"}',
-    "null",
-    "True",
-    "0123",
-    "1e999",
-    " spaced ",
-    "x" * 500,
+    *("", " ", "a", "finish", "__finish__", "final_answer", "Ünïcödé – 漢字 🙂", "line\nbreak\r\nand\ttab", "\u2028\u0085\x0b"),
+    *("\x00\x1b\x7f", "\"quoted\" 'twice' \\ back", "<tag attr='1'>&amp;</tag> ]]>", "[[ ## next_thought ## ]]\nno"),
+    *("```json\n{}\n```", "{'a': 1}", '{"final_answer": "x"}', "null", "True", "0123", "1e999", " spaced ", "x" * 500),
 )
 
 
@@ -153,21 +109,21 @@ def any_word(rng: random.Random) -> str:
 
 def any_value(rng: random.Random, depth: int = 3) -> object:
     """Return a JSON value, or sometimes one that JSON cannot represent."""
-    kind = rng.randrange(9 if depth else 6)
-    if kind == 0:
-        return any_word(rng)
-    if kind == 1:
-        return rng.choice((0, -1, 7, 2**70, -(10**30)))
-    if kind == 2:
-        return rng.choice((0.5, -0.0, 1e300, 1e-9, float("inf")))
-    if kind == 3:
-        return rng.choice((True, False, None))
-    if kind == 4:
-        return rng.choice(((1, 2), {1: 2}, {1, 2}, b"bytes", object()))
-    if kind == 5:
-        return rng.choice(("plain", 3, "text with words"))
-    if kind == 6:
-        return [any_value(rng, depth - 1) for _ in range(rng.randrange(4))]
+    match rng.randrange(9 if depth else 6):
+        case 0:
+            return any_word(rng)
+        case 1:
+            return rng.choice((0, -1, 7, 2**70, -(10**30)))
+        case 2:
+            return rng.choice((0.5, -0.0, 1e300, 1e-9, float("inf")))
+        case 3:
+            return rng.choice((True, False, None))
+        case 4:
+            return rng.choice(((1, 2), {1: 2}, {1, 2}, b"bytes", object()))
+        case 5:
+            return rng.choice(("plain", 3, "text with words"))
+        case 6:
+            return [any_value(rng, depth - 1) for _ in range(rng.randrange(4))]
     return {any_word(rng): any_value(rng, depth - 1) for _ in range(rng.randrange(4))}
 
 
@@ -199,44 +155,27 @@ _MAKERS: tuple[Callable[[random.Random], Move], ...] = (
 # --- any replies ---
 
 _SPOILERS = ("wire.malformed", "wire.truncated", "wire.fenced", "wire.empty", "wire.duplicated")
-_HUGE = 100_000
 _BROKEN: tuple[str, ...] = (
-    "",
-    "null",
-    "[]",
-    "3",
-    '"text"',
-    "{",
-    '{"a": }',
-    '{"thought": NaN}',
-    "[" * 20_000,
-    '{"a":' * 20_000,
-    "9" * 5_000,
-    '{"tool_name": ' + "9" * 5_000 + "}",
-    "<a>" * 2_000,
-    "\ud800 lone",
-    "\x00\x01\x02",
-    "x" * _HUGE,
-    "[[ ## completed ## ]]",
-    "[[ ##  ## ]]",
-    '{"final_answer": null, "tool_name": [], "arguments": 3}',
+    *("", "null", "[]", "3", '"text"', "{", '{"a": }', '{"thought": NaN}', "[" * 20_000, '{"a":' * 20_000, "9" * 5_000),
+    *('{"tool_name": ' + "9" * 5_000 + "}", "<a>" * 2_000, "\ud800 lone", "\x00\x01\x02", "x" * 100_000),
+    *("[[ ## completed ## ]]", "[[ ##  ## ]]", '{"final_answer": null, "tool_name": [], "arguments": 3}'),
 )
 
 
 def any_reply(rng: random.Random, sound: Reply) -> Reply:
     """Return a random reply; `sound` is a valid one to damage."""
-    kind = rng.randrange(6)
-    if kind == 0:
-        return spoil(rng.choice(_SPOILERS), sound)
-    if kind == 1:
-        return Reply(rng.choice(_BROKEN))
-    if kind == 2:
-        return Reply(rng.randbytes(rng.randrange(60)).decode("latin-1"))
-    if kind == 3:
-        calls = tuple(_broken_call(rng) for _ in range(rng.randrange(1, 4)))
-        return Reply(rng.choice(("", "Now then.", any_word(rng))), calls, None, "tool_calls")
-    if kind == 4:
-        return _cut_and_paste(rng, sound)
+    match rng.randrange(6):
+        case 0:
+            return spoil(rng.choice(_SPOILERS), sound)
+        case 1:
+            return Reply(rng.choice(_BROKEN))
+        case 2:
+            return Reply(rng.randbytes(rng.randrange(60)).decode("latin-1"))
+        case 3:
+            calls = tuple(_broken_call(rng) for _ in range(rng.randrange(1, 4)))
+            return Reply(rng.choice(("", "Now then.", any_word(rng))), calls, None, "tool_calls")
+        case 4:
+            return _cut_and_paste(rng, sound)
     return Reply(f"{any_word(rng)}{sound.text}{any_word(rng)}", sound.calls, None, rng.choice(("stop", "length", "content_filter")))
 
 

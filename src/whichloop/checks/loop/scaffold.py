@@ -12,8 +12,6 @@ from pathlib import Path
 
 from whichloop.runs.built_in import builtin_names
 
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
-
 TEST = '''\
 """The laws that every loop must keep, held against {name}."""
 
@@ -51,15 +49,15 @@ def new_loop(name: str, folder: Path) -> Scaffold:
 
     Raises ValueError for an invalid or taken name, for a missing directory, and if a file exists.
     """
-    if keyword.iskeyword(name):
-        raise ValueError(
-            f"{name!r} is a keyword of Python, which no module can be imported by: choose another name, such as my_loop"
-        )
-    if not _NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is not a valid name for a loop: use lowercase letters, digits and underscores, such as my_loop")
+    if keyword.iskeyword(name) or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        what = "a keyword of Python" if keyword.iskeyword(name) else "not a valid name for a loop"
+        raise ValueError(f"{name!r} is {what}: use lowercase letters, digits and underscores, such as my_loop")
     if not folder.is_dir():
         raise ValueError(f"{folder} is not a directory")
-    root, packages = _packages(folder.resolve())
+    root, packages = folder.resolve(), list[str]()  # packages: from the outermost to the folder
+    while (root / "__init__.py").is_file():
+        packages.insert(0, root.name)
+        root = root.parent
     is_built_in = packages == ["whichloop", "loops"]  # these need no package name
     tests_of_loops = root.parent / "tests" / "loops"
     loop = folder / f"{name}.py"
@@ -74,28 +72,16 @@ def new_loop(name: str, folder: Path) -> Scaffold:
     module = ".".join([*packages, name])
     camel_case = "".join(part.capitalize() for part in name.split("_"))
     design = camel_case if camel_case.endswith("Loop") else f"{camel_case}Loop"
-    template = resources.files("whichloop.checks.loop").joinpath("template_loop.py").read_text(encoding="utf-8")
-    text = template.replace("template_loop:TemplateLoop", name if is_built_in else f"{module}:{design}")
-    codec = f"{design.removesuffix('Loop')}Codec"
-    text = text.replace("template_loop", name).replace("TemplateLoop", design).replace("ObjectCodec", codec)
+    target = name if is_built_in else f"{module}:{design}"
+    text = resources.files("whichloop.checks.loop").joinpath("template_loop.py").read_text(encoding="utf-8")
+    names = {"template_loop:TemplateLoop": target, "template_loop": name, "TemplateLoop": design}
+    for old, new in (names | {"ObjectCodec": f"{design.removesuffix('Loop')}Codec"}).items():
+        text = text.replace(old, new)
     if is_built_in:
-        text = text.replace(_PUBLIC_IMPORT, _OWN_IMPORTS)
-        text = f"{text}\n\nLOOP = {design}\n"
-    _write(loop, text)
+        text = f"{text.replace(_PUBLIC_IMPORT, _OWN_IMPORTS)}\n\nLOOP = {design}\n"
     separation = "" if packages[:1] == ["whichloop"] else "\n"  # imports of another package stand apart
-    _write(test, TEST.format(name=name, module=module, design=design, separation=separation))
-    return Scaffold(loop, test, root, name if is_built_in else f"{module}:{design}")
-
-
-def _packages(folder: Path) -> tuple[Path, list[str]]:
-    """Return the directory above the outermost package that contains `folder`, and the package names below it."""
-    names: list[str] = []
-    while (folder / "__init__.py").is_file():
-        names.insert(0, folder.name)
-        folder = folder.parent
-    return folder, names
-
-
-def _write(path: Path, text: str) -> None:
-    with path.open("x", encoding="utf-8") as file:
-        file.write(text)
+    tested = TEST.format(name=name, module=module, design=design, separation=separation)
+    for path, content in ((loop, text), (test, tested)):
+        with path.open("x", encoding="utf-8") as file:
+            file.write(content)
+    return Scaffold(loop, test, root, target)

@@ -1,4 +1,4 @@
-"""The test bench for loops: scenes, a model and tools that log everything, and gates that delay or interrupt a run."""
+"""The test bench for loops: tasks, a model and tools that log everything, and gates that delay or interrupt a run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import inspect
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,60 +17,36 @@ from whichloop.models.receipts import call_digest
 from whichloop.models.scripted import Scripted
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.tunnel import Tunnel
-from whichloop.protocol import (
-    Act,
-    Answer,
-    Capabilities,
-    Codec,
-    ForeignLoop,
-    Loop,
-    Model,
-    ModelError,
-    Move,
-    Observation,
-    Outcome,
-    Plan,
-    PlannedCall,
-    Query,
-    Recovery,
-    Ref,
-    Reply,
-    Request,
-    Tool,
-    ToolCall,
-    WrappedModel,
-)
-from whichloop.protocol.model import StreamsWhole
-from whichloop.protocol.own_code import raised_at, waiting_at
-from whichloop.protocol.values import cap, counted, error_text
+from whichloop.protocol import Capabilities, ForeignLoop, Loop, Observation, Outcome, Query, Reply, Tool, ToolCall
+from whichloop.protocol.model import Model, ModelError, Request, StreamsWhole, WrappedModel
+from whichloop.protocol.moves import Act, Answer, Codec, Move, Recovery
+from whichloop.protocol.own_code import waiting_at
+from whichloop.protocol.plan import Plan, PlannedCall, Ref
+from whichloop.protocol.values import counted
 from whichloop.runs.trial.watchdog import stop
 
+from ..law import Broken, error_summary
 from ..shared.bench_script import bench_script
-from .law import HUNG, Broken, NotApplicable
 from .random_moves import say
 
 MAX_CALLS = 200
-"""Number of model calls, and of tool calls, after which a run counts as endless."""
-LIMIT_S = 10.0
-"""Seconds after which a run counts as hung; these models and tools never wait."""
-FOREIGN_LIMIT_S = 120.0
-"""The same for a foreign loop, whose program may have to be imported first, and whose client may wait before it asks again."""
+"""Model calls, and tool calls, after which a run counts as endless."""
+LIMIT_S, FOREIGN_LIMIT_S = 10.0, 120.0
+"""Seconds after which a run counts as hung. A foreign loop's program may have to be imported first, and its client may wait."""
 GRACE_S = 1.0
 """Seconds that a cancelled run has to end."""
-MAX_DETAIL_CHARS = 300
+SPARE = 3
+"""Tool steps allowed beyond the longest plan."""
 JAMMED = "the frobnicator is jammed"
+HUNG = "did not end within"
 
-Gate = Callable[[Literal["model", "tool"], int], Awaitable[None]]
+Kind = Literal["model", "tool"]
+Gate = Callable[[Kind, int], Awaitable[None]]
 """A gate awaited before each model and tool call, with the number of calls of that kind so far, including this one."""
 
 
-async def open_gate(kind: Literal["model", "tool"], count: int) -> None:
+async def open_gate(kind: Kind, count: int) -> None:
     """Let everything through at once."""
-
-
-async def yielding_gate(kind: Literal["model", "tool"], count: int) -> None:
-    """Let everything else that is ready run first."""
-    await asyncio.sleep(0)
 
 
 # --- tools and tasks ---
@@ -96,11 +72,7 @@ def jam(hole: int) -> str:
     raise ValueError(JAMMED)
 
 
-def tools_of(*functions: Callable[..., Any]) -> tuple[Tool, ...]:
-    return tuple(Tool.from_function(function, blocking=False) for function in functions)
-
-
-TOOLS = tools_of(add, times, dig, jam)
+TOOLS = tuple(Tool.from_function(function, blocking=False) for function in (add, times, dig, jam))
 
 _SUM = PlannedCall("sum", "add", {"a": 17, "b": 25}, "Add 17 and 25.")
 _CHAIN = (
@@ -113,23 +85,28 @@ _APART = (
     PlannedCall("left", "add", {"a": 3, "b": 4}, "Count the apples on the left."),
     PlannedCall("right", "times", {"a": 5, "b": 6}, "Count the apples on the right."),
     PlannedCall("behind", "add", {"a": 100, "b": 11}, "Count the apples at the back."),
+    PlannedCall("both", "add", {"a": Ref("left"), "b": Ref("right")}, "Put left and right together."),
 )
-_ALL = PlannedCall("both", "add", {"a": Ref("left"), "b": Ref("right")}, "Put left and right together.")
 _TOTAL = {"type": "object", "properties": {"total": {"type": "integer"}}, "required": ["total"]}
 
-NO_CALL = Task("no call", Query("A spider has how many legs? You know that without any help."), 8, plan=Plan((), 8))
-ONE_CALL = Task("one call", Query("What do seventeen and twenty-five make?"), 42, plan=Plan((_SUM,), Ref("sum")))
-CHAIN = Task(
-    "three calls", Query("What is 17 + 25, raised by a thousand, three times over?"), 3126, plan=Plan(_CHAIN, Ref("product"))
-)
-FAILING = Task("failing call", Query("Can the frobnicator be turned? State yes or no."), "no", plan=Plan((_JAM,), "no"))
-SCHEMA = Task(
-    "schema",
-    Query("Give the total of 17 and 25 as an object.", schema=_TOTAL),
-    {"total": 42},
-    plan=Plan((_SUM,), {"total": Ref("sum")}),
-)
-APART = Task("calls apart", Query("Left, right and behind: how many apples?"), 37, plan=Plan((*_APART, _ALL), Ref("both")))
+
+def _task(name: str, question: str, answer: Any, calls: Sequence[PlannedCall] = (), gives: Any = None, schema: Any = None) -> Task:
+    plan = Plan(tuple(calls), answer if gives is None else gives)
+    return Task(name, Query(question, schema=schema), answer, plan=plan)
+
+
+def chain_of(length: int) -> Task:
+    """Return a task of one to three calls, each of which needs the one before."""
+    calls, answer = _CHAIN[:length], (42, 1042, 3126)[length - 1]
+    return _task("three calls", "What is 17 + 25, raised by a thousand, three times over?", answer, calls, Ref(calls[-1].id))
+
+
+NO_CALL = _task("no call", "A spider has how many legs? You know that without any help.", 8)
+ONE_CALL = _task("one call", "What do seventeen and twenty-five make?", 42, (_SUM,), Ref("sum"))
+CHAIN = chain_of(3)
+FAILING = _task("failing call", "Can the frobnicator be turned? State yes or no.", "no", (_JAM,))
+SCHEMA = _task("schema", "Give the total of 17 and 25 as an object.", {"total": 42}, (_SUM,), {"total": Ref("sum")}, _TOTAL)
+APART = _task("calls apart", "Left, right and behind: how many apples?", 37, _APART, Ref("both"))
 TASKS = (NO_CALL, ONE_CALL, CHAIN, FAILING, SCHEMA, APART)
 
 
@@ -147,12 +124,9 @@ class Scene:
 
 
 async def scripted(task: Task, query: Query | None = None, profile: Profile | None = None) -> Scene:
-    """Return a scene with a task and the scripted model.
-
-    `query`: another wording of the question. `profile`: the faults; default: none.
-    """
+    """Return a task with the scripted model. `query`: another wording. `profile`: the faults; default: none."""
     question = query or task.query
-    script = await bench_script(task, TOOLS, question=question, profile=profile)
+    script = await bench_script(task, TOOLS, question.text, profile)
     return Scene(question, lambda tunnel: Scripted(script, tunnel))
 
 
@@ -172,7 +146,6 @@ class PolicyModel(StreamsWhole):
         self.count = 0
 
     async def complete(self, request: Request) -> Reply:
-        """Return the function's reply, or raise its ModelError."""
         self.count += 1
         turn = self.policy(request, self.count)
         if isinstance(turn, ModelError):
@@ -180,11 +153,8 @@ class PolicyModel(StreamsWhole):
         return turn if isinstance(turn, Reply) else say(request.codec, turn)
 
 
-DIGGING = Query("Dig until there is enough.")
-
-
-def policy_scene(policy: TurnPolicy, query: Query = DIGGING, tools: tuple[Tool, ...] = TOOLS) -> Scene:
-    return Scene(query, lambda tunnel: PolicyModel(policy), tools)
+def policy_scene(policy: TurnPolicy, query: Query | None = None, tools: tuple[Tool, ...] = TOOLS) -> Scene:
+    return Scene(query or Query("Dig until there is enough."), lambda tunnel: PolicyModel(policy), tools)
 
 
 # --- logs ---
@@ -222,40 +192,17 @@ class RunLog:
     tools_running: int = 0
     endless: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def add_request(self, request: Request) -> None:
-        """Log it; wait forever in an endless run."""
-        self.requests.append(request)
-        if self.in_flight[request.scope] > 0 and self.clash is None:
-            self.clash = request.scope
-        await self._bounded(len(self.requests))
-
-    async def add_call(self, call: ToolCall) -> None:
-        """Log it; wait forever in an endless run."""
-        self.calls.append(call)
-        if self.answered:
-            self.after_answer.append(call)
-        await self._bounded(len(self.calls))
-
-    def add_reply(self, request: Request, number: int, given: frozenset[str], reply: Reply) -> None:
-        """Log it. `number`: of its request, from 1. `given`: as in a DecidedCalls."""
-        codec = request.codec or NATIVE
-        self.replies.append((codec, reply))
-        with contextlib.suppress(Exception):  # another law covers a codec's exceptions
-            move = codec.parse(reply)
-            self.answered |= isinstance(move, Answer)
-            self.decisions.append(DecidedCalls(number, _calls_of(move), given))
-
-    async def _bounded(self, count: int) -> None:
+    async def bounded(self, count: int) -> None:
+        """Wait forever in an endless run."""
         if count > MAX_CALLS:
             self.endless.set()
             await asyncio.get_running_loop().create_future()
 
+    def exchange(self, exchange: MeteredExchange) -> None:
+        """Do nothing: the model logs its requests when they come."""
 
-def _calls_of(move: Move) -> tuple[ToolCall, ...]:
-    """Return the calls that a move asks for."""
-    if isinstance(move, Act):
-        return move.calls
-    return (move.call,) if isinstance(move, Recovery) and move.call is not None else ()
+    def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
+        """Do nothing: the tools log their calls when they come."""
 
 
 class LoggingModel(StreamsWhole, WrappedModel):
@@ -267,50 +214,55 @@ class LoggingModel(StreamsWhole, WrappedModel):
         self.gate = gate
 
     async def complete(self, request: Request) -> Reply:
-        """Return the model's reply; raises the exceptions of the gate and the model."""
-        await self.log.add_request(request)
-        number, given = len(self.log.requests), frozenset(self.log.given)
-        self.log.in_flight[request.scope] += 1
+        log = self.log
+        log.requests.append(request)
+        number, given = len(log.requests), frozenset(log.given)
+        if log.in_flight[request.scope] > 0 and log.clash is None:
+            log.clash = request.scope
+        await log.bounded(number)
+        log.in_flight[request.scope] += 1
         try:
             await self.gate("model", number)
             reply = await self.model.complete(request)
         finally:
-            self.log.in_flight[request.scope] -= 1
-        self.log.add_reply(request, number, given, reply)
+            log.in_flight[request.scope] -= 1
+        codec = request.codec or NATIVE
+        log.replies.append((codec, reply))
+        with contextlib.suppress(Exception):  # another law covers a codec's exceptions
+            move = codec.parse(reply)
+            log.answered |= isinstance(move, Answer)
+            calls = move.calls if isinstance(move, Act) else (move.call,) if isinstance(move, Recovery) and move.call else ()
+            log.decisions.append(DecidedCalls(number, calls, given))
         return reply
-
-
-class _SilentListener:
-    """A listener that does nothing."""
-
-    def exchange(self, exchange: MeteredExchange) -> None:
-        return None
-
-    def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
-        return None
 
 
 class LoggingToolbox(MeteredToolbox):
     """Tools that log every call, with receipts."""
 
     def __init__(self, tools: Sequence[Tool], log: RunLog, gate: Gate, tunnel: Tunnel) -> None:
-        super().__init__(tools, _SilentListener(), tunnel)
+        super().__init__(tools, log, tunnel)
         self.log = log
         self.gate = gate
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
-        """Return the observation; raises the exceptions of the gate."""
-        await self.log.add_call(call)
+        log = self.log
+        log.calls.append(call)
+        if log.answered:
+            log.after_answer.append(call)
+        await log.bounded(len(log.calls))
         digest = call_digest(call.name, call.arguments)  # before the call: a tool may change what it was given
-        self.log.tools_running += 1
+        log.tools_running += 1
         try:
-            await self.gate("tool", len(self.log.calls))
+            await self.gate("tool", len(log.calls))
             seen = await super().call(call, validate=validate)
             if seen.ok:
-                self.log.given.add(digest)
+                log.given.add(digest)
             return seen
         finally:
-            self.log.tools_running -= 1
+            log.tools_running -= 1
+
+
+# --- runs ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,8 +293,13 @@ class FinishedRun:
 
     @property
     def requests(self) -> list[dict[str, Any]]:
-        """The requests as plain JSON, with role and scope; call ids are numbered by their order of appearance."""
+        """The requests as plain JSON."""
         return [request_json(request) for request in self.log.requests]
+
+
+def limited(loop: Loop) -> Loop:
+    """Return a fresh instance with a limit that suffices for every task of the bench."""
+    return loop.with_step_limit(max(len(task.plan.calls) for task in TASKS if task.plan) + SPARE)
 
 
 def limit_s(loop: Loop) -> float:
@@ -368,29 +325,29 @@ async def play(loop: Loop, scene: Scene, gate: Gate = open_gate) -> FinishedRun:
     return FinishedRun(log, None, f"{HUNG} {limit_s(loop):g} s{f' at {at}' if at else ''}")
 
 
+async def played(loop: Loop, *tasks: Task) -> AsyncIterator[tuple[Task, FinishedRun]]:
+    """Yield each task with a run of it, undisturbed and with room for every step."""
+    for task in tasks:
+        yield task, await play(limited(loop), await scripted(task))
+
+
 def start(loop: Loop, scene: Scene, log: RunLog, gate: Gate) -> asyncio.Task[object]:
     """Start a run as a separate task. Its result is the value or exception of `run`; only cancellation propagates."""
     tunnel = Tunnel()
-    tools = LoggingToolbox(scene.tools, log, gate, tunnel)
-    return asyncio.create_task(_caught(loop, scene.query, tools, LoggingModel(scene.model(tunnel), log, gate)))
+    tools, model = LoggingToolbox(scene.tools, log, gate, tunnel), LoggingModel(scene.model(tunnel), log, gate)
 
+    async def caught() -> object:
+        try:
+            result: object = await loop.run(scene.query, tools, model)
+        except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # the boundary to the design under check: a SystemExit must not end the check
+            result = error
+        if inspect.iscoroutine(result):
+            result.close()  # else Python would warn of it in some law that looks at other things
+        return result
 
-async def _caught(loop: Loop, query: Query, tools: LoggingToolbox, model: Model) -> object:
-    try:
-        result: object = await loop.run(query, tools, model)
-    except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
-        raise
-    except BaseException as error:  # the boundary to the design under check: a SystemExit must not end the check
-        result = error
-    if inspect.iscoroutine(result):
-        result.close()  # else Python would warn of it in some law that looks at other things
-    return result
-
-
-async def settle() -> None:
-    """Let every ready task run."""
-    for _ in range(10):
-        await asyncio.sleep(0)
+    return asyncio.create_task(caught())
 
 
 # --- requests as text ---
@@ -408,27 +365,16 @@ def request_json(request: Request) -> dict[str, Any]:
     return data
 
 
-def error_summary(error: BaseException) -> str:
-    """Return an exception in words, with the line of the user's code that it came from."""
-    at = raised_at(error)
-    return f"{cap(f'{type(error).__name__}: {error_text(error)}', MAX_DETAIL_CHARS)}{f' at {at}' if at else ''}"
-
-
-def not_looked_at(missing: str, runs: Sequence[FinishedRun]) -> NotApplicable:
-    """Return that a law could not be looked at. `missing`: what no run came to."""
-    why = next((run.problem for run in runs if run.problem), "")
-    return NotApplicable(f"could not be looked at: {missing}{f' ({why})' if why else ''}")
-
-
 def request_text(request: Request) -> str:
     """Return the text of a request's messages."""
     return "\n".join([message.content + "".join(call.arguments for call in message.calls) for message in request.messages])
 
 
-def first_difference(first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, Any]]) -> str:
-    """Return the first difference between two lists of requests in words."""
+def difference(first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, Any]]) -> str:
+    """Return the first difference between two lists of requests in words; empty if there is none."""
     for index, (one, other) in enumerate(zip(first, second, strict=False), 1):
         if one != other:
-            parts = [name for name in {**one, **other} if one.get(name) != other.get(name)]
-            return f"request {index} differs in its {', '.join(parts)}"
-    return f"{counted(len(first), 'request')} against {len(second)}"
+            return (
+                f"request {index} differs in its {', '.join(name for name in {**one, **other} if one.get(name) != other.get(name))}"
+            )
+    return "" if len(first) == len(second) else f"{counted(len(first), 'request')} against {len(second)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -52,7 +52,10 @@ class FaultFinding:
         return self.outcome in RECOVERED
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"means": OUTCOMES[self.outcome]}
+        sound = self.outcome in BY_NAME[self.fault].sound
+        status = "not run" if self.outcome == "not applicable" else "ok" if sound else "warning"
+        data = asdict(self)
+        return {"name": data.pop("fault"), "status": status, **data, "means": OUTCOMES[self.outcome]}
 
 
 Strikes = Literal["reply", "call", "order", "provider", "tool", "result", "endless"]
@@ -68,7 +71,7 @@ class AgentFault:
     """One fault, and how a request would tell the model of it."""
 
     name: str
-    says: str
+    text: str
     """The fault in a sentence."""
     strikes: Strikes
     signs: frozenset[str] | None = frozenset()
@@ -81,111 +84,74 @@ class AgentFault:
     subject: frozenset[str] = frozenset()
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
+def _fault(name: str, text: str, strikes: Strikes, signs: str | None = "", task: BenchTask = "chain", **more: Any) -> AgentFault:
+    return AgentFault(name, text, strikes, None if signs is None else frozenset(signs.split()), task, **more)
 
 
 _ENDED = frozenset[Outcome]({"error", *RECOVERED})
-_UNREADABLE = _words(
+_UNREADABLE = (
     "json decode decoded decoding decoder malformed unterminated delimiter syntax truncated incomplete "
     "unparsable unparseable jsondecodeerror brace bracket eof expecting quotes column"
 )
+_LATE = "timeout timed timeouterror seconds within deadline long"
+_EXTRA = "unknown unexpected extra additional forbidden permitted accept accepts allowed schema unrecognized verbose"
+_TYPE = "type types integer integers int number numeric validation typeerror float"
+_UNKNOWN = "unknown exist exists registered recognized unrecognized add_v2"
+_ENOUGH = "final limit maximum last stop enough finish finally now must"
+_AGAIN = "already again repeated repeat repeating duplicate same identical stuck loop before"
 
 FAULTS: tuple[AgentFault, ...] = (
-    AgentFault("cut_json", "the arguments of a call are JSON that ends in the middle", "reply", _UNREADABLE),
-    AgentFault(
+    _fault("cut_json", "the arguments of a call are JSON that ends in the middle", "reply", _UNREADABLE),
+    _fault(
         "cut_length",
         "the same, and the reply's finish reason says that it was cut for its length",
         "reply",
-        _UNREADABLE | _words("length token tokens cut max_tokens"),
+        f"{_UNREADABLE} length token tokens cut max_tokens",
     ),
-    AgentFault(
-        "list_arguments",
-        "the arguments of a call are a JSON list",
-        "reply",
-        _words("list array dict dictionary object mapping type json"),
+    _fault(
+        "list_arguments", "the arguments of a call are a JSON list", "reply", "list array dict dictionary object mapping type json"
     ),
-    AgentFault("missing_argument", "a required argument is missing", "call", _words("missing required requires require")),
-    AgentFault(
-        "extra_argument",
-        "a call has an argument that the tool does not take",
-        "call",
-        _words("unknown unexpected extra additional forbidden permitted accept accepts allowed schema unrecognized verbose"),
-    ),
-    AgentFault(
-        "wrong_type",
-        "an argument has the wrong type",
-        "call",
-        _words("type types integer integers int number numeric validation typeerror float"),
-    ),
-    AgentFault(
+    _fault("missing_argument", "a required argument is missing", "call", "missing required requires require"),
+    _fault("extra_argument", "a call has an argument that the tool does not take", "call", _EXTRA),
+    _fault("wrong_type", "an argument has the wrong type", "call", _TYPE),
+    _fault(
         "unknown_tool",
         "a call names a tool that does not exist",
         "call",
-        _words("unknown exist exists registered recognized unrecognized add_v2"),
-        weak_signs=_words("found available such defined known unavailable valid invalid"),
-        subject=_words("tool tools function functions"),
+        _UNKNOWN,
+        weak_signs=frozenset(["found", "available", "such", "defined", "known", "unavailable", "valid", "invalid"]),
+        subject=frozenset(["tool", "tools", "function", "functions"]),
     ),
-    AgentFault(
-        "duplicate_ids", "two calls in one reply have the same id", "reply", _words("duplicate duplicates same ids"), "pair"
-    ),
-    AgentFault("two_calls", "a reply has two calls", "call", _words("one single parallel once time"), "pair"),
-    AgentFault("one_of_two_fails", "the second of two calls in one reply raises", "tool", _words("jammed pump"), "pair"),
-    AgentFault(
-        "one_of_two_hangs",
-        "the second of two calls in one reply does not return",
-        "tool",
-        _words("timeout timed timeouterror seconds within deadline long"),
-        "pair",
-    ),
-    AgentFault(
-        "late_first", "the first of two calls in one reply ends after the second, if both run at once", "order", task="pair"
-    ),
-    AgentFault(
+    _fault("duplicate_ids", "two calls in one reply have the same id", "reply", "duplicate duplicates same ids", "pair"),
+    _fault("two_calls", "a reply has two calls", "call", "one single parallel once time", "pair"),
+    _fault("one_of_two_fails", "the second of two calls in one reply raises", "tool", "jammed pump", "pair"),
+    _fault("one_of_two_hangs", "the second of two calls in one reply does not return", "tool", _LATE, "pair"),
+    _fault("late_first", "the first of two calls in one reply ends after the second, if both run at once", "order", task="pair"),
+    _fault(
         "write_and_read",
         "a reply has a call that changes something and one that reads it; at once, the change takes longer",
         "order",
         task="box",
     ),
-    AgentFault("tool_raises", "a tool raises an exception", "tool", _words("jammed pump")),
-    AgentFault("tool_hangs", "a tool does not return", "tool", _words("timeout timed timeouterror seconds within deadline long")),
-    AgentFault(
-        "huge_result",
-        "a tool's result is longer than the model's context",
-        "result",
-        _words("long large exceeds context length"),
-        "log",
+    _fault("tool_raises", "a tool raises an exception", "tool", "jammed pump"),
+    _fault("tool_hangs", "a tool does not return", "tool", _LATE),
+    _fault(
+        "huge_result", "a tool's result is longer than the model's context", "result", "long large exceeds context length", "log"
     ),
-    AgentFault("empty", "a reply is empty", "reply", None),
-    AgentFault("prose", "a reply announces a call in prose and makes none", "reply", None),
-    AgentFault("refusal", "a reply is a refusal, with the finish reason of a content filter", "reply", None, sound=_ENDED),
-    AgentFault("rate_limit", "the provider answers 429 once, with Retry-After", "provider"),
-    AgentFault("server_error_once", "the provider answers 500 once", "provider"),
-    AgentFault("server_error_always", "the provider answers 500 from then on", "provider", sound=_ENDED),
-    AgentFault("dropped", "the connection is reset before the reply", "provider"),
-    AgentFault("garbled", "the provider answers 200 with a body that is not JSON", "provider"),
-    AgentFault("cut_stream", "the connection closes in the middle of the reply", "provider"),
-    AgentFault(
-        "never_finishes",
-        "the model calls tools again and again instead of answering",
-        "endless",
-        _words("final limit maximum last stop enough finish finally now must"),
-        sound=_ENDED,
-    ),
-    AgentFault(
-        "repeats",
-        "the model makes one call again and again until it is told so",
-        "endless",
-        _words("already again repeated repeat repeating duplicate same identical stuck loop before"),
-        sound=_ENDED,
-    ),
+    _fault("empty", "a reply is empty", "reply", None),
+    _fault("prose", "a reply announces a call in prose and makes none", "reply", None),
+    _fault("refusal", "a reply is a refusal, with the finish reason of a content filter", "reply", None, sound=_ENDED),
+    _fault("rate_limit", "the provider answers 429 once, with Retry-After", "provider"),
+    _fault("server_error_once", "the provider answers 500 once", "provider"),
+    _fault("server_error_always", "the provider answers 500 from then on", "provider", sound=_ENDED),
+    _fault("dropped", "the connection is reset before the reply", "provider"),
+    _fault("garbled", "the provider answers 200 with a body that is not JSON", "provider"),
+    _fault("cut_stream", "the connection closes in the middle of the reply", "provider"),
+    _fault("never_finishes", "the model calls tools again and again instead of answering", "endless", _ENOUGH, sound=_ENDED),
+    _fault("repeats", "the model makes one call again and again until it is told so", "endless", _AGAIN, sound=_ENDED),
 )
 
 BY_NAME: Mapping[str, AgentFault] = {fault.name: fault for fault in FAULTS}
-
-
-GROUPS: Mapping[str, frozenset[Outcome]] = {"recovered": RECOVERED}
-"""Words for several outcomes."""
 EITHER = "|"
 
 
@@ -195,12 +161,12 @@ class Requirement:
 
     fault: str
     allowed: frozenset[Outcome]
-    says: str
+    text: str
     """The outcomes as they were typed."""
 
     def missing(self, finding: FaultFinding) -> str:
         """Say in a line that a finding is not what was demanded."""
-        return f"{self.fault}: demanded {self.says}, found {finding.outcome}"
+        return f"{self.fault}: demanded {self.text}, found {finding.outcome}"
 
     def is_met(self, finding: FaultFinding) -> bool:
         """Return whether a finding is allowed; a fault that cannot happen is."""
@@ -209,29 +175,20 @@ class Requirement:
 
 def parse_requirements(texts: Mapping[str, str] | str) -> tuple[Requirement, ...]:
     """Read requirements, as text or fault → outcomes. Raises ValueError for an unknown fault or outcome, and for a fault twice."""
-    pairs = list(texts.items()) if isinstance(texts, Mapping) else list(_pairs(texts))
+    parts = [part.strip() for part in texts.split(",") if part.strip()] if isinstance(texts, str) else []
+    pairs = [part.partition("=")[::2] for part in parts] if isinstance(texts, str) else list(texts.items())
+    by_word: dict[str, frozenset[Outcome]] = {name: frozenset({name}) for name in OUTCOMES} | {"recovered": RECOVERED}
     requirements: dict[str, Requirement] = {}
-    for fault, says in pairs:
+    for fault, text in ((fault.strip(), text.strip()) for fault, text in pairs):
+        if not text:
+            raise ValueError(f"{fault!r} is not FAULT=OUTCOME, such as unknown_tool=told")
         if fault not in BY_NAME:
             raise ValueError(f"there is no fault {fault!r}; {nearest(fault, BY_NAME)}")
         if fault in requirements:
             raise ValueError(f"{fault} stands twice; join its outcomes with {EITHER!r}")
-        requirements[fault] = Requirement(fault, frozenset(_outcomes(fault, says)), says)
+        words = [word.strip() for word in text.split(EITHER)]
+        for word in words:
+            if word not in by_word:
+                raise ValueError(f"{fault}: there is no outcome {word!r}; {nearest(word, by_word)}")
+        requirements[fault] = Requirement(fault, frozenset().union(*(by_word[word] for word in words)), text)
     return tuple(requirements.values())
-
-
-def _pairs(text: str) -> Iterator[tuple[str, str]]:
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        fault, equals, says = (piece.strip() for piece in part.partition("="))
-        if not equals or not says:
-            raise ValueError(f"{part!r} is not FAULT=OUTCOME, such as unknown_tool=told")
-        yield fault, says
-
-
-def _outcomes(fault: str, says: str) -> Iterator[Outcome]:
-    by_word: dict[str, frozenset[Outcome]] = {name: frozenset({name}) for name in OUTCOMES} | dict(GROUPS)
-    for word in (part.strip() for part in says.split(EITHER)):
-        if word not in by_word:
-            names = [name for name in by_word if name != "not applicable"]
-            raise ValueError(f"{fault}: there is no outcome {word!r}; {nearest(word, names)}")
-        yield from by_word[word]

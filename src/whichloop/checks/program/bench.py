@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,40 +19,18 @@ from whichloop.models.receipts import call_digest
 from whichloop.models.scripted import Script, Scripted
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.tunnel import Tunnel
-from whichloop.protocol import (
-    Act,
-    Answer,
-    BudgetExceeded,
-    Codec,
-    Inexpressible,
-    Model,
-    ModelError,
-    Move,
-    Observation,
-    Plan,
-    PlannedCall,
-    ProviderError,
-    Query,
-    Ref,
-    Reply,
-    Request,
-    Role,
-    Tool,
-    ToolCall,
-    ToolSpec,
-    WireError,
-    WrappedModel,
-)
-from whichloop.protocol.model import StreamsWhole
+from whichloop.protocol import BudgetExceeded, Observation, Query, Reply, Role, Tool, ToolCall, ToolSpec
+from whichloop.protocol.model import Model, ModelError, ProviderError, Request, StreamsWhole, WrappedModel
+from whichloop.protocol.moves import Act, Answer, Codec, Inexpressible, WireError
+from whichloop.protocol.plan import Plan, PlannedCall, Ref
 from whichloop.protocol.receipts import strip_receipts
 from whichloop.protocol.wire import to_json
 
 from .agent_faults import AgentFault, BenchTask
-from .explanation import LoggedRequest, is_told
+from .explanation import LoggedRequest, telling_request
 
 PROSE = "I will work this out step by step, and call a tool for the first step."
 REFUSAL = "I'm sorry, but I can't help with that."
-
 PROVIDER: Mapping[str, str] = {
     "rate_limit": "provider.rate_limit",
     "server_error_once": "provider.server",
@@ -63,104 +41,6 @@ PROVIDER: Mapping[str, str] = {
 }
 """Fault → the kind of the profiles that it is on the wire."""
 RETRY_AFTER_S = 2.0
-
-_DECISIONS = {
-    "missing_argument": "decision.missing_argument",
-    "extra_argument": "decision.extra_argument",
-    "wrong_type": "decision.wrong_type",
-    "unknown_tool": "decision.unknown_tool",
-}
-
-
-def provider_error(fault: str) -> tuple[ProviderError, str]:
-    """Return the error of a provider's fault, and its kind on the wire."""
-    kind = PROVIDER[fault]
-    trouble, status, says = PROVIDER_FAULTS[kind]
-    after = RETRY_AFTER_S if trouble == "rate_limit" else None
-    return ProviderError(says, trouble, status=status, retry_after_s=after, injected=True), kind
-
-
-def readable_move(codec: Codec, reply: Reply) -> Move | None:
-    """Return the move of a reply; None for one that cannot be read."""
-    try:
-        return codec.parse(reply)
-    except WireError:
-        return None
-
-
-def spoiled(fault: str, codec: Codec, move: Act, reply: Reply, tools: Mapping[str, ToolSpec]) -> Reply | None:
-    """Return a reply with calls as a fault leaves it; None if its format has no room for the fault."""
-    if fault in _DECISIONS:
-        return _disturbed(_DECISIONS[fault], codec, move, reply, tools)
-    match fault:
-        case "cut_json" | "cut_length":
-            return _cut(codec, move, reply, "length" if fault == "cut_length" else None)
-        case "list_arguments":
-            return _with_list(move, reply)
-        case "duplicate_ids":
-            first, *rest = reply.calls or (None,)
-            return replace(reply, calls=(first, *(replace(call, id=first.id) for call in rest))) if first and rest else None
-        case "empty":
-            return emptied(reply)
-        case "prose":
-            return replace(reply, text=PROSE, calls=(), finish_reason="stop")
-        case "refusal":
-            return replace(reply, text=REFUSAL, calls=(), finish_reason="content_filter")
-    return reply
-
-
-def rendered(codec: Codec, calls: tuple[ToolCall, ...], reply: Reply) -> Reply | None:
-    """Return a reply that makes these calls; None if the format has no room for them."""
-    for thought in ("I should make sure of this.", ""):
-        try:
-            made = codec.render(Act(thought, calls))
-        except Inexpressible:
-            continue
-        return replace(made, usage=reply.usage)
-    return None
-
-
-def _disturbed(kind: str, codec: Codec, move: Act, reply: Reply, tools: Mapping[str, ToolSpec]) -> Reply | None:
-    for disturbed in disturb(kind, move, {}, tools):
-        try:
-            return None if disturbed == move else replace(codec.render(disturbed), usage=reply.usage)
-        except Inexpressible:
-            continue
-    return None
-
-
-def _cut(codec: Codec, move: Act, reply: Reply, finish: str | None) -> Reply | None:
-    """Cut the arguments of the first call, or the text that the call is written in."""
-    if reply.calls:
-        first, *rest = reply.calls
-        cut = replace(first, arguments=first.arguments[: len(first.arguments) // 2])
-        cut_reply = replace(reply, calls=(cut, *rest))
-    else:
-        cut_reply, absorbed = spoiled_reply("wire.truncated", codec, move, reply)
-        if absorbed:
-            return None
-    return replace(cut_reply, finish_reason="length" if finish else reply.finish_reason)
-
-
-def _with_list(move: Act, reply: Reply) -> Reply | None:
-    """Write the first call's arguments as a list of their values."""
-    arguments = dict(move.calls[0].arguments)
-    values = list(arguments.values())
-    if reply.calls:
-        first, *rest = reply.calls
-        return replace(reply, calls=(replace(first, arguments=json.dumps(values)), *rest))
-    for written in _writings(arguments):
-        if written in reply.text:
-            return replace(reply, text=reply.text.replace(written, json.dumps(values), 1))
-    return None
-
-
-def _writings(arguments: Mapping[str, object]) -> Iterator[str]:
-    yield to_json(dict(arguments))
-    yield json.dumps(arguments)
-    yield json.dumps(arguments, separators=(",", ":"))
-
-
 CONTEXT_TOKENS = 128_000
 """Longest request of the model, in estimated tokens."""
 LOG_LINES = 40_000
@@ -173,40 +53,44 @@ IN_THE_BOX = 1_207
 
 # --- what is asked ---
 
-_SUM = PlannedCall("sum", "add", {"a": 17, "b": 25}, "Add 17 and 25.")
-_MORE = PlannedCall("more", "add", {"a": Ref("sum"), "b": 1000}, "Add 1000 to that sum.")
-_PRODUCT = PlannedCall("product", "multiply", {"a": Ref("more"), "b": 3}, "Multiply what came of it by 3.")
-_LEFT = PlannedCall("left", "add", {"a": 3407, "b": 18}, "Add 3407 and 18.")
-_RIGHT = PlannedCall("right", "multiply", {"a": 512, "b": 6}, "Multiply 512 by 6.")
-_BOTH = PlannedCall("both", "add", {"a": Ref("left"), "b": Ref("right")}, "Add the two results.")
-_PUT = PlannedCall("put", "put_into_box", {"dollars": 250}, "Put 250 dollars into the box.")
-_COUNT = PlannedCall("count", "count_box", {}, "Count what the box holds.", after=("put",))
-_LOG = PlannedCall("log", "read_log", {"day": "Monday"}, "Read Monday's log.")
+
+def _task(name: str, question: str, answer: int, gives: Ref, *calls: PlannedCall) -> Task:
+    return Task(name, Query(question), answer, plan=Plan(calls, gives))
+
 
 TASKS: Mapping[BenchTask, Task] = {
-    "chain": Task(
+    "chain": _task(
         "chain",
-        Query("Add 17 and 25, then add 1000 to that sum, then multiply what came of it by 3. State the number."),
+        "Add 17 and 25, then add 1000 to that sum, then multiply what came of it by 3. State the number.",
         3126,
-        plan=Plan((_SUM, _MORE, _PRODUCT), Ref("product")),
+        Ref("product"),
+        PlannedCall("sum", "add", {"a": 17, "b": 25}, "Add 17 and 25."),
+        PlannedCall("more", "add", {"a": Ref("sum"), "b": 1000}, "Add 1000 to that sum."),
+        PlannedCall("product", "multiply", {"a": Ref("more"), "b": 3}, "Multiply what came of it by 3."),
     ),
-    "pair": Task(
+    "pair": _task(
         "pair",
-        Query("Add 3407 and 18, multiply 512 by 6, and add the two results. State the number."),
+        "Add 3407 and 18, multiply 512 by 6, and add the two results. State the number.",
         6497,
-        plan=Plan((_LEFT, _RIGHT, _BOTH), Ref("both")),
+        Ref("both"),
+        PlannedCall("left", "add", {"a": 3407, "b": 18}, "Add 3407 and 18."),
+        PlannedCall("right", "multiply", {"a": 512, "b": 6}, "Multiply 512 by 6."),
+        PlannedCall("both", "add", {"a": Ref("left"), "b": Ref("right")}, "Add the two results."),
     ),
-    "box": Task(
+    "box": _task(
         "box",
-        Query("Put 250 dollars into the cash box, and then count what it holds. State the number."),
+        "Put 250 dollars into the cash box, and then count what it holds. State the number.",
         IN_THE_BOX + 250,
-        plan=Plan((_PUT, _COUNT), Ref("count", ("dollars",))),
+        Ref("count", ("dollars",)),
+        PlannedCall("put", "put_into_box", {"dollars": 250}, "Put 250 dollars into the box."),
+        PlannedCall("count", "count_box", {}, "Count what the box holds.", after=("put",)),
     ),
-    "log": Task(
+    "log": _task(
         "log",
-        Query("How many errors does the log of Monday count? Read it, and state the number."),
+        "How many errors does the log of Monday count? Read it, and state the number.",
         LOG_ERRORS,
-        plan=Plan((_LOG,), Ref("log", ("errors",))),
+        Ref("log", ("errors",)),
+        PlannedCall("log", "read_log", {"day": "Monday"}, "Read Monday's log."),
     ),
 }
 
@@ -251,69 +135,58 @@ class AgentLog:
 # --- tools ---
 
 
-class _ToolFault:
-    """What befalls the tools of one run."""
+def _tools(task: BenchTask, fault: str, log: AgentLog) -> tuple[Tool, ...]:
+    """Return the tools of a task, of which one raises or hangs where the fault has it."""
 
-    def __init__(self, fault: AgentFault | None, log: AgentLog) -> None:
-        self.fault = "" if fault is None else fault.name
-        self.log = log
-
-    async def strike(self, tool: str) -> None:
-        """Raise or hang where the fault has it."""
-        if self.log.struck is not None:
+    async def strike(tool: str) -> None:
+        if log.struck is not None:
             return
-        if self.fault == "huge_result":
-            self.log.strike()
-        elif self.fault == "tool_raises" or (self.fault == "one_of_two_fails" and tool == "multiply"):
-            self.log.strike()
+        if fault == "huge_result":
+            log.strike()
+        elif fault == "tool_raises" or (fault == "one_of_two_fails" and tool == "multiply"):
+            log.strike()
             raise RuntimeError(JAMMED)
-        elif self.fault == "tool_hangs" or (self.fault == "one_of_two_hangs" and tool == "multiply"):
-            self.log.strike()
-            self.log.hung.set()
+        elif fault == "tool_hangs" or (fault == "one_of_two_hangs" and tool == "multiply"):
+            log.strike()
+            log.hung.set()
             await asyncio.get_running_loop().create_future()
-
-
-def _tools(task: BenchTask, fault: _ToolFault) -> tuple[Tool, ...]:
-    """Return the tools of a task."""
 
     async def add(a: int, b: int) -> int:
         """The sum of two whole numbers."""
-        await fault.strike("add")
+        await strike("add")
         return a + b
 
     async def multiply(a: int, b: int) -> int:
         """The product of two whole numbers."""
-        await fault.strike("multiply")
+        await strike("multiply")
         return a * b
 
     async def read_log(day: str) -> dict[str, Any]:
         """The log of a day: the number of its errors, and its lines."""
-        await fault.strike("read_log")
-        return {"errors": LOG_ERRORS, "lines": f"{day} INFO nothing to see\n" * (LOG_LINES if fault.fault else 2)}
+        await strike("read_log")
+        return {"errors": LOG_ERRORS, "lines": f"{day} INFO nothing to see\n" * (LOG_LINES if fault else 2)}
 
-    held = IN_THE_BOX
+    in_the_box = IN_THE_BOX
 
     async def put_into_box(dollars: int) -> str:
         """Put money into the cash box."""
-        nonlocal held
-        held += dollars
+        nonlocal in_the_box
+        in_the_box += dollars
         return "done"
 
     async def count_box() -> dict[str, int]:
         """The dollars that the cash box holds now."""
-        return {"dollars": held}
+        return {"dollars": in_the_box}
 
-    of_task = {"log": (read_log,), "box": (put_into_box, count_box)}
-    tools = []
-    for function in of_task.get(task, (add, multiply)):
+    functions = {"log": (read_log,), "box": (put_into_box, count_box)}.get(task, (add, multiply))
+    for function in functions:
         function.__qualname__ = function.__name__  # Python's own errors name it, and an agent may show them
-        tools.append(Tool.from_function(function, blocking=False))
-    return tuple(tools)
+    return tuple(Tool.from_function(function, blocking=False) for function in functions)
 
 
 def tool_descriptions(task: BenchTask) -> dict[str, str]:
     """Return what each tool of a task is described as, by its name."""
-    return {tool.spec.name: tool.spec.description for tool in _tools(task, _ToolFault(None, AgentLog(0)))}
+    return {tool.spec.name: tool.spec.description for tool in _tools(task, "", AgentLog(0))}
 
 
 class _UnlimitedTools(MeteredToolbox):
@@ -327,6 +200,54 @@ class _UnlimitedTools(MeteredToolbox):
         """Run a call. An error has no receipt: to the model it is no result, and it calls again."""
         seen = await super().call(call, validate=validate)
         return seen if seen.ok else replace(seen, data=strip_receipts(seen.data))
+
+
+# --- faults of replies ---
+
+
+def spoiled(fault: str, codec: Codec, move: Act, reply: Reply, tools: Mapping[str, ToolSpec]) -> Reply | None:
+    """Return a reply with calls as a fault leaves it; None if its format has no room for the fault."""
+    first, rest = (reply.calls[0], reply.calls[1:]) if reply.calls else (None, ())
+    match fault:
+        case "missing_argument" | "extra_argument" | "wrong_type" | "unknown_tool":
+            disturbed = disturb(f"decision.{fault}", move, {}, tools)[0]
+            made = _rendered(codec, disturbed, reply) if isinstance(disturbed, Act) else None
+            return None if disturbed == move else made
+        case "cut_json" | "cut_length":
+            if first is not None:
+                cut = replace(first, arguments=first.arguments[: len(first.arguments) // 2])
+                cut_reply, absorbed = replace(reply, calls=(cut, *rest)), False
+            else:
+                cut_reply, absorbed = spoiled_reply("wire.truncated", codec, move, reply)
+            finish = "length" if fault == "cut_length" else reply.finish_reason
+            return None if absorbed else replace(cut_reply, finish_reason=finish)
+        case "list_arguments":
+            arguments = dict(move.calls[0].arguments)
+            as_list = json.dumps(list(arguments.values()))
+            if first is not None:
+                return replace(reply, calls=(replace(first, arguments=as_list), *rest))
+            forms = (to_json(arguments), json.dumps(arguments), json.dumps(arguments, separators=(",", ":")))
+            written = next((form for form in forms if form in reply.text), None)
+            return None if written is None else replace(reply, text=reply.text.replace(written, as_list, 1))
+        case "duplicate_ids":
+            return replace(reply, calls=(first, *(replace(call, id=first.id) for call in rest))) if first and rest else None
+        case "empty":
+            return emptied(reply)
+        case "prose":
+            return replace(reply, text=PROSE, calls=(), finish_reason="stop")
+        case "refusal":
+            return replace(reply, text=REFUSAL, calls=(), finish_reason="content_filter")
+    return reply
+
+
+def _rendered(codec: Codec, move: Act, reply: Reply) -> Reply | None:
+    """Return a reply with a move, with its thought or without; None if the format has no room for it."""
+    for form in (move, replace(move, thought="")):
+        try:
+            return replace(codec.render(form), usage=reply.usage)
+        except Inexpressible:
+            continue
+    return None
 
 
 # --- the model ---
@@ -358,55 +279,55 @@ class FaultyModel(StreamsWhole, WrappedModel):
 
     def _with_fault(self, request: Request, reply: Reply) -> Reply:
         """Return the reply as the fault, if it strikes here, leaves it. Raises ProviderError."""
-        fault, codec = self.fault, request.codec or NATIVE
-        move = readable_move(codec, reply)
+        fault, codec, log = self.fault, request.codec or NATIVE, self.log
+        try:
+            move = codec.parse(reply)
+        except WireError:
+            move = None
         if isinstance(move, Act) and move.calls:
             self._last = move.calls[-1]
         if fault is None:
             return reply
         if fault.strikes == "endless":
             return self._endless(fault, request, codec, reply) if isinstance(move, Answer) else reply
-        if self.log.struck is not None and fault.name != "server_error_always":
+        if log.struck is not None and fault.name != "server_error_always":
             return reply
         is_due = isinstance(move, Act) and len(move.calls) >= (2 if fault.task == "pair" else 1)
-        if fault.strikes == "provider" and (is_due or self.log.struck is not None):
-            self.log.strike()
-            error, kind = provider_error(fault.name)
-            self.tunnel.mark_struck(request, kind)
-            raise error
-        if fault.strikes not in ("reply", "call", "order") or not is_due:
+        if fault.strikes == "provider" and (is_due or log.struck is not None):
+            log.strike()
+            self.tunnel.mark_struck(request, PROVIDER[fault.name])
+            trouble, status, says = PROVIDER_FAULTS[PROVIDER[fault.name]]
+            after = RETRY_AFTER_S if trouble == "rate_limit" else None
+            raise ProviderError(says, trouble, status=status, retry_after_s=after, injected=True)
+        if fault.strikes not in ("reply", "call", "order") or not isinstance(move, Act) or not is_due:
             return reply
-        assert isinstance(move, Act)
+        changed: Reply | None = reply
+        if fault.name == "write_and_read":
+            changed = _rendered(codec, Act("I should make sure of this.", (*move.calls, ToolCall("count_box", {}))), reply)
+        elif fault.strikes != "order":
+            changed = spoiled(fault.name, codec, move, reply, self.script.tools)
+        if changed is None:
+            return reply
+        log.strike()
         if fault.strikes == "order":
-            with_both: Reply | None = reply
-            if fault.name == "write_and_read":
-                with_both = rendered(codec, (*move.calls, ToolCall(_COUNT.tool, {})), reply)
-            if with_both is None:
-                return reply
-            self.log.strike()
             digest = call_digest(move.calls[0].name, move.calls[0].arguments)
             self.tunnel.held[digest] = Fault(LATE, FaultPoint(Role.DECIDE, "first"), "after", 1)
-            return with_both
-        spoiled_reply = spoiled(fault.name, codec, move, reply, self.script.tools)
-        if spoiled_reply is None:
-            return reply
-        self.log.strike()
-        if fault.strikes == "reply":
+        elif fault.strikes == "reply":
             self.tunnel.mark_struck(request, f"wire.{fault.name}")  # a server must not mend it
-        return spoiled_reply
+        return changed
 
     def _endless(self, fault: AgentFault, request: Request, codec: Codec, reply: Reply) -> Reply:
         """Return another call in the place of an answer."""
+        log = self.log
         if request.role is not Role.DECIDE or codec.max_calls < 1 or self._last is None:
             return reply
-        if fault.name == "repeats" and self.log.struck is not None and is_told(fault, self.log.asked, self.log.struck):
+        if fault.name == "repeats" and log.struck is not None and telling_request(fault, log.asked, log.struck) is not None:
             return reply
-        again = self._last if fault.name == "repeats" else ToolCall("add", {"a": len(self.log.asked), "b": 1})
-        with_call = rendered(codec, (again,), reply)
-        if with_call is None:
-            return reply
-        self.log.strike()
-        return with_call
+        again = self._last if fault.name == "repeats" else ToolCall("add", {"a": len(log.asked), "b": 1})
+        with_call = _rendered(codec, Act("I should make sure of this.", (again,)), reply)
+        if with_call is not None:
+            log.strike()
+        return with_call or reply
 
 
 # --- a run ---
@@ -424,10 +345,9 @@ class BenchRun:
 
 async def bench_run(task_name: BenchTask, fault: AgentFault | None, max_requests: int) -> BenchRun:
     """Return a run of a task with one fault, or with none."""
-    task, log, tunnel = TASKS[task_name], AgentLog(max_requests), Tunnel()
-    tools = _tools(task_name, _ToolFault(fault, log))
-    true_tools = _tools(task_name, _ToolFault(fault if task_name == "log" else None, AgentLog(0)))
+    task, log, tunnel, name = TASKS[task_name], AgentLog(max_requests), Tunnel(), "" if fault is None else fault.name
+    true_tools = _tools(task_name, name if task_name == "log" else "", AgentLog(0))
     profile = load_profile("clean").model_copy(update={"abilities": Abilities(context_tokens=CONTEXT_TOKENS)})
     script = await bench_script(task, true_tools, profile=profile)
     model = MeteredModel(FaultyModel(script, fault, log, tunnel), Meter(), log, tunnel)
-    return BenchRun(task, model, _UnlimitedTools(tools, log, tunnel), log)
+    return BenchRun(task, model, _UnlimitedTools(_tools(task_name, name, log), log, tunnel), log)

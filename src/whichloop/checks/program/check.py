@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from whichloop.models.metering import WAITS, Waits
 from whichloop.programs.gateway import ProgramTrial
@@ -20,102 +19,10 @@ from whichloop.protocol.values import counted
 
 from .agent_faults import FAULTS, MAX_SHOWN_CHARS, AgentFault, BenchTask, FaultFinding, Outcome, Requirement
 from .bench import TASKS, AgentLog, BenchRun, bench_run
-from .explanation import new_text, telling_lines, telling_request
+from .explanation import new_text, telling_request
 
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 MAX_DETAIL_CHARS = 300
-
-
-@dataclass(frozen=True, slots=True)
-class AgentEnd:
-    """How a run ended."""
-
-    outcome: LoopOutcome | None = None
-    error: str = ""
-    """What left the agent, `Type: message`."""
-    stopped: str = ""
-    """Why the check stopped it."""
-
-
-def is_right(answer: object, expected: int) -> bool:
-    """Return whether the last number in an answer is the expected one."""
-    numbers = _NUMBER.findall(render_value(answer))
-    return bool(numbers) and float(numbers[-1].replace(",", "")) == expected
-
-
-def judged(fault: AgentFault, log: AgentLog, end: AgentEnd, expected: int, clean: Sequence[Request]) -> FaultFinding:
-    """Return the finding of one run. `clean`: the requests of the same task without a fault."""
-    if log.struck is None and not end.stopped and not end.error:
-        return FaultFinding(fault.name, "not applicable", _no_room(fault), requests=len(log.asked), calls=len(log.called))
-    outcome, detail = _outcome(fault, log, end, expected, clean)
-    struck = len(log.asked) - 1 if log.struck is None else log.struck
-    telling = telling_request(fault, log.asked, struck, clean)
-    after = struck + 1 if struck + 1 < len(log.asked) else None
-    place = telling if telling is not None else after
-    shown_lines = "" if place is None else telling_lines(fault, new_text(log.asked, struck, place, clean))
-    number = None if place is None else place + 1
-    return FaultFinding(
-        fault.name, outcome, detail[:MAX_DETAIL_CHARS], number, shown_lines[:MAX_SHOWN_CHARS], len(log.asked), len(log.called)
-    )
-
-
-def _no_room(fault: AgentFault) -> str:
-    if fault.task == "pair":
-        return "no reply of its model has two calls"
-    if fault.strikes == "endless":
-        return "it asks for the answer in a request that leaves no room for a call"
-    return "the format of its replies has no room for it"
-
-
-def _outcome(fault: AgentFault, log: AgentLog, end: AgentEnd, expected: int, clean: Sequence[Request]) -> tuple[Outcome, str]:
-    """Return the outcome and how the run ended, in words."""
-    if end.stopped:
-        return "unlimited", end.stopped
-    if end.error:
-        return "error", end.error
-    assert end.outcome is not None
-    answer, stop = render_value(end.outcome.answer), end.outcome.stop
-    if end.outcome.answer is not None and is_right(end.outcome.answer, expected):
-        return _recovered(fault, log, clean), f"answer {answer}"
-    if stop is not StopReason.FINISHED:
-        why = end.outcome.details.get("error", "")
-        return "error", f"stop {stop.value}{f': {why}' if why else ''}"
-    if end.outcome.answer is None:
-        return "error", "it gave no answer: None"
-    return "silent", f"answer {answer!r}" if answer.strip() else "an empty answer"
-
-
-def _recovered(fault: AgentFault, log: AgentLog, clean: Sequence[Request]) -> Outcome:
-    """Return how a run with the right answer got over the fault."""
-    assert log.struck is not None
-    is_told = telling_request(fault, log.asked, log.struck, clean) is not None
-    if fault.strikes == "provider":
-        return "handled"
-    if fault.strikes == "order" and len(log.asked) <= len(clean):
-        return "handled"
-    if fault.name in ("duplicate_ids", "two_calls") and _ran_together(log) and len(log.asked) <= len(clean):
-        return "handled"
-    if is_told:
-        return "told"
-    if fault.strikes == "endless" or (fault.strikes in ("result", "tool") and len(log.asked) <= len(clean)):
-        return "handled"
-    is_unaware = fault.strikes in ("call", "reply") and fault.task != "pair" and _ran(log)
-    return "unaware" if is_unaware else "untold"
-
-
-def _ran(log: AgentLog) -> bool:
-    """Return whether a call of the spoiled reply ran and gave a result."""
-    assert log.struck is not None
-    return any(one.after == log.struck + 1 and one.seen.ok for one in log.called)
-
-
-def _ran_together(log: AgentLog) -> bool:
-    """Return whether two calls ran and gave results, after the fault and with no request between them."""
-    assert log.struck is not None
-    ran = Counter(one.after for one in log.called if one.seen.ok and one.after > log.struck)
-    return any(count > 1 for count in ran.values())
-
-
 MAX_REQUESTS = 60
 """Requests after which a run counts as one without a limit."""
 HANG_S = 5.0
@@ -134,10 +41,8 @@ class CheckLimits:
     run_s: float = MAX_RUN_S
 
     def __post_init__(self) -> None:
-        if self.requests < 2:
-            raise ValueError(f"the limit of requests must be at least 2, not {self.requests}")
-        if self.hang_s <= 0 or self.run_s <= 0:
-            raise ValueError("limits of seconds must be greater than 0")
+        if self.requests < 2 or self.hang_s <= 0 or self.run_s <= 0:
+            raise ValueError(f"at least 2 requests and more than 0 seconds are needed, got {self}")
 
 
 class Trouble(Exception):
@@ -156,25 +61,14 @@ class ProgramReport:
     findings: tuple[FaultFinding, ...]
 
     @property
-    def requests(self) -> int:
-        """Number of requests of the undisturbed run."""
-        return len(self.asked)
-
-    @property
     def title(self) -> str:
         """The agent, with its version if it has one."""
         return f"{self.agent} {self.version}".strip()
 
     def unmet(self, requirements: Sequence[Requirement]) -> tuple[tuple[Requirement, FaultFinding], ...]:
         """Return the requirements that are not met, with their findings."""
-        by_fault = {finding.fault: finding for finding in self.findings}
-        return tuple(
-            (one, by_fault[one.fault]) for one in requirements if one.fault in by_fault and not one.is_met(by_fault[one.fault])
-        )
-
-    def as_dict(self) -> dict[str, Any]:
-        findings = [finding.as_dict() for finding in self.findings]
-        return {"agent": self.agent, "version": self.version, "requests": self.requests, "faults": findings}
+        pairs = ((one, finding) for one in requirements for finding in self.findings if finding.fault == one.fault)
+        return tuple((one, finding) for one, finding in pairs if not one.is_met(finding))
 
 
 DEFAULT_LIMITS = CheckLimits()
@@ -193,35 +87,41 @@ def check_program(
     The loop keeps its own limit of steps. Raises Trouble for an agent that does not solve the tasks undisturbed, and ValueError and
     OSError for one that cannot be run.
     """
-    return run_blocking(_check(loop, name or loop.name, faults, limits, on_finding))
+
+    async def check() -> ProgramReport:
+        version = loop.version if isinstance(loop, ForeignAgent) else ""  # raises for what cannot begin
+        clean: dict[BenchTask, list[Request]] = {}
+        for task in dict.fromkeys(("chain", *(fault.task for fault in faults))):
+            clean[task] = await _undisturbed(loop, task, limits)
+        # Two calls in a reply are what `pair` is made of, so that its undisturbed run has that fault.
+        references = ("chain" if fault.name == "two_calls" else fault.task for fault in faults)
+        works = (_finding(loop, fault, clean[task], limits) for fault, task in zip(faults, references, strict=True))
+        running = [asyncio.create_task(work) for work in works]
+        findings = []
+        try:
+            for work in running:
+                findings.append(await work)
+                if on_finding is not None:
+                    on_finding(findings[-1])
+        finally:
+            await stop_tasks(running)
+        return ProgramReport(name or loop.name, version, tuple(clean["chain"]), tuple(findings))
+
+    return run_blocking(check())
 
 
-async def _check(
-    loop: Loop,
-    name: str,
-    faults: Sequence[AgentFault],
-    limits: CheckLimits,
-    on_finding: Callable[[FaultFinding], None] | None,
-) -> ProgramReport:
-    version = loop.version if isinstance(loop, ForeignAgent) else ""
-    clean: dict[BenchTask, list[Request]] = {}
-    for task in dict.fromkeys(("chain", *(fault.task for fault in faults))):
-        clean[task] = await _undisturbed(loop, task, limits)
-    running = [asyncio.create_task(_finding(loop, fault, clean[_reference(fault)], limits)) for fault in faults]
-    findings = []
-    try:
-        for work in running:
-            findings.append(await work)
-            if on_finding is not None:
-                on_finding(findings[-1])
-    finally:
-        await stop_tasks(running)
-    return ProgramReport(name, version, tuple(clean["chain"]), tuple(findings))
+# --- a run ---
 
 
-def _reference(fault: AgentFault) -> BenchTask:
-    """Return the task whose undisturbed run does not have the fault: two calls in a reply are what `pair` is made of."""
-    return "chain" if fault.name == "two_calls" else fault.task
+@dataclass(frozen=True, slots=True)
+class AgentEnd:
+    """How a run ended."""
+
+    outcome: LoopOutcome | None = None
+    error: str = ""
+    """What left the agent, `Type: message`."""
+    stopped: str = ""
+    """Why the check stopped it."""
 
 
 async def _undisturbed(loop: Loop, task: BenchTask, limits: CheckLimits) -> list[Request]:
@@ -229,9 +129,9 @@ async def _undisturbed(loop: Loop, task: BenchTask, limits: CheckLimits) -> list
     run = await bench_run(task, None, limits.requests)
     end = await _run(loop, run, limits)
     if end.outcome is None or not is_right(end.outcome.answer, TASKS[task].expected):
-        requests, calls = len(run.log.asked), len(run.log.called)
+        calls = len(run.log.called)
         called = counted(calls, "tool") if calls else "none of the tools at $WHICHLOOP_TOOLS_URL"
-        effort = f"it asked the model {counted(requests, 'time')} and called {called}"
+        effort = f"it asked the model {counted(len(run.log.asked), 'time')} and called {called}"
         how = end.stopped or end.error
         if end.outcome is not None:
             how = f"its answer was {end.outcome.answer!r} (stop {end.outcome.stop.value}), not {TASKS[task].expected}"
@@ -249,41 +149,38 @@ async def _finding(loop: Loop, fault: AgentFault, clean: Sequence[Request], limi
 
 async def _run(loop: Loop, run: BenchRun, limits: CheckLimits) -> AgentEnd:
     """Let an agent solve a task, and say how it ended. Raises ValueError and OSError for one that cannot be run."""
-    waits = Waits()
+    waits, log = Waits(), run.log
+
+    async def hang() -> str:
+        """Return if the agent still waits some time after a tool began to hang; one that goes on has left it."""
+        await log.hung.wait()
+        before = len(log.asked), len(log.called)
+        await asyncio.sleep(limits.hang_s)
+        if (len(log.asked), len(log.called)) != before:
+            await asyncio.get_running_loop().create_future()
+        return f"after {limits.hang_s:g} s it still waited for the tool"
+
+    async def time() -> str:
+        """Return once the run has had its time, beside what it lost in waiting for a process."""
+        clock = asyncio.get_running_loop().time
+        start = clock()
+        while (seconds_left := limits.run_s - (clock() - start - waits.seconds)) > 0:
+            await asyncio.sleep(seconds_left)
+        return f"after {limits.run_s:g} s it had not ended"
+
     before = WAITS.set(waits)
     try:
         solving = asyncio.create_task(_solve(loop, run))
     finally:
         WAITS.reset(before)
-    hanging = asyncio.create_task(_hung_for(run, limits.hang_s))
-    timing = asyncio.create_task(_over_after(limits.run_s, waits))
+    stopping = [asyncio.create_task(hang()), asyncio.create_task(time())]
     try:
-        done, _ = await asyncio.wait({solving, hanging, timing}, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait({solving, *stopping}, return_when=asyncio.FIRST_COMPLETED)
         if solving in done:
             return solving.result()
-        if hanging in done:
-            return AgentEnd(stopped=f"after {limits.hang_s:g} s it still waited for the tool")
-        return AgentEnd(stopped=f"after {limits.run_s:g} s it had not ended")
+        return AgentEnd(stopped=next(each.result() for each in stopping if each in done))
     finally:
-        await stop_tasks((solving, hanging, timing))  # what a cancelled agent raises tells nothing
-
-
-async def _over_after(seconds: float, waits: Waits) -> None:
-    """Sleep until a run has had so many seconds, beside those that it lost."""
-    clock = asyncio.get_running_loop().time
-    start = clock()
-    while (seconds_left := seconds - (clock() - start - waits.seconds)) > 0:
-        await asyncio.sleep(seconds_left)
-
-
-async def _hung_for(run: BenchRun, seconds: float) -> None:
-    """Return if the agent still waits so many seconds after a tool began to hang; one that goes on has left it."""
-    log = run.log
-    await log.hung.wait()
-    before = len(log.asked), len(log.called)
-    await asyncio.sleep(seconds)
-    if (len(log.asked), len(log.called)) != before:
-        await asyncio.get_running_loop().create_future()
+        await stop_tasks((solving, *stopping))  # what a cancelled agent raises tells nothing
 
 
 async def _solve(loop: Loop, run: BenchRun) -> AgentEnd:
@@ -295,13 +192,76 @@ async def _solve(loop: Loop, run: BenchRun) -> AgentEnd:
                 answer = await loop.solve_trial(trial, question_text(run.task.query))
             finally:
                 trial.close()
-            run_outcome = outcome(trial, answer)
-        else:
-            run_outcome = await loop.run(run.task.query, run.tools, run.model)
+            return AgentEnd(outcome(trial, answer))
+        return AgentEnd(await loop.run(run.task.query, run.tools, run.model))
     except BudgetExceeded:
         return AgentEnd(stopped=f"it made {run.log.max_requests} requests, and asked once more")
     except Exception as error:  # the boundary to the agent: whatever leaves it is named
         if not run.log.asked and isinstance(error, ValueError | OSError):
             raise
         return AgentEnd(error=f"{error}" if type(error).__name__ == "SolverFailed" else f"{type(error).__name__}: {error}")
-    return AgentEnd(run_outcome)
+
+
+# --- the verdict ---
+
+
+def is_right(answer: object, expected: int) -> bool:
+    """Return whether the last number in an answer is the expected one."""
+    numbers = _NUMBER.findall(render_value(answer))
+    return bool(numbers) and float(numbers[-1].replace(",", "")) == expected
+
+
+def judged(fault: AgentFault, log: AgentLog, end: AgentEnd, expected: int, clean: Sequence[Request]) -> FaultFinding:
+    """Return the finding of one run. `clean`: the requests of the same task without a fault."""
+    requests, calls = len(log.asked), len(log.called)
+    if log.struck is None and not end.stopped and not end.error:
+        no_room = "the format of its replies has no room for it"
+        if fault.task == "pair":
+            no_room = "no reply of its model has two calls"
+        elif fault.strikes == "endless":
+            no_room = "it asks for the answer in a request that leaves no room for a call"
+        return FaultFinding(fault.name, "not applicable", no_room, requests=requests, calls=calls)
+    struck = len(log.asked) - 1 if log.struck is None else log.struck
+    telling = telling_request(fault, log.asked, struck, clean)
+    after = struck + 1 if struck + 1 < len(log.asked) else None
+    place = after if telling is None else telling
+    shown = "" if place is None else new_text(fault, log.asked, struck, place, clean)[:MAX_SHOWN_CHARS]
+    outcome, detail = _outcome(fault, log, end, expected, len(clean), telling is not None)
+    number = None if place is None else place + 1
+    return FaultFinding(fault.name, outcome, detail[:MAX_DETAIL_CHARS], number, shown, requests, calls)
+
+
+def _outcome(fault: AgentFault, log: AgentLog, end: AgentEnd, expected: int, clean: int, is_told: bool) -> tuple[Outcome, str]:
+    """Return the outcome and how the run ended, in words. `clean`: requests of a run without a fault."""
+    if end.stopped:
+        return "unlimited", end.stopped
+    if end.error:
+        return "error", end.error
+    assert end.outcome is not None
+    answer, stop = render_value(end.outcome.answer), end.outcome.stop
+    if end.outcome.answer is not None and is_right(end.outcome.answer, expected):
+        return _recovered(fault, log, clean, is_told), f"answer {answer}"
+    if stop is not StopReason.FINISHED:
+        why = end.outcome.details.get("error", "")
+        return "error", f"stop {stop.value}{f': {why}' if why else ''}"
+    if end.outcome.answer is None:
+        return "error", "it gave no answer: None"
+    return "silent", f"answer {answer!r}" if answer.strip() else "an empty answer"
+
+
+def _recovered(fault: AgentFault, log: AgentLog, clean: int, is_told: bool) -> Outcome:
+    """Return how a run with the right answer got over the fault."""
+    assert log.struck is not None
+    ran = Counter(one.after for one in log.called if one.seen.ok and one.after > log.struck)
+    asked_no_more = len(log.asked) <= clean
+    # Two calls ran and gave results, after the fault and with no request between them.
+    ran_together = fault.name in ("duplicate_ids", "two_calls") and any(count > 1 for count in ran.values())
+    if fault.strikes == "provider" or (asked_no_more and (fault.strikes == "order" or ran_together)):
+        return "handled"
+    if is_told:
+        return "told"
+    if fault.strikes == "endless" or (asked_no_more and fault.strikes in ("result", "tool")):
+        return "handled"
+    # A call of the spoiled reply ran and gave a result.
+    is_unaware = fault.strikes in ("call", "reply") and fault.task != "pair" and ran[log.struck + 1] > 0
+    return "unaware" if is_unaware else "untold"

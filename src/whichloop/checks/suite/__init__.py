@@ -1,7 +1,6 @@
 """Checks of suites: `whichloop check suite`, and the quick checks at the start of a comparison.
 
-They follow the Agentic Benchmark Checklist (Zhu et al. 2025, arXiv:2507.02825). Checks of files cover all tasks; those that open
-environments or call tools cover a sample of them. The names load on first use.
+They follow the Agentic Benchmark Checklist (Zhu et al. 2025, arXiv:2507.02825). The names load on first use.
 """
 
 from __future__ import annotations
@@ -9,8 +8,8 @@ from __future__ import annotations
 from whichloop._lazy import lazy
 
 _HOMES = {
-    "whichloop.checks.suite.check": ("CHECKS", "Checked", "check_suite", "quick_problems", "task_problems"),
-    "whichloop.checks.suite.subject": ("Progress", "SuiteCheck", "SuiteFinding", "sampled"),
+    "whichloop.checks.suite.check": ("Checked", "check_suite", "quick_problems", "task_problems"),
+    "whichloop.checks.suite.laws": ("CHECKS", "sampled"),
 }
 
 __getattr__, __dir__ = lazy(__name__, _HOMES)

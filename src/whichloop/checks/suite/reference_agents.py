@@ -6,6 +6,7 @@ They are loops, run by the harness like any other. The first must solve every ta
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections import Counter
@@ -20,29 +21,14 @@ from whichloop.datasets.validity.checks import MAX_UNANSWERABLE
 from whichloop.metrics.record import Record
 from whichloop.metrics.statistics import Interval, accuracy_interval
 from whichloop.models.faults import NOT_DETERMINED
-from whichloop.models.filling import Unfillable, fits, least
+from whichloop.models.filling import Unfillable, fill, least
 from whichloop.models.profiles import load_profile
-from whichloop.protocol import (
-    SILENT,
-    Capabilities,
-    Loop,
-    Message,
-    Model,
-    ModelError,
-    Observer,
-    Outcome,
-    ProviderError,
-    Query,
-    Reply,
-    Request,
-    StopReason,
-    Toolbox,
-    ToolCall,
-    WireError,
-)
+from whichloop.protocol import SILENT, Loop, Message, Observer, Outcome, Query, Reply, StopReason, Toolbox, ToolCall, WireError
+from whichloop.protocol.chat import Capabilities
 from whichloop.protocol.digest import canonical_json
-from whichloop.protocol.model import StreamsWhole
+from whichloop.protocol.model import Model, ModelError, ProviderError, Request, StreamsWhole
 from whichloop.protocol.names import SCRIPTED, Spec
+from whichloop.protocol.values import counted
 from whichloop.protocol.wire import read_call
 from whichloop.runs.schedule import Arm, Trial
 from whichloop.runs.trial.trial import FinishedTrial, TrialContext, run_trial
@@ -53,8 +39,11 @@ SUSPECT, TOO_MANY = 0.05, 0.10
 
 In a sample of a suite's tasks only the interval counts. A single passed task is always allowed.
 """
-
 ENDS = frozenset({StopReason.FINISHED})
+MAX_SHOWN = 2_000
+"""Maximum number of characters of a result that random calls draw words from."""
+_QUOTED, _WORD = re.compile(r"[\"']([^\"']{1,60})[\"']"), re.compile(r"[\w-]+")
+_INTEGER = re.compile(r"(?<![\w.])-?\d{1,9}(?![\w.])")
 
 
 # --- the agents ---
@@ -107,48 +96,27 @@ class Blind:
                 return Outcome(None, StopReason.PROVIDER_ERROR, step)
             if not reply.calls:
                 return Outcome(reply.text, StopReason.FINISHED, step)
-            for call in _readable(reply):
-                await tools.call(call)
+            for call in reply.calls:
+                with contextlib.suppress(WireError):
+                    await tools.call(read_call(call))
         return Outcome(None, StopReason.MAX_STEPS, self.steps)
 
 
-def _readable(reply: Reply) -> Iterator[ToolCall]:
-    for call in reply.calls:
-        try:
-            yield read_call(call)
-        except WireError:
-            continue
-
-
 @dataclass(frozen=True, slots=True)
-class Constant:
-    """An agent that always gives the same answer and calls no tool."""
+class Answering:
+    """An agent that calls no tool and answers without thinking."""
 
-    answer: Any = ""
-    """The answer; an empty text means no answer."""
+    answer: Callable[[Query], Any]
+    """What it answers a question with; an empty text means no answer."""
 
-    name = "constant"
+    name = "answering"
     stops = ENDS
 
     def with_step_limit(self, tool_steps: int) -> Self:
         return self
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        return Outcome(self.answer, StopReason.FINISHED, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Echo:
-    """An agent that answers with the text of the question."""
-
-    name = "echo"
-    stops = ENDS
-
-    def with_step_limit(self, tool_steps: int) -> Self:
-        return self
-
-    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        return Outcome(query.full_text, StopReason.FINISHED, 0)
+        return Outcome(self.answer(query), StopReason.FINISHED, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,83 +133,29 @@ class RandomCalls:
         return replace(self, calls=min(self.calls, tool_steps))
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        draw, seen_text, answer = Draw("random-calls", self.seed, query.full_text), query.full_text, ""
+        draw, text, answer = Draw("random-calls", self.seed, query.full_text), query.full_text, ""
         specs = tools.specs
         for _ in range(self.calls if specs else 0):
             spec = draw.choice(specs)
-            observation = await tools.call(ToolCall(spec.name, _RandomValues(draw, seen_text, spec.parameters).arguments()))
-            seen_text += f" {observation.data[:MAX_SHOWN]}"
+            schema, required = spec.parameters, spec.parameters.get("required", ())
+            chosen = [name for name in schema.get("properties", {}) if name in required or draw.chance(0.5)]
+            observation = await tools.call(ToolCall(spec.name, {name: _random_value(draw, text, schema, name) for name in chosen}))
+            text += f" {observation.data[:MAX_SHOWN]}"
             answer = observation.data if observation.ok else answer
         return Outcome(answer or None, StopReason.FINISHED, self.calls)
 
 
-MAX_SHOWN = 2_000
-"""Maximum number of characters of a result that random calls draw words from."""
-MAX_DEPTH = 5
-"""Maximum depth of random values for a schema; below it they are minimal."""
-_QUOTED = re.compile(r"[\"']([^\"']{1,60})[\"']")
-_WORD = re.compile(r"[\w-]+")
-_INTEGER = re.compile(r"(?<![\w.])-?\d{1,9}(?![\w.])")
-
-
-@dataclass(frozen=True, slots=True)
-class _RandomValues:
-    """A source of random values that fit a schema, with words and numbers of a text."""
-
-    draw: Draw
-    text: str
-    root: Mapping[str, Any]
-    """The whole schema, in which references are resolved."""
-
-    def arguments(self) -> dict[str, Any]:
-        value = self._object(self.root, 0)
-        return value if isinstance(value, dict) else {}
-
-    def _value(self, schema: Any, depth: int) -> object:
-        schema = self._resolved(schema)
-        if "enum" in schema or "const" in schema:
-            return self.draw.choice(schema.get("enum") or [schema.get("const")])
-        if options := schema.get("anyOf") or schema.get("oneOf"):
-            return self._value(self.draw.choice(options), depth)
-        kind = schema.get("type")
-        if depth < MAX_DEPTH and kind == "object":
-            return self._object(schema, depth)
-        if depth < MAX_DEPTH and kind == "array":
-            count = self.draw.integer(max(1, int(schema.get("minItems", 0))), max(2, int(schema.get("minItems", 0))))
-            return [self._value(schema.get("items", {}), depth + 1) for _ in range(count)]
-        value = self._plain(kind)
-        return value if fits(schema, value) else self._minimum(schema)
-
-    def _plain(self, kind: object) -> Any:
-        if kind == "boolean":
-            return self.draw.chance(0.5)
-        if kind in ("integer", "number"):
-            return int(self.draw.choice(_INTEGER.findall(self.text) or [str(self.draw.integer(0, 100))]))
-        if kind == "null":
-            return None
-        return self.draw.choice((_QUOTED if self.draw.chance(0.5) else _WORD).findall(self.text) or ["x"])
-
-    def _object(self, schema: Mapping[str, Any], depth: int) -> object:
-        required = schema.get("required", ())
-        properties: Mapping[str, object] = schema.get("properties", {})
-        return {
-            name: self._value(rules, depth + 1) for name, rules in properties.items() if name in required or self.draw.chance(0.5)
-        }
-
-    def _resolved(self, schema: object) -> Mapping[str, Any]:
-        target: Any = schema if isinstance(schema, Mapping) else {}
-        for _ in range(MAX_DEPTH):
-            name = str(target.get("$ref", ""))
-            if not name.startswith("#/$defs/"):
-                return target if isinstance(target, Mapping) else {}
-            target = self.root.get("$defs", {}).get(name.removeprefix("#/$defs/"), {})
-        return {}
-
-    def _minimum(self, schema: Mapping[str, object]) -> object:
-        try:
-            return least({**({"$defs": self.root["$defs"]} if "$defs" in self.root else {}), **schema})
-        except Unfillable:
-            return None
+def _random_value(draw: Draw, text: str, schema: Mapping[str, Any], name: str) -> Any:
+    """Return a value for an argument, with a word or a number of a text in it where the schema has room for one."""
+    rules = {"$defs": schema.get("$defs", {}), **schema["properties"][name]}
+    number = int(draw.choice(_INTEGER.findall(text) or [str(draw.integer(0, 100))]))
+    word = draw.choice((_QUOTED if draw.chance(0.5) else _WORD).findall(text) or ["x"])
+    for value in (*([draw.choice(rules["enum"])] if rules.get("enum") else []), number, word, draw.chance(0.5)):
+        with contextlib.suppress(Unfillable):
+            return fill(rules, value)
+    with contextlib.suppress(Unfillable):
+        return least(rules)
+    return None
 
 
 # --- their limits ---
@@ -252,7 +166,8 @@ class ReferenceAgent:
     """An agent, with limits for the share of tasks that it may pass."""
 
     name: str
-    says: str
+    text: str
+    """What it does."""
     loop: Callable[[Task], Loop]
     calls_tools: bool = False
     asks_model: bool = False
@@ -282,14 +197,18 @@ def baselines(tasks: Iterable[Task], seed: int = 0) -> tuple[ReferenceAgent, ...
 
 def without_calls(tasks: Iterable[Task]) -> tuple[ReferenceAgent, ...]:
     """Return the agents that call no tool."""
-    common = Constant(most_frequent_answer(tasks))
-    nothing, none, echo = Constant(), Constant(NOT_DETERMINED), Echo()
+    common = most_frequent_answer(tasks)
+
+    def answering(name: str, text: str, answer: Callable[[Query], Any], suspect: float = SUSPECT) -> ReferenceAgent:
+        loop = Answering(answer)
+        return ReferenceAgent(name, text, lambda task: loop, suspect=suspect)
+
     return (
-        ReferenceAgent("do nothing", "gives no answer", lambda task: nothing),
-        ReferenceAgent("same answer", "always the suite's most frequent one", lambda task: common),
+        answering("do nothing", "gives no answer", lambda query: ""),
+        answering("same answer", "always the suite's most frequent one", lambda query: common),
         # This is the right answer to each task without an answer, whose number has its own limit.
-        ReferenceAgent("not determined", "always that there is no answer", lambda task: none, suspect=MAX_UNANSWERABLE),
-        ReferenceAgent("echo", "answers with the question", lambda task: echo),
+        answering("not determined", "always that there is no answer", lambda query: NOT_DETERMINED, MAX_UNANSWERABLE),
+        answering("echo", "answers with the question", lambda query: query.full_text),
     )
 
 
@@ -322,10 +241,8 @@ class BaselineResult:
     baseline: ReferenceAgent
     share: Interval | None
     """The mean score over tasks, in [0, 1]; None if none was scored."""
-    failed: tuple[str, ...] = ()
-    """Tasks with a score below 1."""
     solved: tuple[str, ...] = ()
-    """The other scored tasks."""
+    """Tasks with a score of 1."""
     not_scored: tuple[str, ...] = ()
     """The reasons why tasks were not scored, a line each."""
     drawn: bool = False
@@ -334,6 +251,13 @@ class BaselineResult:
     @property
     def is_too_many(self) -> bool:
         return self.share is not None and self.baseline.too_many(self.share, drawn=self.drawn)
+
+    def too_many(self) -> Iterator[str]:
+        """Yield a line if it passes too many tasks."""
+        if self.share is not None and self.is_too_many:
+            which = ", ".join(self.solved[:3]) + (", …" if len(self.solved) > 3 else "")
+            share = f"{self.share.value:.1%} of {counted(self.share.n, 'task')} [{self.share.low:.1%}, {self.share.high:.1%}]"
+            yield f"{self.baseline.name} ({self.baseline.text}) passes {share}: {which}"
 
 
 def bench(suite: Suite, tasks: Sequence[Task]) -> TrialContext:
@@ -353,14 +277,7 @@ def passed(baseline: ReferenceAgent, records: Iterable[Record], *, drawn: bool =
     """Summarize a baseline's trials, one per task. `drawn`: the tasks are a sample."""
     trials = list(records)
     scored = [record for record in trials if record.status == "scored"]
-    share = None
-    if scored:
-        share = accuracy_interval([[record.accuracy] for record in scored], [record.cluster for record in scored])
-    return BaselineResult(
-        baseline,
-        share,
-        tuple(record.task for record in scored if not record.is_solved),
-        tuple(record.task for record in scored if record.is_solved),
-        tuple(f"task {record.task!r}: {record.status}: {record.reason}" for record in trials if record.status != "scored"),
-        drawn,
-    )
+    share = accuracy_interval([[one.accuracy] for one in scored], [one.cluster for one in scored]) if scored else None
+    solved = tuple(record.task for record in scored if record.is_solved)
+    lost = tuple(f"task {one.task!r}: {one.status}: {one.reason}" for one in trials if one.status != "scored")
+    return BaselineResult(baseline, share, solved, lost, drawn)

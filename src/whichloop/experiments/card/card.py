@@ -131,9 +131,9 @@ def card_doc(name: str, spec: Spec, loop: Loop, check: ProgramReport, run: Resul
             ("Basis", f"{agent.model} model: figures of this agent, no forecast for another model"),
         ),
         Table(
-            f"Each fault; {check.requests} requests undisturbed",
+            f"Each fault; {len(check.asked)} requests undisturbed",
             ("fault", "what it is", "outcome", "requests", "how it ended"),
-            tuple((each.fault, BY_NAME[each.fault].says, each.outcome, str(each.requests), each.detail) for each in check.findings),
+            tuple((each.fault, BY_NAME[each.fault].text, each.outcome, str(each.requests), each.detail) for each in check.findings),
             detail=True,
         ),
         Table("More figures, per trial", heads, figures[MAIN_FIGURES:], detail=True),
@@ -160,7 +160,7 @@ def card_doc(name: str, spec: Spec, loop: Loop, check: ProgramReport, run: Resul
         "agent": {"name": name, "version": agent.version, "code": agent.code, "packages": agent.packages, "options": options},
         "wire": [asdict(use) for use in wire],
         "limits": {"tool_steps": suite.max_tool_steps, "stops": stops},
-        "undisturbed_requests": check.requests,
+        "undisturbed_requests": len(check.asked),
         "faults": [finding.as_dict() for finding in check.findings],
         "figures": [arm.to_json() for arm in arms],
         "measured_with": {
