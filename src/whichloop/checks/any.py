@@ -31,8 +31,8 @@ from whichloop.runs.registry import make_loop, make_suite, tools_named
 from whichloop.text.doc import UNKNOWN, Cell, Doc, Table, lines_of
 
 from .doc import loop_doc, program_doc, suite_doc, trouble_doc
-from .law import Progress, unwatched
 from .plans import TABLES, plan_doc, plan_findings
+from .shared.law import Progress, unwatched
 
 Kind = Literal["loop", "program", "suite", "plans", "model"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

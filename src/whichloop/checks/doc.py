@@ -12,10 +12,10 @@ from whichloop.text.doc import UNKNOWN, Block, Cell, Doc, Style, Table, TraceLin
 from whichloop.text.numbers import interval
 from whichloop.text.output import plain_line
 
-from .law import Finding, Law
 from .loop.check import LAWS
 from .program.agent_faults import BY_NAME, OUTCOMES, RECOVERED, FaultFinding, Requirement
 from .program.check import ProgramReport
+from .shared.law import Finding, Law
 from .suite.check import Checked
 from .suite.laws import CHECKS
 

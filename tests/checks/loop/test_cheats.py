@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from whichloop.checks.law import judged
 from whichloop.checks.loop import LAWS
+from whichloop.checks.shared.law import judged
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import run

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from whichloop.checks.law import Finding
+from whichloop.checks.shared.law import Finding
 from whichloop.checks.suite import CHECKS, Checked, check, check_suite
 from whichloop.datasets.task import Environment, Suite, Task, Toolset, WorldEnvironment
 from whichloop.protocol import Plan, PlannedCall, Query, Ref

@@ -1,6 +1,6 @@
 """The laws that every loop must keep, with a check for any of them: `check_loop(loop)`."""
 
-from ..law import Finding, Law
+from ..shared.law import Finding, Law
 from .check import LAWS, check_loop
 
 __all__ = ["LAWS", "Finding", "Law", "check_loop"]

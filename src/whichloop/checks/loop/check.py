@@ -26,7 +26,7 @@ from whichloop.protocol.own_code import running_at, waiting_at
 from whichloop.runs.registry import make_loop
 from whichloop.runs.trial.leftovers import DaemonThreads
 
-from ..law import Finding, Law, error_summary, judged
+from ..shared.law import Finding, Law, error_summary, judged
 from .scene import HUNG
 
 LAWS: tuple[Law, ...] = (

@@ -10,7 +10,7 @@ from typing import get_args
 from whichloop.datasets.task import Task
 from whichloop.protocol import Codec, ForeignLoop, Inexpressible, Loop, Move, Plan, Query, Reply, Role, StopReason, WireError
 
-from ..law import Broken, NotRun, error_summary, law, require
+from ..shared.law import Broken, NotApplicable, error_summary, law, require
 from .random_moves import any_move, any_reply, busy, done
 from .scene import NO_CALL, TASKS, limited, play, policy_scene, scripted
 
@@ -107,7 +107,7 @@ CURE = "decorate `run` with whichloop.loops.bounded, which sees to it"
 async def typed_answers(loop: Loop) -> None:
     """A product works on with the answer as what its type says. A foreign loop's program gets the schema alone."""
     if isinstance(loop, ForeignLoop):
-        raise NotRun("its program gets a schema, and no type")
+        raise NotApplicable("its program gets a schema, and no type")
     for value in ANSWERS:
         task = Task(f"typed answer {value!r}", Query(NO_CALL.query.text, schema=int), value, plan=Plan((), value))
         outcome = (await play(loop, await scripted(task))).outcome

@@ -25,7 +25,7 @@ from whichloop.runs.schedule import Arm, Trial
 from whichloop.runs.trial.trial import TrialContext, run_trial
 from whichloop.runs.trial_models import TrialModels
 
-from ..law import Broken, NotRun, law, require
+from ..shared.law import Broken, NotApplicable, law, require
 from . import scene
 from .random_moves import ANSWER_TEXT, any_reply, busy, done, say
 from .scene import (
@@ -137,7 +137,7 @@ STUBBORN: Mapping[str, scene.TurnPolicy] = {
 
 @law("step limit", "with_step_limit(n) lets a plan of n calls be solved; no run makes more than n + 1, and each ends by itself")
 async def step_limit(loop: Loop) -> None:
-    """A comparison gives every design the same limit (row G-8 of docs/conformance.md).
+    """A comparison gives every design the same limit.
 
     After the n steps comes one decision to end the run, which a model that never ends may spend on a call.
     """
@@ -194,7 +194,7 @@ def _result_of(outcome: Outcome) -> tuple[str, str, int, float | None]:
 @law("tool errors", "the message of a tool's exception reaches the model")
 async def tool_errors(loop: Loop) -> None:
     if not getattr(loop, "shows_tool_errors", True):
-        raise NotRun("the loop declares shows_tool_errors = False")
+        raise NotApplicable("the loop declares shows_tool_errors = False")
     async for _, finished in played(loop, FAILING):
         assert finished.outcome  # raises Broken if there is none
         require(bool(finished.log.calls), "the tool was never called, though the model asked for it")
@@ -228,10 +228,10 @@ async def once(loop: Loop) -> None:
 
 
 def _check_seen(was_seen: bool, missing: str, runs: Sequence[FinishedRun]) -> None:
-    """Raise NotRun where no run came to what a law looks at."""
+    """Raise NotApplicable where no run came to what a law looks at."""
     if not was_seen:
         why = next((run.problem for run in runs if run.problem), "")
-        raise NotRun(f"could not be looked at: {missing}{f' ({why})' if why else ''}")
+        raise NotApplicable(f"could not be looked at: {missing}{f' ({why})' if why else ''}")
 
 
 def is_right(answer: Any, expected: Any) -> bool:
@@ -265,7 +265,7 @@ async def gold(loop: Loop) -> None:
     require(not is_answered, "the answer is the expected one, which the model never gave; a loop must not have it")
     if not log.requests:
         why = f" ({trial.record.reason})" if trial.record.reason else ""
-        raise NotRun(f"could not be looked at: no request was made{why}")
+        raise NotApplicable(f"could not be looked at: no request was made{why}")
 
 
 def asked_again(finished: FinishedRun) -> str:

@@ -12,7 +12,7 @@ from whichloop.protocol import ForeignLoop, Loop, Outcome, Query, Reply, Request
 from whichloop.protocol.model import ContextOverflow, ProviderError
 from whichloop.protocol.moves import Act, Answer, Completion, Recovery, Text
 
-from ..law import law, require
+from ..shared.law import law, require
 from .contract import STUBBORN
 from .random_moves import STRATEGIES, any_move, any_reply, any_word, busy, done, say
 from .scene import CHAIN, FAILING, JAMMED, TOOLS, ModelTurn, Scene, TurnPolicy, play, policy_scene, scripted

@@ -17,7 +17,7 @@ from whichloop.protocol import BudgetExceeded, ContextOverflow, ForeignLoop, Loo
 from whichloop.protocol.digest import canonical_json
 from whichloop.runs.trial.watchdog import stop
 
-from ..law import Broken, NotRun, law, require
+from ..shared.law import Broken, NotApplicable, law, require
 from .scene import APART, CHAIN, FAILING, GRACE_S, ONE_CALL, FinishedRun, Kind, RunLog, limit_s, limited, play, scripted, start
 
 STALL_S = 0.1
@@ -32,7 +32,7 @@ async def never_blocks(loop: Loop) -> None:
     Only idle time counts, and only if it recurs in several runs, because a busy machine is not the loop's fault.
     """
     if isinstance(loop, ForeignLoop):
-        raise NotRun("its steps are taken in a process of their own, which competes for the processor")
+        raise NotApplicable("its steps are taken in a process of their own, which competes for the processor")
     stalls = []
     for _ in range(STALLED_RUNS):
         stalls.append(await _longest_stall(loop))
@@ -141,7 +141,7 @@ async def provider_error(loop: Loop) -> None:
     A loop with `provider_attempts` sends a request that often, and the client of a foreign loop may ask again.
     """
     if StopReason.PROVIDER_ERROR not in loop.stops:
-        raise NotRun("the loop does not declare the stop provider_error: it has a rule of its own")
+        raise NotApplicable("the loop does not declare the stop provider_error: it has a rule of its own")
     allowed = getattr(loop, "provider_attempts", 1) - 1
     async for place, finished, gate in _failing(loop, lambda: ProviderError("500: internal server error", injected=True)):
         where, outcome = f"provider error {place}", finished.outcome
@@ -156,7 +156,7 @@ async def provider_error(loop: Loop) -> None:
 async def context_overflow(loop: Loop) -> None:
     """A rule of the design, such as dropping the oldest part, may apply first, but must terminate."""
     if StopReason.CONTEXT_OVERFLOW not in loop.stops:
-        raise NotRun("the loop does not declare the stop context_overflow: it has a rule of its own")
+        raise NotApplicable("the loop does not declare the stop context_overflow: it has a rule of its own")
     too_long = "the request has about 9000 tokens, the context holds 4000"
     async for place, finished, _ in _failing(loop, lambda: ContextOverflow(too_long)):
         is_right = finished.outcome.stop is StopReason.CONTEXT_OVERFLOW

@@ -14,7 +14,7 @@ from whichloop.protocol import Demo, Loop, Model, Optimizable, Program, Prompted
 from whichloop.protocol.model import StreamsWhole, WrappedModel
 from whichloop.protocol.receipts import strip_receipts
 
-from ..law import Broken, NotRun, error_summary, law, require
+from ..shared.law import Broken, NotApplicable, error_summary, law, require
 from .scene import TASKS, Scene, difference, limited, play, request_json, request_text, scripted
 
 DEMOS = 2
@@ -25,7 +25,7 @@ DEMOS = 2
 async def prompts(loop: Loop) -> None:
     """An optimizer changes and copies only these: a change that never reaches the model, or an inaccurate call, misleads it."""
     if not isinstance(loop, Optimizable):
-        raise NotRun("it has no predictors and with_predictors, so there is nothing to optimize")
+        raise NotApplicable("it has no predictors and with_predictors, so there is nothing to optimize")
     program = loop.predictors
     require(bool(program), "predictors is empty; a loop without any prompt to change has no such attribute")
     for first, second in combinations(program, 2):

@@ -25,8 +25,8 @@ from whichloop.protocol.plan import Plan, PlannedCall, Ref
 from whichloop.protocol.values import counted
 from whichloop.runs.trial.watchdog import stop
 
-from ..law import Broken, error_summary
 from ..shared.bench_script import bench_script
+from ..shared.law import Broken, error_summary
 from .random_moves import say
 
 MAX_CALLS = 200

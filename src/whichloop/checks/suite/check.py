@@ -15,7 +15,7 @@ from whichloop.protocol import Toolbox
 from whichloop.protocol.threads import run_blocking
 from whichloop.runs.lookup import answer_score
 
-from ..law import Finding, Law, Progress, judged, unwatched
+from ..shared.law import Finding, Law, Progress, judged, unwatched
 from .laws import CHECKS, FILES, MAX_RUN, Subject, sampled, sound
 from .reference_agents import NOBODY, BaselineResult, without_calls
 

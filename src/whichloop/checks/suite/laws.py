@@ -22,7 +22,7 @@ from whichloop.protocol.values import cap, counted, error_text
 from whichloop.runs.lookup import answer_score, compares, made_by
 from whichloop.runs.trial.trial import FinishedTrial
 
-from ..law import MAX_CHARS, Law, NotRun, Progress, unwatched
+from ..shared.law import MAX_CHARS, Law, NotApplicable, Progress, unwatched
 from .reference_agents import ORACLE, BaselineResult, baselines, bench, passed, trial
 
 MAX_RUN = 1_000
@@ -52,10 +52,10 @@ class Subject:
     """The results of the baselines, in the order of running."""
 
     def with_plans(self) -> list[Task]:
-        """Return the tasks of the sample with a plan. Raises NotRun if there are none."""
+        """Return the tasks of the sample with a plan. Raises NotApplicable if there are none."""
         if planned := [task for task in self.sample if task.plan is not None]:
             return planned
-        raise NotRun("no task has a plan")
+        raise NotApplicable("no task has a plan")
 
     def specs_of(self, task: Task) -> tuple[ToolSpec, ...]:
         """Return the tools of a task's environment."""
@@ -123,7 +123,7 @@ def _answers(subject: Subject) -> Iterator[Problem]:
 
 def _splits(subject: Subject) -> Iterable[Problem]:
     if not any(task.labels.get("split") for task in subject.tasks):
-        raise NotRun("no task says which split it is in")
+        raise NotApplicable("no task says which split it is in")
     return checks.split_problems(subject.tasks)
 
 
@@ -139,7 +139,7 @@ def _tools(subject: Subject) -> Iterator[Problem]:
     """Compare the plans of all tasks with the tools of those in the sample."""
     every, distractors = subject.suite.tasks, subject.suite.distractors
     if not any(task.plan for task in every):
-        raise NotRun("no task has a plan")
+        raise NotApplicable("no task has a plan")
     available = {spec.name for task in subject.each("tools", subject.sample) for spec in subject.specs_of(task)}
     if len(subject.sample) < len(every):  # a sample may lack a distractor that other tasks have
         distractors = distractors & available
@@ -259,7 +259,7 @@ def _constructed(subject: Subject) -> Iterable[Problem]:
     problems = list(checks.constructed(subject.suite.tasks))
     if stated and not problems and not subject.truths:
         states = counted(len(stated), "plan states its answer", "plans state their answers")
-        raise NotRun(f"{states}; only --run-tools shows whether a call gives it")
+        raise NotApplicable(f"{states}; only --run-tools shows whether a call gives it")
     not_given = [task.id for task in stated if task.id in subject.truths and not is_given(task, subject.truths[task.id])]
     if not_given:
         what = f"{len(not_given)} × the plan states an answer that none of its calls gives ({checks.some(not_given)})"

@@ -55,7 +55,7 @@ class Law:
     text: str
     """The law in a sentence."""
     run: Callable[[Any], Awaitable[Iterable[Problem] | None] | Iterable[Problem]]
-    """The check. It returns problems, or raises Broken or NotRun."""
+    """The check. It returns problems, or raises Broken or NotApplicable."""
     calls_tools: bool = False
     """Whether it calls tools, which may act on the real world."""
 
@@ -73,7 +73,7 @@ class Broken(Exception):
         self.ends = ends
 
 
-class NotRun(Exception):
+class NotApplicable(Exception):
     """A law does not apply, or could not be looked at; the message says why."""
 
 
@@ -95,7 +95,7 @@ async def judged(law: Law, thing: Any, what: str) -> Finding:
         found = law.run(thing)
         problems = (await found or ()) if inspect.isawaitable(found) else found
         ordered = sorted(problems, key=lambda problem: not problem.fails)
-    except NotRun as reason:
+    except NotApplicable as reason:
         return Finding(law.name, "not run", str(reason))
     except Broken as broken:
         return Finding(law.name, "failed", str(broken), ends=broken.ends)
