@@ -99,7 +99,7 @@ def disclosed(found: Results) -> dict[str, Disclosed]:
         check = check_program(loop, agent_name(spec))
         cards[name] = Disclosed(
             wire=wire_uses(check.asked, tool_descriptions("chain")),
-            requests=check.requests,
+            requests=len(check.asked),
             outcomes=Counter(finding.outcome for finding in check.findings),
             stops=tuple(sorted(stop.value for stop in loop.stops)),
             recovery=arm.summary.recovery,
