@@ -11,7 +11,6 @@ from typing import Any, cast
 import pytest
 
 from whichloop.loops.bare import Bare
-from whichloop.loops.bare_standalone import run_agent
 from whichloop.loops.finish import Finish
 from whichloop.loops.guarded import Guarded
 from whichloop.loops.microcompact import Microcompact
@@ -118,7 +117,6 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: Tool("rows", "", {}, Rows()), TypeError, "tool 'rows' is a generator function"),
     (lambda: Toolbox([lambda: 1]), ValueError, "tool '<lambda>': no provider takes this name"),
     (lambda: Tool.from_function(price, name="my price"), ValueError, "tool 'my price': no provider takes this name"),
-    (lambda: run_agent("How much?", registry=cast(Any, [price])), TypeError, "registry: give a ToolRegistry, not list"),
     (lambda: FunctionModel(cast(Any, "gpt")), TypeError, "function: give a function of the request, not str"),
 ]
 

@@ -20,7 +20,7 @@ import re
 import warnings
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from whichloop.protocol import (
     Capabilities,
@@ -45,19 +45,11 @@ LlmFunction = Callable[[History, int], str | Awaitable[str]]
 """`llm_func(messages, step)`: returns the raw reply, and may be async."""
 
 
-class _RegisteredFunction(NamedTuple):
-    """A function of a registry and its own limits."""
-
-    function: Callable[..., Any]
-    time_limit_s: float | None
-    max_chars: int | None
-
-
 class ToolRegistry:
     """Named functions. Registering a name again warns, and the last one wins."""
 
     def __init__(self) -> None:
-        self._tools: dict[str, _RegisteredFunction] = {}
+        self._tools: dict[str, Tool] = {}
 
     def register(
         self, name: str | None = None, *, time_limit_s: float | None = None, max_chars: int | None = None
@@ -79,14 +71,14 @@ class ToolRegistry:
                     raise ValueError(f"tool {tool_name!r}: parameter {parameter!r} is positional-only and has no default")
             if tool_name in self._tools:
                 warnings.warn(f"tool {tool_name!r} is registered again; the last one wins", stacklevel=2)
-            self._tools[tool_name] = _RegisteredFunction(func, time_limit_s, max_chars)
+            about, takes = inspect.getdoc(func) or "", {"type": "object"}
+            self._tools[tool_name] = Tool(tool_name, about, takes, func, time_limit_s=time_limit_s, max_chars=max_chars)
             return func
 
         return add
 
     def get_tool(self, name: str) -> Callable[..., Any] | None:
-        registered = self._tools.get(name)
-        return None if registered is None else registered.function
+        return self._tools[name].function if name in self._tools else None
 
     def list_tools(self) -> list[str]:
         """Return the names in the order of registration."""
@@ -94,19 +86,12 @@ class ToolRegistry:
 
     def toolbox(self, *, check_types: bool = False) -> Toolbox:
         """Return the same functions as a Toolbox; only `check_types` needs pydantic."""
-        make = _typed_tool if check_types else _plain_tool
-        return Toolbox(make(name, registered) for name, registered in self._tools.items())
-
-
-def _typed_tool(name: str, registered: _RegisteredFunction) -> Tool:
-    return Tool.from_function(registered.function, name=name, time_limit_s=registered.time_limit_s, max_chars=registered.max_chars)
-
-
-def _plain_tool(name: str, registered: _RegisteredFunction) -> Tool:
-    about = inspect.getdoc(registered.function) or ""
-    return Tool(
-        name, about, {"type": "object"}, registered.function, time_limit_s=registered.time_limit_s, max_chars=registered.max_chars
-    )
+        if not check_types:
+            return Toolbox(self._tools.values())
+        return Toolbox(
+            Tool.from_function(tool.function, name=tool.name, time_limit_s=tool.time_limit_s, max_chars=tool.max_chars)
+            for tool in self._tools.values()
+        )
 
 
 registry = ToolRegistry()
@@ -166,12 +151,8 @@ async def arun_agent(
     `llm_func` gets the messages as any provider takes them: a system text that lists the tools first, observations as role user.
     `config` sets the other factors, limits for the tools among them: `Bare(tool_timeout_s=5, tool_max_chars=2000)`. An exception
     that `llm_func` raises ends the run with `final_answer` None and is logged, unless `config.on_provider_error` is "observe".
-    Raises ValueError for native calls, which text cannot hold, TypeError for tools that are no registry.
+    Raises ValueError for native calls, which text cannot hold.
     """
-    registry_given: Any = registry
-    if not isinstance(registry_given, ToolRegistry):
-        kind = type(registry_given).__name__
-        raise TypeError(f"registry: give a ToolRegistry, not {kind}; registry.register()(function) puts a function into one")
     if llm_func is mock_llm:
         logger.warning("run_agent answers from mock_llm, a stand-in: pass llm_func to use a model")
     loop = replace(config or Bare(), max_steps=max_steps, max_consecutive_errors=max_consecutive_errors)
