@@ -13,7 +13,7 @@ from tests.loops.helpers import Moves, Notes
 from tests.models import bench
 from whichloop.loops.bare import Bare
 from whichloop.loops.finish import Finish
-from whichloop.loops.guarded import UNCONFIRMED, ConfirmCodec, ConfirmedToolbox, Guarded, NarrowedToolbox, NeededToolsCodec
+from whichloop.loops.guarded import UNCONFIRMED, ConfirmCodec, Guard, Guarded, GuardedToolbox, NeededToolsCodec
 from whichloop.loops.phased import Phased
 from whichloop.loops.react_extract import ReactExtract
 from whichloop.models.instructions import ANSWER, CALL, STOP
@@ -141,7 +141,7 @@ def test_where_the_model_fails_at_the_guard_s_own_requests_the_run_ends(error: E
 
 def test_the_list_of_a_narrowed_toolbox_is_narrow_and_a_tool_left_out_does_not_run() -> None:
     notes = Notes()
-    narrow = NarrowedToolbox(tools(), ["add"], notes)
+    narrow = GuardedToolbox(tools(), ["add"], "", Guard(QUERY, Moves(), notes), asks=False)
     assert [tool.name for tool in narrow.listed().tools] == list(narrow.names) == ["add"]
     assert run_sync(narrow.call(SUM.calls[0])).data == "3"
     assert run_sync(narrow.call(ToolCall("leak", {"a": 1, "b": 2}))).error_type == "UnknownTool"
@@ -177,8 +177,7 @@ def test_a_tool_that_only_reads_needs_no_confirmation() -> None:
     assert Role.CONFIRM not in model.roles
 
 
-def test_the_guard_reaches_a_toolbox_only_where_it_is_asked_for() -> None:
-    assert ConfirmedToolbox.__mro__[1].__name__ == "ToolboxAround"
+def test_a_guard_that_asks_may_end_as_its_model_does() -> None:
     assert Guarded(Bare()).stops == Bare().stops
     assert StopReason.PROVIDER_ERROR in Guarded(Bare(on_provider_error="observe"), tools="needed").stops
 

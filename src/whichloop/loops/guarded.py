@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
@@ -23,7 +23,6 @@ from whichloop.protocol import (
     Inexpressible,
     Message,
     Model,
-    ModelError,
     Move,
     Observation,
     Observer,
@@ -34,6 +33,7 @@ from whichloop.protocol import (
     Request,
     Role,
     StopReason,
+    StopRun,
     Toolbox,
     ToolCall,
     Understanding,
@@ -42,7 +42,6 @@ from whichloop.protocol import (
     WrappedModel,
     render_value,
 )
-from whichloop.protocol.cancellation import ended_before, wait_for_cancellation
 from whichloop.protocol.digest import sha256
 from whichloop.protocol.receipts import LABEL_LENGTH, announcement, as_data
 from whichloop.protocol.tools import ToolboxAround
@@ -50,6 +49,10 @@ from whichloop.protocol.wire import read_object, read_once, to_json
 
 from .shared.boundary import bounded
 from .shared.option_checks import checked_options
+
+ATTEMPTS = 3
+"""How often the model is asked for the tools that a task needs, until its reply can be read."""
+UNCONFIRMED = "This call was not confirmed: the task does not ask for it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,6 @@ class ConfirmCodec:
     role: Role = Role.CONFIRM
     max_calls: int = 0
     asks_about_task: ClassVar[bool] = True
-    """Of a conversation it is shown what the user said, and no result or reply."""
     form: ClassVar[str] = """\
 An assistant wants to make a call that may change something. You are shown the task that it was given and the call, nothing else. \
 Confirm the call if the task asks for it or needs it; refuse one that whoever gave the task would not expect.
@@ -111,9 +113,12 @@ Reply with one JSON object and nothing else: {"confirmed": true or false, "reaso
         return Completion(confirmed, reason)
 
 
-ATTEMPTS = 3
-"""How often the model is asked for the tools that a task needs, until its reply can be read."""
-UNCONFIRMED = "This call was not confirmed: the task does not ask for it."
+class GuardFailed(StopRun):
+    """The model has failed at a request of the guard's own, within a call; `Guarded.run` makes an outcome of it."""
+
+    def __init__(self, error: ProviderError | ContextOverflow) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 @checked_options
@@ -135,38 +140,21 @@ class Guarded(WrappedLoop):
     @property
     def stops(self) -> frozenset[StopReason]:
         asks = self.tools == "needed" or self.writes == "confirmed"
-        return self.loop.stops | (set(_STOPS.values()) if asks else set())
+        return self.loop.stops | ({StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW} if asks else set())
 
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         """Run the loop within. Where the model fails at a request of the guard's own, the run ends without an answer."""
-        asking = Confirmations(query, model, observer)
+        guard = Guard(query, model, observer)
+        label = sha256(query.full_text)[:LABEL_LENGTH] if self.results == "marked" else ""
         try:
-            if self.tools == "needed":
-                tools = NarrowedToolbox(tools, await needed_tools(query, tools, model, observer), observer)
-        except tuple(_STOPS) as error:
-            return Outcome[Any](None, _STOPS[type(error)], 0, None, {"error": str(error)})
-        if self.writes == "confirmed":
-            tools = ConfirmedToolbox(tools, asking)
-        guarded_model = model
-        if self.results == "marked":
-            label = sha256(query.full_text)[:LABEL_LENGTH]
-            tools, guarded_model = MarkedToolbox(tools, label), AnnouncingModel(model, label)
-        finished = await ended_before(asking.failed, self.loop.run(query, tools, guarded_model, observer))
-        if finished is not None:
-            return finished.result()
-        assert asking.failure is not None
-        return Outcome[Any](None, _STOPS[type(asking.failure)], 0, None, {"error": str(asking.failure)})
-
-
-_STOPS: Mapping[type[ModelError], StopReason] = {
-    ProviderError: StopReason.PROVIDER_ERROR,
-    ContextOverflow: StopReason.CONTEXT_OVERFLOW,
-}
-"""How a run ends whose model fails at a request of the guard's own."""
-
-
-# --- results marked as data ---
+            names = await guard.needed_tools(tools) if self.tools == "needed" else tools.names
+            guarded_tools = GuardedToolbox(tools, names, label, guard, asks=self.writes == "confirmed")
+            return await self.loop.run(query, guarded_tools, AnnouncingModel(model, label) if label else model, observer)
+        except GuardFailed as failed:
+            is_full = isinstance(failed.error, ContextOverflow)
+            stop = StopReason.CONTEXT_OVERFLOW if is_full else StopReason.PROVIDER_ERROR
+            return Outcome[Any](None, stop, 0, None, {"error": str(failed.error)})
 
 
 class AnnouncingModel(WrappedModel):
@@ -190,111 +178,81 @@ class AnnouncingModel(WrappedModel):
         return replace(request, messages=(replace(first, content=f"{first.content}\n\n{announced}"), *request.messages[1:]))
 
 
-class MarkedToolbox(ToolboxAround):
-    """Marks results and errors as data. A label stands in no text that it marks, so that no result can close the mark."""
-
-    def __init__(self, within: Toolbox, label: str) -> None:
-        super().__init__(within)
-        self.label = label
-
-    async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
-        seen = await self.within.call(call, validate=validate)
-        data = as_data(seen.data, self.label)
-        return replace(seen, data=data, value=as_data(seen.whole, self.label) if seen.ok else None)
-
-
-# --- tools by need ---
-
-
-class NarrowedToolbox(ToolboxAround):
-    """Some of the tools of another."""
-
-    def __init__(self, within: Toolbox, names: Collection[str], observer: Observer) -> None:
-        super().__init__(within)
-        self._observer = observer
-        self._tools = {tool.name: tool for tool in within if tool.name in names}
-
-    async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
-        if call.name in self._tools:
-            return await self.within.call(call, validate=validate)
-        if call.name in self.within:
-            self._observer.note("not_needed", tool_name=call.name)
-        return await Toolbox.call(self, call, validate=validate)  # as any tool that there is not
-
-
-async def needed_tools(query: Query, tools: Toolbox, model: Model, observer: Observer) -> Collection[str]:
-    """Ask the model which tools a task needs, in a prompt that shows the task and the tools alone.
-
-    All of them where it names none that there are, or its replies cannot be read: no result has a say in this prompt. Raises
-    ModelError.
-    """
-    codec = NeededToolsCodec()
-    listed = "\n".join(f"- {tool.name}: {tool.description}" for tool in tools)
-    messages = [Message("system", codec.form), Message("user", f"Task: {query.full_text}\n\nTools:\n{listed}")]
-    named: Collection[str] = ()
-    for _ in range(ATTEMPTS):
-        reply = await model.complete(Request(tuple(messages), role=Role.UNDERSTAND, codec=codec))
-        try:
-            named = [name for name in codec.parse(reply).entities if name in tools]
-            break
-        except WireError as error:
-            messages += [Message("assistant", reply.text), Message("user", f"The reply cannot be read: {error}")]
-    observer.note("needed_tools", named=list(named))
-    return named or tools.names
-
-
-# --- writes confirmed ---
-
-
-class Confirmations:
-    """Asks the model, which is shown the task and the call alone, whether the task asks for a call."""
+class Guard:
+    """Asks the model about the tools and the calls of a run. Its prompts show no result, so that none has a say in them."""
 
     def __init__(self, query: Query, model: Model, observer: Observer) -> None:
-        self.failed = asyncio.Event()
-        """Set when the model fails; the call then waits for the end of the run."""
-        self.failure: ModelError | None = None
-        self._query, self._model, self._observer = query, model, observer
+        self.observer = observer
+        self._query, self._model = query, model
         self._one_at_a_time: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         """By scope: two requests of one scope are never under way together."""
 
+    async def needed_tools(self, tools: Toolbox) -> Collection[str]:
+        """Return the tools that a task needs: all of them where the model names none, or its replies cannot be read."""
+        codec = NeededToolsCodec()
+        listed = "\n".join(f"- {tool.name}: {tool.description}" for tool in tools)
+        messages = [Message("system", codec.form), Message("user", f"Task: {self._query.full_text}\n\nTools:\n{listed}")]
+        named: Collection[str] = ()
+        for _ in range(ATTEMPTS):
+            reply = await self._asked(Request(tuple(messages), role=Role.UNDERSTAND, codec=codec))
+            try:
+                named = [name for name in codec.parse(reply).entities if name in tools]
+                break
+            except WireError as error:
+                messages += [Message("assistant", reply.text), Message("user", f"The reply cannot be read: {error}")]
+        self.observer.note("needed_tools", named=list(named))
+        return named or tools.names
+
     async def confirms(self, call: ToolCall) -> bool:
-        """Return whether the model confirms a call; a reply that cannot be read confirms nothing."""
+        """Return whether the task asks for a call; a reply that cannot be read confirms nothing."""
         codec = ConfirmCodec()
         shown_call = f"{call.name} {render_value(dict(call.arguments))}"
         messages = (Message("system", codec.form), Message("user", f"Task: {self._query.full_text}\n\nCall: {shown_call}"))
-        # A scope of its own, since a design may run calls at the same time; and a task, so that its own scope stays what it was.
         request = Request(messages, role=Role.CONFIRM, codec=codec, scope=f"confirm {sha256(shown_call)[:12]}")
         async with self._one_at_a_time[request.scope]:
-            try:
-                reply = await asyncio.create_task(self._complete(request))
-            except ModelError as error:
-                self.failure = error
-                self.failed.set()
-                await wait_for_cancellation()
+            reply = await self._asked(request)
         try:
             confirmed = codec.parse(reply).done
         except WireError:
             confirmed = False
         if not confirmed:
-            self._observer.note("not_confirmed", tool_name=call.name)
+            self.observer.note("not_confirmed", tool_name=call.name)
         return confirmed
 
-    async def _complete(self, request: Request) -> Reply:
-        return await self._model.complete(request)
+    async def _asked(self, request: Request) -> Reply:
+        """Return the reply to a request. Raises GuardFailed.
+
+        It is made in a task, so that what a model keeps for the task of a call stays what it was.
+        """
+        try:
+            return await asyncio.ensure_future(self._model.complete(request))
+        except (ProviderError, ContextOverflow) as error:
+            raise GuardFailed(error) from error
 
 
-class ConfirmedToolbox(ToolboxAround):
-    """Runs a call of a tool that may write only if it is confirmed."""
+class GuardedToolbox(ToolboxAround):
+    """The tools that a task needs; a call of one that may write has to be confirmed, and results are marked as data."""
 
-    def __init__(self, within: Toolbox, asking: Confirmations) -> None:
+    def __init__(self, within: Toolbox, names: Collection[str], label: str, guard: Guard, *, asks: bool = True) -> None:
+        """`label`: of the marks; none if it is empty. It stands in no text that it marks, so that no result can close the mark."""
         super().__init__(within)
-        self._asking = asking
+        if not set(names).issuperset(within.names):  # else what the toolbox within offers later is offered here, too
+            self._tools = {tool.name: tool for tool in within if tool.name in names}
+        self._label, self._guard, self._asks = label, guard, asks
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
         tool = self.get(call.name)
-        if tool is None or tool.read_only or await self._asking.confirms(call):
-            return await self.within.call(call, validate=validate)
-        return Observation(call.name, "error", UNCONFIRMED, "NotConfirmed", None, call.call_id)
+        if tool is None and call.name in self.within:
+            self._guard.observer.note("not_needed", tool_name=call.name)
+            seen = await Toolbox.call(self, call, validate=validate)  # as any tool that there is not
+        elif self._asks and tool is not None and not tool.read_only and not await self._guard.confirms(call):
+            seen = Observation(call.name, "error", UNCONFIRMED, "NotConfirmed", None, call.call_id)
+        else:
+            seen = await self.within.call(call, validate=validate)
+        if not self._label:
+            return seen
+        data = as_data(seen.data, self._label)
+        return replace(seen, data=data, value=as_data(seen.whole, self._label) if seen.ok else None)
 
 
 LOOP = Guarded
