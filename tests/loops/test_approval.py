@@ -31,7 +31,6 @@ from whichloop.protocol import (
     Tool,
     Toolbox,
     ToolCall,
-    run_sync,
 )
 from whichloop.protocol.events import ApprovalAsked, ApprovalDecided, ToolFinished, ToolStarted
 
@@ -407,14 +406,3 @@ def test_a_refusal_is_an_error_that_the_model_reads(is_named: bool) -> None:
     outcome = bank.run(Finish(max_steps=4), checkpoint)
     assert (outcome.answer, bank.paid) == ("Done.", 1)
     assert any("Unpaid: no order 1" in message.content for message in outcome.messages)
-
-
-def test_a_tool_that_raises_approval_required_itself_ends_the_run() -> None:
-    def refund(order: str) -> str:
-        """Give money back."""
-        raise ApprovalRequired
-
-    model = FakeModel(Act("", (ToolCall("refund", {"order": "A"}),)))
-    with pytest.raises(ApprovalRequired) as stopped:
-        run_sync(Bare().run(Query("Give it back."), Toolbox([refund]), model))
-    assert stopped.value.pending == ()

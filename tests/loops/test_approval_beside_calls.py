@@ -174,13 +174,22 @@ def test_each_call_is_made_once_whatever_waits_beside_it(names: list[str], name:
     assert bool(stops) is bool(waiting)
 
 
-def test_a_call_beside_one_that_waits_is_made_once_in_any_order() -> None:
-    for order in (("pay", "send_sync"), ("send_sync", "pay")):
-        calls = tuple(ToolCall(tool, {"to": "ann"}) for tool in order)
-        loop, model = design("finish", calls)
-        world, checkpoint = World(), Checkpoint(needs_approval=["pay"])
-        with pytest.raises(ApprovalRequired, match=r"^waiting for a person to approve or reject: pay$"):
-            Resumable(loop, checkpoint).run_sync(Query("Pay."), world.tools(), model)
-        checkpoint.approve(checkpoint.pending[0])
-        assert Resumable(loop, checkpoint).run_sync(Query("Pay."), world.tools(), model).answer == "Done."
-        assert world.made == Counter(["pay ann", "send_sync ann"])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_equal_calls_wait_for_themselves_and_results_stand_in_call_order(at_once: bool) -> None:
+    first = [("send_slowly", "1"), ("pay", "5"), ("send", "2"), ("pay", "6")]
+    replies = [Act("", tuple(ToolCall(tool, {"to": to}) for tool, to in calls)) for calls in (first, [("pay", "5")])]
+    world, model, shown = World(), FakeModel(*replies, Answer("", "Done.")), list[list[str]]()
+    checkpoint, loop = Checkpoint(needs_approval=["pay"]), Finish(max_steps=5, parallel_tools=at_once)
+    while True:
+        try:
+            outcome = Resumable(loop, checkpoint).run_sync(Query("Pay."), world.tools(), model)
+            break
+        except ApprovalRequired as stopped:
+            shown.append([one.call.arguments["to"] for one in stopped.pending])
+            for one in stopped.pending:
+                checkpoint.approve(one)
+    assert shown == ([["5", "6"], ["5"]] if at_once else [["5"], ["6"], ["5"]])
+    assert world.made == Counter({"send_slowly 1": 1, "send 2": 1, "pay 5": 2, "pay 6": 1})
+    results = [message.content for message in model.requests[1].messages if message.role == "tool"]
+    assert results == ["sent 1", "paid 5", "sent 2", "paid 6"]
+    assert outcome.answer == "Done."

@@ -39,6 +39,7 @@ from whichloop.protocol import (
     RunEvent,
     StopReason,
     StopRun,
+    Tool,
     Toolbox,
     ToolCall,
     run_sync,
@@ -255,30 +256,6 @@ def test_a_cancelled_run_goes_on() -> None:
     assert calls == Counter(tea=1, milk=2)  # the call that was under way is made again
 
 
-# --- a person's approval ---
-
-
-@pytest.mark.parametrize("name", DESIGNS)
-def test_calls_wait_for_a_person_and_run_once_approved(name: str) -> None:
-    if "forced" in name:
-        return
-    loop, world, entries = DESIGNS[name], World(None, None), list[dict[str, Any]]()
-    made = Counter[str]()
-    for _ in range(3):
-        checkpoint = Checkpoint(json.loads(json.dumps(entries)), needs_approval=["price"])
-        try:
-            outcome = ran(loop, world, checkpoint)
-            break
-        except ApprovalRequired:
-            assert world.calls == made
-            for waiting in checkpoint.pending:
-                checkpoint.approve(waiting.id)
-                made[waiting.call.arguments["item"]] += 1
-            assert checkpoint.pending == ()
-        entries = checkpoint.entries
-    assert (outcome.answer, world.calls) == (ANSWER, Counter(PRICES.keys()))
-
-
 # --- events ---
 
 
@@ -324,13 +301,74 @@ def test_an_iteration_over_events_of_a_resumed_run_ends_with_the_whole_conversat
 # --- what is wrong ---
 
 
-def test_another_run_than_the_recorded_one_is_refused() -> None:
-    world, checkpoint = World(3, None), Checkpoint()
-    with pytest.raises(Interrupted):
-        ran(Bare(), world, checkpoint)
-    for loop in (Bare(instructions="Be brief."), Finish(max_steps=6), Stateless()):
-        with pytest.raises(ResumeError, match=r"^a request of role decide is not the recorded one: "):
-            ran(loop, World(None, None), Checkpoint(checkpoint.entries))
+def pay(amount: int) -> str:
+    """Pay."""
+    PAID.append(amount)
+    return f"{amount} paid"
+
+
+def pay_otherwise(amount: int) -> str:
+    """Pay somebody else."""
+    raise AssertionError("nobody has approved that")
+
+
+PAID: list[int] = []
+ASKED = Query("Pay.")
+SAME = Finish(max_steps=5)
+CHANGES: dict[str, tuple[Loop, Query, Any]] = {
+    "query": (SAME, Query("Pay twice."), pay),
+    "docstring": (SAME, ASKED, pay_otherwise),
+    "system text": (Finish(max_steps=5, system_prompt="Be brief."), ASKED, pay),
+    "temperature": (Finish(max_steps=5, temperature=0.1), ASKED, pay),
+    "design": (Bare(), ASKED, pay),
+}
+
+
+def approved(calls: int = 1) -> Checkpoint:
+    """A run that has made some payments, and whose last one is approved and not made."""
+    checkpoint = Checkpoint(needs_approval=["pay"])
+    model = FakeModel.script([ToolCall("pay", {"amount": number}) for number in range(calls)], "Done.")
+    for _ in range(calls):
+        with pytest.raises(ApprovalRequired):
+            Resumable(SAME, checkpoint).run_sync(ASKED, Toolbox([pay]), model)
+        checkpoint.approve(checkpoint.pending[0])
+    PAID.clear()
+    return Checkpoint(json.loads(json.dumps(checkpoint.entries)), needs_approval=["pay"])
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_another_run_than_the_recorded_one_is_refused(change: str) -> None:
+    loop, query, function = CHANGES[change]
+    checkpoint, model = approved(), FakeModel()
+    before = list(checkpoint.entries)
+    tools = Toolbox([Tool.from_function(function, name="pay")])
+    with pytest.raises(ResumeError, match=r"^a request of role decide is not the recorded one: "):
+        run_sync(Resumable(loop, checkpoint).run(query, tools, model))
+    assert (PAID, model.requests, checkpoint.entries) == ([], [], before)
+
+
+def test_a_limit_may_change_and_a_call_that_no_recorded_reply_asks_for_is_refused() -> None:
+    checkpoint = approved()
+    loop = Resumable(Finish(max_steps=9, parallel_tools=True), checkpoint)
+    assert loop.run_sync(ASKED, Toolbox([pay]), FakeModel.script([], "Done.")).answer == "Done."
+    assert PAID == [0]
+
+    @dataclass(frozen=True)
+    class Eager:
+        """It pays before it asks."""
+
+        name: str = "eager"
+        stops: frozenset[StopReason] = frozenset()
+
+        async def run(self, query: Any, tools: Toolbox, model: Any, observer: Any = None) -> Any:
+            await tools.call(ToolCall("pay", {"amount": 9}))
+
+        def with_step_limit(self, tool_steps: int) -> Any:
+            return self
+
+    with pytest.raises(ResumeError, match=r"^a call of pay is not the recorded one: "):
+        run_sync(Resumable(Eager(), approved(2)).run(ASKED, Toolbox([pay]), FakeModel()))
+    assert PAID == []
 
 
 def test_a_result_that_json_does_not_hold_comes_back_as_the_text_that_a_model_reads() -> None:
