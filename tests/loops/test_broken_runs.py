@@ -22,7 +22,6 @@ from whichloop.loops.repeat_guard import RepeatGuard
 from whichloop.loops.resumable import Resumable
 from whichloop.loops.shared.boundary import run_of
 from whichloop.loops.stateless import Stateless
-from whichloop.models.fake import FakeModel
 from whichloop.protocol import (
     SILENT,
     Loop,
@@ -226,19 +225,3 @@ def test_an_observer_of_notes_alone_ends_the_run_too() -> None:
     shop = Shop(0, "")
     with pytest.raises(Broken):
         run_sync(run_of(Stubborn(Phased()))(Query(QUESTION), Toolbox([shop.price]), shop.model, Notes()))
-
-
-class Unlisted(dict[str, int]):
-    def items(self) -> Any:
-        raise RuntimeError("no items")
-
-
-@pytest.mark.parametrize("name", DESIGNS)
-def test_a_result_that_cannot_be_listed_is_kept_as_its_text(name: str) -> None:
-    def look() -> dict[str, int]:
-        """Look."""
-        return Unlisted(price=3)
-
-    model = FakeModel.script([ToolCall("look", {})], "done")
-    outcome = run_sync(Resumable(DESIGNS[name](), Checkpoint()).run(Query("?"), Toolbox([look]), model))
-    assert outcome.stop in ("finished", "unfinished")

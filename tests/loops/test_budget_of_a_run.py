@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from tests.loops.shopper import PRICES, QUESTION, Shopper
-from whichloop.loops import Budget, Checkpoint, CheckpointFile, Loop, Query, Resumable, StopReason, StopRun, Toolbox
+from whichloop.loops import Budget, Checkpoint, Loop, Query, Resumable, StopReason, StopRun, Toolbox
 from whichloop.loops.bare import Bare
 from whichloop.loops.finish import Finish
 from whichloop.loops.phased import Phased
@@ -21,7 +20,7 @@ from whichloop.loops.react_extract import ReactExtract
 from whichloop.loops.stateless import Stateless
 from whichloop.models.fake import FakeModel
 from whichloop.models.metering import Meter, MeteredModel
-from whichloop.protocol import Act, Answer, BudgetExceeded, ProviderError, Reply, Request, ToolCall, Usage, run_sync
+from whichloop.protocol import Answer, BudgetExceeded, ProviderError, Reply, Request, Usage, run_sync
 from whichloop.protocol.outcome import Expenses
 from whichloop.protocol.tokens import estimate_input
 
@@ -143,35 +142,6 @@ def test_whatever_ends_its_parts_a_run_spends_its_budget_and_at_most_one_call_mo
 def in_flight(name: str) -> int:
     """How many requests a design has under way at once."""
     return 4 if name == "phased" else 1
-
-
-def test_a_run_that_is_called_again_after_each_end_of_its_budget_asks_for_nothing_more(tmp_path: Path) -> None:
-    """Seven requests of 1,010 tokens under a budget of 2,000, and a person who raises it."""
-    moves = [Act("", (ToolCall("price", {"item": str(number)}),)) for number in range(6)]
-    asked: list[Request] = []
-
-    def said(request: Request) -> Reply:
-        asked.append(request)
-        move = moves[len(asked) - 1] if len(asked) <= len(moves) else Answer("", "Done.")
-        assert request.codec is not None
-        reply = request.codec.render(move)
-        return Reply(reply.text, reply.calls, Usage(1_000, 10))
-
-    def price(item: str) -> str:
-        """What an item costs."""
-        return "1"
-
-    def run(tokens: int) -> Any:
-        loop = Resumable(Bare(), CheckpointFile(tmp_path / "run.jsonl"), budget=Budget(tokens=tokens))
-        return asyncio.run(loop.run(Query("What do they cost?"), Toolbox([price]), FakeModel(then=said)))
-
-    for _ in range(5):
-        with pytest.raises(BudgetExceeded, match=r"^budget of 2000 tokens used up$"):
-            run(2_000)
-    assert CheckpointFile(tmp_path / "run.jsonl").spent == Expenses(2, 2_020, 0.0, 2)
-    assert run(50_000).answer == "Done."
-    assert len(asked) == 7
-    assert CheckpointFile(tmp_path / "run.jsonl").spent == Expenses(7, 7_070, 0.0, 7)
 
 
 def test_a_budget_of_dollars_that_cannot_be_kept_is_refused() -> None:

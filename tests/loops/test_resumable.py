@@ -23,7 +23,6 @@ from whichloop.loops.provider_retry import ProviderRetry
 from whichloop.loops.react_extract import ReactExtract
 from whichloop.loops.repeat_guard import RepeatGuard
 from whichloop.loops.resumable import Resumable
-from whichloop.loops.shared.boundary import run_events
 from whichloop.loops.stateless import Stateless
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import (
@@ -209,16 +208,6 @@ def test_a_failure_that_a_design_overcame_is_part_of_the_run() -> None:
     assert went(ran(Bare(on_provider_error="observe"), World(1, None), Checkpoint(checkpoint.entries))) == went(first)
 
 
-def test_each_entry_is_told_as_it_is_made_so_that_a_crash_loses_nothing() -> None:
-    lines: list[str] = []
-    world, checkpoint = World(3, None), Checkpoint(on_entry=lambda entry: lines.append(json.dumps(entry)))
-    with pytest.raises(Interrupted):
-        ran(Bare(), world, checkpoint)
-    again = Checkpoint(json.loads(line) for line in lines)
-    assert again.entries == checkpoint.entries
-    assert ran(Bare(), world, again).answer == ANSWER
-
-
 async def until(event: asyncio.Event, running: asyncio.Task[Any]) -> None:
     """Wait for an event, or for a run that ends without it."""
     waiting = asyncio.create_task(event.wait())
@@ -281,21 +270,6 @@ def test_events_tell_what_happens_now_and_not_what_is_recorded(name: str) -> Non
     again = Counter(event.name for event in parts.events)
     assert (again["reply_received"], again["tool_finished"]) == (kinds["reply_received"], kinds["tool_finished"])
     assert again["run_ended"] == 2
-
-
-def test_an_iteration_over_events_of_a_resumed_run_ends_with_the_whole_conversation() -> None:
-    world, checkpoint = World(3, None), Checkpoint()
-    with pytest.raises(Interrupted):
-        ran(Bare(), world, checkpoint)
-
-    async def last() -> Any:
-        events = run_events(
-            Resumable(Bare(), checkpoint), Query(QUESTION, history=()), Toolbox([world.price]), world.model, streams=True
-        )
-        return [event async for event in events][-1]
-
-    roles = [message.role for message in run_sync(last()).outcome.messages]
-    assert roles == ["user", *["assistant", "tool"] * 2, "assistant"]
 
 
 # --- what is wrong ---
