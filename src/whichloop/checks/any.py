@@ -47,30 +47,21 @@ OF_KINDS: Mapping[str, tuple[Kind, ...]] = {
 
 
 class Options(BaseModel):
-    """How a thing is checked; `OF_KINDS` says which kinds an option is for."""
+    """How a thing is checked, as `whichloop check --help` says; `OF_KINDS` says which kinds an option is for."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     data: Path | None = None
-    """File that a suite reads its tasks from."""
     tools: str | None = None
-    """Tools of your own, as `compare` takes them."""
     run_tools: bool = False
-    """Call your own tools, whatever they do to the real world."""
     tasks: int | None = None
-    """Tasks of a suite whose tools are called; all, up to 1,000, if left out."""
     require: Sequence[str] | None = None
-    """Outcomes that are demanded of a program: `FAULT=OUTCOME,…`."""
     fault: Sequence[str] | None = None
-    """These faults only."""
     venv: str | None = None
-    """Folder of the virtual environment whose Python runs a program."""
     key: Sequence[str] | None = None
-    """Environment variables with a secret that a program may have."""
     limit: float | None = None
     """Seconds for each law of a loop (60; 900 for a foreign one), or for a program to leave a tool that hangs (5)."""
     base_url: str | None = None
-    """Address of a server that answers as the model's provider does."""
 
     def check(self, kind: Kind) -> None:
         """Raise SettingError for an option that is not for this kind, or is none by its value."""
@@ -120,18 +111,27 @@ def check(thing: object, kind: Kind | None = None, progress: Progress = unwatche
     if len(words) > 1:
         raise ValueError(f"check {kind} takes one name, with its options in brackets; got {shlex.join(words)}")
     name = words[0] if words else str(thing)
-    if kind == "loop":
-        return _check_loop(thing if not words else name, chosen, progress)
-    if kind == "suite":
-        return _check_suite(thing if not words else name, chosen, progress)
+    if kind == "model":
+        return _check_model(name, chosen)
     if kind == "plans":
-        tools = None if chosen.tools is None else tools_named(chosen.tools)
-        findings = plan_findings(Path(name), tools, run_tools=chosen.run_tools)
-        if not findings.planned and not findings.problems:  # or a check in CI passes on a file whose column is misspelt
-            unused = f"; {findings.unused}" if findings.unused else ""
-            raise ValueError(f"{name}: there is no plan to check in {counted(len(findings.tasks), 'task')}{unused}")
-        return Check(kind, not findings.problems, plan_doc(name, findings, has_tools=tools is not None))
-    return _check_model(name, chosen)
+        return _check_plans(name, chosen)
+    made: Any = thing
+    if words:
+        spec = parse_spec(name)
+        made, name = make_loop(spec) if kind == "loop" else make_suite(spec, chosen.data, chosen.tools), str(spec)
+    else:
+        made = made() if isinstance(made, type) or (kind == "suite" and callable(made)) else made
+        name = getattr(made, "name", type(made).__name__)
+    if kind == "loop":
+        loop_findings = check_loop(made, _counting(progress, len(LAWS)), limit_s=chosen.limit)
+        return _checked(kind, loop_doc(name, loop_findings))
+    is_ours = bool(words) and spec.name in builtin_names("suite") and chosen.tools is None
+    checked = check_suite(made, tasks=chosen.tasks, run_tools=chosen.run_tools or is_ours, progress=progress)
+    return _checked(kind, suite_doc(name, checked))
+
+
+def _checked(kind: Kind, doc: Doc, *more: Any) -> Check:
+    return Check(kind, doc.data["ok"], doc, *more)
 
 
 def told(words: Sequence[str]) -> tuple[Kind, Sequence[str]]:
@@ -183,26 +183,13 @@ def _kind_of(thing: object, name: str) -> Kind:
     raise ValueError(f"{name}: it is neither a loop, nor a suite, nor a function")
 
 
-def _check_loop(thing: object, options: Options, progress: Progress) -> Check:
-    if isinstance(thing, str):
-        name, loop = str(spec := parse_spec(thing)), make_loop(spec)
-    else:
-        made: Any = thing() if isinstance(thing, type) else thing
-        loop, name = made, getattr(made, "name", type(made).__name__)
-    findings = check_loop(loop, _counting(progress, len(LAWS)), limit_s=options.limit)
-    return Check("loop", all(finding.status != "failed" for finding in findings), loop_doc(name, findings))
-
-
-def _check_suite(thing: object, options: Options, progress: Progress) -> Check:
-    if isinstance(thing, str):
-        name = str(spec := parse_spec(thing))
-        suite = make_suite(spec, options.data, options.tools)
-        runs_tools = options.run_tools or (spec.name in builtin_names("suite") and options.tools is None)
-    else:
-        made: Any = thing() if callable(thing) else thing
-        suite, name, runs_tools = made, made.name, options.run_tools
-    checked = check_suite(suite, tasks=options.tasks, run_tools=runs_tools, progress=progress)
-    return Check("suite", checked.ok, suite_doc(name, checked))
+def _check_plans(name: str, options: Options) -> Check:
+    tools = None if options.tools is None else tools_named(options.tools)
+    findings = plan_findings(Path(name), tools, run_tools=options.run_tools)
+    if not findings.plans and not findings.problems:  # or a check in CI passes on a file whose column is misspelt
+        unused = f"; {findings.unused}" if findings.unused else ""
+        raise ValueError(f"{name}: there is no plan to check in {counted(len(findings.tasks), 'task')}{unused}")
+    return Check("plans", not findings.problems, plan_doc(name, findings, has_tools=tools is not None))
 
 
 def _check_program(thing: object, words: Sequence[str], options: Options, progress: Progress) -> Check:
@@ -222,8 +209,8 @@ def _check_program(thing: object, words: Sequence[str], options: Options, progre
     try:
         report = check_program(loop, name, faults=faults, limits=limits, on_finding=_counting(progress, len(faults)))
     except Trouble as trouble:
-        return Check("program", ok=False, doc=trouble_doc(name, str(trouble)))
-    return Check("program", not report.unmet(demanded), program_doc(report, demanded), report, demanded)
+        return _checked("program", trouble_doc(name, str(trouble)))
+    return _checked("program", program_doc(report, demanded), report, demanded)
 
 
 def _check_model(name: str, options: Options) -> Check:

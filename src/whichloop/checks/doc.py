@@ -38,40 +38,24 @@ def loop_doc(name: str, findings: Sequence[Finding]) -> Doc:
 
 def suite_doc(name: str, checked: Checked) -> Doc:
     """Return the problems, how many laws hold, the agents that must not pass, and behind it all laws."""
-    suite = checked.suite
-    set_aside = {task.id: task.quarantined for task in suite.tasks if task.quarantined}
-    count = len(suite.tasks) - len(set_aside)
-    agents = tuple(
-        (
-            passed.baseline.name,
-            interval(passed.share, 3),
-            str(passed.share.n if passed.share is not None else 0),
-            Cell("TOO MANY" if passed.is_too_many else "", "bad"),
-            passed.baseline.text,
-        )
-        for passed in checked.baselines
-    )
-    baselines = [
-        {
-            "agent": passed.baseline.name,
-            "passes": interval_json(passed.share),
-            "too_many": passed.is_too_many,
-            "not_scored": len(passed.not_scored),
-        }
-        for passed in checked.baselines
-    ]
-    return _laws_doc(
-        "suite",
-        name,
-        CHECKS,
-        checked.findings,
+    set_aside = {task.id: task.quarantined for task in checked.suite.tasks if task.quarantined}
+    count = len(checked.suite.tasks) - len(set_aside)
+    rows, baselines = [], []
+    for each in checked.baselines:
+        share, too_many = each.share, each.is_too_many
+        scored, mark = str(0 if share is None else share.n), Cell("TOO MANY" if too_many else "", "bad")
+        rows.append((each.baseline.name, interval(share, 3), scored, mark, each.baseline.text))
+        data = {"passes": interval_json(share), "too_many": too_many, "not_scored": len(each.not_scored)}
+        baselines.append({"agent": each.baseline.name, **data})
+    agents = Table("Agents, and the share of tasks that they pass", ("agent", "passes", "tasks", "", "what it does"), tuple(rows))
+    lines = (
         ("Tasks", f"{count:,}"),
         ("Set aside", f"{len(set_aside):,} tasks" if set_aside else ""),
         ("Called", f"tools of {checked.sample:,} tasks" if checked.ran_tools else "no tool"),
-        table=Table("Agents, and the share of tasks that they pass", ("agent", "passes", "tasks", "", "what it does"), agents),
-        version=suite.version, tasks=count, sample=checked.sample, ran_tools=checked.ran_tools, baselines=baselines,
-        quarantined=set_aside,
-    )  # fmt: skip
+    )
+    more = {"version": checked.suite.version, "tasks": count, "sample": checked.sample, "ran_tools": checked.ran_tools}
+    more |= {"baselines": baselines, "quarantined": set_aside}
+    return _laws_doc("suite", name, CHECKS, checked.findings, lines, [agents], **more)
 
 
 def _laws_doc(
@@ -79,8 +63,8 @@ def _laws_doc(
     name: str,
     laws: Sequence[Law],
     findings: Sequence[Finding],
-    *lines: tuple[str, str],
-    table: Table | None = None,
+    lines: Sequence[tuple[str, str]] = (),
+    tables: Sequence[Table] = (),
     **more: Any,
 ) -> Doc:
     results = {
@@ -103,7 +87,7 @@ def _laws_doc(
             ("Not run", f"{counts['not run']} {of_all}" if counts["not run"] else ""),
             *lines,
         ),
-        *([] if table is None else [table]),
+        *tables,
         Table("Laws", ("law", "result", "it says"), tuple((law.name, results[law.name], law.text) for law in laws), detail=True),
     ]
     data = data_of(kind, name, not counts["failed"], [one.as_dict() for one in findings], **more)

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,7 @@ from whichloop.text.doc import Doc, TraceLines, lines_of
 from .suite.laws import is_given, why_it_failed
 from .suite.reference_agents import ORACLE, Oracle, bench, trial
 
-TABLES: Mapping[str, Callable[[Path], RowTable]] = {
-    ".csv": csv_table,
-    ".jsonl": jsonl_table,
-    ".parquet": parquet_table,
-}
+TABLES: Mapping[str, Callable[[Path], RowTable]] = {".csv": csv_table, ".jsonl": jsonl_table, ".parquet": parquet_table}
 """Ending of a file of tasks → the table that reads it; any other file holds one plan."""
 MAX_PLAN_BYTES = 1 << 20
 """Largest file of a single plan."""
@@ -41,16 +37,16 @@ MAX_SHOWN_CHARS = 200
 """Characters of a result or an answer that a problem quotes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PlanFindings:
     """What was found in a file."""
 
-    tasks: tuple[Task, ...]
-    """Those that could be read."""
-    problems: tuple[str, ...]
-    """A line each, in the order of the file."""
     carried_out: bool
     """Whether the plans' calls were made."""
+    tasks: list[Task] = field(default_factory=list)
+    """Those that could be read."""
+    found: dict[str, list[str]] = field(default_factory=dict)
+    """Place in the file → what is wrong there, in the order of the file."""
     yielded: int = 0
     """Number of plans that state their answer although one of their calls gives it; known where the calls were made."""
     is_alone: bool = False
@@ -61,27 +57,13 @@ class PlanFindings:
     """Which columns nothing was read from, in words; empty if there are none."""
 
     @property
-    def planned(self) -> int:
-        """Number of tasks that have a plan."""
-        return sum(task.plan is not None for task in self.tasks)
+    def problems(self) -> tuple[str, ...]:
+        """A line each."""
+        return tuple(f"{where}: {text}" for where, texts in self.found.items() for text in texts)
 
     @property
-    def stated(self) -> int:
-        """Number of plans whose answer is the result of no call, so that whoever follows one is right by construction."""
-        return sum(task.plan is not None and not task.plan.is_referring for task in self.tasks)
-
-    @property
-    def calls(self) -> int:
-        """Number of calls of all plans."""
-        return sum(len(task.plan.calls) for task in self.tasks if task.plan is not None)
-
-
-@dataclass(frozen=True, slots=True)
-class _ReadTask:
-    """A task of a file, and whether its plan gives an answer of its own; otherwise the plan has the right answer of the row."""
-
-    task: Task
-    answers_itself: bool
+    def plans(self) -> list[Plan]:
+        return [task.plan for task in self.tasks if task.plan is not None]
 
 
 def plan_findings(path: Path, tools: OwnTools | None = None, *, run_tools: bool = False) -> PlanFindings:
@@ -89,101 +71,91 @@ def plan_findings(path: Path, tools: OwnTools | None = None, *, run_tools: bool 
 
     Raises OSError for a file that cannot be read, and ValueError for one that is no file of tasks at all.
     """
-    table = TABLES.get(path.suffix.lower())
+    table, findings = TABLES.get(path.suffix.lower()), PlanFindings(run_tools and tools is not None)
     if table is None:
-        return _single_findings(path, tools, run_tools=run_tools)
-    tasks: list[Task] = []
-    sound: dict[str, _ReadTask] = {}
-    found: dict[str, list[str]] = {}
+        _read_single(path, tools, findings)
+        if findings.carried_out and findings.tasks and not findings.problems:
+            asyncio.run(_carry_out_alone(findings, str(path), tools or NO_TOOLS))
+        return findings
     rows = table(path)
     reader = RowReader(rows, {}, rows.name, tools or NO_TOOLS)
-    for where, task_or_problem in _rows(reader, tools):
-        if isinstance(task_or_problem, _ReadTask):
-            tasks.append(task_or_problem.task)
-            texts = list(_problems(task_or_problem.task, tools))
-            if not texts and task_or_problem.task.plan is not None:
-                sound[where] = task_or_problem
-        else:
-            texts = [task_or_problem]
-        found.setdefault(where, []).extend(texts)
-    carried_out = run_tools and tools is not None
-    yielded = asyncio.run(_carried_out(sound, tools or NO_TOOLS, found)) if carried_out and sound else 0
-    problems = tuple(f"{where}: {text}" for where, texts in found.items() for text in texts)
-    return PlanFindings(tuple(tasks), problems, carried_out=carried_out, yielded=yielded, unused=reader.unused())
+    sound: dict[str, tuple[Task, bool]] = {}  # with whether the plan gives an answer of its own
+    for where, task, texts, answers_itself in _rows(reader, tools):
+        if task is not None:
+            findings.tasks.append(task)
+            texts = list(_problems(task, tools))
+            if not texts and task.plan is not None:
+                sound[where] = task, answers_itself
+        findings.found.setdefault(where, []).extend(texts)
+    if findings.carried_out and sound:
+        asyncio.run(_carry_out(findings, sound, tools or NO_TOOLS))
+    findings.unused = reader.unused()
+    return findings
 
 
-def _rows(reader: RowReader, tools: OwnTools | None) -> Iterator[tuple[str, _ReadTask | str]]:
-    """Yield the place of each row, and its task or what is wrong with it. What is not even a row ends the file."""
+def _rows(reader: RowReader, tools: OwnTools | None) -> Iterator[tuple[str, Task | None, list[str], bool]]:
+    """Yield the place of each row, its task or what is wrong with it, and whether its plan gives an answer of its own."""
     rows = enumerate(reader.rows())
     while True:
         try:
             index, (number, cells) = next(rows)
         except StopIteration:
             return
-        except ValueError as error:
+        except ValueError as error:  # what is not even a row ends the file
             where, _, problem = str(error).partition(": ")
-            yield where, f"{problem}; what follows was not read"
+            yield where, None, [f"{problem}; what follows was not read"], False
             return
         where = reader.table.at(number)
         try:
             task = reader.task(index, cells, is_checked=tools is not None)
-            yield where, _ReadTask(task, reader.answers_itself(cells))
+            yield where, task, [], reader.answers_itself(cells)
         except ValueError as error:
-            yield from ((where, text) for text in _each_mistake(error, tools))
+            yield where, None, list(_each_mistake(error, tools)), False
 
 
 def _each_mistake(error: ValueError, tools: OwnTools | None) -> Iterator[str]:
-    """Yield each mistake of a plan that is why a row cannot be read, and what does not fit the tools in the calls that can be read;
-    the error itself where something else is why."""
+    """Yield each mistake of a plan that is why a row cannot be read, and what of its readable calls does not fit the tools."""
     if not isinstance(error, BrokenPlan):
         yield str(error)
         return
     yield from map(str, error.each)
-    if tools is None:
-        return
     try:
-        specs = _specs(tools, Task("plan", Query("plan"), None))
+        specs = {} if tools is None else _specs(tools, Task("plan", Query("plan"), None))
     except ValueError as problem:
         yield str(problem)
         return
-    for call in error.calls:
+    for call in error.calls if tools is not None else ():
         yield from (f"call {call.id!r}: {text}" for _, text in call_misfits(call, specs))
 
 
-def _single_findings(path: Path, tools: OwnTools | None, *, run_tools: bool) -> PlanFindings:
-    """Check a file that holds a plan alone."""
-    task, problems = _single(path, tools)
-    carried_out = run_tools and tools is not None
-    findings = PlanFindings(() if task is None else (task,), tuple(problems), carried_out=carried_out, is_alone=True)
-    if tools is None or not carried_out or task is None or problems:
-        return findings
-    return asyncio.run(_alone(findings, str(path), Suite("plans", "", (task,), tools.open)))
-
-
-def _single(path: Path, tools: OwnTools | None) -> tuple[Task | None, list[str]]:
-    """Return the one task of a file that holds a plan alone, None if the plan cannot be read, and what is wrong, with its lines."""
+def _read_single(path: Path, tools: OwnTools | None, findings: PlanFindings) -> None:
+    """Read the one plan of a file that holds no more, and what is wrong with it, with its lines."""
+    findings.is_alone = True
     with path.open("rb") as file:
         data = file.read(MAX_PLAN_BYTES + 1)
     if len(data) > MAX_PLAN_BYTES:
         raise ValueError(f"{path}: larger than a plan can be; tasks with plans stand in a file that ends in {', '.join(TABLES)}")
+    here = findings.found.setdefault(str(path), [])
     try:
         single = single_plan(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        return None, [f"{path}: the text is not UTF-8 ({error.reason} at byte {error.start + 1})"]
+        here.append(f"the text is not UTF-8 ({error.reason} at byte {error.start + 1})")
+        return
     except (ValueError, RecursionError) as error:
-        return None, [f"{path}: {str(error) or 'it is nested too deep'}"]
-    mistakes = list(single.mistakes)
+        here.append(str(error) or "it is nested too deep")
+        return
+    mistakes, name = list(single.mistakes), path.stem
     try:
-        mistakes += [] if tools is None else single.misfits(_specs(tools, Task(path.stem, Query(path.stem), None)))
+        mistakes += [] if tools is None else single.misfits(_specs(tools, Task(name, Query(name), None)))
     except ValueError as error:
         mistakes.append((0, str(error)))
-    problems = [f"{path}, line {line}: {text}" if line else f"{path}: {text}" for line, text in sorted(mistakes)]
-    if single.plan is None:
-        return None, problems
-    if not single.plan.calls:
-        return None, [f"{path}: there is no call in it"]
-    task = Task(id=path.stem, query=Query(path.stem), expected=single.plan.answer, scorer="exact", plan=single.plan)
-    return task, problems + [f"{path}: {text}" for text in _problems(task, None)]
+    for line, text in sorted(mistakes):
+        findings.found.setdefault(f"{path}, line {line}" if line else str(path), []).append(text)
+    if single.plan is not None and single.plan.calls:
+        findings.tasks.append(Task(name, Query(name), single.plan.answer, scorer="exact", plan=single.plan))
+        here += _problems(findings.tasks[0], None)
+    elif single.plan is not None:
+        here[:] = ["there is no call in it"]
 
 
 def _specs(tools: OwnTools, task: Task) -> dict[str, ToolSpec]:
@@ -213,33 +185,28 @@ def _problems(task: Task, tools: OwnTools | None) -> Iterator[str]:
     yield from (problem.text for problem in argument_problems(task, specs.values()))
 
 
-async def _carried_out(sound: Mapping[str, _ReadTask], tools: OwnTools, found: Mapping[str, list[str]]) -> int:
-    """Carry out every plan in a fresh environment, and return how many state their answer although a call gives it.
-
-    `sound`: tasks with plans, by their place. `found`: what is wrong, by the places of all rows; what comes out is added to it.
-    """
-    tasks = tuple(read.task for read in sound.values())
-    setting, yielded = bench(Suite("plans", "", tasks, tools.open), tasks), 0
-    for where, read in sound.items():
-        oracle = Oracle(read.task)
-        finished = await trial(replace(ORACLE, loop=lambda _: oracle), read.task, setting)  # noqa: B023 - run at once
+async def _carry_out(findings: PlanFindings, sound: Mapping[str, tuple[Task, bool]], tools: OwnTools) -> None:
+    """Carry out every plan of sound rows, by their place, in a fresh environment."""
+    tasks = tuple(task for task, _ in sound.values())
+    setting = bench(Suite("plans", "", tasks, tools.open), tasks)
+    for where, (task, answers_itself) in sound.items():
+        oracle = Oracle(task)
+        finished = await trial(replace(ORACLE, loop=lambda _: oracle), task, setting)  # noqa: B023 - run at once
         if finished.record.status != "scored" or not finished.record.is_solved:
-            found[where].append(why_it_failed(read.task, finished))
-        elif _yields(read.task, oracle.replayed):
-            yielded += not (read.task.plan is not None and read.task.plan.is_referring)
-        elif problem := _unlike(read, oracle.replayed):
-            found[where].append(problem)
-    return yielded
+            findings.found[where].append(why_it_failed(task, finished))
+        elif _yields(task, oracle.replayed):
+            findings.yielded += not (task.plan is not None and task.plan.is_referring)
+        elif not answers_itself and (problem := _unlike(task, oracle.replayed)):
+            findings.found[where].append(problem)
 
 
-async def _alone(findings: PlanFindings, where: str, suite: Suite) -> PlanFindings:
-    """Carry out the plan of a file that has no right answer to hold the plan's against."""
-    (task,) = suite.tasks
+async def _carry_out_alone(findings: PlanFindings, where: str, tools: OwnTools) -> None:
+    """Carry out the plan of a file that has no right answer beside the plan's."""
+    (task,) = findings.tasks
     try:
-        calls = await replay(task, suite)
-        return replace(findings, answer=planned_answer(task, calls))
+        findings.answer = planned_answer(task, await replay(task, Suite("plans", "", (task,), tools.open)))
     except ValueError as error:
-        return replace(findings, problems=(*findings.problems, f"{where}: {error}"))
+        findings.found[where].append(str(error))
 
 
 def _yields(task: Task, calls: Sequence[Replayed]) -> bool:
@@ -251,21 +218,16 @@ def _yields(task: Task, calls: Sequence[Replayed]) -> bool:
     return any(isinstance(call.value, str) and bool(word.search(call.value.casefold())) for call in calls if not call.failed)
 
 
-def _unlike(read: _ReadTask, calls: Sequence[Replayed]) -> str:
+def _unlike(task: Task, calls: Sequence[Replayed]) -> str:
     """Return in what the last result is not the right answer of a row whose plan gives none; empty if nothing can be compared."""
-    task = read.task
     with_result = [call for call in calls if not call.failed]
-    if read.answers_itself or not with_result or is_by_construction(task) or not (states_its_answer(task) and compares(task)):
+    if not with_result or is_by_construction(task) or not (states_its_answer(task) and compares(task)):
         return ""
-    got, expected = (cap(repr(value), MAX_SHOWN_CHARS) for value in (with_result[-1].value, task.expected))
-    problem = (
-        f"the plan has no `answer = …`, its last call {with_result[-1].call_id!r} gives {got}, the row's right answer is {expected}"
-    )
-    way_out = f"mend one of them, or write `answer = {expected}` into the plan if no call is to give it"
-    return f"task {task.id!r}: {problem} (scorer {task.scorer}); {way_out}"
+    last = with_result[-1]
+    got, expected = (cap(repr(value), MAX_SHOWN_CHARS) for value in (last.value, task.expected))
+    problem = f"the plan has no `answer = …`, its last call {last.call_id!r} gives {got}, the row's right answer is {expected}"
+    return f"task {task.id!r}: {problem} (scorer {task.scorer}); write `answer = {expected}` if no call is to give it"
 
-
-# --- as a document ---
 
 MAX_SHOWN = 20
 """Problems that are shown; the data have all of them."""
@@ -273,37 +235,36 @@ MAX_SHOWN = 20
 
 def plan_doc(file: str, findings: PlanFindings, *, has_tools: bool) -> Doc:
     """Return the problems, how many plans there are and where they lead, and behind it every plan, a call per line."""
-    problems, more, is_sound = findings.problems[:MAX_SHOWN], len(findings.problems) - MAX_SHOWN, not findings.problems
-    made, alone = findings.carried_out, findings.is_alone
-    leading = findings.planned - findings.stated if made and not alone and is_sound else 0
-    stated = f"{counted(findings.stated, 'plan')} with the row's own answer: right by construction"
-    answer = "" if not (made and alone and is_sound) else "none" if findings.answer is None else repr(findings.answer)
+    problems, plans, alone = findings.problems, findings.plans, findings.is_alone
+    more, made, count = len(problems) - MAX_SHOWN, findings.carried_out, sum(len(plan.calls) for plan in plans)
+    # Whoever follows a plan whose answer is the result of no call is right by construction.
+    stated = sum(not plan.is_referring for plan in plans)
+    leading = len(plans) - stated if made and not alone and not problems else 0
+    answer = "" if not (made and alone and not problems) else "none" if findings.answer is None else repr(findings.answer)
     calls = "made" if made else "fit the tools, none was made: --run-tools" if has_tools else "tools unknown: --tools MODULE"
+    own = f"{counted(stated, 'plan')} with the row's own answer: right by construction"
     summary = lines_of(
-        ("Problems", f"{len(findings.problems)}" if findings.problems else "none"),
-        ("Plans", f"{findings.planned} of {counted(len(findings.tasks), 'task')}, {counted(findings.calls, 'call')}"),
-        ("Calls", calls if is_sound else ""),
+        ("Problems", f"{len(problems)}" if problems else "none"),
+        ("Plans", f"{len(plans)} of {counted(len(findings.tasks), 'task')}, {counted(count, 'call')}"),
+        ("Calls", "" if problems else calls),
         ("Right", f"{counted(leading, 'plan leads', 'plans lead')} to the right answer" if leading else ""),
         ("Answer", f"{cap(answer, MAX_SHOWN_CHARS)}, and only a task can say whether it is right" if answer else ""),
-        ("Stated", stated if findings.stated and not alone else ""),
+        ("Stated", own if stated and not alone else ""),
         ("Warning", f"{findings.yielded} of them: a call gives it; write `answer = NAME` last" if findings.yielded else ""),
         ("Warning", findings.unused),
     )
-    plans = (
-        TraceLines(task.id, tuple(_written(task.plan).splitlines()), detail=True)
-        for task in findings.tasks
-        if task.plan is not None
-    )
-    told = TraceLines("", (*problems, *([f"and {more} more, which --json has"] if more > 0 else [])))
+    written = ((task.id, _written(task.plan)) for task in findings.tasks if task.plan is not None)
+    shown = (TraceLines(name, tuple(text.splitlines()), detail=True) for name, text in written)
+    told = TraceLines("", (*problems[:MAX_SHOWN], *([f"and {more} more, which --json has"] if more > 0 else [])))
     data = {
         "tasks": len(findings.tasks),
-        "planned": findings.planned,
-        "calls": findings.calls,
-        "carried_out": findings.carried_out,
-        "by_construction": findings.stated,
-        "problems": list(findings.problems),
+        "planned": len(plans),
+        "calls": count,
+        "carried_out": made,
+        "by_construction": stated,
+        "problems": list(problems),
     }
-    return Doc(f"plans {file}", (*([told] if problems else []), summary, *plans), data)
+    return Doc(f"plans {file}", (*([told] if problems else []), summary, *shown), data)
 
 
 def _written(plan: Plan) -> str:

@@ -57,18 +57,18 @@ async def contract(loop: Loop) -> None:
     require(not odd, f"stops holds {odd}; it must hold StopReason only")
     harness = sorted(loop.stops & HARNESS_STOPS)
     require(not harness, f"stops holds {', '.join(harness)}, which only the harness sets")
-    before = public_fields(loop)
+    before = _public_fields(loop)
     finished = await play(loop, await scripted(ONE_CALL))
     if finished.problem:
         cure = "it must end by itself" if finished.hung else "run() must return an Outcome"
         raise Broken(f"{finished.problem}; {cure}", ends=True)
     _check_outcome(finished.outcome)
-    changed = _changed(before, public_fields(loop))
+    changed = _changed(before, _public_fields(loop))
     require(not changed, f"a run changed {changed}; the configuration is frozen")
     three, four = loop.with_step_limit(3), loop.with_step_limit(4)
     kind = next((type(one).__name__ for one in (three, four) if type(one) is not type(loop)), "")
     require(not kind, f"with_step_limit gave a {kind}; it must give a {type(loop).__name__}")
-    changed = _changed(before, public_fields(loop))
+    changed = _changed(before, _public_fields(loop))
     require(not changed, f"with_step_limit changed {changed} of the loop itself; it must return another")
     require(three is not four, "with_step_limit(3) and with_step_limit(4) are one object; each must be a separate loop")
 
@@ -99,27 +99,15 @@ def _check_outcome(outcome: Outcome) -> None:
     require(fine, f"the outcome's confidence is {confidence!r}; it must be in [0, 1] or None")
 
 
-def public_fields(loop: object) -> dict[str, Any]:
-    """Return the public fields of a loop for comparison; other objects than data and dataclasses count by identity."""
+def _public_fields(loop: Any) -> dict[str, str]:
+    """Return the public fields of a loop as text, for comparison."""
     names = set(getattr(loop, "__dict__", ()))
     if dataclasses.is_dataclass(loop):
         names = {item.name for item in dataclasses.fields(loop)}
-    return {name: _comparable(getattr(loop, name, None)) for name in sorted(names) if not name.startswith("_")}
+    return {name: repr(getattr(loop, name, None)) for name in sorted(names) if not name.startswith("_")}
 
 
-def _comparable(value: Any, depth: int = 6) -> Any:
-    if depth == 0 or isinstance(value, str | int | float | bool | None):
-        return repr(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return type(value), [_comparable(getattr(value, item.name, None), depth - 1) for item in dataclasses.fields(value)]
-    if isinstance(value, Mapping):
-        return {repr(key): _comparable(item, depth - 1) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_comparable(item, depth - 1) for item in value]
-    return sorted(map(repr, value)) if isinstance(value, set | frozenset) else id(value)
-
-
-def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> str:
     return ", ".join(name for name in {**before, **after} if before.get(name) != after.get(name))
 
 

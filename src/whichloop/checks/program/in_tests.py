@@ -48,15 +48,14 @@ class AgentChecks:
             for name in names - BY_NAME.keys():
                 raise ValueError(f"there is no fault {name!r}; known: {', '.join(BY_NAME)}")
             loop, name = agent_of(agent)
-            chosen = tuple(fault for fault in BY_NAME.values() if fault.name in names)
+            chosen = [fault for fault in BY_NAME.values() if fault.name in names]
             report = check_program(loop, name, faults=chosen, limits=CheckLimits(max_requests, tool_seconds))
-        except (ValueError, OSError, Trouble) as error:
-            mistake = str(error)
-        else:
             counts = Counter(finding.outcome for finding in report.findings)
             self.say(f"{report.agent}: {', '.join(f'{count} {outcome}' for outcome, count in counts.items())}")
             lines = [f"{one.missing(finding)} ({finding.detail})" for one, finding in report.unmet(demanded)]
-            if lines:
-                pytest.fail(safe_for_others("\n".join([f"agent_checks: {report.agent}", *lines])), pytrace=False)
-            return report
-        pytest.fail(f"agent_checks: {safe_for_others(mistake)}", pytrace=False)  # out here, where no context prints it twice
+            if not lines:
+                return report
+            problem = "\n".join([report.agent, *lines])
+        except (ValueError, OSError, Trouble) as error:
+            problem = str(error)
+        pytest.fail(f"agent_checks: {safe_for_others(problem)}", pytrace=False)  # out here, where no context prints it twice

@@ -20,27 +20,6 @@ ADDRESS = ("http://", "https://")
 """How an agent begins that runs as a service."""
 
 
-def agent_spec(words: Sequence[str], *, is_elsewhere: bool = False) -> Spec:
-    """Return what words name: a design or a framework with its options, a loop or a function of the user's own, or a command line.
-
-    `is_elsewhere`: it has a Python of its own, so nothing is imported here. Raises ValueError for an unknown name.
-    """
-    first = words[0]
-    if first.partition("(")[0] in loop_names():
-        if len(words) > 1:
-            raise ValueError(f"name one agent, with its options in brackets; got {shlex.join(words)}")
-        return parse_spec(first)
-    if len(words) > 1:
-        return Spec("program", {"command": shlex.join(words)})
-    if first.isidentifier() and shutil.which(first) is None:
-        raise ValueError(f"there is no program, framework or design {first!r}; {nearest(first, loop_names())}")
-    if ":" in first and ".py:" not in first and not is_elsewhere:
-        with contextlib.suppress(ValueError):  # what cannot be imported here may be so in the program's own Python
-            if is_loop(own_object("agent", (spec := parse_spec(first)).name)):
-                return spec
-    return parse_spec(program_spec(first))
-
-
 def is_loop(thing: object) -> bool:
     """Return whether an object is a loop, or a class of loops."""
     return callable(getattr(thing, "run", None))
@@ -61,17 +40,34 @@ def named_agent(words: Sequence[str], venv: str | None = None, keys: Sequence[st
     more = {name: value for name, value in (("venv", venv), ("keys", tuple(keys))) if value}
     if words[0].startswith(ADDRESS) and len(words) == 1 and not more:
         return Service(words[0]), words[0]
-    spec = agent_spec(words, is_elsewhere=bool(venv))
+    spec = _agent_spec(words, has_own_python=bool(venv))
     if more and spec.name != "program":
         raise ValueError(f"--venv and --key are for programs, not for {spec}")
     return make_loop(Spec(spec.name, {**spec.options, **more}, spec.program), TOLD_STEPS), agent_name(spec)
 
 
-def agent_of(agent: str | type[Loop] | Loop | Callable[..., object]) -> tuple[Loop, str]:
-    """Return an agent and its name. `agent`: words as `agent_spec` takes them, a loop, its class, or a function.
+def _agent_spec(words: Sequence[str], *, has_own_python: bool) -> Spec:
+    """Return a design or a framework with its options, a loop or a function of the user's own, or a command line."""
+    first = words[0]
+    if first.partition("(")[0] in loop_names():
+        if len(words) > 1:
+            raise ValueError(f"name one agent, with its options in brackets; got {shlex.join(words)}")
+        return parse_spec(first)
+    if len(words) > 1:
+        return Spec("program", {"command": shlex.join(words)})
+    if first.isidentifier() and shutil.which(first) is None:
+        raise ValueError(f"there is no program, framework or design {first!r}; {nearest(first, loop_names())}")
+    if ":" in first and ".py:" not in first and not has_own_python:
+        with contextlib.suppress(ValueError):  # what cannot be imported here may be so in the program's own Python
+            if is_loop(own_object("agent", (spec := parse_spec(first)).name)):
+                return spec
+    return parse_spec(program_spec(first))
 
-    A function runs in a process of its own, one that `whichloop.tunnel.loop` has marked in this one. Raises ValueError for a bad
-    name or option.
+
+def agent_of(agent: str | type[Loop] | Loop | Callable[..., object]) -> tuple[Loop, str]:
+    """Return an agent and its name. `agent`: one word as `named_agent` takes it, a loop, its class, or a function.
+
+    A function runs in a process of its own, where it is imported. Raises ValueError for a bad name or option.
     """
     if isinstance(agent, str):
         return named_agent([agent])
@@ -80,16 +76,9 @@ def agent_of(agent: str | type[Loop] | Loop | Callable[..., object]) -> tuple[Lo
         return loop.with_step_limit(TOLD_STEPS), agent.__name__
     if isinstance(agent, Loop):
         return agent.with_step_limit(TOLD_STEPS), agent.name
-    if inspect.isfunction(agent):
-        return agent_of(_place_of(agent))[0], agent.__name__
-    raise ValueError(f"{agent!r} is no agent: give a name, a loop, its class, or a function")
-
-
-def _place_of(function: Callable[..., object]) -> str:
-    """Return where a function can be imported from. Raises ValueError for one within another, and for a lambda."""
-    if not function.__qualname__.isidentifier():
-        raise ValueError(
-            f"{function.__qualname__} cannot be imported: define it at the top of a module, or mark it with tunnel.loop"
-        )
-    file = inspect.getsourcefile(function)
-    return f"{function.__module__ if '.' in function.__module__ else file}:{function.__name__}"
+    if not inspect.isfunction(agent):
+        raise ValueError(f"{agent!r} is no agent: give a name, a loop, its class, or a function")
+    if not agent.__qualname__.isidentifier():
+        raise ValueError(f"{agent.__qualname__} cannot be imported: define it at the top of a module, or mark it with tunnel.loop")
+    place = agent.__module__ if "." in agent.__module__ else inspect.getsourcefile(agent)
+    return named_agent([f"{place}:{agent.__name__}"])[0], agent.__name__
