@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self
 
 from tests.checks.loop.altered_loops import Changed, Own
-from whichloop.protocol import (
-    Message,
-    Model,
-    Program,
-    Prompted,
-    Reply,
-    Request,
-    own_prompt,
-)
+from tests.checks.loop.broken_runs import asked, named
+from whichloop.protocol import Message, Model, Program, Prompted, Reply, Request, own_prompt
 
 
-class Asking(Own):
-    """Its requests are changed where they say whose they are."""
+def telling(name: str, told: Callable[[Request], dict[str, Any]]) -> type[Own]:
+    """Return the template, whose requests say something else of themselves."""
+    return asked(name, lambda request: replace(request, **told(request)))
 
-    def model(self, model: Model) -> Model:
-        return Changed(model, lambda request: replace(request, **self.told(request)))
 
-    def told(self, request: Request) -> dict[str, Any]:
-        return {}
+def told_by(request: Request) -> Prompted:
+    assert request.prompted is not None
+    return request.prompted
+
+
+def hinting(request: Request) -> dict[str, Any]:
+    """Say more where there are demonstrations."""
+    hint = (Message("user", "So much for the examples."),) if request.examples else ()
+    return {"messages": (*request.messages[: 1 + request.examples], *hint, *request.messages[1 + request.examples :])}
+
+
+Quiet = telling("Quiet", lambda request: {"examples": 0})
+Careful = telling("Careful", hinting)
+Anonymous = telling("Anonymous", lambda request: {"prompted": None})
+Misnamed = telling("Misnamed", lambda request: {"prompted": replace(told_by(request), predictor="other")})
+Laconic = telling("Laconic", lambda request: {"prompted": replace(told_by(request), outputs=lambda reply: {})})
+Closed = named("Closed", with_predictors=lambda self, program: self)
+Handing = named("Handing", with_predictors=lambda self, program: program)
+Forgiving = named("Forgiving", with_predictors=lambda self, program: replace(self, program={**self.program, **program}))
+Alike = named("Alike", predictors=property(lambda self: {**self.program, "answer": self.program["decide"]}))
+Speechless = named("Speechless", predictors=property(lambda self: {}))
 
 
 class Doubtful(Own):
@@ -33,13 +45,6 @@ class Doubtful(Own):
     def with_predictors(self, program: Program) -> Self:
         own = program["decide"]
         return super().with_predictors({"decide": replace(own, instructions=f"{own.instructions} Really.")})
-
-
-class Closed(Own):
-    """Has predictors, and asks what it always asks."""
-
-    def with_predictors(self, program: Program) -> Self:
-        return self
 
 
 class Impressed(Own):
@@ -51,61 +56,11 @@ class Impressed(Own):
         return made
 
 
-class Forgiving(Own):
-    """Takes a predictor that it does not have, as a misspelt name is."""
-
-    def with_predictors(self, program: Program) -> Self:
-        return replace(self, program={**self.program, **program})
-
-
 class Curt(Own):
-    """Refuses such a predictor without a word on how to mend it."""
+    """Refuses a predictor that it does not have without a word on how to mend it."""
 
     def with_predictors(self, program: Program) -> Self:
         return super().with_predictors({name: program[name] for name in self.program if name in program or len(program) == 1})
-
-
-class Handing(Own):
-    """Gives what is no loop."""
-
-    def with_predictors(self, program: Program) -> Any:
-        return program
-
-
-class Quiet(Asking):
-    """Does not announce demonstrations."""
-
-    def told(self, request: Request) -> dict[str, Any]:
-        return {"examples": 0}
-
-
-class Careful(Asking):
-    """Says more where there are demonstrations."""
-
-    def told(self, request: Request) -> dict[str, Any]:
-        hint = (Message("user", "So much for the examples."),) if request.examples else ()
-        return {"messages": (*request.messages[: 1 + request.examples], *hint, *request.messages[1 + request.examples :])}
-
-
-class Anonymous(Asking):
-    """Does not say whose its requests are."""
-
-    def told(self, request: Request) -> dict[str, Any]:
-        return {"prompted": None}
-
-
-class Misnamed(Asking):
-    """Says that another asks."""
-
-    def told(self, request: Request) -> dict[str, Any]:
-        return {"prompted": replace(told_by(request), predictor="other")}
-
-
-class Laconic(Asking):
-    """Leaves the reply out of its demonstrations."""
-
-    def told(self, request: Request) -> dict[str, Any]:
-        return {"prompted": replace(told_by(request), outputs=lambda reply: {})}
 
 
 class Foresighted(Own):
@@ -125,22 +80,6 @@ class Foresighted(Own):
         return Live(model)
 
 
-class Alike(Own):
-    """Two predictors that nobody can tell apart."""
-
-    @property
-    def predictors(self) -> Program:
-        return {**self.program, "answer": self.program["decide"]}
-
-
-class Speechless(Own):
-    """Has predictors in name only."""
-
-    @property
-    def predictors(self) -> Program:
-        return {}
-
-
 class Gossip(Own):
     """Two predictors; the one that is asked is told what the other is."""
 
@@ -151,8 +90,3 @@ class Gossip(Own):
     def model(self, model: Model) -> Model:
         told = Message("user", f"By the way: {self.predictors['summarize'].instructions}")
         return Changed(model, lambda request: replace(request, messages=(*request.messages, told)))
-
-
-def told_by(request: Request) -> Prompted:
-    assert request.prompted is not None
-    return request.prompted

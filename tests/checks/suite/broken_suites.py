@@ -1,4 +1,4 @@
-"""Suites that are broken in one way each, with the check that must find it and a part of what it says."""
+"""Suites that are broken in one way each, with the law that must find it and a part of what it says."""
 
 from __future__ import annotations
 
@@ -26,118 +26,68 @@ from tests.checks.suite.shop import (
 from whichloop.datasets.task import Environment, Suite, Task, Toolset, WorldEnvironment
 from whichloop.protocol import Plan, PlannedCall, Query, Ref
 
-BROKEN_FILES: dict[str, tuple[Suite, str, str]] = {
-    "a number that is none": (changed(labelled(weight=float("nan")), 2), "json", "task 'shop-02' is not JSON"),
-    "a plan without calls": (
-        changed(lambda task: replace(task, plan=NO_CALL, expected=33), 1),
-        "plans",
-        "answers without any call",
-    ),
-    "a plan and a reason for none": (changed(lambda task: replace(task, no_plan="why"), 1), "plans", "and not both"),
-    "a goal that is asked": (
-        changed(lambda task: plan_of(task, goal="Order 3 lamps"), 0),
-        "goals",
-        "'Order 3 lamps', stands in the question too",
-    ),
-    "a schema that is none": (changed(asked(schema={"minimum": "nonsense"}), 3), "schemas", "the answer's schema is none"),
-    "an answer that its schema refuses": (
-        changed(asked(schema={"type": "string"}), 3),
-        "schemas",
-        "does not take the expected answer",
-    ),
-    "a scorer that there is not": (changed(lambda task: replace(task, scorer="nmeric"), 3), "answers", "unknown scorer 'nmeric'"),
-    "an answer that is wrong by its scorer": (
-        changed(lambda task: replace(task, expected="many"), 3),
-        "answers",
-        "'many' is expected, and gets 0 from scorer numeric",
-    ),
-    "an answer that is empty": (
-        changed(lambda task: replace(task, expected="", scorer="exact"), 3),
-        "answers",
-        "an empty answer counts as right",
-    ),
-    "too many tasks without answer": (changed(unanswerable, 1, 5, 9), "unanswerable", "3 of 24 tasks have no answer"),
-    "an instance in two splits": (
-        changed(labelled(instance="one")),
-        "splits",
-        "tasks 'shop-00' (train) and 'shop-01' (dev) share one instance 'one'",
-    ),
-    "a question in two splits": (
-        shop(tasks=(*shop().tasks, replace(task(0), id="again", labels={"split": "test"}))),
-        "splits",
-        "tasks 'shop-00' (train) and 'again' (test) share one question",
-    ),
-    "a task that stands twice": (
-        shop(tasks=(*shop().tasks, replace(task(0), id="again"))),
-        "copies",
-        "tasks 'shop-00' and 'again' ask the same of the same world, and want the same",
-    ),
-    "a task with two answers": (
-        shop(tasks=(*shop().tasks, replace(task(0), id="again", expected=1))),
-        "copies",
-        "want two different answers",
-    ),
-    "near copies across splits": (
-        shop(
-            tasks=(
-                *shop().tasks,
-                *(
-                    replace(
-                        task(number),
-                        id=f"copy-{number}",
-                        query=Query(task(number).query.text.replace("lamps", "LAMPS 2")),
-                        labels={"split": "x"},
-                    )
-                    for number in range(3)
-                ),
-            )
-        ),
-        "near copies",
-        "tasks are passed by the answer of a near copy in another split",
-    ),
-    "an argument that a tool does not know": (changed(arguments(colour="red"), 4), "arguments", "order: unknown argument 'colour'"),
-    "an argument of another type": (
-        changed(arguments(count="four"), 4),
-        "arguments",
-        "order: argument 'count': 'four' is not of type",
-    ),
-    "an argument that is missing": (
-        changed(lambda task: plan_of(task, arguments={"item": "lamps", "unit_price": Ref("c1")}), 4),
-        "arguments",
-        "order: missing argument 'count'",
-    ),
-    "a tool that there is not": (
-        changed(lambda task: plan_of(task, tool="pay"), 4),
-        "arguments",
-        "no tool 'pay'; there are price, ",
-    ),
-    "an alternative that does not fit": (
-        changed(lambda task: plan_of(task, alternatives=(PlannedCall("c2", "price", {}, "Or so."),)), 4),
-        "arguments",
-        "price: missing argument 'item'",
-    ),
-    "a distractor that a plan needs": (
-        shop(distractors=frozenset({"orders", "price"})),
-        "tools",
-        "'price' is named a distractor, and",
-    ),
-    "a distractor that is no tool": (shop(distractors=frozenset({"orders", "sing"})), "tools", "'sing' is not a tool of the suite"),
-    "one answer for many tasks": (
-        changed(lambda task: replace(task, expected=7, end_state=None), 0, 4, 8),
-        "guessing",
-        "same answer (always the suite's most frequent one) passes 12.5% of 24 tasks",
-    ),
-    "a question that ends in its answer": (
-        changed(lambda task: replace(task, query=Query(f"{task.query.text} {task.expected}"), end_state=None), 0, 4, 8),
-        "guessing",
-        "echo (answers with the question) passes 12.5% of 24 tasks",
-    ),
-    "nothing to do": (
-        changed(lambda task: replace(task, expected="", scorer="exact", end_state={"orders": []}), 0, 4, 8),
-        "guessing",
-        "do nothing (gives no answer) passes 12.5% of 24 tasks",
-    ),
-}
+Broken = tuple[Suite, str, str]
+
+
+def by_change(law: str, text: str, change: Callable[[Task], Task], *numbers: int) -> Broken:
+    """Return the shop with some tasks changed, all where none is named."""
+    return changed(change, *numbers), law, text
+
+
+def by_more(law: str, text: str, *more: Task) -> Broken:
+    """Return the shop with more tasks."""
+    return shop(tasks=(*shop().tasks, *more)), law, text
+
+
+def with_fields(**changes: Any) -> Callable[[Task], Task]:
+    return lambda task: replace(task, **changes)
+
+
+def with_plan(**changes: Any) -> Callable[[Task], Task]:
+    return lambda task: plan_of(task, **changes)
+
+
+def reworded(number: int) -> Task:
+    query = Query(task(number).query.text.replace("lamps", "LAMPS 2"))
+    return replace(task(number), id=f"copy-{number}", query=query, labels={"split": "x"})
+
+
+def says_it(text: str) -> Callable[[Task], Task]:
+    """Return what adds the answer to the question."""
+    return lambda task: replace(task, query=Query(f"{task.query.text} {text.format(task.expected)}"), end_state=None)
+
+
+AGAIN = replace(task(0), id="again")
+MISFIT = PlannedCall("c2", "price", {}, "Or so.")
+BROKEN_FILES = (
+    by_change("json", "task 'shop-02' is not JSON", labelled(weight=float("nan")), 2),
+    by_change("plans", "answers without any call", with_fields(plan=NO_CALL, expected=33), 1),
+    by_change("plans", "and not both", with_fields(no_plan="why"), 1),
+    by_change("goals", "'Order 3 lamps', stands in the question too", with_plan(goal="Order 3 lamps"), 0),
+    by_change("schemas", "the answer's schema is none", asked(schema={"minimum": "nonsense"}), 3),
+    by_change("schemas", "does not take the expected answer", asked(schema={"type": "string"}), 3),
+    by_change("answers", "unknown scorer 'nmeric'", with_fields(scorer="nmeric"), 3),
+    by_change("answers", "'many' is expected, and gets 0 from scorer numeric", with_fields(expected="many"), 3),
+    by_change("answers", "an empty answer counts as right", with_fields(expected="", scorer="exact"), 3),
+    by_change("unanswerable", "3 of 24 tasks have no answer", unanswerable, 1, 5, 9),
+    by_change("splits", "tasks 'shop-00' (train) and 'shop-01' (dev) share one instance 'one'", labelled(instance="one")),
+    by_more("splits", "tasks 'shop-00' (train) and 'again' (test) share one question", replace(AGAIN, labels={"split": "test"})),
+    by_more("copies", "tasks 'shop-00' and 'again' ask the same of the same world, and want the same", AGAIN),
+    by_more("copies", "want two different answers", replace(AGAIN, expected=1)),
+    by_more("near copies", "tasks are passed by the answer of a near copy in another split", *map(reworded, range(3))),
+    by_change("arguments", "order: unknown argument 'colour'", arguments(colour="red"), 4),
+    by_change("arguments", "order: argument 'count': 'four' is not of type", arguments(count="four"), 4),
+    by_change("arguments", "order: missing argument 'count'", with_plan(arguments={"item": "lamps", "unit_price": Ref("c1")}), 4),
+    by_change("arguments", "no tool 'pay'; there are price, ", with_plan(tool="pay"), 4),
+    by_change("arguments", "price: missing argument 'item'", with_plan(alternatives=(MISFIT,)), 4),
+    (shop(distractors=frozenset({"orders", "price"})), "tools", "'price' is named a distractor, and"),
+    (shop(distractors=frozenset({"orders", "sing"})), "tools", "'sing' is not a tool of the suite"),
+    by_change("guessing", "same answer (always the suite's most frequent one) passes 12.5% of 24 tasks",
+              with_fields(expected=7, end_state=None), 0, 4, 8),
+    by_change("guessing", "echo (answers with the question) passes 12.5% of 24 tasks", says_it("{}"), 0, 4, 8),
+    by_change("guessing", "do nothing (gives no answer) passes 12.5% of 24 tasks",
+              with_fields(expected="", scorer="exact", end_state={"orders": []}), 0, 4, 8),
+)  # fmt: skip
 
 
 def stocked(**functions: Callable[..., Any]) -> Suite:
@@ -250,84 +200,40 @@ def gives_it_away(task: Task) -> Environment:
     return WorldEnvironment(FREE.bound_to(world := World({"secret": task.expected})), world)
 
 
-BROKEN_TOOLS: dict[str, tuple[Suite, str, str]] = {
-    "a wrong answer": (
-        changed(lambda task: replace(task, expected=task.expected + 1), 5),
-        "replay",
-        "task 'shop-05': the plan's answer is 368 (from call '",
-    ),
-    "a wrong end state": (
-        changed(lambda task: replace(task, end_state={"orders": []}), 5),
-        "replay",
-        """task 'shop-05': after the plan the state is {"orders":[{"count":8,"item":"mirrors"}]}, expected is {"orders":[]}""",
-    ),
-    "a call that fails": (
-        changed(arguments(unit_price=1), 5),
-        "replay",
-        "task 'shop-05', call 'c2': ValueError: 1 is not the price of",
-    ),
-    "an environment that cannot be opened": (
-        changed(lambda task: replace(task, world={}), 5),
-        "replay",
-        "task 'shop-05': KeyError",
-    ),
-    "the same call twice": (changed(repeated, 5), "receipts", "task 'shop-05': calls 'c2' and 'c3' have the same receipt"),
-    "an order that is not said": (changed(unordered, 5), "order", "task 'shop-05', call 'c3'"),
-    "a state that all trials share": (forgetful_shop(), "replay", "task 'shop-01': after the plan the state is"),
-    "a number that all trials share": (counting_shop(), "state", "task 'shop-00', call 'c2'"),
-    "the answer in a description": (
-        told(lambda task: str(task.expected)),
-        "gold",
-        "the description of tool 'price' holds what a loop must",
-    ),
-    "the plan in a description": (
-        told(lambda task: str(task.plan)),
-        "gold",
-        "the description of tool 'price' holds what a loop must not",
-    ),
-    "a label in a description": (
-        told(lambda task: f"{task.labels}"),
-        "gold",
-        "the description of tool 'price' holds what a loop must not",
-    ),
-    "the scorer in a description": (
-        told(lambda task: task.scorer),
-        "gold",
-        "the description of tool 'price' holds what a loop must not",
-    ),
-    "the answer in a result": (shop(open=telling_results), "gold", "the result of call 'c1' holds what a loop must not see"),
-    "the answer in the middle of the question": (
-        changed(lambda task: replace(task, query=Query(f"{task.query.text} It is {task.expected}, within 3 days.")), 0, 4, 8),
-        "gold",
-        "3 of 24 tasks show their answer, a number, in the question, context or",
-    ),
-    "the answer in a description, from the world": (
-        replace(
-            changed(lambda task: replace(task, world={**task.world, "due": task.expected})),
-            open=told(lambda task: f"{task.world['due']:,}").open,
-        ),
-        "gold",
-        "24 of 24 tasks show their answer, a number, in the question, context or",
-    ),
-    "an environment made of labels": (shop(open=picky), "gold", "it cannot be opened by its world alone (KeyError"),
-    "calls at random": (
-        shop(
-            open=gives_it_away,
-            distractors=frozenset(),
-            tasks=tuple(
-                replace(one, end_state=None, plan=Plan((PlannedCall("c1", "free_lunch", {}, "Ask."),), Ref("c1")))
-                for one in shop().tasks
-            ),
-        ),
-        "guessing",
-        "random calls (answers with the last result) passes 100.0% of 24 tasks",
-    ),
-    "no call at all": (
-        changed(lambda task: replace(task, plan=Plan((), task.expected), end_state=None), 0, 4, 8),
-        "guessing",
-        "blind (sees no result) passes 12.5% of 24 tasks",
-    ),
-}
+def told_world(suite: Suite) -> Suite:
+    """Return the suite, which tells of the answer in its world."""
+    tasks = changed(lambda task: replace(task, world={**task.world, "due": task.expected}))
+    return replace(tasks, open=suite.open)
+
+
+FREE_CALL = Plan((PlannedCall("c1", "free_lunch", {}, "Ask."),), Ref("c1"))
+FREE_TASKS = tuple(replace(one, end_state=None, plan=FREE_CALL) for one in shop().tasks)
+STATE = """task 'shop-05': after the plan the state is {"orders":[{"count":8,"item":"mirrors"}]}, expected is {"orders":[]}"""
+DESCRIBED = "the description of tool 'price' holds what a loop must not"
+SHOWN = "of 24 tasks show their answer, a number, in the question, context or"
+BROKEN_TOOLS = (
+    by_change("replay", "task 'shop-05': the plan's answer is 368 (from call '",
+              lambda task: replace(task, expected=task.expected + 1), 5),
+    by_change("replay", STATE, with_fields(end_state={"orders": []}), 5),
+    by_change("replay", "task 'shop-05', call 'c2': ValueError: 1 is not the price of", arguments(unit_price=1), 5),
+    by_change("replay", "task 'shop-05': KeyError", with_fields(world={}), 5),
+    by_change("receipts", "task 'shop-05': calls 'c2' and 'c3' have the same receipt", repeated, 5),
+    by_change("order", "task 'shop-05', call 'c3'", unordered, 5),
+    (forgetful_shop(), "replay", "task 'shop-01': after the plan the state is"),
+    (counting_shop(), "state", "task 'shop-00', call 'c2'"),
+    (told(lambda task: str(task.expected)), "gold", DESCRIBED),
+    (told(lambda task: str(task.plan)), "gold", DESCRIBED),
+    (told(lambda task: f"{task.labels}"), "gold", DESCRIBED),
+    (told(lambda task: task.scorer), "gold", DESCRIBED),
+    (shop(open=telling_results), "gold", "the result of call 'c1' holds what a loop must not see"),
+    by_change("gold", f"3 {SHOWN}", says_it("It is {}, within 3 days."), 0, 4, 8),
+    (told_world(told(lambda task: f"{task.world['due']:,}")), "gold", f"24 {SHOWN}"),
+    (shop(open=picky), "gold", "it cannot be opened by its world alone (KeyError"),
+    (shop(open=gives_it_away, distractors=frozenset(), tasks=FREE_TASKS), "guessing",
+     "random calls (answers with the last result) passes 100.0% of 24 tasks"),
+    by_change("guessing", "blind (sees no result) passes 12.5% of 24 tasks",
+              lambda task: replace(task, plan=Plan((), task.expected), end_state=None), 0, 4, 8),
+)  # fmt: skip
 
 
 def with_two_orders(task: Task) -> Task:

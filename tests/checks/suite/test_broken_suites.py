@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from tests.checks.suite.broken_suites import BROKEN_FILES, BROKEN_TOOLS, counting_shop, forgetful_shop, ordered, with_two_orders
+from tests.checks.suite.broken_suites import (
+    BROKEN_FILES,
+    BROKEN_TOOLS,
+    Broken,
+    counting_shop,
+    forgetful_shop,
+    ordered,
+    with_two_orders,
+)
 from tests.checks.suite.shop import changed, found
 from whichloop.checks.suite import quick_problems, task_problems
-from whichloop.datasets.task import Environment, Task
+from whichloop.datasets.task import Environment, Suite, Task
 
 
-@pytest.mark.parametrize("broken", BROKEN_FILES)
-def test_what_shows_without_calling_a_tool_is_found_with_and_without_them(broken: str) -> None:
-    suite, name, text = BROKEN_FILES[broken]
+def params(*suites: Broken) -> list[Any]:
+    return [pytest.param(*broken, id=f"{broken[1]}-{place}") for place, broken in enumerate(suites)]
+
+
+@pytest.mark.parametrize(("suite", "name", "text"), params(*BROKEN_FILES))
+def test_what_shows_without_calling_a_tool_is_found_with_and_without_them(suite: Suite, name: str, text: str) -> None:
     for run_tools in (True, False):
         finding = found(suite, name, run_tools=run_tools)
         assert finding.status == "failed"
@@ -24,9 +36,8 @@ def test_what_shows_without_calling_a_tool_is_found_with_and_without_them(broken
     assert len(quick) == 1, quick
 
 
-@pytest.mark.parametrize("broken", BROKEN_TOOLS)
-def test_what_shows_when_tools_are_called_is_found(broken: str) -> None:
-    suite, name, text = BROKEN_TOOLS[broken]
+@pytest.mark.parametrize(("suite", "name", "text"), params(*BROKEN_TOOLS))
+def test_what_shows_when_tools_are_called_is_found(suite: Suite, name: str, text: str) -> None:
     finding = found(suite, name)
     assert finding.status == "failed"
     assert any(text in problem for problem in finding.problems), finding.problems
@@ -44,16 +55,12 @@ def test_what_code_of_the_suite_raises_is_told_with_its_line() -> None:
 OF_TASKS = {"json", "plans", "goals", "schemas", "answers", "unanswerable", "arguments", "replay", "receipts"}
 
 
-FIRST = {name: broken for broken, (_, name, _) in reversed([*BROKEN_FILES.items(), *BROKEN_TOOLS.items()])}
-"""Check → the first suite that it finds broken."""
+FIRST = {broken[1]: broken for broken in reversed([*BROKEN_FILES, *BROKEN_TOOLS])}
+"""Law → the first suite that it finds broken."""
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [pytest.param(broken, marks=() if broken in FIRST.values() else pytest.mark.slow) for broken in (*BROKEN_FILES, *BROKEN_TOOLS)],
-)
-def test_what_single_tasks_show_is_told_by_itself(broken: str) -> None:
-    suite, name, text = (BROKEN_FILES | BROKEN_TOOLS)[broken]
+@pytest.mark.parametrize(("suite", "name", "text"), params(*FIRST.values()))
+def test_what_single_tasks_show_is_told_by_itself(suite: Suite, name: str, text: str) -> None:
     assert any(text in problem for problem in task_problems(suite)) == (name in OF_TASKS)
 
 
