@@ -13,7 +13,7 @@ from tests.loops.helpers import Moves, Notes
 from tests.models import bench
 from whichloop.loops.bare import Bare
 from whichloop.loops.finish import Finish
-from whichloop.loops.guarded import UNCONFIRMED, ConfirmCodec, Guard, Guarded, GuardedToolbox, NeededToolsCodec
+from whichloop.loops.guarded import UNCONFIRMED, ConfirmCodec, GuardQuestions, Guarded, GuardedToolbox, NeededToolsCodec
 from whichloop.loops.phased import Phased
 from whichloop.loops.react_extract import ReactExtract
 from whichloop.models.instructions import ANSWER, CALL, STOP
@@ -141,7 +141,7 @@ def test_where_the_model_fails_at_the_guard_s_own_requests_the_run_ends(error: E
 
 def test_the_list_of_a_narrowed_toolbox_is_narrow_and_a_tool_left_out_does_not_run() -> None:
     notes = Notes()
-    narrow = GuardedToolbox(tools(), ["add"], "", Guard(QUERY, Moves(), notes), asks=False)
+    narrow = GuardedToolbox(tools(), ["add"], "", GuardQuestions(QUERY, Moves(), notes), asks=False)
     assert [tool.name for tool in narrow.listed().tools] == list(narrow.names) == ["add"]
     assert run_sync(narrow.call(SUM.calls[0])).data == "3"
     assert run_sync(narrow.call(ToolCall("leak", {"a": 1, "b": 2}))).error_type == "UnknownTool"

@@ -27,7 +27,7 @@ from whichloop.checks.loop.scene import Gate, RunLog, open_gate
 from whichloop.checks.program.bench import AgentLog
 from whichloop.loops.checkpoint import Checkpoint
 from whichloop.loops.finish.output import CurrentTools
-from whichloop.loops.guarded import Guard
+from whichloop.loops.guarded import GuardQuestions
 from whichloop.loops.resumable import Replay
 from whichloop.loops.shared.boundary import RelayingObserver, WatchedModel
 from whichloop.loops.shared.call_ids import CallIds
@@ -44,7 +44,7 @@ NAMES = ("find", "buy", "sell", "count")
 LAW = settings(max_examples=cases(5), deadline=None)
 
 
-class Confirming(Guard):
+class Confirming(GuardQuestions):
     """Confirms every call."""
 
     async def confirms(self, call: ToolCall) -> bool:
@@ -69,7 +69,7 @@ def stand_ins(within: Toolbox) -> dict[Any, Any]:
         WatchedModel: WatchedModel(script, within, watching),
         CallIds: ids,
         Replay: Replay(checkpoint, Budget(), SILENT, ids),
-        Guard: Confirming(None, script, SILENT),  # type: ignore[arg-type]  # a query that nobody is asked about
+        GuardQuestions: Confirming(None, script, SILENT),  # type: ignore[arg-type]  # a query that nobody is asked about
         Listener: Ear(),
         RunLog: RunLog(),
         AgentLog: AgentLog(100),

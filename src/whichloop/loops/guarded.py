@@ -145,7 +145,7 @@ class Guarded(WrappedLoop):
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         """Run the loop within. Where the model fails at a request of the guard's own, the run ends without an answer."""
-        guard = Guard(query, model, observer)
+        guard = GuardQuestions(query, model, observer)
         label = sha256(query.full_text)[:LABEL_LENGTH] if self.results == "marked" else ""
         try:
             names = await guard.needed_tools(tools) if self.tools == "needed" else tools.names
@@ -178,7 +178,7 @@ class AnnouncingModel(WrappedModel):
         return replace(request, messages=(replace(first, content=f"{first.content}\n\n{announced}"), *request.messages[1:]))
 
 
-class Guard:
+class GuardQuestions:
     """Asks the model about the tools and the calls of a run. Its prompts show no result, so that none has a say in them."""
 
     def __init__(self, query: Query, model: Model, observer: Observer) -> None:
@@ -233,7 +233,7 @@ class Guard:
 class GuardedToolbox(ToolboxAround):
     """The tools that a task needs; a call of one that may write has to be confirmed, and results are marked as data."""
 
-    def __init__(self, within: Toolbox, names: Collection[str], label: str, guard: Guard, *, asks: bool = True) -> None:
+    def __init__(self, within: Toolbox, names: Collection[str], label: str, guard: GuardQuestions, *, asks: bool = True) -> None:
         """`label`: of the marks; none if it is empty. It stands in no text that it marks, so that no result can close the mark."""
         super().__init__(within)
         if not set(names).issuperset(within.names):  # else what the toolbox within offers later is offered here, too
