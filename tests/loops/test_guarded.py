@@ -13,7 +13,7 @@ from tests.loops.helpers import Moves, Notes
 from tests.models import bench
 from whichloop.loops.bare import Bare
 from whichloop.loops.finish import Finish
-from whichloop.loops.guarded import UNCONFIRMED, ConfirmCodec, GuardQuestions, Guarded, GuardedToolbox, NeededToolsCodec
+from whichloop.loops.guarded import UNCONFIRMED, ConfirmCodec, Guarded, GuardedToolbox, GuardQuestions, NeededToolsCodec
 from whichloop.loops.phased import Phased
 from whichloop.loops.react_extract import ReactExtract
 from whichloop.models.instructions import ANSWER, CALL, STOP
