@@ -15,9 +15,8 @@ Follow a run, from the top:
 - `ReactExtract._decide` (react_extract.py) asks for the choice by `ReactAgent.decide`, again after an overflow;
   `ReactCodec.move` (react_extract_codecs.py) reads it.
 - `ReactExtract._act` (react_extract.py) makes the call.
-- `ReactExtract._extract` (react_extract.py) asks for the answer, again after an unreadable reply or an overflow, by
-  `ExtractAgent.answer` (react_extract.py); `ExtractCodec.move` (react_extract_codecs.py) reads it.
-- `ReactExtract._without_extract` (react_extract.py) takes the answer from the trajectory where that call is switched off.
+- `ReactExtract._end` (react_extract.py) asks for the answer, again after an unreadable reply or an overflow, by
+  `ExtractAgent.answer` (react_extract.py), which `ExtractCodec.move` (react_extract_codecs.py) reads. Or it takes the last thought.
 
 Rows such as S2-17 are those of docs/conformance.md.
 """
@@ -25,14 +24,13 @@ Rows such as S2-17 are those of docs/conformance.md.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 from whichloop._lazy import explained_module
 from whichloop.loops.shared.boundary import bounded
-from whichloop.loops.shared.option_checks import checked_options
 from whichloop.protocol import (
     SILENT,
     Act,
@@ -60,7 +58,7 @@ from whichloop.protocol.program import merged, repr_with_program
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.threads import run_here
 
-from .shared.option_checks import ToolSettings
+from .shared.option_checks import ToolSettings, at_least, checked_options, no_option
 
 with explained_module(__name__):
     import dspy
@@ -88,7 +86,7 @@ Trajectory = dict[str, Any]
 class ReactExtract(ToolSettings, RunsSync):
     """React until `finish` or the limit, then extract. Raises ValueError for a limit below 1."""
 
-    max_iterations: int = 5
+    max_iterations: int = at_least(1, 5)
     """Most React calls; choosing `finish` is one of them."""
     extract: bool = True
     """State the answer in a call of its own; False takes `finish`'s answer, or the last thought."""
@@ -96,21 +94,14 @@ class ReactExtract(ToolSettings, RunsSync):
     """An unreadable React reply ends the loop (finish), or is shown to the model (observe)."""
     on_unknown_tool: Literal["observe", "finish"] = "observe"
     """An unknown tool is an observation (observe), or as bad as an unreadable reply (finish)."""
-    parse_retries: int = 0
+    parse_retries: int = at_least(0, 0)
     """How often an unreadable extract reply is asked for again, with the error shown."""
-    overflow_attempts: int = 3
+    overflow_attempts: int = at_least(0, 3)
     """How often the oldest iteration is left out of the prompt when the context overflows."""
     tell_extract: bool = False
     """Tell extract that the run was cut off or that its last step failed."""
-    program: ReactExtractProgram | None = field(default=None, repr=False, compare=False, metadata={"option": False})
+    program: ReactExtractProgram | None = no_option(None)
     """The predictors, with their instructions and demonstrations; None for the design's own."""
-
-    def __post_init__(self) -> None:
-        ToolSettings.__post_init__(self)
-        if self.max_iterations < 1:
-            raise ValueError(f"max_iterations must be at least 1, not {self.max_iterations}")
-        if self.parse_retries < 0 or self.overflow_attempts < 0:
-            raise ValueError("parse_retries and overflow_attempts must not be negative")
 
     name: ClassVar[str] = "react_extract"
     calls_in: ClassVar[CallsIn] = "text"
@@ -144,50 +135,35 @@ class ReactExtract(ToolSettings, RunsSync):
         refuse_reserved(tools)
         tools = self.configured_tools(tools)
         agent = ReactAgent((self.program or _default_program()).react, extract=self.extract)
-        course = _Course()
-        calls = 0
-        stop = StopReason.FORCED
-        answer: Any = None
-
-        while calls < self.max_iterations:
-            k = calls
+        codec, course = agent.codec(tools), _Course()
+        for k in range(self.max_iterations):
             move: Act | Answer | None = None
-            problem = ""
             try:
-                move = await self._decide(agent, query, tools, course, model, observer)
+                move = await self._decide(agent, query, codec, course, model, observer)
             except ContextOverflow:
-                stop = StopReason.CONTEXT_OVERFLOW
-                break
+                return await self._end(query, model, course, StopReason.CONTEXT_OVERFLOW)
             except ProviderError as error:
-                return _outcome(None, StopReason.PROVIDER_ERROR, calls, course.trajectory, error=str(error))
+                return course.ended(None, StopReason.PROVIDER_ERROR, error=str(error))
             except WireError as error:
                 problem = str(error)
-            calls += 1
+            course.calls += 1
 
-            if isinstance(move, Act):
-                call = move.calls[0]
-                if call.name in tools or self.on_unknown_tool == "observe":
-                    course.add_choice(k, move, *await self._act(call, tools))
-                    continue
-                problem = f"Unknown tool {call.name}"
-            elif move is not None:
+            if isinstance(move, Answer):
                 course.add_choice(k, move, COMPLETED, COMPLETED)
-                answer, stop = move.value, StopReason.FINISHED
-                break
-
+                return await self._end(query, model, course, StopReason.FINISHED, move.value)
+            if move is not None and (move.calls[0].name in tools or self.on_unknown_tool == "observe"):
+                course.add_choice(k, move, *await self._act(move.calls[0], tools))
+                continue
+            if move is not None:
+                problem = f"Unknown tool {move.calls[0].name}"
             observer.note("unreadable", error=problem)
             course.add_problem(k, problem)
-            calls_unknown_tool = isinstance(move, Act)  # one of a known tool, or of any where that is observed, went on above
-            if calls_unknown_tool or self.on_parse_error == "finish":
-                stop = StopReason.PARSE_FAILED
-                break
-
-        if not self.extract:
-            return self._without_extract(answer, stop, calls, course.trajectory)
-        return await self._extract(query, model, stop, calls, course)
+            if move is not None or self.on_parse_error == "finish":
+                return await self._end(query, model, course, StopReason.PARSE_FAILED)
+        return await self._end(query, model, course, StopReason.FORCED)
 
     async def _decide(
-        self, agent: ReactAgent, query: Query, tools: Toolbox, course: _Course, model: Model, observer: Observer
+        self, agent: ReactAgent, query: Query, codec: ReactCodec, course: _Course, model: Model, observer: Observer
     ) -> Act | Answer:
         """Ask for the next choice, without the oldest iterations once the context has overflowed.
 
@@ -195,11 +171,12 @@ class ReactExtract(ToolSettings, RunsSync):
         """
         while True:
             try:
-                return await agent.decide(query, tools, course.shown, model)
+                return await agent.decide(query, codec, "\n\n".join(course.texts), model)
             except ContextOverflow:
                 if course.overflows >= self.overflow_attempts or not course.texts:
                     raise
-                observer.note("trimmed", oldest=course.trim()[:80])
+                course.overflows += 1
+                observer.note("trimmed", oldest=course.texts.pop(0)[:80])
 
     async def _act(self, call: ToolCall, tools: Toolbox) -> tuple[Any, str]:
         """Run the tool; return the observation as the tool gave it, and as the prompt shows it (row S2-17).
@@ -210,21 +187,17 @@ class ReactExtract(ToolSettings, RunsSync):
             error = f"Error: Unknown tool {call.name}"
             return error, error
         seen = await tools.call(call)
-        if seen.ok:
-            return seen.value, seen.data
-        return f"Error: {seen.data}", f"Error: {seen.data}"
+        return (seen.value, seen.data) if seen.ok else (f"Error: {seen.data}", f"Error: {seen.data}")
 
-    def _without_extract(self, answer: Any, stop: StopReason, calls: int, trajectory: Trajectory) -> Outcome:
-        thoughts = [value for key, value in trajectory.items() if key.startswith("thought_")]
-        answer = answer if answer is not None else (thoughts[-1] if thoughts else None)
-        return _outcome(answer, StopReason.MAX_STEPS if stop is StopReason.FORCED else stop, calls, trajectory)
-
-    async def _extract(self, query: Query, model: Model, stop: StopReason, calls: int, course: _Course) -> Outcome:
-        program = self.program or _default_program()
-        agent = ExtractAgent(program.extract)
+    async def _end(self, query: Query, model: Model, course: _Course, stop: StopReason, answer: Any = None) -> Outcome:
+        """State the answer from the trajectory, or take it from there where that call is switched off."""
+        if not self.extract:
+            thoughts = [value for key, value in course.trajectory.items() if key.startswith("thought_")]
+            answer = answer if answer is not None else (thoughts[-1] if thoughts else None)
+            return course.ended(answer, StopReason.MAX_STEPS if stop is StopReason.FORCED else stop)
+        agent = ExtractAgent((self.program or _default_program()).extract)
         notes = [f"[[ ## note ## ]]\n{_CUT_OFF[stop]}"] if self.tell_extract and stop in _CUT_OFF else []
-        trajectory, texts = course.trajectory, course.texts
-        retries, overflows = 0, 0
+        texts, retries, overflows = course.texts, 0, 0
         while True:
             try:
                 move = await agent.answer(query, "\n\n".join([*texts, *notes]), model)
@@ -232,18 +205,17 @@ class ReactExtract(ToolSettings, RunsSync):
                     raise WireError(problem)
             except ContextOverflow as error:
                 if overflows >= self.overflow_attempts or not texts:
-                    return _outcome(None, StopReason.CONTEXT_OVERFLOW, calls, trajectory, error=str(error))
-                overflows += 1
-                texts = texts[1:]
+                    return course.ended(None, StopReason.CONTEXT_OVERFLOW, error=str(error))
+                overflows, texts = overflows + 1, texts[1:]
             except ProviderError as error:
-                return _outcome(None, StopReason.PROVIDER_ERROR, calls, trajectory, error=str(error))
+                return course.ended(None, StopReason.PROVIDER_ERROR, error=str(error))
             except WireError as error:
                 if retries >= self.parse_retries:
-                    return _outcome(None, StopReason.PARSE_FAILED, calls, trajectory, error=str(error))
+                    return course.ended(None, StopReason.PARSE_FAILED, error=str(error))
                 retries += 1
                 notes.append(f"[[ ## error_{retries} ## ]]\nYour last reply could not be read: {error}")
             else:
-                return _outcome(move.value, stop, calls, trajectory, reasoning=move.thought)
+                return course.ended(move.value, stop, reasoning=move.thought)
 
 
 @dataclass(slots=True)
@@ -253,17 +225,14 @@ class _Course:
     trajectory: Trajectory = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
     """One for each iteration that the prompt shows."""
+    calls: int = 0
+    """React calls that got a reply."""
     overflows: int = 0
     """How often the context has overflowed."""
 
-    @property
-    def shown(self) -> str:
-        """The trajectory as the prompt shows it."""
-        return "\n\n".join(self.texts)
-
     def add_choice(self, k: int, move: Act | Answer, observation: Any, text: str) -> None:
         """Add an iteration with a choice and what came of it. `text`: how the prompt shows the observation."""
-        self.trajectory |= _choice_keys(k, move.thought, *_choice(move)) | {f"observation_{k}": observation}
+        self.trajectory |= _choice_keys(k, move) | {f"observation_{k}": observation}
         self.texts.append(render_iteration(self.trajectory, k, text))
 
     def add_problem(self, k: int, problem: str) -> None:
@@ -272,10 +241,10 @@ class _Course:
         self.trajectory[f"error_{k}"] = problem
         self.texts.append(render_iteration(self.trajectory, k))
 
-    def trim(self) -> str:
-        """Leave the oldest iteration out of the prompt after an overflow; return its text."""
-        self.overflows += 1
-        return self.texts.pop(0)
+    def ended(self, answer: Any, stop: StopReason, **details: str) -> Outcome:
+        if "error" in details:
+            logger.info("the run ends as %s: %s", stop, details["error"])
+        return Outcome(answer, stop, self.calls, None, {"trajectory": self.trajectory, **details})
 
 
 _CUT_OFF = {
@@ -285,27 +254,18 @@ _CUT_OFF = {
 }
 
 
-def _outcome(answer: Any, stop: StopReason, steps: int, trajectory: Trajectory, **details: str) -> Outcome:
-    if "error" in details:
-        logger.info("the run ends as %s: %s", stop, details["error"])
-    return Outcome(answer, stop, steps, None, {"trajectory": trajectory, **details})
-
-
 def refuse_reserved(tools: Toolbox) -> None:
     """Raise ValueError for a user's tool named `finish` (row G-6)."""
     if FINISH in tools:
         raise ValueError(f"a tool is named {FINISH!r}: react_extract reserves that name")
 
 
-def _choice_keys(k: int, thought: str, name: str, args: Mapping[str, Any]) -> Trajectory:
-    return {f"thought_{k}": thought, f"tool_name_{k}": name, f"tool_args_{k}": dict(args)}
-
-
-def _choice(move: Act | Answer) -> tuple[str, dict[str, Any]]:
-    """Return the tool's name and arguments; an answer is the choice of `finish`."""
+def _choice_keys(k: int, move: Act | Answer) -> Trajectory:
+    """Return thought, tool and arguments of a choice; an answer is the choice of `finish`."""
+    name, args = FINISH, {} if isinstance(move, Act) or move.value is None else {"answer": move.value}
     if isinstance(move, Act):
-        return move.calls[0].name, dict(move.calls[0].arguments)
-    return FINISH, {} if move.value is None else {"answer": move.value}
+        name, args = move.calls[0].name, dict(move.calls[0].arguments)
+    return {f"thought_{k}": move.thought, f"tool_name_{k}": name, f"tool_args_{k}": args}
 
 
 def render_iteration(trajectory: Trajectory, k: int, observation: str | None = None) -> str:
@@ -338,30 +298,25 @@ class ReactAgent:
     def __init__(self, predictor: Any, *, extract: bool = True) -> None:
         self.predictor = predictor
         self.with_extract = extract
-        self._last: tuple[Any, Toolbox, ReactCodec] | None = None
-        """Signature and tools of the last call, and their codec."""
 
-    async def decide(self, query: Query, tools: Toolbox, trajectory: str, model: Model) -> Act | Answer:
-        """Make one React call. Raises WireError for an unreadable reply, ModelError where there is none."""
-        codec = self._codec(tools)
-        move = await ask(self.predictor, {"query": query.full_text, "trajectory": trajectory}, codec=codec, model=model)
-        assert isinstance(move, Act | Answer)  # ReactCodec.move gives no other
-        return move
-
-    def _codec(self, tools: Toolbox) -> ReactCodec:
+    def codec(self, tools: Toolbox) -> ReactCodec:
+        """Return the format of the calls over these tools, which its instructions list."""
         signature = self.predictor.signature
-        if self._last is None or self._last[0] is not signature or self._last[1] is not tools:
-            instructions = instructions_with_tools(signature.instructions, tools, extract=self.with_extract)
-            self._last = (signature, tools, react_codec(signature, instructions, extract=self.with_extract))
-        return self._last[2]
+        instructions = instructions_with_tools(signature.instructions, tools, extract=self.with_extract)
+        return react_codec(signature, instructions, extract=self.with_extract)
+
+    async def decide(self, query: Query, codec: ReactCodec, trajectory: str, model: Model) -> Act | Answer:
+        """Make one React call. Raises WireError for an unreadable reply, ModelError where there is none."""
+        move = await ask(self.predictor, {"query": query.full_text, "trajectory": trajectory}, codec=codec, model=model)
+        return cast(Act | Answer, move)
 
     async def act(
         self, query: Query, tools: Toolbox, trajectory: Trajectory, model: Model
     ) -> tuple[Trajectory, str, dict[str, Any]]:
         """Make one React call; return `(trajectory, tool_name, tool_args)`, to which the caller adds the observation (row S2-9)."""
-        move = await self.decide(query, tools, format_trajectory(trajectory), model)
-        name, args = _choice(move)
-        return trajectory | _choice_keys(_count(trajectory), move.thought, name, args), name, args
+        move, k = await self.decide(query, self.codec(tools), format_trajectory(trajectory), model), _count(trajectory)
+        choice = _choice_keys(k, move)
+        return trajectory | choice, choice[f"tool_name_{k}"], choice[f"tool_args_{k}"]
 
 
 class ExtractAgent:
@@ -375,8 +330,7 @@ class ExtractAgent:
         signature = self.predictor.signature
         codec = extract_codec(signature, signature.instructions, canonical_json(query.schema))
         move = await ask(self.predictor, {"query": query.full_text, "trajectory": trajectory}, codec=codec, model=model)
-        assert isinstance(move, Answer)  # ExtractCodec.move gives no other
-        return move
+        return cast(Answer, move)
 
 
 class ReactExtractProgram(dspy.Module):

@@ -45,45 +45,35 @@ class ExtractAnswer(dspy.Signature):
 
 
 class ReactCodec(SignatureCodec):
-    """The fields next_thought, next_tool_name and next_tool_args. `finish` ends the run; the answer comes from extract."""
+    """The fields next_thought, next_tool_name and next_tool_args. `finish` ends the run.
 
-    name = grows_as = "react_extract.react"
+    Where no extract call follows, the arguments of `finish` may hold the answer.
+    """
+
     role = Role.DECIDE
     predictor = "react"
 
+    def __init__(self, signature: Any, *, extract: bool = True) -> None:
+        super().__init__(signature)
+        self.extract = extract
+        self.name = self.grows_as = "react_extract.react" if extract else "react_extract.react_only"
+
     def fields(self, move: Move) -> Fields:
         if isinstance(move, Act) and len(move.calls) == 1 and move.calls[0].name != FINISH:
-            call = move.calls[0]
-            return {"next_thought": move.thought, "next_tool_name": call.name, "next_tool_args": dict(call.arguments)}
-        if isinstance(move, Answer) and move.confidence is None:
-            return {"next_thought": move.thought, "next_tool_name": FINISH, "next_tool_args": self.finish_args(move)}
-        raise Inexpressible("it takes an Act with one call, or an Answer without a confidence")
+            name, args = move.calls[0].name, dict(move.calls[0].arguments)
+        elif isinstance(move, Answer) and move.confidence is None and not (self.extract and move.value is not None):
+            name, args = FINISH, {} if move.value is None else {"answer": move.value}
+        else:
+            raise Inexpressible(
+                "it takes an Act with one call, or an Answer without confidence, and without a value where extract states it"
+            )
+        return {"next_thought": move.thought, "next_tool_name": name, "next_tool_args": args}
 
     def move(self, fields: Fields) -> Move:
         thought, name, args = fields["next_thought"], fields["next_tool_name"], fields["next_tool_args"]
         if name == FINISH:
-            return Answer(thought, self.finish_value(args))
+            return Answer(thought, None if self.extract else args.get("answer"))
         return Act(thought, (ToolCall(name, args),))
-
-    def finish_args(self, move: Answer) -> dict[str, Any]:
-        if move.value is not None:
-            raise Inexpressible("finish states no answer: extract does")
-        return {}
-
-    def finish_value(self, args: Mapping[str, Any]) -> Any:
-        return None
-
-
-class FinishingReactCodec(ReactCodec):
-    """Without an extract call: `finish` may hold the answer."""
-
-    name = grows_as = "react_extract.react_only"
-
-    def finish_args(self, move: Answer) -> dict[str, Any]:
-        return {} if move.value is None else {"answer": move.value}
-
-    def finish_value(self, args: Mapping[str, Any]) -> Any:
-        return args.get("answer")
 
 
 class ExtractCodec(SignatureCodec):
@@ -172,7 +162,7 @@ def _field_names(properties: Iterable[str]) -> dict[str, str]:
 @lru_cache(maxsize=256)
 def react_codec(signature: Any, instructions: str, *, extract: bool) -> ReactCodec:
     """Return the codec of a React call. `extract`: another call states the answer."""
-    return (ReactCodec if extract else FinishingReactCodec)(with_instructions(signature, instructions))
+    return ReactCodec(with_instructions(signature, instructions), extract=extract)
 
 
 def instructions_with_tools(instructions: str, tools: Iterable[Tool], *, extract: bool = True) -> str:

@@ -42,6 +42,8 @@ _ANNOUNCED = re.compile(
     r"(?:[\"'\\]{0,40}\s{0,4}[:=,]\s{0,4}[\"'\\]{0,40}|\s)(?:token\s)?)\Z"
 )
 """What stands before a secret that has no shape of its own: `Bearer …`, `api_key=…`, `"password": "…"`."""
+_ANNOUNCING = ("key", "token", "secret", "pass", "bearer", "basic", "auth", "sig")
+"""One of these is in whatever `_ANNOUNCED` finds, which takes fifty times as long to look."""
 _REST = re.compile(r"[^\s\"'&,;<>\\]*")
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:[^\"-]|-(?!----))*(?:-----END[A-Z0-9 ]*-----)?")
 _USERINFO_IN_TEXT = re.compile(r"(?<=://)[^/\s?#\"'<>`\\]*@")
@@ -85,7 +87,8 @@ def _without_keys(text: str) -> str:
     for start, end in _runs(text):
         if start < at:
             continue
-        if _ANNOUNCED.search(text, max(at, start - MAX_BEFORE), start):
+        before = text[max(at, start - MAX_BEFORE) : start].lower()
+        if any(word in before for word in _ANNOUNCING) and _ANNOUNCED.search(text, max(at, start - MAX_BEFORE), start):
             rest = _REST.match(text, end)
             first, last = start, rest.end() if rest else end
         elif match := _KEY.search(text, start, end):

@@ -66,7 +66,7 @@ def test_option_parse_retries_asks_extract_again_with_the_error_shown(retries: i
     assert outcome.answer == ("x" if retries == 2 else None)
     for k in range(1, retries + 1):
         assert f"[[ ## error_{k} ## ]]\nYour last reply could not be read: The reply lacks" in shown(model.requests[-1])
-    with pytest.raises(ValueError, match="must not be negative"):
+    with pytest.raises(ValueError, match="must be at least 0"):
         ReactExtract(parse_retries=-1)
 
 
@@ -75,7 +75,7 @@ def test_option_overflow_attempts_of_none_goes_straight_to_extract() -> None:
     for attempts, stop in ((0, StopReason.CONTEXT_OVERFLOW), (1, StopReason.FINISHED)):
         model = Script(react("add", a=1, b=2), ContextOverflow("long"), *([react("finish")] * attempts), extract("x"))
         assert run(ReactExtract(overflow_attempts=attempts), model).stop is stop
-    with pytest.raises(ValueError, match="must not be negative"):
+    with pytest.raises(ValueError, match="must be at least 0"):
         ReactExtract(overflow_attempts=-1)
 
 

@@ -16,7 +16,7 @@ from tests.loops.react_extract.helpers import add, run, shown
 from tests.rows import row
 from whichloop.dspy_seam import lm_of
 from whichloop.loops.react_extract import ExtractAgent, ReactExtract, ReactExtractProgram
-from whichloop.loops.react_extract_codecs import ExtractCodec, FinishingReactCodec, ReactCodec
+from whichloop.loops.react_extract_codecs import ExtractCodec, ReactCodec
 from whichloop.protocol import (
     Query,
     Role,
@@ -153,7 +153,7 @@ def test_codecs_are_told_apart_by_name() -> None:
     run(ReactExtract(), model)
     run(ReactExtract(extract=False), only := Script(react("finish")))
     codecs = [request.codec for request in (*model.requests, *only.requests) if request.codec is not None]
-    assert [type(codec) for codec in codecs] == [ReactCodec, ExtractCodec, FinishingReactCodec]
+    assert [type(codec) for codec in codecs] == [ReactCodec, ExtractCodec, ReactCodec]
     assert len({codec.name for codec in codecs}) == 3
     assert [codec.max_calls for codec in codecs] == [1, 0, 1]
 
