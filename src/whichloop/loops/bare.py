@@ -129,11 +129,13 @@ def validate_tool_arguments(func: Callable[..., Any], args: Mapping[str, Any], n
     names = signature.bound if bound else signature.by_name
     if names is None:
         return None
-    unknown = [] if signature.is_open else [argument for argument in args if argument not in names]
-    if unknown:
-        return f"Error: Tool '{name}' does not accept argument '{unknown[0]}'. Valid parameters: {', '.join(names)}"
-    missing = [parameter for parameter, is_required in names.items() if is_required and parameter not in args]
-    return f"Error: Tool '{name}' missing required argument '{missing[0]}'" if missing else None
+    for argument in () if signature.is_open else args:
+        if argument not in names:
+            return f"Error: Tool '{name}' does not accept argument '{argument}'. Valid parameters: {', '.join(names)}"
+    for parameter, is_required in names.items():
+        if is_required and parameter not in args:
+            return f"Error: Tool '{name}' missing required argument '{parameter}'"
+    return None
 
 
 def create_observation(status: str, data: Any, tool_name: str | None = None) -> dict[str, str]:
