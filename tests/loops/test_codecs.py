@@ -80,7 +80,7 @@ def react_codec(*, extract: bool) -> ReactCodec:
     model = Keeping()
     agent = ReactAgent(ReactExtractProgram().react, extract=extract)
     with pytest.raises(ProviderError):
-        run_sync(agent.decide(Query("Q"), Toolbox(), "", model))
+        run_sync(agent.decide(Query("Q"), agent.codec(Toolbox()), "", model))
     assert isinstance(model.codec, ReactCodec)
     return model.codec
 

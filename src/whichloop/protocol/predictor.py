@@ -81,7 +81,10 @@ class Predictor:
 
         Raises WireError, whose `reply` is the one that cannot be read, ModelError where there is none, and BudgetExceeded.
         """
-        reply = await (complete or model.complete)(self.request(opening, messages, codec, **rest))
+        try:
+            reply = await (complete or model.complete)(self.request(opening, messages, codec, **rest))
+        except WireError as error:  # a bug of the model's: there is no reply that a loop could keep
+            raise RuntimeError(f"the model raised WireError, which is for codecs: {error}") from error
         try:
             return codec.parse(reply), reply
         except WireError as error:
