@@ -16,7 +16,7 @@ from tests.checks.loop.broken_honesty import Clairvoyant, Forgetful, Indexing
 from tests.checks.loop.broken_runs import asked, asking_again, ending, named, speaking, swallowing
 from whichloop.checks.loop import LAWS, check_loop
 from whichloop.checks.loop.template_loop import TemplateLoop
-from whichloop.protocol import BudgetExceeded, Message, Outcome, ProviderError, Request, StopReason
+from whichloop.protocol import BudgetExceeded, Message, Outcome, ProviderError, Query, Request, StopReason
 
 
 def with_message(*message: Any, **more: Any) -> Any:
@@ -122,6 +122,19 @@ def test_a_loop_that_breaks_a_law_is_told_so(law, design, said):
     assert found.status == "failed"
     assert re.search(said, found.detail)
     assert "\n" not in found.detail
+
+
+def test_a_loop_that_remembers_earlier_runs_is_told_so():
+    known: dict[str, Outcome] = {}
+
+    class Remembering(Own):
+        async def run(self, query: Query, *given: Any) -> Outcome:
+            if query.text not in known:
+                known[query.text] = await super().run(query, *given)
+            return known[query.text]
+
+    found = finding_of("no state", Remembering())
+    assert (found.status, "a second time on the same instance" in found.detail) == ("failed", True)
 
 
 def test_a_run_without_end_is_given_up():
