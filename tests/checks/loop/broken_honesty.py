@@ -3,46 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from tests.checks.loop.altered_loops import Changed, Own
-from tests.checks.loop.cheats import plan_of, receipts_in
-from whichloop.protocol import (
-    SILENT,
-    Message,
-    Model,
-    Observer,
-    Outcome,
-    Query,
-    Request,
-    StopReason,
-    Toolbox,
-    resolve,
-)
-
-
-class Indexing(Own):
-    """Puts an index of receipts at the end of what it asks."""
-
-    def model(self, model: Model) -> Model:
-        return Changed(model, _with_index)
-
-
-def _with_index(request: Request) -> Request:
-    found = " ".join(receipts_in(request))
-    return replace(request, messages=(*request.messages, Message("user", f"Index: {found}"))) if found else request
-
-
-class Forgetful(Own):
-    """Shows its model the question and the last exchange only."""
-
-    def model(self, model: Model) -> Model:
-        return Changed(model, _with_the_last_exchange)
+from tests.checks.loop.altered_loops import Own
+from tests.checks.loop.broken_runs import asked
+from tests.checks.loop.cheats import plan_of, with_receipts_again
+from whichloop.protocol import SILENT, Model, Observer, Outcome, Query, Request, StopReason, Toolbox, resolve
 
 
 def _with_the_last_exchange(request: Request) -> Request:
+    """Show the question and the last exchange only."""
     first = 2 + request.examples
     return replace(request, messages=(*request.messages[:first], *request.messages[first:][-2:]))
+
+
+Indexing = asked("Indexing", partial(with_receipts_again, heading="Index: "))
+Forgetful = asked("Forgetful", _with_the_last_exchange)
 
 
 @dataclass(frozen=True)

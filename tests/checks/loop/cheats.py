@@ -5,67 +5,47 @@ from __future__ import annotations
 import gc
 import json
 import re
-from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
+from tests.checks.loop.altered_loops import Changed
 from whichloop.loops.bare import Bare
 from whichloop.models.scripted import Script
-from whichloop.protocol import (
-    SILENT,
-    Chunk,
-    Loop,
-    Message,
-    Model,
-    Observer,
-    Outcome,
-    Plan,
-    Query,
-    Reply,
-    Request,
-    StopReason,
-    Toolbox,
-    ToolCall,
-    WrappedLoop,
-    WrappedModel,
-    render_value,
-    resolve,
-)
+from whichloop.protocol import SILENT, Loop, Message, Model, Observer, Outcome, Plan, Query, Request, StopReason, Toolbox, ToolCall
+from whichloop.protocol.loop import WrappedLoop
+from whichloop.protocol.plan import resolve
+from whichloop.protocol.values import render_value
 
 BARE = Bare()
 _RECEIPT = re.compile(r"\[(?:r:)?[0-9a-f]{6}\.[0-9a-f]{4}(?::r)?\]")
 
 
-class _Rewritten(WrappedModel):
-    """A model that gets requests in other words."""
-
-    def __init__(self, model: Model, rewrite: Callable[[Request], Request]) -> None:
-        super().__init__(model)
-        self.rewrite = rewrite
-
-    async def complete(self, request: Request) -> Reply:
-        return await self.model.complete(self.rewrite(request))
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        yield Chunk(reply=await self.complete(request))
-
-
-@dataclass(frozen=True, slots=True)
-class ReceiptsOnly(WrappedLoop):
-    """Shows the receipts of results, and nothing of what the tools gave."""
+@dataclass(frozen=True)
+class Rewriting(WrappedLoop):
+    """Shows its model other requests."""
 
     loop: Loop = BARE
+    called: ClassVar[str]
 
     @property
     def name(self) -> str:
-        return "receipts_only"
+        return self.called
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        return await self.loop.run(query, tools, _Rewritten(model, _without_values), observer)
+        return await self.loop.run(query, tools, Changed(model, self.rewritten), observer)
+
+    def rewritten(self, request: Request) -> Request:
+        raise NotImplementedError
 
 
-def _without_values(request: Request) -> Request:
-    return replace(request, messages=tuple(map(_receipts_of, request.messages)))
+@dataclass(frozen=True)
+class ReceiptsOnly(Rewriting):
+    """Shows the receipts of results, and nothing of what the tools gave."""
+
+    called = "receipts_only"
+
+    def rewritten(self, request: Request) -> Request:
+        return replace(request, messages=tuple(map(_receipts_of, request.messages)))
 
 
 def _receipts_of(message: Message) -> Message:
@@ -73,28 +53,20 @@ def _receipts_of(message: Message) -> Message:
     return replace(message, content=" ".join(found)) if found else message
 
 
-@dataclass(frozen=True, slots=True)
-class Relisting(WrappedLoop):
+@dataclass(frozen=True)
+class Relisting(Rewriting):
     """Repeats all receipts, without their results, at the end of each prompt."""
 
-    loop: Loop = BARE
+    called = "relisting"
 
-    @property
-    def name(self) -> str:
-        return "relisting"
-
-    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        return await self.loop.run(query, tools, _Rewritten(model, _with_receipts_again), observer)
+    def rewritten(self, request: Request) -> Request:
+        return with_receipts_again(request)
 
 
-def receipts_in(request: Request) -> list[str]:
-    """Return the marks of all receipts that a request shows, each once."""
-    return list(dict.fromkeys(_RECEIPT.findall("\n".join(message.content for message in request.messages))))
-
-
-def _with_receipts_again(request: Request) -> Request:
-    found = receipts_in(request)
-    again = Message("user", " ".join(found))
+def with_receipts_again(request: Request, heading: str = "") -> Request:
+    """Return a request with the marks of all receipts that it shows, each once, at its end."""
+    found = dict.fromkeys(_RECEIPT.findall("\n".join(message.content for message in request.messages)))
+    again = Message("user", f"{heading}{' '.join(found)}")
     return replace(request, messages=(*request.messages, again)) if found else request
 
 

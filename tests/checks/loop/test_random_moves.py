@@ -12,56 +12,39 @@ from whichloop.checks.loop.contract import illegal
 from whichloop.checks.loop.random_moves import any_move, any_reply
 from whichloop.checks.loop.template_loop import ObjectCodec
 from whichloop.models.scripted_calls import NATIVE
-from whichloop.protocol import (
-    Act,
-    Answer,
-    Inexpressible,
-    Message,
-    Move,
-    NativeCall,
-    Reply,
-    ToolCall,
-    WireError,
-)
+from whichloop.protocol import Act, Answer, Codec, Inexpressible, Message, Move, NativeCall, Reply, ToolCall, WireError
 
 
 @given(st.integers())
 @settings(max_examples=cases(100), deadline=None)
-def test_moves_and_replies_are_of_all_kinds_and_the_same_for_a_seed(seed):
+def test_moves_and_replies_are_the_same_for_a_seed(seed):
     one, other = random.Random(seed), random.Random(seed)
     assert repr(any_move(one))[:30] == repr(any_move(other))[:30]  # beyond, an object may show its address
     assert any_reply(random.Random(seed), Reply("{}")) == any_reply(random.Random(seed), Reply("{}"))
 
 
-def test_among_the_moves_are_many_that_a_format_can_say():
-    rng = random.Random(0)
-    moves = [any_move(rng) for _ in range(400)]
-    said = {type(move).__name__ for move in moves if can_say(move)}
-    assert said == {"Act", "Answer"}
-    assert {type(move).__name__ for move in moves} == {"Act", "Answer", "Understanding", "Tasks", "Completion", "Recovery", "Text"}
-
-
-def can_say(move: Move) -> bool:
+def expressed(codec: Codec, move: Move) -> Reply | None:
     try:
-        NATIVE.render(move)
+        return codec.render(move)
     except Inexpressible:
-        return False
-    return True
+        return None
 
 
-def test_among_the_replies_are_readable_and_unreadable_ones():
-    rng = random.Random(0)
-    codec = ObjectCodec()
-    sound = codec.render(Act("Add.", (ToolCall("add", {"a": 1}),)))
-    kinds = {reads(codec, any_reply(rng, sound)) for _ in range(300)}
-    assert kinds == {True, False}
-
-
-def reads(codec: ObjectCodec, reply: Reply) -> bool:
+def reads(codec: Codec, reply: Reply) -> bool:
     try:
         return isinstance(codec.parse(reply), Act | Answer)
     except WireError:
         return False
+
+
+def test_they_are_of_all_kinds_and_many_can_be_said_or_read():
+    rng, codec = random.Random(0), ObjectCodec()
+    moves = [any_move(rng) for _ in range(400)]
+    assert {type(move).__name__ for move in moves if expressed(NATIVE, move)} == {"Act", "Answer"}
+    assert {type(move).__name__ for move in moves} == {"Act", "Answer", "Understanding", "Tasks", "Completion", "Recovery", "Text"}
+    sound = codec.render(Act("Add.", (ToolCall("add", {"a": 1}),)))
+    replies = random.Random(0)
+    assert {reads(codec, any_reply(replies, sound)) for _ in range(300)} == {True, False}
 
 
 @st.composite
