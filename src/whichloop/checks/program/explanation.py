@@ -71,7 +71,7 @@ def _new_lines(
     before = [*clean, *(one.request for one in requests[: struck + 1])]
     texts = [message.content for request in before for message in request.messages]
     known_lines = {"", *(_masked(line) for text in texts for line in text.splitlines())}
-    known_words = {word for text in texts for word in _all_words(text)}
+    known_words = {word for text in texts for word in _plain_words(text)}
     replies = [one.reply.text for one in requests[struck:place] if one.reply is not None]
     own_lines = {line.strip() for text in replies for line in text.splitlines()} - {""}
     for message in _shown_messages(requests[place].request):
@@ -79,7 +79,7 @@ def _new_lines(
             line
             for line in message.content.splitlines()
             if _masked(line) not in known_lines
-            and not any(own in line and set(words_of(line.replace(own, " "))) <= known_words for own in own_lines)
+            and not any(own in line and set(_plain_words(line.replace(own, " "))) <= known_words for own in own_lines)
         ]
         if fresh:
             yield message.role, fresh
@@ -105,14 +105,8 @@ def _masked(line: str) -> str:
 
 
 @functools.lru_cache(maxsize=1024)
-def _all_words(text: str) -> tuple[str, ...]:
-    """Return the words of a text; each request of a trial has those of the requests before it again."""
-    return tuple(words_of(text))
-
-
-@functools.lru_cache(maxsize=1024)
 def _plain_words(text: str) -> tuple[str, ...]:
-    """Return the words of a text without fields of its type."""
+    """Return the words of a text without fields of its type; each request of a trial has those before it again."""
     return tuple(words_of(_TYPE_FIELD.sub(" ", text)))
 
 
