@@ -28,20 +28,7 @@ from whichloop.runs.trial_models import TrialModels
 from ..shared.law import Broken, NotApplicable, law, require
 from . import scene
 from .random_moves import ANSWER_TEXT, any_reply, busy, done, say
-from .scene import (
-    CHAIN,
-    FAILING,
-    NO_CALL,
-    ONE_CALL,
-    SCHEMA,
-    FinishedRun,
-    limited,
-    play,
-    played,
-    policy_scene,
-    request_text,
-    scripted,
-)
+from .scene import CHAIN, FAILING, NO_CALL, ONE_CALL, SCHEMA, FinishedRun, limited, play, played, request_text, scripted
 
 # --- the contract ---
 
@@ -133,7 +120,7 @@ async def step_limit(loop: Loop) -> None:
         design = loop.with_step_limit(limit)
         for manner, policy in STUBBORN.items():
             where = f"with_step_limit({limit}), a model that {manner}"
-            finished = await play(design, policy_scene(policy))
+            finished = await play(design, scene.policy_scene(policy))
             require(not finished.hung, f"{where}: the run {finished.hung}; it must end by itself")
             steps = len({call.arguments.get("hole") for call in finished.log.calls if call.name in ("dig", "jam")})
             most = f"at most {limit} are allowed, and one more instead of the decision that ends the run"
@@ -326,7 +313,7 @@ class _MistakenModel(StreamsWhole, WrappedModel):
 async def conversation(loop: Loop) -> None:
     """Providers reject anything else."""
     scenes = [await scripted(task) for task in (CHAIN, FAILING, SCHEMA, scene.APART, NO_CALL)]
-    scenes += [policy_scene(policy) for policy in (*STUBBORN.values(), *map(_rambling, range(12)))]
+    scenes += [scene.policy_scene(policy) for policy in (*STUBBORN.values(), *map(_rambling, range(12)))]
     for each in scenes:
         for design in (limited(loop), loop.with_step_limit(1)):
             finished = await play(design, each)

@@ -8,20 +8,8 @@ from typing import Literal, get_args
 
 from whichloop.models.faults import spoil
 from whichloop.models.scripted_calls import NATIVE
-from whichloop.protocol import NativeCall, Reply, Request, Role, ToolCall
-from whichloop.protocol.moves import (
-    Act,
-    Answer,
-    Codec,
-    Completion,
-    Inexpressible,
-    Move,
-    PlanTask,
-    Recovery,
-    Tasks,
-    Text,
-    Understanding,
-)
+from whichloop.protocol import Inexpressible, NativeCall, Reply, Request, Role, ToolCall
+from whichloop.protocol.moves import Act, Answer, Codec, Completion, Move, PlanTask, Recovery, Tasks, Text, Understanding
 
 ANSWER_TEXT = "forty-two"
 Strategy = Literal["retry", "alternative_tool", "skip", "fail"]
