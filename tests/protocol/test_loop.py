@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, TypeAdapter
 
 from whichloop.protocol import (
-    HARNESS_STOPS,
     SILENT,
     FunctionModel,
     Loop,
@@ -30,7 +29,6 @@ from whichloop.protocol import (
     ToolCall,
     run_sync,
 )
-from whichloop.protocol.events import RunEnded
 from whichloop.protocol.threads import beside_event_loop, run_blocking
 
 who = contextvars.ContextVar("who", default="nobody")
@@ -182,32 +180,12 @@ def test_run_blocking_can_be_nested() -> None:
     assert run_blocking(top()) == 3
 
 
-def test_the_list_of_stop_reasons_is_closed() -> None:
-    assert {reason.value for reason in StopReason} == {
-        "finished", "forced", "max_steps", "unfinished", "error_valve", "parse_failed", "terminated", "recovery_failed",
-        "cancelled", "timeout", "budget", "provider_error", "context_overflow", "crashed",
-    }  # fmt: skip
-    assert {"timeout", "budget", "crashed", "cancelled"} == HARNESS_STOPS
-
-
 @given(st.text(max_size=20), st.text(min_size=1, max_size=20))
 def test_the_full_text_of_a_query_holds_question_and_context(question: str, context: str) -> None:
     assert Query(question).full_text == question
     full = Query(question, context).full_text
     assert full.startswith(question)
     assert full.endswith(context)
-
-
-def test_outcomes_do_not_share_their_details() -> None:
-    one, other = Outcome("a", StopReason.FINISHED, 1), Outcome("a", StopReason.FINISHED, 1)
-    assert one == other
-    assert one.details is not other.details
-
-
-def test_the_silent_observer_takes_anything_and_does_not_stream() -> None:
-    SILENT.note("dropped", call="add", data=object())
-    SILENT.on_event(RunEnded(None, None, 0.0))
-    assert not SILENT.streams
 
 
 def test_a_loop_is_known_by_its_shape() -> None:
