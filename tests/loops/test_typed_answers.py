@@ -18,7 +18,7 @@ from whichloop.loops.bare import MAX_STEPS_TEXT, Bare
 from whichloop.loops.finish import Finish
 from whichloop.loops.guarded import Guarded
 from whichloop.loops.phased import Phased
-from whichloop.loops.phased.phases import ANSWER_RETRIES
+from whichloop.loops.phased.run import ANSWER_RETRIES
 from whichloop.loops.provider_retry import ProviderRetry
 from whichloop.loops.react_extract import ReactExtract
 from whichloop.loops.stateless import Stateless

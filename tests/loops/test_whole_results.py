@@ -122,7 +122,7 @@ def test_the_summary_gets_all_of_a_result_and_the_model_reads_its_beginning() ->
     agent = Listens(ToolExecutorOptions(box("x" * 500, 20), model=model))
     run_sync(agent.execute_tool_call("look", {}, "Q", scratchpad))
     assert heard == ["x" * 500]
-    assert scratchpad.entries[0].result == "x" * 500
+    assert scratchpad.entries[0].output == "x" * 500
     assert "x" * 20 in model.requests[0].messages[-1].content
     assert "x" * 21 not in model.requests[0].messages[-1].content
     scratchpad.add_tool_result("look", {}, "x" * 500, "", max_chars=20)

@@ -14,7 +14,7 @@ from whichloop.checks.loop.random_moves import any_move
 from whichloop.loops.bare_codecs import CODEC, FORMATS
 from whichloop.loops.finish.codec import FinishCodec, XmlCodec
 from whichloop.loops.finish.output import JsonOutput
-from whichloop.loops.phased.codecs import ANSWER, PLAN, REASON, REFLECT, SELECT, UNDERSTAND, SchemaAnswerCodec
+from whichloop.loops.phased.codecs import ANSWER, PLAN, REASON, REFLECT, SELECT, UNDERSTAND, answer_codec
 from whichloop.loops.react_extract_codecs import ExtractAnswer, ReactStep, extract_codec, react_codec
 from whichloop.loops.stateless.signatures import (
     AgentReasonerSignature,
@@ -36,7 +36,7 @@ from .bench import profile, run, settled
 WIRE = sorted(kind for kind in FAULT_KINDS if kind.startswith("wire."))
 CODECS: list[Codec] = [
     *FORMATS.values(), NATIVE, FinishCodec(JsonOutput.of(None)), XmlCodec(JsonOutput.of(None)), ForeignCodec(),
-    UNDERSTAND, PLAN, SELECT, REFLECT, REASON, ANSWER, SchemaAnswerCodec.of({}),
+    UNDERSTAND, PLAN, SELECT, REFLECT, REASON, ANSWER, answer_codec({}),
     react_codec(ReactStep, "Go.", extract=True), react_codec(ReactStep, "Go.", extract=False),
     extract_codec(ExtractAnswer, "Go.", "null"), decide_codec(AgentReasonerSignature), format_codec(FormatResponse, ""),
     recover_codec(ErrorRecoverySignature, ("retry", "skip")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,10 +15,8 @@ from tests.loops.phased.executor_helpers import Async, Sync, UpdateLog, add, asy
 from tests.rows import row
 from whichloop.loops.phased import (
     Agent,
-    AIMessage,
     Phased,
     PhaseTask,
-    RequestedCall,
     Scratchpad,
     ToolContextManager,
 )
@@ -54,7 +53,7 @@ def test_events_name_tool_and_id_and_errors_reach_the_scratchpad() -> None:
     agent = Agent(pure(add, fail), Script(then="three"))
     calls = (
         {"name": "fail", "args": {"text": "broken"}, "id": "a"},
-        RequestedCall("b", "nope", {}),
+        SimpleNamespace(id="b", name="nope", args={}),
         {"name": "add", "args": {"a": 1, "b": 2}},
     )
     assert events(agent, scratchpad, *calls) == [
@@ -74,8 +73,8 @@ def test_events_name_tool_and_id_and_errors_reach_the_scratchpad() -> None:
 def test_a_provider_error_is_no_tool_error() -> None:
     agent, scratchpad = Agent(pure(add), Script(ProviderError("down"))), Scratchpad()
     with pytest.raises(ProviderError):
-        events(agent, scratchpad, RequestedCall("1", "add", {"a": 1, "b": 2}))
-    assert [entry.result for entry in scratchpad.entries] == ["3"]
+        events(agent, scratchpad, {"name": "add", "args": {"a": 1, "b": 2}})
+    assert [entry.output for entry in scratchpad.entries] == ["3"]
 
 
 @row("S1-39")
@@ -94,7 +93,7 @@ def test_one_call_is_run_summarized_and_noted() -> None:
     agent = Agent([Async("treble")], model)
     run_sync(agent.execute_tool_call("treble", {"x": 1}, "What is it?", scratchpad))
     (entry,) = scratchpad.entries
-    assert (entry.tool, entry.args, entry.result, entry.summary) == ("treble", {"x": 1}, "3", "It is three.")
+    assert (entry.tool, entry.args, entry.output, entry.summary) == ("treble", {"x": 1}, "3", "It is three.")
     assert model.roles == [Role.SUMMARIZE]
     assert "What is it?" in model.requests[0].messages[1].content
     with pytest.raises(ValueError, match=r"^Tool 'nope' not found$"):
@@ -155,8 +154,10 @@ def test_a_subclass_may_summarize_in_its_own_way_and_a_bug_in_it_is_the_calls_er
 
     scratchpad = Scratchpad()
     agent = Own(pure(add))
-    message = AIMessage((RequestedCall("1", "add", {"a": 1, "b": 2}),))
-    assert [event["type"] for event in events(agent, scratchpad, *message.tool_calls)] == ["tool_start", "tool_end"]
+    assert [event["type"] for event in events(agent, scratchpad, {"name": "add", "args": {"a": 1, "b": 2}})] == [
+        "tool_start",
+        "tool_end",
+    ]
     assert scratchpad.entries[0].summary == "add gave 3"
     work, seen = task(("add", {"a": 0, "b": 0})), UpdateLog()
     assert execute(agent, work, "q", seen) is False

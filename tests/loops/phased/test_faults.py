@@ -9,9 +9,9 @@ import pytest
 from tests.loops.phased.helpers import BAD, FAIL, INCOMPLETE, Brain, adding, by_task, make_phased, plan, run, statuses
 from tests.rows import row
 from whichloop.loops.phased import (
-    NO_DATA,
     Phased,
 )
+from whichloop.loops.phased.prompts import NO_DATA
 from whichloop.protocol import (
     Act,
     Completion,

@@ -25,7 +25,6 @@ from tests.loops.phased.helpers import (
 )
 from tests.rows import row
 from whichloop.loops.phased import (
-    NO_DATA,
     AgentCallbacks,
     Phase,
     Phased,
@@ -33,6 +32,7 @@ from whichloop.loops.phased import (
     TaskStatus,
     Understanding,
 )
+from whichloop.loops.phased.prompts import NO_DATA
 from whichloop.protocol import (
     Act,
     Capabilities,

@@ -6,68 +6,38 @@ itself, and the `Agent` does the same without one.
 
 Follow a run, from the top:
 
-- `Phased.run` (loop.py) collects what a run is given and starts `PhasedRun.run` (phases.py).
-- `PhasedRun._rounds` (phases.py) is the loop: understand once, then plan, execute and reflect until a judgement or a limit ends it.
-- Each phase asks by `RunContext.ask` (run.py), with a text of prompts.py and in a format of codecs.py.
-- `RoundTasks.execute` (phases.py) starts each task of a round once what it depends on has ended.
-- A task that needs tools has its calls picked by `ToolSelector.select_tools` (executor.py), and made by
-  `ToolExecutor.execute_tools` (executor.py) or, one after the other, by `AgentTools.execute_tools` (loop.py).
-- `ToolContextManager.save` (context.py) keeps each result.
-- `PhasedRun._answer` (phases.py) loads the results that the model chooses, and asks for the answer.
-- `RunEnd.checkpoint` (state.py) stops all of this where the run's token is set or a task has failed.
+- `Phased.run` (loop.py) starts a `Run` (run.py), which has the state of the run, the plan (`tasks`) among it.
+- `Run._rounds` is the loop: understand once, then plan, execute and reflect until a judgement or a limit ends it. The phases follow
+  it in their order; each asks by `Run._ask`, with a text of prompts.py, in a format of codecs.py.
+- `Run._execute` starts each task of a round once what it depends on has ended.
+- `ToolExecutor.select_tools` and `execute_tools` (executor.py) pick and make a task's calls, those of `AgentTools` in sequence.
+- `ToolContextManager.save` (state.py) keeps each result; `Run._answer` loads those that the model chooses.
+- `RunEnd.checkpoint` (executor.py) stops all of this where the run's token is set or a task has failed.
 """
 
-from .context import Scratchpad, ScratchpadEntry, ToolContext, ToolContextManager
-from .executor import Executor, ToolExecutor, ToolExecutorOptions, get_tools
-from .loop import Agent, AgentEvent, AgentTools, AIMessage, Phased, RequestedCall, ToolFailed
-from .prompts import NO_DATA, PROMPTS
-from .state import (
-    AgentCallbacks,
-    Phase,
-    PhaseTask,
-    PhaseToolCall,
-    Reflection,
-    TaskStatus,
-    TaskType,
-    ToolCallStatus,
-    ToolExecutorCallbacks,
-    Understanding,
-)
+from whichloop.protocol import Understanding as Understanding
 
-__all__ = [
-    "NO_DATA",
-    "PROMPTS",
-    "AIMessage",
-    "Agent",
-    "AgentCallbacks",
-    "AgentEvent",
-    "AgentTools",
-    "Executor",
-    "Phase",
-    "PhaseTask",
-    "PhaseToolCall",
-    "Phased",
-    "Reflection",
-    "RequestedCall",
-    "Scratchpad",
-    "ScratchpadEntry",
-    "Task",
-    "TaskStatus",
-    "TaskType",
-    "ToolCall",
-    "ToolCallStatus",
-    "ToolContext",
-    "ToolContextManager",
-    "ToolExecutor",
-    "ToolExecutorCallbacks",
-    "ToolExecutorOptions",
-    "ToolFailed",
-    "Understanding",
-    "get_tools",
-]
+from .executor import AgentEvent as AgentEvent
+from .executor import AgentTools as AgentTools
+from .executor import ToolExecutor as ToolExecutor
+from .executor import ToolExecutorOptions as ToolExecutorOptions
+from .executor import get_tools as get_tools
+from .loop import Agent as Agent
+from .loop import Phased as Phased
+from .prompts import PROMPTS as PROMPTS
+from .state import AgentCallbacks as AgentCallbacks
+from .state import Phase as Phase
+from .state import PhaseTask as PhaseTask
+from .state import PhaseToolCall as PhaseToolCall
+from .state import Reflection as Reflection
+from .state import Scratchpad as Scratchpad
+from .state import TaskStatus as TaskStatus
+from .state import TaskType as TaskType
+from .state import ToolCallStatus as ToolCallStatus
+from .state import ToolContextManager as ToolContextManager
+from .state import ToolExecutorCallbacks as ToolExecutorCallbacks
 
 LOOP = Phased
-
 # The names that the design's document gives them.
 Task = PhaseTask
 ToolCall = PhaseToolCall

@@ -6,196 +6,76 @@ The docstring of the package (`__init__.py`) follows a run from the top. Rows su
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import aclosing
-from contextvars import ContextVar
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NotRequired, Self, TypedDict
+from typing import Any, ClassVar, Literal, Self
 
 from whichloop.loops.shared.boundary import bounded
-from whichloop.loops.shared.option_checks import checked_options
+from whichloop.loops.shared.option_checks import ToolSettings, at_least, checked_options, no_option
 from whichloop.protocol import (
     SILENT,
     AnswerT,
     Model,
-    ModelError,
     Observer,
     Outcome,
     Program,
     Query,
     RunsSync,
     StopReason,
-    StopRun,
     TakesProgram,
     Toolbox,
-    ToolCall,
-    render_value,
 )
 from whichloop.protocol.program import repr_with_program
-from whichloop.protocol.values import cap
 
-from .codecs import SUMMARIZE
-from .context import Scratchpad, ScratchpadEntry, ToolContextManager
-from .executor import CallReport, ToolExecutor, ToolExecutorOptions, ToolSelector
-from .phases import PhasedRun
-from .prompts import SELECT_TOOLS, SUMMARIZE_PROMPT, call_text, program_of, request_of, sections
-from .run import PhasedOptions, RunInputs
-from .state import PhaseTask, RunEnd, StoppableModel, TaskStatus, ToolCallStatus, ToolExecutorCallbacks, checkpoint
-
-_SCOPE: ContextVar[str] = ContextVar("phased_scope", default="")
-"""Scope of the task whose calls run, as summaries of different tasks are requested at the same time."""
-
-
-_MAX_CHARS: ContextVar[int | None] = ContextVar("phased_max_chars", default=None)
-"""Characters of the result under summary that its prompt shows."""
-
-
-class AgentEvent(TypedDict):
-    """One event of `execute_tool_calls`: `tool_start`, then `tool_end` or `tool_error`."""
-
-    type: str
-    tool: str
-    id: str
-    error: NotRequired[str]
-
-
-@dataclass(frozen=True, slots=True)
-class RequestedCall:
-    """A call in a model's message."""
-
-    id: str
-    name: str
-    args: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class AIMessage:
-    """A model's message with tool calls; langchain's serves as well."""
-
-    tool_calls: tuple[RequestedCall, ...]
-
-
-class ToolFailed(Exception):
-    """A tool gave an error instead of a result."""
-
-
-class AgentTools(ToolSelector):
-    """An agent's own way with tools. It stands in for an executor; the context manager stays an object of its own.
-
-    It keeps no state of a run.
-    """
-
-    def __init__(self, options: ToolExecutorOptions) -> None:
-        super().__init__(options)
-        self.tools = list(options.tools)
-        own = self.toolbox if isinstance(options.tools, Toolbox) else options.tools
-        self.tool_map = dict(zip(self.toolbox.names, own, strict=True))
-
-    async def execute_tool_call(self, tool_name: str, tool_args: Mapping[str, Any], query: str, scratchpad: Scratchpad) -> None:
-        """Run one tool and add its result, as text, and a summary to the scratchpad.
-
-        Raises ValueError for an unknown tool, ToolFailed for one that fails, ModelError if there is no summary.
-        """
-        seen = await self.toolbox.call(ToolCall(tool_name, tool_args))
-        if seen.error_type == "UnknownTool":
-            raise ValueError(f"Tool '{tool_name}' not found")
-        if not seen.ok:
-            raise ToolFailed(f"{seen.error_type}: {seen.data}")
-        context = f"{query}\n\nResults of this task so far:\n{scratchpad.text}" if scratchpad.entries else query
-        before = _MAX_CHARS.set(seen.max_chars)
-        try:
-            summary = await self.summarize_tool_result(context, tool_name, tool_args, seen.whole)
-        except (asyncio.CancelledError, StopRun, ModelError):  # the run ends, but the tool did run (row B1-6)
-            scratchpad.add_tool_result(tool_name, tool_args, seen.whole, "", max_chars=seen.max_chars)
-            raise
-        finally:
-            _MAX_CHARS.reset(before)
-        scratchpad.add_tool_result(tool_name, tool_args, seen.whole, summary, max_chars=seen.max_chars)
-
-    async def execute_tool_calls(self, response: Any, query: str, scratchpad: Scratchpad) -> AsyncGenerator[AgentEvent, None]:
-        """Run `response.tool_calls` one after the other; an error is an event and an entry of the scratchpad, and it goes on.
-
-        A call is anything with name, args and perhaps id, as attributes or as keys.
-        """
-        for index, call in enumerate(response.tool_calls):
-            requested = _requested(call, index)
-            yield {"type": "tool_start", "tool": requested.name, "id": requested.id}
-            try:
-                await self.execute_tool_call(requested.name, requested.args, query, scratchpad)
-            except (StopRun, ModelError):
-                raise
-            except Exception as error:  # of a tool, or of a subclass's own method: the other calls go on (row S1-37)
-                scratchpad.add_tool_error(requested.name, requested.args, str(error))
-                yield {"type": "tool_error", "error": str(error), "tool": requested.name, "id": requested.id}
-            else:
-                yield {"type": "tool_end", "tool": requested.name, "id": requested.id}
-
-    async def summarize_tool_result(self, query: str, tool_name: str, tool_args: Mapping[str, Any], result: Any) -> str:
-        """Return the model's summary of a result. Raises ValueError without a model, ModelError if there is no reply."""
-        if self.options.model is None:
-            raise ValueError("summarize_tool_result needs a model: Agent(tools, model)")
-        text = cap(render_value(result), _MAX_CHARS.get())
-        prompt_text = sections(("Query", query), ("Result", f"{call_text(tool_name, tool_args)}:\n{text}"))
-        request = request_of(self.predictors[SUMMARIZE_PROMPT], prompt_text, SUMMARIZE, scope=_SCOPE.get())
-        return SUMMARIZE.parse(await self.options.model.complete(request)).text
-
-    async def execute_tools(
-        self,
-        task: PhaseTask,
-        query_id: str,
-        callbacks: ToolExecutorCallbacks | None = None,
-        cancellation_token: asyncio.Event | None = None,
-    ) -> bool:
-        """Do what ToolExecutor does, one call after the other and with summaries."""
-        checkpoint(cancellation_token)
-        calls = task.toolCalls or []
-        listener = callbacks or ToolExecutorCallbacks()
-
-        async def in_sequence() -> None:
-            _SCOPE.set(task.request_scope)  # of this asyncio task only
-            scratchpad = Scratchpad()
-            for index, call in enumerate(calls):
-                checkpoint(cancellation_token)
-                with CallReport(task, index, call, listener) as report:
-                    await self._one(task, call, scratchpad, query_id, report)
-                checkpoint(cancellation_token)
-
-        return await self._finish(task, {asyncio.create_task(in_sequence()): calls}, cancellation_token)
-
-    async def _one(self, task: PhaseTask, call: ToolCallStatus, scratchpad: Scratchpad, query_id: str, report: CallReport) -> None:
-        before = len(scratchpad.entries)
-        message = AIMessage((RequestedCall("", call.tool, call.args),))
-        try:
-            async with aclosing(self.execute_tool_calls(message, task.context or task.description, scratchpad)) as events:
-                async for _ in events:
-                    pass
-        finally:  # a result whose summary was cut off is kept all the same (row B1-6)
-            for entry in scratchpad.entries[before:]:
-                self._settle(task, call, entry, query_id, report)
-
-    def _settle(self, task: PhaseTask, call: ToolCallStatus, entry: ScratchpadEntry, query_id: str, report: CallReport) -> None:
-        if entry.error is not None:
-            call.error = entry.error
-            report.set_status(TaskStatus.FAILED)
-            return
-        call.summary = entry.summary
-        self._keep(task, call, render_value(entry.result), entry.max_chars, query_id)
-        report.set_status(TaskStatus.COMPLETED)
-
-
-def _requested(call: Any, index: int) -> RequestedCall:
-    """Read a call in whatever form; a call without an id gets its place as id."""
-    read = call.get if isinstance(call, Mapping) else lambda name, default=None: getattr(call, name, default)
-    return RequestedCall(str(read("id") or f"call_{index}"), str(read("name")), read("args") or {})
+from .executor import AgentTools, ToolExecutorOptions
+from .prompts import program_of
+from .run import Run
+from .state import AgentCallbacks, ToolContextManager
 
 
 @checked_options
 @dataclass(frozen=True, slots=True)
-class Phased(PhasedOptions, TakesProgram, RunsSync):
-    """Phases around a tool executor."""
+class Phased(ToolSettings, TakesProgram, RunsSync):
+    """Phases around a tool executor. Raises ValueError for a limit that leaves nothing to do, an unknown rule, layout or prompt."""
+
+    max_rounds: int = at_least(1, 5)
+    """Most rounds of plan, execute and reflect."""
+    max_tool_tasks: int | None = at_least(0, None)
+    """Most tasks of the whole run that may use tools; None for no limit."""
+    understand: bool = True
+    """Ask first what the question is after."""
+    plan: bool = True
+    """Ask for a plan in each round; False makes the question itself the only task."""
+    reflect: bool = True
+    """Judge after each round whether it is enough; False answers after the first."""
+    failed_dependency: Literal["run", "skip", "fail"] = "run"
+    """What happens to a task when one that it depends on has failed: it is told so, left out, or fails too."""
+    tool_layout: Literal["executor", "agent"] = "executor"
+    """executor: a task's calls run together. agent: the agent runs them in sequence and summarizes each result."""
+    cancel_grace_s: float = at_least(0, 5.0)
+    """Seconds to wait for tools in threads once the cancellation token is set."""
+    callbacks: AgentCallbacks | None = no_option(None)
+    """Listens to phases, tasks and tool calls."""
+    prompts: Mapping[str, str] | None = no_option(None)
+    """Texts that replace some of PROMPTS."""
+    cancellation_token: asyncio.Event | None = no_option(None)
+    """Once it is set, the run ends without an answer. As any asyncio.Event it serves the runs of one event loop."""
+    executor: Any = no_option(None)
+    """Replaces the layout's own: any object with `select_tools` and `execute_tools`, which gets the token only if the run has one.
+    It brings its tools and its model, which the harness does not see."""
+    select_model: Model | None = no_option(None)
+    """A smaller model for the choice of tools."""
+    context_manager: ToolContextManager | None = no_option(None)
+    """Where results are kept; None: in memory, for this run."""
+    program: Program | None = no_option(None)
+    """Instructions and demonstrations instead of `prompts`."""
 
     name: ClassVar[str] = "phased"
     __repr__ = repr_with_program
+
+    def __post_init__(self) -> None:
+        ToolSettings.__post_init__(self)
+        program_of(self.prompts, None)
 
     @property
     def stops(self) -> frozenset[StopReason]:
@@ -215,7 +95,7 @@ class Phased(PhasedOptions, TakesProgram, RunsSync):
         left_out = {
             "understand": not self.understand,
             "plan": not self.plan,
-            SELECT_TOOLS: self.executor is not None,
+            "select": self.executor is not None,
             "reason": not self.plan,
             "reflect": not self.reflect,
             "summarize": self.executor is not None or self.tool_layout == "executor",
@@ -226,26 +106,14 @@ class Phased(PhasedOptions, TakesProgram, RunsSync):
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_tool_tasks=tool_steps)
 
+    def executor_options(self, tools: Toolbox | Sequence[Any], **own: Any) -> ToolExecutorOptions:
+        """Return the options of an executor, with those that the loop has, too. `own`: those that it has not."""
+        shared = ("prompts", "cancel_grace_s", "program", "tool_timeout_s", "tool_max_chars", "tool_threads")
+        return ToolExecutorOptions(tools, **{name: getattr(self, name) for name in shared}, **own)
+
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
-        ending = RunEnd(self.cancellation_token)
-        stoppable = StoppableModel(model, ending)
-        contexts = self.context_manager or ToolContextManager()
-        executor = self.executor
-        if executor is None:
-            select_model = stoppable if self.select_model is None else StoppableModel(self.select_model, ending)
-            options = ToolExecutorOptions(
-                self.configured_tools(tools, at_once=True),
-                contexts,
-                stoppable,
-                self.prompts,
-                self.cancel_grace_s,
-                observer,
-                select_model,
-                self.program,
-            )
-            executor = ToolExecutor(options) if self.tool_layout == "executor" else AgentTools(options)
-        return await PhasedRun(self, RunInputs(query, tools, stoppable, executor, contexts, observer, ending)).run()
+        return await Run(self, query, tools, model, observer).run()
 
 
 class Agent(AgentTools):
@@ -257,21 +125,9 @@ class Agent(AgentTools):
         """`tools`: in any form (row S1-32). `model`: needed by all that asks one. `config`: the phases' options."""
         self.config = config or Phased()
         self.context_manager = self.config.context_manager or ToolContextManager()
+        own = {"context_manager": self.context_manager, "model": model, "select_model": self.config.select_model}
         own_tools = tools if isinstance(tools, Toolbox) else list(tools)
-        options = ToolExecutorOptions(
-            own_tools,
-            self.context_manager,
-            model,
-            self.config.prompts,
-            self.config.cancel_grace_s,
-            observer,
-            self.config.select_model,
-            self.config.program,
-            tool_timeout_s=self.config.tool_timeout_s,
-            tool_max_chars=self.config.tool_max_chars,
-            tool_threads=self.config.tool_threads,
-        )
-        super().__init__(options)
+        super().__init__(self.config.executor_options(own_tools, observer=observer, **own))
 
     async def run(self, query: str | Query) -> Outcome:
         """Understand, plan, execute, reflect, answer. Raises ValueError without a model."""

@@ -1,21 +1,25 @@
-"""The parts of a phased run: phases, tasks, tool calls, and the model's understanding and judgement (rows S1-1 to S1-4).
+"""The parts of a run: phases, tasks and their calls, who listens, and the kept results.
 
-Rows such as S1-1 are those of docs/conformance.md.
+Rows such as S1-28 are those of docs/conformance.md.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+import json
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any
 
-from whichloop.protocol import Chunk, Model, Reply, Request, StopRun, Understanding, WrappedModel
-from whichloop.protocol.cancellation import ended_before, stop_tasks
+from whichloop.protocol import StopRun, Understanding, render_value
+from whichloop.protocol.digest import sha256
 from whichloop.protocol.redact import logger_of
+from whichloop.protocol.values import cap
 
-__all__ = ["Phase", "PhaseTask", "PhaseToolCall", "Reflection", "TaskStatus", "TaskType", "ToolCallStatus", "Understanding"]
+logger = logger_of(__name__)
 
 
 class Phase(StrEnum):
@@ -70,6 +74,14 @@ class ToolCallStatus:
     max_chars: int | None = None
     """Characters of a longer output that prompts show; None for all of it."""
 
+    def __str__(self) -> str:
+        return f"{self.tool}({render_value(self.args)})"
+
+    @property
+    def shown(self) -> str:
+        """What prompts show of a completed call: its summary, or its result if the summary is blank."""
+        return self.summary if self.summary and self.summary.strip() else cap(self.output or "", self.max_chars)
+
 
 @dataclass(slots=True)
 class PhaseTask:
@@ -91,12 +103,11 @@ class PhaseTask:
     """Why the task failed, if none of its calls says so."""
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         return self.status in (TaskStatus.COMPLETED, TaskStatus.FAILED)
 
-    @property
-    def request_scope(self) -> str:
-        return self.scope or self.id
+    def calls(self, status: TaskStatus) -> list[ToolCallStatus]:
+        return [call for call in self.toolCalls or () if call.status is status]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the task as JSON, without what it saw."""
@@ -104,16 +115,8 @@ class PhaseTask:
             {"tool": call.tool, "args": dict(call.args), "status": call.status.value, "output": call.output, "error": call.error}
             for call in self.toolCalls or ()
         ]
-        return {
-            "id": self.id,
-            "description": self.description,
-            "status": self.status.value,
-            "taskType": self.taskType.value,
-            "toolCalls": calls,
-            "dependsOn": list(self.dependsOn),
-            "output": self.output,
-            "error": self.error,
-        }
+        planned = {"id": self.id, "description": self.description, "status": self.status.value, "taskType": self.taskType.value}
+        return planned | {"toolCalls": calls, "dependsOn": list(self.dependsOn), "output": self.output, "error": self.error}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,7 @@ class Reflection:
     suggestedNextSteps: tuple[str, ...] = ()  # noqa: N815
 
 
-logger = logger_of(__name__)
+# --- who listens ---
 
 
 class ToolExecutorCallbacks:
@@ -139,33 +142,21 @@ class ToolExecutorCallbacks:
 
 
 class AgentCallbacks(ToolExecutorCallbacks):
-    """Listens to phases, tasks and tool calls (row S1-28)."""
+    """Listens to phases, rounds (the first iteration is 1), tasks and tool calls (row S1-28)."""
 
     streams: bool = False
-    """True: the answer is streamed to `on_answer_stream` where the model can."""
+    """True: the answer is streamed to `on_answer_stream`, piece by piece, where the model can."""
 
     def on_phase_start(self, phase: Phase) -> None: ...
-
     def on_phase_complete(self, phase: Phase) -> None: ...
-
     def on_understanding_complete(self, understanding: Understanding) -> None: ...
-
     def on_plan_created(self, tasks: Sequence[PhaseTask], iteration: int) -> None: ...
-
     def on_reflection_complete(self, reflection: Reflection, iteration: int) -> None: ...
-
-    def on_iteration_start(self, iteration: int) -> None:
-        """A round of plan, execute and reflect begins; the first is 1."""
-
+    def on_iteration_start(self, iteration: int) -> None: ...
     def on_answer_start(self) -> None: ...
-
-    def on_answer_stream(self, text: str) -> None:
-        """Called with each piece of the answer as it comes."""
-
+    def on_answer_stream(self, text: str) -> None: ...
     def on_progress_message(self, message: str) -> None: ...
-
     def on_task_update(self, task_id: str, status: TaskStatus) -> None: ...
-
     def on_task_tool_calls_set(self, task_id: str, tool_calls: Sequence[ToolCallStatus]) -> None: ...
 
 
@@ -179,122 +170,107 @@ def notify(callback: Callable[..., None], *args: Any) -> None:
         logger.warning("callback %s raised %s: %s", getattr(callback, "__name__", callback), type(error).__name__, error)
 
 
-T = TypeVar("T")
-
-TOKEN_SET = "the cancellation token is set"  # noqa: S105  (no password)
+# --- kept results ---
 
 
-def checkpoint(token: asyncio.Event | None) -> None:
-    """Raise CancelledError once the token is set: it is looked at before all calls, before each and after each (row S1-10)."""
-    if token is not None and token.is_set():
-        raise asyncio.CancelledError(TOKEN_SET)
+@dataclass(frozen=True, slots=True)
+class ToolContext:
+    """A kept result."""
+
+    pointer: str
+    tool: str
+    args: Mapping[str, Any]
+    result: str
+    """The whole result as text, whatever a prompt shows of it."""
+    task_id: str
+    query_id: str
 
 
-async def unless_set(token: asyncio.Event | None, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of `work`; once the token is set, cancel it and raise CancelledError."""
-    if token is None:
-        return await work
-    finished = await ended_before(token, work)
-    if finished is None:
-        raise asyncio.CancelledError(TOKEN_SET)
-    return finished.result()
+class ToolContextManager:
+    """Keeps results and gives pointers to them: in memory, or one JSON file each under `directory`, where other instances find
+    them again."""
 
+    def __init__(self, directory: str | Path | None = None) -> None:
+        self._directory = None if directory is None else Path(directory)
+        self._kept: dict[str, dict[str, str]] = {}
+        """Group, one per query → pointer → JSON."""
 
-async def finish_together(
-    work: Mapping[asyncio.Task[None], Callable[[], bool]], token: asyncio.Event | None, grace_s: float
-) -> None:
-    """Wait for concurrent tasks; the first that fails, or the token, ends all of them before this raises.
+    def save(self, tool_name: str, args: Mapping[str, Any], result: Any, task_id: str, query_id: str) -> str:
+        """Keep a result and return its pointer; what JSON cannot say is kept as text.
 
-    `work`: task → whether it is in a thread now, which can only be waited for: at most `grace_s` seconds once the token is set.
-    Raises what the first to fail raised, or CancelledError. A cancellation from outside grants no grace.
-    """
-    watchers = [] if token is None else [asyncio.create_task(token.wait())]
-    try:
-        while running := [task for task in work if not task.done()]:
-            await asyncio.wait([*running, *watchers], return_when=asyncio.FIRST_COMPLETED)
-            for task in running:
-                if task.done():
-                    task.result()
-            if any(watcher.done() for watcher in watchers):
-                watchers[0].result()  # as in `ended_before`
-                in_threads = [task for task in running if not task.done() and work[task]()]
-                await stop_tasks(task for task in running if task not in in_threads)
-                await _wait_at_most(grace_s, in_threads)
-                raise asyncio.CancelledError(TOKEN_SET)
-    finally:
-        await stop_tasks([*work, *watchers])
+        Raises OSError if the directory cannot be written.
+        """
+        data = {"tool": tool_name, "args": dict(args), "result": render_value(result), "task_id": task_id, "query_id": query_id}
+        try:
+            text = json.dumps(data, default=render_value)
+        except (TypeError, ValueError, RecursionError):
+            text = json.dumps(data | {"args": {"arguments": render_value(args)}})
+        group = sha256(query_id)[:16]
+        number = len(self.pointers_for(query_id)) + 1
+        while not self._put(group, f"{group}/{number:06d}", text):
+            number += 1
+        return f"{group}/{number:06d}"
 
+    def load(self, pointers: Iterable[str]) -> list[ToolContext]:
+        """Return results in the order of their pointers. Raises KeyError for an unknown pointer."""
+        return [ToolContext(pointer, **self._data(pointer)) for pointer in pointers]
 
-async def _wait_at_most(seconds: float, tasks: list[asyncio.Task[None]]) -> None:
-    if tasks:
-        await asyncio.wait(tasks, timeout=seconds)
+    def pointers_for(self, query_id: str) -> list[str]:
+        """Return all pointers of a query, oldest first."""
+        group = sha256(query_id)[:16]
+        if self._directory is None:
+            return list(self._kept.get(group, ()))
+        return sorted(f"{group}/{file.stem}" for file in (self._directory / group).glob("*.json"))
+
+    def _put(self, group: str, pointer: str, text: str) -> bool:
+        """Keep a text. Return False if another instance has just taken the pointer."""
+        if self._directory is None:
+            self._kept.setdefault(group, {})[pointer] = text
+            return True
+        (self._directory / group).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self._directory / group) as safe:
+            whole = Path(safe) / "context"
+            whole.write_text(text, encoding="ascii")
+            try:  # a link appears at once and whole, and never replaces what is there
+                (self._directory / f"{pointer}.json").hardlink_to(whole)
+            except FileExistsError:
+                return False
+        return True
+
+    def _data(self, pointer: str) -> Any:
+        if not re.fullmatch(r"[0-9a-f]{16}/[0-9]{6}", pointer):
+            raise KeyError(pointer)
+        if self._directory is None:
+            return json.loads(self._kept.get(pointer.partition("/")[0], {})[pointer])
+        try:
+            return json.loads((self._directory / f"{pointer}.json").read_text(encoding="ascii"))
+        except FileNotFoundError:
+            raise KeyError(pointer) from None
 
 
 @dataclass(slots=True)
-class RunEnd:
-    """The end of a run: its token is set, or something has failed in concurrent work."""
+class Scratchpad:
+    """The results of one task's tool calls, in order (agent layout)."""
 
-    token: asyncio.Event | None = None
-    cause: BaseException | None = None
+    entries: list[ToolCallStatus] = field(default_factory=list)
 
-    def end(self, cause: BaseException) -> None:
-        """End the run; the first cause stays."""
-        self.cause = self.cause or cause
+    def add_tool_result(
+        self, tool_name: str, tool_args: Mapping[str, Any], result: Any, summary: str, *, max_chars: int | None = None
+    ) -> None:
+        """`max_chars`: how many of a longer result prompts show."""
+        text = render_value(result)
+        done = ToolCallStatus(tool_name, tool_args, TaskStatus.COMPLETED, text, summary=summary, max_chars=max_chars)
+        self.entries.append(done)
 
-    def checkpoint(self) -> None:
-        """Raise CancelledError or the cause once the run is over."""
-        checkpoint(self.token)
-        if isinstance(self.cause, asyncio.CancelledError):
-            raise asyncio.CancelledError(*self.cause.args)
-        if self.cause is not None:
-            raise self.cause
+    def add_tool_error(self, tool_name: str, tool_args: Mapping[str, Any], error: str) -> None:
+        self.entries.append(ToolCallStatus(tool_name, tool_args, TaskStatus.FAILED, error=error))
 
-
-class StoppableModel(WrappedModel):
-    """A model that takes no further request once the run is over: no task makes one more call while its neighbours end."""
-
-    def __init__(self, model: Model, ending: RunEnd) -> None:
-        super().__init__(model)
-        self._ending = ending
-
-    async def complete(self, request: Request) -> Reply:
-        """Raises as the model does; CancelledError once the token is set."""
-
-        async def ask() -> Reply:
-            self._ending.checkpoint()  # here: a neighbour may end the run after this task is made and before it starts
-            return await self.model.complete(request)
-
-        try:
-            return await unless_set(self._ending.token, ask())
-        except BaseException as error:
-            self._ending.end(error)
-            raise
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        """Raises as the model does; CancelledError once the token is set."""
-        self._ending.checkpoint()
-        pieces: asyncio.Queue[Chunk | None] = asyncio.Queue()
-        reading = asyncio.create_task(_read(self.model.stream(request), pieces))
-        try:
-            while (chunk := await unless_set(self._ending.token, pieces.get())) is not None:
-                yield chunk
-            await reading
-        except GeneratorExit:  # whoever reads wants no more, which ends nothing else
-            raise
-        except BaseException as error:
-            self._ending.end(error)
-            raise
-        finally:
-            await stop_tasks((reading,))
-
-
-async def _read(chunks: AsyncIterator[Chunk], pieces: asyncio.Queue[Chunk | None]) -> None:
-    """Queue a stream's pieces, then None. In one task from end to end: a time limit inside the stream belongs to its task."""
-    try:
-        async for chunk in chunks:
-            pieces.put_nowait(chunk)
-    finally:
-        pieces.put_nowait(None)
-        close = getattr(chunks, "aclose", None)
-        if close is not None:
-            await close()
+    @property
+    def text(self) -> str:
+        """The text that the model sees."""
+        return "\n".join(
+            f"{call}: {call.summary or cap(call.output or '', call.max_chars)}"
+            if call.error is None
+            else f"{call} failed: {call.error}"
+            for call in self.entries
+        )
