@@ -18,6 +18,7 @@ from whichloop.loops.phased import (
     Phase,
     Phased,
 )
+from whichloop.loops.phased.run import PhasedOptions
 from whichloop.loops.shared.option_checks import ToolSettings
 from whichloop.protocol import (
     Act,
@@ -121,7 +122,7 @@ def test_hooks_are_no_options_and_every_field_is_documented() -> None:
     names = {field.name for field in dataclasses.fields(Phased)}
     assert set(options_of(Phased)) == names - hooks
     assert all(option.doc for option in options_of(Phased).values())
-    source = inspect.getsource(Phased) + inspect.getsource(ToolSettings)
+    source = inspect.getsource(PhasedOptions) + inspect.getsource(ToolSettings)
     for name in names:
         assert re.search(rf'    {name}: [^\n]+\n    """\w', source), name
 
