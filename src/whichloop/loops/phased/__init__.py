@@ -7,11 +7,11 @@ itself, and the `Agent` does the same without one.
 Follow a run, from the top:
 
 - `Phased.run` (loop.py) starts a `PhasedRun` (run.py), which has the state of the run, the plan (`tasks`) among it.
-- `PhasedRun._rounds` is the loop: understand once, then plan, execute and reflect until a judgement or a limit ends it. The phases follow
-  it in their order; each asks by `PhasedRun._ask`, with a text of prompts.py, in a format of codecs.py.
-- `PhasedRun._execute` starts each task of a round once what it depends on has ended.
-- `ToolExecutor.select_tools` and `execute_tools` (executor.py) pick and make a task's calls, those of `AgentTools` in sequence.
-- `ToolContextManager.save` (state.py) keeps each result; `PhasedRun._answer` loads those that the model chooses.
+- `PhasedRun._rounds` (run.py) is the loop: understand once, then plan, execute and reflect until a judgement or a limit ends it.
+- Below it the phases follow in their order; each asks by `PhasedRun._ask` (run.py), with a text of prompts.py, in a format of
+  codecs.py. `PhasedRun._execute` (run.py) starts each task of a round once what it depends on has ended.
+- `ToolExecutor.select_tools` (executor.py) and `ToolExecutor.execute_tools` (executor.py) pick and make a task's calls.
+- `ToolContextManager.save` (state.py) keeps each result; `PhasedRun._answer` (run.py) loads those that the model chooses.
 - `RunEnd.checkpoint` (executor.py) stops all of this where the run's token is set or a task has failed.
 """
 
