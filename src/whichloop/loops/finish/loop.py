@@ -8,12 +8,12 @@ Rows such as B3-5 are those of docs/conformance.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 from whichloop.loops.shared.boundary import bounded
 from whichloop.loops.shared.call_ids import needs_approval
-from whichloop.loops.shared.option_checks import ToolSettings, checked_options
+from whichloop.loops.shared.option_checks import ToolSettings, at_least, checked_options, no_option
 from whichloop.protocol import (
     SILENT,
     AnswerT,
@@ -44,10 +44,9 @@ from whichloop.protocol.program import merged, repr_with_program
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.values import error_text
 
-from .codec import ReadCall, StatedAnswer, XmlCodec, native_codec, read_calls, stated_answer, stated_in_xml
-from .output import FINISH, CurrentTools, JsonOutput, Output, refuse_reserved, spec_of
-from .run import Ending, History, Run, ToolResult, Unfinished, entry
-from .step import HookFailed, ParseError, Step, call_hook, resolve_model, streamed
+from .answer import FINISH, FinishCodec, Output, ReadCall, StatedAnswer, XmlCodec, read_calls
+from .hooks import HookFailed, ParseError, Step, call_hook, resolve_model, streamed
+from .state import CurrentTools, History, Run, ToolResult, Unfinished
 from .xml_output import input_xml, instruction
 
 logger = logger_of(__name__)
@@ -69,14 +68,18 @@ REFUSALS = frozenset({"refused", "bad_request"})
 """Kinds of provider errors that a forced tool choice may meet where it is not supported."""
 
 
+Ending = tuple[StopReason, Any]
+"""How a run ended, and the answer."""
+
+
 @checked_options
 @dataclass(frozen=True, slots=True)
 class Finish(ToolSettings, TakesProgram, RunsSync):
     """Call tools until `__finish__` is called with a valid answer. Raises ValueError for a negative limit."""
 
-    max_steps: int | None = None
+    max_steps: int | None = at_least(0, None)
     """Most steps before the answer is forced, including the step that finishes; 0 forces it at once, None is a single turn."""
-    parse_retries: int = 2
+    parse_retries: int = at_least(0, 2)
     """How many invalid finishes in a row may be corrected, in the loop and again when forced."""
     retries_consume_steps: bool = True
     """A correction uses a step; never in a single turn."""
@@ -94,29 +97,16 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
     """System text in the place of the design's own; None for none. Nothing follows it: tools and `__finish__` are native."""
     temperature: float | None = None
     """Sampling temperature of every request; None leaves it to the model."""
-    max_tokens: int | None = None
+    max_tokens: int | None = at_least(1, None)
     """Most tokens of a reply; None leaves it to the model."""
-    on_step: Callable[[Step], Any] | None = field(default=None, repr=False, compare=False, metadata={"option": False})
+    on_step: Callable[[Step], Any] | None = no_option(None)
     """Called after a step's tools and before the next request. A def gets a thread of its own, an async def none."""
-    on_stream: Callable[[Any], Any] | None = field(default=None, repr=False, compare=False, metadata={"option": False})
+    on_stream: Callable[[Any], Any] | None = no_option(None)
     """Called with every StreamChunk, on threads as `on_step` is; if given, replies are streamed."""
-    resolver: Callable[[Any], Model] = field(default=resolve_model, repr=False, compare=False, metadata={"option": False})
+    resolver: Callable[[Any], Model] = no_option(resolve_model)
     """Makes a Model of a name or a dict that `on_step` puts into `step.model`."""
-    program: Program | None = field(default=None, repr=False, compare=False, metadata={"option": False})
+    program: Program | None = no_option(None)
     """Instructions and demonstrations in the place of the design's own."""
-
-    def __post_init__(self) -> None:
-        ToolSettings.__post_init__(self)
-        if self.max_steps is not None and self.max_steps < 0:
-            raise ValueError(f"max_steps must be 0 or more, or None for a single turn, not {self.max_steps}")
-        if self.parse_retries < 0:
-            raise ValueError(f"parse_retries must be 0 or more, not {self.parse_retries}")
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise ValueError(f"max_tokens must be 1 or more, or None, not {self.max_tokens}")
-        for name in ("on_step", "on_stream", "resolver"):
-            hook = getattr(self, name)
-            if not callable(hook) and not (hook is None and name != "resolver"):
-                raise TypeError(f"{name} must be a function, not {hook!r}")
 
     name: ClassVar[str] = "finish"
     calls_in: ClassVar[CallsIn] = "native"
@@ -125,29 +115,26 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
 
     @property
     def stops(self) -> frozenset[StopReason]:
-        steps = self.max_steps
-        reached = set()
-        if steps != 0 or self.forced_finish != "off":  # else no model is ever asked
-            reached |= {StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW}
-            reached |= {StopReason.TERMINATED} if self.on_stream is not None else set()
-        if steps != 0:
-            reached.add(StopReason.FINISHED)
-        if steps and self.on_step is not None:
-            reached |= {StopReason.TERMINATED, StopReason.PARSE_FAILED}
-        if steps is None:
-            return frozenset(reached | {StopReason.UNFINISHED, StopReason.PARSE_FAILED})
-        if self.forced_finish != "off":
-            reached |= {StopReason.FORCED, StopReason.PARSE_FAILED}
-        if self.forced_finish in ("off", "tool_choice"):
-            reached.add(StopReason.MAX_STEPS)
-        if steps and (not self.retries_consume_steps or self.parse_retries < steps):
-            reached.add(StopReason.PARSE_FAILED)
-        return frozenset(reached)
+        steps, forces, retries = self.max_steps, self.forced_finish != "off", self.parse_retries
+        steps_fail = bool(steps) and (self.on_step is not None or not self.retries_consume_steps or retries < (steps or 0))
+        asks = steps != 0 or forces
+        reached = {
+            StopReason.FINISHED: steps != 0,
+            StopReason.UNFINISHED: steps is None,
+            StopReason.FORCED: steps is not None and forces,
+            StopReason.MAX_STEPS: steps is not None and self.forced_finish in ("off", "tool_choice"),
+            StopReason.PARSE_FAILED: steps is None or forces or steps_fail,
+            StopReason.TERMINATED: (asks and self.on_stream is not None) or (bool(steps) and self.on_step is not None),
+            StopReason.PROVIDER_ERROR: asks,
+            StopReason.CONTEXT_OVERFLOW: asks,
+        }
+        return frozenset(stop for stop, is_reached in reached.items() if is_reached)
 
     @property
     def predictors(self) -> Program:
         """`decide`: the system text. The tools are described in the request itself."""
-        return merged({DECIDE: own_prompt(self.system_prompt or "", "reply")}, self.program or {})
+        own = {DECIDE: own_prompt(self.system_prompt or "", "reply")}
+        return merged(own, self.program) if self.program else own
 
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_steps=tool_steps + 1)
@@ -155,77 +142,63 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         """Run the loop on a query. Raises TypeError for arguments of other types, ValueError for a tool named `__finish__`."""
-        output = JsonOutput.of(query.schema, query.problem, query.takes_null) if self.typed_output else JsonOutput.of(None)
-        text = input_xml({"question": query.full_text})
-        question = Message("user", text, images=query.images).as_dict() if query.images else entry("user", text)
+        output = Output.of(query.schema, query.problem, query.takes_null) if self.typed_output else Output.of(None)
+        question = Message("user", input_xml({"question": query.full_text}), images=query.images).as_dict()
         run = self.begin(output, tools, model, [question], observer)
-        error: Exception | None = None
+        answer, error = None, None
         try:
-            ending = await self.drive(run)
+            stop, answer = await self.drive(run)
         except ParseError as failure:
-            ending, error = Ending(StopReason.PARSE_FAILED), failure
+            stop, error = StopReason.PARSE_FAILED, failure
         except ContextOverflow as failure:
-            ending, error = Ending(StopReason.CONTEXT_OVERFLOW), failure
+            stop, error = StopReason.CONTEXT_OVERFLOW, failure
         except ModelError as failure:
-            ending, error = Ending(StopReason.PROVIDER_ERROR), failure
+            stop, error = StopReason.PROVIDER_ERROR, failure
         except HookFailed as failure:
-            ending, error = Ending(StopReason.TERMINATED), failure.error
+            stop, error = StopReason.TERMINATED, failure.error
         details: dict[str, Any] = {"history": run.history}
         if error is not None:
-            logger.info("the run ends as %s: %s: %s", ending.stop, type(error).__name__, error_text(error))
+            logger.info("the run ends as %s: %s: %s", stop, type(error).__name__, error_text(error))
             details |= {"error": f"{type(error).__name__}: {error_text(error)}", "exception": error}
-        if ending.unfinished is not None:
-            details["unfinished"] = ending.unfinished
-        return Outcome(ending.value, ending.stop, run.counter, None, details, gave_up=ending.stop is StopReason.MAX_STEPS)
+        if stop in (StopReason.UNFINISHED, StopReason.MAX_STEPS):
+            details["unfinished"] = run.last
+        return Outcome(answer, stop, run.counter, None, details, gave_up=stop is StopReason.MAX_STEPS)
 
-    def begin(self, output: Output, tools: Toolbox, model: Model, history: History, observer: Observer = SILENT) -> Run:
+    def begin(self, output: Output, tools: Toolbox, model: Model, history: History, observer: Observer) -> Run:
         """Return a run that is about to start; `history` follows the system message. Raises ValueError for a reserved tool name."""
-        refuse_reserved(tools)
         predictor = Predictor(DECIDE, self.predictors[DECIDE])
-        text = predictor.shown.text
-        system = [entry("system", text)] if text or self.system_prompt is not None else []
-        run = Run(
-            output,
-            CurrentTools(self.configured_tools(tools, at_once=self.parallel_tools)),
-            model,
-            [*system, *history],
-            predictor,
-            observer,
-        )
-        run.model_given, run.temperature, run.max_tokens = model, self.temperature, self.max_tokens
-        run.has_hooks = self.on_step is not None or self.on_stream is not None
-        return run
+        if (text := predictor.shown.text) or self.system_prompt is not None:
+            history = [{"role": "system", "content": text}, *history]
+        current = CurrentTools(self.configured_tools(tools, at_once=self.parallel_tools))
+        has_hooks = self.on_step is not None or self.on_stream is not None
+        return Run(output, current, model, model, history, predictor, observer, self.temperature, self.max_tokens, has_hooks)
 
     async def drive(self, run: Run) -> Ending:
         """Run the loop itself. Raises ParseError, ModelError and HookFailed."""
         limit = 1 if self.max_steps is None else self.max_steps
-        retries_are_steps = self.retries_consume_steps and not self._is_single_turn
+        retries_are_steps = self.retries_consume_steps and self.max_steps is not None
         is_retry = False
         while run.counter < limit or (is_retry and not retries_are_steps):
-            reply = await self._ask(run, native_codec(run.output, Role.DECIDE))
+            reply = await self._ask(run, FinishCodec(run.output))
             if retries_are_steps or not is_retry:
                 run.counter += 1
+            run.say(reply)
 
             calls = read_calls(reply)
-            run.say(reply)
-            if not calls:
-                run.tell(REMINDER)
-                self._count_failure(run, "the reply called no tool")
-                is_retry = True
-                continue
-
-            stated = stated_answer(run.output, calls)
+            stated = run.output.stated(calls)
             if self._ends_run(run, calls, stated):
-                return Ending(StopReason.FINISHED, stated.value)
-            ending = await self._take_step(run, reply, calls, stated)
-            if ending is not None:
-                return ending
-            is_retry = bool(stated.problem)
+                return StopReason.FINISHED, stated.value
+            if calls:
+                ending = await self._take_step(run, reply, calls, stated)
+                if ending is not None:
+                    return ending
+            else:
+                run.tell(REMINDER)
+            problem = stated.problem if calls else "the reply called no tool"
+            if problem:
+                self._count_failure(run, problem)
+            is_retry = bool(problem)
         return await self._force(run)
-
-    @property
-    def _is_single_turn(self) -> bool:
-        return self.max_steps is None
 
     def _ends_run(self, run: Run, calls: Sequence[ReadCall], stated: StatedAnswer) -> bool:
         """Return whether a step's `__finish__` wins: it is valid, and no call beside it has to run first (row B3-5).
@@ -235,9 +208,8 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
         if stated.call is None or stated.problem:
             return False
         others = [call.call.name for call in calls if call is not stated.call]
-        if others and self.finish_with_tools != "stop" and not self._is_single_turn:
-            return False
-        if needs_approval(run.observer, others):
+        asks_again = self.finish_with_tools == "ask_again" and self.max_steps is not None
+        if others and (asks_again or needs_approval(run.observer, others)):
             return False
         if others:
             run.observer.note("not_run", tools=others, reason=f"{FINISH} wins")
@@ -249,15 +221,17 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
         """Run the calls, show the hook the step, and put the results into the history. Return None if the run goes on."""
         results = await self._results(run, calls, stated)
         run.last = Unfinished(tuple(call.call for call in calls), tuple(results))
-        finished = None if self._is_single_turn or self.on_step is None else await self._on_step(run, reply, calls, results)
-        run.answer_calls(results)
-        if finished is not None:
-            return finished
+        step = Step(run.counter, run.model_given, run.temperature, run.max_tokens, reply, [c.call for c in calls], results, run)
+        if self.on_step is not None and self.max_steps is not None:
+            await self._show(run, step)
+        run.answer_calls(step.tool_results)
+        if step.finished:
+            return StopReason.FINISHED, step.answer
         if stated.problem:
-            self._count_failure(run, stated.problem)
-        elif self._is_single_turn:
-            return Ending(StopReason.UNFINISHED, unfinished=run.last)
-        elif any(result.was_executed for result in results):
+            return None
+        if self.max_steps is None:
+            return StopReason.UNFINISHED, None
+        if any(result.was_executed for result in step.tool_results):
             run.failures = 0
         return None
 
@@ -268,7 +242,7 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
             (*messages[:first], *run.predictor.shown.turns),
             messages[first:],
             codec,
-            tools=run.tools.specs_with(spec_of(run.output)),
+            tools=run.tools.specs_with(run.output.spec),
             tool_choice=tool_choice,
             sampling=Sampling(run.temperature, run.max_tokens),
             scope=run.scope,
@@ -281,60 +255,47 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
         """Return the results of a step's calls in call order; beside an invalid `__finish__` no call runs (row B3-22)."""
         if stated.problem:
             return _refused(calls, stated, NOT_RUN)
-        results = await self._execute(run, [call for call in calls if call is not stated.call])
-        if stated.call is not None:
-            results.insert(calls.index(stated.call), _result(stated.call, NOT_ACCEPTED, "NotRun"))
-        return results
-
-    async def _execute(self, run: Run, calls: Sequence[ReadCall]) -> list[ToolResult]:
-        """Run the calls that can be read. Return all results in call order."""
-        readable = [call.call for call in calls if not call.problem]
-        in_call_order = await run.tools.call_all(readable, parallel=self.parallel_tools, max_in_flight=max(len(calls), 1))
-        observations = iter(in_call_order)
+        readable = [call.call for call in calls if not call.problem and call is not stated.call]
+        seen = iter(await run.tools.call_all(readable, parallel=self.parallel_tools, max_in_flight=len(calls)))
         results = []
         for call in calls:
-            if call.problem:
+            if call is stated.call:
+                results.append(_result(call, NOT_ACCEPTED, "NotRun"))
+            elif call.problem:
                 results.append(_result(call, f"Tool error: {call.problem}", "InvalidArguments"))
             else:
-                results.append(self._tool_result(run, call, next(observations)))
+                results.append(self._tool_result(run, call, next(seen)))
         return results
 
     def _tool_result(self, run: Run, call: ReadCall, seen: Observation) -> ToolResult:
         if seen.ok:
-            return ToolResult(call.call.name, seen.value, call.call.call_id, None, seen)
-        text = f"{seen.error_type}: {seen.data}"
+            shown = None if seen.value is None else seen.data
+            return ToolResult(call.call.name, seen.value, call.call.call_id, None, shown, was_executed=True)
+        text = seen.data if seen.error_type == "InvalidArguments" else f"{seen.error_type}: {seen.data}"
         if seen.error_type == "UnknownTool":
             available = f". Available tools: {', '.join((*run.tools.names, FINISH))}" if self.list_tools_in_error else ""
             text = f"Tool '{call.call.name}' not found{available}"
-        elif seen.error_type == "InvalidArguments":
-            text = seen.data
-        return ToolResult(call.call.name, f"Tool error: {text}", call.call.call_id, seen.error_type, seen)
+        return _result(call, f"Tool error: {text}", seen.error_type, was_executed=seen.ran)
 
-    async def _on_step(self, run: Run, reply: Reply, calls: Sequence[ReadCall], results: list[ToolResult]) -> Ending | None:
+    async def _show(self, run: Run, step: Step) -> None:
         """Show the hook the step, and take over what it changed. Raises HookFailed."""
         assert self.on_step is not None
-        step = Step(
-            run.counter, run.model_given, run.temperature, run.max_tokens, reply, [call.call for call in calls], results, run
-        )
-        result_texts = [(result, render_value(result.output)) for result in results]
+        given = [(result, render_value(result.output)) for result in step.tool_results]
         returned = await call_hook(self.on_step, step)
         if returned is not None and returned is not step:
             raise HookFailed(TypeError(f"on_step must return the step or None, not {type(returned).__name__}"))
         if not all(isinstance(result, ToolResult) for result in step.tool_results):
             raise HookFailed(TypeError("step.tool_results must hold results; change their output"))
-        for result, text in result_texts:
-            result.is_edited = render_value(result.output) != text
-        results[:] = step.tool_results
-        if step.finished:
-            return Ending(StopReason.FINISHED, step.answer)
-        if step.model is not run.model_given:
+        for result, text in given:
+            if render_value(result.output) != text:
+                result.shown = None
+        if step.model is not run.model_given and not step.finished:
             try:
                 run.model = self.resolver(step.model)
             except Exception as error:  # a name that the hook made up
                 raise HookFailed(error) from error
             run.model_given = step.model
         run.temperature, run.max_tokens = step.temperature, step.max_tokens
-        return None
 
     def _count_failure(self, run: Run, problem: str, where: str = "") -> None:
         """Raises ParseError when the retries are used up."""
@@ -350,50 +311,43 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
         run.failures = 0
         ending = None
         if self.forced_finish in ("both", "tool_choice") and run.model.capabilities.tool_choice:
-            ending = await self._force_call(run)
+            ending = await self._forced(run, FinishCodec(run.output, "finish.forced", Role.ANSWER, 0), FINISH)
         if ending is None and self.forced_finish in ("both", "xml"):
-            ending = await self._force_xml(run)
-        return ending or Ending(StopReason.MAX_STEPS, MAX_STEPS_TEXT, run.last)
+            run.tell(instruction(run.output.parameters))
+            ending = await self._forced(run, XmlCodec(run.output))
+        return ending or (StopReason.MAX_STEPS, MAX_STEPS_TEXT)
 
-    async def _force_call(self, run: Run) -> Ending | None:
-        """Return None if the provider refuses, or if its reply lacks `__finish__`; nothing of such a reply is kept."""
+    async def _forced(self, run: Run, codec: Codec, tool_choice: str | None = None) -> Ending | None:
+        """Ask until the answer is valid. Return None if a forced call is not to be had: nothing of such a reply is kept."""
         while True:
             try:
-                reply = await self._ask(run, native_codec(run.output, Role.ANSWER), FINISH)
+                reply = await self._ask(run, codec, tool_choice)
             except ProviderError as error:
-                if error.kind not in REFUSALS:
+                if tool_choice is None or error.kind not in REFUSALS:
                     raise
                 run.observer.note("not_forced", reason=str(error))
                 return None
             calls = read_calls(reply)
-            stated = stated_answer(run.output, calls)
+            stated = run.output.stated(calls)
+            if tool_choice is not None and (reason := self._not_forced(run, calls, stated)):
+                run.observer.note("not_forced", reason=reason)
+                return None
             if stated.call is None:
-                run.observer.note("not_forced", reason=f"the reply did not call {FINISH}")
-                return None
-            if others := [call.call.name for call in calls if needs_approval(run.observer, [call.call.name])]:
-                run.observer.note("not_forced", reason=f"the reply called {', '.join(others)} beside {FINISH}")
-                return None
+                stated = run.output.stated_in_xml(reply.text)
             run.say(reply)
             if not stated.problem:
-                return Ending(StopReason.FORCED, stated.value)
-            run.answer_calls(_refused(calls, stated, NOT_RUN_FORCED))
-            self._count_failure(run, stated.problem, "forced ")
-
-    async def _force_xml(self, run: Run) -> Ending:
-        run.tell(instruction(run.output.parameters))
-        while True:
-            reply = await self._ask(run, XmlCodec(run.output))
-            calls = read_calls(reply)
-            stated = stated_answer(run.output, calls)
-            if stated.call is None:
-                stated = stated_in_xml(run.output, reply.text)
-            run.say(reply)
-            if not stated.problem:
-                return Ending(StopReason.FORCED, stated.value)
+                return StopReason.FORCED, stated.value
             run.answer_calls(_refused(calls, stated, NOT_RUN_FORCED))
             if stated.call is None:
                 run.tell(f"Error: {stated.problem}. Respond with your answer in the XML structure.")
             self._count_failure(run, stated.problem, "forced ")
+
+    def _not_forced(self, run: Run, calls: Sequence[ReadCall], stated: StatedAnswer) -> str:
+        """Return why the reply to a forced call does not count; empty if it does."""
+        if stated.call is None:
+            return f"the reply did not call {FINISH}"
+        others = [call.call.name for call in calls if needs_approval(run.observer, [call.call.name])]
+        return f"the reply called {', '.join(others)} beside {FINISH}" if others else ""
 
 
 def _refused(calls: Sequence[ReadCall], stated: StatedAnswer, others: str) -> list[ToolResult]:
@@ -401,5 +355,5 @@ def _refused(calls: Sequence[ReadCall], stated: StatedAnswer, others: str) -> li
     return [_result(call, f"Tool error: {stated.problem}" if call is stated.call else others, "NotRun") for call in calls]
 
 
-def _result(call: ReadCall, text: str, error: str) -> ToolResult:
-    return ToolResult(call.call.name, text, call.call.call_id, error)
+def _result(call: ReadCall, text: str, error: str | None, *, was_executed: bool = False) -> ToolResult:
+    return ToolResult(call.call.name, text, call.call.call_id, error, None, was_executed)

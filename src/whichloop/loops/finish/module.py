@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import difflib
 import inspect
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextvars import ContextVar
@@ -31,11 +31,11 @@ from whichloop.protocol import SILENT, StopReason, Tool, Toolbox
 from whichloop.protocol.cancellation import stop_tasks
 from whichloop.protocol.threads import in_event_loop, run_here
 
+from .answer import Output
+from .hooks import HookFailed, resolve_model
 from .loop import Finish
-from .output import JsonOutput, ModelOutput, as_tool, refuse_reserved
-from .run import History, Run, Unfinished, entry, index_of_message, is_system
-from .step import HookFailed, resolve_model
-from .xml_output import input_xml, model_xml
+from .state import History, Run, Unfinished, as_tool, message_of, refuse_reserved
+from .xml_output import input_xml
 
 MAX_DEPTH = 3
 """How deep branches may be nested."""
@@ -50,24 +50,6 @@ class UnfinishedError(Exception):
         self.unfinished = unfinished
 
 
-def _refuse_misspelt(cls: type[Module]) -> None:
-    """Raises TypeError for an attribute that is nearly an option: without it `max_step = 5` would make a single turn.
-
-    The plural or singular of a single word, such as `models`, is an attribute of the subclass's own.
-    """
-    known_names = [name for name in vars(Module) if not name.startswith("_")] + ["on_step", "on_stream"]
-    for name in vars(cls):
-        near = difflib.get_close_matches(name, known_names, 1, cutoff=0.85)
-        if near and name not in known_names and not _is_other_number(name, near[0]):
-            raise TypeError(f"{cls.__name__}.{name}: did you mean {near[0]!r}?")
-
-
-def _is_other_number(name: str, option: str) -> bool:
-    """Return whether two single words are the plural and the singular of one noun."""
-    shorter, longer = sorted((name, option), key=len)
-    return "_" not in name and longer in (f"{shorter}s", f"{shorter}es")
-
-
 @dataclass(slots=True)
 class _ModuleCall:
     """One call of one module; hooks find theirs here."""
@@ -75,13 +57,41 @@ class _ModuleCall:
     owner: Module
     run: Run
     parent: _ModuleCall | None
-    depth: int
     event_loop: asyncio.AbstractEventLoop
-    branches: dict[str, int] = field(default_factory=dict)
+    branches: Counter[str] = field(default_factory=Counter)
     """Branches begun, by name."""
     running: set[asyncio.Task[Any]] = field(default_factory=set)
     """Tasks that branches run in."""
     is_over: bool = False
+
+    async def branch(self, module: type[Module] | Module, inputs: Mapping[str, Any]) -> Any:
+        """Run a branch that ends with the call, whether or not the hook still waits for it."""
+        task = asyncio.current_task()
+        assert task is not None
+        if self.is_over:
+            raise asyncio.CancelledError
+        self.running.add(task)
+        try:
+            child = module() if isinstance(module, type) else module
+            if self.run.scope.count("/") >= MAX_DEPTH:
+                raise RuntimeError(f"branch: deeper than {MAX_DEPTH} modules")
+            name = type(child).__name__
+            self.branches[name] += 1
+            number = f"-{self.branches[name]}" if self.branches[name] > 1 else ""
+            return await child._call(inputs, self, f"{self.run.scope}/{name}{number}")
+        finally:
+            self.running.discard(task)
+
+    def inherited(self) -> History:
+        """Return a copy of the history without system messages, and without the step whose calls have no results yet."""
+        unfinished = self.run.place_of_unanswered()
+        items = [item for place, item in enumerate(self.run.history) if place != unfinished]
+        return copy.deepcopy([item for item in items if message_of(item).role != "system"])
+
+    async def end(self) -> None:
+        """End the call for good: no branch begins any more, and those that still run are stopped."""
+        self.is_over = True
+        await stop_tasks(self.running)
 
 
 _CALL: ContextVar[_ModuleCall | None] = ContextVar("whichloop_finish_call", default=None)
@@ -125,14 +135,13 @@ class Module:
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
-        _refuse_misspelt(cls)
         refuse_checkpoint(cls, "Finish(max_steps=…)")
         _config_of(cls, None, None)
         for name in ("initial_input", "final_output"):
             model_class = getattr(cls, name)
             if model_class is not None and not (isinstance(model_class, type) and issubclass(model_class, BaseModel)):
                 raise TypeError(f"{cls.__name__}.{name} must be a pydantic model, not {model_class!r}")
-        refuse_reserved(_toolbox_of(cls))
+        refuse_reserved([as_tool(item).name for item in cls.tools])
 
     def __call__(self, **inputs: Any) -> Any:
         """Return an instance of `final_output`, or Unfinished if a single turn ended in other tools.
@@ -167,12 +176,11 @@ class Module:
         """
         call = self._current("branch")
         if in_event_loop():
-            return _watched(call, child, inputs)
+            return call.branch(child, inputs)
         if call.is_over:  # cancelled while the hook was at work: its event loop may be closed
             raise asyncio.CancelledError
-        running = asyncio.run_coroutine_threadsafe(_watched(call, child, inputs), call.event_loop)
         try:
-            return running.result()
+            return asyncio.run_coroutine_threadsafe(call.branch(child, inputs), call.event_loop).result()
         except CancelledError:  # of concurrent.futures, which is an ordinary exception
             raise asyncio.CancelledError from None
 
@@ -186,99 +194,46 @@ class Module:
 
     async def _call(self, inputs: Mapping[str, Any], parent: _ModuleCall | None = None, scope: str = "") -> Any:
         """Run one call from its inputs to its result; a branch takes model, history and observer over from its parent."""
-        if parent is None or self.model is not None:
-            model_given, model = self.model, resolve_model(self.model)
-        else:
-            model_given, model = parent.run.model_given, parent.run.model
-        inherited, depth, observer = [], 0, SILENT
-        if parent is not None:
-            inherited, depth, observer = _inherited(parent.run), parent.depth + 1, parent.run.observer
         config = _config_of(self, getattr(self, "on_step", None), getattr(self, "on_stream", None))
-        input_text = _shown_input(type(self).__name__, self.initial_input, inputs)
-        output = JsonOutput.of(None) if self.final_output is None else ModelOutput.of(self.final_output)
-        run = config.begin(output, _toolbox_of(self), model, [*inherited, entry("user", input_text)], observer)
-        run.model_given, run.scope = model_given, scope
-        call = _ModuleCall(self, run, parent, depth, asyncio.get_running_loop())
+        output = Output.of(None) if self.final_output is None else Output.of_model(self.final_output)
+        history = [*([] if parent is None else parent.inherited()), {"role": "user", "content": self._input(inputs)}]
+        observer = SILENT if parent is None else parent.run.observer
+        inherits_model = parent is not None and self.model is None
+        model = parent.run.model if inherits_model else resolve_model(self.model)
+        run = config.begin(output, Toolbox(map(as_tool, self.tools)), model, history, observer)
+        run.model_given, run.scope = parent.run.model_given if inherits_model else self.model, scope
+        call = _ModuleCall(self, run, parent, asyncio.get_running_loop())
         before = _CALL.set(call)
         try:
-            ending = await config.drive(run)
+            stop, answer = await config.drive(run)
         except HookFailed as failure:
             raise failure.error from None
         finally:
             _CALL.reset(before)
-            await _stop_branches(call)
-        if ending.stop in (StopReason.UNFINISHED, StopReason.MAX_STEPS) and ending.unfinished is not None:
-            if self.strict:
-                raise UnfinishedError(ending.unfinished)
-            return ending.unfinished
-        return ending.value
+            await call.end()
+        if stop not in (StopReason.UNFINISHED, StopReason.MAX_STEPS):
+            return answer
+        if self.strict:
+            raise UnfinishedError(run.last)
+        return run.last
+
+    def _input(self, inputs: Mapping[str, Any]) -> str:
+        """Return the user message. Raises TypeError for inputs that nobody declared."""
+        if self.initial_input is not None:
+            return input_xml(self.initial_input.model_validate(dict(inputs)))
+        if inputs:
+            raise TypeError(f"{type(self).__name__} declares no initial_input, and was called with {', '.join(inputs)}")
+        return input_xml({})
 
 
 module = Module
-
-
-# --- from attributes to the loop ---
-
 _OPTIONS = tuple(item.name for item in fields(Finish) if item.metadata.get("option") is not False and hasattr(Module, item.name))
 
 
 def _config_of(owner: Any, on_step: Any, on_stream: Any) -> Finish:
     options = {name: getattr(owner, name) for name in _OPTIONS}
     if options["system_prompt"] is None:
-        cls = owner if isinstance(owner, type) else type(owner)
-        options["system_prompt"] = cls.__doc__
+        options["system_prompt"] = (owner if isinstance(owner, type) else type(owner)).__doc__
     if options["system_prompt"] is not None:
         options["system_prompt"] = inspect.cleandoc(options["system_prompt"])
     return Finish(**options, on_step=on_step, on_stream=on_stream)
-
-
-def _toolbox_of(owner: Any) -> Toolbox:
-    return Toolbox([as_tool(item) for item in owner.tools])
-
-
-def _shown_input(name: str, initial_input: type[BaseModel] | None, inputs: Mapping[str, Any]) -> str:
-    """Return the user message. Raises TypeError for inputs that nobody declared."""
-    if initial_input is not None:
-        return model_xml(initial_input.model_validate(dict(inputs)))
-    if inputs:
-        raise TypeError(f"{name} declares no initial_input, and was called with {', '.join(inputs)}")
-    return input_xml({})
-
-
-# --- branches ---
-
-
-async def _branch(call: _ModuleCall, module: type[Module] | Module, inputs: Mapping[str, Any]) -> Any:
-    child = module() if isinstance(module, type) else module
-    if call.depth >= MAX_DEPTH:
-        raise RuntimeError(f"branch: deeper than {MAX_DEPTH} modules")
-    name = type(child).__name__
-    number = call.branches[name] = call.branches.get(name, 0) + 1
-    scope = f"{call.run.scope}/{name}" + (f"-{number}" if number > 1 else "")
-    return await child._call(inputs, call, scope)
-
-
-def _inherited(run: Run) -> History:
-    """Return a copy of the history without system messages, and without the step whose calls have no results yet."""
-    unfinished = index_of_message(run.history, run.unanswered) if run.unanswered is not None else None
-    finished_items = (item for index, item in enumerate(run.history) if index != unfinished)
-    return copy.deepcopy([item for item in finished_items if not is_system(item)])
-
-
-async def _watched(call: _ModuleCall, module: type[Module] | Module, inputs: Mapping[str, Any]) -> Any:
-    """Run a branch that ends with the call, whether or not the hook still waits for it."""
-    if call.is_over:
-        raise asyncio.CancelledError
-    task = asyncio.current_task()
-    assert task is not None
-    call.running.add(task)
-    try:
-        return await _branch(call, module, inputs)
-    finally:
-        call.running.discard(task)
-
-
-async def _stop_branches(call: _ModuleCall) -> None:
-    """End a call for good: no branch begins any more, and those that still run are stopped."""
-    call.is_over = True
-    await stop_tasks(task for task in call.running if task.get_loop() is call.event_loop)

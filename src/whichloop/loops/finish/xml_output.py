@@ -1,146 +1,24 @@
 """XML, both ways: the input of a call, the template that asks for an answer, and a lenient reader of what comes back.
 
-The reader knows the names that it looks for, and takes all other markup as text. It is not an XML parser: it expands the five
-predefined entities and character references only, fetches nothing and cannot be made to grow.
+The reader knows the names that it looks for, and takes all other markup as text. It goes through the tags once, so that its time
+grows with the length of the reply and with nothing else; it knows the five predefined entities and character references only.
 
 Rows such as S3-22 are those of docs/conformance.md.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date, time
 from enum import Enum
-from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import BaseModel
 
 from whichloop.protocol import WireError, render_value
-
-from .output import options_of
-
-MAX_TAGS = 200_000
-"""Tags of the expected names that a reply may have."""
-_ATTRIBUTES = r"""(?:\s(?:"[^"<]*"|'[^'<]*'|[^<>"'/]|/(?!>))*)?"""
-"""No attribute has a `<` (XML 1.0, section 3.1), so that none is read twice. Not possessive: CPython 3.11.2 gets `*+` wrong."""
-
-
-class XmlTag(NamedTuple):
-    """One tag of a text."""
-
-    start: int
-    end: int
-    name: str
-    kind: str
-    """`open`, `close` or, for an element without content, `empty`."""
-
-
-@dataclass(frozen=True, slots=True)
-class XmlTags:
-    """All tags of a text in order, with what ends each opening one.
-
-    Each tag is read once and looked at once for each element that it may end, so that the time grows with the length of the reply
-    and with nothing else, whatever is in it.
-    """
-
-    text: str
-    tags: Sequence[XmlTag]
-    balanced: Sequence[int]
-    """For each tag, the place of the closing tag that balances it; beyond the last tag if there is none."""
-    following: Sequence[int]
-    """For each tag, the place of the next closing tag of its name; beyond the last tag if there is none."""
-    closing: dict[str, list[int]]
-    """Name → places of its closing tags."""
-
-    @classmethod
-    def of(cls, text: str, names: Collection[str]) -> XmlTags:
-        """Find the tags of these names. Raises WireError if there are too many of them."""
-        pattern = re.compile(rf"<(/?)({'|'.join(map(re.escape, dict.fromkeys(names)))}){_ATTRIBUTES}(/?)>")
-        matches = pattern.finditer(text)
-        tags = [
-            XmlTag(tag.start(), tag.end(), tag[2], "empty" if tag[3] else "close" if tag[1] else "open")
-            for tag in islice(matches, MAX_TAGS + 1)
-        ]
-        if len(tags) > MAX_TAGS:
-            raise WireError(f"the XML has more than {MAX_TAGS:,} tags")
-        none = len(tags)
-        balanced, following = [none] * none, [none] * none
-        closing: dict[str, list[int]] = {}
-        opened: dict[str, list[int]] = {}
-        for place, tag in enumerate(tags):
-            if tag.kind == "open":
-                opened.setdefault(tag.name, []).append(place)
-            elif tag.kind == "close":
-                closing.setdefault(tag.name, []).append(place)
-                if opened.get(tag.name):
-                    balanced[opened[tag.name].pop()] = place
-        coming: dict[str, int] = {}
-        for place in range(none - 1, -1, -1):
-            following[place] = coming.get(tags[place].name, none)
-            if tags[place].kind == "close":
-                coming[tags[place].name] = place
-        return cls(text, tags, balanced, following, closing)
-
-    def end_of(self, place: int, last: int, is_leaf: bool) -> int | None:
-        """Return the place of the tag before `last` that closes the one at `place`; None if absent.
-
-        That is the next one for a leaf, and else the one that balances it, or the last one if none does.
-        """
-        end = self.following[place] if is_leaf else self.balanced[place]
-        if end < last or is_leaf:
-            return end if end < last else None
-        places = self.closing.get(self.tags[place].name, [])
-        before = bisect_left(places, last) - 1
-        return places[before] if before >= 0 and places[before] > place else None
-
-
-@dataclass(frozen=True, slots=True)
-class XmlPart:
-    """The content of an element, or a whole text."""
-
-    within: XmlTags
-    name: str
-    opening: int
-    """Where the element's opening tag begins."""
-    start: int
-    end: int
-    first: int
-    """Place of the first tag inside."""
-    last: int
-    """Place of the first tag behind."""
-
-    @classmethod
-    def whole(cls, text: str, names: Collection[str]) -> XmlPart:
-        """Return a text as one part. Raises WireError if it has too many tags of these names."""
-        tags = XmlTags.of(text, names)
-        return cls(tags, "", 0, 0, len(text), 0, len(tags.tags))
-
-    @property
-    def text(self) -> str:
-        return self.within.text[self.start : self.end]
-
-    def elements(self, names: Collection[str], is_leaf: Callable[[str], bool]) -> Iterator[XmlPart]:
-        """Yield the elements of these names inside that are siblings. An opening tag that nothing closes is text."""
-        tags, place = self.within.tags, self.first
-        while place < self.last:
-            tag = tags[place]
-            if tag.name not in names or tag.kind == "close":
-                place += 1
-                continue
-            if tag.kind == "empty":
-                yield XmlPart(self.within, tag.name, tag.start, tag.end, tag.end, place + 1, place + 1)
-                place += 1
-                continue
-            end = self.within.end_of(place, self.last, is_leaf(tag.name))
-            if end is not None:
-                yield XmlPart(self.within, tag.name, tag.start, tag.end, tags[end].start, place + 1, end)
-                place = end
-            place += 1
-
 
 INDENT = "    "
 INSTRUCTION = """\
@@ -152,78 +30,51 @@ Fill in the values. Do not repeat the descriptions."""
 # --- writing ---
 
 
-def input_xml(fields: Mapping[str, Any], descriptions: Mapping[str, str] | None = None) -> str:
+def input_xml(fields: Mapping[str, Any] | BaseModel) -> str:
     """Return `<input>` with one element per field, its description as attribute; fields of None are left out."""
-    described = descriptions or {}
-    lines = [line for name, value in fields.items() for line in _element(name, value, described.get(name, ""))]
-    return "\n".join(["<input>", *(INDENT + line for line in lines), "</input>"])
-
-
-def model_xml(instance: BaseModel) -> str:
-    """Return a pydantic instance as `<input>`."""
-    return input_xml(_fields(instance), _descriptions(instance))
+    return "\n".join(_element("input", fields))
 
 
 def output_xml(arguments: Mapping[str, Any]) -> str:
     """Return `<output>` with the values filled in; white space at the ends of a text is written as references, and so is kept."""
     filled = {name: "" if value is None else value for name, value in arguments.items()}
-    lines = [line for name, value in filled.items() for line in _element(name, value, escape=_escape_with_ends)]
-    return "\n".join(["<output>", *(INDENT + line for line in lines), "</output>"])
+    return "\n".join(_element("output", filled, escape=_with_ends))
 
 
-def _element(name: str, value: Any, description: str = "", *, escape: Callable[[str], str] | None = None) -> list[str]:
+def _element(name: str, value: Any, description: str = "", escape: Callable[[str], str] | None = None) -> list[str]:
     """Return the lines of one element; no line for None."""
+    value, described = value.value if isinstance(value, Enum) else value, dict[Any, str]()
     if value is None:
         return []
-    if isinstance(value, Enum):
-        value = value.value
     opening = f"<{name}{_attribute(description)}>"
-    described = _descriptions(value)
     if isinstance(value, BaseModel):
-        value = _fields(value)
+        described = {field: info.description or "" for field, info in type(value).model_fields.items()}
+        value = {field: getattr(value, field) for field in described}
     if isinstance(value, Mapping):
-        parts = [line for key, item in value.items() for line in _element(_name(key), item, described.get(key, ""), escape=escape)]
+        named = {key: render_value(key.value if isinstance(key, Enum) else key) for key in value}
+        parts = [line for key, item in value.items() for line in _element(named[key], item, described.get(key, ""), escape)]
     elif isinstance(value, list | tuple | set | frozenset):
         parts = [line for item in value for line in _element("item", item, escape=escape)]
     else:
         text = value.isoformat() if isinstance(value, date | time) else render_value(value)
-        return [f"{opening}{(escape or escaped)(text)}</{name}>"]
+        return [f"{opening}{(escape or _escaped)(text)}</{name}>"]
     return [opening, *(INDENT + part for part in parts), f"</{name}>"]
 
 
-def _name(key: Any) -> str:
-    return render_value(key.value if isinstance(key, Enum) else key)
-
-
-def _fields(instance: BaseModel) -> dict[str, Any]:
-    return {name: getattr(instance, name) for name in type(instance).model_fields}
-
-
-def _descriptions(value: Any) -> dict[str, str]:
-    if not isinstance(value, BaseModel):
-        return {}
-    return {name: field.description or "" for name, field in type(value).model_fields.items()}
-
-
-def escaped(text: str) -> str:
-    """Return a text as it stands between tags."""
+def _escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _escape_with_ends(text: str) -> str:
+def _with_ends(text: str) -> str:
     """Escape a text, and the white space at its ends too, which a reader takes for layout."""
     inner = text.strip()
-    start = text.find(inner)
-    before, after = text[:start] if inner else text, text[start + len(inner) :] if inner else ""
-    return f"{_references(before)}{escaped(inner)}{_references(after)}"
-
-
-def _references(text: str) -> str:
-    return "".join(f"&#{ord(char)};" for char in text)
+    before, _, after = text.partition(inner) if inner else (text, "", "")
+    start, end = ("".join(f"&#{ord(char)};" for char in space) for space in (before, after))
+    return f"{start}{_escaped(inner)}{end}"
 
 
 def _attribute(description: str) -> str:
-    quoted = escaped(description).replace('"', "&quot;")
+    quoted = _escaped(description).replace('"', "&quot;")
     return f' description="{quoted}"' if description else ""
 
 
@@ -234,71 +85,155 @@ def instruction(parameters: Mapping[str, Any]) -> str:
 
 
 def _template(schema: Mapping[str, Any], root: Mapping[str, Any], above: tuple[str, ...]) -> list[str]:
-    """Return one element per property, nested objects inside; an object that holds itself is left empty."""
+    """Return one element per property, nested objects inside; an object that stands in itself is left empty."""
+    if (key := repr(schema)) in above:
+        return []
     lines: list[str] = []
     for name, item in schema.get("properties", {}).items():
-        own = item if isinstance(item, Mapping) else {}
-        shape = shape_of(item, root)
-        opening = f"<{name}{_attribute(str(own.get('description', '')))}>"
-        inner: list[str] = []
+        description = item.get("description", "") if isinstance(item, Mapping) else ""
+        opening = f"<{name}{_attribute(str(description))}>"
+        shape = shape_of(options_of(item, root))
         if shape.get("type") == "array":
-            entry = shape_of(shape.get("items"), root)
-            nested = _nested(entry, root, above)
-            inner = ["<item>", *nested, "</item>"] if nested else ["<item></item>"]
-            inner = [INDENT + line for line in inner]
-        elif shape.get("properties"):
-            inner = _nested(shape, root, above)
-        lines += [opening, *inner, f"</{name}>"] if inner else [f"{opening}</{name}>"]
+            nested = _template(shape_of(options_of(shape.get("items"), root)), root, (*above, key))
+            inner = ["<item>", *(INDENT + line for line in nested), "</item>"] if nested else ["<item></item>"]
+        else:
+            inner = _template(shape, root, (*above, key))
+        lines += [opening, *(INDENT + line for line in inner), f"</{name}>"] if inner else [f"{opening}</{name}>"]
     return lines
 
 
-def _nested(shape: Mapping[str, Any], root: Mapping[str, Any], above: tuple[str, ...]) -> list[str]:
-    key = repr(shape)
-    return [] if key in above else [INDENT + line for line in _template(shape, root, (*above, key))]
+# --- schemas ---
 
 
-def shape_of(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
+def resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a schema after following its reference to `#/$defs/…`; references to elsewhere are not followed."""
+    for _ in range(20):  # a reference to a reference to itself
+        if not isinstance(schema, Mapping):
+            return {}
+        target = schema.get("$ref")
+        if not isinstance(target, str):
+            return schema
+        schema = root
+        for key in filter(None, target.removeprefix("#").strip("/").split("/")):
+            schema = schema.get(key) if isinstance(schema, Mapping) else None
+    return {}
+
+
+def options_of(schema: Any, root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the alternatives of a schema, null first; the schema itself if it has none."""
+    schema = resolved(schema, root)
+    kinds, either = schema.get("type"), schema.get("anyOf", schema.get("oneOf"))
+    if isinstance(kinds, list):
+        options = [{**schema, "type": kind} for kind in kinds]
+    else:
+        options = [resolved(item, root) for item in either] if isinstance(either, list) else [schema]
+    return sorted(options, key=lambda option: option.get("type") != "null")
+
+
+def shape_of(options: list[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return the alternative that has parts, if any; else the first that is not null."""
-    options = options_of(schema, root)
     parts = [option for option in options if option.get("type") == "array" or option.get("properties")]
     return (parts or [option for option in options if option.get("type") != "null"] or [{}])[0]
 
 
 # --- reading ---
 
+MAX_DEPTH = 100
+"""How deep elements may be nested."""
+_ATTRIBUTES = r"""(?:\s(?:"[^"<]*"|'[^'<]*'|[^<>"'/]|/(?!>))*)?"""
+"""No attribute has a `<` (XML 1.0, section 3.1), so that none is read twice. Not possessive: CPython 3.11.2 gets `*+` wrong."""
 _ENTITY = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#(\d{1,7})|#x([0-9a-fA-F]{1,6}));")
 _NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _FENCE = re.compile(r"```\w*\s*\Z")
+_FORMS: Mapping[str, Any] = {"boolean": bool, "integer": int, "number": int | float, "null": type(None)}
+_MISSING = object()
 
 
-def read_output(text: str, parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the text before the first `<output>`, and its content as texts, lists of `<item>` and objects.
+def read_output(text: str, parameters: Mapping[str, Any], *, typed: bool = True) -> tuple[str, dict[str, Any]]:
+    """Return the text before the first `<output>`, and its content as values, lists of `<item>` and objects.
 
-    Raises WireError if there is no `<output>`.
+    `typed`: texts are read as the schema's types where they can be. Raises WireError if there is no `<output>`.
     """
     text = _without_cdata(text)
-    names = ["output", "item", *_property_names(parameters)]
-    try:
-        output = next(iter(XmlPart.whole(text, names).elements({"output"}, lambda _: False)), None)
-        if output is None:
-            raise WireError("the reply holds no <output>…</output>")
-        tree = _object(output, parameters, parameters)
-    except RecursionError:
-        raise WireError("the XML is nested too deep") from None
-    return _FENCE.sub("", _unescaped(text[: output.opening])).strip(), tree
+    names = dict.fromkeys(["output", "item", *_property_names(parameters)])
+    tag = re.compile(rf"<(/?)({'|'.join(map(re.escape, names))}){_ATTRIBUTES}(/?)>")
+    to_close, opened, nested = Counter(match[2] for match in tag.finditer(text) if match[1]), Counter[str](), Counter[str]()
+    output = {"type": "object", "properties": parameters.get("properties", {})}
+    elements = [_Element("", 0, 0, {"properties": {"output": output}}, parameters)]
+    for match in tag.finditer(text):
+        is_closing, name, is_empty = match.groups()
+        within = elements[-1]
+        if is_closing:
+            to_close[name] -= 1
+            if nested[name]:
+                nested[name] -= 1
+                continue
+            while opened[name]:
+                element = elements.pop()
+                opened[element.name] -= 1
+                if element.name == name:  # what was opened within it and is not closed is text
+                    elements[-1].found.append((name, element.value(text[element.start : match.start()], typed)))
+                    break
+        elif name in within.parts:
+            element = _Element(name, match.start(), match.end(), within.parts[name], parameters)
+            if is_empty:
+                within.found.append((name, element.value("", typed)))
+            elif to_close[name] > opened[name] + nested[name]:  # an opening tag that nothing closes is text
+                elements.append(element)
+                opened[name] += 1
+        elif opened[name] and not is_empty and (within.parts or within.name != name):
+            nested[name] += to_close[name] > opened[name] + nested[name]
+        if len(elements) > MAX_DEPTH:
+            raise WireError("the XML is nested too deep")
+        if elements[0].found:
+            thought = _FENCE.sub("", _unescaped(text[: element.opening])).strip()
+            value = elements[0].found[0][1]
+            return thought, value if isinstance(value, dict) else {}
+    raise WireError("the reply holds no <output>…</output>")
+
+
+class _Element:
+    """An element that has been opened, and what was found in it."""
+
+    def __init__(self, name: str, opening: int, start: int, schema: Any, root: Mapping[str, Any]) -> None:
+        self.name, self.opening, self.start = name, opening, start
+        self.options = options_of(schema, root)
+        shape = shape_of(self.options)
+        self.is_list = shape.get("type") == "array"
+        self.parts: Mapping[str, Any] = {"item": shape.get("items")} if self.is_list else shape.get("properties") or {}
+        self.found: list[tuple[str, Any]] = []
+
+    def value(self, text: str, typed: bool) -> Any:
+        """Return what the element says: empty, it is "" for a text, None if that is allowed, else missing.
+
+        White space at either end is layout; references to it, such as `&#32;`, are not.
+        """
+        is_empty = not self.found and not text.strip()
+        if is_empty and any(option.get("type") == "null" for option in self.options):
+            return None
+        found = [(name, value) for name, value in self.found if value is not _MISSING]
+        if self.is_list and (self.found or is_empty):
+            return [value for _, value in found]
+        if self.parts and not self.is_list:
+            fields: dict[str, Any] = {}
+            for name, value in found:
+                fields.setdefault(name, value)
+            return fields
+        if is_empty and not any(map(_is_free_text, self.options)):
+            return _MISSING
+        value = _unescaped(text.strip())
+        return _typed(value, self.options) if typed else value
 
 
 def _property_names(schema: Any) -> Iterator[str]:
     """Yield the names of all properties in a schema, at any depth."""
-    parts = [schema]
-    while parts:
-        part = parts.pop()
-        if isinstance(part, Mapping):
-            properties = part.get("properties")
-            yield from map(str, properties) if isinstance(properties, Mapping) else ()
-            parts += part.values()
-        elif isinstance(part, list):
-            parts += part
+    if isinstance(schema, list):
+        for part in schema:
+            yield from _property_names(part)
+    elif isinstance(schema, Mapping):
+        properties = schema.get("properties")
+        yield from map(str, properties) if isinstance(properties, Mapping) else ()
+        yield from _property_names([*schema.values()])
 
 
 def _without_cdata(text: str) -> str:
@@ -306,47 +241,9 @@ def _without_cdata(text: str) -> str:
     opening, closing = "<![CDATA[", "]]>"
     pieces, position = [], 0
     while (start := text.find(opening, position)) >= 0 and (end := text.find(closing, start)) >= 0:
-        pieces += [text[position:start], _escape_with_ends(text[start + len(opening) : end])]
+        pieces += [text[position:start], _with_ends(text[start + len(opening) : end])]
         position = end + len(closing)
     return "".join((*pieces, text[position:]))
-
-
-def _object(part: XmlPart, schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
-    properties = schema.get("properties", {})
-    shapes = {name: shape_of(item, root) for name, item in properties.items()}
-    values: dict[str, Any] = {}
-    for inner in part.elements(properties, lambda name: not _has_parts(shapes[name])):
-        if inner.name not in values:
-            is_known, value = _value(inner, properties[inner.name], shapes[inner.name], root)
-            if is_known:
-                values[inner.name] = value
-    return values
-
-
-def _value(part: XmlPart, schema: Any, shape: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[bool, Any]:
-    """Return whether there is a value, and which: an empty element is "" for a text, None if that is allowed, else missing.
-
-    White space at either end is layout; references to it, such as `&#32;`, belong to a free text only.
-    """
-    options = options_of(schema, root)
-    text = part.text
-    if not text.strip() and any(option.get("type") == "null" for option in options):
-        return True, None
-    if shape.get("type") == "array":
-        item_shape = shape_of(shape.get("items"), root)
-        entries = list(part.elements({"item"}, lambda _: not _has_parts(item_shape)))
-        if not entries and text.strip():
-            return True, _unescaped(text.strip())
-        values = (_value(inner, shape.get("items"), item_shape, root) for inner in entries)
-        return True, [value for is_known, value in values if is_known]
-    if shape.get("properties"):
-        return True, _object(part, shape, root)
-    if (value := _unescaped(text)) in [choice for option in options for choice in option.get("enum", ())]:
-        return True, value
-    value = _unescaped(text.strip())
-    if any(map(_is_free_text, options)):
-        return True, value
-    return bool(text.strip()), value.strip()
 
 
 def _is_free_text(shape: Mapping[str, Any]) -> bool:
@@ -354,8 +251,20 @@ def _is_free_text(shape: Mapping[str, Any]) -> bool:
     return shape.get("type") in ("string", None) and not is_bound
 
 
-def _has_parts(shape: Mapping[str, Any]) -> bool:
-    return shape.get("type") == "array" or bool(shape.get("properties"))
+def _typed(text: str, options: list[Mapping[str, Any]]) -> Any:
+    """Return a text read as the first type among the options that it fits; the text itself if it fits none."""
+    for option in options:
+        for allowed in option.get("enum", [option["const"]] if "const" in option else []):
+            if text == allowed or text.strip() == json.dumps(allowed):
+                return allowed
+        if option.get("type") in _FORMS:
+            try:
+                value = json.loads(text.strip().lower())
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(value, _FORMS[option["type"]]) and isinstance(value, bool) is (option["type"] == "boolean"):
+                return value
+    return text
 
 
 def _unescaped(text: str) -> str:
