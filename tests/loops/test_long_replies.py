@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Any
 
@@ -16,11 +16,9 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.dspy_seam import chat_format
 from whichloop.dspy_seam.requests import MAX_NESTED
-from whichloop.loops.finish import StreamChunk
-from whichloop.loops.finish import xml_output as xml_tags
-from whichloop.loops.finish.output import JsonOutput
-from whichloop.loops.finish.partial import partial_json
-from whichloop.loops.finish.step import MIN_GROWTH, streamed
+from whichloop.loops.finish import StreamChunk, xml_output
+from whichloop.loops.finish.answer import Output
+from whichloop.loops.finish.hooks import MIN_GROWTH, partial_json, streamed
 from whichloop.loops.finish.xml_output import read_output
 from whichloop.metrics import answers as abstention
 from whichloop.models.scripted_calls import pieces
@@ -60,41 +58,30 @@ PIECES = st.sampled_from(
 )
 
 
-class CountedTags(list[xml_tags.XmlTag]):
-    """Tags that count how often one is looked at."""
-
-    looks = 0
-
-    def __getitem__(self, place: Any) -> Any:
-        CountedTags.looks += 1
-        return super().__getitem__(place)
-
-
-def counted(text: str, names: Sequence[str], make: Any = xml_tags.XmlTags.of) -> xml_tags.XmlTags:
-    """Return the tags of a text as counted ones."""
-    found = make(text, names)
-    return xml_tags.XmlTags(found.text, CountedTags(found.tags), found.balanced, found.following, found.closing)
-
-
 @settings(deadline=None, max_examples=cases(100))
 @given(st.lists(PIECES, min_size=1, max_size=6), st.integers(1, 200), st.sampled_from(SCHEMAS))
 @example(["<b>", "<a>", "x", "</a>"], 200, NESTED)
 @example(["<o>", "<a>", "x", "</a>"], 200, NESTED)
 @example(["<item>", "<c>"], 200, NESTED)
-def test_no_tag_is_looked_at_more_than_four_times(units, times, schema):
+def test_an_element_is_made_and_read_once_for_each_tag_at_most(units, times, schema):
     text = f"<output>{''.join(units) * times}</output>"
+    made, read = [], []
+
+    class Counted(xml_output._Element):
+        def __init__(self, *args: Any) -> None:
+            made.append(args[0])
+            super().__init__(*args)
+
+        def value(self, text: str, typed: bool) -> Any:
+            read.append(len(text))
+            return super().value(text, typed)
+
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(xml_tags.XmlTags, "of", counted)
-        CountedTags.looks = 0
+        patched.setattr(xml_output, "_Element", Counted)
         with contextlib.suppress(WireError):  # nested too deep
             read_output(text, schema)
-    assert CountedTags.looks <= 4 * (text.count("<") + 2)
-
-
-def test_a_reply_of_too_many_tags_is_refused_in_words():
-    text = f"<output>{'<a>x</a>' * (xml_tags.MAX_TAGS // 2)}</output>"
-    with pytest.raises(WireError, match="more than 200,000 tags"):
-        read_output(text, NESTED)
+    assert len(read) < len(made) <= text.count("<") + 2
+    assert sum(read) <= xml_output.MAX_DEPTH * len(text)
 
 
 @pytest.mark.parametrize("attributes", ['description="it\'s"', "a='1' b=\"2\"", "x", "href=/a/b", ""])
@@ -164,9 +151,9 @@ def test_a_streamed_call_is_read_in_time_that_grows_with_its_length(chars, name)
             yield chunk
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("whichloop.loops.finish.step.partial_json", counting)
-        patched.setattr("whichloop.loops.finish.step.MAX_EACH", SMALL_MAX_EACH)
-        reply = run_sync(streamed(chunks(), JsonOutput.of(None), given_out.append))
+        patched.setattr("whichloop.loops.finish.hooks.partial_json", counting)
+        patched.setattr("whichloop.loops.finish.hooks.MAX_EACH", SMALL_MAX_EACH)
+        reply = run_sync(streamed(chunks(), Output.of(None), given_out.append))
     assert reply.calls[0].arguments == arguments
     longer = [length for length in read if length > SMALL_MAX_EACH]
     assert all(after >= before * (1 + MIN_GROWTH) for before, after in pairwise(longer[:-1]))

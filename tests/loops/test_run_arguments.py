@@ -111,7 +111,6 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: Reply("", cast(Any, NATIVE_CALL)), TypeError, "Reply: calls must be a tuple of NativeCalls, not NativeCall"),
     (lambda: Reply(usage=cast(Any, {"input_tokens": 3})), TypeError, "Reply: usage must be a Usage, not dict"),
     (lambda: Budget(tokens=cast(Any, "5")), ValueError, "Budget: tokens must be 0 or more, or None for no limit, not '5'"),
-    (lambda: Finish(on_step=cast(Any, 3)), TypeError, "on_step must be a function, not 3"),
     (lambda: Toolbox([in_lines]), TypeError, "tool 'in_lines' is a generator function, which a call only begins: return a list"),
     (lambda: Toolbox([partial(in_turn)]), TypeError, "tool 'in_turn' is a generator function"),
     (lambda: Tool("rows", "", {}, Rows()), TypeError, "tool 'rows' is a generator function"),

@@ -26,7 +26,7 @@ from tests.syntax import nodes_of, parsed
 from whichloop.checks.loop.scene import Gate, RunLog, open_gate
 from whichloop.checks.program.bench import AgentLog
 from whichloop.loops.checkpoint import Checkpoint
-from whichloop.loops.finish.output import CurrentTools
+from whichloop.loops.finish.state import CurrentTools
 from whichloop.loops.guarded import GuardQuestions
 from whichloop.loops.resumable import Replay
 from whichloop.loops.shared.boundary import RelayingObserver, WatchedModel

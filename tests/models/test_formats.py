@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.checks.loop.random_moves import any_move
 from whichloop.loops.bare_codecs import CODEC, FORMATS
-from whichloop.loops.finish.codec import FinishCodec, XmlCodec
-from whichloop.loops.finish.output import JsonOutput
+from whichloop.loops.finish.answer import FinishCodec, Output, XmlCodec
 from whichloop.loops.phased.codecs import ANSWER, PLAN, REASON, REFLECT, SELECT, UNDERSTAND, answer_codec
 from whichloop.loops.react_extract_codecs import ExtractAnswer, ReactStep, extract_codec, react_codec
 from whichloop.loops.stateless.signatures import (
@@ -35,7 +34,7 @@ from .bench import profile, run, settled
 
 WIRE = sorted(kind for kind in FAULT_KINDS if kind.startswith("wire."))
 CODECS: list[Codec] = [
-    *FORMATS.values(), NATIVE, FinishCodec(JsonOutput.of(None)), XmlCodec(JsonOutput.of(None)), ForeignCodec(),
+    *FORMATS.values(), NATIVE, FinishCodec(Output.of(None)), XmlCodec(Output.of(None)), ForeignCodec(),
     UNDERSTAND, PLAN, SELECT, REFLECT, REASON, ANSWER, answer_codec({}),
     react_codec(ReactStep, "Go.", extract=True), react_codec(ReactStep, "Go.", extract=False),
     extract_codec(ExtractAnswer, "Go.", "null"), decide_codec(AgentReasonerSignature), format_codec(FormatResponse, ""),

@@ -9,8 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from whichloop.loops.finish.codec import stated_in_xml
-from whichloop.loops.finish.output import ModelOutput
+from whichloop.loops.finish.answer import Output
 
 
 class Place(BaseModel):
@@ -84,4 +83,4 @@ PLAIN_JSON: st.SearchStrategy[Any] = st.recursive(
 
 
 def read(text: str, model: type[BaseModel] = Event) -> Any:
-    return stated_in_xml(ModelOutput.of(model), text).value
+    return Output.of_model(model).stated_in_xml(text).value

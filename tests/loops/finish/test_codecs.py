@@ -14,8 +14,7 @@ from tests.cases import cases
 from tests.loops.finish.codec_helpers import EVENT, JSON, PLAIN_JSON, WORDS, Event
 from tests.rows import row
 from whichloop.loops.finish import FinishCodec, XmlCodec
-from whichloop.loops.finish.codec import native_codec, stated_in_xml
-from whichloop.loops.finish.output import JsonOutput, ModelOutput
+from whichloop.loops.finish.answer import Output
 from whichloop.protocol import (
     Act,
     Answer,
@@ -36,19 +35,19 @@ from whichloop.protocol import (
 )
 
 OUTPUTS: list[Any] = [
-    JsonOutput.of(None),
-    JsonOutput.of(EVENT),
-    JsonOutput.of({"type": "number"}),
-    JsonOutput.of({"type": "array", "items": {"type": "string"}}),
-    JsonOutput.of({}),
-    ModelOutput.of(Event),
+    Output.of(None),
+    Output.of(EVENT),
+    Output.of({"type": "number"}),
+    Output.of({"type": "array", "items": {"type": "string"}}),
+    Output.of({}),
+    Output.of_model(Event),
 ]
 
 TEXT, OBJECT, NUMBER, LIST, ANY, MODEL = (FinishCodec(output) for output in OUTPUTS)
 
 XML_TEXT, XML_OBJECT, XML_NUMBER, XML_LIST, XML_ANY, XML_MODEL = (XmlCodec(output) for output in OUTPUTS)
 
-FORCED = native_codec(OUTPUTS[0], Role.ANSWER)
+FORCED = FinishCodec(OUTPUTS[0], "finish.forced", Role.ANSWER, 0)
 
 NATIVE: list[Codec] = [TEXT, OBJECT, NUMBER, LIST, ANY, MODEL, FORCED]
 
@@ -144,10 +143,10 @@ def test_bound_xml_can_say_any_text_number_and_list_of_texts(thought: str, text:
 
 @pytest.mark.parametrize("schema", [{"type": ["number", "null"]}, {"anyOf": [{"type": "string"}, {"type": "null"}]}], ids=str)
 def test_null_can_be_said_only_where_it_is_taken(schema: Any) -> None:
-    taking, other = JsonOutput.of(schema, takes_null=True), JsonOutput.of(schema)
+    taking, other = Output.of(schema, takes_null=True), Output.of(schema)
     for codec in (FinishCodec(taking), XmlCodec(taking)):
         assert comes_back(codec, Answer("none is known"))
-    for codec in (FinishCodec(other), XmlCodec(other), FinishCodec(JsonOutput.of({"type": "number"}, takes_null=True))):
+    for codec in (FinishCodec(other), XmlCodec(other), FinishCodec(Output.of({"type": "number"}, takes_null=True))):
         assert not comes_back(codec, Answer("none is known"))
 
 
@@ -210,7 +209,7 @@ def test_finish_any_reply_is_a_move_or_a_wire_error(text: str, calls: list[tuple
             case move:
                 assert isinstance(move, Act | Answer)
     for output in OUTPUTS:
-        stated_in_xml(output, text)
+        output.stated_in_xml(text)
 
 
 def parsed(codec: Codec, reply: Reply) -> Move | WireError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from whichloop.loops import Finish
-from whichloop.loops.finish.codec import MAX_CALLS
+from whichloop.loops.finish.answer import MAX_CALLS
 from whichloop.protocol import FunctionModel, NativeCall, Query, Reply, Request, Tool, Toolbox
 
 

@@ -82,17 +82,6 @@ def test_a_model_that_holds_itself_is_an_object_for_finish_and_for_xml() -> None
     assert '<label description="of the node"></label>' in model.requests[0].messages[-1].content
 
 
-@pytest.mark.parametrize("name", ["models", "tool", "branches", "on_steps_taken"])
-def test_an_attribute_of_a_subclass_s_own_is_no_misspelt_option(name: str) -> None:
-    assert getattr(type("Own", (Module,), {name: 1}), name) == 1
-
-
-@pytest.mark.parametrize(("name", "option"), [("max_step", "max_steps"), ("tols", "tools"), ("on_stpe", "on_step")])
-def test_a_misspelt_option_is_refused_with_the_right_one(name: str, option: str) -> None:
-    with pytest.raises(TypeError, match=f"^Own.{name}: did you mean '{option}'"):
-        type("Own", (Module,), {name: 1})
-
-
 @row("S3-33")
 def test_an_input_or_output_that_is_no_object_is_refused() -> None:
     for attribute in ("initial_input", "final_output"):

@@ -17,8 +17,8 @@ from tests.cases import cases
 from tests.loops.finish.codec_helpers import JSON, PLAIN_JSON
 from tests.rows import row
 from whichloop.loops.finish import Partial
-from whichloop.loops.finish.output import ModelOutput
-from whichloop.loops.finish.partial import partial_json
+from whichloop.loops.finish.answer import Output
+from whichloop.loops.finish.hooks import partial_json, so_far
 
 
 class City(BaseModel):
@@ -40,9 +40,9 @@ def test_partial_has_all_fields_optional() -> None:
 
 def snapshots(model: type[BaseModel], text: str) -> list[Any]:
     """What is known after every character."""
-    output = ModelOutput.of(model)
-    found = (partial_json(text[:end]) for end in range(1, len(text) + 1))
-    return [output.snapshot(*each) for each in found if each is not None]
+    output = Output.of_model(model)
+    found = (so_far(text[:end], output) for end in range(1, len(text) + 1))
+    return [each for each in found if each is not None]
 
 
 @row("S3-46", "S3-30")

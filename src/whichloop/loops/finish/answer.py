@@ -68,9 +68,7 @@ class Output:
     takes_null: bool = False
 
     @classmethod
-    def of(
-        cls, schema: Mapping[str, Any] | None, refusal: Callable[[Any], str] | None = None, takes_null: bool = False
-    ) -> Output:
+    def of(cls, schema: Mapping[str, Any] | None, refusal: Callable[[Any], str] | None = None, takes_null: bool = False) -> Output:
         """Return the output for an answer by JSON schema; None: for a text."""
         if schema is not None and schema.get("type") == "object":
             return cls(schema, schema, refusal=refusal)

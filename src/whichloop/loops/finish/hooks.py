@@ -5,19 +5,19 @@ Rows such as S3-17 are those of docs/conformance.md.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
-from pydantic.errors import PydanticUserError
+from pydantic import BaseModel, Field, TypeAdapter, create_model
 from pydantic_core import from_json
 
 from whichloop.loops.provider_retry import RetryingModel
-from whichloop.protocol import SILENT, CallDelta, Chunk, Model, ModelError, ProviderError, Reply, StopRun, Tool, ToolCall
+from whichloop.protocol import SILENT, Chunk, Model, ModelError, ProviderError, Reply, StopRun, Tool, ToolCall
 from whichloop.protocol.threads import in_thread, is_async_function
 from whichloop.protocol.values import error_text
 
@@ -56,7 +56,7 @@ def resolve_model(given: Any) -> Model:
     """
     if isinstance(given, Model):
         return given
-    settings = {"model": given} if isinstance(given, str) else dict(given) if isinstance(given, Mapping) else {}
+    settings: dict[str, Any] = {"model": given} if isinstance(given, str) else dict(given) if isinstance(given, Mapping) else {}
     model, retries, delay = settings.pop("model", None), settings.pop("num_retries", 0), settings.pop("retry_delay", 0.0)
     if isinstance(model, str):
         from whichloop.dspy_seam import model_named  # imports DSPy, which takes a second: only a model by name needs it
@@ -155,11 +155,13 @@ MIN_GROWTH = 1 / 64
 
 async def streamed(chunks: AsyncIterator[Chunk], output: Output, hook: Callable[[StreamChunk], Any]) -> Reply:
     """Return the whole reply after handing out its pieces. Raises ModelError and HookFailed; the stream is closed then."""
-    calls: dict[int, _ArrivingCall] = {}
+    calls: dict[int, PartialCall] = {}
+    shown = Counter[int]()
+    """Characters of each call's arguments that were handed out."""
     reply: Reply | None = None
     try:
         async for chunk in chunks:
-            for piece in _pieces(chunk, calls, output):
+            for piece in _pieces(chunk, calls, shown, output):
                 await call_hook(hook, piece)
             reply = chunk.reply or reply
     finally:
@@ -170,49 +172,37 @@ async def streamed(chunks: AsyncIterator[Chunk], output: Output, hook: Callable[
     return reply
 
 
-class _ArrivingCall:
-    """A call of which a part has come."""
-
-    def __init__(self, index: int) -> None:
-        self.index, self.name, self.id = index, "", ""
-        self.parts: list[str] = []
-        self.chars = self.shown = 0  # of the arguments: those that came, and those that were handed out
-
-    def take(self, delta: CallDelta) -> PartialCall | None:
-        """Add a piece; return the call so far, unless it has not grown enough since it was last handed out."""
-        self.name += delta.name
-        self.id += delta.id
-        self.parts.append(delta.arguments)
-        self.chars += len(delta.arguments)
-        if self.chars > MAX_EACH and self.chars - self.shown < self.shown * MIN_GROWTH:
-            return None
-        self.shown, self.parts = self.chars, ["".join(self.parts)]
-        return PartialCall(self.name, self.parts[0], self.index, self.id)
-
-
-def _pieces(chunk: Chunk, calls: dict[int, _ArrivingCall], output: Output) -> list[StreamChunk]:
+def _pieces(chunk: Chunk, calls: dict[int, PartialCall], shown: Counter[int], output: Output) -> list[StreamChunk]:
     """Return the pieces of one chunk; the last piece of a reply has `done`, and the whole answer if the reply holds one."""
     pieces = [StreamChunk(chunk.text)] if chunk.text else []
-    if chunk.call is not None:
-        call = calls.setdefault(chunk.call.index, _ArrivingCall(chunk.call.index)).take(chunk.call)
-        pieces += [] if call is None else [_of_call(call, output)]
+    if (new := chunk.call) is not None:
+        so_far = calls.get(new.index, PartialCall("", ""))
+        call = PartialCall(so_far.name + new.name, so_far.arguments + new.arguments, new.index, so_far.id + new.id)
+        calls[new.index] = call
+        chars, before = len(call.arguments), shown[new.index]
+        if chars <= MAX_EACH or chars - before >= before * MIN_GROWTH:
+            shown[new.index] = chars
+            pieces.append(_of_call(call, output))
     if chunk.reply is not None:
         finish = next((call for call in chunk.reply.calls if call.name == FINISH), None)
         if finish is not None:
             pieces.append(_of_call(PartialCall(FINISH, finish.arguments), output))
-        elif not pieces or chunk.call is not None or chunk.reply.calls:
+        elif not pieces or new is not None or chunk.reply.calls:
             pieces.append(StreamChunk())
         pieces[-1] = replace(pieces[-1], done=True)
     return pieces
 
 
 def _of_call(call: PartialCall, output: Output) -> StreamChunk:
-    if call.name != FINISH:
-        return StreamChunk(tool_call=call)
-    arguments = partial_json(call.arguments)
+    return StreamChunk(partial=so_far(call.arguments, output)) if call.name == FINISH else StreamChunk(tool_call=call)
+
+
+def so_far(text: str, output: Output) -> Any:
+    """Return what is known of an answer from arguments that are still being written; None if that is nothing yet."""
+    arguments = partial_json(text)
     if arguments is None:
-        return StreamChunk()
-    return StreamChunk(partial=arguments[0] if output.model is None else _partial_of(output.model)._read(*arguments))
+        return None
+    return arguments[0] if output.model is None else _partial_of(output.model)._read(*arguments)
 
 
 def partial_json(text: str) -> tuple[dict[str, Any], dict[str, Any]] | None:
@@ -249,8 +239,6 @@ class Partial(Generic[T]):
 class PartialModel(BaseModel):
     """Base of all `Partial[T]`. Only what fits the field's type is taken: nothing here raises for what is still missing."""
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
-
     # Underscores: a user's field cannot have such a name.
     _adapters: ClassVar[Mapping[str, tuple[str, TypeAdapter[Any]]]] = {}
     """Argument → the field's name and type."""
@@ -279,17 +267,10 @@ def _partial_of(model: type[BaseModel], above: tuple[type[BaseModel], ...] = ())
     for (name, info), key in zip(model.model_fields.items(), parameters_of(model)["properties"], strict=True):
         annotation = _optional_inside(info.annotation, (*above, model))
         fields[name] = (annotation | None, Field(None, alias=key))
-        adapters[key] = name, _adapter(annotation)
+        adapters[key] = name, TypeAdapter(annotation)
     partial_class = create_model(f"Partial[{model.__name__}]", __base__=PartialModel, **fields)
     partial_class._adapters = adapters
     return partial_class
-
-
-def _adapter(annotation: Any) -> TypeAdapter[Any]:
-    try:
-        return TypeAdapter(annotation, config=ConfigDict(arbitrary_types_allowed=True))
-    except PydanticUserError:  # models and dataclasses bring a configuration of their own and take no other
-        return TypeAdapter(annotation)
 
 
 def _optional_inside(annotation: Any, above: tuple[type[BaseModel], ...]) -> Any:
@@ -297,8 +278,6 @@ def _optional_inside(annotation: Any, above: tuple[type[BaseModel], ...]) -> Any
     if isinstance(annotation, type) and get_origin(annotation) is None and issubclass(annotation, BaseModel):
         return dict[str, Any] if annotation in above else _partial_of(annotation, above)
     origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return _optional_inside(arguments[0], above)
     inner = tuple(_optional_inside(item, above) for item in arguments)
     if origin in (Union, UnionType):
         return Union[inner]  # noqa: UP007

@@ -145,7 +145,8 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
         output = Output.of(query.schema, query.problem, query.takes_null) if self.typed_output else Output.of(None)
         question = Message("user", input_xml({"question": query.full_text}), images=query.images).as_dict()
         run = self.begin(output, tools, model, [question], observer)
-        answer, error = None, None
+        answer: Any = None
+        error: Exception | None = None
         try:
             stop, answer = await self.drive(run)
         except ParseError as failure:
@@ -242,7 +243,7 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
             (*messages[:first], *run.predictor.shown.turns),
             messages[first:],
             codec,
-            tools=run.tools.specs_with(run.output.spec),
+            tools=run.offered(),
             tool_choice=tool_choice,
             sampling=Sampling(run.temperature, run.max_tokens),
             scope=run.scope,
@@ -329,7 +330,11 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
                 return None
             calls = read_calls(reply)
             stated = run.output.stated(calls)
-            if tool_choice is not None and (reason := self._not_forced(run, calls, stated)):
+            others = [call.call.name for call in calls if needs_approval(run.observer, [call.call.name])]
+            if tool_choice is not None and (stated.call is None or others):
+                reason = (
+                    f"the reply called {', '.join(others)} beside {FINISH}" if stated.call else f"the reply did not call {FINISH}"
+                )
                 run.observer.note("not_forced", reason=reason)
                 return None
             if stated.call is None:
@@ -341,13 +346,6 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
             if stated.call is None:
                 run.tell(f"Error: {stated.problem}. Respond with your answer in the XML structure.")
             self._count_failure(run, stated.problem, "forced ")
-
-    def _not_forced(self, run: Run, calls: Sequence[ReadCall], stated: StatedAnswer) -> str:
-        """Return why the reply to a forced call does not count; empty if it does."""
-        if stated.call is None:
-            return f"the reply did not call {FINISH}"
-        others = [call.call.name for call in calls if needs_approval(run.observer, [call.call.name])]
-        return f"the reply called {', '.join(others)} beside {FINISH}" if others else ""
 
 
 def _refused(calls: Sequence[ReadCall], stated: StatedAnswer, others: str) -> list[ToolResult]:

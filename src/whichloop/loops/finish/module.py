@@ -127,16 +127,13 @@ class Module:
     parallel_tools: ClassVar[bool] = False
     list_tools_in_error: ClassVar[bool] = False
     tool_timeout_s: ClassVar[float | None] = None
-    """Seconds for one call of a tool that has no limit of its own; None: no limit."""
     tool_threads: ClassVar[bool | None] = None
-    """Run sync tools on threads of their own; None: only with `parallel_tools`, a `tool_timeout_s`, or in `acall`."""
     tool_max_chars: ClassVar[int | None] = None
-    """Characters that the model reads of one result; None: all of it."""
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
         refuse_checkpoint(cls, "Finish(max_steps=…)")
-        _config_of(cls, None, None)
+        _config_of(cls)
         for name in ("initial_input", "final_output"):
             model_class = getattr(cls, name)
             if model_class is not None and not (isinstance(model_class, type) and issubclass(model_class, BaseModel)):
@@ -194,14 +191,16 @@ class Module:
 
     async def _call(self, inputs: Mapping[str, Any], parent: _ModuleCall | None = None, scope: str = "") -> Any:
         """Run one call from its inputs to its result; a branch takes model, history and observer over from its parent."""
-        config = _config_of(self, getattr(self, "on_step", None), getattr(self, "on_stream", None))
+        config = _config_of(self)
         output = Output.of(None) if self.final_output is None else Output.of_model(self.final_output)
         history = [*([] if parent is None else parent.inherited()), {"role": "user", "content": self._input(inputs)}]
-        observer = SILENT if parent is None else parent.run.observer
-        inherits_model = parent is not None and self.model is None
-        model = parent.run.model if inherits_model else resolve_model(self.model)
-        run = config.begin(output, Toolbox(map(as_tool, self.tools)), model, history, observer)
-        run.model_given, run.scope = parent.run.model_given if inherits_model else self.model, scope
+        if parent is None or self.model is not None:
+            given, model = self.model, resolve_model(self.model)
+        else:
+            given, model = parent.run.model_given, parent.run.model
+        tools, observer = Toolbox(map(as_tool, self.tools)), SILENT if parent is None else parent.run.observer
+        run = config.begin(output, tools, model, history, observer)
+        run.model_given, run.scope = given, scope
         call = _ModuleCall(self, run, parent, asyncio.get_running_loop())
         before = _CALL.set(call)
         try:
@@ -230,10 +229,8 @@ module = Module
 _OPTIONS = tuple(item.name for item in fields(Finish) if item.metadata.get("option") is not False and hasattr(Module, item.name))
 
 
-def _config_of(owner: Any, on_step: Any, on_stream: Any) -> Finish:
+def _config_of(owner: Module | type[Module]) -> Finish:
     options = {name: getattr(owner, name) for name in _OPTIONS}
-    if options["system_prompt"] is None:
-        options["system_prompt"] = (owner if isinstance(owner, type) else type(owner)).__doc__
-    if options["system_prompt"] is not None:
-        options["system_prompt"] = inspect.cleandoc(options["system_prompt"])
-    return Finish(**options, on_step=on_step, on_stream=on_stream)
+    text = owner.__doc__ if owner.system_prompt is None else owner.system_prompt
+    options["system_prompt"] = None if text is None else inspect.cleandoc(text)
+    return Finish(**options, on_step=getattr(owner, "on_step", None), on_stream=getattr(owner, "on_stream", None))

@@ -97,31 +97,41 @@ class Run:
     unanswered: Mapping[str, Any] | None = None
     """The history's message whose calls have no results yet."""
     is_mended: bool = False
-    shown: tuple[Message, ...] = ()
-    """The messages of the last request."""
-    entries_read: int = 0
-    """How many entries of the history those messages cover."""
+    last_offered: tuple[ToolSpec, ...] = ()
+    written: list[Message] = field(init=False)
+    """The history as it is where no hook has changed it."""
+
+    def __post_init__(self) -> None:
+        messages, count = legal_messages(self.history)  # of a parent's hooks
+        self.written = [*messages]
+        self._mended(count)
 
     def say(self, reply: Reply) -> None:
         """Put a reply into the history; one that says nothing is left out, as providers refuse it."""
         if reply.text or reply.calls:
-            message = _Said(Message("assistant", reply.text, reply.calls).as_dict())
-            message.native = reply.native
-            self.unanswered = message if reply.calls else None
-            self.history.append(message)
+            self._add(Message("assistant", reply.text, reply.calls, native=reply.native))
+            self.unanswered = self.history[-1] if reply.calls else None
 
     def tell(self, text: str) -> None:
-        self.history.append({"role": "user", "content": text})
+        self._add(Message("user", text))
 
     def answer_calls(self, results: Sequence[ToolResult]) -> None:
         """Put results next to their calls, in call order, before whatever a hook has appended (row B3-2)."""
         place = self.place_of_unanswered()
         if place is not None:
-            messages = [{"role": "tool", "content": result.text, "tool_call_id": result.id} for result in results]
-            self.history[place + 1 : place + 1] = messages
+            appended = self.history[place + 1 :]
+            del self.history[place + 1 :]
+            for result in results:
+                self._add(Message("tool", result.text, call_id=result.id))
+            self.history += appended
         elif self.unanswered is not None:
             self._mended(len(results))
         self.unanswered = None
+
+    def _add(self, message: Message) -> None:
+        self.history.append(_Said(message.as_dict()))
+        self.history[-1].native = message.native
+        self.written.append(message)
 
     def place_of_unanswered(self) -> int | None:
         """Return the index of the message whose calls have no results yet, or of the copy that a hook has put in its place."""
@@ -134,13 +144,19 @@ class Run:
         return None
 
     def messages(self) -> tuple[Message, ...]:
-        """Return the messages of the next request; without hooks only what is new has to be read."""
-        new = self.history if self.has_hooks else self.history[self.entries_read :]
-        messages, count = legal_messages(new)
+        """Return the messages of the next request; where there are no hooks, the history is as the loop wrote it."""
+        if not self.has_hooks:
+            return tuple(self.written)
+        messages, count = legal_messages(self.history)
         self._mended(count)
-        self.shown = messages if self.has_hooks else (*self.shown, *messages)
-        self.entries_read = len(self.history)
-        return self.shown
+        return messages
+
+    def offered(self) -> tuple[ToolSpec, ...]:
+        """Return the tools, and `__finish__` last; the very same tuple as long as they stay, so that it is counted only once."""
+        tools = (*self.tools.specs, self.output.spec)
+        if tools != self.last_offered:
+            self.last_offered = tools
+        return self.last_offered
 
     def _mended(self, count: int) -> None:
         """Say once that the history had results without calls, now left out, or calls without results (row B3-15)."""
@@ -240,7 +256,6 @@ class CurrentTools(ToolboxAround):
         super().__init__(within)
         refuse_reserved(within.names)
         self._tools = dict(within._tools)  # a copy: what is added and removed is so for this run only
-        self._offered: tuple[ToolSpec, ...] = ()
 
     def add(self, given: Tool | Callable[..., Any]) -> None:
         """Offer a tool; the same tool again changes nothing. Raises ValueError for another tool's name, and for `__finish__`."""
@@ -255,13 +270,6 @@ class CurrentTools(ToolboxAround):
         if name == FINISH:
             raise ValueError(f"{FINISH} cannot be removed: without it the run could not end")
         self._tools.pop(name, None)
-
-    def specs_with(self, finish: ToolSpec) -> tuple[ToolSpec, ...]:
-        """Return what a model reads of the tools and, last, of `__finish__`; like `specs` the same tuple as long as they stay."""
-        offered = (*self.specs, finish)
-        if offered != self._offered:
-            self._offered = offered
-        return self._offered
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
         if self.get(call.name) is self.within.get(call.name):  # both None for a tool that nobody knows

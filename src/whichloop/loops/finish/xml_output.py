@@ -8,12 +8,14 @@ Rows such as S3-22 are those of docs/conformance.md.
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, time
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel
@@ -26,6 +28,7 @@ You must provide your final answer now. Respond with your answer in the followin
 {template}
 
 Fill in the values. Do not repeat the descriptions."""
+_escaped = partial(html.escape, quote=False)
 
 # --- writing ---
 
@@ -41,28 +44,22 @@ def output_xml(arguments: Mapping[str, Any]) -> str:
     return "\n".join(_element("output", filled, escape=_with_ends))
 
 
-def _element(name: str, value: Any, description: str = "", escape: Callable[[str], str] | None = None) -> list[str]:
+def _element(name: str, value: Any, description: str = "", escape: Callable[[str], str] = _escaped) -> list[str]:
     """Return the lines of one element; no line for None."""
-    value, described = value.value if isinstance(value, Enum) else value, dict[Any, str]()
+    value = value.value if isinstance(value, Enum) else value
     if value is None:
         return []
     opening = f"<{name}{_attribute(description)}>"
     if isinstance(value, BaseModel):
-        described = {field: info.description or "" for field, info in type(value).model_fields.items()}
-        value = {field: getattr(value, field) for field in described}
-    if isinstance(value, Mapping):
-        named = {key: render_value(key.value if isinstance(key, Enum) else key) for key in value}
-        parts = [line for key, item in value.items() for line in _element(named[key], item, described.get(key, ""), escape)]
+        parts = [(field, getattr(value, field), info.description or "") for field, info in type(value).model_fields.items()]
+    elif isinstance(value, Mapping):
+        parts = [(render_value(key.value if isinstance(key, Enum) else key), item, "") for key, item in value.items()]
     elif isinstance(value, list | tuple | set | frozenset):
-        parts = [line for item in value for line in _element("item", item, escape=escape)]
+        parts = [("item", item, "") for item in value]
     else:
         text = value.isoformat() if isinstance(value, date | time) else render_value(value)
-        return [f"{opening}{(escape or _escaped)(text)}</{name}>"]
-    return [opening, *(INDENT + part for part in parts), f"</{name}>"]
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        return [f"{opening}{escape(text)}</{name}>"]
+    return [opening, *(INDENT + line for part in parts for line in _element(*part, escape)), f"</{name}>"]
 
 
 def _with_ends(text: str) -> str:
@@ -123,10 +120,11 @@ def options_of(schema: Any, root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the alternatives of a schema, null first; the schema itself if it has none."""
     schema = resolved(schema, root)
     kinds, either = schema.get("type"), schema.get("anyOf", schema.get("oneOf"))
+    options: list[Mapping[str, Any]] = [schema]
     if isinstance(kinds, list):
         options = [{**schema, "type": kind} for kind in kinds]
-    else:
-        options = [resolved(item, root) for item in either] if isinstance(either, list) else [schema]
+    elif isinstance(either, list):
+        options = [resolved(item, root) for item in either]
     return sorted(options, key=lambda option: option.get("type") != "null")
 
 
@@ -252,18 +250,16 @@ def _is_free_text(shape: Mapping[str, Any]) -> bool:
 
 
 def _typed(text: str, options: list[Mapping[str, Any]]) -> Any:
-    """Return a text read as the first type among the options that it fits; the text itself if it fits none."""
+    """Return the JSON value that a text states, if one of the options takes it; else the text itself."""
+    try:
+        value = json.loads(text.lower())
+    except (ValueError, RecursionError):
+        return text
     for option in options:
-        for allowed in option.get("enum", [option["const"]] if "const" in option else []):
-            if text == allowed or text.strip() == json.dumps(allowed):
-                return allowed
-        if option.get("type") in _FORMS:
-            try:
-                value = json.loads(text.strip().lower())
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(value, _FORMS[option["type"]]) and isinstance(value, bool) is (option["type"] == "boolean"):
-                return value
+        form = _FORMS.get(str(option.get("type")), ())
+        allowed = option.get("enum", [option["const"]] if "const" in option else ())
+        if value in allowed or (isinstance(value, form) and isinstance(value, bool) is (form is bool)):
+            return value
     return text
 
 
