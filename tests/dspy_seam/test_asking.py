@@ -1,4 +1,4 @@
-"""A predictor is asked directly or through DSPy: two paths, one request."""
+"""A predictor is asked by a model, or by the LM that DSPy is configured with: two paths, one request."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ from tests.dspy_seam.helpers import (
     sections,
     some_fields,
 )
-from whichloop.dspy_seam import ThroughPredictor, ask, lm_of, with_instructions
+from whichloop.dspy_seam import ask, lm_of, with_instructions
 from whichloop.loops.react_extract import ReactExtract, ReactExtractProgram
 from whichloop.loops.react_extract_codecs import ExtractCodec, ReactCodec, ReactStep
 from whichloop.protocol import (
     BudgetExceeded,
     ContextOverflow,
     Message,
-    ModelError,
     ProviderError,
     Query,
     Reply,
@@ -52,17 +51,17 @@ GOOD = {
 }
 
 
-def both(codec: Any, demos: list[Any], fields: dict[str, str], answer: Any, scope: str = "") -> list[tuple[list[Request], Any]]:
-    """What the direct path and the predictor's path send, and what comes of it: a move or an exception."""
+def both(codec: Any, demos: list[Any], fields: dict[str, str], answer: Any) -> list[tuple[list[Request], Any]]:
+    """What a model and DSPy's LM are sent, and what comes of it: output fields or an exception."""
     made = []
     for through in (False, True):
         predictor = dspy.Predict(Extract if codec is EXTRACT else ReactStep)
         predictor.demos = demos
         model = Answering(answer)
         with dspy.context(lm=lm_of(model)):
-            asking = ask(predictor, fields, codec=codec, model=ThroughPredictor() if through else model, scope=scope)
+            asking = ask(predictor, fields, codec=codec, model=None if through else model)
             try:
-                came: Any = run_sync(asking)
+                came: Any = run_sync(asking)[0]
             except Exception as error:
                 came = error
         made.append((model.requests, came))
@@ -83,20 +82,20 @@ def questions(draw: st.DrawFn) -> tuple[Any, list[Any], dict[str, str]]:
     return codec, [wrapped(demo) for demo in demos], {"query": draw(TEXT), "trajectory": draw(STEPS)}
 
 
-@given(question=questions(), scope=st.text(max_size=3))
+@given(question=questions())
 @settings(deadline=None, max_examples=cases(20))
-def test_both_paths_send_equal_requests_with_codec_role_and_scope(question: Any, scope: str) -> None:
+def test_both_paths_send_equal_requests_with_codec_and_role(question: Any) -> None:
     codec, demos, fields = question
-    (direct, move), (through, same) = both(codec, demos, fields, GOOD[codec], scope)
+    (direct, move), (through, same) = both(codec, demos, fields, GOOD[codec])
     assert direct == through
     assert [len(direct), len(through)] == [1, 1]
     for request in (*direct, *through):
-        assert (request.codec, request.role, request.scope) == (codec, codec.role, scope)
+        assert (request.codec, request.role) == (codec, codec.role)
         assert request.examples == len(request.messages) - 2
         assert request.prompted is not None
         assert (request.prompted.predictor, request.prompted.inputs()) == (codec.predictor, fields)
         assert request.prompted.outputs(Reply(GOOD[codec])) == codec.read(Reply(GOOD[codec]))
-    assert move == same == codec.parse(Reply(GOOD[codec]))
+    assert move == same == codec.read(Reply(GOOD[codec]))
 
 
 @given(codec=st.sampled_from([REACT, EXTRACT]), answer=st.one_of(TEXT, completions().map(lambda case: case[1])))
@@ -108,7 +107,7 @@ def test_unreadable_replies_come_out_of_both_paths_in_the_same_words(codec: Any,
     (_, direct), (_, through) = both(codec, [], {"query": "Q", "trajectory": ""}, answer)
     assert type(direct) is type(through)
     assert str(direct) == str(through)
-    assert isinstance(direct, WireError) or direct == codec.parse(Reply(answer))
+    assert isinstance(direct, WireError) or direct == codec.read(Reply(answer))
 
 
 @pytest.mark.parametrize(
@@ -150,20 +149,23 @@ def test_what_is_asked_is_forgotten_after_the_call_even_if_it_fails() -> None:
 
     async def one_after_the_other() -> None:
         with pytest.raises(ProviderError):
-            await ask(dspy.Predict(Extract), fields, codec=EXTRACT, model=ThroughPredictor(), scope="s")
+            await ask(dspy.Predict(Extract), fields, codec=EXTRACT, model=None)
         await dspy.Predict(Extract).acall(**fields)
 
     with dspy.context(lm=lm_of(model)):
         run_sync(one_after_the_other())
-    assert [(request.codec, request.scope) for request in model.requests] == [(EXTRACT, "s"), (None, "")]
+    assert [request.codec for request in model.requests] == [EXTRACT, None]
 
 
-def test_through_predictor_answers_through_ask_only() -> None:
-    model = ThroughPredictor()
-    with pytest.raises(ModelError):
-        run_sync(model.complete(Request(())))
-    with pytest.raises(ModelError):
-        model.stream(Request(()))
+def test_only_what_dspys_lm_is_asked_stands_in_dspys_trace() -> None:
+    predictor, fields = dspy.Predict(Extract), {"query": "Q", "trajectory": ""}
+    with dspy.context(lm=lm_of(Answering(GOOD[EXTRACT])), trace=[]):
+        run_sync(ask(predictor, fields, codec=EXTRACT, model=Answering(GOOD[EXTRACT])))
+        run_sync(ask(predictor, fields, codec=EXTRACT, model=None))
+        [(asked, inputs, outputs)] = dspy.settings.trace
+    assert (asked, inputs, outputs.toDict()) == (predictor, fields, {"reasoning": "r", "answer": "A"})
+    with dspy.context(lm=None), pytest.raises(ValueError, match="no LM is configured"):
+        run_sync(ask(predictor, fields, codec=EXTRACT, model=None))
 
 
 def test_a_demonstration_changed_in_place_is_shown_as_it_is_now() -> None:
@@ -220,7 +222,7 @@ def test_a_run_by_a_model_and_by_predictors_is_the_same_run(replies: list[Any], 
     tool = Tool.from_function(add, blocking=False)
     program = ReactExtractProgram([tool], config)
     direct, through = Answering(*replies), Answering(*replies)
-    ours = replace(config, program=program).run_sync(Query("Q"), Toolbox([tool]), direct)
+    ours = replace(config, program=program.program).run_sync(Query("Q"), Toolbox([tool]), direct)
     with dspy.context(lm=lm_of(through)):
         theirs = program(query="Q")
     assert direct.requests == through.requests
@@ -228,4 +230,4 @@ def test_a_run_by_a_model_and_by_predictors_is_the_same_run(replies: list[Any], 
         request.codec.name for request in through.requests if request.codec
     ]
     assert (ours.answer, ours.stop.value, ours.details["trajectory"]) == (theirs.answer, theirs.stop, theirs.trajectory)
-    assert ours.details.get("reasoning") == theirs.reasoning
+    assert ours.details.get("reasoning") == theirs.toDict().get("reasoning")

@@ -15,29 +15,22 @@ from tests.cases import cases
 from tests.rows import row
 from whichloop.dspy_seam import SignatureCodec
 from whichloop.loops.bare_codecs import BareCodec, FieldsCodec, NativeCallCodec
-from whichloop.loops.react_extract import ExtractAgent, ReactAgent, ReactExtractProgram
-from whichloop.loops.react_extract_codecs import ExtractCodec, ReactCodec
+from whichloop.loops.react_extract_codecs import extract_codec, react_codec
 from whichloop.protocol import (
     Act,
     Answer,
-    Capabilities,
     Codec,
     Completion,
     Inexpressible,
     Move,
     PlanTask,
-    ProviderError,
-    Query,
     Recovery,
     Reply,
-    Request,
     Tasks,
     Text,
-    Toolbox,
     ToolCall,
     Understanding,
     WireError,
-    run_sync,
 )
 
 EVENT = {
@@ -61,46 +54,12 @@ EVENT = {
 }
 
 
-class Keeping:
-    """A model that fails, and keeps the codec it was asked with."""
-
-    name = "keeping"
-    capabilities = Capabilities()
-    codec: Any = None
-
-    async def complete(self, request: Request) -> Reply:
-        self.codec = request.codec
-        raise ProviderError("never answers")
-
-    def stream(self, request: Request) -> Any:
-        raise NotImplementedError
-
-
-def react_codec(*, extract: bool) -> ReactCodec:
-    model = Keeping()
-    agent = ReactAgent(ReactExtractProgram().react, extract=extract)
-    with pytest.raises(ProviderError):
-        run_sync(agent.decide(Query("Q"), agent.codec(Toolbox()), "", model))
-    assert isinstance(model.codec, ReactCodec)
-    return model.codec
-
-
-def extract_codec(schema: Any = None) -> ExtractCodec:
-    model = Keeping()
-    with pytest.raises(ProviderError):
-        run_sync(ExtractAgent(ReactExtractProgram().extract).answer(Query("Q", schema=schema), "", model))
-    assert isinstance(model.codec, ExtractCodec)
-    return model.codec
-
-
 BARE, FIELDS, NATIVE = BareCodec(), FieldsCodec(), NativeCallCodec()
 BARE_NULL, FIELDS_NULL, NATIVE_NULL = BareCodec(takes_null=True), FieldsCodec(takes_null=True), NativeCallCodec(takes_null=True)
-REACT = react_codec(extract=True)
-FINISHING = react_codec(extract=False)
-EXTRACT = extract_codec()
-EXTRACT_EVENT = extract_codec(EVENT)
-EXTRACT_ANY = extract_codec({})
-EXTRACT_NUMBER = extract_codec({"type": "number"})
+REACT, FINISHING = react_codec("Go on.", extract=True), react_codec("Go on.", extract=False)
+EXTRACT, EXTRACT_EVENT, EXTRACT_ANY, EXTRACT_NUMBER = (
+    extract_codec("State the answer.", json.dumps(schema)) for schema in (None, EVENT, {}, {"type": "number"})
+)
 CODECS: list[Codec] = [
     *(BARE, REACT, FINISHING, FIELDS, NATIVE, EXTRACT, EXTRACT_EVENT, EXTRACT_ANY, EXTRACT_NUMBER),
     *(BARE_NULL, FIELDS_NULL, NATIVE_NULL),

@@ -14,14 +14,14 @@ from whichloop.checks.loop.random_moves import any_move
 from whichloop.loops.bare_codecs import CODEC, FORMATS
 from whichloop.loops.finish.answer import FinishCodec, Output, XmlCodec
 from whichloop.loops.phased.codecs import ANSWER, PLAN, REASON, REFLECT, SELECT, UNDERSTAND, answer_codec
-from whichloop.loops.react_extract_codecs import ExtractAnswer, ReactStep, extract_codec, react_codec
+from whichloop.loops.react_extract_codecs import extract_codec, react_codec
 from whichloop.loops.stateless.signatures import (
     AgentReasonerSignature,
+    DecideCodec,
     ErrorRecoverySignature,
     FormatResponse,
-    decide_codec,
-    format_codec,
-    recover_codec,
+    ProseCodec,
+    RecoverCodec,
 )
 from whichloop.models.faults import spares, spoiled_reply
 from whichloop.models.profiles import FAULT_KINDS, load_profile
@@ -36,9 +36,9 @@ WIRE = sorted(kind for kind in FAULT_KINDS if kind.startswith("wire."))
 CODECS: list[Codec] = [
     *FORMATS.values(), NATIVE, FinishCodec(Output.of(None)), XmlCodec(Output.of(None)), ForeignCodec(),
     UNDERSTAND, PLAN, SELECT, REFLECT, REASON, ANSWER, answer_codec({}),
-    react_codec(ReactStep, "Go.", extract=True), react_codec(ReactStep, "Go.", extract=False),
-    extract_codec(ExtractAnswer, "Go.", "null"), decide_codec(AgentReasonerSignature), format_codec(FormatResponse, ""),
-    recover_codec(ErrorRecoverySignature, ("retry", "skip")),
+    react_codec("Go.", extract=True), react_codec("Go.", extract=False),
+    extract_codec("Go.", "null"), DecideCodec(AgentReasonerSignature), ProseCodec(FormatResponse, "formatter"),
+    RecoverCodec(ErrorRecoverySignature),
 ]  # fmt: skip
 CALL = Act("Next: find it.", (ToolCall("find", {"place": "the old harbour", "seats": 2}),))
 

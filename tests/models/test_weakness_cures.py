@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from whichloop.loops.bare_codecs import FORMATS
 from whichloop.loops.phased.codecs import SELECT
 from whichloop.loops.react_extract_codecs import ReactCodec, ReactStep
-from whichloop.loops.stateless.signatures import AgentReasonerSignature, decide_codec
+from whichloop.loops.stateless.signatures import AgentReasonerSignature, DecideCodec
 from whichloop.models.faults import answer_options
 from whichloop.models.profiles import WEAKNESS_KINDS
 from whichloop.models.scripted_calls import NATIVE
@@ -96,7 +96,7 @@ WIRES: dict[str, Codec] = {
     "native": NATIVE,
     "phased.select": SELECT,
     "react_extract": ReactCodec(ReactStep),
-    "stateless": decide_codec(AgentReasonerSignature),
+    "stateless": DecideCodec(AgentReasonerSignature),
 }
 
 

@@ -1,150 +1,100 @@
-"""One entry for the calls of a DSPy-based loop: to any Model, or through the predictor and its engine if DSPy should see them."""
+"""One entry for the calls of a DSPy-based loop, to any Model, and any Model as a `dspy.LM`."""
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import dspy
 from dspy import lm15
-from dspy.utils.exceptions import AdapterParseError, LMError
 from pydantic_core import to_jsonable_python
 
 from whichloop.protocol import (
-    Capabilities,
-    Chunk,
     Message,
     Model,
-    ModelError,
-    Move,
     NativeCall,
-    Program,
     Prompt,
     Prompted,
     Reply,
     Request,
     Sampling,
     ToolSpec,
-    Usage,
     WireError,
 )
 from whichloop.protocol.json_text import Json
 from whichloop.protocol.threads import run_blocking
 
-from .chat_format import FORMAT, Fields, SignatureCodec, complaint, debug_text, outputs_of, with_instructions
-from .clients import LM15_FINISH
-from .errors import model_error
+from .chat_format import FORMAT, Fields, SignatureCodec, debug_text, outputs_of, with_instructions
+from .clients import CURRENT_REQUEST, LM15_FINISH
+from .model import DspyModel
 from .requests import arguments_object
 
-CURRENT_REQUEST: ContextVar[Mapping[str, Any]] = ContextVar("whichloop_request")
-"""What the request that a predictor makes has besides its messages, by the names of `Request`."""
 
+async def ask(
+    predictor: Any,
+    inputs: Mapping[str, str],
+    *,
+    codec: SignatureCodec,
+    model: Model | None,
+    turns: Sequence[Message] = (),
+    told: Mapping[str, str] | None = None,
+) -> tuple[Fields, Reply]:
+    """Ask with the demonstrations of a predictor, or of its Prompt, and the codec's signature.
 
-class ThroughPredictor:
-    """Stands for "whatever DSPy is configured with": `ask` then calls the predictor itself, and DSPy sees the call."""
+    Return the output fields, and the reply that has them.
 
-    name = "dspy"
-    capabilities = Capabilities()
-
-    async def complete(self, request: Request) -> Reply:
-        raise ModelError("ThroughPredictor answers through `ask` only")
-
-    def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        raise ModelError("ThroughPredictor answers through `ask` only")
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """The result of one call of a predictor."""
-
-    fields: Fields
-    """The output fields, by name and as typed by the signature."""
-    usage: Usage | None
-    """None if nobody counted."""
-
-
-async def ask(predictor: object, fields: Mapping[str, str], *, codec: SignatureCodec, model: Model, scope: str = "") -> Move:
-    """Call a predictor with its demonstrations, the codec's signature and these input fields.
-
-    Raises WireError for an unreadable reply, ModelError for a missing one, BudgetExceeded.
+    `model`: None asks the LM that DSPy is configured with, and tells DSPy's trace. `turns`: messages before the input. `told`: the
+    inputs as a demonstration tells them, where not as they are shown.
+    Raises WireError, whose `reply` is the one that cannot be read, ModelError where there is none, and BudgetExceeded.
     """
-    return codec.move((await ask_fields(predictor, fields, codec=codec, model=model, scope=scope)).fields)
-
-
-async def ask_fields(
-    predictor: object, fields: Mapping[str, str], *, codec: SignatureCodec, model: Model, scope: str = ""
-) -> Prediction:
-    """Call a predictor like `ask`, for a loop that needs the output fields of the reply. Raises what `ask` raises."""
-    if isinstance(model, ThroughPredictor):
-        return await _ask_predictor(predictor, dict(fields), codec, scope)
-    request = request_of(predictor, fields, codec, scope=scope)
+    shown = [{name: demo[name] for name in codec.signature.fields if name in demo} for demo in predictor.demos]
+    prefix = [Message(item["role"], item["content"]) for item in FORMAT.prefix(codec.signature, shown)]
+    user = FORMAT.format_user_message_content(codec.signature, dict(inputs), main_request=True)
+    told_inputs = dict(inputs if told is None else told)
+    request = Request(
+        (*prefix, *turns, Message("user", user)),
+        role=codec.role,
+        codec=codec,
+        examples=len(prefix) - 1,
+        prompted=Prompted(codec.predictor, lambda: told_inputs, codec.read),
+    )
     debug_text("prompt", *[message.content for message in request.messages])
-    reply = await model.complete(request)
+    reply = await (model or _model_of(predictor.lm or dspy.settings.lm)).complete(request)
     debug_text("reply", reply.text)
-    return Prediction(codec.read(reply), reply.usage)
-
-
-def request_of(
-    predictor: Any, fields: Mapping[str, str], codec: SignatureCodec, *, scope: str = "", turns: Sequence[Message] = ()
-) -> Request:
-    """Return what `ask` sends: system message, demonstrations, `turns` (further messages) and the input fields."""
-    prefix = _prefix(codec.signature, predictor.demos)
-    user = FORMAT.format_user_message_content(codec.signature, dict(fields), main_request=True)
-    return Request((*prefix, *turns, Message("user", user)), **_details(codec, scope, prefix, fields))
-
-
-def _details(codec: SignatureCodec, scope: str, prefix: Sequence[Message], fields: Mapping[str, object]) -> dict[str, Any]:
-    """Return what the request of a predictor has for the harness. `prefix`: the messages before the input."""
-    inputs = dict(fields)
-    prompted = Prompted(codec.predictor, lambda: inputs, codec.read) if codec.predictor else None
-    return {"role": codec.role, "scope": scope, "codec": codec, "examples": len(prefix) - 1, "prompted": prompted}
-
-
-async def _ask_predictor(predictor: Any, fields: Fields, codec: SignatureCodec, scope: str) -> Prediction:
-    token = CURRENT_REQUEST.set(_details(codec, scope, _prefix(codec.signature, predictor.demos), fields))
     try:
-        with dspy.context(adapter=FORMAT):
-            prediction = await predictor.acall(signature=codec.signature, **fields)
-    except AdapterParseError as error:
-        raise WireError(complaint(error, codec.signature)) from None
-    except LMError as error:
-        raise model_error(error) from None
-    finally:
-        CURRENT_REQUEST.reset(token)
-    return Prediction({name: prediction[name] for name in outputs_of(codec.signature)}, None)
+        fields = codec.read(reply)
+    except WireError as error:
+        error.reply = reply
+        raise
+    if model is None and dspy.settings.trace is not None:
+        dspy.settings.trace.append((predictor, dict(inputs), dspy.Prediction(**fields)))
+    return fields, reply
 
 
-def _prefix(signature: Any, demos: Sequence[Any]) -> tuple[Message, ...]:
-    """Return system message and demonstrations."""
-    shown = [{name: demo[name] for name in signature.fields if name in demo} for demo in demos]
-    return tuple(Message(item["role"], item["content"]) for item in FORMAT.prefix(signature, shown))
+@lru_cache(maxsize=8)
+def _model_of(lm: Any) -> DspyModel:
+    if lm is None:
+        raise ValueError("no LM is configured: dspy.configure(lm=...)")
+    return DspyModel(lm)
 
 
 # --- DSPy's predictors as a program ---
 
 
-def program_of(predictors: Mapping[str, object]) -> Program:
-    """Return the state of predictors, by name."""
-    return {name: _prompt_of(predictor) for name, predictor in predictors.items()}
-
-
-def _prompt_of(predictor: Any) -> Prompt:
-    signature = predictor.signature
+def prompt_of(signature: Any, demos: Sequence[Any] = ()) -> Prompt:
+    """Return the state of a predictor with this signature and these demonstrations."""
     inputs = {name: info.annotation for name, info in signature.input_fields.items()}
-    demos = tuple(to_jsonable_python(dict(demo.items())) for demo in predictor.demos)
-    return Prompt(signature.instructions, inputs, outputs_of(signature), demos)
+    plain = tuple(to_jsonable_python(dict(demo.items())) for demo in demos)
+    return Prompt(signature.instructions, inputs, outputs_of(signature), plain)
 
 
-def with_prompt(predictor: Any, prompt: Prompt) -> object:
-    """Copy a predictor with other instructions and demonstrations; the fields of its signature stay."""
-    prompted_predictor = copy.copy(predictor)
-    prompted_predictor.signature = with_instructions(predictor.signature, prompt.instructions)
-    prompted_predictor.demos = [dspy.Example(dict(demo)) for demo in prompt.demos]
-    return prompted_predictor
+def set_prompt(predictor: Any, prompt: Prompt) -> None:
+    """Give a predictor other instructions and demonstrations; the fields of its signature stay."""
+    predictor.signature = with_instructions(predictor.signature, prompt.instructions)
+    predictor.demos = [dspy.Example(dict(demo)) for demo in prompt.demos]
 
 
 def lm_of(model: Model) -> Any:
@@ -197,7 +147,10 @@ def _request_of(request: Any) -> Request:
     choice = config.tool_choice
     several = choice is None or choice.parallel is not False
     converted = Request(tuple(messages), tools, _choice_of(choice), _schema_of(config.response_format), sampling, several)
-    return replace(converted, **CURRENT_REQUEST.get({}))
+    asked = CURRENT_REQUEST.get(converted)
+    return replace(
+        converted, role=asked.role, scope=asked.scope, codec=asked.codec, examples=asked.examples, prompted=asked.prompted
+    )
 
 
 def _choice_of(choice: Any) -> str | None:

@@ -32,6 +32,7 @@ from whichloop.protocol import (
 )
 from whichloop.protocol.json_text import Encoder
 from whichloop.protocol.redact import logger_of
+from whichloop.protocol.values import one_line
 from whichloop.protocol.wire import read_once
 
 from .requests import MAX_NESTED, nesting
@@ -223,28 +224,32 @@ class SignatureCodec(ABC):
     name: str
     role: Role
     max_calls: int = 1
-    predictor: str = ""
-    """The predictor that it serves, if an optimizer may change it; otherwise empty."""
+    predictor: str
 
     def __init__(self, signature: Any) -> None:
         self.signature = signature
 
     @abstractmethod
     def fields(self, move: Move) -> Fields:
-        """Return the output fields that state a move. Raises Inexpressible."""
+        """Return the output fields that state a move. Raises Inexpressible, and ValueError for values of other types."""
 
     @abstractmethod
     def move(self, fields: Fields) -> Move:
-        """Return the move that output fields state. Raises WireError."""
+        """Return the move that output fields state."""
 
     def render(self, move: Move) -> Reply:
-        fields, parts, read = self.fields(move), list[str](), Fields()
-        for name, annotation in outputs_of(self.signature).items():
-            text, read[name] = _rendered_field(name, fields[name], annotation)
-            parts.append(f"[[ ## {name} ## ]]\n{text}")
-        reply = Reply("\n\n".join([*parts, "[[ ## completed ## ]]\n"]))
+        try:
+            fields = self.fields(move)
+            texts = [f"[[ ## {name} ## ]]\n{_written(fields[name], kind)}" for name, kind in outputs_of(self.signature).items()]
+            reply = Reply("\n\n".join([*texts, "[[ ## completed ## ]]\n"]))
+            read = self.read(reply)
+            same = self.move(read) == move
+        except (WireError, TypeError, ValueError, LookupError, RecursionError) as error:
+            raise Inexpressible(one_line(str(error))) from None
+        if not same:
+            raise Inexpressible("a move that the format does not give back as it was")
         _RENDERED.clear()
-        _RENDERED[reply.text] = self.signature, read
+        _RENDERED[reply.text] = self, read
         return reply
 
     def parse(self, reply: Reply) -> Move:
@@ -253,8 +258,8 @@ class SignatureCodec(ABC):
     @read_once
     def read(self, reply: Reply) -> Fields:
         """Return the output fields of a reply. Raises WireError."""
-        signature, fields = _RENDERED.pop(reply.text, (None, {}))
-        if signature is self.signature:
+        codec, fields = _RENDERED.pop(reply.text, (None, {}))
+        if codec is self:
             return fields
         try:
             return FORMAT.read(self.signature, reply.text)
@@ -265,33 +270,15 @@ class SignatureCodec(ABC):
         return f"{type(self).__name__}({self.name})"
 
 
-_RENDERED: dict[str, tuple[Any, Fields]] = {}
-"""The text that a codec rendered last → its signature, and the fields that it reads as. Whoever reads the text first gets these."""
+_RENDERED: dict[str, tuple[SignatureCodec, Fields]] = {}
+"""The text that a codec rendered last → the codec, and what it has read there. Whoever reads the text first gets these."""
 
 
-def _rendered_field(name: str, value: Any, annotation: Any) -> tuple[str, Any]:
-    """Return a field's text, and what is read from that. Raises Inexpressible where it is another value."""
+def _written(value: Any, annotation: Any) -> str:
     if annotation is str:
-        if not isinstance(value, str):
-            raise Inexpressible(f"{name}: text is wanted, not {type(value).__name__}")
-        lines = value.splitlines()
-        has_header = "[[ ##" in value and any(field_header_pattern.match(line.strip()) for line in lines)
-        if "\n".join(lines) != value or value.strip() != value or has_header:
-            raise Inexpressible(f"{name}: white space at an end, an unusual line break or a field marker")
-        text = format(value)  # of a subclass, as it stands in the reply
-        return text, text
-    try:
-        plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
-        text = _ENCODER.encode(plain)
-        if not text.isascii():
-            text = text.translate(_LINE_BREAKS)
-        read = _read_value(text, annotation)
-        same = read == value
-    except (TypeError, ValueError, RecursionError) as error:
-        raise Inexpressible(f"{name}: {error}") from None
-    if not same:
-        raise Inexpressible(f"{name}: a value that JSON does not give back as it was")
-    return text, read
+        return str(value)
+    text = _ENCODER.encode(value.model_dump(mode="json") if isinstance(value, BaseModel) else value)
+    return text if text.isascii() else text.translate(_LINE_BREAKS)
 
 
 _BAD_FIELD = re.compile(r"Failed to parse field (\w+) with value (.*) from the LM response\. Error message: ", re.DOTALL)

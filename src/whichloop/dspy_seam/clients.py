@@ -11,6 +11,7 @@ import importlib
 import json
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing
+from contextvars import ContextVar
 from dataclasses import replace
 from functools import cache
 from ipaddress import ip_address
@@ -304,6 +305,10 @@ async def close_local_clients() -> None:
     await LOCAL.aclose()
 
 
+CURRENT_REQUEST: ContextVar[Request] = ContextVar("whichloop_request")
+"""The request behind a call of an LM: a Model within that (`lm_of`) gets its role and codec, too."""
+
+
 class WholeClient:
     """`lm.acall`, for an LM with an engine or methods of its own."""
 
@@ -316,8 +321,12 @@ class WholeClient:
 
     async def complete(self, request: Request) -> Reply:
         asked = lm15_request(request, self.model, ToolNames(Request(())))
-        with dspy.context(disable_history=True):
-            response = await self.lm.acall(asked)
+        token = CURRENT_REQUEST.set(request)
+        try:
+            with dspy.context(disable_history=True):
+                response = await self.lm.acall(asked)
+        finally:
+            CURRENT_REQUEST.reset(token)
         parts, counts = response.message.parts, response.usage
         texts = [json.dumps(part.value) if part.type == "data" else part.text for part in parts if part.type in _TEXTS]
         calls = [

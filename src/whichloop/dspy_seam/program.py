@@ -99,7 +99,7 @@ class LoopProgram(dspy.Module):
         return {name: replace(prompt, **_state(getattr(self, name))) for name, prompt in predictors.items()}
 
     def forward(self, **inputs: object) -> object:
-        """Return a dspy.Prediction; without a `runner` its fields are `answer`, `stop`, `steps` and `confidence`."""
+        """Return a dspy.Prediction: without a `runner` `answer`, `stop`, `steps`, `confidence` and the outcome's details."""
         lm = next((predictor.lm for predictor in self.predictors() if predictor.lm is not None), dspy.settings.lm)
         with dspy.context(lm=lm):
             ran = self._shared.runner(self._shared.loop, self.program, inputs, _sampled(lm))
@@ -143,7 +143,7 @@ class _RunnerOverTools:
         query = Query(inputs["query"], inputs.get("context", ""), self.schema)
         outcome = run_here(loop_with(loop, program).run(query, self.tools, model))
         fields = {"answer": outcome.answer, "stop": outcome.stop.value, "steps": outcome.steps, "confidence": outcome.confidence}
-        return ProgramResult(fields, tuple(calls))
+        return ProgramResult({**outcome.details, **fields}, tuple(calls))
 
 
 def loop_with(loop: Loop, program: Program) -> Loop:

@@ -12,25 +12,25 @@ Standalone use:
 Follow a run, from the top:
 
 - `ReactExtract.run` (react_extract.py) is the loop: each iteration adds a choice and its observation to the trajectory.
-- `ReactExtract._decide` (react_extract.py) asks for the choice by `ReactAgent.decide`, again after an overflow;
+- `ReactExtract._decide` (react_extract.py) asks for the choice by `ReactAgent.decide` (react_extract.py), again after an overflow;
   `ReactCodec.move` (react_extract_codecs.py) reads it.
 - `ReactExtract._act` (react_extract.py) makes the call.
-- `ReactExtract._end` (react_extract.py) asks for the answer, again after an unreadable reply or an overflow, by
-  `ExtractAgent.answer` (react_extract.py), which `ExtractCodec.move` (react_extract_codecs.py) reads. Or it takes the last thought.
+- `ReactExtract._extract` (react_extract.py) asks for the answer, again after an unreadable reply or an overflow;
+  `ExtractCodec.move` (react_extract_codecs.py) reads it.
+- `ReactExtract._without_extract` (react_extract.py) takes the answer from the trajectory where that call is switched off.
 
 Rows such as S2-17 are those of docs/conformance.md.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Literal, Self
 
 from whichloop._lazy import explained_module
 from whichloop.loops.shared.boundary import bounded
+from whichloop.loops.shared.option_checks import ToolSettings, at_least, checked_options, no_option
 from whichloop.protocol import (
     SILENT,
     Act,
@@ -41,10 +41,12 @@ from whichloop.protocol import (
     Observer,
     Outcome,
     Program,
+    Prompt,
     ProviderError,
     Query,
     RunsSync,
     StopReason,
+    TakesProgram,
     Tool,
     Toolbox,
     ToolCall,
@@ -52,38 +54,31 @@ from whichloop.protocol import (
     render_value,
 )
 from whichloop.protocol.digest import canonical_json
-from whichloop.protocol.events import ANSWERS_ONLY
 from whichloop.protocol.loop import CallsIn
 from whichloop.protocol.program import merged, repr_with_program
 from whichloop.protocol.redact import logger_of
-from whichloop.protocol.threads import run_here
-
-from .shared.option_checks import ToolSettings, at_least, checked_options, no_option
 
 with explained_module(__name__):
-    import dspy
+    from whichloop.dspy_seam import ask, prompt_of
+    from whichloop.dspy_seam.program import LoopProgram
 
-    from whichloop.dspy_seam import ThroughPredictor, ask, program_of, with_prompt
-
-    from .react_extract_codecs import (
-        FINISH,
-        ExtractAnswer,
-        ReactCodec,
-        ReactStep,
-        extract_codec,
-        instructions_with_tools,
-        react_codec,
-    )
+    from .react_extract_codecs import FINISH, ExtractAnswer, ReactStep, extract_codec, instructions_with_tools, react_codec
 
 logger = logger_of(__name__)
 
 COMPLETED = "Completed."
 Trajectory = dict[str, Any]
+_OWN: Program = {"react": prompt_of(ReactStep), "extract": prompt_of(ExtractAnswer)}
+_CUT_OFF = {
+    StopReason.FORCED: "The run was cut off at its limit; the trajectory may be incomplete.",
+    StopReason.PARSE_FAILED: "The last step could not be read, and the run ended there.",
+    StopReason.CONTEXT_OVERFLOW: "The run ended because the trajectory no longer fits; its oldest part is not shown.",
+}
 
 
 @checked_options
 @dataclass(frozen=True, slots=True)
-class ReactExtract(ToolSettings, RunsSync):
+class ReactExtract(ToolSettings, TakesProgram, RunsSync):
     """React until `finish` or the limit, then extract. Raises ValueError for a limit below 1."""
 
     max_iterations: int = at_least(1, 5)
@@ -100,8 +95,8 @@ class ReactExtract(ToolSettings, RunsSync):
     """How often the oldest iteration is left out of the prompt when the context overflows."""
     tell_extract: bool = False
     """Tell extract that the run was cut off or that its last step failed."""
-    program: ReactExtractProgram | None = no_option(None)
-    """The predictors, with their instructions and demonstrations; None for the design's own."""
+    program: Program | None = no_option(None)
+    """Instructions and demonstrations in place of the design's own."""
 
     name: ClassVar[str] = "react_extract"
     calls_in: ClassVar[CallsIn] = "text"
@@ -117,15 +112,8 @@ class ReactExtract(ToolSettings, RunsSync):
     @property
     def predictors(self) -> Program:
         """`react` and, where it is on, `extract`; the list of tools and the answer's fields are added to them in any case."""
-        program = self.program or _default_program()
-        return program_of({"react": program.react, "extract": program.extract} if self.extract else {"react": program.react})
-
-    def with_predictors(self, program: Program) -> Self:
-        """Return the same loop with other prompts. Raises ValueError for a predictor that it does not have."""
-        changed = copy.copy(self.program or _default_program())
-        for name, prompt in merged(self.predictors, program).items():
-            setattr(changed, name, with_prompt(getattr(changed, name), prompt))
-        return replace(self, program=changed)
+        own = _OWN if self.extract else {"react": _OWN["react"]}
+        return merged(own, self.program) if self.program else own
 
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_iterations=tool_steps + 1)
@@ -134,49 +122,54 @@ class ReactExtract(ToolSettings, RunsSync):
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         refuse_reserved(tools)
         tools = self.configured_tools(tools)
-        agent = ReactAgent((self.program or _default_program()).react, extract=self.extract)
-        codec, course = agent.codec(tools), _Course()
-        for k in range(self.max_iterations):
-            move: Act | Answer | None = None
+        predictors = self.predictors
+        agent = ReactAgent(predictors["react"], tools, extract=self.extract)
+        course = _Course()
+        stop, answer = StopReason.FORCED, None
+
+        while course.steps < self.max_iterations:
             try:
-                move = await self._decide(agent, query, codec, course, model, observer)
+                move = await self._decide(agent, query, course, model, observer)
             except ContextOverflow:
-                return await self._end(query, model, course, StopReason.CONTEXT_OVERFLOW)
+                stop = StopReason.CONTEXT_OVERFLOW
+                break
             except ProviderError as error:
                 return course.ended(None, StopReason.PROVIDER_ERROR, error=str(error))
             except WireError as error:
-                problem = str(error)
-            course.calls += 1
-
-            if isinstance(move, Answer):
-                course.add_choice(k, move, COMPLETED, COMPLETED)
-                return await self._end(query, model, course, StopReason.FINISHED, move.value)
-            if move is not None and (move.calls[0].name in tools or self.on_unknown_tool == "observe"):
-                course.add_choice(k, move, *await self._act(move.calls[0], tools))
-                continue
-            if move is not None:
-                problem = f"Unknown tool {move.calls[0].name}"
+                problem, ends = str(error), self.on_parse_error == "finish"
+            else:
+                if isinstance(move, Answer):
+                    course.add_choice(move, COMPLETED, COMPLETED)
+                    stop, answer = StopReason.FINISHED, move.value
+                    break
+                call = move.calls[0]
+                if call.name in tools or self.on_unknown_tool == "observe":
+                    course.add_choice(move, *await self._act(call, tools))
+                    continue
+                problem, ends = f"Unknown tool {call.name}", True
+            logger.info("iteration %d: %s", course.steps, problem)
             observer.note("unreadable", error=problem)
-            course.add_problem(k, problem)
-            if move is not None or self.on_parse_error == "finish":
-                return await self._end(query, model, course, StopReason.PARSE_FAILED)
-        return await self._end(query, model, course, StopReason.FORCED)
+            course.add({"error": problem}, problem)
+            if ends:
+                stop = StopReason.PARSE_FAILED
+                break
 
-    async def _decide(
-        self, agent: ReactAgent, query: Query, codec: ReactCodec, course: _Course, model: Model, observer: Observer
-    ) -> Act | Answer:
+        if not self.extract:
+            return self._without_extract(answer, stop, course)
+        return await self._extract(predictors["extract"], query, model, stop, course)
+
+    async def _decide(self, agent: ReactAgent, query: Query, course: _Course, model: Model, observer: Observer) -> Act | Answer:
         """Ask for the next choice, without the oldest iterations once the context has overflowed.
 
         Raises ContextOverflow where that has happened too often, and as `ReactAgent.decide` does.
         """
         while True:
             try:
-                return await agent.decide(query, codec, "\n\n".join(course.texts), model)
+                return await agent.decide(query, "\n\n".join(course.texts), model)
             except ContextOverflow:
-                if course.overflows >= self.overflow_attempts or not course.texts:
+                if not (oldest := course.trim(self.overflow_attempts)):
                     raise
-                course.overflows += 1
-                observer.note("trimmed", oldest=course.texts.pop(0)[:80])
+                observer.note("trimmed", oldest=oldest[:80])
 
     async def _act(self, call: ToolCall, tools: Toolbox) -> tuple[Any, str]:
         """Run the tool; return the observation as the tool gave it, and as the prompt shows it (row S2-17).
@@ -187,26 +180,29 @@ class ReactExtract(ToolSettings, RunsSync):
             error = f"Error: Unknown tool {call.name}"
             return error, error
         seen = await tools.call(call)
-        return (seen.value, seen.data) if seen.ok else (f"Error: {seen.data}", f"Error: {seen.data}")
+        if seen.ok:
+            return seen.value, seen.data
+        return f"Error: {seen.data}", f"Error: {seen.data}"
 
-    async def _end(self, query: Query, model: Model, course: _Course, stop: StopReason, answer: Any = None) -> Outcome:
-        """State the answer from the trajectory, or take it from there where that call is switched off."""
-        if not self.extract:
-            thoughts = [value for key, value in course.trajectory.items() if key.startswith("thought_")]
-            answer = answer if answer is not None else (thoughts[-1] if thoughts else None)
-            return course.ended(answer, StopReason.MAX_STEPS if stop is StopReason.FORCED else stop)
-        agent = ExtractAgent((self.program or _default_program()).extract)
+    def _without_extract(self, answer: Any, stop: StopReason, course: _Course) -> Outcome:
+        if answer is None:
+            answer = next((value for key, value in reversed(course.trajectory.items()) if key.startswith("thought_")), None)
+        return course.ended(answer, StopReason.MAX_STEPS if stop is StopReason.FORCED else stop)
+
+    async def _extract(self, prompt: Prompt, query: Query, model: Model, stop: StopReason, course: _Course) -> Outcome:
+        codec = extract_codec(prompt.instructions, canonical_json(query.schema))
         notes = [f"[[ ## note ## ]]\n{_CUT_OFF[stop]}"] if self.tell_extract and stop in _CUT_OFF else []
-        texts, retries, overflows = course.texts, 0, 0
+        retries = course.overflows = 0
         while True:
+            inputs = {"query": query.full_text, "trajectory": "\n\n".join([*course.texts, *notes])}
             try:
-                move = await agent.answer(query, "\n\n".join([*texts, *notes]), model)
-                if problem := query.problem(move.value):
+                fields, _ = await ask(prompt, inputs, codec=codec, model=model)
+                value = codec.move(fields).value
+                if problem := query.problem(value):
                     raise WireError(problem)
             except ContextOverflow as error:
-                if overflows >= self.overflow_attempts or not texts:
+                if not course.trim(self.overflow_attempts):
                     return course.ended(None, StopReason.CONTEXT_OVERFLOW, error=str(error))
-                overflows, texts = overflows + 1, texts[1:]
             except ProviderError as error:
                 return course.ended(None, StopReason.PROVIDER_ERROR, error=str(error))
             except WireError as error:
@@ -215,7 +211,7 @@ class ReactExtract(ToolSettings, RunsSync):
                 retries += 1
                 notes.append(f"[[ ## error_{retries} ## ]]\nYour last reply could not be read: {error}")
             else:
-                return course.ended(move.value, stop, reasoning=move.thought)
+                return course.ended(value, stop, reasoning=fields["reasoning"])
 
 
 @dataclass(slots=True)
@@ -225,33 +221,32 @@ class _Course:
     trajectory: Trajectory = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
     """One for each iteration that the prompt shows."""
-    calls: int = 0
-    """React calls that got a reply."""
+    steps: int = 0
     overflows: int = 0
     """How often the context has overflowed."""
 
-    def add_choice(self, k: int, move: Act | Answer, observation: Any, text: str) -> None:
-        """Add an iteration with a choice and what came of it. `text`: how the prompt shows the observation."""
-        self.trajectory |= _choice_keys(k, move) | {f"observation_{k}": observation}
-        self.texts.append(render_iteration(self.trajectory, k, text))
+    def add_choice(self, move: Act | Answer, observation: Any, shown: str) -> None:
+        """Add an iteration with a choice and what came of it. `shown`: the observation as the prompt shows it."""
+        self.add(_choice(move) | {"observation": observation}, shown)
 
-    def add_problem(self, k: int, problem: str) -> None:
-        """Add an iteration without a choice, and why there is none."""
-        logger.info("iteration %d: %s", k, problem)
-        self.trajectory[f"error_{k}"] = problem
-        self.texts.append(render_iteration(self.trajectory, k))
+    def add(self, parts: Mapping[str, Any], shown: str) -> None:
+        """Add an iteration of these parts. `shown`: the last one as the prompt shows it."""
+        self.trajectory |= {f"{kind}_{self.steps}": value for kind, value in parts.items()}
+        self.texts.append(_iteration_text({**parts, list(parts)[-1]: shown}, self.steps))
+        self.steps += 1
+
+    def trim(self, attempts: int) -> str:
+        """Leave the oldest iteration out of the prompt after an overflow; return its text, empty if that helps no more."""
+        if self.overflows >= attempts or not self.texts:
+            return ""
+        self.overflows += 1
+        return self.texts.pop(0)
 
     def ended(self, answer: Any, stop: StopReason, **details: str) -> Outcome:
+        """Return how the run ends."""
         if "error" in details:
             logger.info("the run ends as %s: %s", stop, details["error"])
-        return Outcome(answer, stop, self.calls, None, {"trajectory": self.trajectory, **details})
-
-
-_CUT_OFF = {
-    StopReason.FORCED: "The run was cut off at its limit; the trajectory may be incomplete.",
-    StopReason.PARSE_FAILED: "The last step could not be read, and the run ended there.",
-    StopReason.CONTEXT_OVERFLOW: "The run ended because the trajectory no longer fits; its oldest part is not shown.",
-}
+        return Outcome(answer, stop, self.steps, None, {"trajectory": self.trajectory, **details})
 
 
 def refuse_reserved(tools: Toolbox) -> None:
@@ -260,81 +255,51 @@ def refuse_reserved(tools: Toolbox) -> None:
         raise ValueError(f"a tool is named {FINISH!r}: react_extract reserves that name")
 
 
-def _choice_keys(k: int, move: Act | Answer) -> Trajectory:
-    """Return thought, tool and arguments of a choice; an answer is the choice of `finish`."""
-    name, args = FINISH, {} if isinstance(move, Act) or move.value is None else {"answer": move.value}
+def _choice(move: Act | Answer) -> dict[str, Any]:
+    """Return the parts of a choice; an answer is the choice of `finish`."""
     if isinstance(move, Act):
         name, args = move.calls[0].name, dict(move.calls[0].arguments)
-    return {f"thought_{k}": move.thought, f"tool_name_{k}": name, f"tool_args_{k}": args}
+    else:
+        name, args = FINISH, {} if move.value is None else {"answer": move.value}
+    return {"thought": move.thought, "tool_name": name, "tool_args": args}
 
 
-def render_iteration(trajectory: Trajectory, k: int, observation: str | None = None) -> str:
-    """Return one iteration as text, its keys together and in order (row S2-17). `observation`: the text of its result, if known."""
-    parts = []
-    for kind in ("thought", "tool_name", "tool_args", "observation", "error"):
-        key = f"{kind}_{k}"
-        if key in trajectory:
-            is_replaced = observation is not None and kind == "observation"
-            parts.append(f"[[ ## {key} ## ]]\n{observation if is_replaced else render_value(trajectory[key])}")
-    return "\n\n".join(parts)
+def _iteration_text(parts: Mapping[str, Any], k: int) -> str:
+    """Return one iteration as text, its parts together and in order (row S2-17)."""
+    return "\n\n".join(f"[[ ## {kind}_{k} ## ]]\n{render_value(value)}" for kind, value in parts.items())
 
 
 def format_trajectory(trajectory: Trajectory) -> str:
     """Return the whole trajectory as the prompt shows it."""
-    return "\n\n".join(filter(None, (render_iteration(trajectory, k) for k in range(_count(trajectory)))))
+    return "\n\n".join(f"[[ ## {key} ## ]]\n{render_value(value)}" for key, value in trajectory.items())
 
 
-def _count(trajectory: Trajectory) -> int:
-    """Count the iterations so far, unreadable ones included."""
-    return 1 + max((int(key.rpartition("_")[2]) for key in trajectory), default=-1)
-
-
-# --- the two agents and the program that holds their predictors ---
+# --- the agent, and the design as a module ---
 
 
 class ReactAgent:
     """Chooses the next tool."""
 
-    def __init__(self, predictor: Any, *, extract: bool = True) -> None:
-        self.predictor = predictor
-        self.with_extract = extract
+    def __init__(self, prompt: Prompt, tools: Iterable[Tool], *, extract: bool = True) -> None:
+        """`extract`: another call states the answer."""
+        self.prompt = prompt
+        self.codec = react_codec(instructions_with_tools(prompt.instructions, tools, extract=extract), extract=extract)
 
-    def codec(self, tools: Toolbox) -> ReactCodec:
-        """Return the format of the calls over these tools, which its instructions list."""
-        signature = self.predictor.signature
-        instructions = instructions_with_tools(signature.instructions, tools, extract=self.with_extract)
-        return react_codec(signature, instructions, extract=self.with_extract)
-
-    async def decide(self, query: Query, codec: ReactCodec, trajectory: str, model: Model) -> Act | Answer:
+    async def decide(self, query: Query, trajectory: str, model: Model) -> Act | Answer:
         """Make one React call. Raises WireError for an unreadable reply, ModelError where there is none."""
-        move = await ask(self.predictor, {"query": query.full_text, "trajectory": trajectory}, codec=codec, model=model)
-        return cast(Act | Answer, move)
+        inputs = {"query": query.full_text, "trajectory": trajectory}
+        fields, _ = await ask(self.prompt, inputs, codec=self.codec, model=model)
+        return self.codec.move(fields)
 
-    async def act(
-        self, query: Query, tools: Toolbox, trajectory: Trajectory, model: Model
-    ) -> tuple[Trajectory, str, dict[str, Any]]:
+    async def act(self, query: Query, trajectory: Trajectory, model: Model) -> tuple[Trajectory, str, dict[str, Any]]:
         """Make one React call; return `(trajectory, tool_name, tool_args)`, to which the caller adds the observation (row S2-9)."""
-        move, k = await self.decide(query, self.codec(tools), format_trajectory(trajectory), model), _count(trajectory)
-        choice = _choice_keys(k, move)
-        return trajectory | choice, choice[f"tool_name_{k}"], choice[f"tool_args_{k}"]
+        parts = _choice(await self.decide(query, format_trajectory(trajectory), model))
+        k = 1 + max((int(key.rpartition("_")[2]) for key in trajectory), default=-1)
+        return trajectory | {f"{kind}_{k}": value for kind, value in parts.items()}, parts["tool_name"], parts["tool_args"]
 
 
-class ExtractAgent:
-    """States the answer from the complete trajectory."""
-
-    def __init__(self, predictor: Any) -> None:
-        self.predictor = predictor
-
-    async def answer(self, query: Query, trajectory: str, model: Model) -> Answer:
-        """Make one extract call. Raises WireError for an unreadable reply, ModelError where there is none."""
-        signature = self.predictor.signature
-        codec = extract_codec(signature, signature.instructions, canonical_json(query.schema))
-        move = await ask(self.predictor, {"query": query.full_text, "trajectory": trajectory}, codec=codec, model=model)
-        return cast(Answer, move)
-
-
-class ReactExtractProgram(dspy.Module):
-    """The two predictors as a dspy.Module: call it, save it, hand it to a teleprompter.
+class ReactExtractProgram(LoopProgram):
+    """The design as a dspy.Module: call it, save it, hand it to a teleprompter.
 
     Raises ValueError for a tool named `finish` (row G-6).
     """
@@ -343,37 +308,8 @@ class ReactExtractProgram(dspy.Module):
         self, tools: Sequence[Tool | Callable[..., Any]] = (), config: ReactExtract | None = None, schema: Any = None
     ) -> None:
         """`config`: the design's options. `schema`: JSON schema of the answer, whose properties become output fields."""
-        super().__init__()
-        self.react = dspy.Predict(ReactStep)
-        self.extract = dspy.Predict(ExtractAnswer)
-        self.toolbox = Toolbox(tools)
-        self.config = config or ReactExtract()
-        self.schema = schema
-        refuse_reserved(self.toolbox)
-
-    def forward(self, query: str) -> Any:
-        return run_here(self.aforward(query))
-
-    async def aforward(self, query: str) -> Any:
-        """Return a dspy.Prediction of `answer`, `reasoning`, `trajectory` and `stop`, from the model that DSPy is configured with.
-
-        An answer's properties are fields too, unless their names are among those four.
-        """
-        loop = replace(self.config, program=self)
-        outcome = await loop.run(Query(query, schema=self.schema), self.toolbox, ThroughPredictor(), ANSWERS_ONLY)
-        values = outcome.answer if self.schema and isinstance(outcome.answer, dict) else {}
-        return dspy.Prediction(
-            values,
-            answer=outcome.answer,
-            reasoning=outcome.details.get("reasoning"),
-            trajectory=outcome.details["trajectory"],
-            stop=outcome.stop.value,
-        )
-
-
-@lru_cache(maxsize=1)
-def _default_program() -> ReactExtractProgram:
-    return ReactExtractProgram()
+        refuse_reserved(Toolbox(tools))
+        super().__init__(config or ReactExtract(), tools, schema)
 
 
 LOOP = ReactExtract

@@ -64,12 +64,10 @@ class ReactCodec(SignatureCodec):
         elif isinstance(move, Answer) and move.confidence is None and not (self.extract and move.value is not None):
             name, args = FINISH, {} if move.value is None else {"answer": move.value}
         else:
-            raise Inexpressible(
-                "it takes an Act with one call, or an Answer without confidence, and without a value where extract states it"
-            )
+            raise Inexpressible("it takes an Act with one call, or an Answer without confidence, and without a value for extract")
         return {"next_thought": move.thought, "next_tool_name": name, "next_tool_args": args}
 
-    def move(self, fields: Fields) -> Move:
+    def move(self, fields: Fields) -> Act | Answer:
         thought, name, args = fields["next_thought"], fields["next_tool_name"], fields["next_tool_args"]
         if name == FINISH:
             return Answer(thought, None if self.extract else args.get("answer"))
@@ -92,17 +90,13 @@ class ExtractCodec(SignatureCodec):
     def fields(self, move: Move) -> Fields:
         if not isinstance(move, Answer) or move.confidence is not None:
             raise Inexpressible("extract states an answer, without confidence")
-        if not self.properties:
-            return {"reasoning": move.thought, "answer": move.value}
-        if not isinstance(move.value, Mapping) or set(move.value) != set(self.properties):
-            names = ", ".join(self.properties)
-            raise Inexpressible(f"the answer must have exactly the properties {names}, also those with a default")
-        return {"reasoning": move.thought, **{field: move.value[name] for name, field in self.properties.items()}}
+        values = {field: move.value[name] for name, field in self.properties.items()} or {"answer": move.value}
+        return {"reasoning": move.thought} | values
 
     def answer_so_far(self, text: str, calls: Mapping[str, str]) -> str:
         return "" if self.properties else section(text, "answer")
 
-    def move(self, fields: Fields) -> Move:
+    def move(self, fields: Fields) -> Answer:
         value = {name: fields[field] for name, field in self.properties.items()} if self.properties else fields["answer"]
         return Answer(fields["reasoning"], value)
 
@@ -118,14 +112,14 @@ _TYPES: dict[str, Any] = {
 
 
 @lru_cache(maxsize=256)
-def extract_codec(signature: Any, instructions: str, schema: str) -> ExtractCodec:
+def extract_codec(instructions: str, schema: str) -> ExtractCodec:
     """Return the codec for an answer of this schema. `schema`: canonical JSON of the query's schema, or "null"."""
     answer = json.loads(schema)
     properties: dict[str, Any] = {}
     if isinstance(answer, dict) and answer.get("type") == "object":
         properties = answer.get("properties", {})
     names = _field_names(properties)
-    signature = with_instructions(signature, instructions)
+    signature: Any = with_instructions(ExtractAnswer, instructions)
     for name, item in (properties or {"answer": {"type": "string"} if answer is None else answer}).items():
         item_schema = item if isinstance(item, dict) else {}  # true and false are schemas too
         output = dspy.OutputField(desc=_description(name, item_schema, answer))
@@ -159,10 +153,9 @@ def _field_names(properties: Iterable[str]) -> dict[str, str]:
     return names
 
 
-@lru_cache(maxsize=256)
-def react_codec(signature: Any, instructions: str, *, extract: bool) -> ReactCodec:
+def react_codec(instructions: str, *, extract: bool) -> ReactCodec:
     """Return the codec of a React call. `extract`: another call states the answer."""
-    return ReactCodec(with_instructions(signature, instructions), extract=extract)
+    return ReactCodec(with_instructions(ReactStep, instructions), extract=extract)
 
 
 def instructions_with_tools(instructions: str, tools: Iterable[Tool], *, extract: bool = True) -> str:

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import dspy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +19,7 @@ from tests.loops.react_extract.helpers import BAD, TOOLS, add, events, run, show
 from tests.prepared import ran_in_fork
 from tests.rows import row
 from whichloop.loops.react_extract import ReactAgent, ReactExtract, format_trajectory
-from whichloop.loops.react_extract_codecs import ExtractCodec, ReactCodec, ReactStep, instructions_with_tools
+from whichloop.loops.react_extract_codecs import ExtractCodec, ReactCodec, instructions_with_tools
 from whichloop.protocol import (
     Act,
     Inexpressible,
@@ -130,22 +129,22 @@ def test_extract_is_a_chain_of_thought_over_query_and_whole_trajectory() -> None
 
 @row("S2-9")
 def test_one_react_call_returns_trajectory_name_and_arguments_without_observation() -> None:
-    agent = ReactAgent(dspy.Predict(ReactStep))
+    agent = ReactAgent(ReactExtract().predictors["react"], Toolbox(TOOLS))
     before = {"thought_0": "a", "tool_name_0": "add", "tool_args_0": {}, "observation_0": 1, "error_1": "unreadable"}
     kept = dict(before)
     model = Script(react("add", "b", a=1, b=2), react("finish", "c"))
-    after, name, args = run_sync(agent.act(Query("Q"), Toolbox(TOOLS), before, model))
+    after, name, args = run_sync(agent.act(Query("Q"), before, model))
     assert (name, args) == ("add", {"a": 1, "b": 2})
     assert after == before | {"thought_2": "b", "tool_name_2": "add", "tool_args_2": {"a": 1, "b": 2}}
     assert before == kept
-    _, name, args = run_sync(agent.act(Query("Q"), Toolbox(TOOLS), after, model))
+    _, name, args = run_sync(agent.act(Query("Q"), after, model))
     assert (name, args) == ("finish", {})
 
 
 @row("S2-9")
 def test_without_extract_the_arguments_of_finish_are_returned_too() -> None:
-    agent = ReactAgent(dspy.Predict(ReactStep), extract=False)
-    after, name, args = run_sync(agent.act(Query("Q"), Toolbox(), {}, Script(react("finish", answer="A"))))
+    agent = ReactAgent(ReactExtract(extract=False).predictors["react"], Toolbox(), extract=False)
+    after, name, args = run_sync(agent.act(Query("Q"), {}, Script(react("finish", answer="A"))))
     assert (name, args, after["tool_args_0"]) == ("finish", {"answer": "A"}, {"answer": "A"})
 
 

@@ -15,7 +15,7 @@ from tests.loops.helpers import Script, extract, react
 from tests.loops.react_extract.helpers import add, run, shown
 from tests.rows import row
 from whichloop.dspy_seam import lm_of
-from whichloop.loops.react_extract import ExtractAgent, ReactExtract, ReactExtractProgram
+from whichloop.loops.react_extract import ReactExtract, ReactExtractProgram
 from whichloop.loops.react_extract_codecs import ExtractCodec, ReactCodec
 from whichloop.protocol import (
     Query,
@@ -43,19 +43,6 @@ def test_program_is_called_like_any_module() -> None:
     assert again.toDict() == prediction.toDict()
 
 
-def test_program_gives_properties_of_the_answer_as_fields_but_its_own_names_win() -> None:
-    schema = {
-        "type": "object",
-        "properties": {"answer": {"type": "integer"}, "unit": {"type": "string"}, "base": {"type": "string"}},
-    }
-    program = ReactExtractProgram([], schema=schema)
-    extract = "[[ ## reasoning ## ]]\nr\n[[ ## answer ## ]]\n3\n[[ ## unit ## ]]\nm\n[[ ## base ## ]]\nten"
-    with dspy.context(lm=lm_of(Script(react("finish"), extract))):
-        prediction = program(query="Q")
-    assert prediction.answer == {"answer": 3, "unit": "m", "base": "ten"}
-    assert (prediction.unit, prediction.base) == ("m", "ten")
-
-
 @row("S2-8")
 def test_program_has_two_predictors_and_extract_reasons_first() -> None:
     program = ReactExtractProgram([add])
@@ -76,7 +63,7 @@ def improved() -> ReactExtractProgram:
 
 def requests_of(program: ReactExtractProgram) -> list[Any]:
     model = Script(then=answering)
-    ReactExtract(program=program).run_sync(Query("Q"), Toolbox([add]), model)
+    ReactExtract(program=program.program).run_sync(Query("Q"), Toolbox([add]), model)
     return [request.messages for request in model.requests]
 
 
@@ -127,25 +114,6 @@ def test_program_compiles_with_bootstrap_few_shot_and_keeps_the_traced_steps() -
     assert set(demo.keys()) >= {"query", "trajectory", "next_thought", "next_tool_name", "next_tool_args"}
     assert compiled.extract.demos[0]["answer"] == "3"
     assert "1 + 2?" in requests_of(compiled)[0][1].content
-
-
-def test_instructions_changed_in_place_reach_the_next_request() -> None:
-    program = ReactExtractProgram([add])
-    requests_of(program)
-    program.react.signature = program.react.signature.with_instructions("x")  # a class of its own: ReactStep stays as it is
-    program.extract.signature = program.extract.signature.with_instructions("x")
-    requests_of(program)
-    program.react.signature.instructions, program.extract.signature.instructions = "NEW REACT", "NEW EXTRACT"
-    first, *_, last = requests_of(program)
-    assert "NEW REACT" in first[0].content
-    assert "NEW EXTRACT" in last[0].content
-
-
-def test_the_agents_can_be_used_by_themselves() -> None:
-    program = ReactExtractProgram()
-    agent = ExtractAgent(program.extract)
-    made = run_sync(agent.answer(Query("Q"), "[[ ## observation_0 ## ]]\n3", Script(extract("three", "As seen."))))
-    assert (made.value, made.thought) == ("three", "As seen.")
 
 
 def test_codecs_are_told_apart_by_name() -> None:

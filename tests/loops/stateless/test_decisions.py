@@ -267,9 +267,8 @@ def test_any_exception_is_an_error_recovery_that_names_its_kind(answer: Any, kin
     assert decision.error_kind == kind
     assert decision.final_response
     assert str(answer) not in decision.final_response
-    again = ActionDecision.model_validate_json(decision.model_dump_json())
-    assert again == decision
-    assert str(again.cause) == str(decision.cause) == decision.error
+    assert decision.error == str(answer) or kind == "parse_failed"
+    assert ActionDecision.model_validate_json(decision.model_dump_json()) == decision
 
 
 @given(text=st.text(min_size=1), style=st.text(min_size=1))

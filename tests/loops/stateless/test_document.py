@@ -154,7 +154,7 @@ def test_a_decision_with_tool_and_stop_follows_the_option() -> None:
 
 @row("B0-17")
 def test_the_sketchs_removed_api_is_not_there() -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(ValueError, match="unknown option 'max_iterations'"):
         ManualAgentLoop(Toolbox(), max_iterations=1)
     assert not hasattr(agent(), "tool_selector")
     assert not hasattr(agent(), "continuation_decider")
@@ -176,7 +176,7 @@ def test_the_parts_are_modules_and_their_predictors_are_found() -> None:
         assert isinstance(part, dspy.Module)
         assert callable(type(part).forward)
     plain = ManualAgentLoop(Toolbox())
-    assert (plain.enable_error_recovery, plain.response_style) == (True, "concise")
+    assert (plain.options.enable_error_recovery, plain.options.response_style) == (True, "concise")
     assert agent(None, response_style=None).response_formatter is None
 
 

@@ -242,11 +242,11 @@ def test_tokens_are_the_sum_of_the_decisions_calls() -> None:
 
 
 @row("B0-34")
-def test_what_an_unreadable_reply_took_is_unknown() -> None:
+def test_what_an_unreadable_reply_took_counts_too() -> None:
     replies = [Reply(STOP, usage=Usage(20, 1)), Reply(BAD, usage=Usage(10, 1))]
     decision = agent(Script(*replies), validate_output=True).get_next_action(state())
-    assert (decision.action_type, decision.tokens_used) == (ActionType.FINAL_RESPONSE, None)
-    assert agent(Script(replies[1])).get_next_action(state()).tokens_used is None
+    assert (decision.action_type, decision.tokens_used) == (ActionType.FINAL_RESPONSE, 32)
+    assert agent(Script(BAD)).get_next_action(state()).tokens_used is None
 
 
 @row("B0-35")

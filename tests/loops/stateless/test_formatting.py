@@ -71,7 +71,7 @@ def test_the_confidence_stands_under_detailed_answers_unless_said_otherwise() ->
         reply = formatted("T") if style == "concise" else detailed("T", "p")
         text = decider.for_run(decider.tool_registry, Script(think(final="x"), reply)).get_next_action(state()).final_response
         assert ("Confidence: 90%" in (text or "")) is there, (style, include)
-    assert Stateless().response_style == ManualAgentLoop(Toolbox()).response_style == "concise"
+    assert Stateless().response_style == ManualAgentLoop(Toolbox()).options.response_style == "concise"
 
 
 @row("S0-40", "B0-31")

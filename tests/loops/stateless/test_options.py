@@ -21,14 +21,11 @@ from tests.loops.stateless.helpers import (
     Decides,
     Watch,
     add,
-    agent,
     detailed,
-    entry,
     fail,
     formatted,
     run,
     shown,
-    state,
     system,
     think,
 )
@@ -42,7 +39,6 @@ from whichloop.loops.stateless import (
     StatelessProgram,
 )
 from whichloop.loops.stateless.agent import DEFAULT_TOLD
-from whichloop.loops.stateless.state import AgentOptions, ManagerOptions
 from whichloop.protocol import (
     Act,
     Answer,
@@ -71,11 +67,10 @@ from whichloop.protocol import ToolCall as Call
         (ManualAgentLoop, {"history_as": "message"}, "history_as must be one of prose, messages"),
         (ManualAgentLoop, {"told_max_iterations": 0}, "told_max_iterations must be at least 1"),
         (ManualAgentLoop, {"max_recovery_rounds": -1}, "max_recovery_rounds must be at least 0"),
-        (ConversationManager, {"max_history_length": 0}, "max_history_length must be at least 1"),
     ],
 )
 def test_an_option_out_of_range_is_refused_when_the_part_is_built(kind: Any, options: dict[str, Any], message: str) -> None:
-    before = {ActivityManager: (Decides(), Toolbox()), ManualAgentLoop: (Toolbox(),), ConversationManager: ()}[kind]
+    before = {ActivityManager: (Decides(), Toolbox()), ManualAgentLoop: (Toolbox(),)}[kind]
     with pytest.raises(ValueError, match=message):
         kind(*before, **options)
 
@@ -83,8 +78,6 @@ def test_an_option_out_of_range_is_refused_when_the_part_is_built(kind: Any, opt
 @row("stateless.max_iterations")
 def test_agent_and_manager_have_the_defaults_of_the_loop() -> None:
     """So that what stands in a seed's constructor and in the loop cannot come apart."""
-    assert Stateless().agent_options == AgentOptions()
-    assert Stateless().manager_options == ManagerOptions()
     manager = inspect.signature(ActivityManager).parameters
     assert manager["max_iterations"].default == Stateless.__dataclass_fields__["max_iterations"].default == DEFAULT_TOLD
     kept = inspect.signature(ConversationManager).parameters["max_history_length"]
@@ -265,11 +258,10 @@ def test_option_history_as_messages_makes_a_conversation_of_earlier_iterations()
     assert json.loads(last[2].content.partition("\n")[2]) == [{"tool_name": "long", "parameters": {"n": 900}}]
     assert shown(model.requests[-1], "last_tool_results") == "fail: ERROR - broken"
     assert "Iteration 1" not in last[-1].content
-    with pytest.raises(ValueError, match="history_as"):
-        StatelessProgram([], Stateless(history_as="messages"))
-    with dspy.context(lm=lm_of(Script(STOP))):
-        made = agent(None, history_as="messages").get_next_action(state(conversation_history=[entry()]))
-    assert made.error_kind == "internal"
+    through = Script(think(ADD), STOP)
+    with dspy.context(lm=lm_of(through)):
+        assert StatelessProgram([add], Stateless(response_style=None, history_as="messages"))(query="Q").answer == "3"
+    assert len(through.requests[1].messages) == 4
 
 
 @row("stateless.tool_max_chars")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import dspy
 import pytest
 
 from tests.loops.helpers import Script
-from tests.loops.stateless.helpers import ADD, FAIL, PLAIN, STOP, TOOLS, add, formatted, recover, run, system, think
+from tests.loops.stateless.helpers import ADD, FAIL, PLAIN, STOP, TOOLS, add, agent, formatted, recover, run, state, think
 from tests.rows import row
 from whichloop.dspy_seam import lm_of
 from whichloop.loops.stateless import (
@@ -26,23 +25,12 @@ from whichloop.protocol import (
 from whichloop.protocol import ToolCall as Call
 
 
-def test_a_program_answers_from_the_configured_model_and_lends_its_predictors() -> None:
-    config = Stateless(response_style=None)
-    program = StatelessProgram([add], config)
-    assert {name for name, _ in program.named_predictors()} >= {"agent.agent_reasoner.reasoner.predict"}
-    model = Script(think(ADD), STOP)
-    with dspy.context(lm=lm_of(model)):
+def test_a_program_answers_from_the_configured_model() -> None:
+    program = StatelessProgram([add], PLAIN)
+    assert [name for name, _ in program.named_predictors()] == [*PLAIN.predictors]
+    with dspy.context(lm=lm_of(Script(think(ADD), STOP))):
         made = program(query="Q")
-    assert (made.answer, made.stop, made.confidence) == ("3", "finished", 0.9)
-    predictor = program.agent.agent_reasoner.reasoner.predict
-    predictor.signature = predictor.signature.with_instructions("Do it well.")
-    model = Script(STOP)
-    run(Stateless(response_style=None, program=program), model)
-    assert "Do it well." in system(model.requests[0])
-    copied = copy.deepcopy(program)
-    assert copied.agent.agent_reasoner.reasoner.predict is not predictor
-    with pytest.raises(ValueError, match="response_style"):
-        Stateless(program=program)
+    assert (made.answer, made.stop, made.confidence, made.state.total_tool_calls) == ("3", "finished", 0.9, 1)
 
 
 def test_a_program_is_saved_loaded_and_bootstrapped(tmp_path: Any) -> None:
@@ -53,21 +41,31 @@ def test_a_program_is_saved_loaded_and_bootstrapped(tmp_path: Any) -> None:
             return reply
 
     program = StatelessProgram([add], PLAIN)
+    program.reasoner.signature = program.reasoner.signature.with_instructions("Do it well.")
     with dspy.context(lm=lm_of(Model()), trace=[]):
         teleprompter = dspy.BootstrapFewShot(metric=lambda example, made, trace=None: made.answer == "3", max_labeled_demos=0)
         made = teleprompter.compile(program, trainset=[dspy.Example(query="What is 1 + 2?").with_inputs("query")])
-    demos = made.agent.agent_reasoner.reasoner.predict.demos
-    assert len(demos) == 1
+    assert len(made.reasoner.demos) == 1
     made.save(tmp_path / "program.json")
     loaded = StatelessProgram([add], PLAIN)
     loaded.load(tmp_path / "program.json")
     texts = []
     for source in (made, loaded):
         model = Script(STOP)
-        run(Stateless(response_style=None, program=source), model)
+        run(PLAIN.with_predictors(source.program), model)
         texts.append([message.content for message in model.requests[0].messages])
     assert len(texts[0]) == 4, "system, the demonstration's two messages, the question"
+    assert "Do it well." in texts[0][0]
     assert texts[0] == texts[1]
+
+
+def test_the_predictors_of_an_agent_by_itself_stand_in_dspys_trace() -> None:
+    decider = agent(None)
+    with dspy.context(lm=lm_of(Script(think(ADD))), trace=[]):
+        decider(state())
+        [(predictor, inputs, outputs)] = dspy.settings.trace
+    assert predictor is decider.agent_reasoner.reasoner.predict
+    assert (inputs["user_query"], outputs.reasoning_output.calls[0].tool_name) == ("Q", "add")
 
 
 def test_both_ways_to_a_model_send_equal_messages() -> None:

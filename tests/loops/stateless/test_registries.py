@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from concurrent.futures import as_completed
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.loops.helpers import Script
-from tests.loops.stateless.helpers import ADD, STOP, Watch, add, fail, search, think
+from tests.loops.stateless.helpers import ADD, STOP, add, fail, search, think
 from tests.rows import row
 from whichloop.loops.stateless import (
     ActivityManager,
@@ -19,7 +17,6 @@ from whichloop.loops.stateless import (
     ManualAgentLoop,
     MultiToolRegistry,
     ToolboxRegistry,
-    ToolCall,
     ToolRegistry,
 )
 from whichloop.protocol import (
@@ -114,73 +111,3 @@ def test_agent_and_manager_share_one_registry_raw_or_wrapped() -> None:
         made = ActivityManager(agent_loop=decider, tool_registry=registry, max_iterations=5, execution_mode="sequential")
         result = made.run_activity("How much is it?")
         assert (result["final_response"], result["iterations"], result["tools_used"]) == ("3", 2, ["add"])
-
-
-class AsInTheDocument(ActivityManager):
-    """Executes calls in the words of the document, which reads the registry's `get_function` and the manager's `executor`."""
-
-    def _execute_sequential(self, tool_calls: list[ToolCall]) -> Any:
-        results: list[dict[str, Any]] = []
-        for tool_call in tool_calls:
-            try:
-                tool_func = self.tool_registry.get_function(tool_call.tool_name)  # type: ignore[attr-defined]  # not in the protocol
-                start_time = time.time()
-                result = tool_func(**tool_call.parameters)
-                execution_time = time.time() - start_time
-                results.append(
-                    {
-                        "tool_name": tool_call.tool_name,
-                        "status": "success",
-                        "result": result,
-                        "execution_time": execution_time,
-                        "parameters": tool_call.parameters,
-                    }
-                )
-            except Exception as e:
-                results.append(
-                    {
-                        "tool_name": tool_call.tool_name,
-                        "status": "error",
-                        "error": str(e),
-                        "error_type": type(e).__name__,
-                        "parameters": tool_call.parameters,
-                    }
-                )
-        return results
-
-    def _execute_parallel(self, tool_calls: list[ToolCall]) -> Any:
-        futures = {self.executor.submit(self._execute_single_tool, tool_call): tool_call for tool_call in tool_calls}
-        return [future.result() for future in as_completed(futures, timeout=30)]
-
-
-@pytest.mark.parametrize("mode", ["sequential", "parallel"])
-@pytest.mark.parametrize("kind", ["toolbox", "registry"])
-@row("B0-11")
-def test_overrides_in_the_words_of_the_document_run(mode: Any, kind: str) -> None:
-    many = MultiToolRegistry()
-    many.register(add, fail)
-    given: Any = Toolbox([add, fail]) if kind == "toolbox" else many
-    asked: list[tuple[str, dict[str, Any]]] = [("add", {"a": 1, "b": 2}), ("fail", {"why": "broken"}), ("gone", {})]
-    ends = []
-    for manager in (ActivityManager, AsInTheDocument):
-        agent = ManualAgentLoop(given, response_style=None, enable_error_recovery=False, model=Script(think(*asked), STOP))
-        made = manager(agent, given, execution_mode=mode)
-        state = made.new_state("Q")
-        assert made.continue_activity(state)["status"] == "completed"
-        ends.append(sorted((item["tool_name"], item.get("result"), item.get("error")) for item in state.last_tool_results or ()))
-    assert ends[0] == ends[1]
-    assert ends[0][0] == ("add", 3, None)
-
-
-@row("B0-11")
-def test_the_executor_runs_functions_and_coroutines_at_most_five_at_a_time() -> None:
-    made = ActivityManager(ManualAgentLoop(Toolbox()), Toolbox())
-    assert made.executor is made.executor
-
-    async def later(n: int) -> int:
-        return n + 1
-
-    assert [made.executor.submit(kind, 1).result() for kind in (later, str)] == [2, "1"]
-    watch = Watch()
-    assert [future.result() for future in [made.executor.submit(watch.work, n) for n in range(8)]] == list(range(8))
-    assert 1 < watch.most <= 5

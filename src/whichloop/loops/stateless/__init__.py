@@ -10,16 +10,12 @@ tool goes to a recovery planner, a long history to a summarizer, the final respo
 
 Follow a run, from the top:
 
-- `Stateless.run` (loop.py) makes an agent and a manager, and has `ActivityManager.carry_on` (manager.py) run the loop on a new
-  state.
-- Each round the agent decides: `ManualAgentLoop.aget_next_action` (agent.py).
-- `ManualAgentLoop._decide` (agent.py) asks by `AgentReasoner.decide` (reasoner.py), in the formats of signatures.py, and
-  `ManualAgentLoop._as_decision` (agent.py) says what the reply comes to.
+- `Stateless.run` (loop.py) makes an agent and a manager, and has `ActivityManager.carry_on` (loop.py) run the loop on a new state.
+- Each round the agent decides: `ManualAgentLoop.aget_next_action` (agent.py) asks by `AgentReasoner.decide` (modules.py), in the
+  formats of signatures.py, and `ManualAgentLoop._as_decision` (agent.py) says what the reply comes to.
 - `ManualAgentLoop._handle_tool_errors` (agent.py) decides in its place after failed calls, by a planner's strategy for each.
-- `ActivityManager._act_on` (manager.py) does what was decided: it ends the run, or makes the calls.
-- `ToolExecution._execute_tools` (execution.py) makes them, in sequence, in parallel or by priority.
-- `ActivityManager._execute_decision` (manager.py) brings the state up to date and adds to the history, which is the next round's
-  argument.
+- `ActivityManager._act_on` (loop.py) does what was decided: it ends the run, or makes the calls by
+  `ToolExecution._execute_tools` (execution.py), and brings the state up to date, which is the next round's argument (state.py).
 """
 
 from whichloop._lazy import explained_module
@@ -27,10 +23,8 @@ from whichloop._lazy import explained_module
 with explained_module(__name__):
     from .agent import ManualAgentLoop
     from .execution import DSPyToolRegistryAdapter, MultiToolRegistry, ToolArgument, ToolboxRegistry, ToolDefinition, ToolSource
-    from .history import ConversationManager
-    from .loop import Stateless, StatelessProgram
-    from .manager import Activity, ActivityManager
-    from .reasoner import AgentReasoner, ErrorRecoveryModule, ResponseFormatter
+    from .loop import ActivityManager, Stateless, StatelessProgram
+    from .modules import AgentReasoner, ConversationManager, ErrorRecoveryModule, ResponseFormatter
     from .signatures import AgentReasonerSignature, ErrorRecoverySignature
     from .state import (
         ActionDecision,
@@ -51,7 +45,6 @@ ToolRegistry = ToolSource
 __all__ = [
     "ActionDecision",
     "ActionType",
-    "Activity",
     "ActivityManager",
     "AgentReasoner",
     "AgentReasonerSignature",

@@ -13,25 +13,26 @@ from typing import Any, Self
 import dspy
 
 from whichloop.loops.shared.call_ids import needs_approval
-from whichloop.protocol import SILENT, ContextOverflow, Model, ModelError, Observer, StopRun, WireError
+from whichloop.protocol import SILENT, ContextOverflow, Message, Model, ModelError, Observer, StopRun, WireError
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.threads import run_blocking
 
 from .execution import Description, as_tool_registry
-from .history import final_response, render_results
-from .reasoner import AgentReasoner, ErrorRecoveryModule, Question, ResponseFormatter, turns_of
-from .signatures import Caller, SummarizeEntries, prompt_json
+from .modules import AgentReasoner, Asker, ErrorRecoveryModule, ResponseFormatter, turns_of
+from .signatures import SummarizeEntries, prompt_json
 from .state import (
+    NO_RESULTS,
     ActionDecision,
     ActionType,
     AgentOptions,
     ConversationState,
     ErrorKind,
     ErrorRecoveryStrategy,
-    HistorySummary,
     ReasoningOutput,
     ToolCall,
     ToolResult,
+    final_response,
+    render_results,
 )
 
 logger = logger_of(__name__)
@@ -40,6 +41,10 @@ DEFAULT_TOLD = 10
 """The limit of iterations that the model is told if neither state nor option names another."""
 NULL = "null"
 NO_TOOLS_REASONING = "Need more information but no specific tools identified"
+_RECOVERY_TEXTS = {
+    "alternative_tool": ("Attempting recovery with alternative tools", 0.7),
+    "retry": ("Retrying failed tools with adjusted parameters", 0.6),
+}
 
 
 class ManualAgentLoop(dspy.Module):
@@ -62,47 +67,34 @@ class ManualAgentLoop(dspy.Module):
         """`tool_registry`: a ToolRegistry, a registry with `get_function`, or a Toolbox. `factors`: further `AgentOptions`.
 
         `recovery_strategies`: see `ErrorRecoveryModule`. `model`: None is the model that DSPy is configured with.
-        Raises ValueError for an option out of its range, TypeError for an unknown one.
         """
         super().__init__()
-        self.options = AgentOptions(enable_error_recovery, response_style, **factors)
+        self.options = options = AgentOptions(enable_error_recovery, response_style, **factors)
         self.tool_registry = as_tool_registry(tool_registry)
         self.model = model
         self.observer = SILENT
-        self.takes_null = False
+        self.takes_null = self.raises_bugs = False
+        self._described: tuple[list[Description], str] = ([], "[]")  # the last tools, and their text: slow to make
         self.agent_reasoner = AgentReasoner(
             self.tool_registry.get_all_tool_names(),
             DEFAULT_TOLD,
-            constrain_names=self.options.constrain_names,
-            validate_output=self.options.validate_output,
-            calls_win=self.options.finish_with_tools == "ask_again",
+            constrain_names=options.constrain_names,
+            validate_output=options.validate_output,
+            calls_win=options.finish_with_tools == "ask_again",
         )
         self.entry_summarizer = dspy.ChainOfThought(SummarizeEntries)
         self.error_recovery = ErrorRecoveryModule(recovery_strategies) if enable_error_recovery else None
-        shows_confidence = self.options.shows_confidence
+        shows_confidence = response_style == "detailed" if options.include_confidence is None else options.include_confidence
         self.response_formatter = None if response_style is None else ResponseFormatter(response_style, shows_confidence)
-        self._described: tuple[list[Description], str] = ([], "[]")
 
-    @property
-    def enable_error_recovery(self) -> bool:
-        return self.options.enable_error_recovery
-
-    @property
-    def response_style(self) -> str | None:
-        return self.options.response_style
-
-    def for_run(
-        self, tool_registry: Any, model: Model | None = None, observer: Observer = SILENT, *, takes_null: bool = False
-    ) -> Self:
-        """Return an agent with the same predictors and options over other tools and another model.
+    def for_run(self, tool_registry: Any, model: Model | None, observer: Observer = SILENT, *, takes_null: bool = False) -> Self:
+        """Return an agent with the same predictors and options over other tools and another model, which raises what is a bug.
 
         `takes_null`: null is an answer, which a decision without a final response states.
         """
         other = copy.copy(self)
-        other.tool_registry = as_tool_registry(tool_registry)
-        other.model = model
-        other.observer = observer
-        other.takes_null = takes_null
+        other.tool_registry, other.model, other.observer = as_tool_registry(tool_registry), model, observer
+        other.takes_null, other.raises_bugs = takes_null, True
         return other
 
     # --- the one question ---
@@ -121,31 +113,32 @@ class ManualAgentLoop(dspy.Module):
     async def aget_next_action(self, state: ConversationState) -> ActionDecision:
         """Return the next action for a state, which holds all context and is not changed.
 
-        An exception is a decision too (row S0-28). Only cancellation and StopRun are raised.
+        An exception is a decision too (row S0-28). Only cancellation and StopRun are raised, and bugs in a loop's own run.
         """
         started = time.perf_counter()
-        caller = Caller(self.model)
+        asker = Asker(self.model)
         try:
-            if self._may_recover(state):
-                decision = await self._handle_tool_errors(state, caller)
-            else:
-                decision = await self._decide(state, caller)
+            decision = await (self._handle_tool_errors if self._may_recover(state) else self._decide)(state, asker)
         except StopRun:
             raise
         except Exception as error:
             decision = self._error_decision(state, error)
         decision.processing_time = time.perf_counter() - started
-        decision.tokens_used = caller.tokens
+        decision.tokens_used = asker.tokens
         return decision
 
     def _may_recover(self, state: ConversationState) -> bool:
-        if not any(map(_is_open_error, state.last_tool_results or ())):
-            return False
-        return self.enable_error_recovery and state.recovery_rounds < self.options.max_recovery_rounds
+        has_failed = any(map(_is_open_error, state.last_tool_results or ()))
+        return has_failed and self.error_recovery is not None and state.recovery_rounds < self.options.max_recovery_rounds
 
     def _error_decision(self, state: ConversationState, error: Exception) -> ActionDecision:
-        kind = _error_kind(error)
-        logger.info("no decision: %s: %s", kind, error)
+        kind: ErrorKind = "parse_failed" if isinstance(error, WireError) else "internal"
+        if isinstance(error, ModelError):
+            kind = "context_overflow" if isinstance(error, ContextOverflow) else "provider_error"
+        if kind == "internal" and self.raises_bugs:
+            raise error
+        log = logger.warning if kind == "internal" else logger.info
+        log("no decision: %s: %s", kind, error, exc_info=kind == "internal")
         self.observer.note("no_decision", cause=kind, error=str(error))
         return ActionDecision(
             action_type=ActionType.ERROR_RECOVERY,
@@ -154,56 +147,46 @@ class ManualAgentLoop(dspy.Module):
             should_continue=False,
             final_response=self._generate_safe_error_response(state, error),
             error_kind=kind,
-        ).caused_by(error)
+            error=str(error),
+        )
 
     # --- reasoning ---
 
-    async def _decide(self, state: ConversationState, caller: Caller) -> ActionDecision:
-        output, summary = await self._perform_core_reasoning(state, caller)
-        decision = await self._as_decision(state, output, caller)
-        decision.history_summary = summary
-        return decision
-
-    async def _perform_core_reasoning(
-        self, state: ConversationState, caller: Caller
-    ) -> tuple[ReasoningOutput, HistorySummary | None]:
-        """Return what the model decides about tools and continuation, and a summary of the history that was made for it, if any."""
-        entries = state.conversation_history
-        reasoner, registry = self.agent_reasoner, self.tool_registry  # of a dspy.Module, whose attributes are slow to read
+    async def _decide(self, state: ConversationState, asker: Asker) -> ActionDecision:
+        entries, reasoner, registry = state.conversation_history, self.agent_reasoner, self.tool_registry
+        turns: list[Message] = []
         summary = None
         if self.options.history_as == "messages":
             history, turns = turns_of(state.user_query, entries)
         else:
-            turns = ()
-            history, summary = await reasoner.summarized_history(state.user_query, entries, state.history_summary, caller)
-        question = Question(
-            user_query=state.user_query,
-            conversation_history=history,
-            last_tool_results=render_results(state.last_tool_results or []),
-            available_tools=self._format_tool_descriptions(),
-            iteration_count=state.iteration_count,
-            max_iterations=self._limit_to_tell(state),
-            turns=turns,
-            takes_null=self.takes_null,
-        )
-        return await reasoner.decide(question, registry.get_all_tool_names(), caller, self.observer), summary
+            history, summary = await reasoner.summarized(state.user_query, entries, state.history_summary, asker)
+        tools = registry.get_all_tool_descriptions()
+        if tools != self._described[0]:
+            self._described = tools, prompt_json(tools, indent=2)
+        told_limit = self.options.told_max_iterations or state.max_iterations  # the limit that holds (row B0-12)
+        inputs = {
+            "user_query": state.user_query,
+            "conversation_history": history,
+            "last_tool_results": render_results(state.last_tool_results or []) or NO_RESULTS,
+            "available_tools": self._described[1],
+            "iteration_count": str(state.iteration_count),
+            "max_iterations": str(reasoner.max_iterations if told_limit is None else told_limit),
+        }
+        names = registry.get_all_tool_names()
+        output = await reasoner.decide(asker, names, inputs, turns, takes_null=self.takes_null, observer=self.observer)
+        decision = await self._as_decision(state, output, asker)
+        decision.history_summary = summary
+        return decision
 
-    def _limit_to_tell(self, state: ConversationState) -> int:
-        """Return the limit that the model is told: the state's, which is the one that holds (row B0-12)."""
-        if self.options.told_max_iterations is not None:
-            return self.options.told_max_iterations
-        return state.max_iterations if state.max_iterations is not None else self.agent_reasoner.max_iterations
-
-    async def _as_decision(self, state: ConversationState, output: ReasoningOutput, caller: Caller) -> ActionDecision:
+    async def _as_decision(self, state: ConversationState, output: ReasoningOutput, asker: Asker) -> ActionDecision:
         """Turn the output into a decision.
 
         To stop is a final response, and to go on without tools executes nothing (rows S0-25 to S0-27). Calls beside a final
         response are dropped and noted, or run before it (row B0-14).
         """
         calls = output.calls
-        stops = not output.should_continue
-        must_ask = needs_approval(self.observer, [call.tool_name for call in calls])
-        if stops and not must_ask and not (calls and self.options.finish_with_tools != "stop"):
+        stops = not output.should_continue and not needs_approval(self.observer, [call.tool_name for call in calls])
+        if stops and not (calls and self.options.finish_with_tools != "stop"):
             decision = ActionDecision(
                 action_type=ActionType.FINAL_RESPONSE,
                 reasoning=output.continuation_reasoning,
@@ -214,13 +197,12 @@ class ManualAgentLoop(dspy.Module):
             if self.takes_null and (output.final_response is None or output.final_response.strip() == NULL):
                 decision.final_response = decision.answer = NULL  # no style can put it otherwise
                 return decision
-            text = output.final_response or self._generate_final_response(state)
-            return await self._formatted(decision, text, state, output.confidence, caller)
+            return await self._formatted(decision, output.final_response or self._generate_final_response(state), state, asker)
         if not calls:
             return ActionDecision(
                 action_type=ActionType.TOOL_EXECUTION, reasoning=NO_TOOLS_REASONING, confidence=0.5, tool_suggestions=[]
             )
-        ends = stops and not must_ask and self.options.finish_with_tools == "run_first"
+        ends = stops and self.options.finish_with_tools == "run_first"
         decision = ActionDecision(
             action_type=ActionType.TOOL_EXECUTION,
             reasoning=output.overall_reasoning,
@@ -231,46 +213,50 @@ class ManualAgentLoop(dspy.Module):
             suggested_next_action=output.suggested_next_action,
         )
         if ends and output.final_response:
-            return await self._formatted(decision, output.final_response, state, output.confidence, caller)
+            return await self._formatted(decision, output.final_response, state, asker)
         return decision
 
-    async def _formatted(
-        self, decision: ActionDecision, text: str, state: ConversationState, confidence: float, caller: Caller
-    ) -> ActionDecision:
+    async def _formatted(self, decision: ActionDecision, text: str, state: ConversationState, asker: Asker) -> ActionDecision:
         """Return the decision with its final response put into style."""
         parts = [text]
         if self.response_formatter is not None:
-            parts = await self.response_formatter.parts(text, state.user_query, state, confidence, caller)
+            parts = await self.response_formatter.parts(text, state.user_query, state, decision.confidence, asker)
         decision.final_response, decision.answer = "\n\n".join(parts), parts[0]
         return decision
 
     # --- recovery ---
 
-    async def _handle_tool_errors(self, state: ConversationState, caller: Caller) -> ActionDecision:
+    async def _handle_tool_errors(self, state: ConversationState, asker: Asker) -> ActionDecision:
         """Pair each failure with a strategy of its own, and decide by all of them (rows S0-31 to S0-35, B0-6, B0-7)."""
-        results = state.last_tool_results or []
-        failed = [place for place, result in enumerate(results) if _is_open_error(result)]
-        if not failed:
-            return await self._decide(state, caller)
+        results, descriptions = state.last_tool_results or [], self.tool_registry.get_all_tool_descriptions()
+        failed = {place: result for place, result in enumerate(results) if _is_open_error(result)}
         calls: dict[int, ToolCall] = {}
-        kinds: list[str] = []
-        skipped = False
-        for place in failed:
-            strategy = await self._strategy_for(results[place], state, caller)
-            if strategy is None:
+        kinds = set()
+        for place, error in failed.items():
+            try:
+                strategy = await self.error_recovery.plan(error, state, descriptions, asker)  # type: ignore[union-attr]  # it is on
+            except WireError as failure:  # nothing can be done (row B0-33)
+                logger.info("no recovery for %s: %s", error.get("tool_name"), failure)
+                self.observer.note("unreadable", error=str(failure))
                 continue
-            if strategy.strategy_type == "skip":
-                skipped = True
-            else:
-                calls[place] = _recovery_call(strategy, results[place])
-                kinds.append(strategy.strategy_type)
+            if strategy.can_recover:
+                kinds.add(strategy.strategy_type)
+            if strategy.can_recover and strategy.strategy_type != "skip":
+                calls[place] = _recovery_call(strategy, error)
         if calls:
-            kept_places = [place for place in range(len(results)) if place not in calls]
-            return _recovery_decision(list(calls.values()), kinds, kept_places)
-        if skipped:
-            return await self._decide(state, caller)
-        summary = self._summarize_errors([results[place] for place in failed])
-        text = self._generate_error_aware_response(state, summary)
+            texts = [text for kind, text in _RECOVERY_TEXTS.items() if kind in kinds]
+            return ActionDecision(
+                action_type=ActionType.TOOL_EXECUTION,
+                reasoning="; ".join(reasoning for reasoning, _ in texts),
+                confidence=min(confidence for _, confidence in texts),
+                tool_suggestions=list(calls.values()),
+                parallel_safe=False,
+                is_recovery=True,
+                kept_results=[place for place in range(len(results)) if place not in calls],
+            )
+        if kinds or not failed:  # errors to skip, or none
+            return await self._decide(state, asker)
+        summary = self._summarize_errors(list(failed.values()))
         decision = ActionDecision(
             action_type=ActionType.FINAL_RESPONSE,
             reasoning=f"Unable to recover from errors: {summary}",
@@ -278,43 +264,17 @@ class ManualAgentLoop(dspy.Module):
             should_continue=False,
             is_recovery=True,
         )
-        return await self._formatted(decision, text, state, 0.5, caller)
-
-    async def _strategy_for(self, error: ToolResult, state: ConversationState, caller: Caller) -> ErrorRecoveryStrategy | None:
-        """Return what to do about one error; None if nothing can be done, or if the planner fails.
-
-        The planner is shown what all tools do, the failed one marked (row B0-33).
-        """
-        planner = self.error_recovery
-        assert planner is not None  # recovery is on: see `_may_recover`
-        try:
-            strategy: ErrorRecoveryStrategy = await planner.plan(
-                error, state, self.tool_registry.get_all_tool_descriptions(), caller
-            )
-        except WireError as failure:
-            logger.info("no recovery for %s: %s", error.get("tool_name"), failure)
-            self.observer.note("unreadable", error=str(failure))
-            return None
-        return strategy if planner.is_recoverable(strategy) else None
+        return await self._formatted(decision, self._generate_error_aware_response(state, summary), state, asker)
 
     # --- texts: no helper calls a model ---
-
-    def _format_tool_descriptions(self) -> str:
-        """Return the tools as indented JSON; rendered again only when they have changed."""
-        tools = self.tool_registry.get_all_tool_descriptions()
-        described_tools, text = self._described
-        if tools != described_tools:
-            text = prompt_json(tools, indent=2)
-            self._described = (tools, text)
-        return text
 
     def _summarize_errors(self, failed: Sequence[ToolResult]) -> str:
         return "; ".join(f"{result.get('tool_name')}: {result.get('error')}" for result in failed)
 
     def _generate_error_aware_response(self, state: ConversationState, summary: str) -> str:
-        results_text = render_results(r for r in state.last_tool_results or () if r.get("status") == "success")
+        found = render_results(result for result in state.last_tool_results or () if result.get("status") == "success")
         text = f"I could not complete the request, because tools failed: {summary}"
-        return f"{text}\nWhat was found:\n{results_text}" if results_text else text
+        return f"{text}\nWhat was found:\n{found}" if found else text
 
     def _generate_safe_error_response(self, state: ConversationState, error: Exception) -> str:
         """Return what a user is told after an error: nothing of the error or the state. A subclass that knows both may say more."""
@@ -331,41 +291,8 @@ def _is_open_error(result: ToolResult) -> bool:
 
 def _recovery_call(strategy: ErrorRecoveryStrategy, error: ToolResult) -> ToolCall:
     """Return the call that a strategy proposes: of another tool, or of the same one again (rows S0-32 and S0-33)."""
-    if strategy.strategy_type == "alternative_tool":
-        return ToolCall(
-            tool_name=strategy.alternative_tool or "",
-            parameters=strategy.retry_with_params or {},
-            reasoning=strategy.details,
-        )
-    return ToolCall(
-        tool_name=error["tool_name"],
-        parameters=strategy.retry_with_params or copy.deepcopy(error.get("parameters", {})),
-        reasoning=f"Retry: {strategy.details}",
-    )
-
-
-_RECOVERY_TEXTS = {
-    "alternative_tool": ("Attempting recovery with alternative tools", 0.7),
-    "retry": ("Retrying failed tools with adjusted parameters", 0.6),
-}
-
-
-def _recovery_decision(calls: list[ToolCall], kinds: Sequence[str], kept_places: list[int]) -> ActionDecision:
-    texts, confidences = zip(*(texts_of_kind for kind, texts_of_kind in _RECOVERY_TEXTS.items() if kind in kinds), strict=True)
-    return ActionDecision(
-        action_type=ActionType.TOOL_EXECUTION,
-        reasoning="; ".join(texts),
-        confidence=min(confidences),
-        tool_suggestions=calls,
-        parallel_safe=False,
-        is_recovery=True,
-        kept_results=kept_places,
-    )
-
-
-def _error_kind(error: Exception) -> ErrorKind:
-    if isinstance(error, WireError):
-        return "parse_failed"
-    if isinstance(error, ContextOverflow):
-        return "context_overflow"
-    return "provider_error" if isinstance(error, ModelError) else "internal"
+    name, parameters, reasoning = strategy.alternative_tool or "", strategy.retry_with_params or {}, strategy.details
+    if strategy.strategy_type == "retry":
+        name, reasoning = error["tool_name"], f"Retry: {reasoning}"
+        parameters = parameters or copy.deepcopy(error.get("parameters", {}))
+    return ToolCall(tool_name=name, parameters=parameters, reasoning=reasoning)

@@ -10,20 +10,16 @@ import inspect
 import json
 import re
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 from whichloop.protocol import StopRun, Tool, Toolbox
 from whichloop.protocol import ToolCall as Call
 from whichloop.protocol.cancellation import stop_tasks
 from whichloop.protocol.redact import logger_of
-from whichloop.protocol.threads import run_blocking
 from whichloop.protocol.values import ATOMS, error_text
 
-from .history import stored_value
-from .state import ExecutionMode, ManagerOptions, ToolCall, ToolResult
+from .state import ManagerOptions, ToolCall, ToolResult, stored_value
 
 Description = dict[str, Any]
 """`{"name", "description", "parameters"}`; the form of the parameters is the registry's own affair (row S0-65)."""
@@ -55,10 +51,6 @@ class ToolboxRegistry:
             raise ValueError(f"Tool '{tool_name}' not found in registry")
         return tool.function
 
-    def get_function(self, tool_name: str) -> Callable[..., Any]:
-        """Do what `get_tool` does: the document's manager asks by this name (row B0-11)."""
-        return self.get_tool(tool_name)
-
     def get_all_tool_names(self) -> list[str]:
         return list(self.toolbox.names)
 
@@ -81,27 +73,21 @@ class DSPyToolRegistryAdapter:
             raise ValueError(f"Tool '{tool_name}' not found in registry") from None
         return function
 
-    def get_function(self, tool_name: str) -> Callable[..., Any]:
-        """Do what `get_tool` does: the document's manager asks by this name (row B0-11)."""
-        return self.get_tool(tool_name)
-
     def get_all_tool_names(self) -> list[str]:
         return list(self.registry._functions)
 
     def get_all_tool_descriptions(self) -> list[Description]:
-        return [_description(definition) for definition in self.registry.get_tool_definitions()]
-
-
-def _description(definition: Any) -> Description:
-    name = definition.name
-    return {
-        "name": name if isinstance(name, str) and not hasattr(name, "value") else name.value,
-        "description": definition.description,
-        "parameters": [
-            {"name": item.name, "type": item.type, "description": item.description, "required": item.required}
-            for item in definition.arguments or ()
-        ],
-    }
+        return [
+            {
+                "name": getattr(definition.name, "value", definition.name),
+                "description": definition.description,
+                "parameters": [
+                    {"name": item.name, "type": item.type, "description": item.description, "required": item.required}
+                    for item in definition.arguments or ()
+                ],
+            }
+            for definition in self.registry.get_tool_definitions()
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +121,15 @@ class MultiToolRegistry:
         """Add functions under their own names. Raises TypeError if an argument's type has no JSON schema."""
         for function in functions:
             tool = Tool.from_function(function)
+            required = tool.parameters.get("required", ())
+            arguments = [
+                ToolArgument(
+                    name, str(schema.get("type") or json.dumps(schema)), str(schema.get("description", "")), name in required
+                )
+                for name, schema in tool.parameters["properties"].items()
+            ]
             self._functions[tool.name] = function
-            self._definitions[tool.name] = _definition(tool)
+            self._definitions[tool.name] = ToolDefinition(tool.name, tool.description, tuple(arguments))
 
     def get_function(self, tool_name: str) -> Callable[..., Any]:
         """Raises KeyError for an unknown name."""
@@ -144,15 +137,6 @@ class MultiToolRegistry:
 
     def get_tool_definitions(self) -> list[ToolDefinition]:
         return list(self._definitions.values())
-
-
-def _definition(tool: Tool) -> ToolDefinition:
-    required = tool.parameters.get("required", ())
-    arguments = [
-        ToolArgument(name, str(schema.get("type") or json.dumps(schema)), str(schema.get("description", "")), name in required)
-        for name, schema in tool.parameters["properties"].items()
-    ]
-    return ToolDefinition(tool.name, tool.description, tuple(arguments))
 
 
 def as_tool_registry(registry: Any) -> ToolSource:
@@ -184,13 +168,8 @@ class ToolExecution:
         self.tool_registry = as_tool_registry(tool_registry)
         self.options = settings
 
-    @cached_property
-    def executor(self) -> ThreadPoolExecutor:
-        """Five threads for subclasses that submit calls to them, as the document's manager does (row B0-11); nothing here does."""
-        return _CallThreads(MAX_WORKERS, "tools")
-
     async def _execute_tools(
-        self, tool_calls: list[ToolCall], mode: ExecutionMode = "sequential", parallel_safe: bool = True
+        self, tool_calls: list[ToolCall], mode: str = "sequential", parallel_safe: bool = True
     ) -> list[ToolResult]:
         """Execute tools with specified execution mode; results in call order."""
         if mode == "parallel" and parallel_safe and len(tool_calls) > 1:
@@ -260,11 +239,9 @@ class ToolExecution:
             toolbox = self.tool_registry.toolbox
         else:
             toolbox = Toolbox([Tool(tool_call.tool_name, "", {"type": "object"}, function)])
-        at_once = self.options.execution_mode == "parallel"
+        limited = self.options.configured_tools(toolbox, at_once=self.options.execution_mode == "parallel")
         call = Call(tool_call.tool_name, tool_call.parameters)
-        seen = await self.options.configured_tools(toolbox, at_once=at_once).call(
-            call, validate=False
-        )  # the arguments are passed on as they are
+        seen = await limited.call(call, validate=False)  # the arguments are passed on as they are
         if not seen.ok:
             return _failure(tool_call, seen.data, seen.error_type or "Error")
         cut = {} if seen.max_chars is None else {"max_chars": seen.max_chars}
@@ -292,17 +269,6 @@ class ToolExecution:
 
 
 _NOT_FOUND = re.compile(r"\bnot found\b|\b(?:no|0)\b[^.\n]{0,200}\bfound\b")
-
-
-class _CallThreads(ThreadPoolExecutor):
-    """Threads on which a coroutine, such as `_execute_single_tool` makes, is run to its end."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        return super().submit(_to_its_end, fn, *args, **kwargs)
-
-
-def _to_its_end(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    return run_blocking(settled(function(*args, **kwargs)))
 
 
 async def settled(value: Any) -> Any:

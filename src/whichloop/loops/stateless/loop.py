@@ -1,134 +1,356 @@
-"""The design as a loop: one frozen configuration, from which a run builds agent and manager over its own tools and model.
+"""The loop, in the external controller: it owns the loop, the counter, the end, and every execution of a tool.
 
-The docstring of the package (`__init__.py`) follows a run from the top.
+`Stateless` is the same as a loop of this package: a frozen configuration, from which a run builds agent and manager over its own
+tools and model. The docstring of the package (`__init__.py`) follows a run from the top.
 
-Rows such as G-3 are those of docs/conformance.md.
+Rows such as B0-35 are those of docs/conformance.md.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from functools import lru_cache, reduce
-from typing import Any, ClassVar, Literal, NoReturn, Self
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from typing import Any, ClassVar, Literal, Self
 
-import dspy
-
-from whichloop.dspy_seam import ThroughPredictor, program_of, with_prompt
-from whichloop.loops.shared.boundary import bounded
-from whichloop.loops.shared.option_checks import ToolSettings, checked_options
-from whichloop.protocol import SILENT, AnswerT, Model, Observer, Outcome, Program, Query, RunsSync, StopReason, Tool, Toolbox
+from whichloop.dspy_seam import prompt_of, set_prompt
+from whichloop.dspy_seam.program import LoopProgram
+from whichloop.loops.shared.boundary import bounded, refuse_checkpoint
+from whichloop.loops.shared.option_checks import checked_options, no_option
+from whichloop.protocol import (
+    SILENT,
+    AnswerT,
+    ContextOverflow,
+    Model,
+    ModelError,
+    Observer,
+    Outcome,
+    Program,
+    Query,
+    RunsSync,
+    StopReason,
+    Tool,
+    Toolbox,
+)
 from whichloop.protocol.digest import canonical_json
-from whichloop.protocol.events import ANSWERS_ONLY
+from whichloop.protocol.json_text import refuse_constant
 from whichloop.protocol.loop import CallsIn
 from whichloop.protocol.program import merged, repr_with_program
 from whichloop.protocol.redact import logger_of
-from whichloop.protocol.threads import run_here
+from whichloop.protocol.threads import beside_event_loop, run_here
 
 from .agent import ManualAgentLoop
-from .execution import ToolboxRegistry
-from .manager import Activity, ActivityManager
-from .state import AgentOptions, ExecutionMode, FinishWithTools, HistoryAs, ManagerOptions, check_choice
-
-_PLACES: Mapping[str, tuple[str, ...]] = {
-    "reasoner": ("agent_reasoner", "reasoner"),
-    "history_summarizer": ("agent_reasoner", "history_summarizer"),
-    "entry_summarizer": ("entry_summarizer",),
-    "validator": ("agent_reasoner", "output_validator"),
-    "recovery": ("error_recovery", "recovery_planner"),
-    "formatter": ("response_formatter", "formatter"),
-}
-
-
-def predictor_of(agent: ManualAgentLoop, name: str) -> Any:
-    return reduce(getattr, _path(agent, name), agent)
-
-
-def with_prompts(agent: ManualAgentLoop, program: Program) -> ManualAgentLoop:
-    """Return the same agent with other prompts; what is not named is shared."""
-    for name, prompt in program.items():
-        agent = _put(agent, _path(agent, name), with_prompt(predictor_of(agent, name), prompt))
-    return agent
-
-
-def _path(agent: ManualAgentLoop, name: str) -> tuple[str, ...]:
-    """Return the attributes that lead to a predictor; a chain of thought holds its predictor in `predict`."""
-    path = _PLACES[name]
-    return (*path, "predict") if isinstance(reduce(getattr, path, agent), dspy.ChainOfThought) else path
-
-
-def _put(owner: Any, path: Sequence[str], predictor: Any) -> Any:
-    """Return a copy of the owner with the predictor in its place."""
-    name, *rest = path
-    copied = copy.copy(owner)
-    setattr(copied, name, _put(getattr(owner, name), rest, predictor) if rest else predictor)
-    return copied
-
+from .execution import ToolboxRegistry, ToolExecution, settled
+from .modules import ConversationManager
+from .state import (
+    ActionDecision,
+    ActionType,
+    AgentOptions,
+    ConversationEntry,
+    ConversationState,
+    ManagerOptions,
+    ToolCall,
+    ToolResult,
+    final_response,
+    summarize_results,
+)
 
 logger = logger_of(__name__)
 
-_WITHOUT_ANSWER = frozenset({StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW})
-_OWN_WORDS = frozenset({StopReason.MAX_STEPS, StopReason.TERMINATED, StopReason.RECOVERY_FAILED, StopReason.PARSE_FAILED})
+NOT_RUN = "run ended before execution"
+REFUSED = "final_response"
+"""The name under which the agent reads why its answer is refused."""
+_WITHOUT_ANSWER = (StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW)
+_OWN_WORDS = (StopReason.MAX_STEPS, StopReason.TERMINATED, StopReason.RECOVERY_FAILED, StopReason.PARSE_FAILED)
 """Stops whose final sentence no model wrote."""
+
+
+class ActivityManager(ToolExecution):
+    """External controller with full execution control. One manager may run many activities at once.
+
+    Its methods are seams: those that execute tools, and the hooks, may be overridden by plain functions or by coroutines.
+    """
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        refuse_checkpoint(cls, "Stateless()")
+
+    def __init__(
+        self,
+        agent_loop: Any,
+        tool_registry: Any,
+        max_iterations: int = 10,
+        execution_mode: Literal["sequential", "parallel", "selective"] = "sequential",
+        *,
+        observer: Observer = SILENT,
+        **limits: Any,
+    ) -> None:
+        """`agent_loop`: a ManualAgentLoop, or anything with `get_next_action`. `limits`: further `ManagerOptions`.
+
+        `tool_registry`: a ToolRegistry, a registry with `get_function`, or a Toolbox. The tools of a Toolbox may have limits of
+        their own; functions of a registry have those that `limits` sets, and no others.
+        """
+        super().__init__(tool_registry, ManagerOptions(max_iterations, execution_mode, **limits))
+        self.agent_loop = agent_loop
+        self.observer = observer
+        self.activity_cache: dict[str, Any] = {}  # nothing here caches; a subclass may (row B0-35)
+        self.refusal: Callable[[Any], str] = lambda answer: ""  # why an answer is refused; empty for one that is taken
+
+    # --- running ---
+
+    def run_activity(self, user_query: str, activity_id: str | None = None) -> dict[str, Any]:
+        """Run a complete activity: `final_response`, `iterations`, `tools_used`, `total_tool_calls`, `activity_id`, `status`."""
+        return run_here(self.arun_activity(user_query, activity_id))
+
+    async def arun_activity(self, user_query: str, activity_id: str | None = None) -> dict[str, Any]:
+        return await self.acontinue_activity(self.new_state(user_query, activity_id))
+
+    def continue_activity(self, state: ConversationState) -> dict[str, Any]:
+        """Carry on from a state, for example one that was read back from JSON (row S0-68)."""
+        return run_here(self.acontinue_activity(state))
+
+    async def acontinue_activity(self, state: ConversationState) -> dict[str, Any]:
+        outcome = await self.carry_on(state)
+        if "error" in outcome.details:  # the result says no more than that something went wrong
+            logger.warning("activity %s: %s: %s", state.activity_id, outcome.stop, outcome.details["error"])
+        text, status = outcome.details["final_response"], outcome.details["status"]
+        result: dict[str, Any] = await settled(self._create_activity_result(state.activity_id, state, text, status=status))
+        return result
+
+    def new_state(self, user_query: str, activity_id: str | None = None) -> ConversationState:
+        """Return the state that an activity begins with."""
+        return ConversationState(
+            user_query=user_query,
+            activity_id=activity_id or str(uuid.uuid4()),
+            max_iterations=self.options.max_iterations,
+            start_time=time.time(),
+        )
+
+    async def carry_on(self, state: ConversationState) -> Outcome[Any]:
+        """Run the loop on a state, which it changes."""
+        limit = self.options.max_iterations if state.max_iterations is None else state.max_iterations
+        state.max_iterations = limit  # what holds is what the model is told (row B0-12)
+        problem = None
+        while state.iteration_count < limit:
+            state.iteration_count += 1
+            action = await self._next_action(state)
+            await settled(self._log_action(state.activity_id, state.iteration_count, action))
+            state.last_confidence = action.confidence
+            state.history_summary = action.history_summary or state.history_summary
+            try:
+                outcome = await self._act_on(state, action)
+            except ModelError as error:  # the history could not be summarised: the run ends without an answer (row G-3)
+                stop = StopReason.CONTEXT_OVERFLOW if isinstance(error, ContextOverflow) else StopReason.PROVIDER_ERROR
+                return _outcome(state, stop, "error_recovery", None, error=str(error))
+            if outcome is not None:
+                refused = self.refusal(outcome.answer) if outcome.stop is StopReason.FINISHED else ""
+                if not refused:
+                    return outcome
+                problem = refused
+                self._refuse(state, action, refused)
+            if await settled(self._should_terminate(state, action)):
+                text = await settled(self._generate_termination_response(state))
+                return _outcome(state, StopReason.TERMINATED, "terminated", text)
+        text = await settled(self._generate_timeout_response(state))
+        return _outcome(state, StopReason.MAX_STEPS, "max_iterations", text, error=problem)
+
+    async def _next_action(self, state: ConversationState) -> ActionDecision:
+        """Ask the agent, by the synchronous `get_next_action` if that is another one than ours."""
+        decide: Any = self.agent_loop.get_next_action
+        is_ours = getattr(decide, "__func__", None) is ManualAgentLoop.get_next_action
+        decision = self.agent_loop.aget_next_action(state) if is_ours else beside_event_loop(decide, state)
+        result: ActionDecision = await decision
+        return result
+
+    async def _act_on(self, state: ConversationState, action: ActionDecision) -> Outcome[Any] | None:
+        """Do what was decided. Return None if the run goes on."""
+        if action.action_type is ActionType.ERROR_RECOVERY:
+            if action.should_continue:
+                return None
+            stop = StopReason.CRASHED if action.error_kind in (None, "internal") else StopReason(action.error_kind)
+            return _outcome(state, stop, "error_recovery", action.final_response, error=action.error)
+        calls, stop = action.tool_suggestions or [], StopReason.FINISHED
+        if action.action_type is ActionType.FINAL_RESPONSE:
+            self._record_not_run(state, action, calls)
+            stop = StopReason.RECOVERY_FAILED if action.is_recovery else stop
+        else:
+            await (self._execute_decision(state, action, calls) if calls else self._note_empty(state, action))
+            if action.should_continue:
+                most = self.options.max_empty_decisions
+                if most is None or state.empty_decisions < most:
+                    return None
+                return _outcome(state, StopReason.ERROR_VALVE, "terminated", await settled(self._generate_final_response(state)))
+        if action.final_response is None:
+            return _outcome(state, stop, "completed", await settled(self._generate_final_response(state)))
+        answer = action.final_response if action.answer is None else action.answer
+        return _outcome(state, stop, "completed", action.final_response, answer)
+
+    async def _execute_decision(self, state: ConversationState, action: ActionDecision, calls: list[ToolCall]) -> None:
+        """Run the calls, and add their results, their errors, the number that ran and one entry to the state (rows S0-46, B0-8).
+
+        The results of a recovery stand beside those that it did not replace (row B0-22); two recoveries in a row without a success
+        end the run (row B0-36).
+        """
+        pending = self._execute_tools(calls, mode=self.options.execution_mode, parallel_safe=action.parallel_safe)
+        raw_results = await settled(pending)
+        results: list[ToolResult] = list(await settled(self._process_results(state, raw_results)))
+        run = [result["tool_name"] for result in raw_results if result["status"] != "skipped"]
+        errors = [f"Tool {result['tool_name']}: {result['error']}" for result in results if result.get("status") == "error"]
+        state.empty_decisions = 0
+        state.total_tool_calls += len(run)
+        state.tools_used += [name for name in dict.fromkeys(run) if name not in state.tools_used]
+        state.errors_encountered += errors
+        if any(result.get("status") == "success" for result in results):
+            state.recovery_rounds = 0
+        elif action.is_recovery:
+            state.recovery_rounds += 1
+        before = state.last_tool_results or []
+        kept_results = [before[place] for place in action.kept_results or () if place < len(before)]
+        state.last_tool_results = _seen(kept_results) + results
+        await self._add_entry(state, action, _entry(state, action, calls, results, errors))
+
+    async def _note_empty(self, state: ConversationState, action: ActionDecision) -> None:
+        """Count a decision that neither calls nor ends; the last results stay, marked as seen (row B0-23)."""
+        state.empty_decisions += 1
+        if state.last_tool_results is not None:
+            state.last_tool_results = _seen(state.last_tool_results)
+        await self._add_entry(state, action, _entry(state, action, [], [], []))
+
+    def _record_not_run(self, state: ConversationState, action: ActionDecision, calls: list[ToolCall]) -> None:
+        """Note the calls beside a final response, which are dropped and not hidden (row B0-14)."""
+        dropped: list[ToolResult] = [{"tool_name": call.tool_name, "status": "skipped", "reason": NOT_RUN} for call in calls]
+        for result in dropped:
+            self.observer.note("not_run", tool_name=result["tool_name"], reason=NOT_RUN)
+        if dropped:
+            state.conversation_history.append(_entry(state, action, calls, dropped, []))
+
+    def _refuse(self, state: ConversationState, action: ActionDecision, problem: str) -> None:
+        """Show the agent why its answer is refused: an error that no planner has to recover from, because it decides again."""
+        text = f"{problem}; what you answered: {action.final_response}"
+        error: ToolResult = {"tool_name": REFUSED, "status": "error", "error": text, "error_type": "InvalidAnswer", "seen": True}
+        self.observer.note("invalid_answer", problem=problem)
+        state.errors_encountered.append(problem)
+        state.last_tool_results = [*_seen(state.last_tool_results or []), error]
+        state.conversation_history.append(_entry(state, action, [], [error], [problem]))
+
+    async def _add_entry(self, state: ConversationState, action: ActionDecision, entry: ConversationEntry) -> None:
+        """Keep the entry, and the history short: not once the run has ended, nor for an agent that brings no summarizer."""
+        agent, history = self.agent_loop, state.conversation_history
+        if not action.should_continue or not hasattr(agent, "entry_summarizer"):
+            history.append(entry)
+            return
+        most, model = self.options.max_history_length, getattr(agent, "model", None)
+        manager = ConversationManager(
+            most, history=history, user_query=state.user_query, summarizer=agent.entry_summarizer, model=model
+        )
+        await manager.aadd_entry(entry)
+
+    # --- hooks: none calls a model ---
+
+    def _should_terminate(self, state: ConversationState, action: ActionDecision) -> Any:
+        """Return whether to end the run after this iteration."""
+        return False
+
+    def _process_results(self, state: ConversationState, results: list[ToolResult]) -> Any:
+        """Return the results to store and show: filter, transform or augment them here. They are whole, whatever a prompt shows."""
+        return results
+
+    def _log_action(self, activity_id: str | None, iteration: int, action: ActionDecision) -> Any:
+        logger.debug("activity %s, iteration %d: %s, %s", activity_id, iteration, action.action_type, action.reasoning)
+
+    def _generate_final_response(self, state: ConversationState) -> Any:
+        return final_response(state)
+
+    def _generate_termination_response(self, state: ConversationState) -> Any:
+        return "The activity was ended before the request was complete."
+
+    def _generate_timeout_response(self, state: ConversationState) -> Any:
+        return f"The request is not complete: the limit of {state.iteration_count} iterations is reached."
+
+    def _create_activity_result(
+        self, activity_id: str | None, state: ConversationState, final_response: str | None, status: str = "completed"
+    ) -> Any:
+        return {
+            "final_response": final_response,
+            "iterations": state.iteration_count,
+            "tools_used": list(state.tools_used),
+            "total_tool_calls": state.total_tool_calls,
+            "activity_id": activity_id,
+            "status": status,
+        }
+
+
+def _outcome(
+    state: ConversationState, stop: StopReason, status: str, text: str | None, answer: str | None = None, error: str | None = None
+) -> Outcome[Any]:
+    """Return how a run ends. `answer`: the final response without points and confidence under it, if the agent stated one."""
+    text = None if stop in _WITHOUT_ANSWER else text
+    details: dict[str, Any] = {
+        "status": status,
+        "final_response": text,
+        "total_tool_calls": state.total_tool_calls,
+        "tools_used": list(state.tools_used),
+        "state": state,
+    }
+    if error is not None:
+        details["error"] = error
+        logger.info("the run ends as %s: %s", stop, error)
+    confidence = state.last_confidence if stop is StopReason.FINISHED else None
+    gave_up = answer is None and stop in _OWN_WORDS
+    return Outcome(text if answer is None else answer, stop, state.iteration_count, confidence, details, gave_up)
+
+
+def _seen(results: list[ToolResult]) -> list[ToolResult]:
+    """Return results whose errors are marked as decided upon."""
+    return [result | {"seen": True} if result.get("status") == "error" else result for result in results]
+
+
+def _entry(
+    state: ConversationState, action: ActionDecision, calls: Sequence[ToolCall], results: list[ToolResult], errors: list[str]
+) -> ConversationEntry:
+    keyed: dict[str, dict[str, Any]] = {}  # the second call of a tool is `name#2`, the third `name#3` (row B0-27)
+    for call in calls:
+        key, count = call.tool_name, 1
+        while key in keyed:
+            count += 1
+            key = f"{call.tool_name}#{count}"
+        keyed[key] = call.parameters
+    return ConversationEntry(
+        iteration=state.iteration_count,
+        timestamp=time.time(),
+        reasoning=action.reasoning,
+        tool_calls=[call.tool_name for call in calls],
+        tool_parameters=keyed,
+        results=results,
+        results_summary=summarize_results(results) or "No tool was called.",
+        errors=errors,
+    )
+
+
+# --- the design as a loop ---
 
 
 @checked_options
 @dataclass(frozen=True, slots=True)
-class Stateless(ToolSettings, RunsSync):
+class Stateless(AgentOptions, ManagerOptions, RunsSync):
     """A stateless agent decides, a manager outside executes. Raises ValueError for an option out of its range."""
 
-    max_iterations: int = 10
-    """Most decisions, including the one that ends the run."""
-    execution_mode: ExecutionMode = "sequential"
-    """sequential; parallel where the model says it is safe; selective: by priority, a search's success skips other searches."""
-    enable_error_recovery: bool = True
-    """A failed call goes to a planner instead of to the next decision."""
     response_style: Literal["concise", "detailed"] | None = "concise"
-    """Style in which a separate call puts the answer; None: the answer as decided, without that call."""
-    include_confidence: bool | None = None
-    """The confidence is put under the answer; None: in the detailed style only."""
-    finish_with_tools: FinishWithTools = "stop"
-    """A decision that stops and calls tools: drop the calls (stop), run them and stop (run_first), or decide again (ask_again)."""
-    constrain_names: bool = False
-    """The reply's format admits the known tools' names only; otherwise an unknown one is an error result."""
-    validate_output: bool = False
-    """A separate call judges each decision; its verdict is noted and changes nothing."""
-    told_max_iterations: int | None = None
-    """The limit that the model is told; None: the one that holds."""
-    max_empty_decisions: int | None = 3
-    """Decisions in a row that neither call nor stop, after which the run ends; None: any number."""
-    max_recovery_rounds: int = 2
-    """Recoveries in a row without a success, after which errors go to the next decision."""
-    max_history_length: int | None = 10
-    """Entries beyond which the older half of the history is summarised; None: never."""
-    history_as: HistoryAs = "prose"
-    """Earlier iterations as one text (prose), results cut short, or as messages, results whole."""
-    manager: type[ActivityManager] = field(default=ActivityManager, repr=False, compare=False, metadata={"option": False})
+    manager: type[ActivityManager] = no_option(ActivityManager)
     """The class that runs the loop; a subclass has its own rules."""
-    program: StatelessProgram | ManualAgentLoop | None = field(default=None, repr=False, compare=False, metadata={"option": False})
-    """The agent or program whose predictors are used; None: the design's own."""
+    program: ManualAgentLoop | None = no_option(None)
+    """The agent whose predictors are used; None: the design's own."""
 
     def __post_init__(self) -> None:
-        check_choice("response_style", self.response_style, ("concise", "detailed", None))
-        agent_options, _ = self.agent_options, self.manager_options  # both are checked when they are made
-        if self.program is not None:
-            program_options = _agent_of(self).options
-            for item in fields(AgentOptions):
-                agent_value, program_value = getattr(agent_options, item.name), getattr(program_options, item.name)
-                if agent_value != program_value:
-                    raise ValueError(f"{item.name} must be {program_value!r} as in the program, not {agent_value!r}")
-
-    @property
-    def agent_options(self) -> AgentOptions:
-        """The options that are the agent's."""
-        return AgentOptions(**_shared_with(AgentOptions, self))
-
-    @property
-    def manager_options(self) -> ManagerOptions:
-        """The options that are the manager's."""
-        return ManagerOptions(**_shared_with(ManagerOptions, self))
+        ManagerOptions.__post_init__(self)
+        for name, value in _part(AgentOptions, self if self.program is None else self.program.options).items():
+            if getattr(self, name) != value:
+                raise ValueError(f"{name} must be {value!r} as in the program, not {getattr(self, name)!r}")
 
     name: ClassVar[str] = "stateless"
     calls_in: ClassVar[CallsIn] = "text"
@@ -156,12 +378,17 @@ class Stateless(ToolSettings, RunsSync):
             "recovery": self.enable_error_recovery and self.max_recovery_rounds > 0,
             "formatter": self.response_style is not None,
         }
-        agent = _agent_of(self)
-        return program_of({name: predictor_of(agent, name) for name, is_asked in used_by_name.items() if is_asked})
+        found = _predictors_of(_agent_of(self))
+        return {name: prompt_of(found[name].signature, found[name].demos) for name, used in used_by_name.items() if used}
 
     def with_predictors(self, program: Program) -> Self:
         """Return the same loop with other prompts. Raises ValueError for a predictor that it does not have."""
-        return replace(self, program=with_prompts(_agent_of(self), merged(self.predictors, program)))
+        changes = merged(self.predictors, program)
+        agent = copy.deepcopy(_agent_of(self))
+        found = _predictors_of(agent)
+        for name, prompt in changes.items():
+            set_prompt(found[name], prompt)
+        return replace(self, program=agent)
 
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, max_iterations=tool_steps + 1)
@@ -170,102 +397,50 @@ class Stateless(ToolSettings, RunsSync):
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         registry = ToolboxRegistry(tools)
         agent = _agent_of(self).for_run(registry, model, observer, takes_null=query.takes_null)
-        manager = self.manager(agent, registry, **_shared_with(ManagerOptions, self), observer=observer)
-        manager.refusal = None if query.held_to is None else query.problem
-        activity = await manager.carry_on(manager.new_state(_asked(query)))
-        if activity.stop is StopReason.CRASHED:
-            _raise_cause(activity)
-        return _outcome(activity, query)
+        manager = self.manager(agent, registry, **_part(ManagerOptions, self), observer=observer)
+        manager.refusal = query.problem
+        text = query.full_text
+        if query.schema is not None:
+            text += f"\n\nThe final response must be JSON that follows this schema: {canonical_json(query.schema)}"
+        outcome = await manager.carry_on(manager.new_state(text))
+        if outcome.stop is StopReason.CRASHED:  # by an agent of the user's own: ours raises what it is
+            raise RuntimeError(outcome.details.get("error", outcome.answer))
+        if outcome.answer is None or query.schema is None or query.schema.get("type") == "string":
+            return outcome
+        with contextlib.suppress(ValueError, RecursionError):  # what is no JSON stays text
+            return replace(outcome, answer=json.loads(outcome.answer, parse_constant=refuse_constant))
+        return outcome
 
 
-def _shared_with(options: type[AgentOptions | ManagerOptions], config: Stateless) -> dict[str, Any]:
+def _part(options: type[AgentOptions | ManagerOptions], of: Any) -> dict[str, Any]:
     """Return those of a configuration's options that are also options of its agent or of its manager."""
-    return {item.name: getattr(config, item.name) for item in fields(options)}
+    return {item.name: getattr(of, item.name) for item in fields(options)}
 
 
-def _asked(query: Query) -> str:
-    """Return the question, and the form of its answer if the query has a schema."""
-    if query.schema is None:
-        return query.full_text
-    return f"{query.full_text}\n\nThe final response must be JSON that follows this schema: {canonical_json(query.schema)}"
+def _agent_of(config: Stateless) -> ManualAgentLoop:
+    return config.program or _default_agent(config)
 
 
-def _raise_cause(activity: Activity) -> NoReturn:
-    """Raise the cause of a crash: a bug is not behaviour of a model or a tool (row G-3)."""
-    raise activity.cause or RuntimeError(activity.final_response)
+@lru_cache(maxsize=64)
+def _default_agent(config: Stateless) -> ManualAgentLoop:
+    """Return the agent of a configuration, made once: it keeps nothing of a run, and its signatures take milliseconds."""
+    return ManualAgentLoop(Toolbox(), **_part(AgentOptions, config))
 
 
-def _outcome(activity: Activity, query: Query) -> Outcome:
-    state = activity.state
-    text = None if activity.stop in _WITHOUT_ANSWER else activity.final_response
-    answer = text if activity.answer is None else activity.answer
-    confidence = state.last_confidence if activity.stop is StopReason.FINISHED else None
-    details: dict[str, Any] = {
-        "status": activity.status,
-        "final_response": text,
-        "total_tool_calls": state.total_tool_calls,
-        "tools_used": list(state.tools_used),
-        "state": state,
-    }
-    if activity.cause is not None:
-        details["error"] = str(activity.cause)
-        logger.info("the run ends as %s: %s", activity.stop, activity.cause)
-    gave_up = activity.answer is None and activity.stop in _OWN_WORDS
-    return Outcome(_typed(answer, query.schema), activity.stop, state.iteration_count, confidence, details, gave_up)
+def _predictors_of(agent: ManualAgentLoop) -> dict[str, Any]:
+    """Return DSPy's predictors of an agent by their names in a program; a chain of thought holds its own in `predict`."""
+    found = {path.removesuffix(".predict").rpartition(".")[2]: each for path, each in agent.named_predictors()}
+    return {_SHORTER.get(name, name): predictor for name, predictor in found.items()}
 
 
-def _typed(answer: str | None, schema: Mapping[str, Any] | None) -> Any:
-    """Return the JSON value that a text states, if the query has a schema; other text stays text."""
-    if answer is None or schema is None or schema.get("type") == "string":
-        return answer
-    try:
-        return json.loads(answer, parse_constant=_no_json)
-    except (ValueError, RecursionError):
-        return answer
+_SHORTER = {"output_validator": "validator", "recovery_planner": "recovery"}
 
 
-def _no_json(word: str) -> NoReturn:
-    raise ValueError(f"{word} is not JSON")
-
-
-class StatelessProgram(dspy.Module):
-    """The whole design as a dspy.Module: call it, save it, hand it to a teleprompter.
-
-    Raises ValueError for `history_as="messages"`: DSPy's own call has no place for them.
-    """
+class StatelessProgram(LoopProgram):
+    """The whole design as a dspy.Module: call it, save it, hand it to a teleprompter."""
 
     def __init__(
         self, tools: Iterable[Tool | Callable[..., Any]] = (), config: Stateless | None = None, schema: Any = None
     ) -> None:
         """`config`: the design's options. `schema`: JSON schema of the answer."""
-        super().__init__()
-        self.toolbox = Toolbox(tools)
-        self.config = config or Stateless()
-        self.schema = schema
-        if self.config.history_as == "messages":
-            raise ValueError("history_as must be 'prose' in a program, not 'messages': DSPy's own call has no place for them")
-        self.agent = ManualAgentLoop(self.toolbox, **asdict(self.config.agent_options))
-
-    def forward(self, query: str) -> Any:
-        return run_here(self.aforward(query))
-
-    async def aforward(self, query: str) -> Any:
-        """Return a dspy.Prediction of `answer`, `confidence`, `stop` and `state`, from the model that DSPy is configured with."""
-        loop = replace(self.config, program=self)
-        outcome = await loop.run(Query(query, schema=self.schema), self.toolbox, ThroughPredictor(), ANSWERS_ONLY)
-        return dspy.Prediction(
-            answer=outcome.answer, confidence=outcome.confidence, stop=outcome.stop.value, state=outcome.details["state"]
-        )
-
-
-def _agent_of(config: Stateless) -> ManualAgentLoop:
-    program = config.program
-    if program is None:
-        return _default_agent(config)
-    return program.agent if isinstance(program, StatelessProgram) else program
-
-
-@lru_cache(maxsize=64)
-def _default_agent(config: Stateless) -> ManualAgentLoop:
-    """Return the agent of a configuration, made once: it keeps nothing of a run."""
-    return ManualAgentLoop(Toolbox(), **asdict(config.agent_options))
+        super().__init__(config or Stateless(), tools, schema)

@@ -6,35 +6,21 @@ Rows such as B0-16 are those of docs/conformance.md.
 from __future__ import annotations
 
 import json
-from abc import abstractmethod
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal
 
 import dspy
-from pydantic import Field, ValidationError, create_model
+from pydantic import Field, create_model
 
-from whichloop.dspy_seam import Fields, SignatureCodec, ThroughPredictor, ask_fields, with_instructions
-from whichloop.protocol import (
-    Act,
-    Answer,
-    Completion,
-    Inexpressible,
-    Model,
-    Move,
-    Recovery,
-    Reply,
-    Role,
-    Text,
-    Usage,
-    WireError,
-)
+from whichloop.dspy_seam import Fields, SignatureCodec, outputs_of, with_instructions
+from whichloop.protocol import Act, Answer, Completion, Inexpressible, Move, Recovery, Reply, Role, Text, WireError
 from whichloop.protocol import ToolCall as Call
 from whichloop.protocol.json_text import Encoder
 from whichloop.protocol.values import one_line
 from whichloop.protocol.wire import section
 
-from .state import ErrorRecoveryStrategy, ReasoningOutput, ToolCall, is_plain_json
+from .state import ErrorRecoveryStrategy, ReasoningOutput, ToolCall, json_copy
 
 ACT_CONFIDENCE = 0.8
 """Confidence rendered with calls: the format demands one, and an Act has none."""
@@ -104,38 +90,18 @@ class FormatResponse(dspy.Signature):
     formatted_response: str = dspy.OutputField()
 
 
-class FormatDetailedResponse(dspy.Signature):
-    """Give the user the raw response to their query in the style that is asked for. Add nothing that it does not say."""
-
-    raw_response: str = dspy.InputField()
-    user_query: str = dspy.InputField()
-    key_results: str = dspy.InputField(desc="Results of tools, as JSON")
-    tool_history: str = dspy.InputField(desc="Which tools were called, and what came of it")
-    formatted_response: str = dspy.OutputField()
-    summary_points: str = dspy.OutputField(desc="The main points, one per line")
+FormatDetailedResponse: Any = FormatResponse.append(
+    "tool_history", dspy.InputField(desc="Which tools were called, and what came of it"), str
+).append("summary_points", dspy.OutputField(desc="The main points, one per line"), str)
 
 
 # --- codecs ---
 
 
-class CheckedCodec(SignatureCodec):
-    """A codec that refuses some of what its signature's types admit."""
-
-    @abstractmethod
-    def check(self, fields: Fields) -> None:
-        """Raise WireError for fields to refuse. DSPy's own call reads a reply without the codec; then this is called afterwards."""
-
-    def read(self, reply: Reply) -> Fields:
-        fields = super().read(reply)
-        self.check(fields)
-        return fields
-
-
-class DecideCodec(CheckedCodec):
+class DecideCodec(SignatureCodec):
     """reasoning, then one ReasoningOutput. An empty Act goes on without a tool.
 
-    Cannot say: an answer that is not text or has no confidence, arguments that JSON does not give back as they were or that nest
-    beyond 60 levels, a thought that is a field marker.
+    Cannot say: an answer that is not text or has no confidence, arguments that the JSON of a state does not give back.
     """
 
     name = "stateless.decide"
@@ -151,35 +117,20 @@ class DecideCodec(CheckedCodec):
         super().__init__(signature)
         self.calls_win = calls_win
         self.takes_null = takes_null
-        self.output_type: type[ReasoningOutput] = signature.output_fields["reasoning_output"].annotation
 
     def fields(self, move: Move) -> Fields:
-        if isinstance(move, Act) and len(move.calls) <= self.max_calls and _all_plain(move.calls):
+        values: dict[str, Any]
+        if isinstance(move, Act):
             calls = [{"tool_name": call.name, "parameters": dict(call.arguments), "reasoning": ""} for call in move.calls]
-            values = {
-                "overall_reasoning": move.thought,
-                "confidence": ACT_CONFIDENCE,
-                "should_use_tools": bool(calls),
-                "tool_calls": calls or None,
-                "should_continue": True,
-                "continuation_reasoning": "",
-            }
-        elif isinstance(move, Answer) and (move.value is None or isinstance(move.value, str)):
-            values = {
-                "overall_reasoning": "",
-                "confidence": _stated_confidence(move.confidence),
-                "should_use_tools": False,
-                "should_continue": False,
-                "continuation_reasoning": move.thought,
-                "final_response": move.value,
-            }
+            values = {"overall_reasoning": move.thought, "continuation_reasoning": "", "should_continue": True}
+            values |= {"confidence": ACT_CONFIDENCE, "should_use_tools": bool(calls), "tool_calls": calls or None}
+        elif isinstance(move, Answer) and move.confidence is not None:
+            values = {"overall_reasoning": "", "continuation_reasoning": move.thought, "should_continue": False}
+            values |= {"confidence": move.confidence, "should_use_tools": False, "final_response": move.value}
         else:
-            raise Inexpressible(f"it takes an Act with up to {self.max_calls} calls, or an Answer in words with a confidence")
-        try:
-            output = self.output_type(**values)
-        except ValidationError as error:
-            raise Inexpressible(_first_problem(error)) from None
-        return {"reasoning": one_line(move.thought), "reasoning_output": output}
+            raise Inexpressible("it takes an Act, or an Answer with a confidence, such as Answer('It is known.', 'ok', 0.9)")
+        output_type = outputs_of(self.signature)["reasoning_output"]
+        return {"reasoning": one_line(move.thought), "reasoning_output": output_type(**values)}
 
     def move(self, fields: Fields) -> Move:
         output: ReasoningOutput = fields["reasoning_output"]
@@ -187,30 +138,17 @@ class DecideCodec(CheckedCodec):
             return Act(output.overall_reasoning, tuple(Call(call.tool_name, call.parameters) for call in output.calls))
         return Answer(output.continuation_reasoning, output.final_response, output.confidence)
 
-    def check(self, fields: Fields) -> None:
+    def read(self, reply: Reply) -> Fields:
+        fields = super().read(reply)
         calls = fields["reasoning_output"].calls
         if len(calls) > self.max_calls:
             raise WireError(f"reasoning_output: at most {self.max_calls} tool_calls can be made at once, not {len(calls)}")
-        if not all(is_plain_json(call.parameters) for call in calls):
-            raise WireError("reasoning_output: parameters must be plain JSON: finite numbers, valid text, no more than 60 levels")
+        for call in calls:
+            _check_plain("reasoning_output: parameters", call.parameters)
+        return fields
 
 
-def _all_plain(calls: tuple[Call, ...]) -> bool:
-    return all(isinstance(call.arguments, Mapping) and is_plain_json(dict(call.arguments)) for call in calls)
-
-
-def _stated_confidence(confidence: Any) -> float:
-    if not isinstance(confidence, int | float):
-        raise Inexpressible("it takes an Act, or an Answer with a confidence, such as Answer('It is known.', 'ok', 0.9)")
-    return confidence
-
-
-def _first_problem(error: ValidationError) -> str:
-    problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    return f"{'.'.join(str(part) for part in problem['loc'])}: {problem['msg']}"
-
-
-class RecoverCodec(CheckedCodec):
+class RecoverCodec(SignatureCodec):
     """reasoning, then one ErrorRecoveryStrategy; a retry names its tool in `alternative_tool` too.
 
     Cannot say: arguments as for DecideCodec.
@@ -219,21 +157,17 @@ class RecoverCodec(CheckedCodec):
     name = "stateless.recover"
     role = Role.RECOVER
     predictor = "recovery"
-    max_calls = 1
 
     def fields(self, move: Move) -> Fields:
-        if not isinstance(move, Recovery) or (move.call is not None and not _all_plain((move.call,))):
-            raise Inexpressible("it takes a Recovery, whose call has plain arguments")
-        try:
-            strategy = ErrorRecoveryStrategy(
-                strategy_type=move.strategy,
-                details=move.reason,
-                alternative_tool=None if move.call is None else move.call.name,
-                retry_with_params=None if move.call is None else dict(move.call.arguments),
-                can_recover=move.strategy != "fail",
-            )
-        except ValidationError as error:
-            raise Inexpressible(_first_problem(error)) from None
+        if not isinstance(move, Recovery):
+            raise Inexpressible("it takes a Recovery")
+        strategy = ErrorRecoveryStrategy(
+            strategy_type=move.strategy,
+            details=move.reason,
+            alternative_tool=None if move.call is None else move.call.name,
+            retry_with_params=None if move.call is None else dict(move.call.arguments),
+            can_recover=move.strategy != "fail",
+        )
         return {"reasoning": one_line(move.reason), "recovery_strategy": strategy}
 
     def move(self, fields: Fields) -> Move:
@@ -241,9 +175,17 @@ class RecoverCodec(CheckedCodec):
         call = None if strategy.alternative_tool is None else Call(strategy.alternative_tool, strategy.retry_with_params or {})
         return Recovery(strategy.strategy_type if strategy.can_recover else "fail", call, strategy.details)
 
-    def check(self, fields: Fields) -> None:
-        if not is_plain_json(fields["recovery_strategy"].retry_with_params):
-            raise WireError("recovery_strategy: retry_with_params must be plain JSON, of no more than 60 levels")
+    def read(self, reply: Reply) -> Fields:
+        fields = super().read(reply)
+        _check_plain("recovery_strategy: retry_with_params", fields["recovery_strategy"].retry_with_params)
+        return fields
+
+
+def _check_plain(what: str, value: Any) -> None:
+    try:
+        json_copy(value)
+    except ValueError as error:
+        raise WireError(f"{what} must be plain JSON: finite numbers, valid text, not nested too deep") from error
 
 
 class ValidateCodec(SignatureCodec):
@@ -255,9 +197,9 @@ class ValidateCodec(SignatureCodec):
     max_calls = 0
 
     def fields(self, move: Move) -> Fields:
-        if not isinstance(move, Completion) or move.reason or move.confidence is not None:
-            raise Inexpressible("it takes a Completion without a reason and a confidence")
-        return {"is_valid": bool(move.done), "validation_issues": list(move.missing)}
+        if not isinstance(move, Completion):
+            raise Inexpressible("it takes a Completion")
+        return {"is_valid": move.done, "validation_issues": list(move.missing)}
 
     def move(self, fields: Fields) -> Move:
         return Completion(fields["is_valid"], "", tuple(fields["validation_issues"]))
@@ -268,18 +210,15 @@ class ProseCodec(SignatureCodec):
 
     max_calls = 0
 
-    def __init__(self, name: str, role: Role, signature: Any, text: str) -> None:
-        """`text`: the field."""
+    def __init__(self, signature: Any, predictor: str) -> None:
         super().__init__(signature)
-        self.name = name
-        self.predictor = _WRITERS[name]
-        self.role = role
-        self.text = text
+        self.predictor = predictor
+        self.name, self.role, self.text = _PROSE[predictor]
 
     def fields(self, move: Move) -> Fields:
         if not isinstance(move, Text):
             raise Inexpressible("it takes a Text")
-        rest = {name: [] if info.annotation == list[str] else "" for name, info in self.signature.output_fields.items()}
+        rest = {name: [] if annotation == list[str] else "" for name, annotation in outputs_of(self.signature).items()}
         return rest | {self.text: move.text}
 
     def answer_so_far(self, text: str, calls: Mapping[str, str]) -> str:
@@ -289,95 +228,36 @@ class ProseCodec(SignatureCodec):
         return Text(fields[self.text])
 
 
-_WRITERS = {
-    "stateless.format": "formatter",
-    "stateless.summarize": "history_summarizer",
-    "stateless.compress": "entry_summarizer",
+_PROSE = {
+    "formatter": ("stateless.format", Role.FORMAT, "formatted_response"),
+    "history_summarizer": ("stateless.summarize", Role.SUMMARIZE, "summary"),
+    "entry_summarizer": ("stateless.compress", Role.SUMMARIZE, "summary"),
 }
-"""Name of a codec for prose → its predictor."""
+"""Predictor → name and role of its codec, and the field that is the text."""
 
 
 @lru_cache(maxsize=256)
-def decide_codec(
-    signature: Any, tool_names: tuple[str, ...] = (), *, calls_win: bool = False, takes_null: bool = False
-) -> DecideCodec:
-    """Return the codec of a decision. `tool_names`: the only names that a call may have (row B0-16); if empty, any."""
-    if tool_names:
-        output_field = signature.output_fields["reasoning_output"]
-        desc = (output_field.json_schema_extra or {}).get("desc", "")
-        constrained = dspy.OutputField(desc=desc)
-        signature = signature.delete("reasoning_output").append("reasoning_output", constrained, _constrained(tool_names))
-    return DecideCodec(signature, calls_win=calls_win, takes_null=takes_null)
-
-
-def _constrained(tool_names: tuple[str, ...]) -> type[ReasoningOutput]:
-    """Return a ReasoningOutput whose calls can name these tools only."""
+def constrained(signature: Any, tool_names: tuple[str, ...]) -> Any:
+    """Return the signature of a decision whose calls can name these tools only (row B0-16); without any, all names."""
+    if not tool_names:
+        return signature
     name_field = Field(description=ToolCall.model_fields["tool_name"].description)
     tool_literal: Any = Literal[tool_names]
     call: Any = create_model("ToolCall", __base__=ToolCall, __doc__=ToolCall.__doc__, tool_name=(tool_literal, name_field))
     calls_field = Field(None, description=ReasoningOutput.model_fields["tool_calls"].description)
-    constrained: type[ReasoningOutput] = create_model(
+    output: Any = create_model(
         "ReasoningOutput",
         __base__=ReasoningOutput,
         __doc__=ReasoningOutput.__doc__,
         tool_calls=(list[call] | None, calls_field),
     )
-    return constrained
+    desc = (signature.output_fields["reasoning_output"].json_schema_extra or {}).get("desc", "")
+    return signature.delete("reasoning_output").append("reasoning_output", dspy.OutputField(desc=desc), output)
 
 
-@lru_cache(maxsize=256)
-def recover_codec(signature: Any, strategies: tuple[str, ...]) -> RecoverCodec:
-    """Return the codec of recovery. `strategies`: what may be proposed, which the instructions say."""
-    instructions = f"{signature.instructions}\n\nAllowed strategies: {', '.join(strategies)}."
-    return RecoverCodec(with_instructions(signature, instructions))
-
-
-@lru_cache(maxsize=256)
-def format_codec(signature: Any, style: str) -> ProseCodec:
-    instructions = f"{signature.instructions}\n\nStyle: {style}."
-    return ProseCodec("stateless.format", Role.FORMAT, with_instructions(signature, instructions), "formatted_response")
-
-
-@lru_cache(maxsize=256)
-def summary_codec(name: str, signature: Any) -> ProseCodec:
-    return ProseCodec(name, Role.SUMMARIZE, signature, "summary")
-
-
-@lru_cache(maxsize=256)
-def validate_codec(signature: Any) -> ValidateCodec:
-    return ValidateCodec(signature)
-
-
-# --- asking ---
-
-
-class Caller:
-    """Makes the model calls of one decision, and counts their tokens."""
-
-    def __init__(self, model: Model | None = None) -> None:
-        """`model`: None is the model that DSPy is configured with."""
-        self.model: Model = ThroughPredictor() if model is None else model
-        self.tokens: int | None = 0
-        """Input and output tokens; None once those of one call are unknown."""
-
-    async def ask(self, predictor: Any, codec: SignatureCodec, **fields: str | int) -> Fields:
-        """Return the output fields of one call. Raises WireError for an unreadable reply, ModelError without a reply."""
-        inputs: Mapping[str, Any] = fields
-        by_dspy = isinstance(self.model, ThroughPredictor)
-        if not by_dspy:
-            inputs = {name: str(value) for name, value in fields.items()}  # shown alike, and faster
-        try:
-            reply = await ask_fields(predictor, inputs, codec=codec, model=self.model)
-        except WireError:
-            self.count(None)  # there was a reply, but its tokens are unknown
-            raise
-        self.count(reply.usage)
-        if by_dspy and isinstance(codec, CheckedCodec):
-            codec.check(reply.fields)
-        return reply.fields
-
-    def count(self, usage: Usage | None) -> None:
-        self.tokens = None if usage is None or self.tokens is None else self.tokens + usage.total_tokens
+def with_note(signature: Any, note: str) -> Any:
+    """Return the signature with one more paragraph in its instructions."""
+    return with_instructions(signature, f"{signature.instructions}\n\n{note}")
 
 
 def prompt_json(value: Any, *, indent: int | None = None) -> str:

@@ -1,19 +1,29 @@
-"""The data that pass between agent and manager: plain, so that a run can be carried on from a state dumped as JSON.
+"""The data that pass between agent and manager, plain so that a run can be carried on from a state dumped as JSON; their texts in
+prompts; and the options of both.
 
 Rows such as S0-16 are those of docs/conformance.md.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from pydantic import BaseModel, Field, PrivateAttr
+from pydantic import BaseModel, Field
+from pydantic_core import from_json, to_json
 
-from whichloop.loops.shared.option_checks import ToolSettings
+from whichloop.loops.shared.option_checks import ToolSettings, at_least, checked_options
+from whichloop.protocol import Observation, render_value
+from whichloop.protocol.receipts import cut_plain
+from whichloop.protocol.values import cap
+
+NO_HISTORY = "No previous interactions."
+NO_RESULTS = "No previous tool results"
+NO_ANSWER = "No answer was produced."
+SUMMARY_CHARS = 200
+"""Characters of one result in an entry's summary (row B0-28)."""
 
 ToolResult = dict[str, Any]
 """One result of a tool, by status (row S0-16).
@@ -22,12 +32,6 @@ success: tool_name, status, result, execution_time (seconds), parameters · erro
 skipped: tool_name, status, reason. `seen: True` marks an error that has been decided upon. `max_chars` stands in a success whose
 text is longer than a model is to read: hooks and state have all of `result`, the prompt has that many characters.
 """
-
-MAX_LEVELS = 60
-"""Lists and objects within one another that a value may have; beyond a few hundred, no JSON library reads it back."""
-
-MAX_BITS = 10_000
-"""Size of a whole number: Python writes none of more than 4300 digits."""
 
 
 class ToolCall(BaseModel):
@@ -116,31 +120,10 @@ class ActionDecision(BaseModel):
     """Places in the state's last results that stand beside those of a recovery."""
     history_summary: HistorySummary | None = None
     """A summary made for this decision, to be kept in the state (row B0-19)."""
-
     answer: str | None = None
     """The answer that the final response states, without points and confidence under it; None: there is no such part."""
     error: str | None = None
     """What the exception behind `error_kind` says."""
-
-    _cause: Exception | None = PrivateAttr(default=None)
-
-    def __eq__(self, other: object) -> bool:
-        """Compare what the JSON says: a decision read back from it has another exception object."""
-        return isinstance(other, ActionDecision) and self.model_dump() == other.model_dump()
-
-    __hash__ = None  # type: ignore[assignment]  # as of any model that can be changed
-
-    @property
-    def cause(self) -> Exception | None:
-        """The exception behind `error_kind`; of a decision that was read back from JSON, a RuntimeError that says the same."""
-        if self._cause is None and self.error is not None:
-            return RuntimeError(self.error)
-        return self._cause
-
-    def caused_by(self, error: Exception) -> ActionDecision:
-        """Return this decision with the exception behind it."""
-        self._cause, self.error = error, str(error)
-        return self
 
 
 class ConversationEntry(BaseModel):
@@ -183,78 +166,124 @@ class ConversationState(BaseModel):
     """Distinct names in order of first use: the history forgets them when it is compressed."""
 
 
-def is_plain_json(value: Any, levels: int = MAX_LEVELS) -> bool:
-    """Return whether a value comes back unchanged from JSON, in any process and library."""
-    if value is None:
-        return True
-    if isinstance(value, int):
-        return value.bit_length() <= MAX_BITS
-    if type(value) is str:
-        return value.isascii() or not any("\ud800" <= char <= "\udfff" for char in value)
-    if type(value) is float:
-        return math.isfinite(value)
-    if levels == 0 or type(value) not in (list, dict):
-        return False
-    if type(value) is list:
-        return all(is_plain_json(item, levels - 1) for item in value)
-    return all(type(key) is str and is_plain_json(key) and is_plain_json(item, levels - 1) for key, item in value.items())
+def json_copy(value: Any) -> Any:
+    """Return what a state's JSON gives back of a value in it. Raises ValueError where that is another value (row S0-68)."""
+    try:
+        [[[[[copied]]]]] = from_json(to_json([[[[[value]]]]], inf_nan_mode="null"))  # as deep as it stands in a state
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
+    if copied != value:
+        raise ValueError("JSON gives back another value")
+    return copied
 
 
-FinishWithTools = Literal["stop", "run_first", "ask_again"]
-HistoryAs = Literal["prose", "messages"]
-ExecutionMode = Literal["sequential", "parallel", "selective"]
+def stored_value(seen: Observation) -> Any:
+    """Return what a state keeps of a result: all of the value if JSON gives it back unchanged, else the whole of its text."""
+    if isinstance(seen.value, str):
+        return seen.whole
+    try:
+        value = json_copy(seen.value)
+    except ValueError:
+        return seen.whole
+    return value if render_value(value) == seen.whole else seen.whole
 
 
+# --- texts ---
+
+
+def render_result(result: ToolResult) -> str:
+    """Return `name: result`, `name: ERROR - error` or `name: SKIPPED - reason` (rows S0-41, B0-4)."""
+    name, status = result.get("tool_name", "?"), result.get("status")
+    if status == "success":
+        return f"{name}: {render_value(shown_value(result))}"
+    if status == "skipped":
+        return f"{name}: SKIPPED - {result.get('reason', '')}"
+    return f"{name}: ERROR - {result.get('error', '')}"
+
+
+def shown_value(result: ToolResult) -> Any:
+    """Return what a model reads of a success: the result, or as much of its text as `max_chars` allows."""
+    value, most = result.get("result"), result.get("max_chars")
+    if most is None:
+        return value
+    text = render_value(value)
+    return value if len(text) <= most else cap(text, most)  # what a hook has shortened is shown as it is
+
+
+def render_results(results: Iterable[ToolResult]) -> str:
+    """Return what a model reads of the results, one per line."""
+    return "\n".join(render_result(result) for result in results)
+
+
+def summarize_results(results: Iterable[ToolResult]) -> str:
+    """Return the results in one line, each cut short (row B0-28)."""
+    return "; ".join(cut_plain(render_result(result), SUMMARY_CHARS) for result in results)
+
+
+def render_entry(entry: ConversationEntry) -> str:
+    """Return the text of one iteration, or of a summary of many."""
+    if entry.iteration == -1:
+        lines = [f"[Previous Summary]: {entry.reasoning}"]
+    else:
+        lines = [
+            f"Iteration {entry.iteration}:",
+            f"  Reasoning: {entry.reasoning}",
+            f"  Tools used: {', '.join(entry.tool_calls) or 'none'}",
+            f"  Results: {entry.results_summary}",
+        ]
+    if entry.errors:
+        lines.append(f"  Errors: {', '.join(entry.errors)}")
+    return "\n".join(lines)
+
+
+def render_history(entries: Sequence[ConversationEntry]) -> str:
+    """Return all entries in their one form for prompts: `Iteration n:`, reasoning, tools and results (rows S0-40, B0-31)."""
+    return "\n".join(render_entry(entry) for entry in entries) or NO_HISTORY
+
+
+def final_response(state: ConversationState) -> str:
+    """Return the text of a run whose decision has none: its last results (row B0-29)."""
+    return render_results(state.last_tool_results or ()) or NO_ANSWER
+
+
+# --- options: those of `Stateless` are these ---
+
+
+@checked_options
 @dataclass(frozen=True, slots=True)
 class ManagerOptions(ToolSettings):
-    """The options of `Stateless` that are the manager's; `Stateless` says what they mean. Raises ValueError as it does."""
+    """The options of `ActivityManager`. Raises ValueError for one out of its range."""
 
-    max_iterations: int = 10
-    execution_mode: ExecutionMode = "sequential"
-    max_history_length: int | None = 10
-    max_empty_decisions: int | None = 3
-
-    def __post_init__(self) -> None:
-        ToolSettings.__post_init__(self)
-        check_choice("execution_mode", self.execution_mode, get_args(ExecutionMode))
-        check_least("max_iterations", self.max_iterations, 1)
-        check_least("max_history_length", self.max_history_length, 1)
-        check_least("max_empty_decisions", self.max_empty_decisions, 1)
+    max_iterations: int = at_least(1, 10)
+    """Most decisions, including the one that ends the run."""
+    execution_mode: Literal["sequential", "parallel", "selective"] = "sequential"
+    """sequential; parallel where the model says it is safe; selective: by priority, a search's success skips other searches."""
+    max_history_length: int | None = at_least(1, 10)
+    """Entries beyond which the older half of the history is summarised; None: never."""
+    max_empty_decisions: int | None = at_least(1, 3)
+    """Decisions in a row that neither call nor stop, after which the run ends; None: any number."""
 
 
-@dataclass(frozen=True, slots=True)
+@checked_options
+@dataclass(frozen=True)
 class AgentOptions:
-    """The options of `Stateless` that are the agent's; `Stateless` says what they mean. Raises ValueError as it does."""
+    """The options of `ManualAgentLoop`. Raises ValueError for one out of its range."""
 
     enable_error_recovery: bool = True
+    """A failed call goes to a planner instead of to the next decision."""
     response_style: str | None = "concise"
+    """Style in which a separate call puts the answer; None: the answer as decided, without that call."""
     include_confidence: bool | None = None
-    finish_with_tools: FinishWithTools = "stop"
+    """The confidence is put under the answer; None: in the detailed style only."""
+    finish_with_tools: Literal["stop", "run_first", "ask_again"] = "stop"
+    """A decision that stops and calls tools: drop the calls (stop), run them and stop (run_first), or decide again (ask_again)."""
     constrain_names: bool = False
+    """The reply's format admits the known tools' names only; otherwise an unknown one is an error result."""
     validate_output: bool = False
-    told_max_iterations: int | None = None
-    max_recovery_rounds: int = 2
-    history_as: HistoryAs = "prose"
-
-    def __post_init__(self) -> None:
-        check_choice("finish_with_tools", self.finish_with_tools, get_args(FinishWithTools))
-        check_choice("history_as", self.history_as, get_args(HistoryAs))
-        check_least("told_max_iterations", self.told_max_iterations, 1)
-        check_least("max_recovery_rounds", self.max_recovery_rounds, 0)
-
-    @property
-    def shows_confidence(self) -> bool:
-        """Whether the confidence is put under an answer; by default in the detailed style only."""
-        return self.response_style == "detailed" if self.include_confidence is None else self.include_confidence
-
-
-def check_choice(name: str, value: Any, choices: Sequence[Any]) -> None:
-    """Raise ValueError for a value that is not one of the choices."""
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(str, choices))}, not {value!r}")
-
-
-def check_least(name: str, value: float | None, least: int) -> None:
-    """Raise ValueError for a number below `least`. None means no limit, and passes."""
-    if value is not None and value < least:
-        raise ValueError(f"{name} must be at least {least}, not {value}")
+    """A separate call judges each decision; its verdict is noted and changes nothing."""
+    told_max_iterations: int | None = at_least(1, None)
+    """The limit that the model is told; None: the one that holds."""
+    max_recovery_rounds: int = at_least(0, 2)
+    """Recoveries in a row without a success, after which errors go to the next decision."""
+    history_as: Literal["prose", "messages"] = "prose"
+    """Earlier iterations as one text (prose), results cut short, or as messages, results whole."""
