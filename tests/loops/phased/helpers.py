@@ -1,51 +1,34 @@
-"""What the tests of the loop of phases share: a model that answers by role, tools, and runs under a time limit."""
+"""What the tests of design 1 share: a model that answers by role, tools, listeners, and runs under a time limit."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, Literal
 
-from hypothesis import strategies as st
-
-from whichloop.loops.phased import (
-    AgentCallbacks,
-    Phased,
-    Understanding,
-)
+from whichloop.loops.phased import AgentCallbacks, Phased, PhaseTask, TaskStatus, ToolCallStatus, ToolExecutor, ToolExecutorOptions
 from whichloop.protocol import (
     SILENT,
-    Act,
-    Answer,
     Capabilities,
     Chunk,
-    Completion,
-    ContextOverflow,
-    Move,
     NativeCall,
     Observer,
     Outcome,
-    PlanTask,
-    ProviderError,
     Query,
     Reply,
     Request,
-    Role,
-    RunEvent,
-    Tasks,
-    Text,
     Tool,
     Toolbox,
-    ToolCall,
     run_sync,
 )
-from whichloop.protocol.events import ReplyChunk
+from whichloop.protocol.moves import Act, Answer, Completion, Move, PlanTask, Tasks, Text, Understanding
+from whichloop.protocol.tool_calls import ToolCall
 
 Saying = Move | Reply | str | BaseException | Callable[[Request], Any]
-
 BAD = "{ not json"
+INCOMPLETE = Completion(False, "Two is missing.", ("the number two",))
+FAIL = (ToolCall("fail", {}),)
+LAYOUTS: tuple[Literal["executor", "agent"], ...] = ("executor", "agent")
 
 
 class Brain:
@@ -61,7 +44,7 @@ class Brain:
         usual: dict[str, list[Saying]] = {
             "understand": [Understanding("a sum", ("one", "two"))],
             "plan": [Tasks((PlanTask("t1", "Add one and two."),), "Add.")],
-            "select": [Act("", (ToolCall("add", {"a": 1, "b": 2}),))],
+            "select": [Act("", adding(1, 2))],
             "reflect": [Completion(True, "It is enough.")],
             "reason": [Text("So it is three.")],
             "summarize": [lambda request: Text(request.messages[1].content)],
@@ -74,9 +57,7 @@ class Brain:
         self.requests.append(request)
         waiting = self.sayings[request.role.value]
         said = waiting.pop(0) if len(waiting) > 1 else waiting[0]
-        return self.reply(request, said(request) if callable(said) else said)
-
-    def reply(self, request: Request, said: Any) -> Reply:
+        said = said(request) if callable(said) else said
         if isinstance(said, BaseException):
             raise said
         if isinstance(said, str | Reply):
@@ -108,65 +89,13 @@ def fail(text: str = "broken") -> None:
     raise ValueError(text)
 
 
-def box(*functions: Callable[..., Any]) -> Toolbox:
-    return Toolbox(Tool.from_function(function, blocking=False) for function in (functions or (add, fail)))
-
-
-def run(loop: Phased, model: Any, *functions: Callable[..., Any], observer: Observer = SILENT, schema: Any = None) -> Outcome:
-    outcome: Outcome = run_sync(limited(loop.run(Query("What is 1 + 2?", schema=schema), box(*functions), model, observer)))
-    return outcome
-
-
-async def limited(work: Coroutine[Any, Any, Any]) -> Any:
-    """A dead lock is a failure, not a hang."""
-    async with asyncio.timeout(30):
-        return await work
-
-
-def plan(*tasks: tuple[str, str] | tuple[str, str, Sequence[str]], kind: Literal["use_tools", "reason"] = "use_tools") -> Tasks:
-    return Tasks(tuple(PlanTask(task[0], task[1], kind, tuple(task[2]) if len(task) > 2 else ()) for task in tasks))
-
-
-def by_task(**calls: Sequence[ToolCall] | str) -> Callable[[Request], Any]:
-    """Select: the calls of the task whose id is the request's scope; a text is said as it is."""
-
-    def say(request: Request) -> Any:
-        said = calls.get(request.scope, ())
-        return Reply("", (NativeCall("1", "add", said),)) if isinstance(said, str) else Act("", tuple(said))
-
-    return say
+async def hang() -> None:
+    """Never ends by itself."""
+    await asyncio.Event().wait()
 
 
 def adding(a: int, b: int) -> tuple[ToolCall, ...]:
     return (ToolCall("add", {"a": a, "b": b}),)
-
-
-FAIL = (ToolCall("fail", {}),)
-
-INCOMPLETE = Completion(False, "Two is missing.", ("the number two",))
-
-
-def statuses(outcome: Outcome) -> dict[str, tuple[str, str | None]]:
-    return {task["id"]: (task["status"], task["error"]) for task in outcome.details["tasks"]}
-
-
-JSON: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-    max_leaves=5,
-)
-
-WILD: st.SearchStrategy[Any] = st.one_of(
-    st.text(max_size=20),
-    JSON.map(json.dumps),
-    st.builds(lambda name, text: Reply("", (NativeCall("1", name, text),)), st.sampled_from(["add", ""]), st.text(max_size=5)),
-)
-
-ERRORS: st.SearchStrategy[Any] = st.sampled_from([ProviderError("down"), ContextOverflow("long")])
-
-
-def sayings(ordinary: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
-    return st.lists(st.one_of(ordinary, ordinary, ordinary, WILD, ERRORS), min_size=1, max_size=5)
 
 
 def giving(result: Any) -> Callable[..., Any]:
@@ -180,21 +109,46 @@ def giving(result: Any) -> Callable[..., Any]:
     return any_
 
 
-class Shuffled(Brain):
-    """Answers requests in flight in random order; two of equal scope are never in flight together."""
+def pure(*functions: Callable[..., Any]) -> list[Tool]:
+    return [Tool.from_function(function, blocking=False) for function in functions or (add, fail)]
 
-    def __init__(self, chance: random.Random, **said: Any) -> None:
-        super().__init__(**said)
-        self.chance = chance
-        self.in_flight: set[str] = set()
 
-    async def complete(self, request: Request) -> Reply:
-        assert request.scope not in self.in_flight
-        self.in_flight.add(request.scope)
-        for _ in range(self.chance.randint(0, 5)):
-            await asyncio.sleep(0)
-        self.in_flight.remove(request.scope)
-        return await super().complete(request)
+def box(*functions: Callable[..., Any]) -> Toolbox:
+    return Toolbox(pure(*functions))
+
+
+def run(loop: Phased, model: Any, *functions: Callable[..., Any], observer: Observer = SILENT, schema: Any = None) -> Outcome:
+    return finished(loop.run(Query("What is 1 + 2?", schema=schema), box(*functions), model, observer))
+
+
+async def limited(work: Coroutine[Any, Any, Any]) -> Any:
+    """A dead lock is a failure, not a hang; and nothing is left running."""
+    async with asyncio.timeout(30):
+        done = await work
+    assert len(asyncio.all_tasks()) == 1
+    return done
+
+
+def finished(work: Coroutine[Any, Any, Any]) -> Any:
+    return run_sync(limited(work))
+
+
+def plan(*tasks: tuple[str, str] | tuple[str, str, Sequence[str]], kind: Literal["use_tools", "reason"] = "use_tools") -> Tasks:
+    return Tasks(tuple(PlanTask(task[0], task[1], kind, tuple(task[2]) if len(task) > 2 else ()) for task in tasks))
+
+
+def by_task(**calls: Sequence[ToolCall] | str) -> Callable[[Request], Any]:
+    """Select: the calls of the task whose id is the request's scope; a text is the arguments of a call."""
+
+    def say(request: Request) -> Any:
+        said = calls.get(request.scope, ())
+        return Reply("", (NativeCall("1", "add", said),)) if isinstance(said, str) else Act("", tuple(said))
+
+    return say
+
+
+def statuses(outcome: Outcome) -> dict[str, tuple[str, str | None]]:
+    return {task["id"]: (task["status"], task["error"]) for task in outcome.details["tasks"]}
 
 
 class CallbackLog(AgentCallbacks):
@@ -211,17 +165,26 @@ class CallbackLog(AgentCallbacks):
     def of(self, name: str) -> list[tuple[Any, ...]]:
         return [args for heard, args in self.heard if heard == name]
 
-
-class Listening(Observer):
-    streams = True
-
-    def __init__(self) -> None:
-        self.text = ""
-
-    def on_event(self, event: RunEvent) -> None:
-        if isinstance(event, ReplyChunk) and event.request.role is Role.ANSWER:
-            self.text += event.chunk.text
+    @property
+    def updates(self) -> list[tuple[int, str, str | None, str | None]]:
+        """Of calls: place, status, output, error."""
+        return [(place, str(status), *rest) for _, place, status, *rest in self.of("on_tool_call_update")]
 
 
-def make_phased(layout: str, **options: Any) -> Phased:
-    return Phased(tool_layout="agent" if layout == "agent" else "executor", **options)
+# --- of the executor ---
+
+
+def executor(*functions: Callable[..., Any], **options: Any) -> ToolExecutor:
+    return ToolExecutor(ToolExecutorOptions(pure(*functions), **options))
+
+
+def task(*calls: tuple[str, dict[str, Any]], name: str = "t1") -> PhaseTask:
+    return PhaseTask(name, "Do it.", toolCalls=[ToolCallStatus(tool, args) for tool, args in calls])
+
+
+ADD = ("add", {"a": 1, "b": 2})
+
+
+def ended(work: PhaseTask) -> list[tuple[TaskStatus, str | None, str | None]]:
+    """What has become of each call."""
+    return [(call.status, call.output, call.error) for call in work.toolCalls or ()]

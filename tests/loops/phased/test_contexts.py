@@ -11,14 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.loops.helpers import Notes
-from tests.loops.phased.executor_helpers import execute, executor, task
+from tests.loops.phased.helpers import ADD, executor, finished, task
 from tests.rows import row
-from whichloop.loops.phased import (
-    ToolContextManager,
-)
-from whichloop.protocol import (
-    render_value,
-)
+from whichloop.loops.phased import ToolContextManager
+from whichloop.protocol import render_value
 
 KEPT = st.lists(
     st.tuples(
@@ -87,7 +83,16 @@ def test_memory_writes_nothing_and_unknown_pointers_are_refused(tmp_path: Path, 
 def test_a_directory_that_cannot_be_written_loses_no_result(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
-    notes, work = Notes(), task(("add", {"a": 1, "b": 2}))
-    assert execute(executor(context_manager=ToolContextManager(blocked / "x"), observer=notes), work, "q")
+    notes, work = Notes(), task(ADD)
+    made = executor(context_manager=ToolContextManager(blocked / "x"), observer=notes)
+    assert finished(made.execute_tools(work, "q"))
     assert (work.toolCalls or [])[0].output == "3"
     assert [kind for kind, _ in notes.notes] == ["not_kept"]
+
+
+def test_arguments_that_json_cannot_say_are_kept_as_text() -> None:
+    kept = ToolContextManager()
+    loop: list[Any] = []
+    loop.append(loop)
+    (found,) = kept.load([kept.save("t", {"x": loop}, 1, "t", "q")])
+    assert found.args == {"arguments": render_value({"x": loop})}

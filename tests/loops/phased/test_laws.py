@@ -15,40 +15,39 @@ from tests.cases import cases
 from tests.loops.phased.helpers import (
     FAIL,
     INCOMPLETE,
-    JSON,
+    LAYOUTS,
     Brain,
-    Shuffled,
     add,
     adding,
     box,
     by_task,
+    finished,
     giving,
-    limited,
     plan,
     run,
-    sayings,
     statuses,
 )
 from tests.rows import row
-from whichloop.loops.phased import (
-    Phased,
-    Understanding,
+from whichloop.loops.phased import Phased, Understanding
+from whichloop.protocol import ContextOverflow, NativeCall, Outcome, ProviderError, Query, Reply, Request, StopReason, ToolCall
+from whichloop.protocol.moves import Act, Answer, Completion, PlanTask, Tasks, Text
+
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
 )
-from whichloop.protocol import (
-    Act,
-    Answer,
-    Completion,
-    Outcome,
-    PlanTask,
-    Query,
-    Reply,
-    Request,
-    StopReason,
-    Tasks,
-    Text,
-    ToolCall,
-    run_sync,
+WILD: st.SearchStrategy[Any] = st.one_of(
+    st.text(max_size=20),
+    JSON.map(json.dumps),
+    st.builds(lambda name, text: Reply("", (NativeCall("1", name, text),)), st.sampled_from(["add", ""]), st.text(max_size=5)),
 )
+ERRORS: st.SearchStrategy[Any] = st.sampled_from([ProviderError("down"), ContextOverflow("long")])
+
+
+def sayings(ordinary: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+    return st.lists(st.one_of(ordinary, ordinary, ordinary, WILD, ERRORS), min_size=1, max_size=5)
+
 
 CONFIGS = st.builds(
     Phased,
@@ -58,7 +57,7 @@ CONFIGS = st.builds(
     plan=st.booleans(),
     reflect=st.booleans(),
     failed_dependency=st.sampled_from(["run", "skip", "fail"]),
-    tool_layout=st.sampled_from(["executor", "agent"]),
+    tool_layout=st.sampled_from(LAYOUTS),
 )
 
 WORDS = st.text(max_size=4) | st.sampled_from(["t1", "t2", "t3"])
@@ -100,12 +99,7 @@ def test_phased_any_replies_and_any_tool_end_in_an_outcome_within_the_limits(
 ) -> None:
     model = Brain(**said)
 
-    async def main() -> Outcome:
-        outcome = await loop.run(Query("Q"), box(add, giving(result)), model)
-        assert len(asyncio.all_tasks()) == 1
-        return outcome
-
-    outcome = run_sync(limited(main()))
+    outcome: Outcome = finished(loop.run(Query("Q"), box(add, giving(result)), model))
     assert outcome.stop in loop.stops
     unanswered = (StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW)
     assert isinstance(outcome.answer, str) == (outcome.stop not in unanswered)
@@ -153,7 +147,6 @@ def test_phased_cancelled_at_any_point_nothing_is_left_running(
         given_loop = dataclasses.replace(loop, cancellation_token=token)
         running = asyncio.create_task(given_loop.run(Query("Q"), box(add, slow), Watched(**said)))
         await asyncio.wait([running])
-        assert len(asyncio.all_tasks()) == 1
         if points <= when:
             assert running.result().stop in loop.stops
         elif by_token:
@@ -162,10 +155,27 @@ def test_phased_cancelled_at_any_point_nothing_is_left_running(
             assert running.cancelled() or points == when + 1  # the cancellation came with the run's very last step
         assert asked_since == 0 or not by_token
 
-    run_sync(limited(main()))
+    finished(main())
 
 
-@given(seed=st.integers(0, 10_000), layout=st.sampled_from(["executor", "agent"]))
+class Shuffled(Brain):
+    """Answers requests in flight in random order; two of equal scope are never in flight together."""
+
+    def __init__(self, chance: random.Random, **said: Any) -> None:
+        super().__init__(**said)
+        self.chance = chance
+        self.in_flight: set[str] = set()
+
+    async def complete(self, request: Request) -> Reply:
+        assert request.scope not in self.in_flight
+        self.in_flight.add(request.scope)
+        for _ in range(self.chance.randint(0, 5)):
+            await asyncio.sleep(0)
+        self.in_flight.remove(request.scope)
+        return await super().complete(request)
+
+
+@given(seed=st.integers(0, 10_000), layout=st.sampled_from(LAYOUTS))
 @settings(max_examples=cases(10))
 @row("S1-21", "S1-33", "X-16")
 def test_the_order_in_which_concurrent_requests_are_answered_changes_nothing(

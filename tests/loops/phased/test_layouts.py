@@ -1,23 +1,24 @@
-"""The loop of phases: the executor and the layouts, seen from the loop."""
+"""The loop of phases: executors, layouts, stores and the limit of tool tasks, seen from the loop."""
 
 from __future__ import annotations
 
 import asyncio
-import random
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.loops.helpers import Notes
 from tests.loops.phased.helpers import (
+    FAIL,
     INCOMPLETE,
+    LAYOUTS,
     Brain,
     CallbackLog,
-    Shuffled,
     adding,
     box,
     by_task,
-    limited,
-    make_phased,
+    finished,
     plan,
     run,
     statuses,
@@ -35,20 +36,12 @@ from whichloop.loops.phased import (
     ToolExecutorOptions,
     Understanding,
 )
-from whichloop.protocol import (
-    Act,
-    Outcome,
-    Query,
-    Reply,
-    Request,
-    StopReason,
-    ToolCall,
-    run_sync,
-)
+from whichloop.protocol import Outcome, Query, Reply, Request, Role, StopReason, ToolCall
+from whichloop.protocol.moves import Act, Completion, Text
 
 
 class Own:
-    """The least that an executor can be: it keeps nothing."""
+    """The least that an executor can be: it keeps nothing, and has the signature of the document, without a token."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
@@ -57,13 +50,13 @@ class Own:
         self.seen.append(f"{task.id} {understanding.intent if understanding else None}")
         return [ToolCallStatus("own", {"x": 1})]
 
-    async def execute_tools(self, task: PhaseTask, query_id: str, callbacks: Any = None, cancellation_token: Any = None) -> bool:
+    async def execute_tools(self, task: PhaseTask, query_id: str, callbacks: Any) -> bool:
         for call in task.toolCalls or ():
             call.status, call.output = TaskStatus.COMPLETED, "forty-two"
         return True
 
 
-@row("S1-34")
+@row("S1-34", "S1-7")
 def test_the_agent_takes_any_executor() -> None:
     own, model, kept = Own(), Brain(), ToolContextManager()
     outcome = run(Phased(executor=own, context_manager=kept), model)
@@ -74,129 +67,149 @@ def test_the_agent_takes_any_executor() -> None:
     assert outcome.details["gathered"] == 1
 
 
-@row("S1-34", "S1-7")
-def test_an_executor_with_the_signature_of_the_document_serves_without_a_token() -> None:
-    class Plain:
-        async def select_tools(self, task: PhaseTask, understanding: Understanding | None) -> list[ToolCallStatus]:
-            return [ToolCallStatus("own", {})]
-
-        async def execute_tools(self, task: PhaseTask, query_id: str, callbacks: Any) -> bool:
-            return await Own().execute_tools(task, query_id, callbacks)
-
-    executor: Any = Plain()
-    assert run(Phased(executor=executor), Brain()).details["gathered"] == 1
-
-
+@pytest.mark.parametrize("where", ["select", "execute"])
 @row("S1-34", "B1-2")
-def test_the_token_ends_a_choice_that_an_executors_own_model_makes() -> None:
+def test_the_token_ends_an_executor_that_does_not_look_at_it(where: str) -> None:
     async def main() -> Outcome:
         token = asyncio.Event()
 
         class Stuck(Own):
             async def select_tools(self, task: PhaseTask, understanding: Understanding | None) -> list[ToolCallStatus]:
-                token.set()
-                await asyncio.Event().wait()
-                return []
+                await self.stay("select")
+                return await super().select_tools(task, understanding)
 
-        outcome = await Phased(executor=Stuck(), cancellation_token=token).run(Query("Q"), box(), Brain())
-        assert len(asyncio.all_tasks()) == 1
+            async def execute_tools(self, task: PhaseTask, query_id: str, callbacks: Any, token: Any = None) -> bool:
+                await self.stay("execute")
+                return True
+
+            async def stay(self, here: str) -> None:
+                if here == where:
+                    token.set()
+                    await asyncio.Event().wait()
+
+        loop = Phased(executor=Stuck(), cancellation_token=token, cancel_grace_s=0)
+        outcome: Outcome = await loop.run(Query("Q"), box(), Brain())
         return outcome
 
-    assert run_sync(limited(main())).stop is StopReason.CANCELLED
+    outcome = finished(main())
+    assert outcome.stop is StopReason.CANCELLED
+    assert statuses(outcome) == {"r1.t1": ("failed", "cancelled")}
 
 
 @row("S1-31")
 def test_a_store_that_fails_loses_no_result(tmp_path: Path) -> None:
     class Damaging(AgentCallbacks):
-        def on_answer_start(self) -> None: ...
-
         def on_phase_start(self, phase: Phase) -> None:
             if phase is Phase.ANSWER:
                 (kept,) = (tmp_path / "good").rglob("*.json")
                 kept.write_text("{ half")
 
-    model, kept = Brain(), ToolContextManager(tmp_path / "good")
-    run(Phased(context_manager=kept, callbacks=Damaging()), model)
+    model = Brain()
+    run(Phased(context_manager=ToolContextManager(tmp_path / "good"), callbacks=Damaging()), model)
     assert "):\n3" in model.prompts("answer")[0]
 
     (tmp_path / "file").write_text("")
-    blocked, notes, other = ToolContextManager(tmp_path / "file" / "x"), Notes(), Brain()
-    run(Phased(executor=Own(), context_manager=blocked), other, observer=notes)
+    notes, other = Notes(), Brain()
+    run(Phased(executor=Own(), context_manager=ToolContextManager(tmp_path / "file" / "x")), other, observer=notes)
     assert "forty-two" in other.prompts("answer")[0]
-    assert "not_kept" in [kind for kind, _ in notes.notes]
+    assert "not_kept" in dict(notes.notes)
 
 
 @row("S1-33")
-def test_concurrent_runs_share_an_executor_without_mixing() -> None:
-    async def main() -> list[Outcome]:
+def test_concurrent_runs_share_an_executor_and_a_loop_without_mixing() -> None:
+    async def main() -> None:
         kept = ToolContextManager()
-        brains = [Shuffled(random.Random(i), select=by_task(t1=adding(100 * i, 1))) for i in range(3)]
-
-        async def pick(request: Request) -> Reply:
-            number = int(request.messages[1].content.partition("number ")[2][0])
-            return await brains[number].complete(request)
+        brains = [Brain(select=by_task(t1=adding(100 * i, 1))) for i in range(3)]
 
         class Picker(Brain):
             async def complete(self, request: Request) -> Reply:
-                return await pick(request)
+                await asyncio.sleep(0)
+                return await brains[int(request.messages[1].content.partition("number ")[2][0])].complete(request)
 
         shared = ToolExecutor(ToolExecutorOptions(list(box()), kept, Picker()))
         told = [CallbackLog() for _ in brains]
-        loops = [Phased(executor=shared, context_manager=kept, callbacks=told[i]) for i in range(3)]
-        outcomes = await asyncio.gather(*(loop.run(Query(f"number {i}"), box(), brains[i]) for i, loop in enumerate(loops)))
+        loops = [Phased(executor=shared, context_manager=kept, callbacks=log) for log in told]
+        one = Phased()
+        runs = [
+            *(loop.run(Query(f"number {i}"), box(), brains[i]) for i, loop in enumerate(loops)),
+            *(one.run(Query(f"number {i}"), box(), brains[i]) for i in range(3)),
+        ]
+        for outcome in await asyncio.gather(*runs):
+            assert outcome.details["gathered"] == 1
         for i, brain in enumerate(brains):
-            assert f"{100 * i + 1}" in brain.prompts("answer")[0]
-            assert [args[3] for args in told[i].of("on_tool_call_update")] == [None, f"{100 * i + 1}"]
-        return list(outcomes)
+            assert all(f"{100 * i + 1}" in prompt for prompt in brain.prompts("answer"))
+            assert [update[2] for update in told[i].updates] == [None, f"{100 * i + 1}"]
 
-    assert [outcome.details["gathered"] for outcome in run_sync(limited(main()))] == [1, 1, 1]
+    finished(main())
 
 
-@row("S1-38")
-def test_both_layouts_make_the_same_calls_and_give_the_same_answer() -> None:
+@row("S1-38", "phased.tool_layout")
+def test_option_tool_layout_both_make_the_same_calls_the_agent_in_sequence_with_summaries() -> None:
     calls: dict[str, list[Any]] = {}
-    roles: dict[str, list[str]] = {}
-    for layout in ("executor", "agent"):
-        seen: list[Any] = []
-        busy = most = 0
+    most: dict[str, int] = {}
+    summaries: dict[str, int] = {}
+    for layout in LAYOUTS:
+        seen = calls[layout] = []
+        busy: list[int] = []
 
-        async def work(x: int, seen: list[Any] = seen) -> str:
+        async def work(x: int, layout: str = layout, seen: list[Any] = seen, busy: list[int] = busy) -> str:
             """Works."""
-            nonlocal busy, most
-            busy += 1
-            most = max(most, busy)
+            busy.append(x)
+            most[layout] = max(most.get(layout, 0), len(busy))
             await asyncio.sleep(0)
-            busy -= 1
+            busy.remove(x)
             seen.append(x)
             return f"result {x}"
 
         model = Brain(select=Act("", tuple(ToolCall("work", {"x": x}) for x in range(3))))
-        outcome = run(make_phased(layout), model, work)
-        assert outcome.answer == "done"
-        assert most == (3 if layout == "executor" else 1)
-        calls[layout], roles[layout] = seen, model.roles
-    assert calls["executor"] == calls["agent"]
-    assert roles["agent"].count("summarize") == roles["executor"].count("summarize") + 3
+        assert run(Phased(tool_layout=layout), model, work).answer == "done"
+        summaries[layout] = model.roles.count("summarize")
+    assert calls["executor"] == calls["agent"] == [0, 1, 2]
+    assert most == {"executor": 3, "agent": 1}
+    assert summaries == {"executor": 1, "agent": 4}
 
 
-@row("S1-43", "G-8")
-def test_tool_tasks_of_the_whole_run_are_bounded() -> None:
+@row("S1-38", "B1-7")
+def test_agent_layout_shows_summaries_to_tasks_and_whole_results_to_the_answer() -> None:
+    calls = (*adding(1, 2), *FAIL, *adding(3, 4))
+    model = Brain(
+        plan=plan(("t1", "A."), ("t2", "B.", ("t1",))),
+        select=by_task(t1=calls),
+        summarize=[Text("Sum one."), Text("  "), '{"contexts": ["c1", "c2"]}'],
+    )
+    outcome = run(Phased(tool_layout="agent"), model)
+    assert [call["status"] for call in outcome.details["tasks"][0]["toolCalls"]] == ["completed", "failed", "completed"]
+    first, second, _ = (request for request in model.requests if request.role is Role.SUMMARIZE)
+    assert (first.scope, second.scope) == ("t1", "t1")
+    assert "Sum one." in second.messages[1].content
+    assert "ValueError: broken" in second.messages[1].content
+    shown = model.prompts("select")[1]
+    for words in ("Sum one.", "):\n7", "ValueError: broken"):
+        assert words in shown
+    (answer,) = model.prompts("answer")
+    assert ("):\n3" in answer, "):\n7" in answer, "Sum one." in answer) == (True, True, False)
+
+
+@row("S1-43", "G-8", "phased.max_tool_tasks")
+def test_option_max_tool_tasks_bounds_the_tool_tasks_of_the_whole_run() -> None:
+    for limit, steps in ((None, 5), (2, 2), (0, 0)):
+        assert run(Phased(max_tool_tasks=limit), Brain(reflect=INCOMPLETE)).steps == steps
     tasks = plan(("a", "A."), ("b", "B."))
     model = Brain(plan=[tasks, plan(("c", "C."), ("d", "D.", ("c",)), ("e", "E."))], reflect=INCOMPLETE)
     outcome = run(Phased(max_tool_tasks=3), model)
     assert (outcome.stop, outcome.steps, outcome.details["rounds"]) == (StopReason.FORCED, 3, 2)
-    assert statuses(outcome) == {
-        "r1.a": ("completed", None),
-        "r1.b": ("completed", None),
-        "r2.c": ("completed", None),
-        "r2.d": ("failed", "step limit"),
-        "r2.e": ("failed", "step limit"),
-    }
+    done, refused = ("completed", None), ("failed", "step limit")
+    assert statuses(outcome) == {"r1.a": done, "r1.b": done, "r2.c": done, "r2.d": refused, "r2.e": refused}
     assert model.roles[-3:] == ["reflect", "summarize", "answer"]
     assert "step limit" in model.prompts("reflect")[1]
 
 
+@pytest.mark.parametrize("is_complete", [True, False])
 @row("S1-43")
-def test_said_complete_at_the_limit_is_finished() -> None:
-    outcome = run(Phased(max_tool_tasks=1), Brain(plan=plan(("a", "A."), ("b", "B."))))
-    assert (outcome.stop, outcome.steps) == (StopReason.FINISHED, 1)
+def test_the_limit_falls_on_tasks_in_the_order_in_which_they_can_start(is_complete: bool) -> None:
+    model = Brain(plan=plan(("t3", "C.", ("t2",)), ("t2", "B.", ("t1",)), ("t1", "A.")), reflect=Completion(is_complete))
+    outcome = run(Phased(max_tool_tasks=2), model)
+    assert (outcome.stop, outcome.steps) == (StopReason.FINISHED if is_complete else StopReason.FORCED, 2)
+    done = ("completed", None)
+    assert statuses(outcome) == {"r1.t1": done, "r1.t2": done, "r1.t3": ("failed", "step limit")}
+    assert model.roles.count("plan") == 1

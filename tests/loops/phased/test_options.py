@@ -1,4 +1,4 @@
-"""The loop of phases: a test for every option."""
+"""The loop of phases: a test for every option; of `failed_dependency`, `max_tool_tasks` and `tool_layout` elsewhere."""
 
 from __future__ import annotations
 
@@ -12,23 +12,13 @@ from typing import Any
 import pytest
 
 from tests.loops.looking import check_tool_max_chars, check_tool_threads, check_tool_timeout_s
-from tests.loops.phased.helpers import FAIL, INCOMPLETE, Brain, adding, by_task, limited, make_phased, plan, run, statuses
+from tests.loops.phased.helpers import INCOMPLETE, Brain, finished, run
 from tests.rows import row
-from whichloop.loops.phased import (
-    Phase,
-    Phased,
-)
+from whichloop.loops.phased import Phase, Phased
 from whichloop.loops.phased.run import PhasedOptions
 from whichloop.loops.shared.option_checks import ToolSettings
-from whichloop.protocol import (
-    Act,
-    Outcome,
-    Query,
-    StopReason,
-    Toolbox,
-    ToolCall,
-    run_sync,
-)
+from whichloop.protocol import Query, StopReason, Toolbox, ToolCall
+from whichloop.protocol.moves import Act
 from whichloop.runs.built_in import options_of
 
 
@@ -38,82 +28,52 @@ def test_option_max_rounds_bounds_the_rounds() -> None:
         assert run(Phased(max_rounds=rounds), Brain(reflect=INCOMPLETE)).details["rounds"] == rounds
 
 
-@row("phased.max_tool_tasks")
-def test_option_max_tool_tasks_bounds_the_tasks_that_use_tools() -> None:
-    for limit, steps in ((None, 5), (2, 2), (0, 0)):
-        assert run(Phased(max_tool_tasks=limit), Brain(reflect=INCOMPLETE)).steps == steps
-
-
-@row("phased.understand")
-def test_option_understand_off_asks_for_no_understanding() -> None:
-    for understand in (True, False):
-        model = Brain()
-        outcome = run(Phased(understand=understand), model)
-        assert ("understand" in model.roles) is understand
-        assert ("understand" in outcome.details["phases"]) is understand
-
-
-@row("phased.plan")
-def test_option_plan_off_makes_the_question_the_only_task() -> None:
-    model = Brain()
-    outcome = run(Phased(plan=False), model)
-    assert "plan" not in model.roles
-    assert [task["description"] for task in outcome.details["tasks"]] == ["What is 1 + 2?"]
-
-
-@row("phased.reflect")
-def test_option_reflect_off_answers_after_the_first_round() -> None:
-    model = Brain(reflect=INCOMPLETE)
-    outcome = run(Phased(reflect=False), model)
-    assert model.roles == ["understand", "plan", "select", "summarize", "answer"]
-    assert (outcome.stop, outcome.answer) == (StopReason.FINISHED, "done")
-
-
-@row("phased.failed_dependency")
-def test_option_failed_dependency_runs_skips_or_fails_what_depends() -> None:
-    tasks = plan(("a", "A."), ("b", "B.", ("a",)))
-    made = {
-        rule: run(Phased(failed_dependency=rule), Brain(plan=tasks, select=by_task(a=FAIL, b=adding(1, 2))))
-        for rule in ("run", "skip", "fail")
-    }
-    assert [outcome.details["gathered"] for outcome in made.values()] == [1, 0, 0]
-    assert statuses(made["fail"])["r1.b"] != statuses(made["skip"])["r1.b"]
-
-
-@row("phased.tool_layout")
-def test_option_tool_layout_agent_adds_a_summary_per_call() -> None:
-    counts = {}
-    for layout in ("executor", "agent"):
-        model = Brain()
-        run(make_phased(layout), model)
-        counts[layout] = model.roles.count("summarize")
-    assert counts == {"executor": 1, "agent": 2}
+@row("phased.understand", "phased.plan", "phased.reflect")
+def test_options_understand_plan_and_reflect_off_leave_out_a_request() -> None:
+    roles = ["understand", "plan", "select", "reflect", "summarize", "answer"]
+    for option in ("understand", "plan", "reflect"):
+        model = Brain(reflect=INCOMPLETE)
+        options: dict[str, Any] = {option: False}
+        outcome = run(Phased(max_rounds=1, **options), model)
+        assert model.roles == [role for role in roles if role != option]
+        assert option not in outcome.details["phases"]
+        assert outcome.stop is (StopReason.FINISHED if option == "reflect" else StopReason.FORCED)
+        assert [task["description"] == "What is 1 + 2?" for task in outcome.details["tasks"]] == [option == "plan"]
 
 
 @pytest.mark.parametrize(("grace", "gathered"), [(20.0, 1), (0.0, 0)])
-@row("phased.cancel_grace_s")
+@row("phased.cancel_grace_s", "B1-12", "X-15")
 def test_option_cancel_grace_s_is_how_long_a_thread_is_waited_for(grace: float, gathered: int) -> None:
-    async def main() -> Outcome:
+    """Also beside a task that ends at once."""
+
+    async def main() -> Any:
         begun, let_go, token = threading.Event(), threading.Event(), asyncio.Event()
 
         def work() -> str:
             """Works in its thread."""
             begun.set()
             let_go.wait(30)
-            return "done"
+            return "paid"
 
+        async def hang() -> None:
+            """Never ends by itself; lets the other go on, in time, once it is cancelled."""
+            try:
+                await asyncio.Event().wait()
+            finally:
+                if grace:
+                    asyncio.get_running_loop().call_later(0.05, let_go.set)
+
+        select = lambda request: Act("", (ToolCall("work" if request.scope == "b" else "hang", {}),))  # noqa: E731
+        model = Brain(plan='{"tasks": [{"id": "a", "description": "A."}, {"id": "b", "description": "B."}]}', select=select)
         loop = Phased(cancel_grace_s=grace, cancellation_token=token)
-        model = Brain(select=Act("", (ToolCall("work", {}),)))
-        running = asyncio.create_task(loop.run(Query("Q"), Toolbox([work]), model))
+        running = asyncio.create_task(loop.run(Query("Q"), Toolbox([work, hang]), model))
         await asyncio.to_thread(begun.wait, 20)
         token.set()
-        if grace:
-            let_go.set()
         outcome = await running
         let_go.set()
         return outcome
 
-    outcome = run_sync(limited(main()))
+    outcome = finished(main())
     assert (outcome.stop, outcome.details["gathered"]) == (StopReason.CANCELLED, gathered)
 
 
@@ -146,18 +106,13 @@ def test_bad_values_are_refused_by_name(wrong: dict[str, Any], field: str) -> No
 
 @row("S1-5")
 def test_prompts_can_be_replaced_by_phase_and_the_format_stays() -> None:
-    model = Brain()
-    run(Phased(prompts={Phase.PLAN: "Plan like a pirate.", Phase.EXECUTE: "Pick like one."}), model)
-    systems = {request.role.value: request.messages[0].content for request in model.requests}
-    assert systems["plan"].startswith("Plan like a pirate.")
-    assert '"dependsOn"' in systems["plan"]
-    assert systems["select"].startswith("Pick like one.")
-
-
-def test_a_smaller_model_may_select() -> None:
-    small, large = Brain(), Brain()
-    run(Phased(select_model=small), large)
-    assert (small.roles, "select" in large.roles) == (["select"], False)
+    model, small = Brain(), Brain()
+    run(Phased(prompts={Phase.PLAN: "Plan like a pirate.", Phase.EXECUTE: "Pick like one."}, select_model=small), model)
+    (plan,) = (request.messages[0].content for request in model.requests if request.role.value == "plan")
+    assert plan.startswith("Plan like a pirate.")
+    assert '"dependsOn"' in plan
+    assert small.requests[0].messages[0].content.startswith("Pick like one.")
+    assert (small.roles, "select" in model.roles) == (["select"], False)
 
 
 @row("phased.tool_max_chars")

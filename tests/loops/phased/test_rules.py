@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -14,31 +13,25 @@ from hypothesis import strategies as st
 from tests.loops.helpers import Notes
 from tests.loops.phased.helpers import (
     INCOMPLETE,
+    LAYOUTS,
     Brain,
     CallbackLog,
-    Listening,
     add,
     adding,
     box,
     by_task,
+    finished,
     giving,
-    limited,
-    make_phased,
+    hang,
     plan,
     run,
     statuses,
 )
 from tests.rows import row
-from whichloop.loops.phased import (
-    Phased,
-    TaskStatus,
-)
+from whichloop.loops.phased import AgentCallbacks, Phase, Phased, TaskStatus
 from whichloop.protocol import (
-    Act,
-    Answer,
     BudgetExceeded,
     Chunk,
-    Completion,
     ContextOverflow,
     Loop,
     Outcome,
@@ -48,44 +41,46 @@ from whichloop.protocol import (
     Request,
     Role,
     StopReason,
-    Tasks,
     Tool,
     Toolbox,
     ToolCall,
     render_value,
-    run_sync,
 )
+from whichloop.protocol.moves import Act, Answer, Completion, Tasks
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_loop
 
+ROLES = ["understand", "plan", "select", "reflect", "summarize", "answer"]
+AB = plan(("a", "A."), ("b", "B."))
+each_layout = pytest.mark.parametrize("layout", LAYOUTS)
 
-@row("G-2")
-def test_phased_said_complete_is_finished() -> None:
-    assert run(Phased(), Brain()).stop is StopReason.FINISHED
 
-
-@row("G-2")
-def test_phased_an_empty_plan_is_finished() -> None:
+@row("G-2", "X-21")
+def test_phased_stops_are_declared_exactly_where_they_can_be_reached() -> None:
+    always = {StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW}
+    ends = {
+        Phased(): {StopReason.FINISHED, StopReason.FORCED},
+        Phased(reflect=False): {StopReason.FINISHED},
+        Phased(reflect=False, max_tool_tasks=1): {StopReason.FINISHED, StopReason.FORCED},
+        Phased(reflect=False, plan=False, max_tool_tasks=1): {StopReason.FINISHED},
+        Phased(reflect=False, plan=False, max_tool_tasks=0): {StopReason.FORCED},
+        Phased(plan=False, max_tool_tasks=0): {StopReason.FINISHED, StopReason.FORCED},
+    }
+    for loop, declared in ends.items():
+        assert loop.stops == always | declared
+        plans = (plan(("a", "A.")), AB)
+        assert declared == {run(loop, Brain(plan=p, reflect=said)).stop for p in plans for said in (INCOMPLETE, Completion(True))}
+        assert isinstance(loop, Loop)
     assert run(Phased(), Brain(plan=Tasks(()))).stop is StopReason.FINISHED
 
 
-@row("G-2")
-def test_phased_rounds_or_tool_tasks_used_up_are_forced() -> None:
-    assert run(Phased(max_rounds=1), Brain(reflect=INCOMPLETE)).stop is StopReason.FORCED
-    assert run(Phased(max_tool_tasks=1), Brain(reflect=INCOMPLETE)).stop is StopReason.FORCED
-
-
-ROLES = ["understand", "plan", "select", "reflect", "summarize", "answer"]
-
-
 @pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("layout", ["executor", "agent"])
+@each_layout
 @row("G-2", "G-3")
-def test_phased_provider_error_and_overflow_end_without_answer_or_further_call(role: str, layout: str) -> None:
+def test_phased_provider_error_and_overflow_end_without_answer_or_further_call(role: str, layout: Any) -> None:
     for error, stop in ((ProviderError("down"), StopReason.PROVIDER_ERROR), (ContextOverflow("down"), StopReason.CONTEXT_OVERFLOW)):
-        said: dict[str, Any] = {role: error}
-        model = Brain(plan=plan(("a", "A."), ("b", "B.")), **said) if role != "plan" else Brain(**said)
-        outcome = run(make_phased(layout), model)
+        model = Brain(**{"plan": AB, role: error})
+        outcome = run(Phased(tool_layout=layout), model)
         assert (outcome.answer, outcome.stop, outcome.details["error"]) == (None, stop, "down")
         assert model.roles[-1] == role
         assert model.roles.count(role) == 1
@@ -94,81 +89,88 @@ def test_phased_provider_error_and_overflow_end_without_answer_or_further_call(r
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("leaving", [BudgetExceeded("spent"), ZeroDivisionError("a bug")])
+@each_layout
 @row("G-3")
-def test_phased_budget_and_bugs_leave_the_loop(role: str, leaving: BaseException) -> None:
-    said: dict[str, Any] = {"plan": plan(("a", "A."), ("b", "B."))} | {role: leaving}
-    for layout in ("executor", "agent"):
-        model = Brain(**said)
-        with pytest.raises(type(leaving)):
-            run(make_phased(layout), model)
-        assert model.roles.count(role) == 1
+def test_phased_budget_and_bugs_leave_the_loop(role: str, leaving: BaseException, layout: Any) -> None:
+    model = Brain(**{"plan": AB, role: leaving})
+    with pytest.raises(type(leaving)):
+        run(Phased(tool_layout=layout), model)
+    assert model.roles.count(role) == 1
 
 
-@pytest.mark.parametrize("where", [*ROLES, "tool"])
-@pytest.mark.parametrize("by_token", [True, False])
+@pytest.mark.parametrize("where", [*ROLES, "tool", "stream"])
+@pytest.mark.parametrize("how", ["token", "outside", "both"])
 @row("G-2", "G-3")
-def test_phased_the_token_ends_the_run_as_cancelled_and_cancellation_leaves_it(where: str, by_token: bool) -> None:
+def test_phased_the_token_ends_the_run_as_cancelled_and_cancellation_leaves_it(where: str, how: str) -> None:
     told = CallbackLog()
+    told.streams = True
 
     async def main() -> Any:
         token, begun = asyncio.Event(), asyncio.Event()
 
-        async def hang() -> None:
+        async def stay() -> None:
             """Never ends by itself."""
             begun.set()
-            await asyncio.Event().wait()
+            await hang()
 
         class Stuck(Brain):
             async def complete(self, request: Request) -> Reply:
                 if request.role.value == where:
-                    await hang()
+                    await stay()
                 return await super().complete(request)
 
-        model = Stuck(select=Act("", (ToolCall("hang", {}),) if where == "tool" else adding(1, 2)))
+            async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+                if where == "stream":
+                    yield Chunk("d")
+                    await stay()
+                async for chunk in super().stream(request):
+                    yield chunk
+
+        model = Stuck(select=Act("", (ToolCall("stay", {}),) if where == "tool" else adding(1, 2)))
         loop = Phased(cancellation_token=token, callbacks=told)
         assert StopReason.CANCELLED in loop.stops
-        running = asyncio.create_task(loop.run(Query("Q"), box(add, hang), model))
+        running = asyncio.create_task(loop.run(Query("Q"), box(add, stay), model))
         await begun.wait()
-        token.set() if by_token else running.cancel()
+        if how != "outside":
+            token.set()
+        if how != "token":
+            running.cancel()
         await asyncio.wait([running])
-        assert len(asyncio.all_tasks()) == 1
         return None if running.cancelled() else running.result()
 
-    outcome = run_sync(limited(main()))
-    ended = [status for _, status in told.of("on_task_update")]
-    assert ended[1:] == ([TaskStatus.FAILED] if where in ("select", "tool") else [TaskStatus.COMPLETED] * (len(ended) - 1))
-    if by_token:
+    outcome = finished(main())
+    ends = [status for _, status in told.of("on_task_update")][1:]
+    assert ends == ([TaskStatus.FAILED] if where in ("select", "tool") else [TaskStatus.COMPLETED] * len(ends))
+    assert (outcome is None) is (how != "token")
+    if outcome is not None:
         assert (outcome.answer, outcome.stop) == (None, StopReason.CANCELLED)
         assert "in_progress" not in {status for status, _ in statuses(outcome).values()}
-    else:
-        assert outcome is None
 
 
-@row("G-3")
-def test_phased_cancellation_from_outside_leaves_though_the_token_is_set_too() -> None:
-    async def main() -> bool:
-        token, begun = asyncio.Event(), asyncio.Event()
+@pytest.mark.parametrize("after", [Phase.REFLECT, Phase.ANSWER])
+@row("G-2")
+def test_phased_a_token_that_is_set_between_phases_ends_the_run_unless_it_has_its_answer(after: Phase) -> None:
+    model = Brain()
 
-        async def hang() -> None:
-            """Never ends by itself."""
-            begun.set()
-            await asyncio.Event().wait()
+    async def main() -> Any:
+        token = asyncio.Event()
 
-        loop = Phased(cancellation_token=token)
-        running = asyncio.create_task(loop.run(Query("Q"), box(hang), Brain(select=Act("", (ToolCall("hang", {}),)))))
-        await begun.wait()
-        token.set()
-        running.cancel()
-        await asyncio.wait([running])
-        return running.cancelled()
+        class Setting(AgentCallbacks):
+            def on_phase_complete(self, phase: Phase) -> None:
+                if phase is after:
+                    token.set()
 
-    assert run_sync(limited(main()))
+        return await Phased(cancellation_token=token, callbacks=Setting()).run(Query("Q"), box(), model)
+
+    outcome = finished(main())
+    ends = {Phase.REFLECT: (StopReason.CANCELLED, None, "reflect"), Phase.ANSWER: (StopReason.FINISHED, "done", "answer")}
+    assert (outcome.stop, outcome.answer, model.roles[-1]) == ends[after]
 
 
 @pytest.mark.parametrize("error", [ProviderError("down"), BudgetExceeded("spent")])
-@pytest.mark.parametrize("layout", ["executor", "agent"])
+@each_layout
 @row("G-3")
-def test_phased_no_tool_is_begun_once_a_neighbour_has_ended_the_run(error: Exception, layout: str) -> None:
+def test_phased_no_tool_is_begun_once_a_neighbour_has_ended_the_run(error: Exception, layout: Any) -> None:
     begun: list[int] = []
 
     def count(a: int) -> int:
@@ -188,44 +190,47 @@ def test_phased_no_tool_is_begun_once_a_neighbour_has_ended_the_run(error: Excep
                     await asyncio.sleep(0)
                 return await super().complete(request)
 
-        model = Meeting(plan=plan(("a", "A."), ("b", "B.")), select=Act("", (ToolCall("count", {"a": 1}),)))
+        model = Meeting(plan=AB, select=Act("", (ToolCall("count", {"a": 1}),)))
         try:
-            await make_phased(layout).run(Query("Q"), box(count), model)
+            await Phased(tool_layout=layout).run(Query("Q"), box(count), model)
         except BudgetExceeded:
             assert isinstance(error, BudgetExceeded)
 
-    run_sync(limited(main()))
+    finished(main())
     assert begun == []
 
 
-@row("B1-12", "X-15")
-def test_a_thread_keeps_its_grace_though_a_neighbours_task_ends_at_once() -> None:
-    async def main() -> Outcome:
-        begun, let_go, token = threading.Event(), threading.Event(), asyncio.Event()
+@row("G-3")
+def test_phased_what_runs_beside_a_failure_is_stopped_and_what_waits_for_it_never_starts() -> None:
+    ends: list[str] = []
 
-        def work() -> str:
-            """Works in its thread."""
+    async def main() -> Any:
+        begun = asyncio.Event()
+
+        async def slow() -> None:
+            """Never ends by itself."""
             begun.set()
-            let_go.wait(30)
-            return "paid"
-
-        async def hang() -> None:
-            """Never ends by itself; lets the other go on once it is cancelled."""
             try:
-                await asyncio.Event().wait()
+                await hang()
             finally:
-                asyncio.get_running_loop().call_later(0.05, let_go.set)
+                ends.append("slow")
 
-        select = by_task(a=[ToolCall("hang", {})], b=[ToolCall("work", {})])
-        model = Brain(plan=plan(("a", "A."), ("b", "B.")), select=select)
-        loop = Phased(cancel_grace_s=20, cancellation_token=token)
-        running = asyncio.create_task(loop.run(Query("Q"), Toolbox([work, hang]), model))
-        await asyncio.to_thread(begun.wait, 20)
-        token.set()
-        return await running
+        class Late(Brain):
+            async def complete(self, request: Request) -> Reply:
+                if request.scope == "t1":
+                    await begun.wait()
+                    raise ProviderError("down")
+                return await super().complete(request)
 
-    outcome = run_sync(limited(main()))
-    assert (outcome.stop, outcome.details["gathered"]) == (StopReason.CANCELLED, 1)
+        tasks = plan(("t1", "A."), ("t2", "B."), ("t3", "C.", ("t1",)))
+        return await Phased().run(Query("Q"), box(slow), Late(plan=tasks, select=by_task(t2=[ToolCall("slow", {})])))
+
+    outcome = finished(main())
+    assert outcome.stop is StopReason.PROVIDER_ERROR
+    assert ends == ["slow"]
+    failed = {"r1.t1": ("failed", "ProviderError: down"), "r1.t2": ("failed", "cancelled"), "r1.t3": ("pending", None)}
+    assert statuses(outcome) == failed
+    assert outcome.details["tasks"][1]["toolCalls"][0]["error"] == "cancelled"
 
 
 @row("B1-2")
@@ -253,52 +258,28 @@ def test_a_time_limit_inside_a_stream_counts_though_there_is_a_token() -> None:
             try:
                 async with asyncio.timeout(0.02):
                     yield Chunk("d")
-                    await asyncio.Event().wait()
+                    await hang()
             except TimeoutError:
                 raise ProviderError("no reply within 0.02 s") from None
 
-    async def main() -> Outcome:
-        return await Phased(cancellation_token=asyncio.Event()).run(Query("Q"), box(), Slow(), Listening())
+    async def main() -> Any:
+        told = CallbackLog()
+        told.streams = True
+        return await Phased(cancellation_token=asyncio.Event(), callbacks=told).run(Query("Q"), box(), Slow())
 
-    assert run_sync(limited(main())).details["error"] == "no reply within 0.02 s"
-
-
-@row("G-2")
-def test_phased_streaming_ends_with_the_token_too() -> None:
-    async def main() -> Outcome:
-        token = asyncio.Event()
-
-        class Endless(Brain):
-            async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-                yield Chunk("d")
-                token.set()
-                await asyncio.Event().wait()
-
-        return await Phased(cancellation_token=token).run(Query("Q"), box(), Endless(), Listening())
-
-    assert run_sync(limited(main())).stop is StopReason.CANCELLED
+    assert finished(main()).details["error"] == "no reply within 0.02 s"
 
 
-@row("G-5")
-def test_phased_interrupts_of_a_tool_leave_the_loop() -> None:
-    def interrupt() -> None:
-        """Leaves."""
-        raise KeyboardInterrupt
-
-    for layout in ("executor", "agent"):
-        model = Brain(select=Act("", (ToolCall("interrupt", {}),)))
-        with pytest.raises(KeyboardInterrupt):
-            asyncio.run(make_phased(layout).run(Query("Q"), box(interrupt), model))
-
-
-@pytest.mark.parametrize(
-    ("raised", "text"), [(SystemExit(2), "SystemExit: 2"), (OSError(), "OSError: "), (GeneratorExit("g"), "GeneratorExit: g")]
-)
+@each_layout
 @row("G-5", "X-10")
-def test_phased_whatever_else_a_tool_raises_is_a_failed_call(raised: BaseException, text: str) -> None:
-    for layout in ("executor", "agent"):
+def test_phased_interrupts_of_a_tool_leave_the_loop_and_whatever_else_it_raises_is_a_failed_call(layout: Any) -> None:
+    raising = Brain(select=Act("", (ToolCall("any", {}),)))
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(Phased(tool_layout=layout).run(Query("Q"), box(giving(KeyboardInterrupt())), raising))
+    errors = ((SystemExit(2), "SystemExit: 2"), (OSError(), "OSError: "), (GeneratorExit("g"), "GeneratorExit: g"))
+    for raised, text in errors:
         model = Brain(select=Act("", (ToolCall("any", {}),)))
-        outcome = run(make_phased(layout), model, giving(raised))
+        outcome = run(Phased(tool_layout=layout), model, giving(raised))
         assert outcome.details["tasks"][0]["toolCalls"][0]["error"] == text
         assert text in model.prompts("reflect")[0]
 
@@ -317,18 +298,11 @@ def test_phased_what_json_cannot_say_is_shown_as_its_text() -> None:
 
 @row("X-10")
 def test_phased_a_hung_tool_fails_and_its_neighbours_do_not() -> None:
-    async def hang() -> None:
-        """Never ends."""
-        await asyncio.Event().wait()
-
     tools = Toolbox([Tool.from_function(hang, time_limit_s=0.02), *box()])
-    model = Brain(select=Act("", (ToolCall("hang", {}), *adding(1, 2))))
-    outcome = run_sync(limited(Phased().run(Query("Q"), tools, model)))
+    outcome = finished(Phased().run(Query("Q"), tools, Brain(select=Act("", (ToolCall("hang", {}), *adding(1, 2))))))
     calls = outcome.details["tasks"][0]["toolCalls"]
-    assert [(call["status"], call["error"]) for call in calls] == [
-        ("failed", "TimeoutError: no result within 0.02 s"),
-        ("completed", None),
-    ]
+    late = ("failed", "TimeoutError: no result within 0.02 s")
+    assert [(call["status"], call["error"]) for call in calls] == [late, ("completed", None)]
 
 
 @pytest.mark.parametrize("name", ["submit", "branch", "finish", "__finish__"])
@@ -343,39 +317,18 @@ def test_phased_reserves_no_tool_name(name: str) -> None:
 @row("G-8", "X-13")
 def test_phased_n_tool_steps_are_n_tool_tasks_and_rounds_stay(tool_steps: int) -> None:
     assert Phased(plan=False).with_step_limit(tool_steps) == Phased(plan=False, max_tool_tasks=tool_steps)
-    assert make_loop(parse_spec("phased"), tool_steps) == Phased(max_tool_tasks=tool_steps)
-    assert make_loop(parse_spec("phased(max_tool_tasks=2)"), tool_steps) == Phased(max_tool_tasks=2)
-    assert make_loop(parse_spec("phased(max_rounds=7)"), tool_steps) == Phased(max_rounds=7, max_tool_tasks=tool_steps)
+    for spec, loop in (
+        ("phased", Phased(max_tool_tasks=tool_steps)),
+        ("phased(max_tool_tasks=2)", Phased(max_tool_tasks=2)),
+        ("phased(max_rounds=7)", Phased(max_rounds=7, max_tool_tasks=tool_steps)),
+    ):
+        assert make_loop(parse_spec(spec), tool_steps) == loop
 
 
 @row("X-6")
 def test_phased_an_answer_that_cannot_be_read_is_taken_as_text() -> None:
-    schema = {"type": "integer"}
+    schema, notes = {"type": "integer"}, Notes()
     assert run(Phased(), Brain(answer=Answer("sum", 3)), schema=schema).answer == 3
-    notes = Notes()
     assert run(Phased(), Brain(answer="three"), schema=schema, observer=notes).answer == "three"
     assert ("unreadable", "answer") in [(kind, data.get("phase")) for kind, data in notes.notes]
     assert run(Phased(), Brain(answer="")).answer == ""
-
-
-@row("X-21")
-def test_phased_stops_are_declared_exactly_where_they_can_be_reached() -> None:
-    always = {StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW}
-    ends = {
-        Phased(): {StopReason.FINISHED, StopReason.FORCED},
-        Phased(reflect=False): {StopReason.FINISHED},
-        Phased(reflect=False, max_tool_tasks=1): {StopReason.FINISHED, StopReason.FORCED},
-        Phased(reflect=False, plan=False, max_tool_tasks=1): {StopReason.FINISHED},
-        Phased(reflect=False, plan=False, max_tool_tasks=0): {StopReason.FORCED},
-        Phased(plan=False, max_tool_tasks=0): {StopReason.FINISHED, StopReason.FORCED},
-    }
-    for loop, declared in ends.items():
-        assert loop.stops == always | declared
-        reached = {
-            run(loop, Brain(plan=tasks, reflect=said)).stop
-            for tasks in (plan(("a", "A.")), plan(("a", "A."), ("b", "B.")))
-            for said in (INCOMPLETE, Completion(True))
-        }
-        assert reached == declared
-        assert loop.stops <= set(StopReason)
-        assert isinstance(loop, Loop)
