@@ -21,10 +21,9 @@ from whichloop.protocol import (
     Toolbox,
     run_sync,
 )
-from whichloop.protocol.moves import Act, Answer, Completion, Move, PlanTask, Tasks, Text, Understanding
+from whichloop.protocol.moves import Act, Answer, Completion, PlanTask, Tasks, Text, Understanding
 from whichloop.protocol.tool_calls import ToolCall
 
-Saying = Move | Reply | str | BaseException | Callable[[Request], Any]
 BAD = "{ not json"
 INCOMPLETE = Completion(False, "Two is missing.", ("the number two",))
 FAIL = (ToolCall("fail", {}),)
@@ -34,14 +33,15 @@ LAYOUTS: tuple[Literal["executor", "agent"], ...] = ("executor", "agent")
 class Brain:
     """A Model that is told what to say by role: one saying for ever, or a list whose last is said for ever.
 
+    A saying is a move, a text, a Reply, an exception to raise, or a function of the request.
     What it is not told: one task that calls add(1, 2), enough after the first round, all contexts, the answer "done".
     """
 
     name = "brain"
 
-    def __init__(self, capabilities: Capabilities | None = None, **sayings: Saying | list[Saying]) -> None:
+    def __init__(self, capabilities: Capabilities | None = None, **sayings: Any) -> None:
         self.capabilities = capabilities or Capabilities()
-        usual: dict[str, list[Saying]] = {
+        usual: dict[str, list[Any]] = {
             "understand": [Understanding("a sum", ("one", "two"))],
             "plan": [Tasks((PlanTask("t1", "Add one and two."),), "Add.")],
             "select": [Act("", adding(1, 2))],
@@ -118,7 +118,8 @@ def box(*functions: Callable[..., Any]) -> Toolbox:
 
 
 def run(loop: Phased, model: Any, *functions: Callable[..., Any], observer: Observer = SILENT, schema: Any = None) -> Outcome:
-    return finished(loop.run(Query("What is 1 + 2?", schema=schema), box(*functions), model, observer))
+    outcome: Outcome = finished(loop.run(Query("What is 1 + 2?", schema=schema), box(*functions), model, observer))
+    return outcome
 
 
 async def limited(work: Coroutine[Any, Any, Any]) -> Any:

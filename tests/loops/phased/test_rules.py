@@ -79,7 +79,8 @@ def test_phased_stops_are_declared_exactly_where_they_can_be_reached() -> None:
 @row("G-2", "G-3")
 def test_phased_provider_error_and_overflow_end_without_answer_or_further_call(role: str, layout: Any) -> None:
     for error, stop in ((ProviderError("down"), StopReason.PROVIDER_ERROR), (ContextOverflow("down"), StopReason.CONTEXT_OVERFLOW)):
-        model = Brain(**{"plan": AB, role: error})
+        said: dict[str, Any] = {"plan": AB, role: error}
+        model = Brain(**said)
         outcome = run(Phased(tool_layout=layout), model)
         assert (outcome.answer, outcome.stop, outcome.details["error"]) == (None, stop, "down")
         assert model.roles[-1] == role
@@ -92,7 +93,8 @@ def test_phased_provider_error_and_overflow_end_without_answer_or_further_call(r
 @each_layout
 @row("G-3")
 def test_phased_budget_and_bugs_leave_the_loop(role: str, leaving: BaseException, layout: Any) -> None:
-    model = Brain(**{"plan": AB, role: leaving})
+    said: dict[str, Any] = {"plan": AB, role: leaving}
+    model = Brain(**said)
     with pytest.raises(type(leaving)):
         run(Phased(tool_layout=layout), model)
     assert model.roles.count(role) == 1
@@ -272,7 +274,7 @@ def test_a_time_limit_inside_a_stream_counts_though_there_is_a_token() -> None:
 
 @each_layout
 @row("G-5", "X-10")
-def test_phased_interrupts_of_a_tool_leave_the_loop_and_whatever_else_it_raises_is_a_failed_call(layout: Any) -> None:
+def test_phased_interrupts_leave_the_loop_and_all_else_that_a_tool_raises_is_a_failed_call(layout: Any) -> None:
     raising = Brain(select=Act("", (ToolCall("any", {}),)))
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(Phased(tool_layout=layout).run(Query("Q"), box(giving(KeyboardInterrupt())), raising))
