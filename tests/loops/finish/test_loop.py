@@ -1,18 +1,38 @@
-"""The finish loop: what the document says."""
+"""The finish loop: what the document says, and what holds where it is silent."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import dataclasses
+from typing import Any, NamedTuple
 
 import pytest
 
-from tests.loops.finish.helpers import ADD, BAD, VERDICT, add, finish, native, results, run, says, steps
-from tests.loops.helpers import Script
+from tests.loops.finish.helpers import (
+    ADD,
+    BAD,
+    GOOD_AND_ADD,
+    NOPE,
+    VERDICT,
+    XML,
+    add,
+    contents,
+    finish,
+    native,
+    offered,
+    results,
+    run,
+    says,
+    steps,
+)
+from tests.loops.helpers import Notes, Script
 from tests.rows import row
+from whichloop.datasets.arithmetic import SUITE
 from whichloop.loops.finish import Finish, Step
+from whichloop.loops.finish.answer import MAX_CALLS
 from whichloop.protocol import (
     Capabilities,
+    Message,
     ProviderError,
     Query,
     Reply,
@@ -25,6 +45,66 @@ from whichloop.protocol import (
 )
 
 XML_REQUEST = "You must provide your final answer now. Respond with your answer in the following XML structure:"
+REMINDER = (
+    "You must respond by calling one of the available tools. Use the provided tools to take action, "
+    "or call __finish__ with the appropriate arguments to complete the task."
+)
+NOT_RUN = "Tool error: not run, __finish__ was called"
+BAD_AND_ADD = says(native("add", {"a": 1, "b": 2}), native("__finish__", {"answer": 3}), native("risky", {"x": 1}))
+TEXT, BAD_XML = Reply("Let me think."), Reply("<output></output>")
+UNFORCED = ProviderError("tool_choice is not supported", "refused")
+D, A = Role.DECIDE, Role.ANSWER
+
+
+class Case(NamedTuple):
+    """A run, and what comes of it."""
+
+    options: dict[str, Any]
+    replies: list[Any]
+    stop: StopReason
+    answer: Any
+    steps: int
+    roles: list[Role]
+
+
+CASES = {
+    "a valid finish ends the run": Case({}, [ADD, ADD, finish("3")], StopReason.FINISHED, "3", 3, [D, D, D]),
+    "a single turn finishes": Case({"max_steps": None}, [finish()], StopReason.FINISHED, "x", 1, [D]),
+    "a single turn may mend its answer": Case({"max_steps": None}, [BAD, TEXT, finish()], StopReason.FINISHED, "x", 1, [D, D, D]),
+    "a single turn has its retries": Case({"max_steps": None}, [BAD, BAD, BAD], StopReason.PARSE_FAILED, None, 1, [D, D, D]),
+    "a single turn ends after a tool": Case({"max_steps": None}, [BAD, ADD], StopReason.UNFINISHED, None, 1, [D, D]),
+    "a step of one": Case({"max_steps": 1}, [ADD, finish("late")], StopReason.FORCED, "late", 1, [D, A]),
+    "no step at all": Case({"max_steps": 0}, [finish("now")], StopReason.FORCED, "now", 0, [A]),
+    "a retry uses a step": Case({"max_steps": 2, "parse_retries": 5}, [BAD, BAD, finish()], StopReason.FORCED, "x", 2, [D, D, A]),
+    "a retry uses no step": Case(
+        {"max_steps": 2, "retries_consume_steps": False}, [BAD, ADD, finish()], StopReason.FINISHED, "x", 2, [D, D, D]
+    ),
+    "a tool that ran starts the count again": Case(
+        {"max_steps": 9}, [BAD, BAD, ADD, BAD, BAD, finish()], StopReason.FINISHED, "x", 6, [D] * 6
+    ),
+    "a tool that is none does not": Case({"max_steps": 9}, [BAD, BAD, NOPE, BAD], StopReason.PARSE_FAILED, None, 4, [D] * 4),
+    "the forced phase starts its own count": Case(
+        {"max_steps": 2}, [BAD, BAD, BAD, BAD, finish()], StopReason.FORCED, "x", 2, [D, D, A, A, A]
+    ),
+    "a refusal falls to XML": Case(
+        {"max_steps": 1, "parse_retries": 0}, [ADD, UNFORCED, XML], StopReason.FORCED, "x", 1, [D, A, A]
+    ),
+    "another tool falls to XML": Case({"max_steps": 1, "parse_retries": 0}, [ADD, ADD, XML], StopReason.FORCED, "x", 1, [D, A, A]),
+    "text falls to XML": Case({"max_steps": 1, "parse_retries": 0}, [ADD, TEXT, XML], StopReason.FORCED, "x", 1, [D, A, A]),
+    "another failure does not": Case(
+        {"max_steps": 1}, [ADD, ProviderError("429", "rate_limit")], StopReason.PROVIDER_ERROR, None, 1, [D, A]
+    ),
+    "XML takes a native finish": Case({"max_steps": 0, "forced_finish": "xml"}, [finish()], StopReason.FORCED, "x", 0, [A]),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@row("S3-4", "S3-5", "S3-19", "S3-43", "B3-4", "B3-19", "B3-20", "B3-23", "X-4", "X-7")
+def test_a_run_goes_as_its_replies_say(case: Case) -> None:
+    model = Script(*case.replies)
+    outcome = run(steps(**case.options), model)
+    assert (outcome.stop, outcome.answer, outcome.steps, model.roles) == (case.stop, case.answer, case.steps, case.roles)
+    assert {request.tool_choice for request in model.requests if request.role is D} <= {None}
 
 
 @row("S3-2")
@@ -37,7 +117,7 @@ def test_a_request_is_system_text_input_as_xml_and_finish_with_the_schema() -> N
         ("system", "Be brief."),
         ("user", "<input>\n    <question>Is 3 &lt; 4 &amp; so on?\n\nContext:\na passage</question>\n</input>"),
     ]
-    assert [tool.name for tool in request.tools] == ["add", "__finish__"]
+    assert offered(request) == ["add", "__finish__"]
     assert request.tools[-1].parameters == VERDICT
     assert outcome.answer == {"sentiment": "good", "score": 1}
 
@@ -48,174 +128,163 @@ def test_without_schema_or_with_one_of_no_object_finish_takes_one_argument() -> 
         model = Script(finish(value))
         assert run(Finish(), model, schema=schema).answer == value
         parameters = model.requests[0].tools[-1].parameters
-        assert parameters["required"] == ["answer"]
-        assert list(parameters["properties"]) == ["answer"]
+        assert (parameters["required"], list(parameters["properties"])) == (["answer"], ["answer"])
         assert ("$defs" in parameters) is (schema is not None and "$defs" in schema)
 
 
-@row("S3-3")
-def test_text_and_several_calls_in_one_reply() -> None:
-    model = Script(says(native("add", {"a": 1, "b": 2}, "i"), native("risky", {"x": 1}, "j"), text="Both."), finish())
-    run(steps(), model)
-    said, first, second = model.requests[1].messages[-3:]
+@row("S3-3", "S3-27", "B3-11")
+def test_text_and_several_calls_in_one_reply_whose_errors_name_type_and_message() -> None:
+    model = Script(says(native("add", {"a": 1, "b": 2}, "i"), native("risky", {"x": -1}, "j"), text="Both."), finish())
+    assert run(steps(), model).answer == "x"
+    said, *shown = model.requests[1].messages[-3:]
     assert (said.role, said.content, [call.id for call in said.calls]) == ("assistant", "Both.", ["i", "j"])
-    assert [(m.role, m.call_id, m.content) for m in (first, second)] == [("tool", "i", "3"), ("tool", "j", "success")]
+    assert [(message.call_id, message.content) for message in shown] == [
+        ("i", "3"),
+        ("j", "Tool error: ValueError: x must be positive"),
+    ]
 
 
-@row("S3-4", "S3-19")
-def test_a_valid_finish_ends_the_run_and_other_calls_go_on() -> None:
-    outcome = run(steps(), Script(ADD, ADD, finish("3")))
-    assert (outcome.answer, outcome.stop, outcome.steps) == ("3", StopReason.FINISHED, 3)
-
-
-@pytest.mark.parametrize("limit", [1, 2, 4])
-@row("S3-5")
-def test_max_steps_bounds_the_loop_and_none_is_a_single_turn(limit: int) -> None:
-    assert Finish().max_steps is None
-    model = Script(then=lambda request: ADD if request.role is Role.DECIDE else finish())
-    outcome = run(Finish(max_steps=limit), model)
-    assert (model.roles, outcome.steps) == ([Role.DECIDE] * limit + [Role.ANSWER], limit)
-    model = Script(then=ADD)
-    outcome = run(Finish(), model)
-    assert (model.roles, outcome.steps, outcome.stop) == ([Role.DECIDE], 1, StopReason.UNFINISHED)
-
-
-@row("S3-20", "B3-21")
+@row("S3-20", "B3-19", "B3-21")
 def test_at_the_limit_a_forced_call_with_messages_unchanged() -> None:
     model = Script(ADD, finish("late"))
-    outcome = run(Finish(max_steps=1), model)
+    run(Finish(max_steps=1), model)
     decided, forced = model.requests
     assert forced.messages[: len(decided.messages)] == decided.messages
     assert [message.role for message in forced.messages[len(decided.messages) :]] == ["assistant", "tool"]
-    assert (forced.tool_choice, forced.role, forced.tools) == ("__finish__", Role.ANSWER, decided.tools)
-    assert (outcome.answer, outcome.stop) == ("late", StopReason.FORCED)
+    assert (forced.tool_choice, forced.tools) == ("__finish__", decided.tools)
 
 
-@row("S3-21", "B3-21")
+@row("S3-21", "S3-43", "B3-21")
 def test_without_tool_choice_an_xml_template_is_a_new_message() -> None:
     model = Script(ADD, "<output>\n    <sentiment>good</sentiment>\n    <score>0.95</score>\n</output>")
     model.capabilities = Capabilities(tool_choice=False)
     outcome = run(Finish(max_steps=1), model, schema=VERDICT)
-    last = model.requests[-1]
+    decided, last = model.requests
     assert last.messages[-1].role == "user"
     assert last.messages[-1].content.startswith(XML_REQUEST)
-    assert "now" not in model.requests[0].messages[1].content
-    assert (last.tool_choice, [tool.name for tool in last.tools]) == (None, ["add", "risky", "__finish__"])
+    assert (last.tool_choice, last.tools) == (None, decided.tools)
     assert (outcome.answer, outcome.stop) == ({"sentiment": "good", "score": 0.95}, StopReason.FORCED)
 
 
-@pytest.mark.parametrize("retries", [0, 1, 2])
-@pytest.mark.parametrize("bad", [BAD, Reply("<output></output>")], ids=["native", "xml"])
+@pytest.mark.parametrize("retries", [0, 2])
+@pytest.mark.parametrize("bad", [BAD, BAD_XML], ids=["native", "xml"])
 @row("S3-23", "X-4", "B3-3")
 def test_a_forced_answer_that_stays_invalid_is_a_parse_failure_that_says_forced(bad: Reply, retries: int) -> None:
     model = Script(ADD, then=bad)
     model.capabilities = Capabilities(tool_choice=bad is BAD)
     outcome = run(Finish(max_steps=1, parse_retries=retries), model)
     assert (outcome.stop, outcome.answer) == (StopReason.PARSE_FAILED, None)
-    assert model.roles == [Role.DECIDE] + [Role.ANSWER] * (1 + retries)
+    assert model.roles == [D] + [A] * (1 + retries)
     assert outcome.details["error"].startswith("ParseError: no valid forced __finish__")
-
-
-@pytest.mark.parametrize("retries", [0, 1, 2, 4])
-@row("S3-26", "X-4", "B3-20")
-def test_one_plus_parse_retries_replies_and_the_error_is_shown(retries: int) -> None:
-    model = Script(then=BAD)
-    outcome = run(Finish(max_steps=9, parse_retries=retries), model)
-    assert (outcome.stop, len(model.requests)) == (StopReason.PARSE_FAILED, 1 + retries)
-    for request in model.requests[1:]:
-        assert "answer: 3 is not of type 'string'" in request.messages[-1].content
-    mended = Script(*[BAD] * retries, finish("ok"))
-    assert run(Finish(max_steps=9, parse_retries=retries), mended).answer == "ok"
-    assert Finish().parse_retries == 2
-
-
-@row("S3-27", "B3-11")
-def test_tool_errors_name_type_and_message_and_the_loop_goes_on() -> None:
-    model = Script(says(native("risky", {"x": -1})), finish("ok"))
-    outcome = run(steps(), model)
-    assert results(model.requests[1]) == ["Tool error: ValueError: x must be positive"]
-    assert outcome.answer == "ok"
 
 
 @row("S3-32", "B3-12", "B3-23")
 def test_a_single_turn_runs_a_tool_once_and_says_that_it_did_not_finish() -> None:
     heard: list[Step] = []
-    model = Script(ADD)
-    outcome = run(Finish(on_step=heard.append), model)
-    assert (outcome.stop, outcome.answer, outcome.steps, len(model.requests)) == (StopReason.UNFINISHED, None, 1, 1)
-    unfinished = outcome.details["unfinished"]
+    unfinished = run(Finish(on_step=heard.append), Script(ADD)).details["unfinished"]
     assert unfinished.tool_calls == (ToolCall("add", {"a": 1, "b": 2}),)
     assert [(result.name, result.output) for result in unfinished.tool_results] == [("add", 3)]
     assert heard == []
 
 
-@row("B3-23")
-def test_a_single_turn_is_one_step_with_its_parse_retries() -> None:
-    model = Script(BAD, Reply("well"), finish("ok"))
-    outcome = run(Finish(), model)
-    assert (outcome.answer, outcome.steps, len(model.requests)) == ("ok", 1, 3)
-    assert run(Finish(), Script(then=BAD)).stop is StopReason.PARSE_FAILED
-    assert run(Finish(), Script(BAD, ADD)).stop is StopReason.UNFINISHED
-
-
-@pytest.mark.parametrize(
-    "unforced",
-    [ProviderError("tool_choice is not supported", "refused"), ADD, Reply("text only")],
-    ids=["refused", "another tool", "text"],
-)
-@row("S3-43", "X-7")
-def test_a_refusal_or_a_reply_without_finish_falls_to_xml_at_no_cost_in_retries(unforced: Any) -> None:
-    ran: list[int] = []
-
-    def count(a: int, b: int) -> int:
-        """Count calls."""
-        ran.append(a)
-        return a
-
-    model = Script(ADD, unforced, "<output><answer>yes</answer></output>")
-    outcome = run(Finish(max_steps=1, parse_retries=0), model, Tool.from_function(count, name="add", blocking=False))
-    forced, xml = model.requests[1:]
-    assert xml.messages[:-1] == forced.messages
-    assert (xml.messages[-1].role, xml.tools, xml.tool_choice) == ("user", forced.tools, None)
-    assert (outcome.answer, outcome.stop) == ("yes", StopReason.FORCED)
-    assert len(ran) == 1
-
-
-@row("S3-43", "X-7")
-def test_other_provider_errors_do_not_fall_to_xml() -> None:
-    model = Script(ADD, ProviderError("429", "rate_limit"), then="<output><answer>x</answer></output>")
-    assert run(Finish(max_steps=1), model).stop is StopReason.PROVIDER_ERROR
-    assert len(model.requests) == 2
-
-
-@row("S3-43")
-def test_the_xml_request_takes_a_native_finish_too() -> None:
-    assert run(Finish(max_steps=0, forced_finish="xml"), Script(finish("ok"))).answer == "ok"
-
-
-@row("S3-45")
-def test_the_error_is_the_result_of_the_failed_call_and_the_attempt_stays() -> None:
+@row("S3-45", "S3-26")
+def test_the_error_of_a_finish_is_its_result_or_in_xml_a_users_message_and_the_attempt_stays() -> None:
     model = Script(says(native("__finish__", {"answer": 3}, "call_9"), text="Done."), finish())
     run(steps(), model)
     said, error = model.requests[1].messages[-2:]
     assert (said.content, said.calls[0].arguments) == ("Done.", '{"answer": 3}')
     assert (error.role, error.call_id) == ("tool", "call_9")
-
-
-@row("S3-45", "S3-26")
-def test_an_xml_error_is_a_user_message_after_the_attempt() -> None:
-    model = Script("<output>", "<output><answer>ok</answer></output>")
-    assert run(Finish(max_steps=0, forced_finish="xml"), model).answer == "ok"
+    assert "answer: 3 is not of type 'string'" in error.content
+    model = Script("<output>", XML)
+    assert run(Finish(max_steps=0, forced_finish="xml"), model).answer == "x"
     said, error = model.requests[1].messages[-2:]
     assert (said.role, said.content) == ("assistant", "<output>")
     assert (error.role, error.content.startswith("Error: ")) == ("user", True)
 
 
-@row("S3-48")
-def test_calls_of_a_step_run_in_order_or_concurrently_with_results_in_call_order() -> None:
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [("as it is", "as it is"), ({"a": [1, None]}, '{"a": [1, null]}'), ([1, 2.5], "[1, 2.5]"), (True, "true"), (None, "null")],
+)
+@row("S3-40")
+def test_a_tools_output_reaches_the_model_as_text_or_json(value: Any, text: str) -> None:
+    model = Script(says(native("give")), finish())
+    run(steps(), model, Tool.from_function(lambda: value, name="give", blocking=False))
+    assert results(model.requests[1]) == [text]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@row("B3-5", "X-3")
+def test_a_valid_finish_beside_other_calls_wins_in_either_order(order: int) -> None:
+    ran: list[int] = []
+    notes = Notes()
+    reply = dataclasses.replace(GOOD_AND_ADD, calls=GOOD_AND_ADD.calls[::order])
+    outcome = run(steps(), Script(reply), Tool.from_function(ran.append, name="add"), observer=notes)
+    assert (outcome.answer, ran) == ("early", [])
+    assert [data["tools"] for kind, data in notes.notes if kind == "not_run"] == [["add"]]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@row("B3-5", "B3-16", "B3-22", "X-3")
+def test_beside_a_finish_that_does_not_count_results_keep_call_order_for_on_step_too(order: int) -> None:
+    heard: list[Any] = []
+
+    def on_step(step: Step) -> None:
+        heard.append([(result.name, result.error) for result in step.tool_results])
+
+    again = dataclasses.replace(GOOD_AND_ADD, calls=GOOD_AND_ADD.calls[::order])
+    run(steps(finish_with_tools="ask_again", on_step=on_step), Script(again, finish()))
+    assert heard == [[("add", None), ("__finish__", "NotRun")][::order]]
+    model = Script(dataclasses.replace(BAD_AND_ADD, calls=BAD_AND_ADD.calls[::order]), finish("ok"))
+    ran: list[int] = []
+    run(steps(on_step=on_step), model, *(Tool.from_function(ran.append, name=name) for name in ("add", "risky")))
+    shown = [message for message in model.requests[1].messages if message.role == "tool"]
+    assert [message.call_id for message in shown] == [call.id for call in BAD_AND_ADD.calls[::order]]
+    assert [message.content == NOT_RUN for message in shown] == [call.name != "__finish__" for call in BAD_AND_ADD.calls[::order]]
+    assert (ran, heard[1]) == ([], [(call.name, "NotRun") for call in BAD_AND_ADD.calls[::order]])
+
+
+@pytest.mark.parametrize("arguments", ['{"a": 1,', "[1]", "7", "null", '"{}"', "[" * 100_000, '{"a": NaN}', '{"a": 1e999}'])
+@row("B3-7", "X-6")
+def test_finish_arguments_that_are_no_object_are_an_error_result(arguments: str) -> None:
+    model = Script(says(native("add", arguments)), finish("ok"))
+    outcome = run(steps(), model)
+    assert results(model.requests[1])[0].startswith("Tool error: the arguments of 'add' ")
+    assert outcome.answer == "ok"
+    assert run(steps(parse_retries=0), Script(says(native("__finish__", arguments)))).stop is StopReason.PARSE_FAILED
+
+
+@row("X-6", "B3-10")
+def test_no_arguments_at_all_are_an_empty_object_and_an_unknown_tool_is_named() -> None:
+    model = Script(says(native("ping", ""), native("nope")), finish())
+    run(steps(), model, Tool.from_function(lambda: "pong", name="ping", blocking=False))
+    assert results(model.requests[1]) == ["pong", "Tool error: Tool 'nope' not found"]
+
+
+@pytest.mark.parametrize("reply", [TEXT, Reply("")], ids=["text", "empty"])
+@row("B3-13", "X-6")
+def test_a_reply_without_call_gets_the_reminder_and_counts_as_an_invalid_finish(reply: Reply) -> None:
+    model = Script(then=reply)
+    outcome = run(steps(), model)
+    assert (outcome.stop, len(model.requests), outcome.steps) == (StopReason.PARSE_FAILED, 3, 3)
+    assert model.requests[1].messages[-1] == Message("user", REMINDER)
+    assert contents(model.requests[1], "assistant") == ([reply.text] if reply.text else [])
+
+
+@row("B3-17")
+def test_no_shipped_tool_evaluates_python() -> None:
+    task = next(iter(SUITE().tasks))
+    tools = Toolbox(SUITE().open(task).tools)
+    for tool in tools:
+        names = list(tool.parameters["properties"])
+        seen = run_sync(tools.call(ToolCall(tool.name, dict.fromkeys(names, "__import__('os').getpid()"))))
+        assert not seen.ok
+
+
+@row("S3-48", "finish.parallel_tools")
+def test_option_parallel_tools_runs_the_calls_of_a_step_at_once_with_results_in_call_order() -> None:
     for parallel in (False, True):
-        gate = asyncio.Event()
-        order: list[str] = []
+        gate, order = asyncio.Event(), list[str]()
 
         async def first(gate: Any = gate, order: Any = order, parallel: bool = parallel) -> str:
             if parallel:
@@ -229,25 +298,34 @@ def test_calls_of_a_step_run_in_order_or_concurrently_with_results_in_call_order
             return "2"
 
         box = [Tool("one", "", {"type": "object"}, first), Tool("two", "", {"type": "object"}, second)]
-        model = Script(says(native("one", {}), native("two", {})), finish())
+        model = Script(says(native("one"), native("two")), finish())
         run(steps(parallel_tools=parallel), model, *box)
         assert results(model.requests[1]) == ["1", "2"]
         assert order == (["second", "first"] if parallel else ["first", "second"])
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ("as it is", "as it is"),
-        ({"a": [1, None]}, '{"a": [1, null]}'),
-        ([1, 2.5], "[1, 2.5]"),
-        (True, "true"),
-        (None, "null"),
-        (7, "7"),
-    ],
-)
-@row("S3-40")
-def test_a_tools_output_reaches_the_model_as_text_or_json(value: Any, text: str) -> None:
-    model = Script(says(native("give", {})), finish())
-    run(steps(), model, Tool.from_function(lambda: value, name="give", blocking=False))
-    assert results(model.requests[1]) == [text]
+def test_calls_beyond_the_limit_are_told_and_not_run() -> None:
+    ran: list[int] = []
+    calls = [native("note", {"item": number}, f"c{number}") for number in range(3 * MAX_CALLS)]
+    model = Script(says(*calls), finish())
+    run(steps(), model, Tool.from_function(lambda item: ran.append(item), name="note"))
+    assert ran == [*range(MAX_CALLS)]
+    assert len(results(model.requests[1])) == 3 * MAX_CALLS
+    told = f"Tool error: at most {MAX_CALLS} calls of one reply are run"
+    assert results(model.requests[1])[MAX_CALLS:] == [told] * (2 * MAX_CALLS)
+
+
+def test_calls_of_equal_ids_in_one_reply_and_over_steps_keep_their_own_results() -> None:
+    twice = says(native("add", {"a": 1, "b": 1}, "c"), native("add", {"a": 2, "b": 2}, "c"))
+    model = Script(twice, says(native("add", {"a": 3, "b": 3}, "c")), finish())
+    run(steps(), model)
+    assert results(model.requests[2]) == ["2", "4", "6"]
+
+
+def test_a_schema_that_points_elsewhere_fetches_nothing() -> None:
+    recursive = {"type": "object", "properties": {"next": {"$ref": "#"}}, "additionalProperties": False}
+    good, bad = ({"next": {"next": {}}}, {"next": {"other": 1}})
+    assert run(Finish(), Script(says(native("__finish__", good))), schema=recursive).answer == good
+    wrong = run(Finish(parse_retries=0), Script(says(native("__finish__", bad))), schema=recursive)
+    assert wrong.stop is StopReason.PARSE_FAILED
+    assert "next" in wrong.details["error"]

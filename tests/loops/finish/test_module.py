@@ -1,4 +1,4 @@
-"""The declarative face: from the class to the answer."""
+"""The declarative face: from the class to the answer, and branches."""
 
 from __future__ import annotations
 
@@ -10,39 +10,36 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field, RootModel, ValidationError
 
-from tests.loops.finish.module_helpers import (
+from tests.loops.finish.helpers import (
     BAD,
     FAIL,
     SEARCH,
     AnswerOutput,
+    QuestionInput,
+    Review,
     agent_of,
     assert_legal,
     contents,
     finish,
     native,
+    offered,
+    results,
+    run,
     says,
     search,
 )
 from tests.loops.helpers import Script, python
 from tests.rows import row
-from whichloop.loops.finish import (
-    Finish,
-    Module,
-    ParseError,
-    Step,
-    module,
-    resolve_model,
-    tool,
-)
+from whichloop.loops.finish import Finish, Module, ParseError, Step, module, resolve_model, tool
 from whichloop.protocol import (
+    BudgetExceeded,
     Capabilities,
     Chunk,
+    Message,
     ProviderError,
-    Query,
     Reply,
     Request,
     StopReason,
-    Toolbox,
     run_sync,
 )
 
@@ -50,18 +47,20 @@ from whichloop.protocol import (
 @row("S3-1", "S3-2")
 def test_inputs_are_validated_and_stand_in_the_request_as_xml() -> None:
     model = Script(finish("Paris"))
-    result = agent_of(model)(question="Capital of <France>?")
-    assert result == AnswerOutput(answer="Paris")
+    assert agent_of(model)(question="Capital of <France>?") == AnswerOutput(answer="Paris")
     (request,) = model.requests
     assert contents(request, "system") == ["You are a research assistant."]
     assert contents(request, "user") == [
         '<input>\n    <question description="what is asked">Capital of &lt;France&gt;?</question>\n</input>'
     ]
-    assert request.tools[-1].name == "__finish__"
     assert request.tools[-1].parameters["properties"].keys() == {"answer", "confidence"}
     for wrong in ({}, {"question": ["x"]}):
         with pytest.raises(ValidationError):
             agent_of(Script())(**wrong)
+    plain = agent_of(Script(finish("plain")), initial_input=None, final_output=None)
+    with pytest.raises(TypeError, match="initial_input"):
+        plain(question="?")
+    assert plain() == "plain"
 
 
 class Tree(BaseModel):
@@ -73,7 +72,7 @@ class Tree(BaseModel):
 def test_a_model_that_holds_itself_is_an_object_for_finish_and_for_xml() -> None:
     tree = Tree(label="a", parts=[Tree(label="b")])
     xml = Reply("<output><label>a</label><parts><item><label>b</label></item></parts></output>")
-    for reply in (says(native("__finish__", **tree.model_dump())), xml):
+    for reply in (says(native("__finish__", tree.model_dump())), xml):
         model = Script(reply)
         model.capabilities = Capabilities(tool_choice=False)
         assert agent_of(model, final_output=Tree, max_steps=None if reply.calls else 0)(question="?") == tree
@@ -92,34 +91,19 @@ def test_an_input_or_output_that_is_no_object_is_refused() -> None:
         agent_of(Script(), final_output=RootModel[list[int]])(question="?")
 
 
-@row("S3-1")
-def test_without_initial_input_no_argument_is_taken() -> None:
-    plain = agent_of(Script(finish()), initial_input=None)
-    with pytest.raises(TypeError, match="initial_input"):
-        plain(question="?")
-    assert plain().answer == "x"
-
-
 @row("S3-33")
 def test_class_attributes_are_the_settings() -> None:
     model = Script(SEARCH, BAD, BAD)
-    made = agent_of(
-        model,
-        temperature=0.7,
-        max_tokens=4096,
-        max_steps=15,
-        parse_retries=1,
-        system_prompt="\n    S.\n    T.\n    ",
-        tools=[search],
-    )
+    options = {"temperature": 0.7, "max_tokens": 4096, "max_steps": 15, "parse_retries": 1, "tools": [search]}
     with pytest.raises(ParseError):
-        made(question="?")
+        agent_of(model, **options, system_prompt="\n    S.\n    T.\n    ")(question="?")
     first = model.requests[0]
     assert first.sampling.as_dict() == {"temperature": 0.7, "max_tokens": 4096}
     assert contents(first, "system") == ["S.\nT."]
-    assert [spec.name for spec in first.tools] == ["search", "__finish__"]
-    with pytest.raises(ValueError, match="parse_retries"):
-        agent_of(model, parse_retries=-1)
+    assert offered(first) == ["search", "__finish__"]
+    for wrong in ("parse_retries", "max_steps"):
+        with pytest.raises(ValueError, match=wrong):
+            agent_of(model, **{wrong: -1})
 
 
 @row("S3-42")
@@ -141,9 +125,9 @@ def test_one_instance_runs_many_calls_each_with_its_own_state() -> None:
             await asyncio.sleep(0)
             assert_legal(request.messages)
             question = contents(request, "user")[0].split(">")[2].split("<")[0]
-            assert contents(request, "user")[1:] == [f"note {question}"] * len(contents(request, "tool"))
-            if len(contents(request, "tool")) < 2:
-                return SEARCH if "search" in [spec.name for spec in request.tools] else FAIL
+            assert contents(request, "user")[1:] == [f"note {question}"] * len(results(request))
+            if len(results(request)) < 2:
+                return SEARCH if "search" in offered(request) else FAIL
             return finish(question)
 
     async def on_step(self: Any, step: Step) -> None:
@@ -180,39 +164,27 @@ def test_a_plain_call_is_synchronous_and_refused_inside_an_event_loop() -> None:
 
 @row("S3-36")
 def test_a_plain_on_step_runs_off_the_event_loop_and_an_async_one_is_awaited() -> None:
-    threads: list[str] = []
+    threads: list[threading.Thread] = []
 
     def plain(self: Any, step: Step) -> None:
-        threads.append(threading.current_thread().name)
+        threads.append(threading.current_thread())
         with pytest.raises(RuntimeError):
             asyncio.get_running_loop()
 
     async def later(self: Any, step: Step) -> None:
         await asyncio.sleep(0)
-        threads.append(threading.current_thread().name)
+        threads.append(threading.current_thread())
 
-    main_name = threading.current_thread().name
     for hook in (plain, later):
         agent_of(Script(SEARCH, finish()), hook)(question="?")
-    assert threads[0] != main_name == threads[1]
+    assert threads[0] is not threading.current_thread() is threads[1]
 
 
-class Flaky:
+class Flaky(Script):
     """Fails a number of times with one kind of error."""
 
-    name = "flaky"
-    capabilities = Capabilities()
-
     def __init__(self, failures: int, kind: Any = "server") -> None:
-        self.failures = failures
-        self.kind = kind
-        self.asked = 0
-
-    async def complete(self, request: Request) -> Reply:
-        self.asked += 1
-        if self.asked <= self.failures:
-            raise ProviderError("down", self.kind)
-        return finish("ok", confidence=1)
+        super().__init__(*[ProviderError("down", kind)] * failures, then=finish("ok"))
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         yield Chunk(reply=await self.complete(request))
@@ -222,19 +194,18 @@ class Flaky:
 @row("S3-47", "S3-28")
 def test_a_model_dict_says_how_often_a_failure_is_tried_again(streams: bool) -> None:
     hook = (lambda self, chunk: None) if streams else None
-    for retries, works in ((2, True), (1, False), (0, False)):
-        model = Flaky(2)
+    for model, retries, asked in ((Flaky(2), 2, 3), (Flaky(2), 1, 2), (Flaky(2), 0, 1), (Flaky(1, "auth"), 5, 1)):
         agent = agent_of({"model": model, "num_retries": retries, "retry_delay": 0.001}, on_stream=hook)
-        if works:
+        if asked == 3:
             assert agent(question="?").answer == "ok"
         else:
             with pytest.raises(ProviderError, match="down"):
                 agent(question="?")
-        assert model.asked == retries + 1
+        assert len(model.requests) == asked
 
 
 @row("S3-47")
-def test_retry_delay_lies_between_the_tries_and_hopeless_errors_are_not_tried_again() -> None:
+def test_retry_delay_lies_between_the_tries_and_used_up_retries_are_a_provider_error() -> None:
     async def elapsed() -> float:
         clock = asyncio.get_running_loop().time
         before = clock()
@@ -242,21 +213,7 @@ def test_retry_delay_lies_between_the_tries_and_hopeless_errors_are_not_tried_ag
         return clock() - before
 
     assert run_sync(elapsed()) >= 0.04
-    model = Flaky(1, "auth")
-    with pytest.raises(ProviderError):
-        agent_of({"model": model, "num_retries": 5})(question="?")
-    assert model.asked == 1
-
-
-@row("S3-47")
-def test_exhausted_retries_are_provider_error_in_an_outcome(caplog: pytest.LogCaptureFixture) -> None:
-    model = resolve_model({"model": Flaky(9), "num_retries": 1})
-    caplog.set_level("INFO", "whichloop.loops")
-    outcome = run_sync(Finish().run(Query("Q"), Toolbox(), model))
-    assert outcome.stop is StopReason.PROVIDER_ERROR
-    retried, ended = [record.getMessage() for record in caplog.records]
-    assert retried.startswith("attempt 1 of 2 failed")
-    assert ended.startswith("the run ends as provider_error: ProviderError: ")
+    assert run(Finish(), resolve_model({"model": Flaky(9), "num_retries": 1})).stop is StopReason.PROVIDER_ERROR
 
 
 @row("S3-47")
@@ -292,19 +249,179 @@ def test_a_decorated_tool_is_unchanged_and_known_by_name_docstring_and_schema() 
     assert (renamed.name, renamed.description) == ("renamed", "Described.")
 
 
-@pytest.mark.parametrize("parallel", [False, True])
-@row("S3-48")
-def test_parallel_tools_run_concurrently_in_a_module_too(parallel: bool) -> None:
-    most = inside = 0
+# --- branches ---
 
-    async def wait() -> int:
-        nonlocal most, inside
-        inside += 1
-        most = max(most, inside)
-        await asyncio.sleep(0)
-        inside -= 1
-        return inside
 
-    model = Script(says(native("wait", "1"), native("wait", "2")), finish())
-    agent_of(model, tools=[wait], parallel_tools=parallel)(question="?")
-    assert most == (2 if parallel else 1)
+class Deeper(module):
+    """Branches into itself."""
+
+    max_steps = 2
+    tools = (search,)
+
+    async def on_step(self, step: Step) -> None:
+        await self.branch(Deeper)
+
+
+def branching(self: Any, step: Step) -> None:
+    self.branch(Review)
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+@row("S3-15", "S3-36", "B3-24")
+def test_a_branch_gives_the_childs_result_and_nothing_is_injected(is_async: bool) -> None:
+    def plain(self: Any, step: Step) -> None:
+        self.history.append({"role": "user", "content": f"Review complete: {self.branch(Review).model_dump_json()}"})
+
+    async def later(self: Any, step: Step) -> None:
+        review = await self.branch(Review)
+        self.history.append({"role": "user", "content": f"Review complete: {review.model_dump_json()}"})
+
+    model = Script(SEARCH, finish("fine", confidence=1), finish("done"))
+    assert agent_of(model, later if is_async else plain)(question="?").answer == "done"
+    parent, child, after = model.requests
+    assert contents(after, "user")[1:] == ['Review complete: {"answer":"fine","confidence":1.0}']
+    assert "fine" not in str([message for message in after.messages if message.role != "user"])
+    assert_legal(after.messages)
+    assert (parent.scope, child.scope) == ("", "/Review")
+    assert offered(child) == ["__finish__"]
+
+
+@row("B3-24", "X-2")
+def test_a_child_inherits_the_history_without_system_message_and_unfinished_step() -> None:
+    def on_step(self: Any, step: Step) -> None:
+        if step.counter == 2:
+            self.history.insert(1, Message("system", "as a Message"))
+            self.branch(Review)
+
+    model = Script(says(native("search", {"query": "a"}, "one")), says(native("search", {"query": "b"}, "two")), finish(), finish())
+    agent_of(model, on_step)(question="?")
+    child = model.requests[2]
+    assert [message.role for message in child.messages] == ["system", "user", "assistant", "tool", "user"]
+    assert child.messages[0].content == "Review the work."
+    assert child.messages[2].calls[0].id == "one"
+    assert_legal(child.messages)
+    assert len(model.requests) == 4
+
+
+@row("B3-24")
+def test_a_child_has_its_own_limit_copy_settings_model_and_inputs() -> None:
+    own = Script(finish("own"))
+
+    class Child(Review):
+        max_steps = 1
+        temperature = 0.1
+        tools = (search,)
+
+        def on_step(self, step: Step) -> None:
+            self.history.append({"role": "user", "content": "child's own"})
+            self.history[0]["content"] += " child's edit"
+
+    class Named(Review):
+        model = own
+        initial_input = QuestionInput
+
+    def on_step(self: Any, step: Step) -> None:
+        self.branch(Child)
+        self.branch(Named, question="really?")
+
+    model = Script(SEARCH, SEARCH, finish("c"), finish("d"))
+    agent_of(model, on_step, temperature=0.9)(question="?")
+    assert [request.sampling.temperature for request in model.requests] == [0.9, 0.1, 0.1, 0.9]
+    assert model.requests[2].tool_choice == "__finish__"
+    assert "child's edit" in contents(model.requests[2], "user")[0]
+    assert model.requests[3].messages[:2] == model.requests[0].messages
+    assert "child's own" not in contents(model.requests[3], "user")
+    assert "really?" in own.requests[0].messages[-1].content
+
+
+@row("B3-24")
+def test_branches_are_three_deep_at_most_and_a_childs_error_raises_in_on_step() -> None:
+    class Top(Deeper):
+        async def on_step(self, step: Step) -> None:
+            with pytest.raises(RuntimeError, match="branch: deeper than 3 modules"):
+                await self.branch(Deeper)
+
+    def plain(self: Any, step: Step) -> None:
+        with pytest.raises(ParseError):
+            self.branch(Review)
+
+    model = Script(*[SEARCH] * 4, finish("ok"))
+    assert agent_of(model, base=Top)() == "ok"
+    assert [request.scope for request in model.requests] == ["", "/Deeper", "/Deeper/Deeper", "/Deeper/Deeper/Deeper", ""]
+    assert agent_of(Script(SEARCH, BAD, BAD, BAD, finish("ok")), plain)(question="?").answer == "ok"
+    with pytest.raises(ProviderError):
+        agent_of(Script(SEARCH, ProviderError("down")), branching)(question="?")
+
+
+@row("B3-24")
+def test_concurrent_branches_have_scopes_of_their_own_and_count_on_the_same_model() -> None:
+    async def on_step(self: Any, step: Step) -> None:
+        given.extend(await asyncio.gather(*[self.branch(Review) for _ in range(3)]))
+
+    given: list[Any] = []
+    model = Script(SEARCH, finish("a"), finish("b"), finish("c"), finish("d"))
+    agent_of(model, on_step)(question="?")
+    assert [request.scope for request in model.requests] == ["", "/Review", "/Review-2", "/Review-3", ""]
+    assert {result.answer for result in given} == {"a", "b", "c"}
+
+
+@row("S3-35")
+def test_history_and_branch_belong_to_a_call() -> None:
+    agent = agent_of(Script(finish()))
+
+    async def main() -> None:
+        await agent.acall(question="?")
+        with pytest.raises(RuntimeError, match="history"):
+            _ = agent.history
+
+    run_sync(main())
+    with pytest.raises(RuntimeError, match="history"):
+        agent.history = []
+    with pytest.raises(RuntimeError, match="branch"):
+        agent.branch(Review)
+
+
+@pytest.mark.parametrize("cancelled", [True, False])
+@row("S3-36")
+def test_a_branch_ends_with_its_call_whether_that_is_cancelled_or_the_hook_has_left_it_running(cancelled: bool) -> None:
+    class Slow(Script):
+        async def complete(self, request: Request) -> Reply:
+            if request.scope:
+                inside.set()
+                await asyncio.sleep(60)
+            return await super().complete(request)
+
+    def plain(self: Any, step: Step) -> None:
+        try:
+            self.branch(Review)
+        finally:
+            ended.set()
+
+    async def leaving(self: Any, step: Step) -> None:
+        left.append(asyncio.create_task(self.branch(Review)))
+        await inside.wait()
+
+    async def main() -> None:
+        before = asyncio.all_tasks()
+        call = asyncio.create_task(agent_of(Slow(SEARCH, finish("ok")), plain if cancelled else leaving).acall(question="?"))
+        if cancelled:
+            await inside.wait()
+            call.cancel()
+            await asyncio.wait({call}, timeout=5)
+            assert call.cancelled()
+        else:
+            assert (await call).answer == "ok"
+            assert left[0].cancelled()
+        assert asyncio.all_tasks() == before
+
+    left: list[asyncio.Task[Any]] = []
+    inside, ended = asyncio.Event(), threading.Event()
+    run_sync(main())
+    assert ended.wait(5) is True if cancelled else not ended.is_set()
+
+
+@pytest.mark.parametrize("leaving", [BudgetExceeded("spent"), asyncio.CancelledError()])
+@row("G-3")
+def test_finish_budget_and_cancellation_leave_through_a_branch(leaving: BaseException) -> None:
+    with pytest.raises(type(leaving)):
+        agent_of(Script(SEARCH, leaving), branching)(question="?")

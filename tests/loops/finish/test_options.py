@@ -2,42 +2,49 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.loops.finish.helpers import ADD, BAD, GOOD_AND_ADD, VERDICT, finish, native, results, run, says, steps
+from tests.loops.finish.helpers import ADD, BAD, GOOD_AND_ADD, VERDICT, XML, finish, native, results, run, says, steps
 from tests.loops.helpers import Script
 from tests.loops.looking import check_tool_max_chars, check_tool_threads, check_tool_timeout_s
 from tests.rows import row
 from whichloop.loops.finish import Finish
-from whichloop.protocol import (
-    Reply,
-    StopReason,
-    Tool,
-)
+from whichloop.protocol import Reply, StopReason
 from whichloop.runs.built_in import options_of
 
 
-@row("finish.max_steps")
-def test_option_max_steps_bounds_the_steps_and_is_never_negative() -> None:
-    for limit in (1, 3):
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("max_steps", -1), ("parse_retries", -1), ("max_tokens", 0), ("finish_with_tools", "maybe"), ("forced_finish", "maybe")],
+)
+@row("finish.max_tokens")
+def test_an_option_out_of_range_is_refused_by_name(option: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=option):
+        Finish(**{option: value})
+
+
+@row("finish.max_steps", "S3-5")
+def test_option_max_steps_bounds_the_steps_and_none_is_a_single_turn() -> None:
+    assert Finish().max_steps is None
+    for limit in (1, 2, 4):
         assert run(Finish(max_steps=limit), Script(*[ADD] * limit, finish())).steps == limit
-    with pytest.raises(ValueError, match="max_steps"):
-        Finish(max_steps=-1)
 
 
 @pytest.mark.parametrize("retries", [0, 1, 2, 5])
-@row("finish.parse_retries")
+@row("finish.parse_retries", "S3-26", "X-4", "B3-20")
 def test_option_parse_retries_is_how_often_an_invalid_finish_is_corrected(retries: int) -> None:
-    model = Script(then=BAD)
-    run(Finish(parse_retries=retries), model)
-    assert len(model.requests) == 1 + retries
-    with pytest.raises(ValueError, match="parse_retries"):
-        Finish(parse_retries=-1)
+    assert Finish().parse_retries == 2
+    for limit in (None, 9):
+        model = Script(then=BAD)
+        assert run(Finish(max_steps=limit, parse_retries=retries), model).stop is StopReason.PARSE_FAILED
+        assert len(model.requests) == 1 + retries
+        for request in model.requests[1:]:
+            assert "answer: ['no text'] is not of type 'string'" in request.messages[-1].content
+        assert run(Finish(max_steps=limit, parse_retries=retries), Script(*[BAD] * retries, finish("ok"))).answer == "ok"
 
 
 @row("finish.retries_consume_steps")
@@ -55,17 +62,15 @@ def test_option_finish_with_tools_asks_again_after_the_others_have_run() -> None
     assert results(model.requests[1])[1].startswith("Not accepted yet")
     assert (outcome.answer, outcome.steps) == ("late", 2)
     assert run(Finish(finish_with_tools="ask_again"), Script(GOOD_AND_ADD)).answer == "early"  # nothing can be asked again
-    with pytest.raises(ValueError, match="finish_with_tools"):
-        Finish(finish_with_tools="maybe")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("option", "replies", "choices", "stop"),
     [
-        ("both", [Reply("no"), "<output><answer>x</answer></output>"], ["__finish__", None], StopReason.FORCED),
+        ("both", [Reply("no"), XML], ["__finish__", None], StopReason.FORCED),
         ("tool_choice", [finish()], ["__finish__"], StopReason.FORCED),
         ("tool_choice", [Reply("no")], ["__finish__"], StopReason.MAX_STEPS),
-        ("xml", ["<output><answer>x</answer></output>"], [None], StopReason.FORCED),
+        ("xml", [XML], [None], StopReason.FORCED),
         ("off", [], [], StopReason.MAX_STEPS),
     ],
 )
@@ -78,42 +83,21 @@ def test_option_forced_finish_is_both_or_one_way_or_a_canned_text(
     assert [request.tool_choice for request in model.requests[1:]] == choices
     assert outcome.stop is stop
     assert outcome.answer == ("x" if stop is StopReason.FORCED else "Maximum steps reached without a final answer")
-    with pytest.raises(ValueError, match="forced_finish"):
-        Finish(forced_finish="maybe")  # type: ignore[arg-type]
 
 
-@row("finish.parallel_tools")
-def test_option_parallel_tools_runs_the_calls_of_a_step_at_once() -> None:
-    for parallel, most in ((False, 1), (True, 3)):
-        inside = peak = 0
-
-        async def wait() -> int:
-            nonlocal inside, peak
-            inside += 1
-            peak = max(peak, inside)
-            await asyncio.sleep(0)
-            inside -= 1
-            return peak
-
-        reply = says(*[native("wait", {}, str(index)) for index in range(3)])
-        run(steps(parallel_tools=parallel), Script(reply, finish()), Tool("wait", "", {"type": "object"}, wait))
-        assert peak == most
-
-
-@row("finish.list_tools_in_error")
+@row("finish.list_tools_in_error", "B3-10")
 def test_option_list_tools_in_error_adds_the_known_ones() -> None:
-    model = Script(says(native("nope", {})), finish())
+    model = Script(says(native("nope")), finish())
     run(steps(list_tools_in_error=True), model)
     assert results(model.requests[1]) == ["Tool error: Tool 'nope' not found. Available tools: add, risky, __finish__"]
 
 
 @row("finish.typed_output")
 def test_option_typed_output_off_takes_a_text_whatever_the_schema() -> None:
-    for typed, names in ((True, ["sentiment", "score"]), (False, ["answer"])):
-        model = Script(says(native("__finish__", {"sentiment": "s", "score": 1} if typed else {"answer": "s"})))
-        outcome = run(Finish(typed_output=typed), model, schema=VERDICT)
-        assert list(model.requests[0].tools[-1].parameters["properties"]) == names
-        assert outcome.answer == ({"sentiment": "s", "score": 1} if typed else "s")
+    for typed, answer in ((True, {"sentiment": "s", "score": 1}), (False, "s")):
+        model = Script(says(native("__finish__", answer if isinstance(answer, dict) else {"answer": answer})))
+        assert run(Finish(typed_output=typed), model, schema=VERDICT).answer == answer
+        assert list(model.requests[0].tools[-1].parameters["properties"]) == (["sentiment", "score"] if typed else ["answer"])
 
 
 @row("finish.system_prompt")
@@ -125,24 +109,12 @@ def test_option_system_prompt_is_the_first_message_or_there_is_none() -> None:
         assert text is None or model.requests[0].messages[0].content == text
 
 
-@row("finish.temperature")
-def test_option_temperature_and_option_max_tokens_reach_every_request() -> None:
-    model = Script(ADD, finish())
-    run(Finish(max_steps=1, temperature=0.5, max_tokens=9), model)
-    assert [request.sampling.as_dict() for request in model.requests] == [{"temperature": 0.5, "max_tokens": 9}] * 2
-
-
-@row("finish.temperature")
-def test_option_temperature_is_left_to_the_model_by_default() -> None:
-    model = Script(finish())
-    run(Finish(), model)
-    assert model.requests[0].sampling.as_dict() == {}
-
-
-@row("finish.max_tokens")
-def test_option_max_tokens_must_be_positive() -> None:
-    with pytest.raises(ValueError, match="max_tokens"):
-        Finish(max_tokens=0)
+@row("finish.temperature", "finish.max_tokens")
+def test_option_temperature_and_option_max_tokens_reach_every_request_or_are_left_to_the_model() -> None:
+    for options in ({"temperature": 0.5, "max_tokens": 9}, {}):
+        model = Script(ADD, finish())
+        run(Finish(max_steps=1, **options), model)  # type: ignore[arg-type]  # of two types
+        assert [request.sampling.as_dict() for request in model.requests] == [options] * 2
 
 
 def test_options_are_the_fields_with_a_line_each_and_hooks_are_none_of_them() -> None:

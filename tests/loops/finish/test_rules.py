@@ -1,9 +1,9 @@
-"""The finish loop: the rules for all designs."""
+"""The finish loop: the rules for all designs, and laws that hold for any reply and any tool."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
+import json
 import threading
 from itertools import product
 from typing import Any
@@ -13,31 +13,45 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from tests.loops.finish.helpers import ADD, BAD, add, finish, native, results, run, says, steps
+from tests.loops.finish.helpers import (
+    ADD,
+    BAD,
+    JSON,
+    NOPE,
+    VERDICT,
+    XML,
+    add,
+    assert_legal,
+    finish,
+    native,
+    offered,
+    results,
+    run,
+    says,
+    steps,
+)
 from tests.loops.helpers import Script
 from tests.rows import row
 from whichloop.loops.finish import Finish
 from whichloop.protocol import (
     BudgetExceeded,
-    Chunk,
+    Capabilities,
     ContextOverflow,
     NativeCall,
-    Observer,
-    Outcome,
     ProviderError,
     Query,
     Reply,
     Role,
-    RunEvent,
     StopReason,
     Tool,
     Toolbox,
     ToolCall,
     run_sync,
 )
-from whichloop.protocol.events import ReplyChunk
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_loop
+
+DOWN, LONG = ProviderError("down"), ContextOverflow("long")
 
 
 @pytest.mark.parametrize(
@@ -46,22 +60,22 @@ from whichloop.runs.registry import make_loop
         (steps(), [finish()], StopReason.FINISHED),
         (steps(on_step=lambda step: step.finish(answer="x")), [ADD], StopReason.FINISHED),
         (steps(max_steps=1), [ADD, finish()], StopReason.FORCED),
-        (steps(max_steps=1, forced_finish="xml"), [ADD, "<output><answer>x</answer></output>"], StopReason.FORCED),
+        (steps(max_steps=1, forced_finish="xml"), [ADD, XML], StopReason.FORCED),
         (steps(), [BAD, BAD, BAD], StopReason.PARSE_FAILED),
-        (Finish(), [BAD, BAD, BAD], StopReason.PARSE_FAILED),
         (Finish(), [ADD], StopReason.UNFINISHED),
         (steps(on_step=lambda step: 1 / 0), [ADD], StopReason.TERMINATED),
         (steps(on_stream=lambda chunk: 1 / 0), [ADD], StopReason.TERMINATED),
         (steps(max_steps=1, forced_finish="off"), [ADD], StopReason.MAX_STEPS),
-        (steps(), [ADD, ProviderError("down")], StopReason.PROVIDER_ERROR),
-        (steps(), [ADD, ContextOverflow("long")], StopReason.CONTEXT_OVERFLOW),
+        (steps(), [ADD, DOWN], StopReason.PROVIDER_ERROR),
+        (steps(), [ADD, LONG], StopReason.CONTEXT_OVERFLOW),
     ],
     ids=lambda value: value.value if isinstance(value, StopReason) else None,
 )
-@row("G-2")
+@row("G-2", "G-3")
 def test_finish_every_ending_has_its_stop_reason(loop: Finish, replies: list[Any], stop: StopReason) -> None:
-    outcome = run(loop, Script(*replies))
-    assert outcome.stop is stop
+    model = Script(*replies)
+    outcome = run(loop, model)
+    assert (outcome.stop, len(model.requests)) == (stop, len(replies))
     assert stop in loop.stops
     assert (outcome.answer is not None) == (stop in (StopReason.FINISHED, StopReason.FORCED, StopReason.MAX_STEPS))
 
@@ -79,27 +93,12 @@ REACHING = [
 @row("X-21")
 def test_finish_declares_exactly_the_stops_that_it_can_reach(limit: int | None, forced: Any, consume: bool, retries: int) -> None:
     loop = Finish(max_steps=limit, forced_finish=forced, retries_consume_steps=consume, parse_retries=retries)
-    ends: list[Reply | ProviderError | ContextOverflow] = [
-        finish(),
-        Reply("no"),
-        BAD,
-        Reply("<output><answer>x</answer></output>"),
-        ProviderError("down"),
-        ContextOverflow("long"),
-    ]
     reached = set()
     for many in range(4):
         for first in (ADD, BAD) if many else (ADD,):
-            for end in ends:
+            for end in (finish(), Reply("no"), BAD, XML, DOWN, LONG):
                 reached.add(run(loop, Script(*[first] * many, then=end)).stop)
     assert reached == loop.stops
-
-
-@row("G-3")
-def test_finish_a_provider_error_is_followed_by_no_further_call() -> None:
-    model = Script(ADD, ProviderError("down"), then=finish())
-    outcome = run(steps(), model)
-    assert (len(model.requests), outcome.details["error"]) == (2, "ProviderError: down")
 
 
 @pytest.mark.parametrize("leaving", [BudgetExceeded("spent"), ZeroDivisionError("a bug")])
@@ -118,36 +117,28 @@ def test_finish_what_leaves_a_toolbox_leaves_the_loop(leaving: BaseException, pa
         async def call(self, call: ToolCall, *, validate: bool = True) -> Any:
             raise leaving
 
-    loop = steps(parallel_tools=parallel)
-
-    async def main() -> Outcome:
-        return await loop.run(Query("Q"), Leaving([add]), Script(ADD))
-
     with pytest.raises(type(leaving)):
-        run_sync(main())
+        run_sync(steps(parallel_tools=parallel).run(Query("Q"), Leaving([add]), Script(ADD)))
 
 
-@pytest.mark.parametrize(
-    ("raised", "text"),
-    [(SystemExit(2), "Tool error: SystemExit: 2"), (OSError(), "Tool error: OSError: ")],
-)
+@pytest.mark.parametrize(("raised", "text"), [(SystemExit(2), "SystemExit: 2"), (OSError(), "OSError: ")])
 @pytest.mark.parametrize("blocking", [True, False])
 @row("G-5", "X-10")
 def test_finish_whatever_a_tool_raises_is_an_error_result(raised: BaseException, text: str, blocking: bool) -> None:
     def bad() -> None:
         raise raised
 
-    model = Script(says(native("bad", {})), finish())
+    model = Script(says(native("bad")), finish())
     run(steps(), model, Tool.from_function(bad, blocking=blocking))
-    assert results(model.requests[1]) == [text]
+    assert results(model.requests[1]) == [f"Tool error: {text}"]
 
 
 @row("X-10")
 def test_finish_a_hung_tool_is_an_error_result_beside_one_that_is_done() -> None:
     let_go = threading.Event()
-    box = Toolbox([Tool.from_function(lambda: let_go.wait(30), name="hang", time_limit_s=0.02), add])
-    model = Script(says(native("hang", {}), native("add", {"a": 1, "b": 2})), finish())
-    run_sync(steps(parallel_tools=True).run(Query("Q"), box, model))
+    hang = Tool.from_function(lambda: let_go.wait(30), name="hang", time_limit_s=0.02)
+    model = Script(says(native("hang"), *ADD.calls), finish())
+    run(steps(parallel_tools=True), model, hang, add)
     let_go.set()
     assert results(model.requests[1]) == ["Tool error: TimeoutError: no result within 0.02 s", "3"]
 
@@ -162,92 +153,157 @@ def test_finish_refuses_its_own_name_and_no_other() -> None:
         assert results(model.requests[1]) == ["2"]
 
 
-@given(st.integers(0, 30))
 @row("G-8")
-def test_finish_n_tool_steps_are_n_plus_one_steps(tool_steps: int) -> None:
-    assert Finish(parse_retries=1).with_step_limit(tool_steps) == Finish(parse_retries=1, max_steps=tool_steps + 1)
-
-
-@row("G-8")
-def test_finish_a_plan_as_long_as_the_limit_can_be_finished() -> None:
+def test_finish_n_tool_steps_are_n_plus_one_steps() -> None:
+    assert Finish(parse_retries=1).with_step_limit(3) == Finish(parse_retries=1, max_steps=4)
     assert run(Finish().with_step_limit(3), Script(ADD, ADD, ADD, finish())).stop is StopReason.FINISHED
     assert make_loop(parse_spec("finish"), 4) == Finish(max_steps=5)
     assert make_loop(parse_spec("finish(max_steps=2)"), 4) == Finish(max_steps=2)
 
 
-def test_every_request_names_role_codec_and_the_same_scope() -> None:
-    model = Script(ADD, Reply("no"), "<output><answer>x</answer></output>")
-    run(Finish(max_steps=1), model)
-    codecs = [request.codec for request in model.requests if request.codec is not None]
-    assert [(codec.name, codec.role, codec.max_calls) for codec in codecs] == [
-        ("finish.native", Role.DECIDE, 64),
-        ("finish.forced", Role.ANSWER, 0),
-        ("finish.xml", Role.ANSWER, 0),
-    ]
-    assert {request.scope for request in model.requests} == {""}
+# --- laws ---
+
+NEXT: dict[str, Reply] = {
+    "an invalid answer": BAD,
+    "a call of no tool": Reply("well"),
+    "an unknown tool": NOPE,
+    "arguments that do not fit": says(native("add", {"a": "one"})),
+    "arguments that are no JSON": says(native("add", '{"a": 1')),
+    "a call": ADD,
+    "a call whose tool fails": says(native("risky", {"x": -1})),
+    "a call beside a refused one": says(*NOPE.calls, *ADD.calls),
+}
+"""What a model may do next, by its name."""
+INVALID, RUNS_A_TOOL = (
+    ("an invalid answer", "a call of no tool"),
+    ("a call", "a call whose tool fails", "a call beside a refused one"),
+)
 
 
-def test_calls_of_equal_ids_in_one_reply_and_over_steps_keep_their_own_results() -> None:
-    twice = says(native("add", {"a": 1, "b": 1}, "c"), native("add", {"a": 2, "b": 2}, "c"))
-    model = Script(twice, says(native("add", {"a": 3, "b": 3}, "c")), finish())
-    run(steps(), model)
-    assert results(model.requests[2]) == ["2", "4", "6"]
+@given(names=st.lists(st.sampled_from([*NEXT]), max_size=12), retries=st.integers(0, 2))
+@settings(deadline=None, max_examples=cases(60))
+@row("S3-26", "B3-20")
+def test_only_a_tool_that_ran_hands_out_fresh_retries(names: list[str], retries: int) -> None:
+    failures = asked = 0
+    for name in names:
+        asked += 1
+        failures = 0 if name in RUNS_A_TOOL else failures + (name in INVALID)
+        if failures > retries:
+            break
+    model = Script(*(NEXT[name] for name in names), finish("ok"))
+    outcome = run(Finish(max_steps=len(names) + 1, parse_retries=retries), model)
+    fails = failures > retries
+    assert outcome.stop is (StopReason.PARSE_FAILED if fails else StopReason.FINISHED)
+    assert len(model.requests) == asked + (not fails)
 
 
-def test_a_schema_that_points_elsewhere_fetches_nothing() -> None:
-    recursive = {"type": "object", "properties": {"next": {"$ref": "#"}}, "additionalProperties": False}
-    assert run(Finish(), Script(says(native("__finish__", {"next": {"next": {}}}))), schema=recursive).answer == {
-        "next": {"next": {}}
-    }
-    wrong = run(Finish(parse_retries=0), Script(says(native("__finish__", {"next": {"other": 1}}))), schema=recursive)
-    assert wrong.stop is StopReason.PARSE_FAILED
-    assert "next" in wrong.details["error"]
+@pytest.mark.parametrize("name", sorted(NEXT.keys() - {*INVALID, *RUNS_A_TOOL}))
+@row("B3-20")
+def test_a_refused_call_between_two_invalid_answers_is_no_fresh_start(name: str) -> None:
+    assert run(Finish(max_steps=9, parse_retries=1), Script(BAD, NEXT[name], BAD, finish())).stop is StopReason.PARSE_FAILED
 
 
-def test_an_observer_that_wants_the_stream_gets_it() -> None:
-    class Listening(Observer):
-        streams = True
+class Odd:
+    """A result that JSON cannot say and whose own text fails."""
 
-        def __init__(self) -> None:
-            self.chunks: list[Chunk] = []
-
-        def on_event(self, event: RunEvent) -> None:
-            if isinstance(event, ReplyChunk):
-                self.chunks.append(event.chunk)
-
-    listening = Listening()
-    assert run(Finish(), Script(finish()), observer=listening).answer == "x"
-    assert [chunk.call.name for chunk in listening.chunks if chunk.call is not None] == ["__finish__"]
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
 
 
-def test_run_sync_has_the_arguments_of_run() -> None:
-    assert list(inspect.signature(Finish.run_sync).parameters) == ["self", "query", "tools", "model", "observer"]
+ARGUMENTS = st.one_of(
+    st.text(max_size=12),
+    JSON.map(json.dumps),
+    st.sampled_from(['{"a": 1, "b": 2}', '{"answer": "x"}', '{"answer": 1e999}', "[" * 5000, '{"sentiment": "s", "score": 1}']),
+)
+CALLS = st.builds(
+    NativeCall, st.sampled_from(["", "1", "2"]), st.sampled_from(["add", "any", "nope", "", "__finish__", "__finish__"]), ARGUMENTS
+)
+REPLIES: st.SearchStrategy[Any] = st.one_of(
+    st.builds(Reply, st.text(max_size=10), st.lists(CALLS, max_size=3).map(tuple)),
+    st.builds(Reply, st.sampled_from(["", XML.text, "<output>", "<output></output>"])),
+    st.sampled_from([DOWN, ProviderError("no", "refused"), LONG]),
+)
+CONFIGS = st.builds(
+    Finish,
+    max_steps=st.none() | st.integers(0, 5),
+    parse_retries=st.integers(0, 3),
+    retries_consume_steps=st.booleans(),
+    finish_with_tools=st.sampled_from(["stop", "ask_again"]),
+    forced_finish=st.sampled_from(["both", "tool_choice", "xml", "off"]),
+    parallel_tools=st.booleans(),
+    typed_output=st.booleans(),
+    system_prompt=st.sampled_from([None, "S"]),
+)
+RESULTS = st.one_of(JSON, st.sampled_from([Odd(), {1, 2}, b"\xff", object(), SystemExit(3), KeyError("k"), ValueError("v")]))
 
 
+@given(
+    loop=CONFIGS,
+    replies=st.lists(REPLIES, max_size=8),
+    result=RESULTS,
+    schema=st.sampled_from([None, VERDICT, {"type": "number"}, {}]),
+    tool_choice=st.booleans(),
+)
+@settings(deadline=None, max_examples=cases(30))
+@row("X-21", "X-2", "G-9")
+def test_any_reply_and_any_tool_end_in_an_outcome_within_the_limits(
+    loop: Finish, replies: list[Any], result: Any, schema: Any, tool_choice: bool
+) -> None:
+    def anything(value: Any = None) -> Any:
+        """Gives whatever it is to give."""
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+    model = Script(*replies, then=Reply("no call"))
+    model.capabilities = Capabilities(tool_choice=tool_choice)
+    tools = [Tool.from_function(each, name=name, blocking=False) for each, name in ((add, "add"), (anything, "any"))]
+    outcome = run(loop, model, *tools, schema=schema)
+    assert outcome.stop in loop.stops
+    limit = 1 if loop.max_steps is None else loop.max_steps
+    assert outcome.steps <= limit
+    deciding = model.roles.count(Role.DECIDE)
+    assert deciding <= limit * (1 if loop.retries_consume_steps and loop.max_steps is not None else 1 + loop.parse_retries)
+    assert model.roles.count(Role.ANSWER) <= loop.parse_retries + 2
+    for request in model.requests:
+        assert_legal(request.messages)
+        assert "Q" in request.messages[0 if loop.system_prompt is None else 1].content
+        assert offered(request) == ["add", "any", "__finish__"]
+
+
+@given(replies=st.lists(st.builds(Reply, st.sampled_from(["", "text"]), st.lists(CALLS, max_size=3).map(tuple)), max_size=6))
 @settings(deadline=None, max_examples=cases(20))
-@given(data=st.data())
-def test_a_run_without_hooks_asks_the_same_as_one_whose_hook_does_nothing(data: st.DataObject) -> None:
-    replies = data.draw(
-        st.lists(
-            st.builds(
-                Reply,
-                st.sampled_from(["", "text"]),
-                st.lists(
-                    st.builds(
-                        NativeCall,
-                        st.sampled_from(["1", "2"]),
-                        st.sampled_from(["add", "gone"]),
-                        st.sampled_from(['{"a": 1, "b": 2}', "{"]),
-                    ),
-                    max_size=3,
-                ).map(tuple),
-            ),
-            max_size=6,
-        )
-    )
+def test_a_run_without_hooks_asks_the_same_as_one_whose_hook_does_nothing(replies: list[Reply]) -> None:
     asked = []
     for hook in (None, lambda step: None):
-        model = Script(*replies, then=ProviderError("down"))
-        run_sync(Finish(max_steps=8, parse_retries=9, on_step=hook).run(Query("Q"), Toolbox([add]), model))
+        model = Script(*replies, then=DOWN)
+        run(Finish(max_steps=8, parse_retries=9, on_step=hook), model)
         asked.append([request.messages for request in model.requests])
     assert asked[0] == asked[1]
+
+
+@given(point=st.integers(0, 5), forced=st.booleans())
+@settings(deadline=None, max_examples=cases(6))
+@row("G-3")
+def test_finish_cancellation_at_any_point_leaves_the_loop_and_nothing_running(point: int, forced: bool) -> None:
+    async def main() -> None:
+        before = asyncio.all_tasks()
+        reached = asyncio.Event()
+
+        class Slow(Script):
+            async def complete(self, request: Any) -> Reply:
+                self.requests.append(request)
+                if len(self.requests) > point:
+                    reached.set()
+                    await asyncio.sleep(60)
+                return ADD if request.role is Role.DECIDE else BAD
+
+        loop = Finish(max_steps=2 if forced else 9, parse_retries=9, parallel_tools=True)
+        task = asyncio.create_task(loop.run(Query("Q"), Toolbox([Tool.from_function(add, blocking=False)]), Slow()))
+        await reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert asyncio.all_tasks() == before
+
+    run_sync(main())

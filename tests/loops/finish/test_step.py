@@ -1,37 +1,43 @@
-"""The declarative face: the step that `on_step` sees and changes."""
+"""The step that `on_step` sees and changes, and a history that a hook has changed, mended."""
 
 from __future__ import annotations
 
 import asyncio
 import copy
+import logging
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tests.loops.finish.module_helpers import BAD, FAIL, SEARCH, AnswerOutput, agent_of, contents, finish, native, says, search
+from tests.cases import cases
+from tests.loops.finish.helpers import (
+    BAD,
+    FAIL,
+    NOPE,
+    SEARCH,
+    AnswerOutput,
+    agent_of,
+    assert_legal,
+    contents,
+    fail,
+    finish,
+    native,
+    offered,
+    results,
+    run,
+    says,
+    search,
+    steps,
+)
 from tests.loops.helpers import Script
 from tests.rows import row
-from whichloop.loops.finish import (
-    Finish,
-    ParseError,
-    Step,
-    Unfinished,
-    UnfinishedError,
-)
-from whichloop.protocol import (
-    BudgetExceeded,
-    ContextOverflow,
-    Message,
-    ProviderError,
-    Query,
-    Reply,
-    Role,
-    StopReason,
-    Tool,
-    Toolbox,
-    run_sync,
-)
+from whichloop.loops.finish import Finish, ParseError, Step, Unfinished, UnfinishedError
+from whichloop.protocol import BudgetExceeded, ContextOverflow, Message, ProviderError, Reply, Role, StopReason, Tool
+
+FOUND, FAILED = '["result 1", "result 2"]', "Tool error: ValueError: x must be positive"
 
 
 def other(x: int) -> int:
@@ -46,37 +52,35 @@ def test_on_step_sees_the_step_after_the_tools_and_before_the_next_request() -> 
 
     def on_step(self: Any, step: Step) -> Step:
         seen.append((step.counter, len(model.requests), step.tool_calls[0].name, step.tool_results[0].output))
-        assert step.response is (SEARCH if step.counter == 1 else FAIL)
-        assert (step.model, step.temperature, step.max_tokens) == (model, 0.7, 99)
+        assert (step.response, step.temperature, step.max_tokens) == ((SEARCH, FAIL)[step.counter - 1], 0.7, 99)
+        assert step.model is model
         assert [made.name for made in step.tools] == ["search", "fail"]
         assert step.tool_results[0].id == step.tool_calls[0].call_id
         return step
 
     agent_of(model, on_step, temperature=0.7, max_tokens=99)(question="?")
-    assert seen == [
-        (1, 1, "search", ["result 1", "result 2"]),
-        (2, 2, "fail", "Tool error: ValueError: x must be positive"),
-    ]
+    assert seen == [(1, 1, "search", ["result 1", "result 2"]), (2, 2, "fail", FAILED)]
 
 
-@row("S3-37")
+@row("S3-37", "B3-9", "X-7")
 def test_on_step_is_called_for_steps_with_calls_only_and_before_forcing() -> None:
-    seen: list[tuple[int, list[str], int]] = []
-    model = Script(Reply("hm"), BAD, says(native("nope")), SEARCH, finish("forced"))
-
     def on_step(self: Any, step: Step) -> None:
         seen.append((step.counter, [call.name for call in step.tool_calls], len(model.requests)))
         if step.counter == 4:
             step.temperature = 0.1
             step.remove_tool("search")
+            step.add_tool(other)
             self.history.append({"role": "user", "content": "last words"})
 
-    assert agent_of(model, on_step, max_steps=4)(question="?").answer == "forced"
-    assert seen == [(2, ["__finish__"], 2), (3, ["nope"], 3), (4, ["search"], 4)]
-    forced = model.requests[-1]
-    assert (forced.role, forced.sampling.temperature) == (Role.ANSWER, 0.1)
-    assert [spec.name for spec in forced.tools] == ["fail", "__finish__"]
-    assert forced.messages[-1].content == "last words"
+    for replies in ([finish("forced")], [Reply("no"), Reply("<output><answer>forced</answer></output>")]):
+        seen: list[tuple[int, list[str], int]] = []
+        model = Script(Reply("hm"), BAD, NOPE, SEARCH, *replies)
+        assert agent_of(model, on_step, max_steps=4)(question="?").answer == "forced"
+        assert seen == [(2, ["__finish__"], 2), (3, ["nope"], 3), (4, ["search"], 4)]
+        for request in model.requests[4:]:
+            assert (request.role, request.sampling.temperature) == (Role.ANSWER, 0.1)
+            assert offered(request) == ["fail", "other", "__finish__"]
+        assert model.requests[4].messages[-1].content == "last words"
 
 
 @row("S3-7", "S3-14", "X-1")
@@ -87,11 +91,13 @@ def test_tools_added_and_removed_change_the_next_requests() -> None:
             step.add_tool(other)
             assert [made.name for made in step.tools] == ["search", "other"]
 
-    model = Script(SEARCH, says(native("other", x=7)), FAIL, finish())
+    model = Script(SEARCH, says(native("other", {"x": 7})), FAIL, finish())
     agent_of(model, on_step)(question="?")
-    names = [[spec.name for spec in request.tools] for request in model.requests]
-    assert names == [["search", "fail", "__finish__"]] + [["search", "other", "__finish__"]] * 3
-    assert contents(model.requests[-1], "tool")[1:] == ["7", "Tool error: Tool 'fail' not found"]
+    assert [offered(request) for request in model.requests] == [
+        ["search", "fail", "__finish__"],
+        *[["search", "other", "__finish__"]] * 3,
+    ]
+    assert results(model.requests[-1])[1:] == ["7", "Tool error: Tool 'fail' not found"]
 
 
 @row("S3-8", "S3-16", "S3-24", "S3-39")
@@ -112,24 +118,15 @@ def test_step_finish_is_validated_and_ends_the_run() -> None:
 
 @row("S3-39", "X-5")
 def test_step_finish_with_bad_data_raises_at_the_call() -> None:
-    def uncaught(self: Any, step: Step) -> None:
-        step.finish(answer=3)
-
     def caught(self: Any, step: Step) -> None:
         with pytest.raises(ValidationError):
             step.finish(wrong=1)
 
-    model = Script(SEARCH)
     with pytest.raises(ValidationError):
-        agent_of(model, uncaught)(question="?")
-    assert len(model.requests) == 1
+        agent_of(Script(SEARCH), lambda self, step: step.finish(answer=3))(question="?")
     assert agent_of(Script(SEARCH, finish("ok")), caught)(question="?").answer == "ok"
-    loop = Finish(max_steps=3, on_step=lambda step: step.finish(answer=3))
-    outcome = run_sync(loop.run(Query("Q"), Toolbox([search]), Script(SEARCH)))
-    assert (outcome.stop, outcome.details["error"]) == (
-        StopReason.TERMINATED,
-        "InvalidOutput: answer: 3 is not of type 'string'",
-    )
+    outcome = run(steps(on_step=lambda step: step.finish(answer=3)), Script(SEARCH), search)
+    assert (outcome.stop, outcome.details["error"]) == (StopReason.TERMINATED, "InvalidOutput: answer: 3 is not of type 'string'")
 
 
 @pytest.mark.parametrize("returned", [True, False])
@@ -148,43 +145,32 @@ def test_on_step_returns_the_step_or_none(returned: bool) -> None:
 
 @row("S3-11", "S3-38", "B3-1", "X-1")
 def test_model_temperature_and_max_tokens_hold_from_the_next_request_on() -> None:
-    second = Script(SEARCH, finish("second"))
+    second, resolved = Script(SEARCH, finish("second")), list[Any]()
 
-    def on_step(self: Any, step: Step) -> None:
-        if step.counter == 1:
-            assert step.model is first
-            step.model, step.temperature, step.max_tokens = {"model": second, "num_retries": 1}, 0.1, 50
-        else:
-            assert step.model == {"model": second, "num_retries": 1}
-
-    first = Script(SEARCH)
-    assert agent_of(first, on_step, temperature=0.9)(question="?").answer == "second"
-    assert first.requests[0].sampling.as_dict() == {"temperature": 0.9}
-    assert [request.sampling.as_dict() for request in second.requests] == [{"temperature": 0.1, "max_tokens": 50}] * 2
-
-
-@row("S3-38")
-def test_a_models_name_is_resolved_once_and_its_model_asked_from_then_on() -> None:
-    second = Script(SEARCH, finish("second"))
-    resolved: list[Any] = []
+    def on_step(step: Step) -> None:
+        assert (step.model == "provider/second") is (step.counter == 2)
+        step.model, step.temperature, step.max_tokens = "provider/second", 0.1, 50
 
     def resolver(given: Any) -> Any:
         resolved.append(given)
         return second
 
-    def on_step(step: Step) -> None:
-        step.model = "provider/second"
-
-    loop = Finish(max_steps=5, on_step=on_step, resolver=resolver)
-    outcome = run_sync(loop.run(Query("Q"), Toolbox([search]), Script(SEARCH)))
-    assert (outcome.answer, resolved, len(second.requests)) == ("second", ["provider/second"], 2)
+    first = Script(SEARCH)
+    loop = steps(on_step=on_step, resolver=resolver, temperature=0.9)
+    assert run(loop, first, search).answer == "second"
+    assert resolved == ["provider/second"]  # once: it is the same from then on
+    assert first.requests[0].sampling.as_dict() == {"temperature": 0.9}
+    assert [request.sampling.as_dict() for request in second.requests] == [{"temperature": 0.1, "max_tokens": 50}] * 2
 
 
 @row("S3-38")
-def test_a_model_that_cannot_be_made_aborts_the_run() -> None:
+def test_a_model_may_be_a_dict_and_one_that_cannot_be_made_aborts_the_run() -> None:
     def on_step(self: Any, step: Step) -> None:
-        step.model = 3
+        step.model = given
 
+    given: Any = {"model": Script(finish("second")), "num_retries": 1}
+    assert agent_of(Script(SEARCH), on_step)(question="?").answer == "second"
+    given = 3
     with pytest.raises(ValueError, match="model"):
         agent_of(Script(SEARCH), on_step)(question="?")
 
@@ -197,8 +183,8 @@ def test_history_can_be_appended_to_replaced_edited_and_trimmed() -> None:
             for entry in self.history:
                 if entry["role"] == "system":
                     entry["content"] += "\n\nNOTE: bullet points."
-        if step.counter == 2:
-            self.history = self.history[:1] + self.history[-1:]
+        else:
+            step.history = step.history[:1] + step.history[-1:]
 
     model = Script(SEARCH, SEARCH, finish())
     agent_of(model, on_step)(question="?")
@@ -208,7 +194,7 @@ def test_history_can_be_appended_to_replaced_edited_and_trimmed() -> None:
     assert [message.role for message in third.messages] == ["system", "assistant", "tool"]
 
 
-@row("S3-13", "S3-34", "B3-2", "X-1")
+@row("S3-13", "S3-34", "S3-40", "B3-2", "X-1")
 def test_results_changed_in_on_step_are_what_the_model_sees() -> None:
     def on_step(self: Any, step: Step) -> None:
         (result,) = step.tool_results
@@ -223,7 +209,7 @@ def test_results_changed_in_on_step_are_what_the_model_sees() -> None:
     ]
     model = Script(SEARCH, SEARCH, SEARCH, SEARCH, finish())
     agent_of(model, on_step)(question="?")
-    assert contents(model.requests[-1], "tool") == [
+    assert results(model.requests[-1]) == [
         '{"data": ["result 1", "result 2"], "note": "verify"}',
         "['res... (truncated)",
         '{"answer": "a", "confidence": 0.5}',
@@ -231,18 +217,8 @@ def test_results_changed_in_on_step_are_what_the_model_sees() -> None:
     ]
 
 
-@row("S3-12", "X-2")
-def test_results_find_their_calls_in_a_copy_of_the_history() -> None:
-    def on_step(self: Any, step: Step) -> None:
-        self.history = copy.deepcopy(self.history)
-
-    model = Script(SEARCH, FAIL, finish())
-    agent_of(model, on_step)(question="?")
-    assert contents(model.requests[2], "tool") == ['["result 1", "result 2"]', "Tool error: ValueError: x must be positive"]
-
-
 @pytest.mark.parametrize("is_async", [True, False])
-@row("S3-13", "X-1")
+@row("S3-13", "S3-40", "X-1")
 def test_a_result_edited_in_place_is_what_the_model_sees(is_async: bool) -> None:
     def edit(self: Any, step: Step) -> None:
         for result in step.tool_results:
@@ -252,9 +228,9 @@ def test_a_result_edited_in_place_is_what_the_model_sees(is_async: bool) -> None
         edit(self, step)
 
     give = Tool.from_function(lambda: {"data": ["found"]}, name="give", blocking=False)
-    model = Script(says(native("give", "a"), native("give", "b")), finish())
+    model = Script(says(native("give", "", "a"), native("give", "", "b")), finish())
     agent_of(model, later if is_async else edit, tools=[give])(question="?")
-    assert contents(model.requests[1], "tool") == ['{"data": ["found", "verified"]}'] * 2
+    assert results(model.requests[1]) == ['{"data": ["found", "verified"]}'] * 2
 
 
 @row("S3-13")
@@ -264,74 +240,45 @@ def test_the_list_of_results_may_be_replaced_but_holds_results_only() -> None:
         first.output = "changed"
         step.tool_results = [second, first] if step.counter == 1 else [first]
 
-    twice = says(native("search", "a", query="q"), native("search", "b", query="q"))
-    model = Script(twice, twice, finish())
-    agent_of(model, on_step)(question="?")
-    assert contents(model.requests[1], "tool") == ["changed", '["result 1", "result 2"]']
-    assert contents(model.requests[2], "tool")[2:] == ["changed", "(removed)"]
-
     def junk(self: Any, step: Step) -> None:
         step.tool_results = ["text"]  # type: ignore[list-item]
 
+    twice = says(native("search", {"query": "q"}, "a"), native("search", {"query": "q"}, "b"))
+    model = Script(twice, twice, finish())
+    agent_of(model, on_step)(question="?")
+    assert results(model.requests[1]) == ["changed", FOUND]
+    assert results(model.requests[2])[2:] == ["changed", "(removed)"]
     with pytest.raises(TypeError, match="tool_results"):
         agent_of(Script(SEARCH), junk)(question="?")
 
 
-@row("S3-12")
-def test_a_hook_without_module_changes_the_history_of_its_step() -> None:
-    def on_step(step: Step) -> None:
-        step.history = [{"role": "user", "content": "Q, again"}, *step.history[-1:]]
-
-    model = Script(SEARCH, finish())
-    run_sync(Finish(max_steps=3, on_step=on_step).run(Query("Q"), Toolbox([search]), model))
-    assert [message.role for message in model.requests[1].messages] == ["user", "assistant", "tool"]
-
-
-@row("S3-40")
-def test_on_step_sees_the_raw_object() -> None:
-    found: list[Any] = []
-    thing = AnswerOutput(answer="raw")
-
-    def on_step(self: Any, step: Step) -> None:
-        found.append(step.tool_results[0].output)
-
-    model = Script(says(native("give")), finish())
-    agent_of(model, on_step, tools=[Tool.from_function(lambda: thing, name="give")])(question="?")
-    assert found == [thing]
-    assert contents(model.requests[1], "tool") == ['{"answer": "raw", "confidence": 0.5}']
-
-
-@row("S3-18", "B3-2", "X-2")
-def test_results_enter_the_history_after_on_step_next_to_their_calls() -> None:
+@row("S3-12", "S3-18", "B3-2", "X-2")
+def test_results_enter_the_history_after_on_step_next_to_their_calls_also_in_a_copy() -> None:
     def on_step(self: Any, step: Step) -> None:
         roles.append([entry["role"] for entry in self.history])
-        self.history.append({"role": "user", "content": f"after {step.counter}"})
+        self.history = [*copy.deepcopy(self.history), {"role": "user", "content": f"after {step.counter}"}]
 
     roles: list[Any] = []
-    model = Script(SEARCH, SEARCH, finish())
+    model = Script(SEARCH, FAIL, finish())
     agent_of(model, on_step)(question="?")
     assert roles == [["system", "user", "assistant"], ["system", "user", "assistant", "tool", "user", "assistant"]]
     last = [message.role for message in model.requests[-1].messages]
     assert last == ["system", "user", "assistant", "tool", "user", "assistant", "tool", "user"]
+    assert results(model.requests[2]) == [FOUND, FAILED]
 
 
-@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("limit", [1, 5])
 @row("S3-17", "S3-25", "X-5")
-def test_raising_in_on_step_aborts_even_before_forcing(last: bool) -> None:
-    def on_step(self: Any, step: Step) -> None:
+def test_raising_in_on_step_aborts_even_before_forcing(limit: int) -> None:
+    def on_step(*_: Any) -> None:
         raise KeyError("no key")
 
     model = Script(SEARCH, then=finish())
     with pytest.raises(KeyError, match="no key"):
-        agent_of(model, on_step, max_steps=1 if last else 5)(question="?")
+        agent_of(model, on_step, max_steps=limit)(question="?")
     assert len(model.requests) == 1
-
-    def raising(step: Step) -> None:
-        raise KeyError("no key")
-
-    outcome = run_sync(Finish(max_steps=1 if last else 5, on_step=raising).run(Query("Q"), Toolbox([search]), Script(SEARCH)))
-    assert outcome.stop is StopReason.TERMINATED
-    assert isinstance(outcome.details["exception"], KeyError)
+    outcome = run(steps(max_steps=limit, on_step=on_step), Script(SEARCH), search)
+    assert (outcome.stop, type(outcome.details["exception"])) == (StopReason.TERMINATED, KeyError)
 
 
 @pytest.mark.parametrize("leaving", [BudgetExceeded("spent"), asyncio.CancelledError(), KeyboardInterrupt()])
@@ -344,9 +291,8 @@ def test_finish_budget_and_cancellation_leave_through_on_step(leaving: BaseExcep
     async def later(step: Step) -> None:
         raise leaving
 
-    loop = Finish(max_steps=3, on_step=later if is_async else plain)
     with pytest.raises(type(leaving)):
-        run_sync(loop.run(Query("Q"), Toolbox([search]), Script(SEARCH)))
+        run(steps(on_step=later if is_async else plain), Script(SEARCH), search)
 
 
 @pytest.mark.parametrize(
@@ -355,7 +301,7 @@ def test_finish_budget_and_cancellation_leave_through_on_step(leaving: BaseExcep
         (ParseError("child"), StopReason.PARSE_FAILED),
         (ProviderError("child"), StopReason.PROVIDER_ERROR),
         (ContextOverflow("child"), StopReason.CONTEXT_OVERFLOW),
-        (UnfinishedError(Unfinished((), ())), StopReason.TERMINATED),
+        (UnfinishedError(Unfinished()), StopReason.TERMINATED),
         (StopIteration("odd"), StopReason.TERMINATED),
     ],
 )
@@ -364,9 +310,8 @@ def test_a_childs_error_that_is_not_caught_keeps_its_own_stop_reason(error: Exce
     def on_step(step: Step) -> None:
         raise error
 
-    loop = Finish(max_steps=3, on_step=on_step)
-    outcome = run_sync(loop.run(Query("Q"), Toolbox([search]), Script(SEARCH)))
-    assert outcome.stop is stop
+    loop = steps(on_step=on_step)
+    assert run(loop, Script(SEARCH), search).stop is stop
     assert stop in loop.stops
 
 
@@ -379,23 +324,20 @@ def test_tools_that_cannot_be_added_or_removed() -> None:
     def on_step(self: Any, step: Step) -> None:
         assert "__finish__" not in [made.name for made in step.tools]
         step.remove_tool("absent")
-        step.add_tool(search)
-        step.add_tool(self.note)
-        step.add_tool(self.note)
+        for added in (search, self.note, self.note):
+            step.add_tool(added)
         for refused in (Tool.from_function(impostor, name="search"), Tool.from_function(impostor, name="__finish__")):
             with pytest.raises(ValueError, match=refused.name):
                 step.add_tool(refused)
         with pytest.raises(ValueError, match="__finish__"):
             step.remove_tool("__finish__")
-        checked.append([made.name for made in step.tools])
+        assert [made.name for made in step.tools] == ["search", "fail", "note"]
 
     def note(self: Any, text: str) -> str:
         """A method."""
         return text
 
-    checked: list[Any] = []
     assert agent_of(Script(SEARCH, finish("ok")), on_step, note=note)(question="?").answer == "ok"
-    assert checked == [["search", "fail", "note"]]
     reserved = [Tool.from_function(impostor, name="__finish__")]
     with pytest.raises(ValueError, match="__finish__"):
         agent_of(Script(), tools=reserved)
@@ -403,19 +345,6 @@ def test_tools_that_cannot_be_added_or_removed() -> None:
     agent.tools = reserved  # of one instance only
     with pytest.raises(ValueError, match="__finish__"):
         agent(question="?")
-
-
-@row("B3-9", "X-7")
-def test_the_forced_call_offers_the_current_tools() -> None:
-    def on_step(self: Any, step: Step) -> None:
-        step.remove_tool("search")
-        step.add_tool(other)
-
-    for unforced in (finish("ok", confidence=1), Reply("no")):
-        model = Script(SEARCH, unforced, "<output><answer>ok</answer></output>")
-        assert agent_of(model, on_step, max_steps=1)(question="?").answer == "ok"
-        for request in model.requests[1:]:
-            assert [spec.name for spec in request.tools] == ["fail", "other", "__finish__"]
 
 
 @row("S3-26", "X-4", "B3-3")
@@ -437,13 +366,86 @@ def test_a_single_turn_gives_unfinished_or_raises_it_when_strict() -> None:
     assert unfinished.tool_results[0].output == ["result 1", "result 2"]
     with pytest.raises(UnfinishedError, match="search") as caught:
         agent_of(Script(SEARCH), max_steps=None, strict=True)(question="?")
-    assert [result.name for result in caught.value.unfinished.tool_results] == ["search"]
+    assert caught.value.unfinished.tool_results[0].name == "search"
 
 
-@row("S3-41")
-def test_attributes_keep_their_bounds_and_the_answer_may_be_a_text() -> None:
-    with pytest.raises(ValueError, match="max_steps"):
-        agent_of(Script(), max_steps=-1)
-    assert agent_of(Script(finish("plain")), final_output=None)(question="?") == "plain"
-    with pytest.raises(ValueError, match="model"):
-        agent_of(None)(question="?")
+# --- a history that is mended ---
+
+
+@row("B3-15", "X-2")
+def test_trimming_leaves_no_call_without_result_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    def on_step(self: Any, step: Step) -> None:
+        if step.counter > 1:
+            self.history = self.history[:1] + self.history[-3:]
+            trimmed.append(self.history[1]["role"])
+        self.history.append({"role": "user", "content": f"s{step.counter}"})
+
+    trimmed: list[str] = []
+    model = Script(*[SEARCH] * 4, finish("ok"))
+    with caplog.at_level(logging.WARNING):
+        assert agent_of(model, on_step)(question="?").answer == "ok"
+    for request in model.requests:
+        assert_legal(request.messages)
+    assert trimmed == ["tool"] * 3  # its call is gone each time
+    assert results(model.requests[-1]) == [FOUND]
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize(
+    ("ids", "removed", "shown"),
+    [("ab", "assistant", ["two"]), ("ab", "tool", ["(removed)", "two"]), ("aa", "tool", ["(removed)", "two"])],
+)
+@row("B3-15")
+def test_a_result_without_call_goes_and_a_call_without_result_gets_a_stub(ids: str, removed: str, shown: list[str]) -> None:
+    def on_step(self: Any, step: Step) -> None:
+        if step.counter == 2:
+            self.history.remove(next(entry for entry in self.history if entry["role"] == removed))
+
+    given = iter(["one", "two"])
+    model = Script(*(says(native("give", "", call_id)) for call_id in ids), finish())
+    agent_of(model, on_step, tools=[Tool.from_function(lambda: next(given), name="give")])(question="?")
+    assert results(model.requests[2]) == shown
+    assert_legal(model.requests[2].messages)
+
+
+ENTRIES = st.one_of(
+    st.builds(
+        lambda role, text: {"role": role, "content": text},
+        st.sampled_from(["user", "system", "assistant", "odd"]),
+        st.text(max_size=3),
+    ),
+    st.builds(lambda name: {"role": "tool", "content": "r", "tool_call_id": name}, st.sampled_from(["id_search", "b", ""])),
+    st.builds(
+        lambda names: {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": name, "type": "function", "function": {"name": "f", "arguments": "{}"}} for name in names],
+        },
+        st.lists(st.sampled_from(["id_search", "b", ""]), max_size=3),
+    ),
+    st.sampled_from([{}, None, 3, "text", Message("user", "m"), {"role": "assistant", "tool_calls": [3]}]),
+)
+EDITS = st.lists(st.tuples(st.sampled_from(["insert", "delete", "copy", "swap"]), st.integers(0, 20), ENTRIES), max_size=6)
+
+
+@given(edits=st.lists(EDITS, min_size=1, max_size=3))
+@settings(deadline=None, max_examples=cases(25))
+@row("X-2", "B3-15", "B3-24")
+def test_whatever_on_step_does_to_the_history_requests_stay_legal(edits: list[Any]) -> None:
+    def on_step(step: Step) -> None:
+        history = step.history
+        for what, place, entry in edits[(step.counter - 1) % len(edits)]:
+            index = place % (len(history) + 1)
+            if what == "insert":
+                history.insert(index, copy.deepcopy(entry))
+            elif what == "delete":
+                del history[index : index + 1]
+            elif what == "copy":
+                history[:] = copy.deepcopy(history)
+            else:
+                history[index:], history[:index] = history[:index], history[index:]
+
+    model = Script(SEARCH, FAIL, BAD, SEARCH, finish())
+    assert run(Finish(max_steps=9, on_step=on_step), model, search, fail).stop is StopReason.FINISHED
+    for request in model.requests:
+        assert_legal(request.messages)

@@ -1,54 +1,46 @@
-"""The declarative face: streamed replies."""
+"""Streamed replies, and partial answers: what is known while JSON is being written."""
 
 from __future__ import annotations
 
+import datetime
 import json
 import sys
 from collections.abc import AsyncIterator
-from typing import Any
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Literal, Optional
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import AliasChoices, BaseModel, Field
 
-from tests.loops.finish.module_helpers import SEARCH, AnswerOutput, Review, agent_of, contents, finish, native, says
+from tests.cases import cases
+from tests.loops.finish.helpers import JSON, SEARCH, AnswerOutput, Review, agent_of, contents, finish, native, run, says
 from tests.loops.helpers import Script, python
 from tests.rows import row
-from whichloop.loops.finish import (
-    Finish,
-    Partial,
-    StreamChunk,
-)
-from whichloop.protocol import (
-    CallDelta,
-    Capabilities,
-    Chunk,
-    ProviderError,
-    Query,
-    Reply,
-    Request,
-    StopReason,
-    Toolbox,
-    run_sync,
-)
+from whichloop.loops.finish import Finish, Partial, StreamChunk
+from whichloop.loops.finish.answer import Output
+from whichloop.loops.finish.hooks import partial_json, so_far
+from whichloop.protocol import CallDelta, Chunk, ProviderError, Reply, Request, StopReason, run_sync
+
+DONE = says(native("__finish__", {"answer": "Paris, of course", "confidence": 0.95}), text="Let me answer.")
 
 
-class Streaming:
-    """Streams replies in pieces of a few characters."""
+class Streaming(Script):
+    """Streams replies in pieces of a few characters; those of branches are whole."""
 
-    name = "streaming"
-    capabilities = Capabilities()
-
-    def __init__(self, *replies: Reply, size: int = 4) -> None:
-        self.replies = list(replies)
+    def __init__(self, *replies: Any, size: int = 4, then: Any = None) -> None:
+        super().__init__(*replies, then=then)
         self.size = size
-        self.requests: list[Request] = []
         self.closed = 0
 
     async def complete(self, request: Request) -> Reply:
-        raise AssertionError("on_stream is defined: replies are streamed")
+        assert request.scope, "on_stream is defined: replies are streamed"
+        return await super().complete(request)
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        self.requests.append(request)
-        reply = self.replies.pop(0)
+        reply = await super().complete(request)
         try:
             for start in range(0, len(reply.text), self.size):
                 yield Chunk(reply.text[start : start + self.size])
@@ -61,30 +53,25 @@ class Streaming:
             self.closed += 1
 
 
-def streamed(*replies: Reply, on_step: Any = None, size: int = 4, **attributes: Any) -> tuple[Any, list[StreamChunk]]:
+def streamed(*replies: Reply, size: int = 4, model: Any = None, **attributes: Any) -> tuple[Any, list[StreamChunk]]:
     chunks: list[StreamChunk] = []
-    model = Streaming(*replies, size=size)
-    result = agent_of(model, on_step, lambda self, chunk: chunks.append(chunk), **attributes)(question="?")
-    assert model.closed == len(model.requests)
+    model = model or Streaming(*replies, size=size)
+    result = agent_of(model, None, lambda self, chunk: chunks.append(chunk), **attributes)(question="?")
     return result, chunks
-
-
-DONE = says(native("__finish__", answer="Paris, of course", confidence=0.95), text="Let me answer.")
 
 
 @pytest.mark.parametrize("size", [1, 4, 1000])
 @row("S3-29", "S3-30", "S3-46")
 def test_chunks_carry_text_partial_answer_or_call_and_the_last_is_done(size: int) -> None:
-    looking = says(native("search", query="python creation"), text="I will look.")
+    looking = says(native("search", {"query": "python creation"}), text="I will look.")
     result, chunks = streamed(looking, DONE, size=size)
     assert result == AnswerOutput(answer="Paris, of course", confidence=0.95)
     assert "".join(chunk.content or "" for chunk in chunks) == "I will look.Let me answer."
     assert all(chunk.content is None for chunk in chunks if chunk.partial is not None or chunk.tool_call is not None)
-    assert [index for index, chunk in enumerate(chunks) if chunk.done][-1] == len(chunks) - 1
+    assert chunks[-1].done
     assert sum(chunk.done for chunk in chunks) == 2
     calls = [chunk.tool_call for chunk in chunks if chunk.tool_call is not None]
-    assert calls[-1].name == "search"
-    assert json.loads(calls[-1].arguments) == {"query": "python creation"}
+    assert (calls[-1].name, calls[-1].id, json.loads(calls[-1].arguments)) == ("search", "id_search", {"query": "python creation"})
     partials = [chunk.partial for chunk in chunks if chunk.partial is not None]
     kind: Any = Partial[AnswerOutput]
     assert all(isinstance(partial, kind) for partial in partials)
@@ -113,9 +100,7 @@ def test_text_then_calls_are_streamed_then_tools_run_then_on_step() -> None:
 @row("S3-46")
 def test_a_reply_is_streamed_iff_on_stream_is_defined_and_the_forced_call_too() -> None:
     result, chunks = streamed(SEARCH, finish("late"), max_steps=1)
-    assert result.answer == "late"
-    assert sum(chunk.done for chunk in chunks) == 2
-    assert chunks[-1].partial.answer == "late"
+    assert (result.answer, sum(chunk.done for chunk in chunks), chunks[-1].partial.answer) == ("late", 2, "late")
 
     class Unstreamed(Script):
         def stream(self, request: Request) -> Any:
@@ -125,33 +110,24 @@ def test_a_reply_is_streamed_iff_on_stream_is_defined_and_the_forced_call_too() 
 
 
 @row("S3-46")
-def test_a_model_that_streams_one_whole_chunk_gives_text_and_a_done_chunk() -> None:
+def test_a_model_that_streams_in_one_chunk_gives_text_calls_and_one_done_chunk() -> None:
     class Whole(Script):
         async def stream(self, request: Request) -> AsyncIterator[Chunk]:
             reply = await self.complete(request)
-            yield Chunk(reply.text, reply=reply)
+            call = reply.calls[0] if reply.calls and reply.calls[0].name == "search" else None
+            yield Chunk(reply.text, None if call is None else CallDelta(0, call.id, call.name, call.arguments), reply)
 
-    chunks: list[StreamChunk] = []
-    agent_of(Whole(Reply("hm"), DONE), None, lambda self, chunk: chunks.append(chunk))(question="?")
-    assert [(chunk.content, chunk.done) for chunk in chunks] == [("hm", True), ("Let me answer.", False), (None, True)]
-    assert chunks[-1].partial.answer == "Paris, of course"
-
-
-@row("S3-46")
-def test_a_last_chunk_with_a_piece_of_a_call_is_told_apart_and_is_done_once() -> None:
-    class Hasty(Script):
-        async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-            reply = await self.complete(request)
-            call = reply.calls[0]
-            yield Chunk("Look.", CallDelta(0, call.id, call.name, call.arguments), reply)
-
-    chunks: list[StreamChunk] = []
-    agent_of(Hasty(SEARCH, finish("ok")), None, lambda self, chunk: chunks.append(chunk))(question="?")
-    assert [chunk.content for chunk in chunks] == ["Look.", None, None] * 2
-    assert [chunk.done for chunk in chunks] == [False, False, True] * 2
-    assert chunks[1].tool_call is not None
-    assert chunks[1].tool_call.name == "search"
-    assert chunks[5].partial.answer == "ok"
+    _, chunks = streamed(model=Whole(Reply("hm"), says(*SEARCH.calls, text="Look."), DONE))
+    assert [(chunk.content, chunk.done) for chunk in chunks] == [
+        ("hm", True),
+        ("Look.", False),
+        (None, False),
+        (None, True),
+        ("Let me answer.", False),
+        (None, True),
+    ]
+    assert chunks[2].tool_call is not None
+    assert (chunks[2].tool_call.name, chunks[-1].partial.answer) == ("search", "Paris, of course")
 
 
 @pytest.mark.parametrize("is_async", [True, False])
@@ -171,59 +147,41 @@ def test_on_stream_that_raises_aborts_and_the_stream_is_closed(is_async: bool) -
 
     run_sync(main())
     loop = Finish(on_stream=lambda chunk: 1 / 0)
-    assert run_sync(loop.run(Query("Q"), Toolbox(), Streaming(DONE))).stop is StopReason.TERMINATED
+    assert run(loop, Streaming(DONE)).stop is StopReason.TERMINATED
     assert StopReason.TERMINATED in loop.stops
 
 
 @row("S3-46")
 def test_a_stream_without_a_reply_is_a_provider_error() -> None:
-    class Cut(Streaming):
+    class Cut(Script):
         async def stream(self, request: Request) -> AsyncIterator[Chunk]:
             yield Chunk("half")
 
     with pytest.raises(ProviderError, match="without a reply"):
-        agent_of(Cut(), None, lambda self, chunk: None)(question="?")
+        streamed(model=Cut())
 
 
 @row("S3-29")
 def test_under_a_json_schema_the_partial_answer_is_a_dict() -> None:
     chunks: list[StreamChunk] = []
-    outcome = run_sync(Finish(on_stream=chunks.append).run(Query("Q"), Toolbox(), Streaming(finish("long text"), size=5)))
-    assert outcome.answer == "long text"
+    assert run(Finish(on_stream=chunks.append), Streaming(finish("long text"), size=5)).answer == "long text"
     partials = [chunk.partial for chunk in chunks if chunk.partial]
     assert partials[-1] == {"answer": "long text"}
     assert any(partial["answer"] in "long text" and partial != partials[-1] for partial in partials)
 
 
-@row("S3-35")
-def test_on_stream_can_branch_into_a_scope_of_its_own() -> None:
-    class Talking(Streaming):
-        async def complete(self, request: Request) -> Reply:
-            self.requests.append(request)
-            return finish("child")
-
+@row("S3-35", "B3-24")
+def test_on_stream_can_branch_into_a_scope_of_its_own_and_the_child_inherits_a_text_without_calls() -> None:
     def on_stream(self: Any, chunk: StreamChunk) -> None:
-        if chunk.done:
+        if chunk.done and len(self.history) > 2:
             got.append((self.branch(Review).answer, len(self.history)))
 
     got: list[Any] = []
-    model = Talking(DONE)
+    model = Streaming(Reply("Let me think."), DONE, finish("child"))
     agent_of(model, None, on_stream)(question="?")
-    assert got == [("child", 2)]
-    assert [request.scope for request in model.requests] == ["", "/Review"]
-
-
-@row("B3-24")
-def test_a_branch_in_on_stream_inherits_a_text_without_calls() -> None:
-    def on_stream(self: Any, chunk: StreamChunk) -> None:
-        if chunk.done and len(self.history) > 2:
-            self.branch(Review)
-
-    model = Script(Reply("Let me think."), finish("ok"), finish("child"))
-    agent_of(model, None, on_stream)(question="?")
-    child = model.requests[-1]
-    assert child.scope == "/Review"
-    assert contents(child, "assistant") == ["Let me think."]
+    assert got == [("child", 4)]
+    assert [request.scope for request in model.requests] == ["", "", "/Review"]
+    assert contents(model.requests[-1], "assistant") == ["Let me think."]
 
 
 def test_importing_the_design_loads_neither_dspy_nor_jsonschema() -> None:
@@ -232,3 +190,126 @@ def test_importing_the_design_loads_neither_dspy_nor_jsonschema() -> None:
     )
     assert done.stdout.strip() == "[]", done.stderr
     assert "whichloop.loops.finish" in sys.modules
+
+
+# --- Partial[T] ---
+
+
+class City(BaseModel):
+    city_name: str
+    population: int
+    explanation: str
+
+
+class Kind(StrEnum):
+    BIG = "big"
+
+
+class Mixed(BaseModel):
+    kind: Kind
+    size: Literal["small", "smallest"]
+    day: datetime.date
+    share: float
+    flag: bool
+    count: int
+    words: list[str]
+    numbers: list[int]
+    inner: City | None
+    many: list[City]
+    loop: Optional[Mixed] = None  # noqa: UP045
+    other: str = Field("", alias="another")
+
+
+MIXED = {
+    "kind": "big",
+    "size": "smallest",
+    "day": "2020-12-31",
+    "share": -1.25e3,
+    "flag": False,
+    "count": "123",
+    "words": ["one", "two"],
+    "numbers": [12, 345, 6],
+    "inner": {"city_name": "Rome", "population": 28, "explanation": "x"},
+    "many": [{"city_name": "Oslo", "population": 700, "explanation": "y"}],
+    "another": "z",
+}
+
+
+def snapshots(model: type[BaseModel], text: str) -> list[Any]:
+    """What is known after every character."""
+    output = Output.of_model(model)
+    found = (so_far(text[:end], output) for end in range(1, len(text) + 1))
+    return [each for each in found if each is not None]
+
+
+@row("S3-30", "S3-46")
+def test_all_fields_are_optional_strings_grow_and_other_scalars_appear_only_when_complete() -> None:
+    kind: Any = Partial[City]
+    assert list(kind.model_fields) == ["city_name", "population", "explanation"]
+    assert set(kind().model_dump().values()) == {None}
+    assert Partial[City] is kind
+    with pytest.raises(TypeError, match="pydantic"):
+        Partial[int]  # type: ignore[type-var]  # that is what is refused
+    seen = snapshots(City, '{"city_name": "Rome \\"x\\" 12", "population": 2800000, "explanation": "old"}')
+    names = [part.city_name for part in seen]
+    assert {"R", "Rome", 'Rome "x" 1', 'Rome "x" 12'} <= set(names)
+    assert all(name is None or 'Rome "x" 12'.startswith(name) for name in names)
+    assert {part.population for part in seen} == {None, 2800000}
+    assert all(isinstance(part, kind) for part in seen)
+    assert seen[-1].model_dump() == {"city_name": 'Rome "x" 12', "population": 2800000, "explanation": "old"}
+
+
+@row("S3-46")
+def test_nothing_half_written_passes_for_a_value_and_the_end_is_the_whole() -> None:
+    seen = snapshots(Mixed, json.dumps(MIXED))
+    assert {part.kind for part in seen} == {None, Kind.BIG}
+    assert {part.day for part in seen} == {None, datetime.date(2020, 12, 31)}
+    assert {part.share for part in seen} == {None, -1250.0}
+    assert {part.count for part in seen} == {None, 123}
+    assert {tuple(part.numbers) for part in seen if part.numbers} == {(12,), (12, 345), (12, 345, 6)}
+    assert {part.inner.population for part in seen if part.inner} == {None, 28}
+    assert {"R", "Rom"} <= {part.inner.city_name for part in seen if part.inner}
+    whole = seen[-1]
+    assert (whole.size, whole.words, whole.flag, whole.other) == ("smallest", ["one", "two"], False, "z")
+    assert whole.many[0].population == 700
+
+
+@given(value=st.dictionaries(st.sampled_from([*MIXED, "x"]), JSON, max_size=4), cut=st.integers(0, 200))
+@settings(deadline=None, max_examples=cases(20))
+@row("S3-30", "S3-46")
+def test_no_validation_error_arises_while_partial_and_a_cut_object_adds_no_key(value: dict[str, Any], cut: int) -> None:
+    text = json.dumps(value)
+    assert partial_json(text) == (value, value)
+    for model in (Mixed, City):
+        snapshots(model, text[: cut + 1])
+    found = partial_json(text[: cut + 1])
+    assert found is None or set(found[1]) <= set(found[0]) <= set(value)
+
+
+@dataclass
+class Known:
+    name: str
+
+    def __post_init__(self) -> None:
+        {"known": 1}[self.name]
+
+
+class Shadowing(BaseModel):
+    names: list[str]
+    adapters: str
+    read: bool
+    known: Known
+    renamed: str = Field("", validation_alias=AliasChoices("new", "old"))
+
+
+@row("S3-46")
+def test_partial_takes_any_names_and_types_whose_checks_raise_anything() -> None:
+    value = {"names": ["a"], "adapters": "x", "read": True, "known": {"name": "known"}, "new": "y"}
+    seen = snapshots(Shadowing, json.dumps(value))
+    assert {part.known and part.known.name for part in seen} == {None, "known"}
+    assert (seen[-1].names, seen[-1].adapters, seen[-1].read, seen[-1].renamed) == (["a"], "x", True, "y")
+
+
+@pytest.mark.parametrize("text", ["", "[1", "3", "nope", '"x', "[" * 10_000])
+def test_partial_json_of_no_object_is_none(text: str) -> None:
+    assert partial_json(text) is None

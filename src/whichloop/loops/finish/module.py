@@ -174,8 +174,6 @@ class Module:
         call = self._current("branch")
         if in_event_loop():
             return call.branch(child, inputs)
-        if call.is_over:  # cancelled while the hook was at work: its event loop may be closed
-            raise asyncio.CancelledError
         try:
             return asyncio.run_coroutine_threadsafe(call.branch(child, inputs), call.event_loop).result()
         except CancelledError:  # of concurrent.futures, which is an ordinary exception
