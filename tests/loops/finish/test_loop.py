@@ -324,7 +324,8 @@ def test_calls_of_equal_ids_in_one_reply_and_over_steps_keep_their_own_results()
 
 def test_a_schema_that_points_elsewhere_fetches_nothing() -> None:
     recursive = {"type": "object", "properties": {"next": {"$ref": "#"}}, "additionalProperties": False}
-    good, bad = ({"next": {"next": {}}}, {"next": {"other": 1}})
+    good: Any = {"next": {"next": {}}}
+    bad = {"next": {"other": 1}}
     assert run(Finish(), Script(says(native("__finish__", good))), schema=recursive).answer == good
     wrong = run(Finish(parse_retries=0), Script(says(native("__finish__", bad))), schema=recursive)
     assert wrong.stop is StopReason.PARSE_FAILED

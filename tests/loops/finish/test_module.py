@@ -94,16 +94,15 @@ def test_an_input_or_output_that_is_no_object_is_refused() -> None:
 @row("S3-33")
 def test_class_attributes_are_the_settings() -> None:
     model = Script(SEARCH, BAD, BAD)
-    options = {"temperature": 0.7, "max_tokens": 4096, "max_steps": 15, "parse_retries": 1, "tools": [search]}
+    options: dict[str, Any] = {"temperature": 0.7, "max_tokens": 4096, "max_steps": 15, "parse_retries": 1, "tools": [search]}
     with pytest.raises(ParseError):
         agent_of(model, **options, system_prompt="\n    S.\n    T.\n    ")(question="?")
     first = model.requests[0]
     assert first.sampling.as_dict() == {"temperature": 0.7, "max_tokens": 4096}
     assert contents(first, "system") == ["S.\nT."]
     assert offered(first) == ["search", "__finish__"]
-    for wrong in ("parse_retries", "max_steps"):
-        with pytest.raises(ValueError, match=wrong):
-            agent_of(model, **{wrong: -1})
+    with pytest.raises(ValueError, match="parse_retries"):
+        agent_of(model, parse_retries=-1)
 
 
 @row("S3-42")
