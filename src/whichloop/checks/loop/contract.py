@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import inspect
 import json
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
 from whichloop.models.profiles import load_profile
 from whichloop.models.receipts import call_digest
-from whichloop.models.tunnel import Tunnel
-from whichloop.protocol import HARNESS_STOPS, Loop, Message, Model, Outcome, Query, Reply, Request, StopReason
-from whichloop.protocol.model import StreamsWhole, WrappedModel
+from whichloop.protocol import HARNESS_STOPS, Loop, Message, Outcome, Query, Reply, Request, StopReason
 from whichloop.protocol.names import Spec
 from whichloop.protocol.receipts import bare, sightings
 from whichloop.protocol.values import counted, joined, render_value
@@ -28,9 +26,7 @@ from whichloop.runs.trial_models import TrialModels
 from ..shared.law import Broken, NotApplicable, law, require
 from . import scene
 from .random_moves import ANSWER_TEXT, any_reply, busy, done, say
-from .scene import CHAIN, FAILING, NO_CALL, ONE_CALL, SCHEMA, FinishedRun, limited, play, played, request_text, scripted
-
-# --- the contract ---
+from .scene import CHAIN, FAILING, NO_CALL, ONE_CALL, SCHEMA, FinishedRun, limited, play, request_text, scripted, solve
 
 
 @law("contract", "name, stops, run and Outcome are well formed; the configuration never changes")
@@ -39,23 +35,21 @@ async def contract(loop: Loop) -> None:
     _check_parts(loop)
     require(isinstance(loop.name, str) and bool(loop.name), f"name is {loop.name!r}; it must be a text")
     stops: object = loop.stops
-    require(isinstance(stops, frozenset), f"stops is a {type(stops).__name__}; it must be a frozenset of StopReason")
-    odd = [stop for stop in loop.stops if not isinstance(stop, StopReason)]
-    require(not odd, f"stops holds {odd}; it must hold StopReason only")
-    harness = sorted(loop.stops & HARNESS_STOPS)
-    require(not harness, f"stops holds {', '.join(harness)}, which only the harness sets")
+    is_set = isinstance(stops, frozenset) and all(isinstance(stop, StopReason) for stop in stops)
+    require(is_set, f"stops is {stops!r}; it must be a frozenset of StopReason")
+    harness = ", ".join(sorted(loop.stops & HARNESS_STOPS))
+    require(not harness, f"stops holds {harness}, which only the harness sets")
     before = _public_fields(loop)
     finished = await play(loop, await scripted(ONE_CALL))
     if finished.problem:
-        cure = "it must end by itself" if finished.hung else "run() must return an Outcome"
-        raise Broken(f"{finished.problem}; {cure}", ends=True)
+        raise finished.broken(ends=True)
     _check_outcome(finished.outcome)
-    changed = _changed(before, _public_fields(loop))
+    changed = _changed(before, loop)
     require(not changed, f"a run changed {changed}; the configuration is frozen")
     three, four = loop.with_step_limit(3), loop.with_step_limit(4)
     kind = next((type(one).__name__ for one in (three, four) if type(one) is not type(loop)), "")
     require(not kind, f"with_step_limit gave a {kind}; it must give a {type(loop).__name__}")
-    changed = _changed(before, _public_fields(loop))
+    changed = _changed(before, loop)
     require(not changed, f"with_step_limit changed {changed} of the loop itself; it must return another")
     require(three is not four, "with_step_limit(3) and with_step_limit(4) are one object; each must be a separate loop")
 
@@ -65,40 +59,34 @@ def _check_parts(loop: Any) -> None:
     lacking = [part for part in ("name", "stops", "run", "with_step_limit") if getattr(loop, part, None) is None]
     if lacking:
         raise Broken(f"it lacks {joined(lacking)}: see whichloop.protocol.Loop", ends=True)
-    try:
-        inspect.signature(loop.run).bind("query", "tools", "model")
-        inspect.signature(loop.run).bind("query", "tools", "model", "observer")
-        inspect.signature(loop.with_step_limit).bind(1)
-    except TypeError as error:
-        form = "run(query, tools, model, observer=…), with_step_limit(tool_steps)"
-        raise Broken(f"it cannot be called: {error}; a loop has {form}", ends=True) from None
-    except ValueError:  # what has no signature, such as a function in C
-        return
+    with contextlib.suppress(ValueError):  # what has no signature, such as a function in C
+        try:
+            inspect.signature(loop.run).bind("query", "tools", "model")
+            inspect.signature(loop.run).bind("query", "tools", "model", "observer")
+            inspect.signature(loop.with_step_limit).bind(1)
+        except TypeError as error:
+            form = "run(query, tools, model, observer=…), with_step_limit(tool_steps)"
+            raise Broken(f"it cannot be called: {error}; a loop has {form}", ends=True) from None
 
 
 def _check_outcome(outcome: Outcome) -> None:
-    stop: object = outcome.stop
+    stop, steps, confidence = cast(tuple[object, object, object], (outcome.stop, outcome.steps, outcome.confidence))
     require(isinstance(stop, StopReason), f"the outcome's stop is {stop!r}; it must be a StopReason")
-    steps: object = outcome.steps
     require(isinstance(steps, int) and steps >= 0, f"the outcome's steps is {steps!r}; it must be a count")
-    confidence: object = outcome.confidence
     fine = confidence is None or (isinstance(confidence, int | float) and 0 <= confidence <= 1)
     require(fine, f"the outcome's confidence is {confidence!r}; it must be in [0, 1] or None")
 
 
 def _public_fields(loop: Any) -> dict[str, str]:
     """Return the public fields of a loop as text, for comparison."""
-    names = set(getattr(loop, "__dict__", ()))
-    if dataclasses.is_dataclass(loop):
-        names = {item.name for item in dataclasses.fields(loop)}
+    names = [item.name for item in dataclasses.fields(loop)] if dataclasses.is_dataclass(loop) else getattr(loop, "__dict__", ())
     return {name: repr(getattr(loop, name, None)) for name in sorted(names) if not name.startswith("_")}
 
 
-def _changed(before: Mapping[str, str], after: Mapping[str, str]) -> str:
-    return ", ".join(name for name in {**before, **after} if before.get(name) != after.get(name))
+def _changed(before: dict[str, str], loop: Loop) -> str:
+    after = _public_fields(loop)
+    return ", ".join(name for name in before | after if before.get(name) != after.get(name))
 
-
-# --- the step limit ---
 
 STUBBORN: Mapping[str, scene.TurnPolicy] = {
     "always calls a tool": busy,
@@ -128,13 +116,10 @@ async def step_limit(loop: Loop) -> None:
         finished = await play(design, await scripted(scene.chain_of(limit)))
         calls, stop = len(finished.log.calls), finished.outcome.stop
         # A model that has to ask again for what its prompt does not show spends its steps on that: `results` tells of it.
-        granted = calls >= limit and (stop is StopReason.FINISHED or bool(asked_again(finished)))
+        granted = calls >= limit and (stop is StopReason.FINISHED or bool(finished.log.again))
         where = f"with_step_limit({limit}), a plan of {counted(limit, 'call')}"
         made = f"{counted(calls, 'call was', 'calls were')} made, and the run stopped as {stop}"
         require(granted, f"{where}: {made}; a limit of n grants n tool steps, and a reply more to end the run")
-
-
-# --- state ---
 
 
 @law("no state", "a run does not affect later or concurrent runs of the same loop")
@@ -150,36 +135,33 @@ async def no_state(loop: Loop) -> None:
     shared = limited(loop)
     again = [await play(shared, each) for each in (*scenes, *scenes)][len(scenes) :]
     together = await asyncio.gather(*(play(shared, each, yielding) for each in (*scenes, *scenes)))
-    cases = [("a second time", pair) for pair in zip(fresh, again, strict=True)]
-    cases += [("at the same time as others", pair) for pair in zip([*fresh, *fresh], together, strict=True)]
-    for condition, (one, other) in cases:
-        change = scene.difference(one.requests, other.requests)
-        require(not change, f"run {condition} on the same instance, {change}; a run must not know of others")
-        first, second = _result_of(one.outcome), _result_of(other.outcome)
-        require(first == second, f"run {condition} on the same instance, the outcome is {second}, not {first}")
-
-
-def _result_of(outcome: Outcome) -> tuple[str, str, int, float | None]:
-    return render_value(outcome.answer), str(outcome.stop), outcome.steps, outcome.confidence
-
-
-# --- errors and the end ---
+    for condition, others in (("a second time", again), ("at the same time as others", together)):
+        for one, other in zip([*fresh, *fresh], others, strict=False):
+            where = f"run {condition} on the same instance"
+            change = scene.difference(one.requests, other.requests)
+            require(not change, f"{where}, {change}; a run must not know of others")
+            first, second = (
+                (render_value(outcome.answer), str(outcome.stop), outcome.steps, outcome.confidence)
+                for outcome in (one.outcome, other.outcome)
+            )
+            require(first == second, f"{where}, the outcome is {second}, not {first}")
 
 
 @law("tool errors", "the message of a tool's exception reaches the model")
 async def tool_errors(loop: Loop) -> None:
     if not getattr(loop, "shows_tool_errors", True):
         raise NotApplicable("the loop declares shows_tool_errors = False")
-    async for _, finished in played(loop, FAILING):
-        assert finished.outcome  # raises Broken if there is none
-        require(bool(finished.log.calls), "the tool was never called, though the model asked for it")
-        is_visible = any(scene.JAMMED in request_text(request) for request in finished.log.requests)
-        require(is_visible, f"a tool raised ValueError({scene.JAMMED!r}), and no later request shows these words")
+    finished = await solve(loop, FAILING)
+    assert finished.outcome  # raises Broken if there is none
+    require(bool(finished.log.calls), "the tool was never called, though the model asked for it")
+    is_visible = any(scene.JAMMED in request_text(request) for request in finished.log.requests)
+    require(is_visible, f"a tool raised ValueError({scene.JAMMED!r}), and no later request shows these words")
 
 
 @law("finishing", "an undisturbed run is right, stops as finished, and calls no tool after its answer")
 async def finishing(loop: Loop) -> None:
-    async for task, finished in played(loop, NO_CALL, ONE_CALL, CHAIN, FAILING, SCHEMA):
+    for task in (NO_CALL, ONE_CALL, CHAIN, FAILING, SCHEMA):
+        finished = await solve(loop, task)
         where, outcome = f"task {task.id!r}", finished.outcome
         require(outcome.stop is StopReason.FINISHED, f"{where}: the run stopped as {outcome.stop}; a clean one stops as finished")
         answer = render_value(outcome.answer)[:100]
@@ -192,13 +174,12 @@ async def finishing(loop: Loop) -> None:
 async def once(loop: Loop) -> None:
     """A second refund does harm that no answer shows. A model may decide on a call twice: its decisions are counted, too."""
     runs = []
-    async for task, finished in played(loop, ONE_CALL, CHAIN, SCHEMA):
-        runs.append(finished)
-        log = finished.log
+    for task in (ONE_CALL, CHAIN, SCHEMA):
+        runs.append(await solve(loop, task))
+        log = runs[-1].log
         made = Counter(call.name for call in log.calls) - Counter(call.name for call in log.after_answer)
-        decided = Counter(call.name for decision in log.decisions for call in decision.calls)
-        repeated = ", ".join(f"{name} {counted(made[name], 'time')} instead of {decided[name]}" for name in made - decided)
-        require(made <= decided, f"task {task.id!r}: the model decided on each call once, and {repeated} was run")
+        repeated = ", ".join(f"{name} {counted(made[name], 'time')} instead of {log.decided[name]}" for name in made - log.decided)
+        require(not repeated, f"task {task.id!r}: the model decided on each call once, and {repeated} was run")
     _check_seen(any(run.log.calls for run in runs), "no call was made", runs)
 
 
@@ -218,8 +199,6 @@ def is_right(answer: Any, expected: Any) -> bool:
     except ValueError:
         return False
 
-
-# --- what a design may know ---
 
 CANARY = "canary-7f3a9c51"
 
@@ -243,20 +222,6 @@ async def gold(loop: Loop) -> None:
         raise NotApplicable(f"could not be looked at: no request was made{why}")
 
 
-def asked_again(finished: FinishedRun) -> str:
-    """Return which request lacks a result that the loop had been given, so that the model decided on the call again."""
-    shown = [sightings(request_text(request)).keys() for request in finished.log.requests]
-    for decision in finished.log.decisions:
-        for call in decision.calls:
-            digest = call_digest(call.name, call.arguments)
-            if digest in decision.given:
-                before, now = shown[: decision.request - 1], shown[decision.request - 1]
-                lack = "no longer shows" if any(digest in seen for seen in before) else "does not show"
-                lack = "shows without what the task needs of it" if digest in now else lack
-                return f"request {decision.request} {lack} the result of {call.name}, so the model asked for it again"
-    return ""
-
-
 @law("results", "a request shows each result that the model needs, and no receipt without its result")
 async def results(loop: Loop) -> None:
     """A receipt tells the scripted model which call a text came from; a real model sees none.
@@ -264,16 +229,21 @@ async def results(loop: Loop) -> None:
     What a prompt shows no longer, the model asks for again; a design may leave out older results, but not of the shortest tasks.
     """
     runs = []
-    async for task, finished in played(loop, *scene.TASKS):
-        runs.append(finished)
-        for number, request in enumerate(finished.log.requests, 1):
-            seen = sightings(request_text(request))
+    for task in scene.TASKS:
+        runs.append(await solve(loop, task))
+        log = runs[-1].log
+        shown = [sightings(request_text(request)) for request in log.requests]
+        for number, seen in enumerate(shown, 1):
             # Nothing stands between a receipt's marks, or beside the only one but marks of others.
             alone = [call for call in seen if any(not bare(one.text).strip(".,;:|-*[]()") for one in seen[call])]
             where = f"task {task.id!r}: request {number} shows {len(alone)} receipts without what the tool gave"
             require(not alone, f"{where}; a receipt goes where its result goes")
-        lack = asked_again(finished) if task in (ONE_CALL, CHAIN, SCHEMA) else ""
-        require(not lack, f"task {task.id!r}: {lack}; a request of so short a task shows each result that is still needed")
+        for number, call in log.again[:1] if task in (ONE_CALL, CHAIN, SCHEMA) else ():
+            digest = call_digest(call.name, call.arguments)
+            lack = "no longer shows" if any(digest in seen for seen in shown[: number - 1]) else "does not show"
+            lack = "shows without what the task needs of it" if digest in shown[number - 1] else lack
+            told = f"request {number} {lack} the result of {call.name}, so the model asked for it again"
+            raise Broken(f"task {task.id!r}: {told}; a request of so short a task shows each result that is still needed")
     _check_seen(any(run.log.given for run in runs), "no tool gave a result", runs)
 
 
@@ -281,32 +251,13 @@ async def results(loop: Loop) -> None:
 async def own_words(loop: Loop) -> None:
     """A design that knows the answer without the model, from the plan in the memory of the process say, is always right."""
     for task in (NO_CALL, ONE_CALL, CHAIN):
-        plain = await scripted(task)
-        finished = await play(limited(loop), dataclasses.replace(plain, model=partial(_mistaken, plain)))
+        plain = await scripted(task)  # the plan stays in memory, while the model that is asked says something else
+        finished = await play(limited(loop), dataclasses.replace(plain, model=lambda _: scene.PolicyModel(done)))
         where = f"task {task.id!r}: the model would have said {ANSWER_TEXT!r}"
         require(bool(finished.log.requests), f"{where}, and was not asked; {finished.problem or 'a run asks the model'}")
         answer = render_value(finished.outcome.answer)[:100]
         right = is_right(finished.outcome.answer, task.expected)
         require(not right, f"{where}, and the answer is {answer!r}, which is right; it comes from the model")
-
-
-def _mistaken(plain: scene.Scene, tunnel: Tunnel) -> Model:
-    return _MistakenModel(plain.model(tunnel))
-
-
-class _MistakenModel(StreamsWhole, WrappedModel):
-    """A model that says something else than the one within, which knows the plan."""
-
-    def __init__(self, model: Model) -> None:
-        super().__init__(model)
-        self.asked = 0
-
-    async def complete(self, request: Request) -> Reply:
-        self.asked += 1
-        return say(request.codec, done(request, self.asked))
-
-
-# --- the conversation ---
 
 
 @law("conversation", "a system message comes first only, and each native call is followed by its result")

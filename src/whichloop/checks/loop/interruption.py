@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextvars import ContextVar
 
@@ -18,7 +17,22 @@ from whichloop.protocol.digest import canonical_json
 from whichloop.runs.trial.watchdog import stop
 
 from ..shared.law import Broken, NotApplicable, law, require
-from .scene import APART, CHAIN, FAILING, GRACE_S, ONE_CALL, FinishedRun, Kind, RunLog, limit_s, limited, play, scripted, start
+from .scene import (
+    APART,
+    CHAIN,
+    FAILING,
+    GRACE_S,
+    ONE_CALL,
+    FinishedRun,
+    Gate,
+    Kind,
+    RunLog,
+    limit_s,
+    limited,
+    scripted,
+    solve,
+    start,
+)
 
 STALL_S = 0.1
 """Maximum seconds for which a run may block the event loop without working."""
@@ -56,70 +70,69 @@ async def _longest_stall(loop: Loop) -> float:
 
     watcher = asyncio.create_task(watch())
     try:
-        await play(limited(loop), await scripted(CHAIN))
+        await solve(loop, CHAIN)
     finally:
         await stop(watcher, GRACE_S)
     return longest
 
 
-# --- what fails ---
-
-_HAS_FAILED: ContextVar[bool] = ContextVar("has_failed", default=False)
+_HAS_STRUCK: ContextVar[bool] = ContextVar("has_struck", default=False)
 
 
-class _FailingGate:
-    """A gate that raises at one place and at every later model call, and counts the forbidden later calls.
+class _Interruption:
+    """A gate that raises at one place and at each later model call, or stops the run there; and counts those later calls.
 
-    Concurrent calls in other tasks that had already started are allowed.
+    Calls of other tasks that have started already are allowed.
     """
 
-    def __init__(self, place: tuple[Kind, int], error: Callable[[], Exception]) -> None:
-        self.place = place
-        self.error = error
-        self.has_failed = False
-        self.settled = False
+    def __init__(self, place: tuple[Kind, int], error: Callable[[], Exception] | None = None) -> None:
+        self.place, self.error = place, error
+        self.reached = asyncio.Event()
+        self.is_over = False
         self.further = 0
 
     async def __call__(self, kind: Kind, count: int) -> None:
-        if self.has_failed and kind == "model":
-            if self.settled or _HAS_FAILED.get():
-                self.further += 1
+        if kind == "model" and (self.is_over or _HAS_STRUCK.get()):
+            self.further += 1
+        is_later = self.reached.is_set() and (kind == "model" or self.error is None)
+        if not is_later and (kind, count) != self.place:
+            return
+        if not self.reached.is_set():
+            self.reached.set()
+            _HAS_STRUCK.set(True)
+            self._soon_over()
+        if self.error is not None:
             raise self.error()
-        if (kind, count) == self.place:
-            self.has_failed = True
-            _HAS_FAILED.set(True)
-            self._soon_settled()
-            raise self.error()
+        await asyncio.get_running_loop().create_future()
 
-    def _soon_settled(self, turns: int = 5) -> None:
-        if turns == 0:
-            self.settled = True
-        else:
-            asyncio.get_running_loop().call_soon(self._soon_settled, turns - 1)
+    def _soon_over(self, turns: int = 10) -> None:
+        self.is_over = turns == 0
+        if turns:
+            asyncio.get_running_loop().call_soon(self._soon_over, turns - 1)
 
 
 async def _places(loop: Loop, task: Task) -> list[tuple[Kind, int]]:
     """Return every model call and every tool call of a run without interruption."""
-    clean = await play(limited(loop), await scripted(task))
+    clean = await solve(loop, task)
     assert clean.outcome  # raises Broken if there is none
     return [("model", k + 1) for k in range(len(clean.log.requests))] + [("tool", k + 1) for k in range(len(clean.log.calls))]
 
 
 async def _failing(
-    loop: Loop, error: Callable[[], Exception], tools: bool = False
-) -> AsyncIterator[tuple[str, FinishedRun, _FailingGate]]:
-    """Yield runs that fail at each model call, and with `tools` at each call of a tool, and after it."""
+    loop: Loop, error: Callable[[], Exception], *kinds: Kind
+) -> AsyncIterator[tuple[str, FinishedRun, _Interruption]]:
+    """Yield runs that fail at each call of these kinds, and after it."""
     for task in (CHAIN, FAILING, APART):
         for kind, count in await _places(loop, task):
-            if kind == "model" or tools:
-                gate = _FailingGate((kind, count), error)
-                yield f"at {kind} call {count}", await play(limited(loop), await scripted(task), gate), gate
+            if kind in kinds:
+                gate = _Interruption((kind, count), error)
+                yield f"at {kind} call {count}", await solve(loop, task, gate), gate
 
 
 @law("budget", "run lets BudgetExceeded through, and makes no further model call")
 async def budget(loop: Loop) -> None:
     """A loop that catches it goes on spending money."""
-    async for place, finished, gate in _failing(loop, lambda: BudgetExceeded("the budget is used up"), tools=True):
+    async for place, finished, gate in _failing(loop, lambda: BudgetExceeded("the budget is used up"), "model", "tool"):
         where = f"BudgetExceeded {place}"
         require(not finished.hung, f"{where}: the run {finished.hung}; the exception must leave run()")
         is_right = isinstance(finished.result, BudgetExceeded)
@@ -143,7 +156,7 @@ async def provider_error(loop: Loop) -> None:
     if StopReason.PROVIDER_ERROR not in loop.stops:
         raise NotApplicable("the loop does not declare the stop provider_error: it has a rule of its own")
     allowed = getattr(loop, "provider_attempts", 1) - 1
-    async for place, finished, gate in _failing(loop, lambda: ProviderError("500: internal server error", injected=True)):
+    async for place, finished, gate in _failing(loop, lambda: ProviderError("500: internal server error", injected=True), "model"):
         where, outcome = f"provider error {place}", finished.outcome
         is_right = outcome.stop is StopReason.PROVIDER_ERROR
         require(is_right, f"{where}: the run stopped as {outcome.stop}; provider_error is right")
@@ -158,29 +171,9 @@ async def context_overflow(loop: Loop) -> None:
     if StopReason.CONTEXT_OVERFLOW not in loop.stops:
         raise NotApplicable("the loop does not declare the stop context_overflow: it has a rule of its own")
     too_long = "the request has about 9000 tokens, the context holds 4000"
-    async for place, finished, _ in _failing(loop, lambda: ContextOverflow(too_long)):
+    async for place, finished, _ in _failing(loop, lambda: ContextOverflow(too_long), "model"):
         is_right = finished.outcome.stop is StopReason.CONTEXT_OVERFLOW
         require(is_right, f"overflow {place} and later: the run stopped as {finished.outcome.stop}, not context_overflow")
-
-
-# --- cancellation ---
-
-
-class _BlockingGate:
-    """A gate that blocks the run at one place forever, and every later model call."""
-
-    def __init__(self, place: tuple[Kind, int]) -> None:
-        self.place = place
-        self.reached = asyncio.Event()
-        self.cancelled = False
-        self.further = 0
-
-    async def __call__(self, kind: Kind, count: int) -> None:
-        if self.cancelled and kind == "model":
-            self.further += 1
-        if (kind, count) == self.place or self.cancelled:
-            self.reached.set()
-            await asyncio.get_running_loop().create_future()
 
 
 @law("cancellation", "run lets CancelledError through at once, and leaves no task or tool running")
@@ -194,7 +187,7 @@ async def cancellation(loop: Loop) -> None:
 async def _check_cancelled(loop: Loop, task: Task, place: tuple[Kind, int]) -> None:
     where, scene = f"cancelled at {place[0]} call {place[1]}", await scripted(task)
     earlier_tasks = asyncio.all_tasks()
-    gate, log = _BlockingGate(place), RunLog()
+    gate, log = _Interruption(place), RunLog()
     running = start(loop, scene, log, gate)
     reached = asyncio.create_task(gate.reached.wait())
 
@@ -205,12 +198,12 @@ async def _check_cancelled(loop: Loop, task: Task, place: tuple[Kind, int]) -> N
     try:
         await asyncio.wait({running, reached}, timeout=limit_s(loop), return_when=asyncio.FIRST_COMPLETED)
         require(gate.reached.is_set(), f"{where}: the run never got there, as it does without interruption")
-        gate.cancelled = True
         has_ended = await stop(running, GRACE_S)
         require(has_ended, f"{where}: the run did not end within {GRACE_S:g} s; CancelledError must leave run()")
         ending = "" if running.cancelled() else _ending(running.result())
         require(running.cancelled(), f"{where}: run() {ending}; CancelledError must leave it")
-        await _settle()
+        for _ in range(10):  # what is ready runs
+            await asyncio.sleep(0)
         require(not gate.further, f"{where}: {gate.further} further model calls were made; none may be")
         require(not log.tools_running, f"{where}: a tool is still running; it must be cancelled too")
         left = len(leftover())
@@ -221,62 +214,32 @@ async def _check_cancelled(loop: Loop, task: Task, place: tuple[Kind, int]) -> N
             await stop(each, 0.1)
 
 
-async def _settle() -> None:
-    """Let every ready task run."""
-    for _ in range(10):
-        await asyncio.sleep(0)
-
-
-# --- order ---
-
-
-class _ShufflingGate:
-    """A gate that delays model calls and lets them through one by one in a seeded order."""
-
-    def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
-        self.waiting: list[asyncio.Future[None]] = []
-
-    async def __call__(self, kind: Kind, count: int) -> None:
-        if kind == "tool":
-            await asyncio.sleep(0)
-            return
-        turn = asyncio.get_running_loop().create_future()
-        self.waiting.append(turn)
-        await turn
-
-    async def deal(self) -> None:
-        """Repeatedly let one waiting call through once everything else is idle."""
-        while True:
-            await _settle()
-            self.waiting = [turn for turn in self.waiting if not turn.done()]
-            if self.waiting:
-                self.rng.choice(self.waiting).set_result(None)
-
-
 @law("order", "the order of concurrent replies changes nothing; their scopes differ")
 async def shuffled(loop: Loop) -> None:
     """Otherwise results depend on the network, and no two runs can be compared."""
     for task in (APART, CHAIN, ONE_CALL):
-        scene = await scripted(task)
-        expected = _comparable_result(await play(limited(loop), scene))
+        in_order = await solve(loop, task)
         for seed in range(5):
-            gate = _ShufflingGate(seed)
-            dealer = asyncio.create_task(gate.deal())
-            try:
-                finished = await play(limited(loop), scene, gate)
-            finally:
-                dealer.cancel()
+            finished = await solve(loop, task, _shuffling(seed))
             clash = finished.log.clash
             require(clash is None, f"two requests of scope {clash!r} are in flight together; give each branch its own scope")
-            actual = _comparable_result(finished)
-            for part, a, b in zip(("answer", "stop", "set of requests"), expected, actual, strict=True):
-                require(a == b, f"with replies in another order (seed {seed}) the {part} differs; it must not")
+            for part, a, b in zip(("requests", "answer", "stop"), *map(_sent_and_said, (in_order, finished)), strict=True):
+                require(a == b, f"with replies in another order (seed {seed}): {part} differ; they must not")
 
 
-def _comparable_result(finished: FinishedRun) -> tuple[str, str, Counter[str]]:
-    outcome = finished.outcome
-    return render_value(outcome.answer), str(outcome.stop), Counter(map(canonical_json, finished.requests))
+def _shuffling(seed: int) -> Gate:
+    """Return a gate that lets each model call wait for a while that is drawn."""
+    rng = random.Random(seed)
+
+    async def gate(kind: Kind, count: int) -> None:
+        for _ in range(rng.randrange(60) if kind == "model" else 1):
+            await asyncio.sleep(0)
+
+    return gate
+
+
+def _sent_and_said(finished: FinishedRun) -> tuple[str, str, str]:
+    return "\n".join(sorted(map(canonical_json, finished.requests))), *_answer_and_stop(finished)
 
 
 @law("calls at once", "calls of one reply that end in another order are made once each, and each result is given for its own call")
@@ -284,15 +247,18 @@ async def calls_at_once(loop: Loop) -> None:
     """A model takes a result for that of the call that it is given for."""
     all_late = load_profile("clean").model_copy(update={"rates": {LATE: 1.0}})
     for task in (APART, CHAIN):
-        in_order = await play(limited(loop), await scripted(task))
-        finished = await play(limited(loop), await scripted(task, profile=all_late))
+        in_order, finished = await solve(loop, task), await solve(loop, task, profile=all_late)
         for request in finished.log.requests:
             mixed = [one for one in paired_results(request.messages) if not one.is_right]
             require(not mixed, f"with calls that end in another order {len(mixed)} results are given for another call")
-        for part, a, b in zip(("calls", "answer", "stop"), _made_and_said(in_order), _made_and_said(finished), strict=True):
+        for part, a, b in zip(("calls", "answer", "stop"), *map(_made_and_said, (in_order, finished)), strict=True):
             require(a == b, f"with calls that end in another order: {part}: {b} instead of {a}")
 
 
 def _made_and_said(finished: FinishedRun) -> tuple[str, str, str]:
     calls = sorted(f"{call.name}{canonical_json(call.arguments)}" for call in finished.log.calls)
-    return ", ".join(calls), render_value(finished.outcome.answer), str(finished.outcome.stop)
+    return ", ".join(calls), *_answer_and_stop(finished)
+
+
+def _answer_and_stop(finished: FinishedRun) -> tuple[str, str]:
+    return render_value(finished.outcome.answer), str(finished.outcome.stop)

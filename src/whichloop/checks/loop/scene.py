@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import inspect
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from whichloop.datasets.task import Task
-from whichloop.models.metering import MeteredExchange, MeteredToolbox
+from whichloop.models.metering import NO_LISTENER, MeteredToolbox
 from whichloop.models.profiles import Profile
 from whichloop.models.receipts import call_digest
 from whichloop.models.scripted import Scripted
@@ -47,9 +47,6 @@ Gate = Callable[[Kind, int], Awaitable[None]]
 
 async def open_gate(kind: Kind, count: int) -> None:
     """Let everything through at once."""
-
-
-# --- tools and tasks ---
 
 
 def add(a: int, b: int) -> int:
@@ -110,9 +107,6 @@ APART = _task("calls apart", "Left, right and behind: how many apples?", 37, _AP
 TASKS = (NO_CALL, ONE_CALL, CHAIN, FAILING, SCHEMA, APART)
 
 
-# --- scenes ---
-
-
 @dataclass(frozen=True, slots=True)
 class Scene:
     """The input of a run: a query, tools, and the model that answers."""
@@ -142,8 +136,7 @@ class PolicyModel(StreamsWhole):
     capabilities = Capabilities()
 
     def __init__(self, policy: TurnPolicy) -> None:
-        self.policy = policy
-        self.count = 0
+        self.policy, self.count = policy, 0
 
     async def complete(self, request: Request) -> Reply:
         self.count += 1
@@ -157,20 +150,6 @@ def policy_scene(policy: TurnPolicy, query: Query | None = None, tools: tuple[To
     return Scene(query or Query("Dig until there is enough."), lambda tunnel: PolicyModel(policy), tools)
 
 
-# --- logs ---
-
-
-@dataclass(frozen=True, slots=True)
-class DecidedCalls:
-    """The calls that the model decided on in a reply."""
-
-    request: int
-    """Number of the request, from 1."""
-    calls: tuple[ToolCall, ...]
-    given: frozenset[str]
-    """CALL digests of the calls whose results the loop had been given when it sent the request."""
-
-
 @dataclass(slots=True)
 class RunLog:
     """A log of everything that a loop does in one run."""
@@ -178,7 +157,10 @@ class RunLog:
     requests: list[Request] = field(default_factory=list)
     replies: list[tuple[Codec, Reply]] = field(default_factory=list)
     """Replies, with the codecs of their requests."""
-    decisions: list[DecidedCalls] = field(default_factory=list)
+    decided: Counter[str] = field(default_factory=Counter)
+    """Tool → calls of it that the model decided on."""
+    again: list[tuple[int, ToolCall]] = field(default_factory=list)
+    """Calls that the model decided on although the loop had their results, with the number of the request, from 1."""
     given: set[str] = field(default_factory=set)
     """CALL digests of the calls that have given a result."""
     calls: list[ToolCall] = field(default_factory=list)
@@ -198,25 +180,18 @@ class RunLog:
             self.endless.set()
             await asyncio.get_running_loop().create_future()
 
-    def exchange(self, exchange: MeteredExchange) -> None:
-        """Do nothing: the model logs its requests when they come."""
-
-    def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
-        """Do nothing: the tools log their calls when they come."""
-
 
 class LoggingModel(StreamsWhole, WrappedModel):
     """A model that logs every request."""
 
     def __init__(self, model: Model, log: RunLog, gate: Gate = open_gate) -> None:
         super().__init__(model)
-        self.log = log
-        self.gate = gate
+        self.log, self.gate = log, gate
 
     async def complete(self, request: Request) -> Reply:
         log = self.log
         log.requests.append(request)
-        number, given = len(log.requests), frozenset(log.given)
+        number, given = len(log.requests), set(log.given)
         if log.in_flight[request.scope] > 0 and log.clash is None:
             log.clash = request.scope
         await log.bounded(number)
@@ -232,7 +207,8 @@ class LoggingModel(StreamsWhole, WrappedModel):
             move = codec.parse(reply)
             log.answered |= isinstance(move, Answer)
             calls = move.calls if isinstance(move, Act) else (move.call,) if isinstance(move, Recovery) and move.call else ()
-            log.decisions.append(DecidedCalls(number, calls, given))
+            log.decided.update(call.name for call in calls)
+            log.again += [(number, call) for call in calls if call_digest(call.name, call.arguments) in given]
         return reply
 
 
@@ -240,9 +216,8 @@ class LoggingToolbox(MeteredToolbox):
     """Tools that log every call, with receipts."""
 
     def __init__(self, tools: Sequence[Tool], log: RunLog, gate: Gate, tunnel: Tunnel) -> None:
-        super().__init__(tools, log, tunnel)
-        self.log = log
-        self.gate = gate
+        super().__init__(tools, NO_LISTENER, tunnel)
+        self.log, self.gate = log, gate
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
         log = self.log
@@ -260,9 +235,6 @@ class LoggingToolbox(MeteredToolbox):
             return seen
         finally:
             log.tools_running -= 1
-
-
-# --- runs ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +261,11 @@ class FinishedRun:
         """The outcome; raises Broken if there is none."""
         if isinstance(self.result, Outcome):
             return self.result
-        raise Broken(f"{self.problem}; {'it must end by itself' if self.hung else 'run() must return an Outcome'}")
+        raise self.broken()
+
+    def broken(self, *, ends: bool = False) -> Broken:
+        """Return what says that there is no outcome."""
+        return Broken(f"{self.problem}; {'it must end by itself' if self.hung else 'run() must return an Outcome'}", ends=ends)
 
     @property
     def requests(self) -> list[dict[str, Any]]:
@@ -325,10 +301,9 @@ async def play(loop: Loop, scene: Scene, gate: Gate = open_gate) -> FinishedRun:
     return FinishedRun(log, None, f"{HUNG} {limit_s(loop):g} s{f' at {at}' if at else ''}")
 
 
-async def played(loop: Loop, *tasks: Task) -> AsyncIterator[tuple[Task, FinishedRun]]:
-    """Yield each task with a run of it, undisturbed and with room for every step."""
-    for task in tasks:
-        yield task, await play(limited(loop), await scripted(task))
+async def solve(loop: Loop, task: Task, gate: Gate = open_gate, profile: Profile | None = None) -> FinishedRun:
+    """Run a loop on a task with room for every step."""
+    return await play(limited(loop), await scripted(task, profile=profile), gate)
 
 
 def start(loop: Loop, scene: Scene, log: RunLog, gate: Gate) -> asyncio.Task[object]:
@@ -350,9 +325,6 @@ def start(loop: Loop, scene: Scene, log: RunLog, gate: Gate) -> asyncio.Task[obj
     return asyncio.create_task(caught())
 
 
-# --- requests as text ---
-
-
 def request_json(request: Request) -> dict[str, Any]:
     """Return a request as plain JSON, with role and scope; call ids are numbered by their order of appearance."""
     numbers: dict[str, str] = {}
@@ -370,11 +342,9 @@ def request_text(request: Request) -> str:
     return "\n".join([message.content + "".join(call.arguments for call in message.calls) for message in request.messages])
 
 
-def difference(first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, Any]]) -> str:
+def difference(first: Sequence[dict[str, Any]], second: Sequence[dict[str, Any]]) -> str:
     """Return the first difference between two lists of requests in words; empty if there is none."""
     for index, (one, other) in enumerate(zip(first, second, strict=False), 1):
-        if one != other:
-            return (
-                f"request {index} differs in its {', '.join(name for name in {**one, **other} if one.get(name) != other.get(name))}"
-            )
+        if names := ", ".join(name for name in one | other if one.get(name) != other.get(name)):
+            return f"request {index} differs in its {names}"
     return "" if len(first) == len(second) else f"{counted(len(first), 'request')} against {len(second)}"
