@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from whichloop.checks.loop import LAWS, Finding, check, check_loop, codecs, endings, interruption
+from whichloop.checks.loop import LAWS, Finding, check, check_loop, endings, interruption
 from whichloop.checks.loop.template_loop import TemplateLoop
 from whichloop.protocol import SILENT, Chunk, Loop, Model, Observation, Observer, Outcome, Query, Reply, Request, Toolbox, ToolCall
 from whichloop.protocol.model import WrappedModel
@@ -20,7 +20,7 @@ FEW = 0.05
 def fewer_draws(draws: float = FEW) -> Iterator[None]:
     """Within its block the laws draw this share of their random moves, replies and runs."""
     with pytest.MonkeyPatch.context() as patch:
-        for module, name in ((endings, "MIN_RUNS"), (endings, "MAX_RUNS"), (codecs, "MOVES"), (codecs, "REPLIES")):
+        for module, name in ((endings, "MIN_RUNS"), (endings, "MAX_RUNS"), (endings, "MOVES"), (endings, "REPLIES")):
             patch.setattr(module, name, round(draws * getattr(module, name)))
         yield
 

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from whichloop.checks.loop import codecs, contract, endings, interruption, prompts
+from whichloop.checks.loop import contract, endings, interruption, prompts
 from whichloop.protocol import ForeignLoop, Loop
 from whichloop.protocol.json_text import load_json
 from whichloop.protocol.names import own_folder, parse_spec
@@ -31,8 +31,8 @@ from .scene import HUNG
 
 LAWS: tuple[Law, ...] = (
     contract.contract, interruption.never_blocks, contract.step_limit, interruption.budget, contract.no_state,
-    contract.tool_errors, contract.finishing, codecs.typed_answers, contract.once, interruption.cancellation, contract.gold,
-    codecs.codecs, contract.results, contract.own_words, endings.stops, interruption.shuffled, interruption.calls_at_once,
+    contract.tool_errors, contract.finishing, endings.typed_answers, contract.once, interruption.cancellation, contract.gold,
+    endings.codecs, contract.results, contract.own_words, endings.stops, interruption.shuffled, interruption.calls_at_once,
     endings.always_an_outcome, interruption.provider_error, interruption.context_overflow, contract.conversation, prompts.prompts,
 )  # fmt: skip
 

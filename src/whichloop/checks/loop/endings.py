@@ -1,28 +1,43 @@
-"""Laws on how runs end: always with an Outcome, and with every declared stop and no other."""
+"""Laws that are tried with moves and replies of all kinds: how runs end, what codecs read, and typed answers."""
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from typing import Any
+from typing import Any, get_args
 
-from whichloop.protocol import ForeignLoop, Loop, Outcome, Query, Reply, Request, Role, Tool, ToolCall
+from whichloop.datasets.task import Task
+from whichloop.protocol import ForeignLoop, Loop, Outcome, Plan, Query, Reply, Request, Role, StopReason, Tool, ToolCall
 from whichloop.protocol.model import ContextOverflow, ProviderError
-from whichloop.protocol.moves import Act, Answer, Completion, Recovery, Text
+from whichloop.protocol.moves import Act, Answer, Codec, Completion, Inexpressible, Move, Recovery, Text, WireError
+from whichloop.protocol.values import cap
 
-from ..shared.law import law, require
+from ..shared.law import Broken, NotApplicable, error_summary, law, require
 from .contract import STUBBORN
 from .random_moves import STRATEGIES, any_move, any_reply, any_word, busy, done, say
-from .scene import CHAIN, FAILING, JAMMED, TOOLS, ModelTurn, Scene, TurnPolicy, play, policy_scene, scripted
+from .scene import (
+    CHAIN,
+    FAILING,
+    JAMMED,
+    NO_CALL,
+    TASKS,
+    TOOLS,
+    ModelTurn,
+    Scene,
+    TurnPolicy,
+    limited,
+    play,
+    policy_scene,
+    scripted,
+)
 
 MIN_RUNS, MAX_RUNS = 120, 400
 MAX_S = 30.0
 """Seconds after which no further seed is used."""
-
-
-# --- tools of all kinds ---
 
 
 class _Unprintable:
@@ -55,17 +70,7 @@ def odd(hole: int) -> object:
 ODD_TOOLS = (*TOOLS, Tool.from_function(odd, blocking=False))
 
 
-# --- models of all kinds ---
-
 _UNREADABLE = STUBBORN["is never readable"]
-
-
-def _trouble(request: Request, count: int) -> ModelTurn:
-    return ProviderError("503: overloaded", injected=True)
-
-
-def _overflow(request: Request, count: int) -> ModelTurn:
-    return ContextOverflow("the context is full")
 
 
 def _after(count_of_first: int, second: TurnPolicy, first: TurnPolicy = busy) -> TurnPolicy:
@@ -78,6 +83,14 @@ def _in_role(role: Role, inside: TurnPolicy, otherwise: TurnPolicy) -> TurnPolic
 
 def _always(turn: ModelTurn) -> TurnPolicy:
     return lambda request, count: turn
+
+
+def _trouble(request: Request, count: int) -> ModelTurn:
+    return ProviderError("503: overloaded", injected=True)
+
+
+def _overflow(request: Request, count: int) -> ModelTurn:
+    return ContextOverflow("the context is full")
 
 
 def _mixed(request: Request, count: int) -> ModelTurn:
@@ -165,9 +178,6 @@ def _random_scenes() -> Iterator[tuple[str, Scene]]:
         yield f"wandering model, seed {seed}", policy_scene(random_policy(seed), Query(f"Wander about, {seed}."), ODD_TOOLS)
 
 
-# --- the laws ---
-
-
 @law("outcome", "run returns an Outcome, whatever the model replies and the tools do")
 async def always_an_outcome(loop: Loop) -> None:
     """Any exception but cancellation and BudgetExceeded is a crash in someone's product. A foreign loop only has to end."""
@@ -194,3 +204,97 @@ async def stops(loop: Loop) -> None:
     names = ", ".join(sorted(unreached))
     only = "`stops` holds only what this configuration can reach"
     require(not unreached, f"declared and never reached in {count} runs: {names}; {only}")
+
+
+MOVES, REPLIES = 400, 300
+MAX_OF_A_NAME = 2
+"""Codecs checked per name and role, which differ only by task."""
+MAX_SOUND = 20
+"""Valid replies of a codec to damage."""
+
+
+@law("codecs", "a codec parses what it renders, and reads any reply as a move or raises WireError")
+async def codecs(loop: Loop) -> None:
+    """The scripted model replies through the codec, so a lossy format would be blamed on the design."""
+    for codec, replies in await codecs_of(loop):
+        rng, sound = random.Random(f"moves {codec.name}"), replies[:MAX_SOUND]
+        parsed: list[Move] = []
+        for reply in sound:
+            with contextlib.suppress(Exception):  # an unreadable reply is not a move; what parse may raise is checked below
+                parsed.append(codec.parse(reply))
+        read = sum(_check_round_trip(codec, move) for move in parsed)
+        require(read > 0, f"codec {codec.name}: it renders no move of the scripted model; it must render the moves of its role")
+        for _ in range(MOVES):
+            _check_round_trip(codec, any_move(rng))
+        rng = random.Random(f"replies {codec.name}")
+        for reply in (any_reply(rng, rng.choice(sound)) for _ in range(REPLIES)):
+            where = f"codec {codec.name}: parse({cap(repr(reply), 160)})"
+            try:
+                move: object = codec.parse(reply)
+            except WireError:
+                continue
+            except Exception as error:  # a codec of the user's own
+                raise Broken(f"{where} raised {error_summary(error)}; it may raise WireError only") from error
+            require(isinstance(move, get_args(Move)), f"{where} gave a {type(move).__name__}, not a move")
+
+
+async def codecs_of(loop: Loop) -> list[tuple[Codec, list[Reply]]]:
+    """Return the codecs of the requests, each with valid replies in its format."""
+    found: dict[int, tuple[Codec, list[Reply]]] = {}
+    kept, problem = Counter[tuple[str, Role]](), ""
+    for scene in [await scripted(task) for task in TASKS] + [policy_scene(policy) for policy in (busy, done)]:
+        for design in (limited(loop), loop.with_step_limit(1)):
+            finished = await play(design, scene)
+            problem = problem or finished.problem
+            for request in finished.log.requests:
+                role: object = request.role
+                require(isinstance(role, Role), f"a request has role {role!r}; it must be a Role")
+                if not isinstance(codec := request.codec, Codec):
+                    raise Broken(f"a request of role {role} has no codec: no scripted model can speak the loop's format")
+                if id(codec) not in found and kept[codec.name, request.role] < MAX_OF_A_NAME:
+                    kept[codec.name, request.role] += 1
+                    found[id(codec)] = codec, []
+            for codec, reply in finished.log.replies:
+                if id(codec) in found:
+                    found[id(codec)][1].append(reply)
+    require(bool(found), f"no request was made{f': {problem}' if problem else ''}")
+    return list(found.values())
+
+
+def _check_round_trip(codec: Codec, move: Move) -> bool:
+    """Return whether the codec can render a move. Raises Broken if parsing does not give it back."""
+    said = cap(repr(move), 160)
+    where = f"codec {codec.name}: render({said})"
+    try:
+        reply = codec.render(move)
+    except Inexpressible:
+        return False
+    except Exception as error:  # a user's own codec
+        raise Broken(f"{where} raised {error_summary(error)}; it may raise Inexpressible only") from error
+    try:
+        back = codec.parse(reply)
+    except Exception as error:  # WireError too: it rendered this itself
+        raise Broken(f"{where} gave what parse refuses with {error_summary(error)}") from error
+    require(back == move, f"codec {codec.name}: {said} came back as {cap(repr(back), 160)}; it must be equal, or Inexpressible")
+    return True
+
+
+ANSWERS = (8, "hello", "", "8 or so", [8], {"legs": 8}, 8.5)
+"""What the model answers: a number, then what is none."""
+CURE = "decorate `run` with whichloop.loops.bounded, which sees to it"
+
+
+@law("typed answers", "the answer to a query with a type is an instance of it, or there is none")
+async def typed_answers(loop: Loop) -> None:
+    """A product works on with the answer as what its type says. A foreign loop's program gets the schema alone."""
+    if isinstance(loop, ForeignLoop):
+        raise NotApplicable("its program gets a schema, and no type")
+    for value in ANSWERS:
+        task = Task(f"typed answer {value!r}", Query(NO_CALL.query.text, schema=int), value, plan=Plan((), value))
+        outcome = (await play(loop, await scripted(task))).outcome
+        case = f"a model answers {value!r} to a query with schema=int, and the run stops as {outcome.stop}"
+        is_number = type(outcome.answer) is int
+        require(is_number or outcome.answer is None, f"{case}: the answer is {outcome.answer!r}; it must be an int or None: {CURE}")
+        is_done = outcome.stop in (StopReason.FINISHED, StopReason.FORCED)
+        require(is_number or not is_done, f"{case}, without an answer: it must stop as parse_failed: {CURE}")
+        require(outcome.stop in loop.stops | {StopReason.PARSE_FAILED}, f"{case}, which `stops` does not declare")

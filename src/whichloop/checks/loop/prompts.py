@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, cast
 
 from pydantic_core import to_jsonable_python
 
-from whichloop.protocol import Demo, Loop, Model, Optimizable, Program, Prompted, Reply, Request, WireError, program_digest
+from whichloop.protocol import Loop, Model, Optimizable, Program, Prompted, Reply, Request, WireError, program_digest
 from whichloop.protocol.model import StreamsWhole, WrappedModel
 from whichloop.protocol.receipts import strip_receipts
 
@@ -36,7 +36,7 @@ async def prompts(loop: Loop) -> None:
     _check_calls([call for calls in recorded for call in calls], program)
     same = _with(loop, program)
     for scene, calls in zip(scenes, recorded, strict=True):
-        change = difference(_requests(calls), _requests(await _recorded_calls(same, scene)))
+        change = _change(calls, await _recorded_calls(same, scene))
         require(not change, f"with_predictors(predictors): {change}; with its own prompts a loop must make the same requests")
     await _check_instructions(loop, scenes, program)
     is_same = program_digest(loop.predictors) == program_digest(program)
@@ -46,18 +46,15 @@ async def prompts(loop: Loop) -> None:
     _check_refusal(loop, program)
 
 
-# --- recorded calls ---
-
-
 @dataclass(frozen=True, slots=True)
 class _RecordedCall:
     """A request and its fields as a demonstration."""
 
     request: Request
-    inputs: Mapping[str, Any]
-    """The inputs at the time of the request."""
-    outputs: Mapping[str, Any] | None
-    """The outputs; None if the reply is unreadable."""
+    inputs: dict[str, Any]
+    """As they were at the time of the request."""
+    outputs: dict[str, Any] | None
+    """None if the reply is unreadable."""
 
     @property
     def predictor(self) -> str:
@@ -74,7 +71,7 @@ class _RecordingModel(StreamsWhole, WrappedModel):
 
     async def complete(self, request: Request) -> Reply:
         prompted, outputs = request.prompted, None
-        inputs = {} if prompted is None else _inputs(prompted)
+        inputs = _inputs(prompted)
         reply = await self.model.complete(request)
         with contextlib.suppress(WireError):
             outputs = None if prompted is None else to_jsonable_python(dict(prompted.outputs(reply)))
@@ -82,8 +79,8 @@ class _RecordingModel(StreamsWhole, WrappedModel):
         return reply
 
 
-def _inputs(prompted: Prompted) -> dict[str, Any]:
-    values: dict[str, Any] = to_jsonable_python(dict(prompted.inputs()))
+def _inputs(prompted: Prompted | None) -> dict[str, Any]:
+    values: dict[str, Any] = {} if prompted is None else to_jsonable_python(dict(prompted.inputs()))
     return values
 
 
@@ -95,8 +92,15 @@ async def _recorded_calls(loop: Loop, scene: Scene) -> list[_RecordedCall]:
     return calls
 
 
-def _requests(calls: Sequence[_RecordedCall]) -> list[dict[str, Any]]:
-    return [request_json(call.request) for call in calls]
+def _change(first: Sequence[_RecordedCall], second: Sequence[_RecordedCall], *, examples: bool = True) -> str:
+    """Return how the requests differ. `examples=False`: beside the messages that each announces as examples."""
+    one, other = ([call.request if examples else _bare(call.request) for call in calls] for calls in (first, second))
+    return difference(list(map(request_json, one)), list(map(request_json, other)))
+
+
+def _bare(request: Request) -> Request:
+    start = next((place + 1 for place, message in enumerate(request.messages) if message.role == "system"), 0)
+    return replace(request, messages=request.messages[:start] + request.messages[start + request.examples :])
 
 
 def _check_calls(calls: Sequence[_RecordedCall], program: Program) -> None:
@@ -108,14 +112,10 @@ def _check_calls(calls: Sequence[_RecordedCall], program: Program) -> None:
         fields = [("inputs", call.inputs, program[name].inputs), ("outputs", call.outputs, program[name].outputs)]
         for what, values, expected in fields:
             missing = ", ".join(field for field in expected if values is not None and field not in values)
-            require(
-                not missing, f"the {what} of a call of {name!r} lack {missing}; a demonstration has all fields of its predictor"
-            )
-        later = call.request.prompted is not None and _inputs(call.request.prompted) != call.inputs
-        require(not later, f"the inputs of a call of {name!r} change during the run; they must not contain later values")
-
-
-# --- changes ---
+            problem = f"the {what} of a call of {name!r} lack {missing}; a demonstration has all fields of its predictor"
+            require(not missing, problem)
+        is_same = _inputs(call.request.prompted) == call.inputs
+        require(is_same, f"the inputs of a call of {name!r} change during the run; they must not contain later values")
 
 
 async def _check_instructions(loop: Loop, scenes: Sequence[Scene], program: Program) -> None:
@@ -123,13 +123,11 @@ async def _check_instructions(loop: Loop, scenes: Sequence[Scene], program: Prog
     marked = {name: replace(program[name], instructions=f"{program[name].instructions}\n{marks[name]}") for name in program}
     changed = _with(loop, marked)
     for call in [call for scene in scenes for call in await _recorded_calls(changed, scene)]:
-        text = request_text(call.request)
-        for name, mark in marks.items():
-            if name == call.predictor:
-                require(mark in text, f"a request of {name!r} does not show its changed instructions; every one of them must")
-            else:
-                owner = f"predictor {call.predictor!r}" if call.predictor else "no predictor"
-                require(mark not in text, f"a request of {owner} shows the instructions of {name!r}; only {name!r}'s may")
+        shown = [name for name, mark in marks.items() if mark in request_text(call.request)]
+        name, owner = call.predictor, f"predictor {call.predictor!r}" if call.predictor else "no predictor"
+        require(name in shown or not name, f"a request of {name!r} does not show its changed instructions; every one of them must")
+        others = ", ".join(repr(other) for other in shown if other != name)
+        require(not others, f"a request of {owner} shows the instructions of {others}; only a predictor's own may")
 
 
 def _check_refusal(loop: Loop, program: Program) -> None:
@@ -151,7 +149,8 @@ async def _check_demos(
     loop: Loop, scenes: Sequence[Scene], recorded: Sequence[Sequence[_RecordedCall]], name: str, program: Program
 ) -> None:
     calls = [call for original in recorded for call in original if call.predictor == name and call.outputs is not None]
-    demos = tuple(map(_demo, calls[:DEMOS]))
+    # A demonstration has no receipts of the run that it is from.
+    demos = tuple(_without_receipts(call.inputs | (call.outputs or {})) for call in calls[:DEMOS])
     if not demos:
         return
     taught = _with(loop, {name: replace(program[name], demos=(*program[name].demos, *demos))})
@@ -162,27 +161,16 @@ async def _check_demos(
             announced = other.request.examples - call.request.examples
             says = f"Request.examples says {announced} messages more; it counts those behind the first system message"
             require(call.predictor != name or announced > 0, f"{more}, and {says}")
-        first, second = ([request_json(_without_examples(call.request)) for call in calls] for calls in (original, with_demos))
-        change = difference(first, second)
+        change = _change(original, with_demos, examples=False)
         require(not change, f"{more}: beside those that Request.examples announces, {change}; nothing else may change")
-
-
-def _demo(call: _RecordedCall) -> Demo:
-    """Return a call as a demonstration without the receipts of its run."""
-    return {name: _without_receipts(value) for name, value in {**call.inputs, **(call.outputs or {})}.items()}
 
 
 def _without_receipts(value: Any) -> Any:
     if isinstance(value, str):
         return strip_receipts(value)
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {key: _without_receipts(item) for key, item in value.items()}
     return [_without_receipts(item) for item in value] if isinstance(value, list) else value
-
-
-def _without_examples(request: Request) -> Request:
-    start = next((place + 1 for place, message in enumerate(request.messages) if message.role == "system"), 0)
-    return replace(request, messages=request.messages[:start] + request.messages[start + request.examples :])
 
 
 def _with(loop: Loop, program: Program) -> Loop:
