@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from tests.checks.program.agents import Habits, agent
-from whichloop.checks.program.agent_faults import BY_NAME, FAULTS
+from whichloop.checks.program.agent_faults import BY_NAME, FAULTS, SUBJECT, WEAK_SIGNS, LoggedRequest, telling_request
 from whichloop.checks.program.check import CheckLimits, check_program
-from whichloop.checks.program.explanation import LoggedRequest, telling_request
 from whichloop.programs.program import Program
 from whichloop.protocol import Message, Reply, Request
 
@@ -36,7 +35,7 @@ def conversation(*said):
 @settings(max_examples=cases(25))
 @given(st.sampled_from(EXPLAINED), st.data())
 def test_a_reminder_of_each_turn_explains_nothing(fault, data):
-    words = data.draw(st.lists(st.sampled_from(sorted(fault.signs | fault.weak_signs | fault.subject)), min_size=1, max_size=5))
+    words = data.draw(st.lists(st.sampled_from(sorted(fault.signs | WEAK_SIGNS | SUBJECT)), min_size=1, max_size=5))
     turns = [f"{' '.join(words)}, step {number} of 10" for number in range(6)]
     clean = conversation("Add 1 and 2.", *turns[:3])
     asked = [LoggedRequest(request, Reply("I call add.")) for request in conversation("Add 1 and 2.", *turns)]

@@ -1,11 +1,20 @@
-"""The faults, in the order in which they are reported; what an agent did with one, and what a team demands of it."""
+"""The faults, in the order in which they are reported; what an agent did with one; what its requests say of it; what is demanded.
+
+No agent's wording is known here. What tells the model of a fault is new: words in lines that no request before the fault had, and
+none of an undisturbed run, beside the model's own reply. Lines that differ in their numbers only, such as "Step 4 of 10", are one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from whichloop.models.feedback import words_of
+from whichloop.protocol import Message, Reply, Request
 from whichloop.protocol.names import nearest
 
 Outcome = Literal["told", "untold", "unaware", "handled", "silent", "error", "unlimited", "not applicable"]
@@ -79,9 +88,6 @@ class AgentFault:
     task: BenchTask = "chain"
     sound: frozenset[Outcome] = RECOVERED
     """The outcomes that lose nothing without saying so."""
-    weak_signs: frozenset[str] = frozenset()
-    """Words that explain it only in a line with a word of `subject`: alone, they stand in any message about a failure."""
-    subject: frozenset[str] = frozenset()
 
 
 def _fault(name: str, text: str, strikes: Strikes, signs: str | None = "", task: BenchTask = "chain", **more: Any) -> AgentFault:
@@ -93,35 +99,27 @@ _UNREADABLE = (
     "json decode decoded decoding decoder malformed unterminated delimiter syntax truncated incomplete "
     "unparsable unparseable jsondecodeerror brace bracket eof expecting quotes column"
 )
+_CUT = f"{_UNREADABLE} length token tokens cut max_tokens"
+_LIST = "list array dict dictionary object mapping type json"
+_LONG = "long large exceeds context length"
 _LATE = "timeout timed timeouterror seconds within deadline long"
 _EXTRA = "unknown unexpected extra additional forbidden permitted accept accepts allowed schema unrecognized verbose"
 _TYPE = "type types integer integers int number numeric validation typeerror float"
 _UNKNOWN = "unknown exist exists registered recognized unrecognized add_v2"
+WEAK_SIGNS = frozenset(["found", "available", "such", "defined", "known", "unavailable", "valid", "invalid"])
+"""Words that explain an unknown tool only in a line with a word of SUBJECT: alone, they stand in any message about a failure."""
+SUBJECT = frozenset(["tool", "tools", "function", "functions"])
 _ENOUGH = "final limit maximum last stop enough finish finally now must"
 _AGAIN = "already again repeated repeat repeating duplicate same identical stuck loop before"
 
 FAULTS: tuple[AgentFault, ...] = (
     _fault("cut_json", "the arguments of a call are JSON that ends in the middle", "reply", _UNREADABLE),
-    _fault(
-        "cut_length",
-        "the same, and the reply's finish reason says that it was cut for its length",
-        "reply",
-        f"{_UNREADABLE} length token tokens cut max_tokens",
-    ),
-    _fault(
-        "list_arguments", "the arguments of a call are a JSON list", "reply", "list array dict dictionary object mapping type json"
-    ),
+    _fault("cut_length", "the same, and the reply's finish reason says that it was cut for its length", "reply", _CUT),
+    _fault("list_arguments", "the arguments of a call are a JSON list", "reply", _LIST),
     _fault("missing_argument", "a required argument is missing", "call", "missing required requires require"),
     _fault("extra_argument", "a call has an argument that the tool does not take", "call", _EXTRA),
     _fault("wrong_type", "an argument has the wrong type", "call", _TYPE),
-    _fault(
-        "unknown_tool",
-        "a call names a tool that does not exist",
-        "call",
-        _UNKNOWN,
-        weak_signs=frozenset(["found", "available", "such", "defined", "known", "unavailable", "valid", "invalid"]),
-        subject=frozenset(["tool", "tools", "function", "functions"]),
-    ),
+    _fault("unknown_tool", "a call names a tool that does not exist", "call", _UNKNOWN),
     _fault("duplicate_ids", "two calls in one reply have the same id", "reply", "duplicate duplicates same ids", "pair"),
     _fault("two_calls", "a reply has two calls", "call", "one single parallel once time", "pair"),
     _fault("one_of_two_fails", "the second of two calls in one reply raises", "tool", "jammed pump", "pair"),
@@ -135,9 +133,7 @@ FAULTS: tuple[AgentFault, ...] = (
     ),
     _fault("tool_raises", "a tool raises an exception", "tool", "jammed pump"),
     _fault("tool_hangs", "a tool does not return", "tool", _LATE),
-    _fault(
-        "huge_result", "a tool's result is longer than the model's context", "result", "long large exceeds context length", "log"
-    ),
+    _fault("huge_result", "a tool's result is longer than the model's context", "result", _LONG, "log"),
     _fault("empty", "a reply is empty", "reply", None),
     _fault("prose", "a reply announces a call in prose and makes none", "reply", None),
     _fault("refusal", "a reply is a refusal, with the finish reason of a content filter", "reply", None, sound=_ENDED),
@@ -192,3 +188,97 @@ def parse_requirements(texts: Mapping[str, str] | str) -> tuple[Requirement, ...
                 raise ValueError(f"{fault}: there is no outcome {word!r}; {nearest(word, by_word)}")
         requirements[fault] = Requirement(fault, frozenset().union(*(by_word[word] for word in words)), text)
     return tuple(requirements.values())
+
+
+_WITH_DIGITS = re.compile(r"\w*\d\w*")
+_TYPE_FIELD = re.compile(r"""["']type["']\s*:""")
+"""A field of structured messages, which says nothing of an argument's type."""
+
+
+@dataclass(slots=True)
+class LoggedRequest:
+    """A request, and what came of it."""
+
+    request: Request
+    reply: Reply | None = None
+
+
+def telling_request(fault: AgentFault, requests: Sequence[LoggedRequest], struck: int, clean: Sequence[Request] = ()) -> int | None:
+    """Return the place of the first request after the one at `struck` that explains the fault; None if none does.
+
+    `clean`: the requests of the same task without a fault, whose words explain nothing.
+    """
+    known = Counter[str]()  # how often any one of the requests has each word, at most
+    for request in [*clean, *(one.request for one in requests[: struck + 1])]:
+        known |= _words(message.content for message in _shown_messages(request))
+    for place in range(struck + 1, len(requests)):
+        lines = [line for _, fresh in _new_lines(requests, struck, place, clean) for line in fresh]
+        replies = [one.reply for one in requests[struck:place] if one.reply is not None]
+        # An agent that quotes the model's replies explains nothing by that.
+        said = [reply.text for reply in replies] + [f"{call.name} {call.arguments}" for reply in replies for call in reply.calls]
+        fresh = _words(message.content for message in _shown_messages(requests[place].request)) - known - _words(said)
+        if lines and (fault.signs is None or any(_explains(fault, line, fresh) for line in lines)):
+            return place
+    return None
+
+
+def new_text(fault: AgentFault, requests: Sequence[LoggedRequest], struck: int, place: int, clean: Sequence[Request] = ()) -> str:
+    """Return the new lines of a request, from the first one that explains the fault, or all; a role in front of each message."""
+    new_lines = _new_lines(requests, struck, place, clean)
+    lines = [line for role, fresh in new_lines for line in (f"{role}: {fresh[0]}", *fresh[1:])]
+    first = next((number for number, line in enumerate(lines) if _explains(fault, line)), 0)
+    return "\n".join(lines[first:])[:MAX_SHOWN_CHARS]
+
+
+def _new_lines(
+    requests: Sequence[LoggedRequest], struck: int, place: int, clean: Sequence[Request]
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield the role and the lines of each message that no request up to the struck one had, nor any of an undisturbed run.
+
+    What the model itself has said is left out, with nothing around it but words that requests have anyway.
+    """
+    before = [*clean, *(one.request for one in requests[: struck + 1])]
+    texts = [message.content for request in before for message in request.messages]
+    known_lines = {"", *(_masked(line) for text in texts for line in text.splitlines())}
+    known_words = {word for text in texts for word in _plain_words(text)}
+    replies = [one.reply.text for one in requests[struck:place] if one.reply is not None]
+    own_lines = {line.strip() for text in replies for line in text.splitlines()} - {""}
+    for message in _shown_messages(requests[place].request):
+        fresh = [
+            line
+            for line in message.content.splitlines()
+            if _masked(line) not in known_lines
+            and not any(own in line and set(_plain_words(line.replace(own, " "))) <= known_words for own in own_lines)
+        ]
+        if fresh:
+            yield message.role, fresh
+
+
+def _explains(fault: AgentFault, line: str, fresh: Iterable[str] | None = None) -> bool:
+    """Return whether a line has a word of an explanation; `fresh`: the words that may be it, all if None."""
+    words = set(_plain_words(line))
+    new = words if fresh is None else words & set(fresh)
+    is_weak = fault.name == "unknown_tool" and new & WEAK_SIGNS and words & SUBJECT
+    return bool(new & (fault.signs or frozenset()) or is_weak)
+
+
+def _shown_messages(request: Request) -> list[Message]:
+    """Return what a request tells the model: not its own messages, nor the instructions in front, which hold for any run."""
+    shown = enumerate(request.messages)
+    return [message for place, message in shown if message.role != "assistant" and (place or message.role != "system")]
+
+
+@functools.lru_cache(maxsize=4096)
+def _masked(line: str) -> str:
+    """Return a line without its numbers, ids and dates, which differ between turns of a run."""
+    return _WITH_DIGITS.sub("0", line).strip()
+
+
+@functools.lru_cache(maxsize=1024)
+def _plain_words(text: str) -> tuple[str, ...]:
+    """Return the words of a text without fields of its type; each request of a trial has those before it again."""
+    return tuple(words_of(_TYPE_FIELD.sub(" ", text)))
+
+
+def _words(texts: Iterable[str]) -> Counter[str]:
+    return Counter(word for text in texts for word in _plain_words(text))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,7 +13,7 @@ from whichloop.checks.shared.bench_script import bench_script
 from whichloop.datasets.task import Task
 from whichloop.models.at_once import LATE
 from whichloop.models.faults import Fault, FaultPoint, disturb, emptied, spoiled_reply
-from whichloop.models.metering import Meter, MeteredExchange, MeteredModel, MeteredToolbox
+from whichloop.models.metering import Meter, MeteredModel, MeteredToolbox, NoListener
 from whichloop.models.outages import PROVIDER_FAULTS
 from whichloop.models.profiles import Abilities, load_profile
 from whichloop.models.receipts import call_digest
@@ -20,26 +21,21 @@ from whichloop.models.scripted import Script, Scripted
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import BudgetExceeded, Observation, Query, Reply, Role, Tool, ToolCall, ToolSpec
-from whichloop.protocol.model import Model, ModelError, ProviderError, Request, StreamsWhole, WrappedModel
+from whichloop.protocol.model import Model, ProviderError, Request, StreamsWhole, WrappedModel
 from whichloop.protocol.moves import Act, Answer, Codec, Inexpressible, WireError
 from whichloop.protocol.plan import Plan, PlannedCall, Ref
 from whichloop.protocol.receipts import strip_receipts
 from whichloop.protocol.wire import to_json
 
-from .agent_faults import AgentFault, BenchTask
-from .explanation import LoggedRequest, telling_request
+from .agent_faults import AgentFault, BenchTask, LoggedRequest, telling_request
 
 PROSE = "I will work this out step by step, and call a tool for the first step."
 REFUSAL = "I'm sorry, but I can't help with that."
-PROVIDER: Mapping[str, str] = {
-    "rate_limit": "provider.rate_limit",
-    "server_error_once": "provider.server",
-    "server_error_always": "provider.server",
-    "dropped": "provider.dropped",
-    "garbled": "provider.garbled",
-    "cut_stream": "provider.cut",
-}
-"""Fault → the kind of the profiles that it is on the wire."""
+PROVIDER = {
+    "rate_limit": "rate_limit", "server_error_once": "server", "server_error_always": "server",
+    "dropped": "dropped", "garbled": "garbled", "cut_stream": "cut",
+}  # fmt: skip
+"""Fault → what it is of the profiles' faults of providers."""
 RETRY_AFTER_S = 2.0
 CONTEXT_TOKENS = 128_000
 """Longest request of the model, in estimated tokens."""
@@ -49,9 +45,6 @@ LOG_ERRORS = 1729
 JAMMED = "the pump is jammed"
 IN_THE_BOX = 1_207
 """Dollars in the cash box."""
-
-
-# --- what is asked ---
 
 
 def _task(name: str, question: str, answer: int, gives: Ref, *calls: PlannedCall) -> Task:
@@ -95,26 +88,16 @@ TASKS: Mapping[BenchTask, Task] = {
 }
 
 
-# --- the log ---
-
-
-@dataclass(frozen=True, slots=True)
-class LoggedCall:
-    """A call of a tool, as the agent saw it."""
-
-    after: int
-    """Number of requests before it."""
-    call: ToolCall
-    seen: Observation
-
-
 @dataclass(slots=True)
-class AgentLog:
+class AgentLog(NoListener):
     """Everything that an agent does in one run."""
 
     max_requests: int
     asked: list[LoggedRequest] = field(default_factory=list)
-    called: list[LoggedCall] = field(default_factory=list)
+    called: int = 0
+    """Calls of tools."""
+    gave: Counter[int] = field(default_factory=Counter)
+    """Number of requests before them → calls that gave results."""
     struck: int | None = None
     """0-based place of the request whose reply the fault struck, or before whose calls it did."""
     hung: asyncio.Event = field(default_factory=asyncio.Event)
@@ -125,29 +108,22 @@ class AgentLog:
         if self.struck is None:
             self.struck = len(self.asked) - 1
 
-    def exchange(self, exchange: MeteredExchange) -> None:
-        """Do nothing: the model logs its requests when they come."""
-
-    def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
-        self.called.append(LoggedCall(len(self.asked), call, seen))
-
-
-# --- tools ---
+    def tool_call(self, call: ToolCall, observation: Observation, fault: str | None) -> None:
+        self.called += 1
+        self.gave[len(self.asked)] += observation.ok
 
 
 def _tools(task: BenchTask, fault: str, log: AgentLog) -> tuple[Tool, ...]:
     """Return the tools of a task, of which one raises or hangs where the fault has it."""
 
     async def strike(tool: str) -> None:
-        if log.struck is not None:
+        is_hit = tool == "multiply" if fault.startswith("one_of_two") else fault in ("huge_result", "tool_raises", "tool_hangs")
+        if log.struck is not None or not is_hit:
             return
-        if fault == "huge_result":
-            log.strike()
-        elif fault == "tool_raises" or (fault == "one_of_two_fails" and tool == "multiply"):
-            log.strike()
+        log.strike()
+        if fault in ("tool_raises", "one_of_two_fails"):
             raise RuntimeError(JAMMED)
-        elif fault == "tool_hangs" or (fault == "one_of_two_hangs" and tool == "multiply"):
-            log.strike()
+        if fault in ("tool_hangs", "one_of_two_hangs"):
             log.hung.set()
             await asyncio.get_running_loop().create_future()
 
@@ -202,9 +178,6 @@ class _UnlimitedTools(MeteredToolbox):
         return seen if seen.ok else replace(seen, data=strip_receipts(seen.data))
 
 
-# --- faults of replies ---
-
-
 def spoiled(fault: str, codec: Codec, move: Act, reply: Reply, tools: Mapping[str, ToolSpec]) -> Reply | None:
     """Return a reply with calls as a fault leaves it; None if its format has no room for the fault."""
     first, rest = (reply.calls[0], reply.calls[1:]) if reply.calls else (None, ())
@@ -250,31 +223,20 @@ def _rendered(codec: Codec, move: Act, reply: Reply) -> Reply | None:
     return None
 
 
-# --- the model ---
-
-
 class FaultyModel(StreamsWhole, WrappedModel):
     """A model that knows how to solve the task, and makes one fault."""
 
     def __init__(self, script: Script, fault: AgentFault | None, log: AgentLog, tunnel: Tunnel) -> None:
         super().__init__(Scripted(script, tunnel))
-        self.script = script
-        self.fault = fault
-        self.log = log
-        self.tunnel = tunnel
+        self.script, self.fault, self.log, self.tunnel = script, fault, log, tunnel
         self._last: ToolCall | None = None
 
     async def complete(self, request: Request) -> Reply:
         """Return a reply. Raises BudgetExceeded at the log's limit of requests, and the errors of the fault."""
         if len(self.log.asked) >= self.log.max_requests:
             raise BudgetExceeded(f"{self.log.max_requests} requests")
-        logged = LoggedRequest(request)
-        self.log.asked.append(logged)
-        try:
-            logged.reply = self._with_fault(request, await self.model.complete(request))
-        except ModelError as error:
-            logged.error = error
-            raise
+        self.log.asked.append(logged := LoggedRequest(request))
+        logged.reply = self._with_fault(request, await self.model.complete(request))
         return logged.reply
 
     def _with_fault(self, request: Request, reply: Reply) -> Reply:
@@ -295,8 +257,9 @@ class FaultyModel(StreamsWhole, WrappedModel):
         is_due = isinstance(move, Act) and len(move.calls) >= (2 if fault.task == "pair" else 1)
         if fault.strikes == "provider" and (is_due or log.struck is not None):
             log.strike()
-            self.tunnel.mark_struck(request, PROVIDER[fault.name])
-            trouble, status, says = PROVIDER_FAULTS[PROVIDER[fault.name]]
+            kind = f"provider.{PROVIDER[fault.name]}"
+            self.tunnel.mark_struck(request, kind)
+            trouble, status, says = PROVIDER_FAULTS[kind]
             after = RETRY_AFTER_S if trouble == "rate_limit" else None
             raise ProviderError(says, trouble, status=status, retry_after_s=after, injected=True)
         if fault.strikes not in ("reply", "call", "order") or not isinstance(move, Act) or not is_due:
@@ -328,9 +291,6 @@ class FaultyModel(StreamsWhole, WrappedModel):
         if with_call is not None:
             log.strike()
         return with_call or reply
-
-
-# --- a run ---
 
 
 @dataclass(frozen=True, slots=True)

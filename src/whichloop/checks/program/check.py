@@ -17,28 +17,22 @@ from whichloop.protocol.cancellation import stop_tasks
 from whichloop.protocol.threads import run_blocking
 from whichloop.protocol.values import counted
 
-from .agent_faults import FAULTS, MAX_SHOWN_CHARS, AgentFault, BenchTask, FaultFinding, Outcome, Requirement
+from .agent_faults import FAULTS, AgentFault, BenchTask, FaultFinding, Outcome, Requirement, new_text, telling_request
 from .bench import TASKS, AgentLog, BenchRun, bench_run
-from .explanation import new_text, telling_request
 
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 MAX_DETAIL_CHARS = 300
-MAX_REQUESTS = 60
-"""Requests after which a run counts as one without a limit."""
-HANG_S = 5.0
-"""Seconds that an agent is given to leave a hanging tool."""
-MAX_RUN_S = 240.0
-"""Seconds after which any run is stopped, far more than one takes, also where a framework has to be imported and much else runs;
-those in which it waits for a process of its own do not count."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CheckLimits:
     """When the check stops a run."""
 
-    requests: int = MAX_REQUESTS
-    hang_s: float = HANG_S
-    run_s: float = MAX_RUN_S
+    requests: int = 60
+    hang_s: float = 5.0
+    """Seconds that an agent is given to leave a hanging tool."""
+    run_s: float = 240.0
+    """Seconds, far more than a run takes, also where a framework has to be imported; waiting for a process does not count."""
 
     def __post_init__(self) -> None:
         if self.requests < 2 or self.hang_s <= 0 or self.run_s <= 0:
@@ -110,9 +104,6 @@ def check_program(
     return run_blocking(check())
 
 
-# --- a run ---
-
-
 @dataclass(frozen=True, slots=True)
 class AgentEnd:
     """How a run ended."""
@@ -129,8 +120,7 @@ async def _undisturbed(loop: Loop, task: BenchTask, limits: CheckLimits) -> list
     run = await bench_run(task, None, limits.requests)
     end = await _run(loop, run, limits)
     if end.outcome is None or not is_right(end.outcome.answer, TASKS[task].expected):
-        calls = len(run.log.called)
-        called = counted(calls, "tool") if calls else "none of the tools at $WHICHLOOP_TOOLS_URL"
+        called = counted(run.log.called, "tool") if run.log.called else "none of the tools at $WHICHLOOP_TOOLS_URL"
         effort = f"it asked the model {counted(len(run.log.asked), 'time')} and called {called}"
         how = end.stopped or end.error
         if end.outcome is not None:
@@ -154,9 +144,9 @@ async def _run(loop: Loop, run: BenchRun, limits: CheckLimits) -> AgentEnd:
     async def hang() -> str:
         """Return if the agent still waits some time after a tool began to hang; one that goes on has left it."""
         await log.hung.wait()
-        before = len(log.asked), len(log.called)
+        before = len(log.asked), log.called
         await asyncio.sleep(limits.hang_s)
-        if (len(log.asked), len(log.called)) != before:
+        if (len(log.asked), log.called) != before:
             await asyncio.get_running_loop().create_future()
         return f"after {limits.hang_s:g} s it still waited for the tool"
 
@@ -202,9 +192,6 @@ async def _solve(loop: Loop, run: BenchRun) -> AgentEnd:
         return AgentEnd(error=f"{error}" if type(error).__name__ == "SolverFailed" else f"{type(error).__name__}: {error}")
 
 
-# --- the verdict ---
-
-
 def is_right(answer: object, expected: int) -> bool:
     """Return whether the last number in an answer is the expected one."""
     numbers = _NUMBER.findall(render_value(answer))
@@ -213,7 +200,7 @@ def is_right(answer: object, expected: int) -> bool:
 
 def judged(fault: AgentFault, log: AgentLog, end: AgentEnd, expected: int, clean: Sequence[Request]) -> FaultFinding:
     """Return the finding of one run. `clean`: the requests of the same task without a fault."""
-    requests, calls = len(log.asked), len(log.called)
+    requests, calls = len(log.asked), log.called
     if log.struck is None and not end.stopped and not end.error:
         no_room = "the format of its replies has no room for it"
         if fault.task == "pair":
@@ -225,7 +212,7 @@ def judged(fault: AgentFault, log: AgentLog, end: AgentEnd, expected: int, clean
     telling = telling_request(fault, log.asked, struck, clean)
     after = struck + 1 if struck + 1 < len(log.asked) else None
     place = after if telling is None else telling
-    shown = "" if place is None else new_text(fault, log.asked, struck, place, clean)[:MAX_SHOWN_CHARS]
+    shown = "" if place is None else new_text(fault, log.asked, struck, place, clean)
     outcome, detail = _outcome(fault, log, end, expected, len(clean), telling is not None)
     number = None if place is None else place + 1
     return FaultFinding(fault.name, outcome, detail[:MAX_DETAIL_CHARS], number, shown, requests, calls)
@@ -252,7 +239,7 @@ def _outcome(fault: AgentFault, log: AgentLog, end: AgentEnd, expected: int, cle
 def _recovered(fault: AgentFault, log: AgentLog, clean: int, is_told: bool) -> Outcome:
     """Return how a run with the right answer got over the fault."""
     assert log.struck is not None
-    ran = Counter(one.after for one in log.called if one.seen.ok and one.after > log.struck)
+    ran = Counter({after: count for after, count in log.gave.items() if after > log.struck})
     asked_no_more = len(log.asked) <= clean
     # Two calls ran and gave results, after the fault and with no request between them.
     ran_together = fault.name in ("duplicate_ids", "two_calls") and any(count > 1 for count in ran.values())

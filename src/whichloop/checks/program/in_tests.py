@@ -13,7 +13,7 @@ from whichloop.text.output import safe_for_others
 
 from ..shared.pytest_items import check_not_async
 from .agent_faults import BY_NAME, parse_requirements
-from .check import HANG_S, MAX_REQUESTS, CheckLimits, ProgramReport, Trouble, check_program
+from .check import CheckLimits, ProgramReport, Trouble, check_program
 from .naming import agent_of
 
 
@@ -31,8 +31,8 @@ class AgentChecks:
         *,
         require: Mapping[str, str] | str = "",
         faults: Sequence[str] = (),
-        max_requests: int = MAX_REQUESTS,
-        tool_seconds: float = HANG_S,
+        max_requests: int = CheckLimits.requests,
+        tool_seconds: float = CheckLimits.hang_s,
     ) -> ProgramReport:
         """Run an agent with one fault at a time, and fail the test if a demanded outcome is missing.
 
