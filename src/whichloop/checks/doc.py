@@ -16,8 +16,7 @@ from .loop.check import LAWS
 from .program.agent_faults import BY_NAME, OUTCOMES, RECOVERED, FaultFinding, Requirement
 from .program.check import ProgramReport
 from .shared.law import Finding, Law
-from .suite.check import Checked
-from .suite.laws import CHECKS
+from .suite.check import CHECKS, Checked
 
 SHOWN = 5
 """Problems of one law that are shown; the data have more of them."""

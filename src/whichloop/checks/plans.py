@@ -26,7 +26,7 @@ from whichloop.protocol.values import cap, counted
 from whichloop.runs.lookup import compares, contradiction
 from whichloop.text.doc import Doc, TraceLines, lines_of
 
-from .suite.laws import is_given, why_it_failed
+from .suite.check import is_given, why_it_failed
 from .suite.reference_agents import ORACLE, Oracle, bench, trial
 
 TABLES: Mapping[str, Callable[[Path], RowTable]] = {".csv": csv_table, ".jsonl": jsonl_table, ".parquet": parquet_table}

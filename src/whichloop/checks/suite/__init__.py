@@ -7,9 +7,6 @@ from __future__ import annotations
 
 from whichloop._lazy import lazy
 
-_HOMES = {
-    "whichloop.checks.suite.check": ("Checked", "check_suite", "quick_problems", "task_problems"),
-    "whichloop.checks.suite.laws": ("CHECKS", "sampled"),
-}
+_NAMES = ("CHECKS", "Checked", "check_suite", "quick_problems", "sampled", "task_problems")
 
-__getattr__, __dir__ = lazy(__name__, _HOMES)
+__getattr__, __dir__ = lazy(__name__, {"whichloop.checks.suite.check": _NAMES})

@@ -24,9 +24,8 @@ from whichloop.models.faults import NOT_DETERMINED
 from whichloop.models.filling import Unfillable, fill, least
 from whichloop.models.profiles import load_profile
 from whichloop.protocol import SILENT, Loop, Message, Observer, Outcome, Query, Reply, StopReason, Toolbox, ToolCall, WireError
-from whichloop.protocol.chat import Capabilities
 from whichloop.protocol.digest import canonical_json
-from whichloop.protocol.model import Model, ModelError, ProviderError, Request, StreamsWhole
+from whichloop.protocol.model import FunctionModel, Model, ModelError, ProviderError, Request
 from whichloop.protocol.names import SCRIPTED, Spec
 from whichloop.protocol.values import counted
 from whichloop.protocol.wire import read_call
@@ -46,11 +45,17 @@ _QUOTED, _WORD = re.compile(r"[\"']([^\"']{1,60})[\"']"), re.compile(r"[\w-]+")
 _INTEGER = re.compile(r"(?<![\w.])-?\d{1,9}(?![\w.])")
 
 
-# --- the agents ---
+class _Agent:
+    """A loop that needs no limit."""
+
+    stops = ENDS
+
+    def with_step_limit(self, tool_steps: int) -> Self:
+        return self
 
 
 @dataclass(frozen=True, slots=True)
-class Oracle:
+class Oracle(_Agent):
     """An agent that makes the calls of one task's plan and gives the plan's answer."""
 
     task: Task
@@ -59,9 +64,6 @@ class Oracle:
 
     name = "oracle"
     stops = ENDS | {StopReason.TERMINATED}
-
-    def with_step_limit(self, tool_steps: int) -> Self:
-        return self
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         assert self.task.plan is not None
@@ -75,7 +77,7 @@ class Oracle:
 
 
 @dataclass(frozen=True, slots=True)
-class Blind:
+class Blind(_Agent):
     """An agent that makes the model's calls and never shows it the results."""
 
     steps: int = 3
@@ -103,31 +105,26 @@ class Blind:
 
 
 @dataclass(frozen=True, slots=True)
-class Answering:
+class Answering(_Agent):
     """An agent that calls no tool and answers without thinking."""
 
     answer: Callable[[Query], Any]
     """What it answers a question with; an empty text means no answer."""
 
     name = "answering"
-    stops = ENDS
-
-    def with_step_limit(self, tool_steps: int) -> Self:
-        return self
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         return Outcome(self.answer(query), StopReason.FINISHED, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class RandomCalls:
+class RandomCalls(_Agent):
     """An agent that calls random tools with words and numbers of the question and the results, and answers with the last result."""
 
     seed: int = 0
     calls: int = 5
 
     name = "random-calls"
-    stops = ENDS
 
     def with_step_limit(self, tool_steps: int) -> Self:
         return replace(self, calls=min(self.calls, tool_steps))
@@ -156,9 +153,6 @@ def _random_value(draw: Draw, text: str, schema: Mapping[str, Any], name: str) -
     with contextlib.suppress(Unfillable):
         return least(rules)
     return None
-
-
-# --- their limits ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,20 +212,12 @@ def most_frequent_answer(tasks: Iterable[Task]) -> object:
     return json.loads(counts.most_common(1)[0][0]) if counts else ""
 
 
-# --- running them ---
+async def _refuse(request: Request) -> Reply:
+    raise ProviderError("this baseline asks no model", "bad_request")
 
 
-class _UnaskedModel(StreamsWhole):
-    """A model for loops that never call one."""
-
-    name = "nobody"
-    capabilities = Capabilities()
-
-    async def complete(self, request: Request) -> Reply:
-        raise ProviderError("this baseline asks no model", "bad_request")
-
-
-NOBODY = _UnaskedModel()
+NOBODY = FunctionModel(_refuse, name="nobody")
+"""A model for loops that never call one."""
 
 
 @dataclass(frozen=True, slots=True)
