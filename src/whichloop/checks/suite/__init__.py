@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from whichloop._lazy import lazy
 
-_NAMES = ("CHECKS", "Checked", "check_suite", "quick_problems", "sampled", "task_problems")
+_HOMES = {
+    "whichloop.checks.suite.check": ("CHECKS", "Checked", "check_suite", "quick_problems", "sampled", "task_problems"),
+}
 
-__getattr__, __dir__ = lazy(__name__, {"whichloop.checks.suite.check": _NAMES})
+__getattr__, __dir__ = lazy(__name__, _HOMES)

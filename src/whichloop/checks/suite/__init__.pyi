@@ -1,4 +1,4 @@
-"""The names of whichloop.checks.suite for type checkers; `_NAMES` in `__init__.py` says the same at run time."""
+"""The names of whichloop.checks.suite for type checkers; `_HOMES` in `__init__.py` says the same at run time."""
 
 from whichloop.checks.suite.check import CHECKS as CHECKS
 from whichloop.checks.suite.check import Checked as Checked
