@@ -38,9 +38,9 @@ from whichloop.loops.stateless import (
     ActionDecision,
     ActionType,
     ConversationEntry,
-    HistorySummary,
     Stateless,
 )
+from whichloop.loops.stateless.state import HistorySummary
 from whichloop.protocol import (
     Answer,
     BudgetExceeded,

@@ -127,7 +127,8 @@ def test_strategies_are_told_to_the_planner_and_limit_it() -> None:
     assert "Allowed strategies: retry, alternative_tool, skip, fail." in system(model.requests[0])
     assert shown(model.requests[0], "previous_attempts") == "1. Tool fail: a\n2. Tool fail: b"
     model = Script(recover("skip"))
-    decider = agent(model, recovery_strategies=["retry"])
+    decider = agent(model)
+    decider.error_recovery = ErrorRecoveryModule(["retry"])
     assert decider.get_next_action(state(last_tool_results=[error("fail")])).action_type is ActionType.FINAL_RESPONSE
 
 

@@ -22,7 +22,7 @@ from whichloop._lazy import explained_module
 
 with explained_module(__name__):
     from .agent import ManualAgentLoop
-    from .execution import DSPyToolRegistryAdapter, MultiToolRegistry, ToolArgument, ToolboxRegistry, ToolDefinition, ToolSource
+    from .execution import DSPyToolRegistryAdapter, MultiToolRegistry, ToolboxRegistry, ToolSource
     from .loop import ActivityManager, Stateless, StatelessProgram
     from .modules import AgentReasoner, ConversationManager, ErrorRecoveryModule, ResponseFormatter
     from .signatures import AgentReasonerSignature, ErrorRecoverySignature
@@ -32,7 +32,6 @@ with explained_module(__name__):
         ConversationEntry,
         ConversationState,
         ErrorRecoveryStrategy,
-        HistorySummary,
         ReasoningOutput,
         ToolCall,
     )
@@ -55,16 +54,13 @@ __all__ = [
     "ErrorRecoveryModule",
     "ErrorRecoverySignature",
     "ErrorRecoveryStrategy",
-    "HistorySummary",
     "ManualAgentLoop",
     "MultiToolRegistry",
     "ReasoningOutput",
     "ResponseFormatter",
     "Stateless",
     "StatelessProgram",
-    "ToolArgument",
     "ToolCall",
-    "ToolDefinition",
     "ToolRegistry",
     "ToolSource",
     "ToolboxRegistry",

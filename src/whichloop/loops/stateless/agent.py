@@ -60,13 +60,12 @@ class ManualAgentLoop(dspy.Module):
         enable_error_recovery: bool = True,
         response_style: str | None = "concise",
         *,
-        recovery_strategies: Sequence[str] | None = None,
         model: Model | None = None,
         **factors: Any,
     ) -> None:
         """`tool_registry`: a ToolRegistry, a registry with `get_function`, or a Toolbox. `factors`: further `AgentOptions`.
 
-        `recovery_strategies`: see `ErrorRecoveryModule`. `model`: None is the model that DSPy is configured with.
+        `model`: None is the model that DSPy is configured with.
         """
         super().__init__()
         self.options = options = AgentOptions(enable_error_recovery, response_style, **factors)
@@ -83,7 +82,7 @@ class ManualAgentLoop(dspy.Module):
             calls_win=options.finish_with_tools == "ask_again",
         )
         self.entry_summarizer = dspy.ChainOfThought(SummarizeEntries)
-        self.error_recovery = ErrorRecoveryModule(recovery_strategies) if enable_error_recovery else None
+        self.error_recovery = ErrorRecoveryModule() if enable_error_recovery else None
         shows_confidence = response_style == "detailed" if options.include_confidence is None else options.include_confidence
         self.response_formatter = None if response_style is None else ResponseFormatter(response_style, shows_confidence)
 
@@ -116,7 +115,7 @@ class ManualAgentLoop(dspy.Module):
         An exception is a decision too (row S0-28). Only cancellation and StopRun are raised, and bugs in a loop's own run.
         """
         started = time.perf_counter()
-        asker = Asker(self.model)
+        asker = Asker(self.model, self.observer, self.takes_null)
         try:
             decision = await (self._handle_tool_errors if self._may_recover(state) else self._decide)(state, asker)
         except StopRun:
@@ -153,13 +152,13 @@ class ManualAgentLoop(dspy.Module):
     # --- reasoning ---
 
     async def _decide(self, state: ConversationState, asker: Asker) -> ActionDecision:
-        entries, reasoner, registry = state.conversation_history, self.agent_reasoner, self.tool_registry
+        reasoner, registry = self.agent_reasoner, self.tool_registry
         turns: list[Message] = []
         summary = None
         if self.options.history_as == "messages":
-            history, turns = turns_of(state.user_query, entries)
+            history, turns = turns_of(state)
         else:
-            history, summary = await reasoner.summarized(state.user_query, entries, state.history_summary, asker)
+            history, summary = await reasoner.summarized(state, asker)
         tools = registry.get_all_tool_descriptions()
         if tools != self._described[0]:
             self._described = tools, prompt_json(tools, indent=2)
@@ -172,8 +171,7 @@ class ManualAgentLoop(dspy.Module):
             "iteration_count": str(state.iteration_count),
             "max_iterations": str(reasoner.max_iterations if told_limit is None else told_limit),
         }
-        names = registry.get_all_tool_names()
-        output = await reasoner.decide(asker, names, inputs, turns, takes_null=self.takes_null, observer=self.observer)
+        output = await reasoner.decide(asker, registry.get_all_tool_names(), inputs, turns)
         decision = await self._as_decision(state, output, asker)
         decision.history_summary = summary
         return decision

@@ -9,9 +9,8 @@ import asyncio
 import inspect
 import json
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from whichloop.protocol import StopRun, Tool, Toolbox
 from whichloop.protocol import ToolCall as Call
@@ -21,6 +20,11 @@ from whichloop.protocol.values import ATOMS, error_text
 
 from .state import ManagerOptions, ToolCall, ToolResult, stored_value
 
+logger = logger_of(__name__)
+
+MAX_WORKERS = 5
+"""Calls in flight at once."""
+_NOT_FOUND = re.compile(r"\bnot found\b|\b(?:no|0)\b[^.\n]{0,200}\bfound\b")
 Description = dict[str, Any]
 """`{"name", "description", "parameters"}`; the form of the parameters is the registry's own affair (row S0-65)."""
 
@@ -90,24 +94,21 @@ class DSPyToolRegistryAdapter:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class ToolArgument:
-    """One argument of a tool."""
+class ToolArgument(NamedTuple):
+    """One argument of a tool; its type is JSON schema's name, or the schema itself as JSON if one name does not say it."""
 
     name: str
     type: str
-    """JSON schema's name of the type, or the schema itself as JSON if one name does not say it."""
     description: str
     required: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ToolDefinition:
+class ToolDefinition(NamedTuple):
     """A registry's description of one tool."""
 
     name: str
     description: str
-    arguments: tuple[ToolArgument, ...]
+    arguments: Sequence[ToolArgument]
 
 
 class MultiToolRegistry:
@@ -129,7 +130,7 @@ class MultiToolRegistry:
                 for name, schema in tool.parameters["properties"].items()
             ]
             self._functions[tool.name] = function
-            self._definitions[tool.name] = ToolDefinition(tool.name, tool.description, tuple(arguments))
+            self._definitions[tool.name] = ToolDefinition(tool.name, tool.description, arguments)
 
     def get_function(self, tool_name: str) -> Callable[..., Any]:
         """Raises KeyError for an unknown name."""
@@ -150,12 +151,6 @@ def as_tool_registry(registry: Any) -> ToolSource:
     raise TypeError(f"no tool registry: {type(registry).__name__} has neither get_tool nor get_function and get_tool_definitions")
 
 
-logger = logger_of(__name__)
-
-MAX_WORKERS = 5
-"""Calls in flight at once."""
-
-
 class ToolExecution:
     """The half of `ActivityManager` that runs tools. Its methods are seams: plain functions or coroutines may override them."""
 
@@ -172,13 +167,10 @@ class ToolExecution:
         self, tool_calls: list[ToolCall], mode: str = "sequential", parallel_safe: bool = True
     ) -> list[ToolResult]:
         """Execute tools with specified execution mode; results in call order."""
+        execute: Any = self._execute_selective if mode == "selective" else self._execute_sequential
         if mode == "parallel" and parallel_safe and len(tool_calls) > 1:
-            execution = self._execute_parallel(tool_calls)
-        elif mode == "selective":
-            execution = self._execute_selective(tool_calls)
-        else:
-            execution = self._execute_sequential(tool_calls)
-        results: list[ToolResult] = await settled(execution)
+            execute = self._execute_parallel
+        results: list[ToolResult] = await settled(execute(tool_calls))
         return results
 
     async def _execute_sequential(self, tool_calls: list[ToolCall]) -> list[ToolResult]:
@@ -214,7 +206,7 @@ class ToolExecution:
             result = results[place] = await self._checked(call)
             if call.tool_name == "search" and result["status"] == "success":
                 has_found = has_found or await settled(self._search_satisfied(result))
-        return [results[place] for place in range(len(tool_calls))]
+        return [result for _, result in sorted(results.items())]
 
     async def _checked(self, call: ToolCall) -> ToolResult:
         """Run one call if it is valid. What the hooks raise is an error of the call (row S0-52)."""
@@ -244,14 +236,14 @@ class ToolExecution:
         seen = await limited.call(call, validate=False)  # the arguments are passed on as they are
         if not seen.ok:
             return _failure(tool_call, seen.data, seen.error_type or "Error")
-        cut = {} if seen.max_chars is None else {"max_chars": seen.max_chars}
-        return {
+        result = {
             "tool_name": tool_call.tool_name,
             "status": "success",
             "result": stored_value(seen),
             "execution_time": seen.seconds,
-            "parameters": tool_call.parameters,
-        } | cut
+        }
+        cut = {} if seen.max_chars is None else {"max_chars": seen.max_chars}
+        return {**result, "parameters": tool_call.parameters, **cut}
 
     # --- hooks: none calls a model ---
 
@@ -268,19 +260,11 @@ class ToolExecution:
         return "found" in text and not _NOT_FOUND.search(text)
 
 
-_NOT_FOUND = re.compile(r"\bnot found\b|\b(?:no|0)\b[^.\n]{0,200}\bfound\b")
-
-
 async def settled(value: Any) -> Any:
     """Return the value of a hook, whether it is a plain function or a coroutine."""
     return await value if type(value) not in ATOMS and inspect.isawaitable(value) else value
 
 
 def _failure(call: ToolCall, error: str, error_type: str) -> ToolResult:
-    return {
-        "tool_name": call.tool_name,
-        "status": "error",
-        "error": error,
-        "error_type": error_type,
-        "parameters": call.parameters,
-    }
+    failed = {"tool_name": call.tool_name, "status": "error", "error": error, "error_type": error_type}
+    return failed | {"parameters": call.parameters}

@@ -45,9 +45,9 @@ DEFAULT_STRATEGIES = ("retry", "alternative_tool", "graceful_degradation")
 class Asker:
     """Asks for one decision, and counts what that takes."""
 
-    def __init__(self, model: Model | None = None) -> None:
-        """`model`: None is the LM that DSPy is configured with."""
-        self.model = model
+    def __init__(self, model: Model | None = None, observer: Observer = SILENT, takes_null: bool = False) -> None:
+        """`model`: None is the LM that DSPy is configured with. `takes_null`: see `DecideCodec`."""
+        self.model, self.observer, self.takes_null = model, observer, takes_null
         self.tokens: int | None = 0
         """Input and output tokens; None once those of one reply are unknown."""
 
@@ -111,20 +111,13 @@ class AgentReasoner(dspy.Module):
         return dspy.Prediction(reasoning_output=run_blocking(self.decide(asker, self.tool_names, inputs)))
 
     async def decide(
-        self,
-        asker: Asker,
-        tool_names: Sequence[str],
-        inputs: dict[str, str],
-        turns: Sequence[Message] = (),
-        *,
-        takes_null: bool = False,
-        observer: Observer = SILENT,
+        self, asker: Asker, tool_names: Sequence[str], inputs: dict[str, str], turns: Sequence[Message] = ()
     ) -> ReasoningOutput:
         """Return one decision. `inputs`: those of `AgentReasonerSignature`. `turns`: earlier iterations as messages."""
         predictor, signature = self.reasoner.predict, self.reasoner.predict.signature
         if self.constrain_names:
             signature = signatures.constrained(signature, tuple(tool_names))
-        codec = signatures.DecideCodec(signature, calls_win=self.calls_win, takes_null=takes_null)
+        codec = signatures.DecideCodec(signature, calls_win=self.calls_win, takes_null=asker.takes_null)
         told = inputs
         if turns:
             spoken = "\n".join(f"{turn.role}: {turn.content}" for turn in turns)
@@ -135,17 +128,17 @@ class AgentReasoner(dspy.Module):
             said = {"user_query": inputs["user_query"], "reasoning_output": prompt_json(output.model_dump())}
             try:
                 verdict = await asker.ask(validator, signatures.ValidateCodec(validator.signature), said)
-                observer.note("validation", is_valid=verdict["is_valid"], issues=verdict["validation_issues"])
+                asker.observer.note("validation", is_valid=verdict["is_valid"], issues=verdict["validation_issues"])
             except WireError as error:
                 logger.info("the validator's reply cannot be read: %s", error)
         return output
 
-    async def summarized(
-        self, user_query: str, entries: Sequence[ConversationEntry], stored: HistorySummary | None, asker: Asker
-    ) -> tuple[str, HistorySummary | None]:
+    async def summarized(self, state: ConversationState, asker: Asker) -> tuple[str, HistorySummary | None]:
         """Return the history as the prompt shows it, and a summary that was made for it, if any (row B0-19)."""
+        entries, stored = state.conversation_history, state.history_summary
         rest = entries if stored is None else uncovered(entries, stored.last_iteration)
-        text, summary = await self.condense(user_query, render_history(rest) if rest or stored is None else "", stored, asker)
+        history = render_history(rest) if rest or stored is None else ""
+        text, summary = await self.condense(state.user_query, history, stored, asker)
         if summary is not None:
             summary.last_iteration = max(entry.iteration for entry in entries)
         return text, summary
@@ -345,22 +338,20 @@ def uncovered(entries: Sequence[ConversationEntry], last: int) -> list[Conversat
     return [entry for entry in entries if (entry.iteration if entry.iteration >= 0 else reach) > last]
 
 
-def turns_of(user_query: str, entries: Sequence[ConversationEntry]) -> tuple[str, list[Message]]:
+def turns_of(state: ConversationState) -> tuple[str, list[Message]]:
     """Return the text of the history in the prompt, and earlier iterations as a conversation.
 
     The current message shows the last results, and summaries of older iterations.
     """
-    summaries = [render_entry(entry) for entry in entries if entry.iteration == -1]
-    steps = [entry for entry in entries if entry.iteration != -1]
+    steps = [entry for entry in state.conversation_history if entry.iteration != -1]
     if not steps:
-        return render_history(entries), []
+        return render_history(state.conversation_history), []
     turns: list[Message] = []
-    said = user_query
+    said = state.user_query
     for entry in steps:
-        calls = [
-            {"tool_name": name, "parameters": parameters}
-            for name, parameters in zip(entry.tool_calls, entry.tool_parameters.values(), strict=False)
-        ]
-        turns += [Message("user", said), Message("assistant", f"{entry.reasoning}\n{prompt_json(calls)}")]
+        pairs = zip(entry.tool_calls, entry.tool_parameters.values(), strict=False)
+        calls = prompt_json([{"tool_name": name, "parameters": parameters} for name, parameters in pairs])
+        turns += [Message("user", said), Message("assistant", f"{entry.reasoning}\n{calls}")]
         said = render_results(entry.results) or NO_RESULTS
+    summaries = [render_entry(entry) for entry in state.conversation_history if entry.iteration == -1]
     return "\n".join([*summaries, IN_MESSAGES]), turns
