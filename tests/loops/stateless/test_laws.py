@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 from dataclasses import replace
 from typing import Any
 
 import dspy
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -66,6 +64,8 @@ def thoughtful(signature: Any) -> Any:
 
 
 DECIDING = thoughtful(AgentReasonerSignature)
+
+
 CODECS: list[Any] = [
     DecideCodec(DECIDING),
     DecideCodec(DECIDING, calls_win=True),
@@ -77,9 +77,14 @@ CODECS: list[Any] = [
     ProseCodec(SummarizeHistory, "history_summarizer"),
     ProseCodec(thoughtful(SummarizeEntries), "entry_summarizer"),
 ]
+
+
 DECIDE, _, CONSTRAINED, RECOVER, VALIDATE, FORMAT, DETAILED, SUMMARIZE, COMPRESS = CODECS
 
+
 BREAKING = "\n\r\t\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\u2028\u2029\ufeff\ud800\x00"
+
+
 WORDS = st.one_of(
     st.text(max_size=8),
     st.text(st.sampled_from(f"ab {BREAKING}"), max_size=6),
@@ -87,6 +92,8 @@ WORDS = st.one_of(
         ["add", "", "[[ ## reasoning ## ]]", "x\n[[ ## completed ## ]]", " [[ ## a ## ]] b", "```", '{"a": 1}', "null", "3"]
     ),
 )
+
+
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | WORDS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
@@ -118,9 +125,17 @@ ODD: st.SearchStrategy[Any] = st.sampled_from(
         nested(400),
     ]
 )
+
+
 ANYTHING = JSON | ODD | st.lists(ODD, max_size=1)
+
+
 CALLS = st.builds(ToolCall, WORDS, st.dictionaries(WORDS, ANYTHING, max_size=3))
+
+
 CONFIDENCES = st.none() | st.floats(0, 1) | st.sampled_from([True, 2.0, float("nan"), "0.5"])
+
+
 MOVES: st.SearchStrategy[Move] = st.one_of(
     st.builds(Act, WORDS, st.lists(CALLS, max_size=3).map(tuple)),
     st.builds(Answer, WORDS, ANYTHING | WORDS, CONFIDENCES),
@@ -154,6 +169,8 @@ PRINTABLE = (
     .map(str.strip)
     .filter(lambda text: "[[ ##" not in text)
 )
+
+
 OBJECTS = st.dictionaries(st.text(max_size=4), st.integers() | st.text(max_size=8) | st.none() | st.booleans(), max_size=3)
 
 
@@ -201,8 +218,6 @@ def test_gaps_of_each_codec_are_what_its_documentation_says() -> None:
     assert [codec.max_calls for codec in CODECS] == [MAX_CALLS] * 3 + [1] + [0] * 5
 
 
-# --- any text as a reply ---
-
 VALID = [
     DECIDE.render(Act("t", (ToolCall("add", {"a": 1, "b": 2}),))).text,
     DECIDE.render(Answer("t", "3", 0.5)).text,
@@ -211,8 +226,14 @@ VALID = [
     FORMAT.render(Text("x")).text,
     COMPRESS.render(Text("x")).text,
 ]
+
+
 HEADERS = st.sampled_from([f"[[ ## {name} ## ]]" for codec in CODECS for name in codec.signature.output_fields])
+
+
 SECTIONS = st.lists(st.tuples(HEADERS, st.just("\n"), JSON.map(json.dumps) | WORDS), max_size=6)
+
+
 REPLIES = st.one_of(
     st.text(max_size=30),
     JSON.map(json.dumps),
@@ -256,8 +277,6 @@ def parsed(codec: Codec, text: str) -> Move | WireError:
     except WireError as error:
         return error
 
-
-# --- any reply, any tool ---
 
 CONFIGS = st.builds(
     Stateless,
@@ -303,6 +322,8 @@ OUTPUTS = st.fixed_dictionaries(
         "final_response": st.none() | st.text(max_size=5),
     }
 )
+
+
 MOVED: dict[Role, st.SearchStrategy[Any]] = {
     Role.DECIDE: OUTPUTS.map(decisions) | st.builds(Act, st.just("t"), st.just((ToolCall("add", {"a": 1, "b": 2}),))),
     Role.RECOVER: st.builds(
@@ -315,6 +336,8 @@ MOVED: dict[Role, st.SearchStrategy[Any]] = {
     Role.VALIDATE: st.builds(Completion, st.booleans()),
     Role.FORMAT: st.builds(Text, st.sampled_from(["f", ""])),
 }
+
+
 NOISE = st.one_of(
     st.text(max_size=20),
     st.sampled_from([ProviderError("down"), ContextOverflow("long")]),
@@ -367,39 +390,6 @@ def test_any_reply_and_any_tool_end_in_an_outcome_within_the_limits(
     assert made.total_tool_calls == sum(
         result["status"] != "skipped" for item in made.conversation_history if item.iteration > 0 for result in item.results
     ) or any(item.iteration == -1 for item in made.conversation_history)
-
-
-@given(at=st.integers(0, 12), mode=st.sampled_from(["sequential", "parallel", "selective"]))
-@settings(deadline=None, max_examples=cases(20))
-def test_cancellation_at_any_point_leaves_the_loop_and_nothing_running(
-    at: int,
-    mode: Any,
-) -> None:
-    running = 0
-
-    async def wait(**given: Any) -> str:
-        nonlocal running
-        running += 1
-        try:
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            return "waited"
-        finally:
-            running -= 1
-
-    async def main() -> int:
-        model = Script(then=Act("t", (ToolCall("wait", {}),) * 3))
-        loop = Stateless(execution_mode=mode, max_iterations=100)
-        task = asyncio.create_task(loop.run(Query("Q"), Toolbox([Tool("wait", "", {"type": "object"}, wait)]), model))
-        for _ in range(at):
-            await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        return len(asyncio.all_tasks())
-
-    assert asyncio.run(main()) == 1
-    assert running == 0
 
 
 @given(

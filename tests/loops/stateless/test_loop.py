@@ -1,13 +1,17 @@
-"""The stateless design as a loop."""
+"""The stateless design as a loop and as a module of DSPy, with a test for every option."""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
+import json
 from typing import Any
 
+import dspy
 import pytest
 
 from tests.loops.helpers import Notes, Script
+from tests.loops.looking import check_tool_max_chars, check_tool_threads, check_tool_timeout_s
 from tests.loops.stateless.helpers import (
     ADD,
     BAD,
@@ -19,34 +23,44 @@ from tests.loops.stateless.helpers import (
     Decides,
     Ends,
     add,
+    agent,
     decision,
+    detailed,
+    fail,
+    formatted,
     recover,
     run,
     section,
     shown,
+    state,
+    system,
     think,
 )
 from tests.rows import row
+from whichloop.dspy_seam import lm_of
 from whichloop.loops.stateless import (
     ActionType,
     ActivityManager,
+    ConversationManager,
+    ManualAgentLoop,
     Stateless,
+    StatelessProgram,
 )
+from whichloop.loops.stateless.agent import DEFAULT_TOLD
 from whichloop.protocol import (
     Act,
     Answer,
     BudgetExceeded,
-    Completion,
     ContextOverflow,
     Loop,
     Outcome,
     ProviderError,
     Query,
     Recovery,
+    Reply,
     Role,
     StopReason,
     Text,
-    Tool,
     Toolbox,
     run_sync,
 )
@@ -115,30 +129,6 @@ def test_siblings_of_a_call_that_ends_the_run_are_stopped() -> None:
     assert asyncio.run(main()) == 2
 
 
-class Heard(Toolbox):
-    """A toolbox that keeps what its calls gave."""
-
-    given: list[str | None]
-
-    async def call(self, call: Call, *, validate: bool = True) -> Any:
-        seen = await super().call(call, validate=validate)
-        self.given.append(seen.error_type)
-        return seen
-
-
-@pytest.mark.parametrize(("own", "box_limit_s"), [(None, 0.05), (0.05, 60.0)])
-def test_a_toolbox_with_a_limit_as_short_hears_of_the_time_out_itself(own: float | None, box_limit_s: float) -> None:
-    async def hang() -> None:
-        """Hangs."""
-        await asyncio.sleep(60)
-
-    box = Heard([Tool.from_function(hang, time_limit_s=own)], time_limit_s=box_limit_s)
-    box.given = []
-    loop = Stateless(response_style=None, enable_error_recovery=False, tool_timeout_s=0.05)
-    run_sync(loop.run(Query("Q"), box, Script(think(("hang", {})), STOP)))
-    assert box.given == ["TimeoutError"]
-
-
 def test_a_run_without_decision_or_with_an_unreadable_recovery_is_noted() -> None:
     notes = Notes()
     run(PLAIN, Script(think(FAIL), BAD), observer=notes)
@@ -154,14 +144,6 @@ def test_a_limit_of_tool_steps_leaves_one_decision_to_end() -> None:
     assert loop.max_iterations == 4
     assert run(loop, Script(*[think(ADD)] * 3, STOP)).stop is StopReason.FINISHED
     assert run(loop, Script(*[think(ADD)] * 4)).stop is StopReason.MAX_STEPS
-
-
-@row("X-6")
-def test_a_reply_that_cannot_be_read_ends_the_run() -> None:
-    for bad in ("", "{}", "null", think().replace("confidence", "certainty"), section(reasoning="r", reasoning_output=[1])):
-        assert run(PLAIN, Script(bad)).stop is StopReason.PARSE_FAILED
-    both = think(ADD, final="3")
-    assert run(PLAIN, Script(both)).answer == "3"
 
 
 def test_a_query_with_a_schema_gets_a_value_and_without_one_text() -> None:
@@ -182,33 +164,6 @@ def test_a_query_with_a_schema_gets_a_value_and_without_one_text() -> None:
         assert ("must be JSON" in asked) is (schema is not None)
 
 
-def test_every_request_shows_the_question() -> None:
-    def long(n: int) -> str:
-        """Long."""
-        return "y" * n
-
-    loop = Stateless(validate_output=True, max_history_length=1)
-
-    def answer(request: Any) -> Any:
-        return {
-            Role.DECIDE: Act("t", (Call("long", {"n": 3000}), *[Call("long", {"n": 300})] * 20, Call("fail", {})))
-            if "No previous interactions." in request.messages[-1].content
-            else Act("t", (Call("add", {"a": 1, "b": 2}),))
-            if "add: 3" not in request.messages[-1].content
-            else Answer("t", "3", 0.9),
-            Role.RECOVER: Recovery("skip"),
-            Role.SUMMARIZE: Text("S."),
-            Role.VALIDATE: Completion(True),
-            Role.FORMAT: Text("3"),
-        }[request.role]
-
-    model = Script(then=answer)
-    outcome = run_sync(loop.run(Query("What is it?"), Toolbox([long, *TOOLS]), model))
-    assert outcome.stop is StopReason.FINISHED
-    assert set(model.roles) == {Role.DECIDE, Role.RECOVER, Role.SUMMARIZE, Role.VALIDATE, Role.FORMAT}
-    assert all("What is it?" in request.messages[-1].content for request in model.requests)
-
-
 def test_one_configuration_runs_many_queries_at_once() -> None:
     loop = Stateless(response_style=None)
 
@@ -220,3 +175,249 @@ def test_one_configuration_runs_many_queries_at_once() -> None:
         return list(await asyncio.gather(*(one(number) for number in range(20))))
 
     assert [outcome.answer for outcome in asyncio.run(many())] == [f"add: {number}" for number in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        (ActivityManager, {"execution_mode": "paralel"}, "execution_mode must be one of sequential, parallel, selective"),
+        (ActivityManager, {"max_iterations": 0}, "max_iterations must be at least 1"),
+        (ActivityManager, {"max_history_length": 0}, "max_history_length must be at least 1"),
+        (ActivityManager, {"max_empty_decisions": 0}, "max_empty_decisions must be at least 1"),
+        (ActivityManager, {"tool_timeout_s": 0}, "tool_timeout_s must be more than 0 s"),
+        (ManualAgentLoop, {"finish_with_tools": "run-first"}, "finish_with_tools must be one of stop, run_first, ask_again"),
+        (ManualAgentLoop, {"history_as": "message"}, "history_as must be one of prose, messages"),
+        (ManualAgentLoop, {"told_max_iterations": 0}, "told_max_iterations must be at least 1"),
+        (ManualAgentLoop, {"max_recovery_rounds": -1}, "max_recovery_rounds must be at least 0"),
+    ],
+)
+def test_an_option_out_of_range_is_refused_when_the_part_is_built(kind: Any, options: dict[str, Any], message: str) -> None:
+    before = {ActivityManager: (Decides(), Toolbox()), ManualAgentLoop: (Toolbox(),)}[kind]
+    with pytest.raises(ValueError, match=message):
+        kind(*before, **options)
+
+
+@row("stateless.max_iterations")
+def test_option_max_iterations_bounds_the_decisions_and_has_one_default() -> None:
+    model = Script(then=think(ADD))
+    assert run(Stateless(max_iterations=2), model).stop is StopReason.MAX_STEPS
+    assert len(model.requests) == 2
+    manager = inspect.signature(ActivityManager).parameters
+    assert manager["max_iterations"].default == Stateless.__dataclass_fields__["max_iterations"].default == DEFAULT_TOLD
+    kept = inspect.signature(ConversationManager).parameters["max_history_length"]
+    assert kept.default == Stateless.__dataclass_fields__["max_history_length"].default
+
+
+@row("stateless.enable_error_recovery")
+def test_option_enable_error_recovery_off_shows_errors_to_the_next_decision() -> None:
+    model = Script(think(FAIL), STOP)
+    loop = Stateless(response_style=None, enable_error_recovery=False)
+    run(loop, model)
+    assert model.roles == [Role.DECIDE, Role.DECIDE]
+    assert shown(model.requests[1], "last_tool_results") == "fail: ERROR - broken"
+    assert PLAIN.stops - loop.stops == {StopReason.RECOVERY_FAILED}
+
+
+@row("stateless.response_style")
+def test_option_response_style_puts_the_answer_or_leaves_it() -> None:
+    replies = {"concise": [formatted("F")], "detailed": [detailed("F", "p")], None: []}
+    ended = {style: run(Stateless(response_style=style), Script(STOP, *more)) for style, more in replies.items()}  # type: ignore[arg-type]
+    texts = {style: outcome.details["final_response"] for style, outcome in ended.items()}
+    assert texts == {"concise": "F", "detailed": "F\n\nKey Points:\n• p\n\nConfidence: 90%", None: "3"}
+    assert {style: outcome.answer for style, outcome in ended.items()} == {"concise": "F", "detailed": "F", None: "3"}
+
+
+def test_what_stands_under_an_answer_does_not_spoil_a_value() -> None:
+    query = Query("Q", schema={"type": "object", "properties": {"n": {"type": "integer"}}})
+    model = Script(think(final='{"n": 3}', confidence=0.5), formatted('{"n": 3}'))
+    outcome = run_sync(Stateless(include_confidence=True).run(query, Toolbox(), model))
+    assert (outcome.answer, outcome.confidence) == ({"n": 3}, 0.5)
+
+
+def test_a_run_without_an_answer_of_its_own_has_no_confidence() -> None:
+    outcome = run(Stateless(max_iterations=1), Script(think(ADD, confidence=0.9)))
+    assert (outcome.stop, outcome.confidence) == (StopReason.MAX_STEPS, None)
+
+
+@row("stateless.finish_with_tools", "S0-61", "B0-17")
+def test_option_finish_with_tools_stops_runs_first_or_asks_again() -> None:
+    both = think(ADD, should_continue=False, final_response="early")
+    made = {}
+    for option in ("stop", "run_first", "ask_again"):
+        model = Script(both, think(final="late"))
+        outcome = run(Stateless(response_style=None, finish_with_tools=option), model)
+        made[option] = (outcome.answer, outcome.details["total_tool_calls"], outcome.steps)
+        codec = model.requests[0].codec
+        assert codec is not None
+        move = codec.parse(Reply(both))
+        assert isinstance(move, Act if option == "ask_again" else Answer)
+    assert made == {"stop": ("early", 0, 1), "run_first": ("early", 1, 1), "ask_again": ("late", 1, 2)}
+    silent = think(ADD, should_continue=False)
+    assert run(Stateless(response_style=None, finish_with_tools="run_first"), Script(silent)).answer == "add: 3"
+    loop = Stateless(finish_with_tools="run_first")
+    assert run(loop, Script(both, formatted("neat"))).answer == "neat"
+
+
+@row("stateless.constrain_names")
+def test_option_constrain_names_refuses_an_unknown_tool() -> None:
+    model = Script(think(("nope", {})))
+    assert run(Stateless(constrain_names=True), model).stop is StopReason.PARSE_FAILED
+    assert '"enum": ["add", "fail", "search", "image_search"]' in system(model.requests[0])
+    assert "Name of the tool to execute" in system(model.requests[0])
+    assert run(Stateless(constrain_names=True, response_style=None), Script(think(ADD), STOP)).answer == "3"
+    assert Stateless(constrain_names=True, response_style=None).run_sync(Query("Q"), Toolbox(), Script(STOP)).answer == "3"
+
+
+@row("stateless.told_max_iterations")
+def test_option_told_max_iterations_tells_another_limit() -> None:
+    model = Script(then=think(ADD))
+    run(Stateless(max_iterations=2, told_max_iterations=50), model)
+    assert [shown(request, "max_iterations") for request in model.requests] == ["50", "50"]
+
+
+@row("stateless.max_empty_decisions")
+def test_option_max_empty_decisions_ends_the_run_sooner_or_never() -> None:
+    for most, steps, stop in ((1, 1, StopReason.ERROR_VALVE), (None, 10, StopReason.MAX_STEPS)):
+        loop = Stateless(max_empty_decisions=most)
+        outcome = run(loop, Script(then=EMPTY))
+        assert (outcome.steps, outcome.stop) == (steps, stop)
+        assert (StopReason.ERROR_VALVE in loop.stops) is (most is not None)
+    assert StopReason.ERROR_VALVE not in Stateless(max_iterations=2).stops
+
+
+@row("stateless.max_recovery_rounds")
+def test_option_max_recovery_rounds_bounds_recovery() -> None:
+    for rounds in (0, 1, 3):
+        model = Script(then=lambda request: Recovery("retry") if request.role is Role.RECOVER else Act("t", (Call("fail", {}),)))
+        run(Stateless(max_recovery_rounds=rounds), model)
+        assert model.roles.count(Role.RECOVER) == rounds
+    assert StopReason.RECOVERY_FAILED not in Stateless(max_recovery_rounds=0).stops
+    assert StopReason.RECOVERY_FAILED not in Stateless(max_iterations=1).stops, "the only decision is not one about errors"
+
+
+@row("stateless.max_history_length")
+def test_option_max_history_length_folds_the_older_half_or_nothing() -> None:
+    folds = {}
+    for most in (2, None):
+        model = Script(then=lambda request: Text("S.") if request.role is Role.SUMMARIZE else think_move())
+        run(Stateless(max_iterations=6, max_history_length=most), model)
+        folds[most] = model.roles.count(Role.SUMMARIZE)
+    assert folds == {2: 4, None: 0}
+
+
+def think_move() -> Act:
+    return Act("t", (Call("add", {"a": 1, "b": 2}),))
+
+
+@row("stateless.history_as")
+def test_option_history_as_messages_makes_a_conversation_of_earlier_iterations() -> None:
+    def long(n: int) -> str:
+        """Long."""
+        return "y" * n
+
+    model = Script(think(("long", {"n": 900})), think(ADD), think(FAIL), STOP)
+    outcome = run(Stateless(response_style=None, history_as="messages", enable_error_recovery=False), model, long, add, fail)
+    assert outcome.answer == "3"
+    assert [message.role for message in model.requests[0].messages] == ["system", "user"]
+    last = model.requests[-1].messages
+    assert [message.role for message in last] == ["system", *["user", "assistant"] * 3, "user"]
+    assert last[1].content == "Q"
+    assert last[3].content == f"long: {'y' * 900}", "results stay whole"
+    assert json.loads(last[2].content.partition("\n")[2]) == [{"tool_name": "long", "parameters": {"n": 900}}]
+    assert shown(model.requests[-1], "last_tool_results") == "fail: ERROR - broken"
+    assert "Iteration 1" not in last[-1].content
+    through = Script(think(ADD), STOP)
+    with dspy.context(lm=lm_of(through)):
+        assert StatelessProgram([add], Stateless(response_style=None, history_as="messages"))(query="Q").answer == "3"
+    assert len(through.requests[1].messages) == 4
+
+
+@row("stateless.tool_max_chars")
+def test_option_tool_max_chars_cuts_what_the_model_reads_and_by_default_nothing_does() -> None:
+    check_tool_max_chars(Stateless)
+
+
+@row("stateless.tool_timeout_s")
+def test_option_tool_timeout_s_limits_a_call_and_by_default_nothing_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_tool_timeout_s(Stateless, monkeypatch)
+
+
+@row("stateless.tool_threads")
+def test_option_tool_threads_puts_tools_on_threads_of_their_own_or_on_the_callers() -> None:
+    check_tool_threads(Stateless, here_by_default=True)
+
+
+def test_a_program_answers_from_the_configured_model() -> None:
+    program = StatelessProgram([add], PLAIN)
+    assert [name for name, _ in program.named_predictors()] == [*PLAIN.predictors]
+    with dspy.context(lm=lm_of(Script(think(ADD), STOP))):
+        made = program(query="Q")
+    assert (made.answer, made.stop, made.confidence, made.state.total_tool_calls) == ("3", "finished", 0.9, 1)
+
+
+def test_a_program_is_saved_loaded_and_bootstrapped(tmp_path: Any) -> None:
+    class Model(Script):
+        async def complete(self, request: Any) -> Reply:
+            known = "add: 3" in request.messages[-1].content
+            reply: Reply = request.codec.render(Answer("t", "3", 0.9) if known else Act("t", (Call("add", {"a": 1, "b": 2}),)))
+            return reply
+
+    program = StatelessProgram([add], PLAIN)
+    program.reasoner.signature = program.reasoner.signature.with_instructions("Do it well.")
+    with dspy.context(lm=lm_of(Model()), trace=[]):
+        teleprompter = dspy.BootstrapFewShot(metric=lambda example, made, trace=None: made.answer == "3", max_labeled_demos=0)
+        made = teleprompter.compile(program, trainset=[dspy.Example(query="What is 1 + 2?").with_inputs("query")])
+    assert len(made.reasoner.demos) == 1
+    made.save(tmp_path / "program.json")
+    loaded = StatelessProgram([add], PLAIN)
+    loaded.load(tmp_path / "program.json")
+    texts = []
+    for source in (made, loaded):
+        model = Script(STOP)
+        run(PLAIN.with_predictors(source.program), model)
+        texts.append([message.content for message in model.requests[0].messages])
+    assert len(texts[0]) == 4, "system, the demonstration's two messages, the question"
+    assert "Do it well." in texts[0][0]
+    assert texts[0] == texts[1]
+
+
+def test_the_predictors_of_an_agent_by_itself_stand_in_dspys_trace() -> None:
+    decider = agent(None)
+    with dspy.context(lm=lm_of(Script(think(ADD))), trace=[]):
+        decider(state())
+        [(predictor, inputs, outputs)] = dspy.settings.trace
+    assert predictor is decider.agent_reasoner.reasoner.predict
+    assert (inputs["user_query"], outputs.reasoning_output.calls[0].tool_name) == ("Q", "add")
+
+
+def test_both_ways_to_a_model_send_equal_messages() -> None:
+    direct, through = (Script(think(ADD, FAIL), recover("skip"), STOP, formatted("F")) for _ in range(2))
+    config = Stateless()
+    run(config, direct)
+    with dspy.context(lm=lm_of(through)):
+        StatelessProgram(TOOLS, config)(query="Q")
+    assert [request.messages for request in direct.requests] == [request.messages for request in through.requests]
+    assert direct.roles == through.roles
+
+
+@row("S0-21")
+def test_absent_results_are_a_literal_text() -> None:
+    absences: tuple[list[Any] | None, ...] = (None, [])
+    for absent in absences:
+        model = Script(STOP)
+        agent(model).get_next_action(state(last_tool_results=absent))
+        assert shown(model.requests[0], "last_tool_results") == "No previous tool results"
+
+
+@row("S0-22", "B0-18", "stateless.validate_output")
+def test_the_validators_verdict_goes_to_the_trace_and_changes_nothing() -> None:
+    verdict = section(is_valid=False, validation_issues=["odd"])
+    for reply, noted in ((verdict, [("validation", {"is_valid": False, "issues": ["odd"]})]), (BAD, [])):
+        notes = Notes()
+        model = Script(STOP, reply)
+        outcome = run(Stateless(response_style=None, validate_output=True), model, observer=notes)
+        assert model.roles == [Role.DECIDE, Role.VALIDATE]
+        assert (outcome.answer, outcome.stop, notes.notes) == ("3", StopReason.FINISHED, noted)
+    model = Script(STOP)
+    assert run(PLAIN, model).answer == "3"
+    assert "output_validator" not in str([name for name, _ in agent().named_predictors()])
