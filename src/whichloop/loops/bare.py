@@ -6,11 +6,12 @@ functions.
 
 Follow a run, from the top:
 
-- `Bare.run` is the whole loop: each step asks once, by `Predictor.ask`, and ends the run or adds an observation.
-- `Bare._system` makes the text that every request begins with: what to do, the format, the tools, the schema of the answer.
+- `Bare.run` (bare.py) is the whole loop: each step asks once, by `Predictor.ask`, and ends the run or adds an observation.
+- `Bare._system` (bare.py) makes the text that every request begins with: what to do, the format, the tools, the answer's schema.
 - `BareCodec.parse` (bare_codecs.py), or that of another format, reads a reply.
-- `Bare._act` checks and makes the call that a reply states.
-- `Conversation.observe` adds what the model sees next.
+- `Bare._act` (bare.py) checks and makes the call that a reply states.
+- `Conversation.observe` (bare.py) adds what the model sees next.
+- `Bare._is_taken` (bare.py) says whether an answer ends the run.
 
 Rows such as B4-6 are those of docs/conformance.md.
 """
@@ -43,6 +44,7 @@ from whichloop.protocol import (
     RunsSync,
     StopReason,
     TakesProgram,
+    Tool,
     Toolbox,
     ToolCall,
     WireError,
@@ -54,6 +56,7 @@ from whichloop.protocol.json_text import Encoder
 from whichloop.protocol.loop import CallsIn
 from whichloop.protocol.program import merged, repr_with_program
 from whichloop.protocol.redact import logger_of
+from whichloop.protocol.tokens import schema_text
 
 from .bare_codecs import FORMATS, INSTRUCTIONS, BadMove, BareCodec, FieldsCodec, NativeCallCodec
 from .shared.boundary import bounded
@@ -88,6 +91,8 @@ class ToolSignature:
     """The same for a caller that puts arguments in their places: positional-only ones and `*args` have names too."""
     is_open: bool = False
     """The function takes arguments of any name."""
+    has_own_types: bool = True
+    """The text names types that say nothing to who has not read the code, as `OrderId` does."""
 
 
 _SIGNATURES: WeakKeyDictionary[Callable[..., Any], ToolSignature] = WeakKeyDictionary()
@@ -117,7 +122,21 @@ def _read_signature(func: Callable[..., Any]) -> ToolSignature:
         {name: is_required for name, is_required in bound.items() if name not in by_place},
         bound,
         is_open=len(bound) < len(parameters),
+        has_own_types=any(
+            not _PLAIN_TYPE.fullmatch(word) for p in parameters if p.annotation is not p.empty for word in _words(p.annotation)
+        ),
     )
+
+
+_PLAIN_TYPE = re.compile(
+    r"str|int|float|bool|bytes|None|list|dict|tuple|set|frozenset|Any|Optional|Union|Literal|Sequence|Mapping|Iterable"
+    r"|typing|collections|abc|datetime|date|time|timedelta|[dD]ecimal|uuid|UUID"
+)
+
+
+def _words(annotation: Any) -> set[str]:
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return set(re.findall(r"[A-Za-z_]\w*", re.sub(r"""'[^']*'|"[^"]*\"""", "", text)))
 
 
 def validate_tool_arguments(func: Callable[..., Any], args: Mapping[str, Any], name: str, *, bound: bool = False) -> str | None:
@@ -136,6 +155,19 @@ def validate_tool_arguments(func: Callable[..., Any], args: Mapping[str, Any], n
         if is_required and parameter not in args:
             return f"Error: Tool '{name}' missing required argument '{parameter}'"
     return None
+
+
+def tool_line(tool: Tool) -> str:
+    """Return `name(signature): docstring`, and the JSON schema of the arguments where the signature does not say what they are."""
+    signature = signature_of(tool.function)
+    line = f"{tool.name}{signature.text}: {tool.description}".rstrip(": ")
+    properties = tool.parameters.get("properties", {})
+    described = [str(item.get("description", "")).replace("'", "") for item in properties.values() if isinstance(item, Mapping)]
+    is_said = not (signature.is_open or signature.has_own_types) and all(text in line for text in described)
+    if not properties or (is_said and '"properties"' not in schema_text(properties)):
+        return line
+    shown = {name: tool.parameters[name] for name in ("properties", "required", "$defs") if name in tool.parameters}
+    return f"{line} Arguments: {schema_text(shown)}"
 
 
 def create_observation(status: str, data: Any, tool_name: str | None = None) -> dict[str, str]:
@@ -304,8 +336,7 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
         if self.instructions == INSTRUCTIONS:
             text = f"{text} {codec.form}" if text == codec.task else f"{text}\n\n{codec.form}"
         if self.instructions is not None:
-            lines = [f"{tool.name}{signature_of(tool.function).text}: {tool.description}".rstrip(": ") for tool in tools]
-            text = "\n".join([text, *lines])
+            text = "\n".join([text, *map(tool_line, tools)])
         if query.schema is not None:
             text = f"{text}\n{codec.typed}{canonical_json(query.schema)}".lstrip("\n")
         return text if text or self.instructions is not None else None

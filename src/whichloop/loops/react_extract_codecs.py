@@ -16,7 +16,7 @@ import dspy
 from whichloop.dspy_seam import Fields, SignatureCodec, with_instructions
 from whichloop.protocol import Act, Answer, Inexpressible, Move, Role, Tool, ToolCall
 from whichloop.protocol.digest import canonical_json
-from whichloop.protocol.tokens import schema_text
+from whichloop.protocol.tokens import schema_text, shown_parameters
 from whichloop.protocol.wire import section
 
 FINISH = "finish"
@@ -160,7 +160,7 @@ def react_codec(instructions: str, *, extract: bool) -> ReactCodec:
 
 def instructions_with_tools(instructions: str, tools: Iterable[Tool], *, extract: bool = True) -> str:
     """Return the React instructions with the list of tools; `finish` is always the last (rows S2-3, S2-4, S2-14)."""
-    lines = [_tool_line(tool.name, tool.description, schema_text(tool.parameters.get("properties", {}))) for tool in tools]
+    lines = [_tool_line(tool.name, tool.description, schema_text(shown_parameters(tool.parameters))) for tool in tools]
     done = (
         "finish: takes no arguments; the trajectory holds all that the answer needs."
         if extract

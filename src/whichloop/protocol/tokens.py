@@ -51,6 +51,16 @@ def schema_text(schema: Mapping[str, object]) -> str:
     return cached[1]
 
 
+def shown_parameters(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a prompt shows of a tool's JSON schema: its properties, or more where these do not say all that a call needs."""
+    properties: Mapping[str, Any] = parameters.get("properties", {})
+    required = parameters.get("required", ())
+    has_defaults = all(name in required or (isinstance(item, Mapping) and "default" in item) for name, item in properties.items())
+    if has_defaults and "$defs" not in parameters:
+        return properties
+    return {name: parameters[name] for name in ("properties", "required", "$defs") if name in parameters}
+
+
 def tool_tokens(tool: ToolSpec) -> int:
     """Estimate the tokens of one tool's description."""
     return sum(map(estimate_tokens, (tool.name, tool.description, schema_text(tool.parameters))))

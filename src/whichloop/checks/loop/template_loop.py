@@ -117,7 +117,7 @@ class TemplateLoop(TakesProgram, RunsSync):  # these give it with_predictors and
 
     @bounded  # checks the arguments, tells events, makes an instance of a query's type
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        listed = [f"{tool.name}{json.dumps(tool.parameters.get('properties'))}: {tool.description}" for tool in tools]
+        listed = [f"{tool.name}{json.dumps(tool.parameters)}: {tool.description}" for tool in tools]
         asked = query.full_text if query.schema is None else f"{query.full_text}\nSchema of the answer: {json.dumps(query.schema)}"
         decide = Predictor("decide", self.program["decide"])
         opening = decide.opening("\n".join([decide.shown.text, FORM, *listed]))

@@ -9,6 +9,7 @@ from typing import Any
 from whichloop.protocol import Message, Model, Predictor, Program, Reply, Tool, Understanding, own_prompt, render_value
 from whichloop.protocol.predictor import MoveT, ReadsMoves
 from whichloop.protocol.program import merged
+from whichloop.protocol.tokens import shown_parameters
 
 from .state import Phase, PhaseTask, Reflection, TaskStatus
 
@@ -87,7 +88,7 @@ def paragraphs(*texts: str) -> str:
 def format_tool(tool: Tool) -> str:
     """Return one tool's name, description, and arguments as JSON."""
     spec = tool.spec
-    return f"- {spec.name}: {spec.description} Arguments: {render_value(spec.parameters.get('properties', {}))}"
+    return f"- {spec.name}: {spec.description} Arguments: {render_value(shown_parameters(spec.parameters))}"
 
 
 def understanding_text(understanding: Understanding | None) -> str:
