@@ -274,7 +274,7 @@ def test_a_time_limit_inside_a_stream_counts_though_there_is_a_token() -> None:
 
 @each_layout
 @row("G-5", "X-10")
-def test_phased_interrupts_leave_the_loop_and_all_else_that_a_tool_raises_is_a_failed_call(layout: Any) -> None:
+def test_phased_interrupts_leave_and_all_else_that_a_tool_raises_is_a_failed_call(layout: Any) -> None:
     raising = Brain(select=Act("", (ToolCall("any", {}),)))
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(Phased(tool_layout=layout).run(Query("Q"), box(giving(KeyboardInterrupt())), raising))
