@@ -184,16 +184,16 @@ class PhasedRun:
         """Run each task of the round once what it depends on has ended. Raises what ends a task, and leaves nothing running."""
         self._enter(Phase.EXECUTE)
         by_id, ordered = {task.id: task for task in tasks}, in_order(tasks)
-        tool_tasks = [task for task in ordered if task.taskType is TaskType.USE_TOOLS]
+        tool_tasks = [task.id for task in ordered if task.taskType is TaskType.USE_TOOLS]
         limit = self.config.max_tool_tasks
-        refused = [] if limit is None else tool_tasks[max(0, limit - self.tool_tasks) :]
+        refused = set() if limit is None else set(tool_tasks[max(0, limit - self.tool_tasks) :])
         work: dict[str, asyncio.Task[None]] = {}
         try:
             while True:
                 waiting = [task for task in tasks if task.status is TaskStatus.PENDING]
                 ready = [task for task in waiting if all(by_id[name].has_ended for name in task.dependsOn)]
                 for task in ready:
-                    self._end_unstarted(task, [by_id[name] for name in task.dependsOn], task in refused)
+                    self._end_unstarted(task, [by_id[name] for name in task.dependsOn], task.id in refused)
                 if any(task.has_ended for task in ready):
                     continue  # others may be ready now
                 for task in ready:
