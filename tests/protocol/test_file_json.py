@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from whichloop.experiments.import_runs.foreign_trials import ReadingOptions
 from whichloop.experiments.import_runs.importing import read_file
 from whichloop.experiments.import_runs.joining import ImportRequest
 from whichloop.models.recording import Recordings
-from whichloop.protocol.json_text import DuplicateKeyError, LongNumberError, load_json
+from whichloop.protocol.json_text import DuplicateKeyError, load_json
 from whichloop.protocol.program import read_program
 from whichloop.runs.store.files import read_manifest_json
 
@@ -96,18 +95,6 @@ def _numbers(value: Any) -> list[float]:
 def test_deep_nesting_is_a_value_error() -> None:
     with pytest.raises(ValueError, match="nested too deep"):
         load_json("[" * 1_000_000)
-
-
-@given(st.integers(-20, 20), st.sampled_from(["%s", "[1, %s]", '{"a": [{"b": -%s}]}']), st.booleans())
-def test_a_whole_number_is_read_up_to_the_digits_that_python_can_write(more: int, around: str, finite: bool) -> None:
-    limit = sys.get_int_max_str_digits()
-    text = around % ("7" * (limit + more))
-    if more <= 0:
-        assert json.dumps(load_json(text, finite=finite)) == text
-        return
-    with pytest.raises(LongNumberError) as caught:
-        load_json(text, finite=finite)
-    assert str(caught.value) == f"a number has more than {limit:,} digits: shorten it, or write it as text, in quotes"
 
 
 # --- the files ---

@@ -115,7 +115,7 @@ class ScriptedCalls:
 def _as_written(value: object) -> Any:
     """Return a value as a model writes it in JSON; what JSON cannot say is left to the format, which names it."""
     try:
-        return argument_json(value, by_alias=True)
+        return argument_json(value)
     except Exception:  # of JSON's, or of a user's own type
         return value
 

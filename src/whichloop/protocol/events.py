@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from .chat import Chunk, Reply
-from .json_text import Json
 from .model import ModelError, Request
 from .outcome import Outcome
 from .query import AnswerT, Parametrized
@@ -35,39 +34,43 @@ class RunEvent:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the event as JSON for a log or a client, its kind under `event`; prompts and whole replies are left out."""
-        return {"event": self.name, **self._shown()}
+        return {"event": self.name, **self._about(), **self._shown()}
+
+    def _about(self) -> dict[str, Any]:
+        return {}
 
     def _shown(self) -> dict[str, Any]:
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
-class RequestStarted(RunEvent):
-    """The model is asked."""
-
+class _OfRequest(RunEvent):
     number: int
     """0-based, in the order of the requests of a run; a request that is sent again has a number of its own."""
     request: Request
 
-    def _shown(self) -> dict[str, Any]:
-        return {"request": self.number, "role": self.request.role.value, "messages": len(self.request.messages)}
+    def _about(self) -> dict[str, Any]:
+        return {"request": self.number, "role": self.request.role.value}
 
 
 @dataclass(frozen=True, slots=True)
-class ReplyChunk(RunEvent):
+class RequestStarted(_OfRequest):
+    """The model is asked."""
+
+    def _shown(self) -> dict[str, Any]:
+        return {"messages": len(self.request.messages)}
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyChunk(_OfRequest):
     """A piece of a reply that is still coming, as the design's format has it; only told if the observer `streams`."""
 
-    number: int
-    """That of the request."""
-    request: Request
     chunk: Chunk
 
     def _shown(self) -> dict[str, Any]:
-        data: dict[str, object] = {"request": self.number, "role": self.request.role.value, "text": self.chunk.text}
-        if self.chunk.call is not None:
-            call = self.chunk.call
-            data["call"] = {"index": call.index, "name": call.name, "arguments": call.arguments}
-        return data
+        call = self.chunk.call
+        piece = {} if call is None else {"call": {"index": call.index, "name": call.name, "arguments": call.arguments}}
+        return {"text": self.chunk.text, **piece}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +89,9 @@ class AnswerChunk(RunEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class ReplyReceived(RunEvent):
+class ReplyReceived(_OfRequest):
     """A whole reply has come, or as much of it as the design wanted."""
 
-    number: int
-    request: Request
     reply: Reply
     seconds: float
     """Wall time since the request started."""
@@ -98,35 +99,30 @@ class ReplyReceived(RunEvent):
     def _shown(self) -> dict[str, Any]:
         usage = self.reply.usage
         tokens = {} if usage is None else {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
-        return {"request": self.number, "role": self.request.role.value, "seconds": self.seconds, **tokens}
+        return {"seconds": self.seconds, **tokens}
 
 
 @dataclass(frozen=True, slots=True)
-class ReplyUnreadable(RunEvent):
+class ReplyUnreadable(_OfRequest):
     """A reply that has come is not in the design's format; what follows, another request say, is the design's."""
 
-    number: int
-    request: Request
     error: str
     """What is wrong with the reply, in words for a model."""
 
     def _shown(self) -> dict[str, Any]:
-        return {"request": self.number, "role": self.request.role.value, "error": self.error}
+        return {"error": self.error}
 
 
 @dataclass(frozen=True, slots=True)
-class RequestFailed(RunEvent):
+class RequestFailed(_OfRequest):
     """A request got no reply."""
 
-    number: int
-    request: Request
     error: ModelError
     seconds: float
     """Wall time since the request started."""
 
     def _shown(self) -> dict[str, Any]:
-        error = f"{type(self.error).__name__}: {error_text(self.error)}"
-        return {"request": self.number, "role": self.request.role.value, "error": error, "seconds": self.seconds}
+        return {"error": f"{type(self.error).__name__}: {error_text(self.error)}", "seconds": self.seconds}
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +141,8 @@ class CallInvalid(RunEvent):
     error: str
 
     def _shown(self) -> dict[str, Any]:
-        return {"request": self.request, **_called(self.call), "error": f"{self.error_type}: {self.error}"}
+        asked = _called(self.call, self.call.arguments)
+        return {"request": self.request, **asked, "error": f"{self.error_type}: {self.error}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +159,8 @@ class ApprovalAsked(RunEvent):
     """What `Checkpoint.approve` and `Checkpoint.reject` take: another one each time that the call waits."""
 
     def _shown(self) -> dict[str, Any]:
-        fields = {**_called(self.call), "arguments": plain_value(self.arguments), "id": self.id}
-        return fields | ({"problem": self.problem} if self.problem else {})
+        problem = {"problem": self.problem} if self.problem else {}
+        return {**_called(self.call, self.arguments), "id": self.id, **problem}
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +180,9 @@ class ApprovalDecided(RunEvent):
     """What the model reads as the call's result, where a person gave it and the tool is not called."""
 
     def _shown(self) -> dict[str, Any]:
-        fields = {"tool": self.call.name, "call_id": str(self.call.call_id), "approved": self.approved, "by": self.by}
-        edited = {} if self.arguments is None else {"arguments": plain_value(self.arguments)}
+        fields = {**_called(self.call, self.arguments), "approved": self.approved, "by": self.by}
         result = {} if self.result is None else {"result": self.result}
-        return fields | edited | result | ({"reason": self.reason} if self.reason else {})
+        return fields | result | ({"reason": self.reason} if self.reason else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +197,7 @@ class ToolStarted(RunEvent):
     """The JSON form of what the tool gets: converted, and with its defaults."""
 
     def _shown(self) -> dict[str, Any]:
-        return {"call": self.number, **_called(self.call), "arguments": plain_value(self.arguments)}
+        return {"call": self.number, **_called(self.call, self.arguments)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,18 +209,11 @@ class ToolFinished(RunEvent):
     observation: Observation
     """As the tool gave it; a wrapper such as `guarded` may show its loop something else."""
 
-    @property
-    def ran(self) -> bool:
-        """False for a call that was refused instead, because its arguments did not pass the check."""
-        return self.observation.ran
-
     def _shown(self) -> dict[str, Any]:
         seen = self.observation
-        data = {"call": self.number, "tool": self.call.name, "call_id": str(self.call.call_id)}
-        data |= {"ran": self.ran, "status": seen.status, "seconds": seen.seconds}
-        if seen.ok:
-            return data | {"result": seen.data}
-        return data | {"error": f"{seen.error_type}: {seen.data}"}
+        came = {"result": seen.data} if seen.ok else {"error": f"{seen.error_type}: {seen.data}"}
+        took = {"ran": seen.ran, "status": seen.status, "seconds": seen.seconds}
+        return {"call": self.number, **_called(self.call), **took, **came}
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,24 +247,13 @@ class RunEnded(RunEvent, Parametrized[AnswerT]):
         return fields | ({} if outcome.error is None else {"error": outcome.error}) | {"seconds": self.seconds}
 
 
-def _called(call: ToolCall) -> dict[str, Json]:
-    return {"tool": call.name, "arguments": plain_value(call.arguments), "call_id": str(call.call_id)}
+def _called(call: ToolCall, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    shown = {} if arguments is None else {"arguments": plain_value(arguments)}
+    return {"tool": call.name, **shown, "call_id": str(call.call_id)}
 
 
-_InRun = (
-    RequestStarted
-    | ReplyChunk
-    | AnswerChunk
-    | ReplyReceived
-    | ReplyUnreadable
-    | RequestFailed
-    | CallInvalid
-    | ApprovalAsked
-    | ApprovalDecided
-    | ToolStarted
-    | ToolFinished
-    | LoopNote
-)
+_OfCall = CallInvalid | ApprovalAsked | ApprovalDecided | ToolStarted | ToolFinished
+_InRun = RequestStarted | ReplyChunk | AnswerChunk | ReplyReceived | ReplyUnreadable | RequestFailed | _OfCall | LoopNote
 EventOf = _InRun | RunEnded[AnswerT]
 """Any event of a run on a `Query[AnswerT]`, so that a type checker knows the answer's type, and sees a `match` that forgets one."""
 

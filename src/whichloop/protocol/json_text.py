@@ -4,46 +4,29 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from json import encoder
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 Json: TypeAlias = "Mapping[str, Json] | Sequence[Json] | str | int | float | bool | None"
 """A value of JSON, as a function gives it that writes one. What is read from outside is `object` until it has been looked at."""
 
 
-class LongNumberError(ValueError):
-    """A whole number of more digits than Python turns into text, or reads from one."""
-
-    def __init__(self) -> None:
-        digits = sys.get_int_max_str_digits()
-        super().__init__(f"a number has more than {digits:,} digits: shorten it, or write it as text, in quotes")
-
-
-def is_for_digits(error: Exception) -> bool:
-    """Return whether an exception is Python's own about a number of too many digits, which has no class of its own."""
-    return "integer string conversion" in str(error)
-
-
 class Encoder(json.JSONEncoder):
-    """A `json.JSONEncoder` that writes the same texts and raises the same errors, in a third of the time."""
+    """A `json.JSONEncoder` that writes the same texts and raises the same errors, in a third of the time for small values."""
 
     def __init__(self, **settings: Any) -> None:
         """`settings`: those of `json.JSONEncoder` except `indent`. A `default` must not swallow RecursionError."""
         super().__init__(**settings)
-        make = getattr(encoder, "c_make_encoder", None)  # CPython's own
         text = encoder.encode_basestring_ascii if self.ensure_ascii else encoder.encode_basestring
-        self._parts = None
-        if make is not None:
-            between = (self.key_separator, self.item_separator)
-            self._parts = make(None, self.default, text, None, *between, self.sort_keys, self.skipkeys, self.allow_nan)
+        between = (self.key_separator, self.item_separator)
+        self._parts = cast(Any, encoder).c_make_encoder(
+            None, self.default, text, None, *between, self.sort_keys, self.skipkeys, self.allow_nan
+        )
 
     def encode(self, o: object) -> str:
         """Raises as `json.JSONEncoder` does."""
-        if self._parts is None:
-            return super().encode(o)
         try:
             return "".join(self._parts(o, 0))
         except RecursionError:  # the standard encoder tells a cycle from deep nesting
@@ -70,18 +53,23 @@ class DuplicateKeyError(ValueError):
 def load_json(text: str | bytes, *, finite: bool = False) -> Any:
     """Return the one value of a text. `finite`: NaN, infinity and numbers too large for a float are refused.
 
-    Raises DuplicateKeyError, LongNumberError, and ValueError for what is not JSON or nested too deep.
+    Raises DuplicateKeyError, and ValueError for what is not JSON or nested too deep.
     """
     if isinstance(text, bytes):
         text = text.decode(json.detect_encoding(text), "surrogatepass")
+    return _decoded(_FINITE if finite else _ANY, text)
+
+
+def from_json(text: str) -> Any:
+    """Read what a model wrote: JSON without NaN, of a key that stands twice the last. Raises ValueError with the reason."""
+    return _decoded(_STRICT, text)
+
+
+def _decoded(decoder: json.JSONDecoder, text: str) -> Any:
     try:
-        return (_FINITE if finite else _ANY).decode(text)
+        return decoder.decode(text)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
-    except ValueError as error:
-        if is_for_digits(error):
-            raise LongNumberError from None
-        raise
 
 
 def _unique_keys(pairs: Sequence[tuple[str, object]]) -> dict[str, Any]:
@@ -96,3 +84,4 @@ MAX_KEY_SHOWN = 80
 """Characters of a key that the error shows."""
 _ANY = json.JSONDecoder(object_pairs_hook=_unique_keys)
 _FINITE = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=refuse_constant, parse_float=finite_number)
+_STRICT = json.JSONDecoder(parse_constant=refuse_constant, parse_float=finite_number)

@@ -19,7 +19,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .json_text import LongNumberError, is_for_digits
 from .names import nearest
 from .plan import Plan, PlannedCall, Ref
 
@@ -77,10 +76,9 @@ def read_lines(lines: str | Sequence[str], answer: Any = None) -> ReadLines:
             statements = ast.parse(text).body
         return _read(statements, _comments(text), answer)
     except ValueError as error:
-        mistake = LineMistake(0, str(LongNumberError()) if is_for_digits(error) else f"it cannot be parsed ({error})")
+        mistake = LineMistake(0, f"it cannot be parsed ({error})")
     except SyntaxError as error:
-        problem = str(LongNumberError()) if is_for_digits(error) else f"{error.msg}; {_FORM}; {_NEEDS_JSON}"
-        mistake = LineMistake(error.lineno or 1, problem)
+        mistake = LineMistake(error.lineno or 1, f"{error.msg}; {_FORM}; {_NEEDS_JSON}")
     except (RecursionError, MemoryError):
         mistake = LineMistake(0, "it is nested too deep")
     return ReadLines({}, answer, (mistake,))

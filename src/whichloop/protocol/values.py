@@ -92,22 +92,12 @@ def render_value(value: Any) -> str:
     if value is None:
         return "None"
     try:
-        if type(value) is int:
-            return repr(value)
         plain = value if isinstance(value, _JSON_TYPES) else jsonable(value)
-        return legible(plain if isinstance(plain, str) else _json_of(plain))
+        return legible(plain if isinstance(plain, str) else _JSON.encode(plain))
     except (asyncio.CancelledError, KeyboardInterrupt):
         raise
     except BaseException:  # a circular value, a key that JSON lacks, an error in a user's method
         return _legible_text(value, _notation)
-
-
-def _json_of(value: Any) -> str:
-    """Return a value as JSON: at once where JSON's own types are all that it holds, as those of most values are."""
-    try:
-        return _PLAIN_JSON.encode(value)
-    except TypeError:  # an object, or a key of another type
-        return _JSON.encode(value)
 
 
 def json_safe(value: Any) -> Any:
@@ -130,7 +120,7 @@ def plain_value(value: Any) -> Any:
         return value
     try:
         plain = value if isinstance(value, _JSON_TYPES) else jsonable(value)
-        return plain if isinstance(plain, str) else json.loads(_json_of(plain))
+        return plain if isinstance(plain, str) else json.loads(_JSON.encode(plain))
     except Exception:  # a circular value, a key that JSON lacks, an error in a user's method
         return value
 
@@ -160,21 +150,21 @@ def span_of(value: Any, path: Sequence[str | int]) -> tuple[int, int]:
     return (start, end) if path and whole[start:end] == text else (0, len(whole))
 
 
-def jsonable(value: Any, *, by_alias: bool = False) -> Any:
-    """Return the value that represents another in JSON; `str()` if nothing else does. `by_alias`: as pydantic reads a model."""
+def jsonable(value: Any) -> Any:
+    """Return the value that represents another in JSON; `str()` if nothing else does."""
     if isinstance(value, set | frozenset):  # each item rendered once and read back: sets nested in sets stay cheap
         return [json.loads(text) for text in sorted(legible(_JSON.encode(item)) for item in value)]
     try:
         if isinstance(value, type):
             return _legible_text(value)
         if callable(getattr(value, "model_dump", None)):
-            if by_alias:
-                return _in_order(value.model_dump(mode="json", by_alias=True), value.model_dump(by_alias=True))
             return _in_order(value.model_dump(mode="json"), value)
         if dataclasses.is_dataclass(value):
             return {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
         if isinstance(value, Mapping):
             return dict(value)
+    except RecursionError:  # the encoder tells a cycle from deep nesting
+        raise
     except Exception:  # half built, or a user's method
         return _legible_text(value)
     return _legible_text(value)
@@ -195,8 +185,7 @@ def _in_order(plain: Any, source: Any) -> Any:
 ATOMS = frozenset({str, int, float, bool, type(None)})
 """Values of exactly these types contain no others and need no `await`."""
 _JSON_TYPES = (str, int, float, dict, list, tuple)
-_JSON = json.JSONEncoder(ensure_ascii=False, default=jsonable)
-_PLAIN_JSON = Encoder(ensure_ascii=False)
+_JSON = Encoder(ensure_ascii=False, default=jsonable)
 
 
 def _notation(value: Any, above: tuple[int, ...] = ()) -> str:
@@ -256,31 +245,29 @@ def joined(names: Sequence[str], word: str = "and") -> str:
     return f" {word} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def argument_json(value: object, *, by_alias: bool = False) -> object:
+def argument_json(value: object) -> object:
     """Return the JSON form of an argument. Raises what JSON or a user's own type raises for a value that cannot be said.
 
-    An enum's member is its value, a date or a time ISO 8601, a set a sorted list, a pydantic model or a dataclass an object.
-    `by_alias`: pydantic's models by their aliases, as they are read.
+    An enum's member is its value, a date or a time ISO 8601, a set a sorted list, a dataclass an object, and a pydantic model is
+    written by its aliases, as it is read.
     """
-    if type(value) in ATOMS and value == value:  # NaN is no JSON
-        return value
-    return json.loads(_ARGUMENTS[by_alias].encode(value))
+    return json.loads(_ARGUMENTS.encode(value))
 
 
-def _argument(value: object, by_alias: bool) -> object:
+def _argument(value: object) -> object:
     """Return what a value of another type than JSON's is written as."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, set | frozenset):
-        return [json.loads(text) for text in sorted(map(_ARGUMENTS[by_alias].encode, value))]
+        return [json.loads(text) for text in sorted(map(_ARGUMENTS.encode, value))]
     if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, timedelta):
         return f"{'-' if value < timedelta() else ''}PT{abs(value).total_seconds():f}S"
-    return jsonable(value, by_alias=by_alias)
+    dump = getattr(value, "model_dump", None)
+    if callable(dump) and not isinstance(value, type):
+        return _in_order(dump(mode="json", by_alias=True), dump(by_alias=True))
+    return jsonable(value)
 
 
-_ARGUMENTS = tuple(
-    json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=functools.partial(_argument, by_alias=by_alias))
-    for by_alias in (False, True)
-)
+_ARGUMENTS = Encoder(ensure_ascii=False, allow_nan=False, default=_argument)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import operator
 import re
 from collections.abc import Callable
@@ -11,7 +10,8 @@ from importlib import import_module
 from typing import Any, ParamSpec, TypeVar
 
 from .chat import NativeCall, Reply
-from .json_text import Encoder, finite_number, refuse_constant
+from .json_text import Encoder
+from .json_text import from_json as from_json
 from .moves import Act, Codec, Inexpressible, Move, Recovery, WireError
 from .tool_calls import ToolCall
 
@@ -50,14 +50,6 @@ def to_json(value: object) -> str:
     if not same:
         raise Inexpressible("a value that JSON does not give back as it was")
     return text
-
-
-def from_json(text: str) -> Any:
-    """Read JSON. Raises ValueError with the reason for anything else: NaN, numbers too large, values nested too deep."""
-    try:
-        return _DECODER.decode(text)
-    except RecursionError:
-        raise ValueError("it is nested too deep") from None
 
 
 def read_object(text: str) -> dict[str, Any]:
@@ -103,7 +95,6 @@ def read_call(call: NativeCall) -> ToolCall:
 
 
 _ENCODER = Encoder(ensure_ascii=False, allow_nan=False)
-_DECODER = json.JSONDecoder(parse_constant=refuse_constant, parse_float=finite_number)
 
 
 def calls_in(move: Move | None) -> tuple[ToolCall, ...]:

@@ -231,7 +231,7 @@ def test_json_nested_too_deep(kit, suffix):
 
 
 def test_numbers_beyond_what_python_reads(kit):
-    with pytest.raises(ValueError, match=r"json: a number has more than 4,300 digits: shorten it"):
+    with pytest.raises(ValueError, match=r"json: .*4300 digits"):
         kit.imported(kit.put('{"eval": 1' + "0" * 5000 + "}"))
 
 

@@ -21,7 +21,7 @@ from typing import IO, Any, Protocol
 import zstandard
 
 from whichloop.protocol.files import read_bounded
-from whichloop.protocol.json_text import DuplicateKeyError, Json, LongNumberError, load_json
+from whichloop.protocol.json_text import DuplicateKeyError, Json, load_json
 
 from .values import located, mapping, name_of
 
@@ -277,7 +277,7 @@ class ForeignFile:
         raw = self.content()
         try:
             return load_json(raw)
-        except (DuplicateKeyError, LongNumberError):
+        except DuplicateKeyError:
             raise
         except ValueError as error:
             raise ValueError(f"not JSON: {error}") from None
