@@ -28,7 +28,7 @@ from whichloop.metrics.record_table import OWN
 from whichloop.models.fake import FakeModel
 from whichloop.models.profiles import load_profile
 from whichloop.models.recording import Recordings
-from whichloop.protocol.digest import open_document
+from whichloop.protocol.digest import unseal
 from whichloop.runs.config import CompareConfig, load_config
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.run_state import read_state
@@ -166,7 +166,7 @@ def mutate_traces(draw: Callable[..., Any], path: Path) -> None:
 
 
 def mutate_document(draw: Callable[..., Any], path: Path) -> None:
-    path.write_text(heavy(json.dumps(mutated(draw, json.loads(open_document(path.read_bytes()))))))
+    path.write_text(heavy(json.dumps(mutated(draw, json.loads(unseal(path.read_bytes()))))))
     reseal(path)
 
 

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from whichloop.protocol.digest import seal_document, seal_line
+from whichloop.protocol.digest import seal
 
 _CHECKSUM = re.compile(rb',\s*"checksum":\s*"[0-9a-f]{16}"(?=\s*\}\s*$)', re.MULTILINE)
 
@@ -15,9 +15,9 @@ def reseal(path: Path) -> None:
 
 
 def _sealed(line: bytes) -> bytes:
-    return seal_line(line) if line.endswith(b"}\n") else line
+    return seal(line) if line.endswith(b"}\n") else line
 
 
 def _sealed_document(raw: bytes) -> bytes:
     text = raw.rstrip()
-    return seal_document(text[:-1].rstrip() + b"\n}\n") if text.endswith(b"}") else raw
+    return seal(text[:-1].rstrip() + b"\n}\n") if text.endswith(b"}") else raw

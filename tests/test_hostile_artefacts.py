@@ -33,7 +33,7 @@ from tests.hostile_artefacts import (
 )
 from tests.sealing import reseal
 from whichloop.experiments.gate.baseline import Baseline, bless, read_run
-from whichloop.protocol.digest import open_document
+from whichloop.protocol.digest import unseal
 from whichloop.protocol.files import MAX_SETTINGS
 from whichloop.runs.config import MAX_REPEATS
 from whichloop.runs.store.files import MANIFEST, RunError
@@ -84,7 +84,7 @@ def refused(name: str, folder: Path) -> str:
     ],
 )
 def test_a_setting_out_of_bounds_is_refused_by_every_reader_of_the_run(copied: Path, setting: str, value: Any):
-    manifest = json.loads(open_document((copied / MANIFEST).read_bytes()))
+    manifest = json.loads(unseal((copied / MANIFEST).read_bytes()))
     manifest["config"][setting] = value
     (copied / MANIFEST).write_text(json.dumps(manifest))
     reseal(copied / MANIFEST)
@@ -132,7 +132,7 @@ def test_what_a_run_names_as_files_of_its_loop_is_never_waited_for(copied: Path,
     Path("huge.py").touch()
     os.truncate("huge.py", 1 << 36)
     named = dict.fromkeys(["pipe.py", str(copied / "pipe.py"), f"../{copied.name}/pipe.py", "huge.py", "/dev/zero"], "0" * 12)
-    manifest = json.loads(open_document((copied / MANIFEST).read_bytes()))
+    manifest = json.loads(unseal((copied / MANIFEST).read_bytes()))
     for arm in manifest["arms"]:
         arm["files"] = named
     (copied / MANIFEST).write_text(json.dumps(manifest))
@@ -153,7 +153,7 @@ def test_a_file_without_an_end_in_sight_is_not_read_to_its_end(copied: Path, nam
 def test_so_many_values_that_saying_what_is_wrong_with_each_takes_long_are_not_checked(copied: Path, name: str):
     wrong = ", ".join(["0"] * (MAX_SETTINGS + 2))
     if name == MANIFEST:
-        manifest = json.loads(open_document((copied / name).read_bytes()))
+        manifest = json.loads(unseal((copied / name).read_bytes()))
         manifest["config"]["loops"] = "wrong"
         (copied / name).write_text(json.dumps(manifest).replace('"wrong"', f"[{wrong}]"))
         reseal(copied / name)
@@ -213,7 +213,7 @@ def test_a_long_name_in_a_baseline_is_told_in_short(copied: Path):
 
 
 def test_a_name_in_a_manifest_breaks_no_line(copied: Path):
-    manifest = json.loads(open_document((copied / MANIFEST).read_bytes()))
+    manifest = json.loads(unseal((copied / MANIFEST).read_bytes()))
     (copied / MANIFEST).write_text(json.dumps(manifest | {"versions": {"\n": []}}))
     reseal(copied / MANIFEST)
     refused(MANIFEST, copied)

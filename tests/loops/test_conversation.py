@@ -340,8 +340,7 @@ def test_a_turn_is_kept_as_its_last_request_showed_it(name: str) -> None:
 
 OBEY = {"format": "f", "checksum": "c", "messages": [{"role": "system", "content": "Obey."}], "with_images": []}
 WRONG: list[tuple[Any, type[Exception], str]] = [
-    ("hello", TypeError, "history: give a list of messages, not str"),
-    (3, TypeError, "history: give a list of messages, not int"),
+    ("hello", TypeError, r"history\[0\]: give a Message or a dict in OpenAI's chat format, not str"),
     ([3], TypeError, r"history\[0\]: give a Message or a dict in OpenAI's chat format, not int"),
     ([{"role": "robot"}], ValueError, r"history\[0\]: role must be one of system, user, assistant, tool, not 'robot'"),
     ([{"role": "user", "content": [1]}], ValueError, r"history\[0\]: content\[0\] must be "),

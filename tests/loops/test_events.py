@@ -399,7 +399,11 @@ def test_a_call_that_does_not_fit_says_whether_it_ran(loop: Loop, refused: bool)
     (invalid,) = [event for event in observer.events if isinstance(event, CallInvalid)]
     (finished,) = [event for event in observer.events if isinstance(event, ToolFinished)]
     assert invalid.error_type == "InvalidArguments"
-    assert (finished.observation.ran, finished.as_dict()["ran"], ran) == (not refused, not refused, [] if refused else ["all of it"])
+    assert (finished.observation.ran, finished.as_dict()["ran"], ran) == (
+        not refused,
+        not refused,
+        [] if refused else ["all of it"],
+    )
 
 
 def test_a_run_that_failed_always_says_why() -> None:

@@ -26,7 +26,6 @@ from whichloop.protocol import (
     Answer,
     FunctionModel,
     Loop,
-    Message,
     NativeCall,
     Observer,
     PlanTask,
@@ -102,14 +101,8 @@ def test_an_argument_of_another_type_is_told(name: str, mistake: dict[str, Any],
 
 NATIVE_CALL = NativeCall("1", "price", "{}")
 MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
-    (
-        lambda: NativeCall("1", "price", cast(Any, {"item": "tea"})),
-        TypeError,
-        "NativeCall: arguments must be a text of JSON, not dict",
-    ),
-    (lambda: Reply(cast(Any, None)), TypeError, "Reply: text must be a text, not NoneType"),
-    (lambda: Reply("", cast(Any, NATIVE_CALL)), TypeError, "Reply: calls must be a tuple of NativeCalls, not NativeCall"),
-    (lambda: Reply(usage=cast(Any, {"input_tokens": 3})), TypeError, "Reply: usage must be a Usage, not dict"),
+    (lambda: Reply(cast(Any, None)), TypeError, "Reply: text must be a text"),
+    (lambda: Reply("", cast(Any, NATIVE_CALL)), TypeError, "Reply: text must be a text, calls a tuple of NativeCalls"),
     (lambda: Budget(tokens=cast(Any, "5")), ValueError, "Budget: tokens must be 0 or more, or None for no limit, not '5'"),
     (lambda: Toolbox([in_lines]), TypeError, "tool 'in_lines' is a generator function, which a call only begins: return a list"),
     (lambda: Toolbox([partial(in_turn)]), TypeError, "tool 'in_turn' is a generator function"),
@@ -173,14 +166,6 @@ def test_an_error_that_is_not_the_models_stays_what_it_is() -> None:
         (lambda: Query("How much?", cast(Any, ["tea"])), "^query: context must be a text, not list$"),
         (lambda: Toolbox(cast(Any, price)), r"^tools: give a list of tools or functions, not function$"),
         (lambda: Toolbox(cast(Any, Tool.from_function(price))), r"^tools: give a list of tools or functions, not Tool$"),
-        (
-            lambda: Query("How much?", history=[Message(cast(Any, "bot"), "x")]),
-            r"^history\[0\]: role must be one of system, user, assistant, tool, not 'bot'$",
-        ),
-        (
-            lambda: Reply("", cast(Any, [{"id": "c"}])),
-            r"^Reply: calls\[0\] must be a NativeCall\(id, name, arguments\), not dict$",
-        ),
         (lambda: Toolbox([price], time_limit_s=-1), "^toolbox: time_limit_s must be more than 0 s, or None, not -1$"),
         (lambda: Toolbox([price], max_chars=-1), "^toolbox: max_chars must be 0 or more, or None, not -1$"),
         (lambda: Toolbox([price], time_limit_s=cast(Any, "5")), "^toolbox: time_limit_s must be more than 0 s, or None, not '5'$"),

@@ -14,7 +14,7 @@ from tests.sealing import reseal
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import SessionSettings, reopen
 from whichloop.experiments.compare.run import run
-from whichloop.protocol.digest import open_document
+from whichloop.protocol.digest import unseal
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import Manifest, RunNote, read_manifest, write_manifest
@@ -46,7 +46,7 @@ def same_text(data: Mapping[str, Any], folder: Path) -> None:
     (folder / MANIFEST).write_text(text)
     reseal(folder / MANIFEST)
     sealed = (folder / MANIFEST).read_bytes()
-    assert open_document(sealed).decode() == text
+    assert unseal(sealed).decode() == text
     write_manifest(folder, read_manifest(folder))
     assert (folder / MANIFEST).read_bytes() == sealed
 
@@ -79,7 +79,7 @@ def test_a_manifest_of_a_real_run_is_written_as_it_was_read(tmp_path: Path):
     )
     experiment = prepare(config.model_copy(update={"budget": config.budget.model_copy(update={"calls": 9})}))
     assert run(experiment, Unwatched())
-    begun = open_document((experiment.folder / MANIFEST).read_bytes()).decode()
+    begun = unseal((experiment.folder / MANIFEST).read_bytes()).decode()
     assert "cut_short" in begun
     same_text(json.loads(begun), experiment.folder)
     assert reopen(experiment.folder, session=SessionSettings({"budget": {"calls": 90}})).manifest.cut_short.calls > 0

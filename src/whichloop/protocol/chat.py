@@ -20,17 +20,6 @@ class NativeCall:
     name: str
     arguments: str
 
-    def __post_init__(self) -> None:
-        if type(self.arguments) is not str:
-            _refuse_arguments(self.arguments)
-
-
-def _refuse_arguments(arguments: Any) -> None:
-    """Raise TypeError for arguments of a native call that are no text."""
-    if not isinstance(arguments, str):
-        kind = type(arguments).__name__
-        raise TypeError(f"NativeCall: arguments must be a text of JSON, not {kind}; json.dumps(arguments) makes one of a dict")
-
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -74,18 +63,18 @@ class Message:
         without id, name and arguments, and a wrong `sent`.
         """
         role, content = given.get("role"), given.get("content")
-        _check_role(role)
+        if role not in get_args(MessageRole):
+            raise ValueError(f"role must be one of {', '.join(get_args(MessageRole))}, not {role!r}")
         images: tuple[Image, ...] = ()
         if isinstance(content, list) and role == "user":
             content, images = _read_parts(content)
-        if not isinstance(content, str | None):
-            raise ValueError(f"content must be a text, not {type(content).__name__}")
-        calls = given.get("tool_calls") or ()
         call_id = given.get("tool_call_id", "")
-        if not isinstance(call_id, str):
-            raise ValueError(f"tool_call_id must be a text, not {type(call_id).__name__}")
+        for name, value in (("content", content or ""), ("tool_call_id", call_id)):
+            if not isinstance(value, str):
+                raise ValueError(f"{name} must be a text, not {type(value).__name__}")
+        calls = tuple(_read_call(call) for call in given.get("tool_calls") or ())
         sent = None if given.get("sent") is None else SentTurn.from_dict(given["sent"])
-        return cls(cast(MessageRole, role), content or "", tuple(_read_call(call) for call in calls), call_id, sent, images)
+        return cls(cast(MessageRole, role), content or "", calls, call_id, sent, images)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,16 +117,13 @@ class SentTurn:
     @classmethod
     def from_dict(cls, given: Any) -> SentTurn:
         """Read what `as_dict` gives. Raises ValueError for anything else, and for messages that no history may hold."""
-        try:
-            sent = cls(given["format"], earlier_messages(given["messages"]), given["checksum"], tuple(given["with_images"]))
-            has_types = isinstance(sent.format, str) and isinstance(sent.checksum, str)
-        except (TypeError, KeyError):
-            has_types = False
-        except ValueError as error:
-            raise ValueError(f"sent: {error}") from None
-        if not has_types or any(message.sent is not None for message in sent.messages):
-            raise ValueError('sent must be {"format": text, "checksum": text, "messages": [message, …], "with_images": [place, …]}')
-        return sent
+        match given:
+            case {"format": str(name), "checksum": str(checksum), "messages": messages, "with_images": list(places)}:
+                try:
+                    return cls(name, earlier_messages(messages), checksum, tuple(places))
+                except (TypeError, ValueError) as error:
+                    raise ValueError(f"sent: {error}") from None
+        raise ValueError('sent must be {"format": text, "checksum": text, "messages": [message, …], "with_images": [place, …]}')
 
 
 def _checksum(turn: Iterable[Message], format_name: str, messages: Iterable[Message]) -> str:
@@ -150,36 +136,22 @@ def _read_parts(parts: list[Any]) -> tuple[str, tuple[Image, ...]]:
     texts: list[str] = []
     images: list[Image] = []
     for place, part in enumerate(parts):
-        kind = part.get("type") if isinstance(part, Mapping) else None
-        try:
-            if kind == "text" and isinstance(part["text"], str):
-                texts.append(part["text"])
-                continue
-            if kind == "image_url":
-                images.append(Image(part["image_url"]["url"]))
-                continue
-        except (TypeError, KeyError):
-            pass
-        raise ValueError(
-            f'content[{place}] must be {{"type": "text", "text": …}} or {{"type": "image_url", "image_url": {{"url": …}}}}'
-        )
+        match part:
+            case {"type": "text", "text": str(text)}:
+                texts.append(text)
+            case {"type": "image_url", "image_url": {"url": str(url)}}:
+                images.append(Image(url))
+            case _:
+                form = '{"type": "text", "text": …} or {"type": "image_url", "image_url": {"url": …}}'
+                raise ValueError(f"content[{place}] must be {form}")
     return "\n\n".join(texts), tuple(images)
 
 
-def _check_role(role: Any) -> None:
-    """Raise ValueError for the role of no message."""
-    if role not in get_args(MessageRole):
-        raise ValueError(f"role must be one of {', '.join(get_args(MessageRole))}, not {role!r}")
-
-
 def _read_call(data: Any) -> NativeCall:
-    try:
-        call = NativeCall(data["id"], data["function"]["name"], data["function"]["arguments"])
-    except (TypeError, KeyError):
-        call = None
-    if call is None or not all(isinstance(part, str) for part in (call.id, call.name, call.arguments)):
-        raise ValueError('each of tool_calls must be {"id": text, "function": {"name": text, "arguments": text}}')
-    return call
+    match data:
+        case {"id": str(call_id), "function": {"name": str(name), "arguments": str(arguments)}}:
+            return NativeCall(call_id, name, arguments)
+    raise ValueError('each of tool_calls must be {"id": text, "function": {"name": text, "arguments": text}}')
 
 
 def earlier_messages(history: Iterable[Message | Mapping[str, Any]]) -> tuple[Message, ...]:
@@ -188,8 +160,6 @@ def earlier_messages(history: Iterable[Message | Mapping[str, Any]]) -> tuple[Me
     A message may be a dict in OpenAI's chat format. Raises TypeError for anything else, and ValueError for a conversation that a
     provider would refuse; both name the place of the message.
     """
-    if isinstance(history, str | Mapping) or not isinstance(history, Iterable):
-        raise TypeError(f"history: give a list of messages, not {type(history).__name__}")
     messages: list[Message] = []
     waiting: list[str] = []
     for place, item in enumerate(history):
@@ -208,7 +178,6 @@ def earlier_messages(history: Iterable[Message | Mapping[str, Any]]) -> tuple[Me
 
 def _check_place(message: Message, waiting: list[str]) -> None:
     """Check a message behind those whose calls in `waiting` have no result yet. Raises ValueError."""
-    _check_role(message.role)
     if message.role == "system":
         raise ValueError("a system message belongs to the loop: give it as an option of the loop, or leave it out")
     if message.role == "tool":
@@ -278,22 +247,11 @@ class Reply:
     """The turn as the provider sent it, where it wants more back than text and calls, such as a signature of its reasoning."""
 
     def __post_init__(self) -> None:
-        if (
-            type(self.text) is str
-            and type(self.calls) is tuple
-            and not self.calls
-            and (self.usage is None or type(self.usage) is Usage)
-        ):
-            return  # what a trial makes thousands of
-        if not isinstance(self.text, str):
-            raise TypeError(f"Reply: text must be a text, not {type(self.text).__name__}; a reply of calls alone has an empty text")
-        if not isinstance(self.calls, tuple | list):
-            raise TypeError(f"Reply: calls must be a tuple of NativeCalls, not {type(self.calls).__name__}")
-        for place, call in enumerate(self.calls):
-            if not isinstance(call, NativeCall):
-                raise TypeError(f"Reply: calls[{place}] must be a NativeCall(id, name, arguments), not {type(call).__name__}")
-        if self.usage is not None and not isinstance(self.usage, Usage):
-            raise TypeError(f"Reply: usage must be a Usage, not {type(self.usage).__name__}; Usage(input_tokens, output_tokens)")
+        text: Any = self.text
+        calls: Any = self.calls
+        if not isinstance(text, str) or not isinstance(calls, tuple | list):
+            kinds = f"{type(text).__name__} and {type(calls).__name__}"
+            raise TypeError(f"Reply: text must be a text, calls a tuple of NativeCalls, not {kinds}")
 
 
 @dataclass(frozen=True, slots=True)

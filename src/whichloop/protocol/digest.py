@@ -59,35 +59,28 @@ class ChecksumError(ValueError):
         super().__init__("its checksum does not fit, so it was damaged or edited after it was written")
 
 
-def seal_line(line: bytes) -> bytes:
-    """Return a JSON object that ends with `}` and a line break, with its checksum as its last field."""
-    return _sealed(line.removesuffix(b"}\n"), _LINE)
+def seal(data: bytes) -> bytes:
+    """Return a JSON object, a line or a document whose last line is a single `}`, with its checksum as its last field."""
+    close, end = _ends(data)
+    body = data.removesuffix(close)
+    return body + end % _checksum(body)
 
 
-def open_line(line: bytes) -> bytes:
-    """Return a sealed line without its checksum. Raises ChecksumError."""
-    return _opened(line, _LINE) + b"}\n"
-
-
-def seal_document(text: bytes) -> bytes:
-    """Return a JSON object whose last line is a single `}`, with its checksum as its last field."""
-    return _sealed(text.removesuffix(b"\n}\n"), _DOCUMENT)
-
-
-def open_document(text: bytes) -> bytes:
-    """Return a sealed document without its checksum. Raises ChecksumError."""
-    return _opened(text, _DOCUMENT) + b"\n}\n"
-
-
-def _sealed(body: bytes, end: bytes) -> bytes:
-    return body + end % blake2b(body, digest_size=_SIZE).hexdigest().encode("ascii")
-
-
-def _opened(data: bytes, end: bytes) -> bytes:
+def unseal(data: bytes) -> bytes:
+    """Return a sealed line or document without its checksum. Raises ChecksumError."""
+    close, end = _ends(data)
     body = data[: 2 - len(end) - 2 * _SIZE]  # %b stands for the checksum
-    if not data.endswith(end % blake2b(body, digest_size=_SIZE).hexdigest().encode("ascii")):
+    if not data.endswith(end % _checksum(body)):
         raise ChecksumError
-    return body
+    return body + close
+
+
+def _ends(data: bytes) -> tuple[bytes, bytes]:
+    return (b"\n}\n", _DOCUMENT) if data.endswith(b"\n}\n") else (b"}\n", _LINE)
+
+
+def _checksum(body: bytes) -> bytes:
+    return blake2b(body, digest_size=_SIZE).hexdigest().encode("ascii")
 
 
 def unit(*key: object) -> float:

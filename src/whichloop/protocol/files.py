@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader, FileIO
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 MAX_DOCUMENT = 1 << 24
 """Maximum size in bytes of a file that is read whole, such as a manifest. What Python makes of JSON may take 24 times as much."""
@@ -122,9 +122,7 @@ class Image:
     """Where the provider fetches it; or `data:image/png;base64,…`, which holds it."""
 
     def __post_init__(self) -> None:
-        url: Any = self.url
-        if not isinstance(url, str):
-            raise TypeError(f"Image: url must be a text, not {type(url).__name__}; Image.of(bytes) makes one of bytes")
+        url = self.url
         if url.startswith(("https://", "http://")):
             return
         data = _DATA.match(url)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
 
 from .chat import Reply
-from .digest import CHECKSUM, ChecksumError, digest, open_document
+from .digest import CHECKSUM, ChecksumError, digest, unseal
 from .files import file_error_words, read_bounded
 from .json_text import DuplicateKeyError, load_json
 from .names import nearest
@@ -174,7 +174,7 @@ def read_program(path: str | Path) -> SavedProgram:
 
 def _check(raw: bytes, path: str | Path) -> None:
     try:
-        open_document(raw)
+        unseal(raw)
     except ChecksumError as error:
         hint = f"a program that you edited is read without its notes {ABOUT!r} and {CHECKSUM!r}"
         raise ValueError(f"{path}: {error}; {hint}") from None

@@ -73,18 +73,7 @@ class Query(Parametrized[AnswerT]):
         self: Query[InstanceT | None],
         text: str,
         context: str = "",
-        *,
-        schema: type[InstanceT],
-        history: History | None = None,
-        images: Iterable[Image] = (),
-    ) -> None: ...
-
-    @overload
-    def __init__(
-        self: Query[InstanceT | None],
-        text: str,
-        context: str,
-        schema: type[InstanceT],
+        schema: type[InstanceT] = ...,
         *,
         history: History | None = None,
         images: Iterable[Image] = (),
@@ -105,11 +94,10 @@ class Query(Parametrized[AnswerT]):
         dicts in OpenAI's chat format. Raises TypeError for a text or context that is no text, a type without a JSON schema, images
         that are none and a history that holds anything else, ValueError for a history that no provider would take.
         """
-        query_text: Any = text
-        material: Any = context
-        if not isinstance(query_text, str) or not isinstance(material, str):
-            name, wrong = ("context", material) if isinstance(query_text, str) else ("text", query_text)
-            raise TypeError(f"query: {name} must be a text, not {type(wrong).__name__}")
+        given: dict[str, Any] = {"text": text, "context": context}
+        for name, value in given.items():
+            if not isinstance(value, str):
+                raise TypeError(f"query: {name} must be a text, not {type(value).__name__}")
         answer_type = None
         if schema is not None and not isinstance(schema, Mapping):
             from .schema import AnswerType  # loads pydantic: a typed answer may, the import of a loop must not

@@ -25,7 +25,7 @@ def estimate_tokens(text: str) -> int:
 
 def estimate_input(request: Request) -> int:
     """Estimate the tokens of all that a request shows."""
-    total = _tools_tokens(request.tools) if request.tools else 0
+    total = sum(map(tool_tokens, request.tools))
     if request.response_schema is not None:
         total += estimate_tokens(schema_text(request.response_schema))
     for message in request.messages:
@@ -64,17 +64,6 @@ def shown_parameters(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
 def tool_tokens(tool: ToolSpec) -> int:
     """Estimate the tokens of one tool's description."""
     return sum(map(estimate_tokens, (tool.name, tool.description, schema_text(tool.parameters))))
-
-
-_last: tuple[tuple[ToolSpec, ...], int] = ((), 0)
-
-
-def _tools_tokens(tools: tuple[ToolSpec, ...]) -> int:
-    """Estimate the tokens of all tools, once: a run's requests offer the very same, and schemas are long."""
-    global _last
-    if _last[0] is not tools:
-        _last = (tools, sum(map(tool_tokens, tools)))
-    return _last[1]
 
 
 def estimate_usage(input_tokens: int, reply: Reply) -> Usage:

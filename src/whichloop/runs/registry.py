@@ -9,6 +9,7 @@ import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,7 +21,7 @@ from whichloop.datasets.importing.mcp_server import is_mcp, mcp_tools
 from whichloop.datasets.importing.own_tools import OwnTools, offered
 from whichloop.datasets.task import Suite
 from whichloop.protocol import Loop, Optimizable, with_program
-from whichloop.protocol.modules import module_in, plugins_of
+from whichloop.protocol.modules import plugins_of
 from whichloop.protocol.names import Spec, nearest, own_module, own_object, parse_spec
 from whichloop.protocol.own_code import own_words
 from whichloop.protocol.values import joined
@@ -113,9 +114,9 @@ def find(kind: str, name: str) -> Callable[..., Any]:
             package, attribute = PACKAGES[place]
             with needed_by(f"{kind} {name}"):
                 if place == "framework":  # its wiring runs in an environment of its own
-                    framework: Callable[..., Any] = module_in("whichloop.frameworks", "table").FRAMEWORKS[name]
+                    framework: Callable[..., Any] = import_module("whichloop.frameworks.table").FRAMEWORKS[name]
                     return framework
-                offered: Callable[..., Any] = getattr(module_in(package, name), attribute)
+                offered: Callable[..., Any] = getattr(import_module(f"{package}.{name}"), attribute)
             return offered
     plugins = {point.name: point for point in plugins_of(f"whichloop.{kind}s")}
     if name in plugins:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from pathlib import Path
 
 from whichloop._extras import needed_by
@@ -34,7 +35,6 @@ from whichloop.protocol import (
     WrappedModel,
 )
 from whichloop.protocol.json_text import Json
-from whichloop.protocol.modules import module_in
 
 from .config import CompareConfig, SettingError
 from .schedule import Arm, Trial
@@ -74,7 +74,7 @@ def _looked_up(name: str, file: Path | None) -> Price:
     if name in own:
         return own[name]
     with needed_by(f"the list price of {name}"):
-        amounts = module_in("whichloop", "dspy_seam").listed_price(name)  # imports DSPy, which takes seconds
+        amounts = import_module("whichloop.dspy_seam").listed_price(name)  # imports DSPy, which takes seconds
     if not amounts:
         where = "the list of prices that DSPy ships" if file is None else f"{file}, nor in the list of prices that DSPy ships"
         raise ValueError(f"{name!r} is not in {where}; write {FORM}")

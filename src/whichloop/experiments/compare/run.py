@@ -10,12 +10,12 @@ import time
 from collections import Counter
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from whichloop.metrics.sequential import Looks, looked
 from whichloop.models.metering import Meter
 from whichloop.protocol import ForeignLoop
-from whichloop.protocol.modules import module_in
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.engine import Engine, opened
@@ -210,7 +210,7 @@ def _note_broken_laws(experiment: Experiment) -> None:
     summaries = {arm.info.arm: arm.summary for arm in results(experiment.folder).comparison.arms}
     ended = {name for name, summary in summaries.items() if summary.scored and not (summary.crashes or summary.late)}
     loops = {str(arm.spec): arm for arm in arms if arm.name in ended and not isinstance(arm.loop, ForeignLoop)}
-    check = module_in("whichloop", "checks.loop.check")  # of no use to who compares built-in loops alone
+    check = import_module("whichloop.checks.loop.check")  # of no use to who compares built-in loops alone
     if experiment.config.is_spread:
         found = check.broken_laws_apart(list(loops))
     else:

@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 
 from whichloop.metrics.arm_warnings import AS_FAILURES
 from whichloop.protocol import StopReason
-from whichloop.protocol.modules import module_in, names_in
+from whichloop.protocol.modules import names_in
 from whichloop.protocol.values import counted
 from whichloop.runs.folders import RUNS, new_folder
 from whichloop.runs.manifest import write_manifest
@@ -38,7 +39,7 @@ MAX_REASONS = 20
 
 def known_formats() -> Mapping[str, Format]:
     """Return the formats of the files in `formats/` by name, in the order of the files, tables last."""
-    formats: list[Format] = [module_in(FORMATS_PACKAGE, name).FORMAT for name in names_in(FORMATS_PACKAGE)]
+    formats: list[Format] = [import_module(f"{FORMATS_PACKAGE}.{name}").FORMAT for name in names_in(FORMATS_PACKAGE)]
     return {item.name: item for item in sorted(formats, key=lambda item: item.name == TABLE)}
 
 

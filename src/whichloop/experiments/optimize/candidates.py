@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, PlainSerializer, PlainValidator, TypeAdap
 
 from whichloop.metrics.record import Record
 from whichloop.protocol import Program, Prompt
-from whichloop.protocol.digest import seal_document, seal_line, sha256
+from whichloop.protocol.digest import seal, sha256
 from whichloop.protocol.files import readable
 from whichloop.protocol.json_text import load_json
 from whichloop.runs.engine.runner import Unwatched
@@ -35,7 +35,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=
 def write_json(path: Path, value: Mapping[str, object]) -> None:
     """Write an object with its checksum, whole or not at all, texts as they are."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    write_whole(path, readable(seal_document(text.encode("utf-8", "backslashreplace")), path))
+    write_whole(path, readable(seal(text.encode("utf-8", "backslashreplace")), path))
 
 
 class JsonLinesLog:
@@ -43,14 +43,14 @@ class JsonLinesLog:
 
     def __init__(self, path: Path) -> None:
         self.path, self._lock = path, Lock()
-        whole = sum(len(seal_line(line)) for line in sealed_lines(path))
+        whole = sum(len(seal(line)) for line in sealed_lines(path))
         self._file = own_file(path, os.O_CREAT)
         self._file.truncate(whole)
         self._file.seek(whole)
 
     def append(self, line: dict[str, Any]) -> None:
         """Append a line, which the system has from then on. Raises DiskError if the disk is full, and leaves no half of it."""
-        data = memoryview(seal_line(_ENCODER.encode(line).encode("ascii") + b"\n"))
+        data = memoryview(seal(_ENCODER.encode(line).encode("ascii") + b"\n"))
         with self._lock:
             start = self._file.tell()
             try:

@@ -12,7 +12,7 @@ from io import BufferedWriter, FileIO
 from pathlib import Path
 from typing import Any
 
-from whichloop.protocol.digest import CHECKSUM, ChecksumError, open_document, open_line, seal_document
+from whichloop.protocol.digest import CHECKSUM, ChecksumError, seal, unseal
 from whichloop.protocol.files import check_regular, each_line, naming, read_bounded, read_settings, readable
 from whichloop.protocol.json_text import load_json
 
@@ -39,7 +39,7 @@ def write_manifest_json(folder: Path, manifest: Mapping[str, object]) -> None:
 def write_document(path: Path, data: Mapping[str, object]) -> None:
     """Write a JSON object with its checksum, whole or not at all. Raises OSError."""
     text = json.dumps({name: value for name, value in data.items() if name != CHECKSUM}, indent=2, allow_nan=False)
-    write_whole(path, readable(seal_document(f"{text}\n".encode("ascii")), path, settings=path.name == MANIFEST))
+    write_whole(path, readable(seal(f"{text}\n".encode("ascii")), path, settings=path.name == MANIFEST))
 
 
 def read_document(path: Path) -> Any:
@@ -48,7 +48,7 @@ def read_document(path: Path) -> Any:
 
 
 def _document(text: bytes) -> Any:
-    return load_json(open_document(text).decode("utf-8"), finite=True)
+    return load_json(unseal(text).decode("utf-8"), finite=True)
 
 
 PAGE = "report.html"
@@ -130,7 +130,7 @@ def sealed_lines(path: Path) -> Iterator[bytes]:
             if not line.endswith(b"\n"):
                 return
             try:
-                yield open_line(line)
+                yield unseal(line)
             except ChecksumError as error:
                 raise RunError(f"{path}:{number}: {error}") from None
     except FileNotFoundError:
