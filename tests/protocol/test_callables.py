@@ -233,18 +233,6 @@ def test_a_lambda_becomes_a_tool_under_a_name() -> None:
     assert call(tool, text="ab").value == "abab"
 
 
-def test_a_name_and_a_description_of_ones_own_win() -> None:
-    tool = Tool.from_function(lambda: 1, name="one", description="", time_limit_s=3.0)
-    assert (tool.name, tool.description, tool.time_limit_s) == ("one", "", 3.0)
-    assert Tool.from_function(power, name="up").spec.name == "up"
-
-
-def test_a_builtin_without_signature_takes_any_argument() -> None:
-    tool = Tool.from_function(max)
-    assert tool.parameters == {"type": "object", "properties": {}, "additionalProperties": True}
-    assert call(tool, anything=1).error_type == "TypeError"
-
-
 @given(st.dictionaries(st.text(string.ascii_lowercase, min_size=1), st.integers() | st.text(max_size=3), max_size=3))
 def test_a_tool_known_by_its_schema_only_gets_the_arguments_as_they_are(arguments: dict[str, Any]) -> None:
     tool = Tool("remote", "Elsewhere.", {"type": "object"}, lambda **given_: json.dumps(given_), blocking=False)

@@ -42,11 +42,6 @@ def outcome(encoder: json.JSONEncoder, value: Any) -> tuple[object, ...]:
         return (type(error), str(error))
 
 
-@given(SETTINGS, VALUES)
-def test_it_writes_what_the_standard_library_writes(settings: dict[str, Any], value: Any) -> None:
-    assert outcome(Encoder(**settings), value) == outcome(json.JSONEncoder(**settings), value)
-
-
 @given(SETTINGS, VALUES, VALUES)
 def test_nothing_is_left_over_from_a_text_that_failed(settings: dict[str, Any], before: Any, value: Any) -> None:
     encoder = Encoder(**settings)

@@ -28,7 +28,6 @@ from whichloop.protocol import (
     read_program,
     with_program,
 )
-from whichloop.protocol.names import Spec, parse_spec
 from whichloop.protocol.predictor import CONVERSATION, EXAMPLES, conversation_text, reply_text
 from whichloop.protocol.program import SavedProgram, merged
 
@@ -206,29 +205,6 @@ def test_a_program_of_another_loop_is_refused() -> None:
         saved.on(_Loop())
     with pytest.raises(ValueError, match="predictor 'reac' is not one of this loop's; did you mean 'react'"):
         merged(PROGRAM, {"reac": PROGRAM["react"]})
-
-
-# --- @FILE in names ---
-
-words = st.from_regex(r"[a-z_][a-z0-9_]{0,6}", fullmatch=True)
-paths = st.from_regex(r"[a-zA-Z0-9_./()=@-][a-zA-Z0-9_./()=@ -]{0,10}[a-zA-Z0-9]", fullmatch=True)
-
-
-@given(words, st.dictionaries(words, st.integers() | st.booleans() | st.text(max_size=8), max_size=3), paths | st.none())
-def test_a_spec_is_read_as_it_is_written(name: str, options: dict[str, Any], program: str | None) -> None:
-    spec = Spec(name, options, program)
-    assert parse_spec(str(spec)) == spec
-
-
-@pytest.mark.parametrize("text", ["a@", "a(b=1)@ ", "a b", "a(b=1) c", "a(b=1", "a)"])
-def test_what_is_no_spec_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="write"):
-        parse_spec(text)
-
-
-def test_a_label_has_the_files_name_only() -> None:
-    assert parse_spec("a(b=1)@runs/x/optimized.json").label == "a(b=1)@optimized.json"
-    assert parse_spec("a").label == "a"
 
 
 def test_a_loop_gets_the_prompts_of_a_file(tmp_path: Path) -> None:

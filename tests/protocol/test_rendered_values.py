@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
 from tests.prepared import ran_in_fork
-from tests.protocol.helpers import call, named, python, raises
-from whichloop.protocol import Toolbox, ToolCall, render_value, run_sync
+from tests.protocol.helpers import python
+from whichloop.protocol import render_value
 from whichloop.protocol.values import cap, error_text, plain_value
 
 
@@ -193,14 +193,6 @@ def test_any_value_becomes_text_that_can_be_sent(value: Any) -> None:
     assert render_value(value) == text
 
 
-@given(any_value)
-def test_a_tool_may_return_any_value(value: Any) -> None:
-    seen = call(lambda: value, blocking=False)
-    assert seen.ok
-    assert seen.value is value
-    assert seen.data == render_value(value)
-
-
 @given(json_values)
 def test_json_is_shown_as_json(value: Any) -> None:
     text = render_value(value)
@@ -220,12 +212,6 @@ def test_the_plain_value_is_what_the_text_shows(value: Any) -> None:
 @given(json_values)
 def test_a_json_value_is_its_own_plain_value(value: Any) -> None:
     assert plain_value(value) == value
-
-
-@given(st.text(max_size=30))
-def test_text_is_shown_as_it_is(text: str) -> None:
-    assert render_value(text) == text
-    assert render_value({text: [text]}) == json.dumps({text: [text]}, ensure_ascii=False)
 
 
 @given(st.lists(hashable, max_size=6, unique=True))
@@ -362,15 +348,6 @@ def test_a_long_text_is_cut_and_says_so(text: str, limit: int) -> None:
         assert shown == text
     else:
         assert shown == f"{text[:limit]}... (truncated, {len(text)} characters in all)"
-
-
-def test_results_and_errors_are_capped_and_the_value_stays_whole() -> None:
-    box = Toolbox([named("long", lambda: "x" * 100), named("bad", raises(ValueError("y" * 100)))], max_chars=10)
-    good, bad, unknown = run_sync(box.call_all([ToolCall("long", {}), ToolCall("bad", {}), ToolCall("z" * 100, {})]))
-    assert good.data == "x" * 10 + "... (truncated, 100 characters in all)"
-    assert good.value == "x" * 100
-    assert bad.data == "y" * 10 + "... (truncated, 100 characters in all)"
-    assert unknown.data.startswith("Tool 'zzzz... (truncated")
 
 
 def test_an_errors_text_has_no_type_and_no_traceback() -> None:

@@ -29,10 +29,14 @@ NAME = st.from_regex(r"[A-Za-z_][\w]{0,8}", fullmatch=True).filter(str.isidentif
 WHOLE = st.from_regex(r"[A-Za-z_][\w.:-]{0,12}", fullmatch=True)
 
 
-@given(WHOLE, st.dictionaries(NAME, VALUE, max_size=4))
-def test_a_spec_is_read_back_from_its_text(name, options):
-    spec = Spec(name, options)
+PROGRAM = st.from_regex(r"[a-zA-Z0-9_./()=@-][a-zA-Z0-9_./()=@ -]{0,10}[a-zA-Z0-9]", fullmatch=True)
+
+
+@given(WHOLE, st.dictionaries(NAME, VALUE, max_size=4), PROGRAM | st.none())
+def test_a_spec_is_read_back_from_its_text(name, options, program):
+    spec = Spec(name, options, program)
     assert parse_spec(str(spec)) == spec
+    assert spec.label == str(Spec(name, options, program and program.rpartition("/")[2]))
 
 
 @given(st.dictionaries(NAME, VALUE, max_size=4))
@@ -78,6 +82,10 @@ def test_what_can_be_written(text, name, options):
         ("", "not a name"),
         ("bare(", "not a name"),
         ("bare) (", "not a name"),
+        ("a@", "not a name"),
+        ("a(b=1)@ ", "not a name"),
+        ("a b", "not a name"),
+        ("a(b=1) c", "not a name"),
         ("3x", "not a name"),
         ("bare(3)", "write option=value"),
         ("bare(a b=3)", "write option=value"),

@@ -22,17 +22,6 @@ from whichloop.protocol import BudgetExceeded, Tool, Toolbox, ToolCall, run_sync
 who = contextvars.ContextVar("who", default="nobody")
 
 
-def test_a_box_keeps_its_tools_in_the_order_given() -> None:
-    box = Toolbox([named("b", len), named("a", len), named("c", len)])
-    assert box.names == ("b", "a", "c")
-    assert [tool.name for tool in box] == ["b", "a", "c"]
-    assert [spec.name for spec in box.specs] == ["b", "a", "c"]
-    assert len(box) == 3
-    assert "a" in box
-    assert "z" not in box
-    assert box.get("z") is None
-
-
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(ValueError, match="two tools are named 'a'"):
         Toolbox([named("b", len), named("a", len), named("a", max)])
@@ -45,10 +34,6 @@ def test_an_unknown_tool_is_an_error_that_lists_the_known_ones(name: str, known:
     assert (seen.status, seen.error_type, seen.tool_name, seen.call_id) == ("error", "UnknownTool", name, "id")
     assert all(other in seen.data for other in box.names)
     assert box.names or seen.data.endswith("Available tools: none")
-
-
-def test_a_name_of_lone_surrogates_makes_a_legible_message() -> None:
-    assert run_sync(Toolbox([]).call(ToolCall("\udc80", {}))).data.startswith("Tool '?' not found")
 
 
 def test_an_observation_states_status_data_and_tool() -> None:
@@ -254,39 +239,6 @@ def test_importing_loads_nothing_heavy_and_leaves_the_world_alone(module: str, t
     )
     assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_first_typed_tool_loads_pydantic_and_a_call_without_one_does_not() -> None:
-    done = python(
-        """
-        import sys
-        from whichloop.protocol import Tool, Toolbox, ToolCall, run_sync
-
-        box = Toolbox([Tool("one", "", {}, lambda: {1})])
-        print(run_sync(box.call(ToolCall("one", {}))).data, "pydantic" in sys.modules)
-        Tool.from_function(len)
-        print("pydantic" in sys.modules)
-        """
-    )
-    assert (done.stdout, done.stderr) == ("[1] False\nTrue\n", "")
-
-
-class Unreadable(dict[str, Any]):
-    """A mapping whose own code raises."""
-
-    def keys(self) -> Any:
-        raise ValueError("not mine")
-
-    def __iter__(self) -> Any:
-        raise ValueError("not mine")
-
-
-@pytest.mark.parametrize("validate", [True, False])
-def test_arguments_that_cannot_be_read_are_an_observation(validate: bool) -> None:
-    box = Toolbox([named("tool", lambda a: a)])
-    seen = run_sync(box.call(ToolCall("tool", Unreadable(a=1)), validate=validate))
-    assert (seen.status, seen.error_type) == ("error", "InvalidArguments")
-    assert run_sync(box.call(ToolCall("tool", {"a": [Unreadable(a=1)]}), validate=validate)).ok
 
 
 @given(st.lists(st.integers(5, 200), min_size=1, max_size=5))

@@ -383,9 +383,9 @@ class CheckpointFile(Checkpoint):
         line = json.dumps(entry)
         stored = begin_in_thread(self._store, line)
         try:
-            error = (await to_its_end(stored)).error
+            _, error = await to_its_end(stored)
         finally:
-            if stored.done() and stored.result().error is None:
+            if stored.done() and stored.result()[1] is None:
                 self._add(json.loads(line))
         if error is not None:
             raise error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from .chat import CallDelta, Capabilities, Chunk, Message, Reply, reply_of_pieces, whole_pieces
@@ -27,14 +27,8 @@ class Sampling:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the values that are set."""
-        pairs = {
-            "temperature": self.temperature,
-            "max_tokens": self.max_tokens,
-            "top_p": self.top_p,
-            "seed": self.seed,
-            "stop": list(self.stop) or None,
-        }
-        return {name: value for name, value in pairs.items() if value is not None}
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: list(value) if name == "stop" else value for name, value in values.items() if value not in (None, ())}
 
 
 DEFAULT_SAMPLING = Sampling()

@@ -14,7 +14,7 @@ from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
 from .chat import Reply
 from .digest import CHECKSUM, ChecksumError, digest, unseal
 from .files import file_error_words, read_bounded
-from .json_text import DuplicateKeyError, load_json
+from .json_text import load_json
 from .names import nearest
 from .values import counted
 
@@ -88,13 +88,9 @@ class TakesProgram:
 def merged(program: Program, changes: Program) -> Program:
     """Return the loop's own program with changes. `changes`: the states of some of its predictors.
 
-    Raises TypeError for what is no mapping of predictors, ValueError for a predictor that the loop does not have.
+    Raises ValueError for a predictor that the loop does not have.
     """
-    if not isinstance(changes, Mapping):
-        raise TypeError(f"program: give a mapping of predictors by name, such as loop.predictors, not {type(changes).__name__}")
-    for name, predictor in changes.items():
-        if not isinstance(predictor, Prompt):
-            raise TypeError(f"program: {name!r} must be a Prompt, such as loop.predictors[{name!r}], not {predictor!r}")
+    for name in changes:
         if name not in program:
             raise ValueError(f"predictor {name!r} is not one of this loop's; {nearest(name, program)}")
     return {
@@ -128,16 +124,12 @@ class SavedProgram:
         design, name = self.about.get("design"), getattr(loop, "name", None)
         if design is not None and name is not None and design != name:
             raise ValueError(f"it was saved for the design {design!r}, of whose replies its prompts speak; this one is {name!r}")
-        own_prompts = {
-            name: replace(predictors[name], instructions=instructions, demos=demos)
-            for name, (instructions, demos) in self.state.items()
-            if name in predictors
-        }
         for name in self.state:
             if name not in predictors:
                 was = f"; it was saved for loop {self.about['loop']!r}" if "loop" in self.about else ""
                 raise ValueError(f"predictor {name!r} is not one of this loop's ({', '.join(predictors)}){was}")
-        return merged(predictors, own_prompts)
+        own = {name: replace(predictors[name], instructions=said, demos=demos) for name, (said, demos) in self.state.items()}
+        return {**predictors, **own}
 
 
 ABOUT = "whichloop"
@@ -155,14 +147,16 @@ def read_program(path: str | Path) -> SavedProgram:
         data = load_json(raw.decode("utf-8"), finite=True)
     except OSError as error:
         raise ValueError(file_error_words(error)) from None
-    except DuplicateKeyError as error:
-        raise ValueError(f"{path}: {error}") from None
     except ValueError as error:
         raise ValueError(f"{path}: invalid JSON: {error}") from None
     if not isinstance(data, dict):
         raise ValueError(f"{path}: not a program: expected a JSON object of predictors")
     if ABOUT in data or CHECKSUM in data:
-        _check(raw, path)
+        try:
+            unseal(raw)
+        except ChecksumError as error:
+            hint = f"a program that you edited is read without its notes {ABOUT!r} and {CHECKSUM!r}"
+            raise ValueError(f"{path}: {error}; {hint}") from None
     about = data.get(ABOUT, {})
     if not isinstance(about, dict):
         raise ValueError(f"{path}: {ABOUT}: expected a JSON object")
@@ -170,14 +164,6 @@ def read_program(path: str | Path) -> SavedProgram:
     if not state:
         raise ValueError(f"{path}: not a program: it holds no predictor")
     return SavedProgram(state, about)
-
-
-def _check(raw: bytes, path: str | Path) -> None:
-    try:
-        unseal(raw)
-    except ChecksumError as error:
-        hint = f"a program that you edited is read without its notes {ABOUT!r} and {CHECKSUM!r}"
-        raise ValueError(f"{path}: {error}; {hint}") from None
 
 
 def _state(data: Any, where: str) -> tuple[str, tuple[Demo, ...]]:
@@ -208,10 +194,10 @@ def repr_with_program(loop: Any) -> str:
     options = [f"{item.name}={getattr(loop, item.name)!r}" for item in fields(loop) if item.repr]
     if loop.program is not None:
         own = replace(loop, program=None).predictors
-        changed = [_prompt_in_words(name, prompt) for name, prompt in loop.predictors.items() if prompt != own.get(name)]
+        changed = [
+            f"{name}: {prompt.instructions!r} and {counted(len(prompt.demos), 'demonstration')}"
+            for name, prompt in loop.predictors.items()
+            if prompt != own.get(name)
+        ]
         options.append(f"program=<{'; '.join(changed) or 'as its own'}>")
     return f"{type(loop).__qualname__}({', '.join(options)})"
-
-
-def _prompt_in_words(name: str, prompt: Prompt) -> str:
-    return f"{name}: {prompt.instructions!r} and {counted(len(prompt.demos), 'demonstration')}"

@@ -30,7 +30,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -139,38 +139,32 @@ async def beside_event_loop(function: Callable[..., object], *args: object, **kw
 
 async def in_thread(function: Callable[..., object], *args: object, **kwargs: object) -> object:
     """Call a function like `asyncio.to_thread`, on a new daemon thread: no other call, nor the exit, waits for one that hangs."""
-    outcome = await begin_in_thread(function, *args, **kwargs)
-    if outcome.error is not None:
-        raise outcome.error
-    value = outcome.value
+    value, error = await begin_in_thread(function, *args, **kwargs)
+    if error is not None:
+        raise error
     return await value if inspect.isawaitable(value) else value  # a plain function may wrap an async one
 
 
-def begin_in_thread(function: Callable[..., object], *args: object, **kwargs: object) -> asyncio.Future[CallOutcome]:
-    """Begin a call on a new daemon thread, and return what it comes to, which stands there as soon as the event loop runs again."""
+def begin_in_thread(
+    function: Callable[..., object], *args: object, **kwargs: object
+) -> asyncio.Future[tuple[Any, BaseException | None]]:
+    """Begin a call on a new daemon thread, and return what comes of it: a value, or the error that it raised instead."""
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[CallOutcome] = loop.create_future()
+    done: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
     context = contextvars.copy_context()
     context.run(_WAITS.set, False)
 
-    def deliver(outcome: CallOutcome) -> None:
+    def deliver(value: object, error: BaseException | None = None) -> None:
         if not done.done():
-            done.set_result(outcome)
+            done.set_result((value, error))
 
     def work() -> None:
         try:
-            outcome = CallOutcome(context.run(function, *args, **kwargs))
+            came: tuple[Any, ...] = (context.run(function, *args, **kwargs),)
         except BaseException as error:  # carried to the caller, who sorts it
-            outcome = CallOutcome(None, error)
+            came = (None, error)
         with suppress(RuntimeError):  # the caller gave up and its event loop has closed
-            loop.call_soon_threadsafe(deliver, outcome)
+            loop.call_soon_threadsafe(deliver, *came)
 
     threading.Thread(target=work, name=f"call-{getattr(function, '__name__', 'call')}", daemon=True).start()
     return done
-
-
-class CallOutcome(NamedTuple):
-    """What a call on a thread came to."""
-
-    value: Any
-    error: BaseException | None = None

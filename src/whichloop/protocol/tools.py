@@ -67,8 +67,7 @@ class Tool:
     """What a model reads of the tool."""
 
     def __post_init__(self) -> None:
-        if self.time_limit_s is not None or self.max_chars is not None:
-            _check_limits(f"tool {self.name!r}", self.time_limit_s, self.max_chars)
+        _check_limits(f"tool {self.name!r}", self.time_limit_s, self.max_chars)
         if is_generator_function(self.function):
             raise TypeError(f"tool {self.name!r} is a generator function, which a call only begins: return a list or a text")
         object.__setattr__(self, "spec", ToolSpec(self.name, self.description, self.parameters))
@@ -143,8 +142,7 @@ class Toolbox:
         if len(self._tools) != len(listed):
             names = [tool.name for tool in listed]
             raise ValueError(f"two tools are named {next(n for n in names if names.count(n) > 1)!r}: names must differ")
-        if time_limit_s is not None or max_chars is not None:
-            _check_limits("toolbox", time_limit_s, max_chars)
+        _check_limits("toolbox", time_limit_s, max_chars)
         self.time_limit_s = time_limit_s
         self.max_chars = max_chars
         self.threads = threads
@@ -264,12 +262,9 @@ class Toolbox:
             raise
 
     def _bind(self, tool: Tool, arguments: Mapping[str, Any], validate: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        if type(arguments) is not dict and not isinstance(arguments, Mapping):
+        if not isinstance(arguments, Mapping):
             raise ToolArgumentError(f"Tool '{tool.name}': arguments must be an object")
-        try:
-            copies = {name: value if type(value) in ATOMS else own_copy(value) for name, value in dict(arguments).items()}
-        except Exception:  # a mapping of foreign code that cannot be read
-            raise ToolArgumentError(f"Tool '{tool.name}': arguments must be an object") from None
+        copies = {name: own_copy(value) for name, value in arguments.items()}
         if tool.arguments is None:
             return (), copies
         try:
@@ -366,13 +361,11 @@ _LIMITS: ContextVar[LimitedToolbox | None] = ContextVar("whichloop_tool_limits",
 """The limits of the call that is being made, where they are not those of the toolbox that makes it."""
 
 
-def _check_limits(owner: str, time_limit_s: Any, max_chars: Any) -> None:
-    """Raise ValueError, in one line that names it, for a limit that is no number or below what a limit can be."""
-    is_time = isinstance(time_limit_s, int | float) and not isinstance(time_limit_s, bool) and time_limit_s > 0
-    if time_limit_s is not None and not is_time:
+def _check_limits(owner: str, time_limit_s: float | None, max_chars: int | None) -> None:
+    """Raise ValueError for a limit that lets nothing through."""
+    if time_limit_s is not None and not time_limit_s > 0:
         raise ValueError(f"{owner}: time_limit_s must be more than 0 s, or None, not {time_limit_s!r}")
-    is_count = isinstance(max_chars, int) and not isinstance(max_chars, bool) and max_chars >= 0
-    if max_chars is not None and not is_count:
+    if max_chars is not None and not max_chars >= 0:
         raise ValueError(f"{owner}: max_chars must be 0 or more, or None, not {max_chars!r}")
 
 

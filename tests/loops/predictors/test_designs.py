@@ -153,10 +153,3 @@ def test_microcompact_leaves_demonstrations_whole_and_tells_what_was_shown() -> 
     assert rest == list(plain.requests[-1].messages)
     assert not any("cleared" in message.content for message in examples)
     assert "[old result cleared]" in calls[-1].inputs[CONVERSATION]
-
-
-def test_what_is_no_program_is_told_in_a_line() -> None:
-    wrong = {"give a mapping of predictors by name, .*, not int": 3, "'decide' must be a Prompt, such as .*, not 3": {"decide": 3}}
-    for told, given in wrong.items():
-        with pytest.raises(TypeError, match=f"^program: {told}$"):
-            Stateless().with_predictors(cast(Any, given))
