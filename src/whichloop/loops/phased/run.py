@@ -187,7 +187,7 @@ class PhasedRun:
         tool_tasks = [task.id for task in ordered if task.taskType is TaskType.USE_TOOLS]
         limit = self.config.max_tool_tasks
         refused = set() if limit is None else set(tool_tasks[max(0, limit - self.tool_tasks) :])
-        work: dict[str, asyncio.Task[None]] = {}
+        work: dict[asyncio.Task[None], PhaseTask] = {}
         try:
             while True:
                 waiting = [task for task in tasks if task.status is TaskStatus.PENDING]
@@ -200,18 +200,24 @@ class PhasedRun:
                     self.tool_tasks += task.taskType is TaskType.USE_TOOLS
                     self._set_status(task, TaskStatus.IN_PROGRESS)
                     task.context = self._context(task, tasks, ordered)
-                    work[task.id] = asyncio.create_task(self._task(task))
-                if not await next_ended(work.values()):
+                    work[asyncio.create_task(self._task(task))] = task
+                if not await next_ended(work):
                     break
         finally:
-            if self._is_token_set:  # an executor sees the token itself, and gets the time that it grants its tools
-                await stop_tasks(worker for name, worker in work.items() if by_id[name].toolCalls is None)
-                if work:
-                    await asyncio.wait(work.values(), timeout=self.config.cancel_grace_s + 1)
-            await stop_tasks(work.values())
+            await self._wind_down(work)
         for task in tasks:
             if task.status is TaskStatus.PENDING:
                 self._fail(task, "dependency cycle")
+
+    async def _wind_down(self, work: Mapping[asyncio.Task[None], PhaseTask]) -> None:
+        """Leave nothing running. An executor sees the token itself, and gets the time that it grants its tools."""
+        try:
+            if self._is_token_set:
+                await stop_tasks(worker for worker, task in work.items() if task.toolCalls is None)
+                if work:
+                    await asyncio.wait(work, timeout=self.config.cancel_grace_s + 1)
+        finally:
+            await stop_tasks(work)
 
     async def _reflect(self) -> Reflection:
         self._enter(Phase.REFLECT)
