@@ -380,7 +380,7 @@ class Empty(BaseModel):
     "parts", ["<text></text><maybe/><words></words><kind></kind>", "<text/><maybe>  </maybe><words /><kind> </kind>"]
 )
 @row("S3-44", "X-8")
-def test_an_empty_element_is_an_empty_text_none_or_missing_and_what_is_missing_is_named(parts: str) -> None:
+def test_an_empty_element_is_an_empty_text_none_or_missing_and_that_is_named(parts: str) -> None:
     assert read(f"<output>{parts}<number></number><tags></tags></output>", Empty) == Empty(text="", maybe=None, words=None, tags=[])
     for text, problem in (
         ("<output><sentiment></sentiment><confidence></confidence></output>", "confidence: Field required"),

@@ -188,7 +188,7 @@ def test_a_single_turn_runs_a_tool_once_and_says_that_it_did_not_finish() -> Non
 
 
 @row("S3-45", "S3-26")
-def test_the_error_of_a_finish_is_its_result_or_in_xml_a_users_message_and_the_attempt_stays() -> None:
+def test_the_error_of_a_finish_is_its_result_or_in_xml_a_users_message() -> None:
     model = Script(says(native("__finish__", {"answer": 3}, "call_9"), text="Done."), finish())
     run(steps(), model)
     said, error = model.requests[1].messages[-2:]
@@ -282,7 +282,7 @@ def test_no_shipped_tool_evaluates_python() -> None:
 
 
 @row("S3-48", "finish.parallel_tools")
-def test_option_parallel_tools_runs_the_calls_of_a_step_at_once_with_results_in_call_order() -> None:
+def test_option_parallel_tools_runs_the_calls_at_once_with_results_in_call_order() -> None:
     for parallel in (False, True):
         gate, order = asyncio.Event(), list[str]()
 

@@ -382,7 +382,7 @@ def test_history_and_branch_belong_to_a_call() -> None:
 
 @pytest.mark.parametrize("cancelled", [True, False])
 @row("S3-36")
-def test_a_branch_ends_with_its_call_whether_that_is_cancelled_or_the_hook_has_left_it_running(cancelled: bool) -> None:
+def test_a_branch_ends_with_its_call_whether_that_is_cancelled_or_goes_on(cancelled: bool) -> None:
     class Slow(Script):
         async def complete(self, request: Request) -> Reply:
             if request.scope:

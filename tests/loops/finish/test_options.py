@@ -110,7 +110,7 @@ def test_option_system_prompt_is_the_first_message_or_there_is_none() -> None:
 
 
 @row("finish.temperature", "finish.max_tokens")
-def test_option_temperature_and_option_max_tokens_reach_every_request_or_are_left_to_the_model() -> None:
+def test_option_temperature_and_option_max_tokens_reach_every_request_or_are_left_out() -> None:
     for options in ({"temperature": 0.5, "max_tokens": 9}, {}):
         model = Script(ADD, finish())
         run(Finish(max_steps=1, **options), model)  # type: ignore[arg-type]  # of two types

@@ -253,7 +253,7 @@ def test_the_list_of_results_may_be_replaced_but_holds_results_only() -> None:
 
 
 @row("S3-12", "S3-18", "B3-2", "X-2")
-def test_results_enter_the_history_after_on_step_next_to_their_calls_also_in_a_copy() -> None:
+def test_results_enter_the_history_after_on_step_next_to_their_calls() -> None:
     def on_step(self: Any, step: Step) -> None:
         roles.append([entry["role"] for entry in self.history])
         self.history = [*copy.deepcopy(self.history), {"role": "user", "content": f"after {step.counter}"}]

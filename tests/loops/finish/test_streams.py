@@ -171,7 +171,7 @@ def test_under_a_json_schema_the_partial_answer_is_a_dict() -> None:
 
 
 @row("S3-35", "B3-24")
-def test_on_stream_can_branch_into_a_scope_of_its_own_and_the_child_inherits_a_text_without_calls() -> None:
+def test_on_stream_can_branch_into_a_scope_of_its_own() -> None:
     def on_stream(self: Any, chunk: StreamChunk) -> None:
         if chunk.done and len(self.history) > 2:
             got.append((self.branch(Review).answer, len(self.history)))
@@ -243,7 +243,7 @@ def snapshots(model: type[BaseModel], text: str) -> list[Any]:
 
 
 @row("S3-30", "S3-46")
-def test_all_fields_are_optional_strings_grow_and_other_scalars_appear_only_when_complete() -> None:
+def test_fields_are_optional_strings_grow_and_other_scalars_appear_only_when_complete() -> None:
     kind: Any = Partial[City]
     assert list(kind.model_fields) == ["city_name", "population", "explanation"]
     assert set(kind().model_dump().values()) == {None}
