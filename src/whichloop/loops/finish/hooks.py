@@ -19,7 +19,6 @@ from pydantic_core import from_json
 from whichloop.loops.provider_retry import RetryingModel
 from whichloop.protocol import SILENT, Chunk, Model, ModelError, ProviderError, Reply, StopRun, Tool, ToolCall
 from whichloop.protocol.threads import in_thread, is_async_function
-from whichloop.protocol.values import error_text
 
 from .answer import FINISH, Output, parameters_of
 from .state import History, Run, ToolResult
@@ -32,11 +31,7 @@ class ParseError(Exception):
 
 
 class HookFailed(Exception):
-    """`on_step` or `on_stream` raised."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(f"{type(error).__name__}: {error_text(error)}")
-        self.error = error
+    """`on_step` or `on_stream` raised what is the cause."""
 
 
 async def call_hook(hook: Callable[[Any], Any], argument: Any) -> Any:
@@ -46,7 +41,7 @@ async def call_hook(hook: Callable[[Any], Any], argument: Any) -> Any:
     except (StopRun, ParseError, ModelError):
         raise
     except Exception as error:
-        raise HookFailed(error) from error
+        raise HookFailed from error
 
 
 def resolve_model(given: Any) -> Model:
@@ -123,13 +118,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class PartialCall:
-    """A tool call as far as it has been streamed."""
+    """A tool call as far as it has been streamed; `index` is its 0-based place among the reply's calls."""
 
     name: str
     arguments: str
-    """The text so far."""
     index: int = 0
-    """0-based place among the reply's calls."""
     id: str = ""
 
 

@@ -68,8 +68,7 @@ REFUSALS = frozenset({"refused", "bad_request"})
 """Kinds of provider errors that a forced tool choice may meet where it is not supported."""
 
 
-Ending = tuple[StopReason, Any]
-"""How a run ended, and the answer."""
+Ending = tuple[StopReason, Any]  # with the answer
 
 
 @checked_options
@@ -146,7 +145,7 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
         question = Message("user", input_xml({"question": query.full_text}), images=query.images).as_dict()
         run = self.begin(output, tools, model, [question], observer)
         answer: Any = None
-        error: Exception | None = None
+        error: BaseException | None = None
         try:
             stop, answer = await self.drive(run)
         except ParseError as failure:
@@ -156,7 +155,7 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
         except ModelError as failure:
             stop, error = StopReason.PROVIDER_ERROR, failure
         except HookFailed as failure:
-            stop, error = StopReason.TERMINATED, failure.error
+            stop, error = StopReason.TERMINATED, failure.__cause__
         details: dict[str, Any] = {"history": run.history}
         if error is not None:
             logger.info("the run ends as %s: %s: %s", stop, type(error).__name__, error_text(error))
@@ -284,9 +283,9 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
         given = [(result, render_value(result.output)) for result in step.tool_results]
         returned = await call_hook(self.on_step, step)
         if returned is not None and returned is not step:
-            raise HookFailed(TypeError(f"on_step must return the step or None, not {type(returned).__name__}"))
+            raise HookFailed from TypeError(f"on_step must return the step or None, not {type(returned).__name__}")
         if not all(isinstance(result, ToolResult) for result in step.tool_results):
-            raise HookFailed(TypeError("step.tool_results must hold results; change their output"))
+            raise HookFailed from TypeError("step.tool_results must hold results; change their output")
         for result, text in given:
             if render_value(result.output) != text:
                 result.shown = None
@@ -294,7 +293,7 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
             try:
                 run.model = self.resolver(step.model)
             except Exception as error:  # a name that the hook made up
-                raise HookFailed(error) from error
+                raise HookFailed from error
             run.model_given = step.model
         run.temperature, run.max_tokens = step.temperature, step.max_tokens
 

@@ -204,7 +204,7 @@ class Module:
         try:
             stop, answer = await config.drive(run)
         except HookFailed as failure:
-            raise failure.error from None
+            raise failure.__cause__ or failure from None
         finally:
             _CALL.reset(before)
             await call.end()

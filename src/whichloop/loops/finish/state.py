@@ -135,12 +135,11 @@ class Run:
 
     def place_of_unanswered(self) -> int | None:
         """Return the index of the message whose calls have no results yet, or of the copy that a hook has put in its place."""
-        for index in range(len(self.history) - 1, -1, -1) if self.unanswered is not None else ():
-            item = self.history[index]
-            if item is self.unanswered:
-                return index
-            if isinstance(item, Mapping) and self.unanswered and item.get("tool_calls", ()) == self.unanswered["tool_calls"]:
-                return index
+        made = self.unanswered["tool_calls"] if self.unanswered else None
+        for place in reversed(range(len(self.history) if made else 0)):
+            item = self.history[place]
+            if item is self.unanswered or (isinstance(item, Mapping) and item.get("tool_calls") == made):
+                return place
         return None
 
     def messages(self) -> tuple[Message, ...]:
@@ -206,10 +205,8 @@ def message_of(item: Any) -> Message:
     """Return whatever a hook has put into the history as a message; what is none becomes the user's words."""
     if isinstance(item, Message):
         return item
-    if not isinstance(item, Mapping):
-        return Message("user", render_value(item))
-    if item.get("role") not in _ROLES:
-        item = {**item, "role": "user"}
+    if not isinstance(item, Mapping) or item.get("role") not in _ROLES:
+        item = {"role": "user", "content": item.get("content") if isinstance(item, Mapping) else render_value(item)}
     try:
         message = Message.from_dict(item)
     except (ValueError, TypeError):  # content of another type, say, or calls that are none
