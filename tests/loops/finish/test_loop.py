@@ -16,6 +16,7 @@ from tests.loops.finish.helpers import (
     VERDICT,
     XML,
     add,
+    assert_legal,
     contents,
     finish,
     native,
@@ -176,6 +177,15 @@ def test_a_forced_answer_that_stays_invalid_is_a_parse_failure_that_says_forced(
     assert (outcome.stop, outcome.answer) == (StopReason.PARSE_FAILED, None)
     assert model.roles == [D] + [A] * (1 + retries)
     assert outcome.details["error"].startswith("ParseError: no valid forced __finish__")
+
+
+@row("B3-22", "X-7")
+def test_no_call_beside_an_invalid_forced_finish_runs_or_stays_without_a_result() -> None:
+    model = Script(ADD, BAD_AND_ADD, finish())
+    assert run(Finish(max_steps=1), model).stop is StopReason.FORCED
+    assert_legal(model.requests[2].messages)
+    forced = "Tool error: not run, only __finish__ can be called now"
+    assert [text == forced for text in results(model.requests[2])] == [False, True, False, True]
 
 
 @row("S3-32", "B3-12", "B3-23")
