@@ -157,14 +157,21 @@ def validate_tool_arguments(func: Callable[..., Any], args: Mapping[str, Any], n
     return None
 
 
+def _says_more(schema: Any, line: str) -> bool:
+    """Return whether the schema of an argument has fields or a description, which the line of its tool does not show."""
+    if not isinstance(schema, Mapping):
+        return False
+    has_fields = "properties" in schema or "properties" in schema.get("items", ())
+    return has_fields or ("description" in schema and str(schema["description"]).replace("'", "") not in line)
+
+
 def tool_line(tool: Tool) -> str:
     """Return `name(signature): docstring`, and the JSON schema of the arguments where the signature does not say what they are."""
     signature = signature_of(tool.function)
     line = f"{tool.name}{signature.text}: {tool.description}".rstrip(": ")
     properties = tool.parameters.get("properties", {})
-    described = [str(item.get("description", "")).replace("'", "") for item in properties.values() if isinstance(item, Mapping)]
-    is_said = not (signature.is_open or signature.has_own_types) and all(text in line for text in described)
-    if not properties or (is_said and '"properties"' not in schema_text(properties)):
+    is_said = not (signature.is_open or signature.has_own_types) and not any(_says_more(item, line) for item in properties.values())
+    if not properties or is_said:
         return line
     shown = {name: tool.parameters[name] for name in ("properties", "required", "$defs") if name in tool.parameters}
     return f"{line} Arguments: {schema_text(shown)}"
