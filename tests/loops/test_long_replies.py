@@ -116,7 +116,7 @@ def test_values_are_repaired_only_if_they_are_short_and_flat(unit, times):
         patched.setattr(chat_format, "parse_value", parse_value)
         patched.setattr(dspy.ChatAdapter, "parse", lambda self, signature, text: parse_value(text, None))
         with pytest.raises((AdapterParseError, ValueError)):
-            chat_format.FORMAT.read(Plan, f"[[ ## steps ## ]]\n{unit * times}")
+            chat_format.FORMAT.parse(Plan, f"[[ ## steps ## ]]\n{unit * times}")
     assert all(len(text) <= chat_format.MAX_REPAIRED for text in repaired)
     assert all(max(text.count("{"), text.count("[")) <= 2 * MAX_NESTED or unit == "[[ ## " for text in repaired)
 
@@ -125,7 +125,7 @@ def test_values_are_repaired_only_if_they_are_short_and_flat(unit, times):
 def test_a_long_text_where_any_text_may_stand_is_kept(annotation):
     signature = dspy.Signature("query -> answer").with_updated_fields("answer", type_=annotation)
     prose = "It is so, because it was so before. " * 1000
-    assert chat_format.FORMAT.read(signature, f"[[ ## answer ## ]]\n{prose}")["answer"] == prose.strip()
+    assert chat_format.FORMAT.parse(signature, f"[[ ## answer ## ]]\n{prose}")["answer"] == prose.strip()
 
 
 # --- streams, and what scorers read ---
@@ -179,4 +179,4 @@ def test_an_abstention_is_looked_for_in_the_first_words_only(monkeypatch):
 def test_a_value_on_which_the_repair_itself_fails_is_unreadable(value):
     """json_repair 0.64 raises AssertionError; found by benchmarks/hostile_replies.py, block 77."""
     with pytest.raises(AdapterParseError):
-        chat_format.FORMAT.read(Plan, f"[[ ## steps ## ]]\n{value}")
+        chat_format.FORMAT.parse(Plan, f"[[ ## steps ## ]]\n{value}")

@@ -75,12 +75,6 @@ class ChatFormat(dspy.ChatAdapter):
         # DSPy's join begins and ends with the empty prefix and suffix, which `strip` removes.
         return "\n\n".join(parts).strip()
 
-    def format(self, signature: Any, demos: Sequence[Fields], inputs: Fields) -> list[Fields]:
-        user = self.format_user_message_content(signature, inputs, main_request=True)
-        messages = [*self.prefix(signature, demos), {"role": "user", "content": user}]
-        debug_text("prompt", *[message["content"] for message in messages])
-        return messages
-
     def format_demos(self, signature: Any, demos: Sequence[Fields]) -> list[Fields]:
         return cast(list[Fields], super().format_demos(signature, [_tellable(signature, demo) for demo in demos]))
 
@@ -90,10 +84,6 @@ class ChatFormat(dspy.ChatAdapter):
         return [system, *self.format_demos(signature, demos)] if demos else [system]
 
     def parse(self, signature: Any, completion: str) -> Fields:
-        debug_text("reply", completion)
-        return self.read(signature, completion)
-
-    def read(self, signature: Any, completion: str) -> Fields:
         """Return the output fields of a completion. Raises AdapterParseError with DSPy's words."""
         try:
             fields = _read_sections(signature, completion)
@@ -262,7 +252,7 @@ class SignatureCodec(ABC):
         if codec is self:
             return fields
         try:
-            return FORMAT.read(self.signature, reply.text)
+            return FORMAT.parse(self.signature, reply.text)
         except AdapterParseError as error:
             raise WireError(complaint(error, self.signature)) from None
 

@@ -10,12 +10,7 @@ from tests.loops.helpers import Notes, Script, extract, react
 from tests.loops.react_extract.helpers import BAD, run, shown, trajectory
 from tests.rows import row
 from whichloop.loops.react_extract import ReactExtract, ReactExtractProgram, format_trajectory
-from whichloop.protocol import (
-    ContextOverflow,
-    Role,
-    StopReason,
-    Tool,
-)
+from whichloop.protocol import ContextOverflow, Query, Role, StopReason, Tool, Toolbox
 
 
 @row("B2-2")
@@ -173,3 +168,40 @@ def test_an_unreadable_reply_can_be_an_observation_that_uses_its_iteration() -> 
     assert "[[ ## error_0 ## ]]\nThe reply lacks" in shown(model.requests[1])
     only_bad = run(ReactExtract(on_parse_error="observe", max_iterations=2), Script(BAD, BAD, extract("x")))
     assert (only_bad.stop, only_bad.steps) == (StopReason.FORCED, 2)
+
+
+@row("B2-6")
+def test_extract_has_attempts_of_its_own() -> None:
+    long = ContextOverflow("long")
+    steps = [react("add", f"Step {k}.", a=1, b=2) for k in range(3)]
+    script = Script(*steps, long, react("finish"), long, extract("3"))
+    outcome = run(ReactExtract(overflow_attempts=1), script)
+    assert (outcome.answer, outcome.stop) == ("3", StopReason.FINISHED)
+    assert [f"Step {k}." in shown(script.requests[-1]) for k in range(3)] == [False, False, True]
+
+
+@row("B2-8")
+def test_an_answer_of_another_type_is_asked_for_again_with_what_is_wrong() -> None:
+    for retries, asked, answer in ((2, 4, 7), (1, 3, None)):
+        model = Script(react("finish"), extract("many"), BAD, extract("7"))
+        outcome = ReactExtract(parse_retries=retries).run_sync(Query("Q", schema=int), Toolbox(), model)
+        assert (len(model.requests), outcome.answer, outcome.steps) == (asked, answer, 1)
+    assert list(trajectory(outcome)) == ["thought_0", "tool_name_0", "tool_args_0", "observation_0"]
+
+
+@pytest.mark.parametrize(
+    ("last", "answer", "stop"),
+    [
+        (react("finish", "T.", answer=0), 0, StopReason.FINISHED),
+        (react("finish", "T.", answer=""), "", StopReason.FINISHED),
+        (react("finish", "T."), "T.", StopReason.FINISHED),
+        (BAD, "First.", StopReason.PARSE_FAILED),
+        (react("add", "Last.", a=1, b=2), "Last.", StopReason.MAX_STEPS),
+    ],
+)
+@row("react_extract.extract")
+def test_without_extract_a_false_answer_is_one_and_the_last_thought_stands_for_none(
+    last: str, answer: Any, stop: StopReason
+) -> None:
+    outcome = run(ReactExtract(extract=False, max_iterations=2), Script(react("add", "First.", a=1, b=2), last))
+    assert (outcome.answer, outcome.stop, outcome.steps) == (answer, stop, 2)
