@@ -335,10 +335,10 @@ def test_into_another_folder_the_next_commands_lead_there(whichloop, tmp_path):
     ("arguments", "said"),
     [
         (["there"], "there.py already exists; nothing was written"),
-        (["3x"], "'3x' is not a valid name for a loop"),
-        (["My-Loop"], "'My-Loop' is not a valid name for a loop"),
-        (["class"], "'class' is a keyword of Python: use "),
-        (["json"], "installed already"),
+        (["3x"], "'3x' is no name for a loop"),
+        (["My-Loop"], "'My-Loop' is no name for a loop"),
+        (["class"], "'class' is no name for a loop"),
+        (["json"], "an installed module is named 'json'"),
         (["mine", "nowhere"], "nowhere is not a directory"),
     ],
 )

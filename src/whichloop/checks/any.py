@@ -1,4 +1,4 @@
-"""One check for anything: a loop, a program, a suite, plans or a model, told by what it is."""
+"""One check for anything: a loop, a program, a suite, plans or a model, told by what it is; and what it finds, as a document."""
 
 from __future__ import annotations
 
@@ -7,37 +7,38 @@ import inspect
 import itertools
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from whichloop.checks.loop import LAWS, check_loop
-from whichloop.checks.program import FAULTS, ProgramReport, Requirement, Trouble, check_program, parse_requirements
-from whichloop.checks.program.agent_faults import BY_NAME
-from whichloop.checks.program.check import DEFAULT_LIMITS, CheckLimits
-from whichloop.checks.program.naming import ADDRESS, agent_of, is_command, is_loop, named_agent
-from whichloop.checks.suite.check import check_suite
 from whichloop.datasets.task import Suite
+from whichloop.metrics.statistics import interval_json
 from whichloop.protocol.modules import plugins_of
 from whichloop.protocol.names import is_local_model, near, own_object, parse_spec
 from whichloop.protocol.own_code import refuse_in_import
-from whichloop.protocol.values import counted
+from whichloop.protocol.values import cap, counted
 from whichloop.runs.built_in import builtin_names, loop_names
 from whichloop.runs.config import SettingError, setting_error
 from whichloop.runs.registry import make_loop, make_suite, tools_named
-from whichloop.text.doc import UNKNOWN, Cell, Doc, Table, lines_of
+from whichloop.text import junit
+from whichloop.text.doc import UNKNOWN, Block, Cell, Doc, Style, Table, TraceLines, lines_of
+from whichloop.text.numbers import interval
+from whichloop.text.output import plain_line
 
-from .doc import loop_doc, program_doc, suite_doc, trouble_doc
+from .loop.check import LAWS, check_loop
 from .plans import TABLES, plan_doc, plan_findings
-from .shared.law import Progress, unwatched
+from .program.agent_faults import BY_NAME, FAULTS, OUTCOMES, RECOVERED, FaultFinding, Requirement, parse_requirements
+from .program.check import CheckLimits, ProgramReport, Trouble, check_program
+from .program.naming import ADDRESS, agent_of, is_command, is_loop, named_agent
+from .shared.law import Finding, Law, Progress, unwatched
+from .suite.check import CHECKS, Checked, check_suite
 
 Kind = Literal["loop", "program", "suite", "plans", "model"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-PLAN_FILES = frozenset({*TABLES, ".json", ".txt", ".plan"})
-"""Endings of files that hold plans."""
 OF_KINDS: Mapping[str, tuple[Kind, ...]] = {
     "data": ("suite",), "tools": ("suite", "plans"), "run_tools": ("suite", "plans"), "tasks": ("suite",),
     "require": ("program",), "fault": ("program",), "venv": ("program",), "key": ("program",),
@@ -124,7 +125,7 @@ def check(thing: object, kind: Kind | None = None, progress: Progress = unwatche
         name = getattr(made, "name", type(made).__name__)
     if kind == "loop":
         loop_findings = check_loop(made, _counting(progress, len(LAWS)), limit_s=chosen.limit)
-        return _checked(kind, loop_doc(name, loop_findings))
+        return _checked(kind, _laws_doc(kind, name, LAWS, loop_findings))
     is_ours = bool(words) and spec.name in builtin_names("suite") and chosen.tools is None
     checked = check_suite(made, tasks=chosen.tasks, run_tools=chosen.run_tools or is_ours, progress=progress)
     return _checked(kind, suite_doc(name, checked))
@@ -157,7 +158,7 @@ def told(words: Sequence[str]) -> tuple[Kind, Sequence[str]]:
         return "model", words
     if name in loops or name in suites:
         return "loop" if name in loops else "suite", words
-    if Path(first).suffix.lower() in PLAN_FILES:
+    if Path(first).suffix.lower() in (*TABLES, ".json", ".txt", ".plan"):
         return "plans", words
     if ":" in name:
         return _kind_of(own_object("check", parse_spec(first).name), first), words
@@ -205,11 +206,12 @@ def _check_program(thing: object, words: Sequence[str], options: Options, progre
         if one.fault not in {fault.name for fault in faults}:
             raise SettingError("require", f"{one.fault} is demanded, and --fault leaves it out")
     loop, name = named_agent(words, options.venv, options.key or ()) if words else agent_of(thing)  # type: ignore[arg-type]  # it says so itself
-    limits = DEFAULT_LIMITS if options.limit is None else CheckLimits(hang_s=options.limit)
+    limits = CheckLimits() if options.limit is None else CheckLimits(hang_s=options.limit)
     try:
         report = check_program(loop, name, faults=faults, limits=limits, on_finding=_counting(progress, len(faults)))
     except Trouble as trouble:
-        return _checked("program", trouble_doc(name, str(trouble)))
+        said = _data("program", name, False, trouble=str(trouble))
+        return _checked("program", Doc(f"program {name}", (lines_of(("Trouble", str(trouble))),), said))
     return _checked("program", program_doc(report, demanded), report, demanded)
 
 
@@ -255,3 +257,123 @@ def _counting(progress: Progress, total: int) -> Callable[[object], None]:
     """Return what hears of each finding, and tells who watches how many there are."""
     count = itertools.count(1)
     return lambda finding: progress("checked", next(count), total)
+
+
+SHOWN = 5
+"""Problems of one law that are shown; the data have more of them."""
+
+
+def _data(kind: str, name: str, ok: bool, findings: Sequence[Mapping[str, Any]] = (), **more: Any) -> dict[str, Any]:
+    """Return the one form of what `check --json` prints; each finding has `name`, `status` and `detail`."""
+    return {"kind": kind, "name": name, "ok": ok, "findings": list(findings), **more}
+
+
+def suite_doc(name: str, checked: Checked) -> Doc:
+    """Return the problems, how many laws hold, the agents that must not pass, and behind it all laws."""
+    set_aside = {task.id: task.quarantined for task in checked.suite.tasks if task.quarantined}
+    count = len(checked.suite.tasks) - len(set_aside)
+    rows, baselines = [], []
+    for each in checked.baselines:
+        share, too_many = each.share, each.is_too_many
+        scored, mark = str(0 if share is None else share.n), Cell("TOO MANY" if too_many else "", "bad")
+        rows.append((each.baseline.name, interval(share, 3), scored, mark, each.baseline.text))
+        data = {"passes": interval_json(share), "too_many": too_many, "not_scored": len(each.not_scored)}
+        baselines.append({"agent": each.baseline.name, **data})
+    agents = Table("Agents, and the share of tasks that they pass", ("agent", "passes", "tasks", "", "what it does"), tuple(rows))
+    lines = lines_of(
+        ("Tasks", f"{count:,}"),
+        ("Set aside", f"{len(set_aside):,} tasks" if set_aside else ""),
+        ("Called", f"tools of {checked.sample:,} tasks" if checked.ran_tools else "no tool"),
+    )
+    more = {"version": checked.suite.version, "tasks": count, "sample": checked.sample, "ran_tools": checked.ran_tools}
+    more |= {"baselines": baselines, "quarantined": set_aside}
+    return _laws_doc("suite", name, CHECKS, checked.findings, [lines, agents], **more)
+
+
+def _laws_doc(
+    kind: str, name: str, laws: Sequence[Law], findings: Sequence[Finding], told: Sequence[Block] = (), **more: Any
+) -> Doc:
+    """Return the laws that do not hold or were not run, how many hold, and behind it all laws."""
+    styles: Mapping[str, Style] = {"ok": "good", "failed": "bad"}
+    results = {
+        one.law: Cell("FAILED" if one.status == "failed" else one.status, styles.get(one.status, "warn")) for one in findings
+    }
+    counts, ends = Counter(one.status for one in findings), any(one.ends for one in findings)
+    rows: list[tuple[Cell | str, ...]] = []
+    for one in findings:
+        if one.status == "ok" or (ends and one.status == "not run"):
+            continue
+        rows += [(one.law, results[one.law], one.detail), *(("", "", text) for text in one.others[: SHOWN - 1])]
+        if one.count > SHOWN:
+            rows.append(("", "", Cell(f"and {one.count - SHOWN} more", "dim")))
+    of_all = f"of {len(findings)} laws"
+    blocks: list[Block] = [
+        Table("", ("law", "result", "why"), tuple(rows)),
+        lines_of(
+            ("Hold", f"{counts['ok']} {of_all}"),
+            ("Broken", f"{counts['failed']} {of_all}" if counts["failed"] else ""),
+            ("Not run", f"{counts['not run']} {of_all}" if counts["not run"] else ""),
+        ),
+        *told,
+        Table("Laws", ("law", "result", "it says"), tuple((law.name, results[law.name], law.text) for law in laws), detail=True),
+    ]
+    data = _data(kind, name, not counts["failed"], [one.as_dict() for one in findings], **more)
+    return Doc(f"{kind} {name}", tuple(block for block in blocks if not isinstance(block, Table) or block.rows), data)
+
+
+def program_doc(report: ProgramReport, demanded: Sequence[Requirement] = ()) -> Doc:
+    """Return a row for each fault, what the outcomes mean, and what was demanded; as details all that the model was told."""
+    unmet = report.unmet(demanded)
+    missing = {one.fault: one.missing(finding) for one, finding in unmet}
+    counts = Counter(finding.outcome for finding in report.findings)
+    meanings = tuple((outcome, str(counts[outcome]), means) for outcome, means in OUTCOMES.items() if counts[outcome])
+    wants = {one.fault: one.text for one in demanded}
+    faults, told = [], []
+    for each in report.findings:
+        text, wanted = BY_NAME[each.fault].text, wants.get(each.fault, UNKNOWN)
+        faults.append((each.fault, text, wanted, str(each.requests), str(each.calls)))
+        if each.shown:
+            title = f"{each.fault}, {each.outcome}: request {each.request}"
+            told.append(TraceLines(title, tuple(each.shown.split("\n")), detail=True))
+    lines = lines_of(
+        ("Demanded", f"{len(demanded) - len(unmet)} of {len(demanded)} outcomes are there" if demanded else ""),
+        ("Missing", list(missing.values())),
+    )
+    blocks: tuple[Block, ...] = (
+        Table("", ("fault", "outcome", "how it ended"), tuple(row for finding in report.findings for row in _rows(finding))),
+        Table("Outcomes", ("outcome", "faults", "means"), meanings),
+        lines,
+        Table("Faults", ("fault", "what happens", "demanded", "requests", "calls"), tuple(faults), detail=True),
+        *told,
+    )
+    findings = [each.as_dict() | ({"status": "failed"} if each.fault in missing else {}) for each in report.findings]
+    data = _data("program", report.agent, not unmet, findings, version=report.version, requests=len(report.asked))
+    return Doc(f"program {report.title}", blocks, data)
+
+
+def _rows(finding: FaultFinding) -> Iterator[tuple[Cell | str, ...]]:
+    sound = finding.outcome in ("told", "handled") or finding.outcome in BY_NAME[finding.fault].sound - RECOVERED
+    style: Style = "dim" if finding.outcome == "not applicable" else "good" if sound else "warn" if finding.recovered else "bad"
+    yield finding.fault, Cell(finding.outcome, style), finding.detail
+    if finding.shown and finding.outcome in ("told", "untold", "unaware"):
+        yield "", "", Cell(f"request {finding.request} says: {cap(plain_line(finding.shown), 160)}", "dim")
+
+
+def program_junit(name: str, report: ProgramReport | None, demanded: Sequence[Requirement], trouble: str = "") -> str:
+    """Return a test for each fault, which fails where a demanded outcome is missing; without a report one test with an error."""
+    root = junit.suites("whichloop check program")
+    if report is None:
+        case = junit.add_case(junit.add_suite(root, name, 1, {"error": 1}), name, "without any fault")
+        junit.add_result(case, "error", trouble)
+        return junit.document(root)
+    missing = {one.fault: one.missing(finding) for one, finding in report.unmet(demanded)}
+    kinds = [
+        "failure" if each.fault in missing else "skipped" if each.outcome == "not applicable" else "" for each in report.findings
+    ]
+    suite = junit.add_suite(root, report.title, len(kinds), Counter(kinds))
+    for finding, kind in zip(report.findings, kinds, strict=True):
+        case, said = junit.add_case(suite, report.title, finding.fault), f"{finding.outcome}: {finding.detail}"
+        if kind:
+            junit.add_result(case, kind, missing.get(finding.fault, said), finding.shown)
+        junit.add_output(case, f"{BY_NAME[finding.fault].text}\n{said}\n{finding.shown}")
+    return junit.document(root)

@@ -31,8 +31,6 @@ from .suite.reference_agents import ORACLE, Oracle, bench, trial
 
 TABLES: Mapping[str, Callable[[Path], RowTable]] = {".csv": csv_table, ".jsonl": jsonl_table, ".parquet": parquet_table}
 """Ending of a file of tasks → the table that reads it; any other file holds one plan."""
-MAX_PLAN_BYTES = 1 << 20
-"""Largest file of a single plan."""
 MAX_SHOWN_CHARS = 200
 """Characters of a result or an answer that a problem quotes."""
 
@@ -75,7 +73,12 @@ def plan_findings(path: Path, tools: OwnTools | None = None, *, run_tools: bool 
     if table is None:
         _read_single(path, tools, findings)
         if findings.carried_out and findings.tasks and not findings.problems:
-            asyncio.run(_carry_out_alone(findings, str(path), tools or NO_TOOLS))
+            (alone,) = findings.tasks
+            try:
+                replayed = asyncio.run(replay(alone, Suite("plans", "", (alone,), (tools or NO_TOOLS).open)))
+                findings.answer = planned_answer(alone, replayed)
+            except ValueError as error:
+                findings.found[str(path)].append(str(error))
         return findings
     rows = table(path)
     reader = RowReader(rows, {}, rows.name, tools or NO_TOOLS)
@@ -132,8 +135,8 @@ def _read_single(path: Path, tools: OwnTools | None, findings: PlanFindings) -> 
     """Read the one plan of a file that holds no more, and what is wrong with it, with its lines."""
     findings.is_alone = True
     with path.open("rb") as file:
-        data = file.read(MAX_PLAN_BYTES + 1)
-    if len(data) > MAX_PLAN_BYTES:
+        data = file.read((1 << 20) + 1)
+    if len(data) > 1 << 20:
         raise ValueError(f"{path}: larger than a plan can be; tasks with plans stand in a file that ends in {', '.join(TABLES)}")
     here = findings.found.setdefault(str(path), [])
     try:
@@ -200,15 +203,6 @@ async def _carry_out(findings: PlanFindings, sound: Mapping[str, tuple[Task, boo
             findings.found[where].append(problem)
 
 
-async def _carry_out_alone(findings: PlanFindings, where: str, tools: OwnTools) -> None:
-    """Carry out the plan of a file that has no right answer beside the plan's."""
-    (task,) = findings.tasks
-    try:
-        findings.answer = planned_answer(task, await replay(task, Suite("plans", "", (task,), tools.open)))
-    except ValueError as error:
-        findings.found[where].append(str(error))
-
-
 def _yields(task: Task, calls: Sequence[Replayed]) -> bool:
     """Return whether the right answer is the result of a call or a part of it, or stands in a result as a word of a text."""
     if compares(task) and is_given(task, calls):
@@ -229,14 +223,10 @@ def _unlike(task: Task, calls: Sequence[Replayed]) -> str:
     return f"task {task.id!r}: {problem} (scorer {task.scorer}); write `answer = {expected}` if no call is to give it"
 
 
-MAX_SHOWN = 20
-"""Problems that are shown; the data have all of them."""
-
-
 def plan_doc(file: str, findings: PlanFindings, *, has_tools: bool) -> Doc:
     """Return the problems, how many plans there are and where they lead, and behind it every plan, a call per line."""
     problems, plans, alone = findings.problems, findings.plans, findings.is_alone
-    more, made, count = len(problems) - MAX_SHOWN, findings.carried_out, sum(len(plan.calls) for plan in plans)
+    more, made, count = len(problems) - 20, findings.carried_out, sum(len(plan.calls) for plan in plans)
     # Whoever follows a plan whose answer is the result of no call is right by construction.
     stated = sum(not plan.is_referring for plan in plans)
     leading = len(plans) - stated if made and not alone and not problems else 0
@@ -253,9 +243,15 @@ def plan_doc(file: str, findings: PlanFindings, *, has_tools: bool) -> Doc:
         ("Warning", f"{findings.yielded} of them: a call gives it; write `answer = NAME` last" if findings.yielded else ""),
         ("Warning", findings.unused),
     )
-    written = ((task.id, _written(task.plan)) for task in findings.tasks if task.plan is not None)
-    shown = (TraceLines(name, tuple(text.splitlines()), detail=True) for name, text in written)
-    told = TraceLines("", (*problems[:MAX_SHOWN], *([f"and {more} more, which --json has"] if more > 0 else [])))
+    shown = []
+    for task in findings.tasks:
+        if task.plan is not None:
+            try:
+                text = plan_to_lines(task.plan)
+            except ValueError:
+                text = json.dumps(plan_to_json(task.plan), ensure_ascii=False)
+            shown.append(TraceLines(task.id, tuple(text.splitlines()), detail=True))
+    told = TraceLines("", (*problems[:20], *([f"and {more} more, which --json has"] if more > 0 else [])))
     data = {
         "tasks": len(findings.tasks),
         "planned": len(plans),
@@ -265,10 +261,3 @@ def plan_doc(file: str, findings: PlanFindings, *, has_tools: bool) -> Doc:
         "problems": list(problems),
     }
     return Doc(f"plans {file}", (*([told] if problems else []), summary, *shown), data)
-
-
-def _written(plan: Plan) -> str:
-    try:
-        return plan_to_lines(plan)
-    except ValueError:
-        return json.dumps(plan_to_json(plan), ensure_ascii=False)

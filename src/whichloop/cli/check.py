@@ -77,7 +77,7 @@ def check(
 
 def _write(found: Check, junit: Path | None, page: Path | None) -> None:
     """Write what a program did with each fault where it was asked for."""
-    from whichloop.checks.doc import program_junit
+    from whichloop.checks.any import program_junit
     from whichloop.reports.html.page import Part, page_html
 
     from .render import write

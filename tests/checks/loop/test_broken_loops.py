@@ -67,7 +67,7 @@ BROKEN: tuple[tuple[str, type[Any], str], ...] = (
     ("stops", named("Boaster", stops=STOPS | {StopReason.FORCED}), "declared and never reached .*: forced"),
     ("stops", named("Silent", stops=STOPS - {StopReason.MAX_STEPS}), "stopped as max_steps, which `stops` does not declare"),
     ("order", runs.Doubling, "two requests of scope '' are in flight together"),
-    ("order", runs.Racing, "with replies in another order .*: requests differ"),
+    ("order", runs.Racing, "with replies in another order .* the requests differ"),
     ("calls at once", runs.MixingUp, r"with calls that end in another order \d results are given for another call"),
     ("outcome", runs.Brittle, "raised LookupError"),
     ("provider error", ending("Apologetic", sorry), "answered 'Sorry.'"),

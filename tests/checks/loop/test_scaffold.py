@@ -118,7 +118,7 @@ def test_within_a_package_it_is_named_by_its_whole_path(folder):
         ("mine", "", "mine.py already exists; nothing was written"),
         ("other", "", "test_other.py already exists; nothing was written"),
         ("new", "nowhere", "is not a directory"),
-        ("bare", "", "a built-in loop is named 'bare'; choose another name"),
+        ("bare", "", "is named 'bare'; choose another name"),
     ],
 )
 def test_where_it_cannot_be_written_nothing_is(tmp_path, name, folder_name, said):

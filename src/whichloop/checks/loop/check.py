@@ -38,8 +38,6 @@ LAWS: tuple[Law, ...] = (
 
 LAW_LIMIT_S, FOREIGN_LAW_LIMIT_S = 60.0, 900.0
 """Seconds that the check of a law may take; of a built-in loop it takes less than one, but a foreign run may take two minutes."""
-HOLDING_S = 10.0
-"""Seconds beyond that after which this process ends with its stack: the loop lets no thread run, as a long call in C."""
 CHEAP_LAWS = ("contract", "finishing", "once", "own words")
 """What a comparison checks of each loop of the user's own: all four take less than a tenth of a second."""
 
@@ -56,10 +54,9 @@ def check_loop(
     findings: list[Finding] = []
     for law in LAWS:
         ends = [finding.law for finding in findings if finding.ends]
-        if len(ends) > 1 or ends in (["contract"], ["waiting"]):
-            findings.append(Finding(law.name, "not run", f"{ends[-1]} does not hold; fix that first"))
-        else:
-            findings.append(_finding(loop, law, limit))
+        is_over = len(ends) > 1 or ends in (["contract"], ["waiting"])
+        why_not = f"{ends[-1]} does not hold; fix that first" if is_over else ""
+        findings.append(Finding(law.name, "not run", why_not) if is_over else _finding(loop, law, limit))
         if on_finding is not None:
             on_finding(findings[-1])
     return tuple(findings)
@@ -70,17 +67,14 @@ def broken_laws(loop: Loop, limit_s: float = 5.0) -> tuple[str, ...]:
     return tuple(law.name for law in LAWS if law.name in CHEAP_LAWS and _finding(loop, law, limit_s).status == "failed")
 
 
-_ALONE = "import sys; sys.path[:] = sys.argv[2:]; from whichloop.checks.loop.check import _tell; _tell(int(sys.argv[1]))"
-"""What the process of `broken_laws_apart` runs."""
-
-
 def broken_laws_apart(loops: Sequence[str], limit_s: float = 60.0) -> dict[str, tuple[str, ...]]:
     """Return the same by loop, from a process of its own: nothing that code of the user's own does there reaches this one.
 
     A loop that ends that process, or takes too long, breaks no law that is known, nor do those behind it.
     """
+    alone = "import sys; sys.path[:] = sys.argv[2:]; from whichloop.checks.loop.check import _tell; _tell(int(sys.argv[1]))"
     with tempfile.TemporaryFile("w+") as told:
-        command = [sys.executable, "-P", "-c", _ALONE, str(told.fileno()), *sys.path, *own_folder()]
+        command = [sys.executable, "-P", "-c", alone, str(told.fileno()), *sys.path, *own_folder()]
         with suppress(subprocess.TimeoutExpired):
             subprocess.run(  # noqa: S603
                 command, input=json.dumps(loops), text=True, pass_fds=[told.fileno()], stdout=subprocess.DEVNULL,
@@ -115,17 +109,17 @@ def _finding(loop: Loop, law: Law, limit_s: float) -> Finding:
     thread.start()
     if sys.__stderr__ is not None:
         faulthandler.enable(sys.__stderr__)  # what crashes in C says where
-        faulthandler.dump_traceback_later(limit_s + HOLDING_S, exit=True, file=sys.__stderr__)
+        faulthandler.dump_traceback_later(limit_s + 10, exit=True, file=sys.__stderr__)
     try:
         return found.get(timeout=limit_s)
     except queue.Empty:
-        running = running_at(sys._current_frames().get(thread.ident or 0))
-        at = next(filter(None, map(waiting_at, asyncio.all_tasks(event_loop))), "")
+        ident = thread.ident or 0
+        how, at = "blocks its thread", running_at(sys._current_frames().get(ident))
+        if not at:
+            at = next(filter(None, map(waiting_at, asyncio.all_tasks(event_loop))), "")
+            how = "waits for what never comes" if at else "blocks its thread, or waits for what never comes"
         # Else a loop that computes without end would take its time from whatever is checked next.
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit))
-        how = "the loop blocks its thread, or waits for what never comes"
-        if running or at:
-            how = f"the loop blocks its thread at {running}" if running else f"the loop waits for what never comes at {at}"
-        return Finding(law.name, "failed", f"its check {HUNG} {limit_s:g} s: {how}", ends=True)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(SystemExit))
+        return Finding(law.name, "failed", f"its check {HUNG} {limit_s:g} s: the loop {how}{f' at {at}' if at else ''}", ends=True)
     finally:
         faulthandler.cancel_dump_traceback_later()

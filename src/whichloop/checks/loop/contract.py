@@ -10,12 +10,12 @@ import json
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
 from whichloop.models.profiles import load_profile
 from whichloop.models.receipts import call_digest
-from whichloop.protocol import HARNESS_STOPS, Loop, Message, Outcome, Query, Reply, Request, StopReason
+from whichloop.protocol import HARNESS_STOPS, Loop, Message, Query, Reply, Request, StopReason
 from whichloop.protocol.names import Spec
 from whichloop.protocol.receipts import bare, sightings
 from whichloop.protocol.values import counted, joined, render_value
@@ -31,31 +31,10 @@ from .scene import CHAIN, FAILING, NO_CALL, ONE_CALL, SCHEMA, FinishedRun, limit
 
 @law("contract", "name, stops, run and Outcome are well formed; the configuration never changes")
 async def contract(loop: Loop) -> None:
-    """The harness reads all of these, shares one instance among trials and derives limited copies of it."""
-    _check_parts(loop)
-    require(isinstance(loop.name, str) and bool(loop.name), f"name is {loop.name!r}; it must be a text")
-    stops: object = loop.stops
-    is_set = isinstance(stops, frozenset) and all(isinstance(stop, StopReason) for stop in stops)
-    require(is_set, f"stops is {stops!r}; it must be a frozenset of StopReason")
-    harness = ", ".join(sorted(loop.stops & HARNESS_STOPS))
-    require(not harness, f"stops holds {harness}, which only the harness sets")
-    before = _public_fields(loop)
-    finished = await play(loop, await scripted(ONE_CALL))
-    if finished.problem:
-        raise finished.broken(ends=True)
-    _check_outcome(finished.outcome)
-    changed = _changed(before, loop)
-    require(not changed, f"a run changed {changed}; the configuration is frozen")
-    three, four = loop.with_step_limit(3), loop.with_step_limit(4)
-    kind = next((type(one).__name__ for one in (three, four) if type(one) is not type(loop)), "")
-    require(not kind, f"with_step_limit gave a {kind}; it must give a {type(loop).__name__}")
-    changed = _changed(before, loop)
-    require(not changed, f"with_step_limit changed {changed} of the loop itself; it must return another")
-    require(three is not four, "with_step_limit(3) and with_step_limit(4) are one object; each must be a separate loop")
+    """The harness reads all of these, shares one instance among trials and derives limited copies of it.
 
-
-def _check_parts(loop: Any) -> None:
-    """Check that there is everything that other laws call: what is missing would break each of them."""
+    What is missing would break each of the other laws.
+    """
     lacking = [part for part in ("name", "stops", "run", "with_step_limit") if getattr(loop, part, None) is None]
     if lacking:
         raise Broken(f"it lacks {joined(lacking)}: see whichloop.protocol.Loop", ends=True)
@@ -67,14 +46,30 @@ def _check_parts(loop: Any) -> None:
         except TypeError as error:
             form = "run(query, tools, model, observer=…), with_step_limit(tool_steps)"
             raise Broken(f"it cannot be called: {error}; a loop has {form}", ends=True) from None
-
-
-def _check_outcome(outcome: Outcome) -> None:
-    stop, steps, confidence = cast(tuple[object, object, object], (outcome.stop, outcome.steps, outcome.confidence))
-    require(isinstance(stop, StopReason), f"the outcome's stop is {stop!r}; it must be a StopReason")
-    require(isinstance(steps, int) and steps >= 0, f"the outcome's steps is {steps!r}; it must be a count")
-    fine = confidence is None or (isinstance(confidence, int | float) and 0 <= confidence <= 1)
-    require(fine, f"the outcome's confidence is {confidence!r}; it must be in [0, 1] or None")
+    require(isinstance(loop.name, str) and bool(loop.name), f"name is {loop.name!r}; it must be a text")
+    stops: object = loop.stops
+    is_set = isinstance(stops, frozenset) and all(isinstance(stop, StopReason) for stop in stops)
+    require(is_set, f"stops is {stops!r}; it must be a frozenset of StopReason")
+    harness = ", ".join(sorted(loop.stops & HARNESS_STOPS))
+    require(not harness, f"stops holds {harness}, which only the harness sets")
+    before = _public_fields(loop)
+    finished = await play(loop, await scripted(ONE_CALL))
+    if finished.problem:
+        raise finished.broken(ends=True)
+    outcome: Any = finished.outcome
+    require(isinstance(outcome.stop, StopReason), f"the outcome's stop is {outcome.stop!r}; it must be a StopReason")
+    is_count = isinstance(outcome.steps, int) and outcome.steps >= 0
+    require(is_count, f"the outcome's steps is {outcome.steps!r}; it must be a count")
+    is_share = outcome.confidence is None or (isinstance(outcome.confidence, int | float) and 0 <= outcome.confidence <= 1)
+    require(is_share, f"the outcome's confidence is {outcome.confidence!r}; it must be in [0, 1] or None")
+    changed = _changed(before, loop)
+    require(not changed, f"a run changed {changed}; the configuration is frozen")
+    three, four = loop.with_step_limit(3), loop.with_step_limit(4)
+    kind = next((type(one).__name__ for one in (three, four) if type(one) is not type(loop)), "")
+    require(not kind, f"with_step_limit gave a {kind}; it must give a {type(loop).__name__}")
+    changed = _changed(before, loop)
+    require(not changed, f"with_step_limit changed {changed} of the loop itself; it must return another")
+    require(three is not four, "with_step_limit(3) and with_step_limit(4) are one object; each must be a separate loop")
 
 
 def _public_fields(loop: Any) -> dict[str, str]:
@@ -185,37 +180,31 @@ async def once(loop: Loop) -> None:
 
 def _check_seen(was_seen: bool, missing: str, runs: Sequence[FinishedRun]) -> None:
     """Raise NotApplicable where no run came to what a law looks at."""
+    why = next((f" ({run.problem})" for run in runs if run.problem), "")
     if not was_seen:
-        why = next((run.problem for run in runs if run.problem), "")
-        raise NotApplicable(f"could not be looked at: {missing}{f' ({why})' if why else ''}")
+        raise NotApplicable(f"could not be looked at: {missing}{why}")
 
 
 def is_right(answer: Any, expected: Any) -> bool:
     """Return whether an answer equals the expected value or its JSON text."""
-    if answer == expected or not isinstance(answer, str):
-        return bool(answer == expected)
-    try:
-        return bool(json.loads(answer) == expected)
-    except ValueError:
-        return False
-
-
-CANARY = "canary-7f3a9c51"
+    with contextlib.suppress(ValueError):
+        return bool(answer == expected or (isinstance(answer, str) and json.loads(answer) == expected))
+    return False
 
 
 @law("gold", "no request contains the expected answer")
 async def gold(loop: Loop) -> None:
     """The check is a real trial, in which the scorer has the expected answer: a loop gets only query, tools and model."""
-    log = scene.RunLog()
+    log, canary = scene.RunLog(), "canary-7f3a9c51"
     inner = scene.PolicyModel(lambda request, count: busy(request, count) if count <= 2 else done(request, count))
-    task = Task("gold", Query("Which word is it?"), CANARY, no_plan="no scripted model is asked")
+    task = Task("gold", Query("Which word is it?"), canary, no_plan="no scripted model is asked")
     arm = Arm("law", Spec("loop", {}), limited(loop), "law/talker", load_profile("clean"))
     suite = Suite("gold", "1", (task,), lambda _: StatelessEnvironment(scene.TOOLS))
     models = TrialModels({"law/talker": scene.LoggingModel(inner, log)})
     trial = await run_trial(Trial(arm, task, 0, 0), TrialContext(suite, models))
-    is_leaked = any(CANARY in request_text(request) for request in log.requests)
+    is_leaked = any(canary in request_text(request) for request in log.requests)
     require(not is_leaked, "a request holds the expected answer; a loop gets only the query, the tools and the model's replies")
-    is_answered = CANARY in render_value(trial.record.answer)
+    is_answered = canary in render_value(trial.record.answer)
     require(not is_answered, "the answer is the expected one, which the model never gave; a loop must not have it")
     if not log.requests:
         why = f" ({trial.record.reason})" if trial.record.reason else ""

@@ -19,25 +19,9 @@ from whichloop.protocol.values import cap
 from ..shared.law import Broken, NotApplicable, error_summary, law, require
 from .contract import STUBBORN
 from .random_moves import STRATEGIES, any_move, any_reply, any_word, busy, done, say
-from .scene import (
-    CHAIN,
-    FAILING,
-    JAMMED,
-    NO_CALL,
-    TASKS,
-    TOOLS,
-    ModelTurn,
-    Scene,
-    TurnPolicy,
-    limited,
-    play,
-    policy_scene,
-    scripted,
-)
+from .scene import CHAIN, FAILING, NO_CALL, TASKS, TOOLS, ModelTurn, Scene, TurnPolicy, limited, play, policy_scene, scripted
 
 MIN_RUNS, MAX_RUNS = 120, 400
-MAX_S = 30.0
-"""Seconds after which no further seed is used."""
 
 
 class _Unprintable:
@@ -54,7 +38,7 @@ _RING.append(_RING)
 _VALUES: tuple[Any, ...] = (
     *(None, "", b"\xff\x00", float("nan"), {1: {2, 3}, "a": (1, 2)}, _RING, _Unprintable(), object(), "x" * 100_000),
     *("\ud800 \x00 [[ ## completed ## ]] </tool> ```", '{"final_answer": "from a tool"}'),
-    *(ValueError(JAMMED), KeyError(""), SystemExit(3), RuntimeError(_Unprintable()), TimeoutError(), StopIteration("over")),
+    *(ValueError("it is jammed"), KeyError(""), SystemExit(3), RuntimeError(_Unprintable()), TimeoutError(), StopIteration("over")),
     *(RecursionError("too deep"), UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid")),
 )
 
@@ -193,7 +177,7 @@ async def stops(loop: Loop) -> None:
     """Reports count runs by stop. Queries have no type here; `typed answers` has the others."""
     unreached, start, count = set(loop.stops), time.monotonic(), 0
     for name, scene in (*await _scenes(), *_random_scenes()):
-        if count >= MIN_RUNS and (not unreached or time.monotonic() - start > MAX_S):
+        if count >= MIN_RUNS and (not unreached or time.monotonic() - start > 30):
             break
         count += 1
         finished = await play(loop, scene)
@@ -201,23 +185,17 @@ async def stops(loop: Loop) -> None:
             stop = finished.result.stop
             require(stop in loop.stops, f"{name}: the run stopped as {stop}, which `stops` does not declare")
             unreached.discard(stop)
-    names = ", ".join(sorted(unreached))
-    only = "`stops` holds only what this configuration can reach"
-    require(not unreached, f"declared and never reached in {count} runs: {names}; {only}")
+    require(not unreached, f"declared and never reached in {count} runs: {', '.join(sorted(unreached))}")
 
 
 MOVES, REPLIES = 400, 300
-MAX_OF_A_NAME = 2
-"""Codecs checked per name and role, which differ only by task."""
-MAX_SOUND = 20
-"""Valid replies of a codec to damage."""
 
 
 @law("codecs", "a codec parses what it renders, and reads any reply as a move or raises WireError")
 async def codecs(loop: Loop) -> None:
     """The scripted model replies through the codec, so a lossy format would be blamed on the design."""
     for codec, replies in await codecs_of(loop):
-        rng, sound = random.Random(f"moves {codec.name}"), replies[:MAX_SOUND]
+        rng, sound = random.Random(f"moves {codec.name}"), replies[:20]
         parsed: list[Move] = []
         for reply in sound:
             with contextlib.suppress(Exception):  # an unreadable reply is not a move; what parse may raise is checked below
@@ -251,7 +229,7 @@ async def codecs_of(loop: Loop) -> list[tuple[Codec, list[Reply]]]:
                 require(isinstance(role, Role), f"a request has role {role!r}; it must be a Role")
                 if not isinstance(codec := request.codec, Codec):
                     raise Broken(f"a request of role {role} has no codec: no scripted model can speak the loop's format")
-                if id(codec) not in found and kept[codec.name, request.role] < MAX_OF_A_NAME:
+                if id(codec) not in found and kept[codec.name, request.role] < 2:  # which differ only by task
                     kept[codec.name, request.role] += 1
                     found[id(codec)] = codec, []
             for codec, reply in finished.log.replies:

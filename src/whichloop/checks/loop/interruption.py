@@ -17,22 +17,7 @@ from whichloop.protocol.digest import canonical_json
 from whichloop.runs.trial.watchdog import stop
 
 from ..shared.law import Broken, NotApplicable, law, require
-from .scene import (
-    APART,
-    CHAIN,
-    FAILING,
-    GRACE_S,
-    ONE_CALL,
-    FinishedRun,
-    Gate,
-    Kind,
-    RunLog,
-    limit_s,
-    limited,
-    scripted,
-    solve,
-    start,
-)
+from .scene import APART, CHAIN, FAILING, GRACE_S, ONE_CALL, FinishedRun, Kind, RunLog, limit_s, limited, scripted, solve, start
 
 STALL_S = 0.1
 """Maximum seconds for which a run may block the event loop without working."""
@@ -47,33 +32,27 @@ async def never_blocks(loop: Loop) -> None:
     """
     if isinstance(loop, ForeignLoop):
         raise NotApplicable("its steps are taken in a process of their own, which competes for the processor")
-    stalls = []
-    for _ in range(STALLED_RUNS):
-        stalls.append(await _longest_stall(loop))
-        if stalls[-1] < STALL_S:
-            return
-    stood = f"the event loop stood still for {min(stalls):.2f} s in each of {STALLED_RUNS} runs"
-    raise Broken(f"{stood}; await, or use a thread", ends=True)
-
-
-async def _longest_stall(loop: Loop) -> float:
-    """Return the longest time in seconds for which one clean run blocks the event loop without working."""
-    longest = 0.0
+    stalls: list[float] = []
 
     async def watch() -> None:
-        nonlocal longest
+        """Note the longest time for which a clean run blocks the event loop without working."""
+        stalls.append(0.0)
         while True:
             started, worked = time.perf_counter(), time.process_time()
             await asyncio.sleep(0)
             waited = time.perf_counter() - started
-            longest = max(longest, waited - (time.process_time() - worked))
+            stalls[-1] = max(stalls[-1], waited - (time.process_time() - worked))
 
-    watcher = asyncio.create_task(watch())
-    try:
-        await solve(loop, CHAIN)
-    finally:
-        await stop(watcher, GRACE_S)
-    return longest
+    for _ in range(STALLED_RUNS):
+        watcher = asyncio.create_task(watch())
+        try:
+            await solve(loop, CHAIN)
+        finally:
+            await stop(watcher, GRACE_S)
+        if stalls[-1] < STALL_S:
+            return
+    stood = f"the event loop stood still for {min(stalls):.2f} s in each of {STALLED_RUNS} runs"
+    raise Broken(f"{stood}; await, or use a thread", ends=True)
 
 
 _HAS_STRUCK: ContextVar[bool] = ContextVar("has_struck", default=False)
@@ -217,29 +196,23 @@ async def _check_cancelled(loop: Loop, task: Task, place: tuple[Kind, int]) -> N
 @law("order", "the order of concurrent replies changes nothing; their scopes differ")
 async def shuffled(loop: Loop) -> None:
     """Otherwise results depend on the network, and no two runs can be compared."""
-    for task in (APART, CHAIN, ONE_CALL):
-        in_order = await solve(loop, task)
-        for seed in range(5):
-            finished = await solve(loop, task, _shuffling(seed))
-            clash = finished.log.clash
-            require(clash is None, f"two requests of scope {clash!r} are in flight together; give each branch its own scope")
-            for part, a, b in zip(("requests", "answer", "stop"), *map(_sent_and_said, (in_order, finished)), strict=True):
-                require(a == b, f"with replies in another order (seed {seed}): {part} differ; they must not")
+    rng = random.Random()
 
-
-def _shuffling(seed: int) -> Gate:
-    """Return a gate that lets each model call wait for a while that is drawn."""
-    rng = random.Random(seed)
-
-    async def gate(kind: Kind, count: int) -> None:
+    async def wait_for_a_while(kind: Kind, count: int) -> None:
         for _ in range(rng.randrange(60) if kind == "model" else 1):
             await asyncio.sleep(0)
 
-    return gate
-
-
-def _sent_and_said(finished: FinishedRun) -> tuple[str, str, str]:
-    return "\n".join(sorted(map(canonical_json, finished.requests))), *_answer_and_stop(finished)
+    for task in (APART, CHAIN, ONE_CALL):
+        in_order = await solve(loop, task)
+        for seed in range(5):
+            rng.seed(seed)
+            finished = await solve(loop, task, wait_for_a_while)
+            clash = finished.log.clash
+            require(clash is None, f"two requests of scope {clash!r} are in flight together; give each branch its own scope")
+            sent = [sorted(map(canonical_json, run.requests)) for run in (in_order, finished)]
+            require(sent[0] == sent[1], f"with replies in another order (seed {seed}) the requests differ")
+            for part, a, b in zip(("answer", "stop"), *map(_answer_and_stop, (in_order, finished)), strict=True):
+                require(a == b, f"with replies in another order (seed {seed}) the {part} is {b} instead of {a}")
 
 
 @law("calls at once", "calls of one reply that end in another order are made once each, and each result is given for its own call")
@@ -251,13 +224,10 @@ async def calls_at_once(loop: Loop) -> None:
         for request in finished.log.requests:
             mixed = [one for one in paired_results(request.messages) if not one.is_right]
             require(not mixed, f"with calls that end in another order {len(mixed)} results are given for another call")
-        for part, a, b in zip(("calls", "answer", "stop"), *map(_made_and_said, (in_order, finished)), strict=True):
+        calls = [sorted(f"{call.name}{canonical_json(call.arguments)}" for call in run.log.calls) for run in (in_order, finished)]
+        ends = [(calls[0], *_answer_and_stop(in_order)), (calls[1], *_answer_and_stop(finished))]
+        for part, a, b in zip(("calls", "answer", "stop"), *ends, strict=True):
             require(a == b, f"with calls that end in another order: {part}: {b} instead of {a}")
-
-
-def _made_and_said(finished: FinishedRun) -> tuple[str, str, str]:
-    calls = sorted(f"{call.name}{canonical_json(call.arguments)}" for call in finished.log.calls)
-    return ", ".join(calls), *_answer_and_stop(finished)
 
 
 def _answer_and_stop(finished: FinishedRun) -> tuple[str, str]:

@@ -17,9 +17,6 @@ from whichloop.protocol.receipts import strip_receipts
 from ..shared.law import Broken, NotApplicable, error_summary, law, require
 from .scene import TASKS, Scene, difference, limited, play, request_json, request_text, scripted
 
-DEMOS = 2
-"""Number of demonstrations that a predictor gets."""
-
 
 @law("prompts", "changed instructions and demonstrations reach the requests of their own predictor, and change nothing else")
 async def prompts(loop: Loop) -> None:
@@ -92,15 +89,16 @@ async def _recorded_calls(loop: Loop, scene: Scene) -> list[_RecordedCall]:
     return calls
 
 
-def _change(first: Sequence[_RecordedCall], second: Sequence[_RecordedCall], *, examples: bool = True) -> str:
-    """Return how the requests differ. `examples=False`: beside the messages that each announces as examples."""
-    one, other = ([call.request if examples else _bare(call.request) for call in calls] for calls in (first, second))
-    return difference(list(map(request_json, one)), list(map(request_json, other)))
+def _change(first: Sequence[_RecordedCall], second: Sequence[_RecordedCall]) -> str:
+    """Return how the requests differ."""
+    one, other = ([request_json(call.request) for call in calls] for calls in (first, second))
+    return difference(one, other)
 
 
-def _bare(request: Request) -> Request:
-    start = next((place + 1 for place, message in enumerate(request.messages) if message.role == "system"), 0)
-    return replace(request, messages=request.messages[:start] + request.messages[start + request.examples :])
+def _without_examples(call: _RecordedCall) -> _RecordedCall:
+    messages, examples = call.request.messages, call.request.examples
+    start = next((place + 1 for place, message in enumerate(messages) if message.role == "system"), 0)
+    return replace(call, request=replace(call.request, messages=messages[:start] + messages[start + examples :]))
 
 
 def _check_calls(calls: Sequence[_RecordedCall], program: Program) -> None:
@@ -150,7 +148,7 @@ async def _check_demos(
 ) -> None:
     calls = [call for original in recorded for call in original if call.predictor == name and call.outputs is not None]
     # A demonstration has no receipts of the run that it is from.
-    demos = tuple(_without_receipts(call.inputs | (call.outputs or {})) for call in calls[:DEMOS])
+    demos = tuple(_without_receipts(call.inputs | (call.outputs or {})) for call in calls[:2])
     if not demos:
         return
     taught = _with(loop, {name: replace(program[name], demos=(*program[name].demos, *demos))})
@@ -161,7 +159,7 @@ async def _check_demos(
             announced = other.request.examples - call.request.examples
             says = f"Request.examples says {announced} messages more; it counts those behind the first system message"
             require(call.predictor != name or announced > 0, f"{more}, and {says}")
-        change = _change(original, with_demos, examples=False)
+        change = _change(*(list(map(_without_examples, calls)) for calls in (original, with_demos)))
         require(not change, f"{more}: beside those that Request.examples announces, {change}; nothing else may change")
 
 

@@ -26,10 +26,10 @@ def test_every_law_holds() -> None:
 
 
 _PUBLIC_IMPORT = "from whichloop.loops import bounded, checked_options\n"
-_OWN_IMPORTS = (
-    "from whichloop.loops.shared.boundary import bounded\nfrom whichloop.loops.shared.option_checks import checked_options\n"
-)
-"""What a loop of ours has in the place of the template's import: a module of the package imports from modules."""
+_OWN_IMPORTS = """\
+from whichloop.loops.shared.boundary import bounded
+from whichloop.loops.shared.option_checks import checked_options
+"""  # a module of the package imports from modules
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,7 @@ def new_loop(name: str, folder: Path) -> Scaffold:
     Raises ValueError for an invalid or taken name, for a missing directory, and if a file exists.
     """
     if keyword.iskeyword(name) or not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        what = "a keyword of Python" if keyword.iskeyword(name) else "not a valid name for a loop"
-        raise ValueError(f"{name!r} is {what}: use lowercase letters, digits and underscores, such as my_loop")
+        raise ValueError(f"{name!r} is no name for a loop: lowercase letters, digits and underscores, and no keyword of Python")
     if not folder.is_dir():
         raise ValueError(f"{folder} is not a directory")
     root, packages = folder.resolve(), list[str]()  # packages: from the outermost to the folder
@@ -65,10 +64,9 @@ def new_loop(name: str, folder: Path) -> Scaffold:
     for path in (loop, test):
         if path.exists():
             raise ValueError(f"{path} already exists; nothing was written")
-    if not packages and name in builtin_names("loop"):
-        raise ValueError(f"a built-in loop is named {name!r}; choose another name")
-    if not packages and (name in sys.stdlib_module_names or importlib.util.find_spec(name) is not None):
-        raise ValueError(f"a module named {name!r} is installed already and would be found first; choose another name")
+    is_known = name in sys.stdlib_module_names or importlib.util.find_spec(name) is not None
+    if not packages and (is_known or name in builtin_names("loop")):
+        raise ValueError(f"a built-in loop or an installed module is named {name!r}; choose another name")
     module = ".".join([*packages, name])
     camel_case = "".join(part.capitalize() for part in name.split("_"))
     design = camel_case if camel_case.endswith("Loop") else f"{camel_case}Loop"
@@ -82,6 +80,5 @@ def new_loop(name: str, folder: Path) -> Scaffold:
     separation = "" if packages[:1] == ["whichloop"] else "\n"  # imports of another package stand apart
     tested = TEST.format(name=name, module=module, design=design, separation=separation)
     for path, content in ((loop, text), (test, tested)):
-        with path.open("x", encoding="utf-8") as file:
-            file.write(content)
+        path.write_text(content, encoding="utf-8")
     return Scaffold(loop, test, root, target)

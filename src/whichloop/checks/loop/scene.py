@@ -10,11 +10,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from whichloop.datasets.task import Task
+from whichloop.datasets.task import StatelessEnvironment, Suite, Task
+from whichloop.datasets.validity import replay
 from whichloop.models.metering import NO_LISTENER, MeteredToolbox
-from whichloop.models.profiles import Profile
-from whichloop.models.receipts import call_digest
-from whichloop.models.scripted import Scripted
+from whichloop.models.profiles import Profile, load_profile
+from whichloop.models.receipts import Truth, call_digest, content_digest
+from whichloop.models.scripted import Script, Scripted
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import Capabilities, ForeignLoop, Loop, Observation, Outcome, Query, Reply, Tool, ToolCall
@@ -25,7 +26,6 @@ from whichloop.protocol.plan import Plan, PlannedCall, Ref
 from whichloop.protocol.values import counted
 from whichloop.runs.trial.watchdog import stop
 
-from ..shared.bench_script import bench_script
 from ..shared.law import Broken, error_summary
 from .random_moves import say
 
@@ -35,8 +35,6 @@ LIMIT_S, FOREIGN_LIMIT_S = 10.0, 120.0
 """Seconds after which a run counts as hung. A foreign loop's program may have to be imported first, and its client may wait."""
 GRACE_S = 1.0
 """Seconds that a cancelled run has to end."""
-SPARE = 3
-"""Tool steps allowed beyond the longest plan."""
 JAMMED = "the frobnicator is jammed"
 HUNG = "did not end within"
 
@@ -46,7 +44,7 @@ Gate = Callable[[Kind, int], Awaitable[None]]
 
 
 async def open_gate(kind: Kind, count: int) -> None:
-    """Let everything through at once."""
+    """Let everything through."""
 
 
 def add(a: int, b: int) -> int:
@@ -115,6 +113,19 @@ class Scene:
     model: Callable[[Tunnel], Model]
     """A function that creates the model of a run from the tunnel that it shares with the run's tools."""
     tools: tuple[Tool, ...] = TOOLS
+
+
+async def bench_script(task: Task, tools: Sequence[Tool], question: str = "", profile: Profile | None = None) -> Script:
+    """Return the script of a task with a plan, its results replayed on these tools.
+
+    `question`: another wording of the task's own. `profile`: what the model can do; default: `clean`.
+    """
+    assert task.plan is not None
+    replayed = await replay(task, Suite("bench", "1", (task,), lambda _: StatelessEnvironment(tuple(tools))))
+    oracle = {call.call_id: Truth(call_digest(call.tool, call.arguments), content_digest(call.text)) for call in replayed}
+    specs = {tool.name: tool.spec for tool in tools}
+    model = profile or load_profile("clean")
+    return Script(task.plan, oracle, model, 0, task.id, tools=specs, question=question or task.query.text)
 
 
 async def scripted(task: Task, query: Query | None = None, profile: Profile | None = None) -> Scene:
@@ -275,7 +286,7 @@ class FinishedRun:
 
 def limited(loop: Loop) -> Loop:
     """Return a fresh instance with a limit that suffices for every task of the bench."""
-    return loop.with_step_limit(max(len(task.plan.calls) for task in TASKS if task.plan) + SPARE)
+    return loop.with_step_limit(max(len(task.plan.calls) for task in TASKS if task.plan) + 3)
 
 
 def limit_s(loop: Loop) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from whichloop.checks.shared.bench_script import bench_script
+from whichloop.checks.loop.scene import bench_script
 from whichloop.datasets.task import Task
 from whichloop.models.at_once import LATE
 from whichloop.models.faults import Fault, FaultPoint, disturb, emptied, spoiled_reply
@@ -29,18 +29,13 @@ from whichloop.protocol.wire import to_json
 
 from .agent_faults import AgentFault, BenchTask, LoggedRequest, telling_request
 
-PROSE = "I will work this out step by step, and call a tool for the first step."
-REFUSAL = "I'm sorry, but I can't help with that."
 PROVIDER = {
     "rate_limit": "rate_limit", "server_error_once": "server", "server_error_always": "server",
     "dropped": "dropped", "garbled": "garbled", "cut_stream": "cut",
 }  # fmt: skip
 """Fault → what it is of the profiles' faults of providers."""
-RETRY_AFTER_S = 2.0
 CONTEXT_TOKENS = 128_000
 """Longest request of the model, in estimated tokens."""
-LOG_LINES = 40_000
-"""Lines of the long log: about a million characters, which no model's context of CONTEXT_TOKENS holds."""
 LOG_ERRORS = 1729
 JAMMED = "the pump is jammed"
 IN_THE_BOX = 1_207
@@ -140,7 +135,7 @@ def _tools(task: BenchTask, fault: str, log: AgentLog) -> tuple[Tool, ...]:
     async def read_log(day: str) -> dict[str, Any]:
         """The log of a day: the number of its errors, and its lines."""
         await strike("read_log")
-        return {"errors": LOG_ERRORS, "lines": f"{day} INFO nothing to see\n" * (LOG_LINES if fault else 2)}
+        return {"errors": LOG_ERRORS, "lines": f"{day} INFO nothing to see\n" * (40_000 if fault else 2)}
 
     in_the_box = IN_THE_BOX
 
@@ -161,7 +156,7 @@ def _tools(task: BenchTask, fault: str, log: AgentLog) -> tuple[Tool, ...]:
 
 
 def tool_descriptions(task: BenchTask) -> dict[str, str]:
-    """Return what each tool of a task is described as, by its name."""
+    """Return each tool's description by its name."""
     return {tool.spec.name: tool.spec.description for tool in _tools(task, "", AgentLog(0))}
 
 
@@ -207,9 +202,11 @@ def spoiled(fault: str, codec: Codec, move: Act, reply: Reply, tools: Mapping[st
         case "empty":
             return emptied(reply)
         case "prose":
-            return replace(reply, text=PROSE, calls=(), finish_reason="stop")
+            return replace(
+                reply, text="I will work this out step by step, and call a tool for the first step.", calls=(), finish_reason="stop"
+            )
         case "refusal":
-            return replace(reply, text=REFUSAL, calls=(), finish_reason="content_filter")
+            return replace(reply, text="I'm sorry, but I can't help with that.", calls=(), finish_reason="content_filter")
     return reply
 
 
@@ -260,7 +257,7 @@ class FaultyModel(StreamsWhole, WrappedModel):
             kind = f"provider.{PROVIDER[fault.name]}"
             self.tunnel.mark_struck(request, kind)
             trouble, status, says = PROVIDER_FAULTS[kind]
-            after = RETRY_AFTER_S if trouble == "rate_limit" else None
+            after = 2.0 if trouble == "rate_limit" else None
             raise ProviderError(says, trouble, status=status, retry_after_s=after, injected=True)
         if fault.strikes not in ("reply", "call", "order") or not isinstance(move, Act) or not is_due:
             return reply

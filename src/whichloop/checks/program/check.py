@@ -21,7 +21,6 @@ from .agent_faults import FAULTS, AgentFault, BenchTask, FaultFinding, Outcome, 
 from .bench import TASKS, AgentLog, BenchRun, bench_run
 
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
-MAX_DETAIL_CHARS = 300
 
 
 @dataclass(frozen=True)
@@ -215,7 +214,7 @@ def judged(fault: AgentFault, log: AgentLog, end: AgentEnd, expected: int, clean
     shown = "" if place is None else new_text(fault, log.asked, struck, place, clean)
     outcome, detail = _outcome(fault, log, end, expected, len(clean), telling is not None)
     number = None if place is None else place + 1
-    return FaultFinding(fault.name, outcome, detail[:MAX_DETAIL_CHARS], number, shown, requests, calls)
+    return FaultFinding(fault.name, outcome, detail[:300], number, shown, requests, calls)
 
 
 def _outcome(fault: AgentFault, log: AgentLog, end: AgentEnd, expected: int, clean: int, is_told: bool) -> tuple[Outcome, str]:

@@ -14,8 +14,6 @@ from whichloop.protocol.values import cap, error_text, one_line
 Status = Literal["ok", "warning", "failed", "not run"]
 Progress = Callable[[str, int, int], None]
 """A callback with what is being done, the number of things done, and their total."""
-MAX_KEPT = 20
-"""Problems that a finding keeps; the others are only counted."""
 MAX_CHARS = 400
 
 
@@ -31,9 +29,9 @@ class Finding:
     status: Status
     detail: str = ""
     """In one line: the first counterexample, or why the law was not run; empty if it holds."""
-    others: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    others: tuple[str, ...] = ()
     """Further problems, a line each."""
-    count: int = field(default=1, compare=False, repr=False)
+    count: int = 1
     """Number of all problems."""
     ends: bool = field(default=False, compare=False, repr=False)
     """Whether the thing cannot be run, blocks or hangs, so that other laws would find the same again."""
@@ -103,5 +101,5 @@ async def judged(law: Law, thing: Any, what: str) -> Finding:
         return Finding(law.name, "failed", f"the {what} raised {error_summary(error)}", ends=what == "loop")
     if not ordered:
         return Finding(law.name, "ok")
-    first, *others = (cap(one_line(problem.text), MAX_CHARS) for problem in ordered[:MAX_KEPT])
+    first, *others = (cap(one_line(problem.text), MAX_CHARS) for problem in ordered[:20])
     return Finding(law.name, "failed" if ordered[0].fails else "warning", first, tuple(others), len(ordered))

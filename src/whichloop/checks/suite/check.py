@@ -121,9 +121,9 @@ def _answers(subject: Subject) -> Iterator[Problem]:
 
 
 def _splits(subject: Subject) -> Iterable[Problem]:
-    if not any(task.labels.get("split") for task in subject.tasks):
-        raise NotApplicable("no task says which split it is in")
-    return checks.split_problems(subject.tasks)
+    if any(task.labels.get("split") for task in subject.tasks):
+        return checks.split_problems(subject.tasks)
+    raise NotApplicable("no task says which split it is in")
 
 
 def _arguments(subject: Subject) -> Iterator[Problem]:
@@ -297,11 +297,8 @@ CHECKS: tuple[Law, ...] = (
     Law("set aside", "every task has a plan, and none is quarantined", lambda s: checks.set_aside(s.suite.tasks)),
 )
 
-MAX_READ = 100_000
-"""Maximum number of tasks to read."""
 _TASK_CHECKS = frozenset({"json", "plans", "goals", "schemas", "answers", "unanswerable", "arguments", "replay", "receipts"})
 """Names of the laws that cover tasks one by one and replay their plans."""
-NEEDS_PERMISSION = "calls tools that may act on the real world; --run-tools allows it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +333,7 @@ def check_suite(
     if tasks is not None and tasks < 1:
         raise ValueError(f"tasks is {tasks}, and must be at least 1")
     usable = sound(suite.tasks)
-    read = sampled(usable, MAX_READ, seed)
+    read = sampled(usable, 100_000, seed)
     sample = sampled(read, MAX_RUN if tasks is None else tasks, seed)
     subject = Subject(suite, read, sample, len(read) < len(usable), run_tools, seed, progress)
     findings = run_blocking(_find_all(CHECKS, subject))
@@ -364,7 +361,7 @@ async def _find_all(laws: Iterable[Law], subject: Subject) -> list[Finding]:
         elif not len(subject.tasks) and law.name != "set aside":
             why_not = "every task is quarantined"
         elif law.calls_tools and not subject.run_tools:
-            why_not = NEEDS_PERMISSION
+            why_not = "calls tools that may act on the real world; --run-tools allows it"
         findings.append(Finding(law.name, "not run", why_not) if why_not else await judged(law, subject, "suite"))
     return findings
 
@@ -398,17 +395,13 @@ async def _guesses_untouched(subject: Subject) -> list[Problem]:
     problems: list[Problem] = []
     for baseline in without_calls(tasks) if tasks else ():
         answers = [(await baseline.loop(task).run(task.query, Toolbox(), NOBODY)).answer for task in tasks]
-        scores = [_untouched(task, subject.suite, answer) for task, answer in zip(tasks, answers, strict=True)]
+        scores = []
+        for task, answer in zip(tasks, answers, strict=True):
+            scores.append(answer_score(task, answer))
+            if task.end_state is not None and scores[-1]:  # an environment is opened only if its state matters
+                with closing(subject.suite.open(task)) as environment:
+                    scores[-1] = scores_of(Judgement(task, answer, "finished", environment.state()))["accuracy"]
         share = accuracy_interval([[score] for score in scores], [str(task.labels.get("cluster", "")) for task in tasks])
         solved = tuple(task.id for task, score in zip(tasks, scores, strict=True) if score >= 1)
         problems += map(Problem, BaselineResult(baseline, share, solved=solved, drawn=subject.drawn).too_many())
     return problems
-
-
-def _untouched(task: Task, suite: Suite, answer: object) -> float:
-    """Return the score of an answer without tool calls. The environment is opened only if its state matters."""
-    score = answer_score(task, answer)
-    if task.end_state is None or not score:
-        return score
-    with closing(suite.open(task)) as environment:
-        return scores_of(Judgement(task, answer, "finished", environment.state()))["accuracy"]

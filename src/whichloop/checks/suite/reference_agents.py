@@ -217,7 +217,6 @@ async def _refuse(request: Request) -> Reply:
 
 
 NOBODY = FunctionModel(_refuse, name="nobody")
-"""A model for loops that never call one."""
 
 
 @dataclass(frozen=True, slots=True)
