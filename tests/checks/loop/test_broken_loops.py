@@ -9,11 +9,9 @@ from typing import Any, Self
 
 import pytest
 
-import tests.checks.loop.broken_prompts as prompts
-import tests.checks.loop.broken_runs as runs
+import tests.checks.loop.broken_loops as runs
 from tests.checks.loop.altered_loops import FEW, Own, finding_of, findings, not_kept, only_laws
-from tests.checks.loop.broken_honesty import Clairvoyant, Forgetful, Indexing
-from tests.checks.loop.broken_runs import asked, asking_again, ending, named, speaking, swallowing
+from tests.checks.loop.broken_loops import asked, asking_again, ending, named, speaking, swallowing
 from whichloop.checks.loop import LAWS, check_loop
 from whichloop.checks.loop.template_loop import TemplateLoop
 from whichloop.protocol import BudgetExceeded, Message, Outcome, ProviderError, Query, Request, StopReason
@@ -62,8 +60,8 @@ BROKEN: tuple[tuple[str, type[Any], str], ...] = (
     ("gold", runs.Peeking, "a request holds the expected answer"),
     ("codecs", speaking(runs.Stripping()), "came back as"),
     ("codecs", speaking(runs.Careless()), "raised KeyError"),
-    ("results", Indexing, "request 2 shows 1 receipts without what the tool gave"),
-    ("own words", Clairvoyant, "and the answer is '8', which is right; it comes from the model"),
+    ("results", runs.Indexing, "request 2 shows 1 receipts without what the tool gave"),
+    ("own words", runs.Clairvoyant, "and the answer is '8', which is right; it comes from the model"),
     ("stops", named("Boaster", stops=STOPS | {StopReason.FORCED}), "declared and never reached .*: forced"),
     ("stops", named("Silent", stops=STOPS - {StopReason.MAX_STEPS}), "stopped as max_steps, which `stops` does not declare"),
     ("order", runs.Doubling, "two requests of scope '' are in flight together"),
@@ -75,25 +73,25 @@ BROKEN: tuple[tuple[str, type[Any], str], ...] = (
     ("context overflow", ending("Vague", vaguely), "stopped as max_steps"),
     ("conversation", asked("SystemLast", with_message("system", "Be brief.")), "message [23] is a system message"),
     ("conversation", asked("Orphaning", with_message("tool", "3", call_id="call_0")), "does not stand open before it"),
-    ("prompts", prompts.Doubtful, "request 1 differs in its messages; with its own prompts a loop must make the same requests"),
-    ("prompts", prompts.Closed, "a request of 'decide' does not show its changed instructions"),
-    ("prompts", prompts.Impressed, "with_predictors changed the loop itself; it must return another"),
-    ("prompts", prompts.Handing, "with_predictors gave a dict; it must give a Handing"),
+    ("prompts", runs.Doubtful, "request 1 differs in its messages; with its own prompts a loop must make the same requests"),
+    ("prompts", runs.Closed, "a request of 'decide' does not show its changed instructions"),
+    ("prompts", runs.Impressed, "with_predictors changed the loop itself; it must return another"),
+    ("prompts", runs.Handing, "with_predictors gave a dict; it must give a Handing"),
     (
         "prompts",
-        prompts.Forgiving,
+        runs.Forgiving,
         "with_predictors accepts 'misspelt_decide', which is none of decide; it must raise a ValueError",
     ),
-    ("prompts", prompts.Curt, "with_predictors of 'misspelt_decide' raised KeyError"),
-    ("prompts", prompts.Quiet, "Request.examples says 0 messages more"),
-    ("prompts", prompts.Careful, "beside those that Request.examples announces, request 1 differs in its messages"),
-    ("prompts", prompts.Anonymous, "no request names its predictor"),
-    ("prompts", prompts.Misnamed, "a request is predictor 'other''s, which is none of decide"),
-    ("prompts", prompts.Laconic, "the outputs of a call of 'decide' lack reply"),
-    ("prompts", prompts.Foresighted, "the inputs of a call of 'decide' change during the run"),
-    ("prompts", prompts.Alike, "predictors 'decide' and 'answer' have the same fields"),
-    ("prompts", prompts.Speechless, "predictors is empty"),
-    ("prompts", prompts.Gossip, "a request of predictor 'decide' shows the instructions of 'summarize'"),
+    ("prompts", runs.Curt, "with_predictors of 'misspelt_decide' raised KeyError"),
+    ("prompts", runs.Quiet, "Request.examples says 0 messages more"),
+    ("prompts", runs.Careful, "beside those that Request.examples announces, request 1 differs in its messages"),
+    ("prompts", runs.Anonymous, "no request names its predictor"),
+    ("prompts", runs.Misnamed, "a request is predictor 'other''s, which is none of decide"),
+    ("prompts", runs.Laconic, "the outputs of a call of 'decide' lack reply"),
+    ("prompts", runs.Foresighted, "the inputs of a call of 'decide' change during the run"),
+    ("prompts", runs.Alike, "predictors 'decide' and 'answer' have the same fields"),
+    ("prompts", runs.Speechless, "predictors is empty"),
+    ("prompts", runs.Gossip, "a request of predictor 'decide' shows the instructions of 'summarize'"),
 )
 
 
@@ -174,7 +172,7 @@ def test_what_is_no_loop_is_told_so(design, said):
     assert said in finding_of("contract", design()).detail
 
 
-BOOM = rf"run\(\) raised KeyError: 'boom' at tests/checks/loop/broken_runs\.py:{runs.Falling.run.__code__.co_firstlineno + 1}"
+BOOM = rf"run\(\) raised KeyError: 'boom' at tests/checks/loop/broken_loops\.py:{runs.Falling.run.__code__.co_firstlineno + 1}"
 
 
 @pytest.mark.parametrize(
@@ -216,7 +214,7 @@ def test_a_law_that_no_run_came_to_is_not_called_kept():
 
 def test_a_loop_that_forgets_results_is_told_so_and_is_not_blamed_for_the_calls_that_the_model_repeats():
     with only_laws("step limit", "finishing", "once", "results"):
-        broken = not_kept(Forgetful(), draws=FEW)
+        broken = not_kept(runs.Forgetful(), draws=FEW)
     assert broken.keys() == {"finishing", "results"}
     assert "'three calls': request 3 no longer shows the result of add, so the model asked for it again" in broken["results"]
 

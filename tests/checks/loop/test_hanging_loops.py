@@ -2,15 +2,68 @@
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
 import inspect
+import threading
+from typing import Any, NoReturn
 
 import pytest
 
-from tests.checks.loop import hanging_loops
 from tests.checks.loop.altered_loops import fewer_draws, finding_of, only_laws
 from whichloop.checks.loop import LAWS, Finding, check_loop, scene
 from whichloop.checks.loop.scene import HUNG
 from whichloop.checks.loop.template_loop import TemplateLoop
+
+
+class InThread(TemplateLoop):
+    """It waits for a thread that never ends, and that a process would wait for as well."""
+
+    async def run(self, *given: Any) -> NoReturn:
+        await asyncio.to_thread(threading.Event().wait)
+        raise AssertionError
+
+
+class Locked(TemplateLoop):
+    async def run(self, *given: Any) -> NoReturn:
+        lock = threading.Lock()
+        lock.acquire()
+        lock.acquire()
+        raise AssertionError
+
+
+class Waiting(TemplateLoop):
+    async def run(self, *given: Any) -> NoReturn:
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError
+
+
+class Uninterruptible(TemplateLoop):
+    """It hangs in C, where no exception reaches it."""
+
+    async def run(self, *given: Any) -> NoReturn:
+        ctypes.CDLL(None).sleep(10**6)
+        raise AssertionError
+
+
+class Littering(TemplateLoop):
+    """Its runs are right, and each leaves a thread behind that never ends."""
+
+    async def run(self, *given: Any) -> Any:
+        asyncio.get_running_loop().run_in_executor(None, threading.Event().wait)
+        return await super().run(*given)
+
+
+class HangsWhenCancelled(TemplateLoop):
+    """All is well but for a cancellation, after which it blocks its thread."""
+
+    async def run(self, *given: Any) -> Any:
+        try:
+            return await super().run(*given)
+        except asyncio.CancelledError:
+            threading.Event().wait()
+            raise
+
 
 HANGING = {
     "InThread": "waits for what never comes at",
@@ -21,17 +74,12 @@ HANGING = {
 """Loop → what is said of it."""
 
 
-def loop(name: str) -> TemplateLoop:
-    made: TemplateLoop = getattr(hanging_loops, name)()
-    return made
-
-
 @pytest.mark.parametrize("name", HANGING)
 def test_a_loop_that_hangs_is_given_up_with_its_line_and_the_rest_is_not_checked(name):
-    first, *others = found = check_loop(loop(name), limit_s=0.1)
+    first, *others = found = check_loop(globals()[name](), limit_s=0.1)
     said, line = first.detail.rsplit(":", 1)
-    assert said == f"its check did not end within 0.1 s: the loop {HANGING[name]} tests/checks/loop/hanging_loops.py"
-    lines, start = inspect.getsourcelines(getattr(hanging_loops, name).run)
+    assert said == f"its check did not end within 0.1 s: the loop {HANGING[name]} tests/checks/loop/test_hanging_loops.py"
+    lines, start = inspect.getsourcelines(globals()[name].run)
     assert start < int(line) < start + len(lines)
     assert {finding.status for finding in others} == {"not run"}
     assert [finding.law for finding in found] == [law.name for law in LAWS]
@@ -39,14 +87,14 @@ def test_a_loop_that_hangs_is_given_up_with_its_line_and_the_rest_is_not_checked
 
 def test_a_run_that_only_waits_is_given_up_with_its_line(monkeypatch):
     monkeypatch.setattr(scene, "LIMIT_S", 0.05)
-    line = inspect.getsourcelines(hanging_loops.Waiting.run)[1] + 1
-    said = f"the run did not end within 0.05 s at tests/checks/loop/hanging_loops.py:{line}; it must end by itself"
-    assert finding_of("contract", loop("Waiting")).detail == said
+    line = inspect.getsourcelines(Waiting.run)[1] + 1
+    said = f"the run did not end within 0.05 s at tests/checks/loop/test_hanging_loops.py:{line}; it must end by itself"
+    assert finding_of("contract", Waiting()).detail == said
 
 
 def test_a_loop_that_hangs_in_two_laws_is_not_checked_for_the_others():
     with only_laws("step limit", "budget", "gold"):
-        first, second, third = check_loop(loop("Locked"), limit_s=0.1)
+        first, second, third = check_loop(Locked(), limit_s=0.1)
     assert [HUNG in finding.detail for finding in (first, second)] == [True, True]
     assert third.status == "not run"
 
@@ -58,17 +106,17 @@ def test_every_finding_is_told_as_its_law_ends():
         told.append(finding)
         assert len(told) < len(LAWS) or finding.law == LAWS[-1].name
 
-    assert tuple(told) == () != check_loop(loop("Waiting"), tell, limit_s=0.2)
+    assert tuple(told) == () != check_loop(Waiting(), tell, limit_s=0.2)
     assert [finding.law for finding in told] == [law.name for law in LAWS]
 
 
 def test_threads_that_runs_leave_behind_hold_nothing_up():
     with fewer_draws(), only_laws("contract", "once", "outcome"):
-        assert {finding.status for finding in check_loop(loop("Littering"))} == {"ok"}
+        assert {finding.status for finding in check_loop(Littering())} == {"ok"}
 
 
 def test_a_loop_that_hangs_in_one_law_is_checked_for_the_others():
     with fewer_draws(), only_laws("contract", "cancellation", "gold", "provider error"):
-        found = check_loop(loop("HangsWhenCancelled"), limit_s=5.0)
+        found = check_loop(HangsWhenCancelled(), limit_s=5.0)
     assert [finding.law for finding in found if finding.status == "failed"] == ["cancellation"]
     assert [finding.status for finding in found] == ["ok", "failed", "ok", "ok"]

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.checks.loop.altered_loops import FEW, fewer_draws, finding_of, findings, not_kept, only_laws
-from tests.checks.loop.broken_runs import Unfrozen
+from tests.checks.loop.broken_loops import Unfrozen
 from whichloop.checks.loop import LAWS, Finding, check_loop
 from whichloop.checks.loop.template_loop import TemplateLoop
 from whichloop.loops.bare import Bare

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.checks.suite.broken_suites import by_change, with_fields
 from tests.checks.suite.shop import NAMES, NO_CALL, changed, found, labelled, not_ok, shop, task
+from tests.checks.suite.test_broken_suites import by_change, with_fields
 from whichloop.checks.suite import check_suite, quick_problems, sampled, task_problems
 from whichloop.datasets import arithmetic
 from whichloop.datasets.task import BY_CONSTRUCTION, Environment, Suite, Task, WorldEnvironment

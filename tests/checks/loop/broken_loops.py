@@ -1,4 +1,4 @@
-"""Loops whose runs break one law each."""
+"""Loops that break one law each, by their runs, by what they know, or by their prompts."""
 
 from __future__ import annotations
 
@@ -7,12 +7,30 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 from tests.checks.loop.altered_loops import Changed, Own, Within
+from tests.checks.loop.test_cheats import plan_of, with_receipts_again
 from whichloop.checks.loop.template_loop import ObjectCodec, TemplateLoop
 from whichloop.loops.finish import Finish
-from whichloop.protocol import SILENT, Message, Model, Observer, Outcome, Query, Reply, Request, StopReason, Toolbox, ToolCall
+from whichloop.protocol import (
+    SILENT,
+    Message,
+    Model,
+    Observer,
+    Outcome,
+    Program,
+    Prompted,
+    Query,
+    Reply,
+    Request,
+    StopReason,
+    Toolbox,
+    ToolCall,
+    own_prompt,
+    resolve,
+)  # fmt: skip
 from whichloop.protocol.moves import Act, Answer
 from whichloop.protocol.tool_calls import Observation
 
@@ -300,3 +318,111 @@ class Falling(Own):
 class Narrow(Own):
     async def run(self, query: Query) -> Any:  # type: ignore[override]  # it lacks what the contract has
         return Outcome(query, StopReason.FINISHED, 0)
+
+
+def _with_the_last_exchange(request: Request) -> Request:
+    """Show the question and the last exchange only."""
+    first = 2 + request.examples
+    return replace(request, messages=(*request.messages[:first], *request.messages[first:][-2:]))
+
+
+Indexing = asked("Indexing", partial(with_receipts_again, heading="Index: "))
+Forgetful = asked("Forgetful", _with_the_last_exchange)
+
+
+@dataclass(frozen=True)
+class Clairvoyant(Own):
+    """Answers what the plan says, whatever the model said."""
+
+    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
+        outcome = await super().run(query, tools, model, observer)
+        plan = plan_of(query) if outcome.stop is StopReason.FINISHED else None
+        if plan is None or any(call.fails for call in plan.calls):
+            return outcome
+        results: dict[str, Any] = {}
+        for call in plan.calls:
+            tool = tools.get(call.tool)
+            assert tool is not None
+            results[call.id] = tool.function(**resolve(call.arguments, results))
+        return replace(outcome, answer=resolve(plan.answer, results))
+
+
+def telling(name: str, told: Callable[[Request], dict[str, Any]]) -> type[Own]:
+    """Return the template, whose requests say something else of themselves."""
+    return asked(name, lambda request: replace(request, **told(request)))
+
+
+def told_by(request: Request) -> Prompted:
+    assert request.prompted is not None
+    return request.prompted
+
+
+def hinting(request: Request) -> dict[str, Any]:
+    """Say more where there are demonstrations."""
+    hint = (Message("user", "So much for the examples."),) if request.examples else ()
+    return {"messages": (*request.messages[: 1 + request.examples], *hint, *request.messages[1 + request.examples :])}
+
+
+Quiet = telling("Quiet", lambda request: {"examples": 0})
+Careful = telling("Careful", hinting)
+Anonymous = telling("Anonymous", lambda request: {"prompted": None})
+Misnamed = telling("Misnamed", lambda request: {"prompted": replace(told_by(request), predictor="other")})
+Laconic = telling("Laconic", lambda request: {"prompted": replace(told_by(request), outputs=lambda reply: {})})
+Closed = named("Closed", with_predictors=lambda self, program: self)
+Handing = named("Handing", with_predictors=lambda self, program: program)
+Forgiving = named("Forgiving", with_predictors=lambda self, program: replace(self, program={**self.program, **program}))
+Alike = named("Alike", predictors=property(lambda self: {**self.program, "answer": self.program["decide"]}))
+Speechless = named("Speechless", predictors=property(lambda self: {}))
+
+
+class Doubtful(Own):
+    """Adds a word whenever its prompts are set."""
+
+    def with_predictors(self, program: Program) -> Self:
+        own = program["decide"]
+        return super().with_predictors({"decide": replace(own, instructions=f"{own.instructions} Really.")})
+
+
+class Impressed(Own):
+    """Is changed itself."""
+
+    def with_predictors(self, program: Program) -> Self:
+        made = super().with_predictors(program)
+        object.__setattr__(self, "program", made.program)
+        return made
+
+
+class Curt(Own):
+    """Refuses a predictor that it does not have without a word on how to mend it."""
+
+    def with_predictors(self, program: Program) -> Self:
+        return super().with_predictors({name: program[name] for name in self.program if name in program or len(program) == 1})
+
+
+class Foresighted(Own):
+    """Its inputs are read from a conversation that goes on."""
+
+    def model(self, model: Model) -> Model:
+        class Live(Changed):
+            said = ""
+
+            async def complete(self, request: Request) -> Reply:
+                inputs = told_by(request).inputs
+                late = replace(told_by(request), inputs=lambda: {"conversation": f"{inputs()['conversation']}{self.said}"})
+                reply = await super().complete(replace(request, prompted=late))
+                self.said += reply.text
+                return reply
+
+        return Live(model)
+
+
+class Gossip(Own):
+    """Two predictors; the one that is asked is told what the other is."""
+
+    @property
+    def predictors(self) -> Program:
+        return {"summarize": own_prompt("Summarize.", "summary"), **self.program}
+
+    def model(self, model: Model) -> Model:
+        told = Message("user", f"By the way: {self.predictors['summarize'].instructions}")
+        return Changed(model, lambda request: replace(request, messages=(*request.messages, told)))
