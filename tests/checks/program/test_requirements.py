@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.checks.program import OUTCOMES, RECOVERED, FaultFinding, parse_requirements
-from whichloop.checks.program.agent_faults import BY_NAME, EITHER
+from whichloop.checks.program.agent_faults import BY_NAME, EITHER, OUTCOMES, RECOVERED, FaultFinding, parse_requirements
 
 WORDS = st.sampled_from([*(name for name in OUTCOMES if name != "not applicable"), "recovered"])
 DEMANDS = st.dictionaries(st.sampled_from(sorted(BY_NAME)), st.lists(WORDS, min_size=1, max_size=3, unique=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Literal, get_args
 
 from whichloop.models.faults import spoil
@@ -24,9 +25,6 @@ def say(codec: Codec | None, options: Sequence[Move]) -> Reply:
         except Inexpressible:
             continue
     return Reply("I cannot say this in the format asked for.")
-
-
-# --- valid moves ---
 
 
 def busy(request: Request, serial: int, tool: str = "dig") -> tuple[Move, ...]:
@@ -72,8 +70,6 @@ def answers(thought: str, value: str = ANSWER_TEXT) -> tuple[Move, ...]:
     with_value = (Answer(thought, value), Answer(thought, value, 0.9))
     return (*with_value, Answer(thought), Answer(thought, None, 0.9), Answer("", value), Text(value))
 
-
-# --- any moves ---
 
 WORDS = (
     *("", " ", "a", "finish", "__finish__", "final_answer", "Ünïcödé – 漢字 🙂", "line\nbreak\r\nand\ttab", "\u2028\u0085\x0b"),
@@ -140,9 +136,6 @@ _MAKERS: tuple[Callable[[random.Random], Move], ...] = (
 )
 
 
-# --- any replies ---
-
-_SPOILERS = ("wire.malformed", "wire.truncated", "wire.fenced", "wire.empty", "wire.duplicated")
 _BROKEN: tuple[str, ...] = (
     *("", "null", "[]", "3", '"text"', "{", '{"a": }', '{"thought": NaN}', "[" * 20_000, '{"a":' * 20_000, "9" * 5_000),
     *('{"tool_name": ' + "9" * 5_000 + "}", "<a>" * 2_000, "\ud800 lone", "\x00\x01\x02", "x" * 100_000),
@@ -154,28 +147,22 @@ def any_reply(rng: random.Random, sound: Reply) -> Reply:
     """Return a random reply; `sound` is a valid one to damage."""
     match rng.randrange(6):
         case 0:
-            return spoil(rng.choice(_SPOILERS), sound)
+            return spoil(f"wire.{rng.choice(('malformed', 'truncated', 'fenced', 'empty', 'duplicated'))}", sound)
         case 1:
             return Reply(rng.choice(_BROKEN))
         case 2:
             return Reply(rng.randbytes(rng.randrange(60)).decode("latin-1"))
         case 3:
-            calls = tuple(_broken_call(rng) for _ in range(rng.randrange(1, 4)))
-            return Reply(rng.choice(("", "Now then.", any_word(rng))), calls, None, "tool_calls")
+            names, texts = ("dig", "jam", "odd", "finish", "__finish__"), (*_BROKEN, '{"hole": 1}', "{}")
+            calls = []
+            for _ in range(rng.randrange(1, 4)):
+                name = rng.choice((*names, any_word(rng)))
+                calls.append(NativeCall(rng.choice(("", "call_0", "call_1")), name, rng.choice(texts)))
+            return Reply(rng.choice(("", "Now then.", any_word(rng))), tuple(calls), None, "tool_calls")
         case 4:
-            return _cut_and_paste(rng, sound)
+            text = sound.text  # one piece removed and another repeated
+            at, to = sorted((rng.randrange(len(text) + 1), rng.randrange(len(text) + 1)))
+            repeat = rng.randrange(len(text) + 1)
+            cut = tuple(replace(call, arguments=call.arguments[: rng.randrange(len(call.arguments) + 1)]) for call in sound.calls)
+            return Reply(text[:at] + text[to:] + text[repeat : repeat + 40], cut)
     return Reply(f"{any_word(rng)}{sound.text}{any_word(rng)}", sound.calls, None, rng.choice(("stop", "length", "content_filter")))
-
-
-def _broken_call(rng: random.Random) -> NativeCall:
-    name = rng.choice(("dig", "jam", "odd", "finish", "__finish__", any_word(rng)))
-    return NativeCall(rng.choice(("", "call_0", "call_1")), name, rng.choice((*_BROKEN, '{"hole": 1}', "{}")))
-
-
-def _cut_and_paste(rng: random.Random, sound: Reply) -> Reply:
-    """Return the text with one piece removed and another repeated."""
-    text = sound.text
-    at, to = sorted((rng.randrange(len(text) + 1), rng.randrange(len(text) + 1)))
-    repeat = rng.randrange(len(text) + 1)
-    calls = tuple(NativeCall(call.id, call.name, call.arguments[: rng.randrange(len(call.arguments) + 1)]) for call in sound.calls)
-    return Reply(text[:at] + text[to:] + text[repeat : repeat + 40], calls)

@@ -31,8 +31,7 @@ from .random_moves import say
 
 MAX_CALLS = 200
 """Model calls, and tool calls, after which a run counts as endless."""
-LIMIT_S, FOREIGN_LIMIT_S = 10.0, 120.0
-"""Seconds after which a run counts as hung. A foreign loop's program may have to be imported first, and its client may wait."""
+LIMIT_S = 10.0
 GRACE_S = 1.0
 """Seconds that a cancelled run has to end."""
 JAMMED = "the frobnicator is jammed"
@@ -116,15 +115,11 @@ class Scene:
 
 
 async def bench_script(task: Task, tools: Sequence[Tool], question: str = "", profile: Profile | None = None) -> Script:
-    """Return the script of a task with a plan, its results replayed on these tools.
-
-    `question`: another wording of the task's own. `profile`: what the model can do; default: `clean`.
-    """
+    """Return the script of a task with a plan, replayed on these tools. `question`: another wording; `profile`: default `clean`."""
     assert task.plan is not None
     replayed = await replay(task, Suite("bench", "1", (task,), lambda _: StatelessEnvironment(tuple(tools))))
     oracle = {call.call_id: Truth(call_digest(call.tool, call.arguments), content_digest(call.text)) for call in replayed}
-    specs = {tool.name: tool.spec for tool in tools}
-    model = profile or load_profile("clean")
+    model, specs = profile or load_profile("clean"), {tool.name: tool.spec for tool in tools}
     return Script(task.plan, oracle, model, 0, task.id, tools=specs, question=question or task.query.text)
 
 
@@ -136,8 +131,9 @@ async def scripted(task: Task, query: Query | None = None, profile: Profile | No
 
 
 ModelTurn = Sequence[Move] | Reply | ModelError
+"""Moves in order of preference, a reply, or an error to raise."""
 TurnPolicy = Callable[[Request, int], ModelTurn]
-"""A model's turn at its n-th request (from 1): moves in order of preference, a reply, or an error to raise."""
+"""A model's turn at its n-th request, from 1."""
 
 
 class PolicyModel(StreamsWhole):
@@ -290,8 +286,8 @@ def limited(loop: Loop) -> Loop:
 
 
 def limit_s(loop: Loop) -> float:
-    """Return the seconds after which a run of a loop counts as hung."""
-    return FOREIGN_LIMIT_S if isinstance(loop, ForeignLoop) else LIMIT_S
+    """Return the seconds after which a run counts as hung; a foreign loop's program may have to be imported first."""
+    return 120.0 if isinstance(loop, ForeignLoop) else LIMIT_S
 
 
 async def play(loop: Loop, scene: Scene, gate: Gate = open_gate) -> FinishedRun:

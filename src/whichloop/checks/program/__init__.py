@@ -1,18 +1,6 @@
 """What an agent does with one fault at a time: a run for each, judged from its requests, its calls and its answer."""
 
-from .agent_faults import FAULTS, OUTCOMES, RECOVERED, AgentFault, FaultFinding, Outcome, Requirement, parse_requirements
+from .agent_faults import FAULTS, OUTCOMES, RECOVERED, parse_requirements
 from .check import ProgramReport, Trouble, check_program
 
-__all__ = [
-    "FAULTS",
-    "OUTCOMES",
-    "RECOVERED",
-    "AgentFault",
-    "FaultFinding",
-    "Outcome",
-    "ProgramReport",
-    "Requirement",
-    "Trouble",
-    "check_program",
-    "parse_requirements",
-]
+__all__ = ["FAULTS", "OUTCOMES", "RECOVERED", "ProgramReport", "Trouble", "check_program", "parse_requirements"]

@@ -34,9 +34,6 @@ OUTCOMES: Mapping[Outcome, str] = {
 RECOVERED: frozenset[Outcome] = frozenset({"told", "untold", "unaware", "handled"})
 """The outcomes with the right answer."""
 
-MAX_SHOWN_CHARS = 4_000
-"""Characters of a request's new text that a finding keeps."""
-
 
 @dataclass(frozen=True, slots=True)
 class FaultFinding:
@@ -49,11 +46,10 @@ class FaultFinding:
     request: int | None = None
     """Number of the request that shows it, from 1; None if none followed the fault."""
     shown: str = ""
-    """What is new in that request, beside the model's own reply: what the model was told. At most MAX_SHOWN_CHARS characters."""
+    """What is new in that request beside the model's own reply, at most 4,000 characters."""
     requests: int = 0
-    """Requests of the whole run."""
     calls: int = 0
-    """Calls of tools that ran, failed ones among them."""
+    """Calls of tools that ran, failed ones among them, as `requests` of the whole run."""
 
     @property
     def recovered(self) -> bool:
@@ -68,11 +64,8 @@ class FaultFinding:
 
 
 Strikes = Literal["reply", "call", "order", "provider", "tool", "result", "endless"]
-"""What a fault strikes: a reply's form, its calls, the order in which these end, the provider, a tool's run, a tool's result, or
-the model's will to end."""
 BenchTask = Literal["chain", "pair", "box", "log"]
-"""Which task shows it: three calls one after the other, two calls at once, a change and then a look at what has changed, or the
-count of errors in a long log."""
+"""Three calls one after the other, two at once, a change and then a look at what has changed, or the errors in a long log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +76,7 @@ class AgentFault:
     text: str
     """The fault in a sentence."""
     strikes: Strikes
+    """A reply's form, its calls, the order of their ends, the provider, a tool's run, its result, or the model's wish to end."""
     signs: frozenset[str] | None = frozenset()
     """Words of which an explanation has at least one; None: any new text is one, since there is nothing but to ask again."""
     task: BenchTask = "chain"
@@ -227,7 +221,7 @@ def new_text(fault: AgentFault, requests: Sequence[LoggedRequest], struck: int, 
     new_lines = _new_lines(requests, struck, place, clean)
     lines = [line for role, fresh in new_lines for line in (f"{role}: {fresh[0]}", *fresh[1:])]
     first = next((number for number, line in enumerate(lines) if _explains(fault, line)), 0)
-    return "\n".join(lines[first:])[:MAX_SHOWN_CHARS]
+    return "\n".join(lines[first:])[:4_000]
 
 
 def _new_lines(
