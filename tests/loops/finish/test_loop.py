@@ -13,9 +13,11 @@ from tests.loops.finish.helpers import (
     BAD,
     GOOD_AND_ADD,
     NOPE,
+    SEARCH,
     VERDICT,
     XML,
     add,
+    agent_of,
     assert_legal,
     contents,
     finish,
@@ -29,7 +31,7 @@ from tests.loops.finish.helpers import (
 from tests.loops.helpers import Notes, Script
 from tests.rows import row
 from whichloop.datasets.arithmetic import SUITE
-from whichloop.loops.finish import Finish, Step
+from whichloop.loops.finish import Finish, ParseError, Step, Unfinished, UnfinishedError
 from whichloop.loops.finish.answer import MAX_CALLS
 from whichloop.protocol import (
     Capabilities,
@@ -195,6 +197,28 @@ def test_a_single_turn_runs_a_tool_once_and_says_that_it_did_not_finish() -> Non
     assert unfinished.tool_calls == (ToolCall("add", {"a": 1, "b": 2}),)
     assert [(result.name, result.output) for result in unfinished.tool_results] == [("add", 3)]
     assert heard == []
+
+
+@row("S3-26", "X-4", "B3-3")
+def test_the_declarative_face_raises_parse_error_on_every_path() -> None:
+    for replies, then, said in (
+        ([], BAD, "no valid __finish__ in 3 replies"),
+        ([SEARCH], BAD, "no valid forced __finish__ in 3 replies"),
+        ([SEARCH, Reply("no")], Reply("<output></output>"), "no valid forced __finish__ in 3 replies"),
+    ):
+        with pytest.raises(ParseError, match=said):
+            agent_of(Script(*replies, then=then), max_steps=1 if replies else 5)(question="?")
+
+
+@row("B3-12", "S3-32")
+def test_a_single_turn_gives_unfinished_or_raises_it_when_strict() -> None:
+    unfinished = agent_of(Script(SEARCH), max_steps=None)(question="?")
+    assert isinstance(unfinished, Unfinished)
+    assert [call.name for call in unfinished.tool_calls] == ["search"]
+    assert unfinished.tool_results[0].output == ["result 1", "result 2"]
+    with pytest.raises(UnfinishedError, match="search") as caught:
+        agent_of(Script(SEARCH), max_steps=None, strict=True)(question="?")
+    assert caught.value.unfinished.tool_results[0].name == "search"
 
 
 @row("S3-45", "S3-26")

@@ -347,26 +347,14 @@ def test_tools_that_cannot_be_added_or_removed() -> None:
         agent(question="?")
 
 
-@row("S3-26", "X-4", "B3-3")
-def test_the_declarative_face_raises_parse_error_on_every_path() -> None:
-    for replies, then, said in (
-        ([], BAD, "no valid __finish__ in 3 replies"),
-        ([SEARCH], BAD, "no valid forced __finish__ in 3 replies"),
-        ([SEARCH, Reply("no")], Reply("<output></output>"), "no valid forced __finish__ in 3 replies"),
-    ):
-        with pytest.raises(ParseError, match=said):
-            agent_of(Script(*replies, then=then), max_steps=1 if replies else 5)(question="?")
+def test_what_a_providers_reply_brings_with_it_goes_back_also_from_a_copy() -> None:
+    def on_step(step: Step) -> None:
+        step.history = copy.deepcopy(step.history)
 
-
-@row("B3-12", "S3-32")
-def test_a_single_turn_gives_unfinished_or_raises_it_when_strict() -> None:
-    unfinished = agent_of(Script(SEARCH), max_steps=None)(question="?")
-    assert isinstance(unfinished, Unfinished)
-    assert [call.name for call in unfinished.tool_calls] == ["search"]
-    assert unfinished.tool_results[0].output == ["result 1", "result 2"]
-    with pytest.raises(UnfinishedError, match="search") as caught:
-        agent_of(Script(SEARCH), max_steps=None, strict=True)(question="?")
-    assert caught.value.unfinished.tool_results[0].name == "search"
+    for hook in (None, on_step):
+        model = Script(Reply("", SEARCH.calls, native={"signature": "s"}), finish())
+        run(steps(on_step=hook), model, search)
+        assert [message.native for message in model.requests[1].messages if message.calls] == [{"signature": "s"}]
 
 
 # --- a history that is mended ---

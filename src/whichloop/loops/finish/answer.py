@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ValidationError
 
-from whichloop.protocol import Act, Answer, Inexpressible, Move, NativeCall, Reply, Role, ToolCall, ToolSpec, WireError
+from whichloop.protocol import Act, Answer, Inexpressible, Move, NativeCall, Reply, Role, ToolCall, WireError
 from whichloop.protocol.wire import from_json, json_text, native_call, read_back, read_once
 
 from .xml_output import output_xml, read_output, resolved
@@ -60,7 +60,7 @@ class Output:
     parameters: Mapping[str, Any]
     """JSON schema of the arguments, type "object"."""
     schema: Mapping[str, Any] | None = None
-    """JSON schema of the answer; None for a text, and under a model."""
+    """Of the answer; None for a text, and under a model."""
     model: type[BaseModel] | None = None
     is_wrapped: bool = False
     refusal: Callable[[Any], str] | None = None
@@ -81,11 +81,6 @@ class Output:
     def of_model(cls, model: type[BaseModel]) -> Output:
         """Return the output for an instance of a model. Raises TypeError for one that is not an object."""
         return cls(parameters_of(model), model=model)
-
-    @property
-    def spec(self) -> ToolSpec:
-        """The tool `__finish__` as the model sees it."""
-        return ToolSpec(FINISH, DESCRIPTION, self.parameters)
 
     def built(self, arguments: Mapping[str, Any]) -> Any:
         """Return the answer that arguments state. Raises InvalidOutput, or pydantic's ValidationError where a model validates."""

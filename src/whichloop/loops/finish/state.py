@@ -26,7 +26,7 @@ from whichloop.protocol.chat import MessageRole
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.tools import ToolboxAround
 
-from .answer import FINISH, Output
+from .answer import DESCRIPTION, FINISH, Output
 
 logger = logger_of(__name__)
 
@@ -37,6 +37,12 @@ REMOVED = "(removed)"
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "__whichloop_tool__"
 _ROLES = get_args(MessageRole)
+
+
+class _Said(dict[str, Any]):
+    """A message in the history, with what the reply's provider wants back."""
+
+    native: Any = None
 
 
 @dataclass(slots=True)
@@ -152,7 +158,7 @@ class Run:
 
     def offered(self) -> tuple[ToolSpec, ...]:
         """Return the tools, and `__finish__` last; the very same tuple as long as they stay, so that it is counted only once."""
-        tools = (*self.tools.specs, self.output.spec)
+        tools = (*self.tools.specs, ToolSpec(FINISH, DESCRIPTION, self.output.parameters))
         if tools != self.last_offered:
             self.last_offered = tools
         return self.last_offered
@@ -163,12 +169,6 @@ class Run:
             logger.warning("history: %d results without call, or calls without result, were mended", count)
             self.observer.note("history_mended", count=count)
             self.is_mended = True
-
-
-class _Said(dict[str, Any]):
-    """A reply in the history, with what its provider wants back."""
-
-    native: Any = None
 
 
 def legal_messages(history: History) -> tuple[tuple[Message, ...], int]:
