@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from whichloop.checks.program import RECOVERED, check_program
-from whichloop.checks.program.agent_faults import Outcome
+from whichloop.checks.program import RECOVERED, Outcome, check_program
 from whichloop.checks.program.bench import tool_descriptions
 from whichloop.checks.program.naming import TOLD_STEPS, agent_name
 from whichloop.experiments.card.card import WireUse, wire_uses

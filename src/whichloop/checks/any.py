@@ -227,11 +227,6 @@ def _check_model(name: str, options: Options) -> Check:
             await model.aclose()
 
     report = asyncio.run(ask())
-    return Check("model", report.capabilities is not None, _model_doc(name, report))
-
-
-def _model_doc(name: str, report: Any) -> Doc:
-    """Return a row for each request of a `ProbeReport`, and behind it why something does not work."""
     answers = {True: Cell("yes", "good"), False: Cell("no", "bad"), None: Cell("?", "warn")}
     rows = []
     for check in report.checks:
@@ -240,27 +235,22 @@ def _model_doc(name: str, report: Any) -> Doc:
         cost = UNKNOWN if usage is None or usage.cost_usd is None else f"{usage.cost_usd:.6f}"
         rows.append((check.name, answers[check.works], seconds, *tokens, cost))
     reasons = tuple((check.name, check.why_not) for check in report.checks if check.why_not)
-    why_not = [Table("Why not", ("asked", "why"), reasons, detail=True)] if reasons else []
-    table = Table("", ("asked", "works", "seconds", "tokens in", "out", "US$"), tuple(rows))
-    data = {
-        "model": name,
-        "answers": report.capabilities is not None,
-        "trouble": report.trouble,
-        "capabilities": None if report.capabilities is None else asdict(report.capabilities),
-        "checks": [asdict(check) for check in report.checks],
-    }
-    trouble = lines_of(("Trouble", f"it does not answer: {report.trouble}" if report.trouble else ""))
-    return Doc(f"model {name}", (table, trouble, *why_not), data)
+    blocks = (
+        Table("", ("asked", "works", "seconds", "tokens in", "out", "US$"), tuple(rows)),
+        lines_of(("Trouble", f"it does not answer: {report.trouble}" if report.trouble else "")),
+        *([Table("Why not", ("asked", "why"), reasons, detail=True)] if reasons else ()),
+    )
+    has_answered = report.capabilities is not None
+    data = {"model": name, "answers": has_answered, "trouble": report.trouble}
+    data |= {"capabilities": None if report.capabilities is None else asdict(report.capabilities)}
+    data |= {"checks": [asdict(check) for check in report.checks]}
+    return Check("model", has_answered, Doc(f"model {name}", blocks, data))
 
 
 def _counting(progress: Progress, total: int) -> Callable[[object], None]:
     """Return what hears of each finding, and tells who watches how many there are."""
     count = itertools.count(1)
     return lambda finding: progress("checked", next(count), total)
-
-
-SHOWN = 5
-"""Problems of one law that are shown; the data have more of them."""
 
 
 def _data(kind: str, name: str, ok: bool, findings: Sequence[Mapping[str, Any]] = (), **more: Any) -> dict[str, Any]:
@@ -303,9 +293,9 @@ def _laws_doc(
     for one in findings:
         if one.status == "ok" or (ends and one.status == "not run"):
             continue
-        rows += [(one.law, results[one.law], one.detail), *(("", "", text) for text in one.others[: SHOWN - 1])]
-        if one.count > SHOWN:
-            rows.append(("", "", Cell(f"and {one.count - SHOWN} more", "dim")))
+        rows += [(one.law, results[one.law], one.detail), *(("", "", text) for text in one.others[:4])]
+        if one.count > 5:
+            rows.append(("", "", Cell(f"and {one.count - 5} more", "dim")))
     of_all = f"of {len(findings)} laws"
     blocks: list[Block] = [
         Table("", ("law", "result", "why"), tuple(rows)),

@@ -46,13 +46,13 @@ class PlanFindings:
     found: dict[str, list[str]] = field(default_factory=dict)
     """Place in the file → what is wrong there, in the order of the file."""
     yielded: int = 0
-    """Number of plans that state their answer although one of their calls gives it; known where the calls were made."""
+    """Plans that state their answer although a call gives it; known where the calls were made."""
     is_alone: bool = False
     """Whether the file holds one plan, and no task with a right answer."""
     answer: Any = None
-    """What the calls of a plan alone lead to, where they were made."""
+    """What the calls of a plan alone lead to."""
     unused: str = ""
-    """Which columns nothing was read from, in words; empty if there are none."""
+    """Which columns nothing was read from."""
 
     @property
     def problems(self) -> tuple[str, ...]:
