@@ -182,9 +182,9 @@ def test_extract_has_attempts_of_its_own() -> None:
 
 @row("B2-8")
 def test_an_answer_of_another_type_is_asked_for_again_with_what_is_wrong() -> None:
-    for retries, asked, answer in ((2, 4, 7), (1, 3, None)):
-        model = Script(react("finish"), extract("many"), BAD, extract("7"))
-        outcome = ReactExtract(parse_retries=retries).run_sync(Query("Q", schema=int), Toolbox(), model)
+    for retries, asked, answer in ((2, 4, [7]), (1, 3, None)):
+        model = Script(react("finish"), extract('["many"]'), BAD, extract("[7]"))
+        outcome = ReactExtract(parse_retries=retries).run_sync(Query("Q", schema=list[int]), Toolbox(), model)
         assert (len(model.requests), outcome.answer, outcome.steps) == (asked, answer, 1)
     assert list(trajectory(outcome)) == ["thought_0", "tool_name_0", "tool_args_0", "observation_0"]
 
