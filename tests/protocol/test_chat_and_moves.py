@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.protocol import (
-    Act,
-    Answer,
     BudgetExceeded,
     ContextOverflow,
     Message,
@@ -18,15 +16,11 @@ from whichloop.protocol import (
     Move,
     NativeCall,
     ProviderError,
-    Recovery,
     Reply,
     Request,
     Role,
     Sampling,
-    Text,
-    ToolCall,
     ToolSpec,
-    Understanding,
     Usage,
     WireError,
 )
@@ -86,15 +80,6 @@ def test_role_scope_and_codec_are_no_part_of_what_is_asked(request_: Request, ro
     assert not {"role", "scope", "codec"} & marked.as_dict().keys()
 
 
-@settings(max_examples=cases(25))
-@given(requests, requests)
-def test_requests_that_ask_the_same_have_equal_dicts(left: Request, right: Request) -> None:
-    if left == right:
-        assert left.as_dict() == right.as_dict()
-    grown = dataclasses.replace(left, messages=(*left.messages, Message("user", "more")))
-    assert grown.as_dict() != left.as_dict()
-
-
 def test_zero_is_a_setting() -> None:
     assert Sampling(temperature=0.0, max_tokens=0, seed=0).as_dict() == {"temperature": 0.0, "max_tokens": 0, "seed": 0}
     assert Sampling().as_dict() == {}
@@ -138,20 +123,6 @@ def test_a_full_request_states_tools_choice_schema_and_sampling() -> None:
         "stop": ["END"],
     }
     assert Request((Message("user", "q"),)).as_dict() == {"messages": [{"role": "user", "content": "q"}]}
-
-
-@given(text, json_objects, text, text)
-def test_ids_are_no_part_of_a_move(name: str, arguments: dict[str, object], left: str, right: str) -> None:
-    one, other = ToolCall(name, arguments, left), ToolCall(name, arguments, right)
-    assert Act("why", (one,)) == Act("why", (other,))
-    assert Recovery("retry", one) == Recovery("retry", other)
-    assert one != ToolCall(name + "x", arguments, left)
-
-
-def test_moves_of_different_kinds_differ() -> None:
-    moves: list[Move] = [Answer("t"), Act("t", ()), Text("t"), Understanding("t")]
-    assert all((left == right) == (left is right) for left in moves for right in moves)
-    assert Answer("t", None) != Answer("t", "")
 
 
 def test_a_used_up_budget_is_no_error_of_a_model() -> None:

@@ -18,7 +18,6 @@ from pydantic import BaseModel, TypeAdapter
 from whichloop.protocol import (
     SILENT,
     FunctionModel,
-    Loop,
     Model,
     Observer,
     Outcome,
@@ -56,19 +55,6 @@ def from_inside_a_loop(make: Callable[[], Any]) -> Any:
 
 
 both_ways = pytest.mark.parametrize("run", [from_plain_code, from_inside_a_loop])
-
-
-class Still:
-    """A loop that answers at once."""
-
-    name = "still"
-    stops = frozenset({StopReason.FINISHED})
-
-    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        return Outcome(query.full_text, StopReason.FINISHED, 0)
-
-    def with_step_limit(self, tool_steps: int) -> Self:
-        return self
 
 
 @both_ways
@@ -127,15 +113,6 @@ def test_it_runs_on_the_callers_thread_and_the_tools_on_threads_of_their_own(run
     assert coroutine == here != tool
 
 
-@given(value=st.integers() | st.text(max_size=5) | st.none())
-def test_run_sync_gives_what_the_coroutine_gives(value: object) -> None:
-    async def give() -> object:
-        await asyncio.sleep(0)
-        return value
-
-    assert run_sync(give()) == value
-
-
 class Asking(RunsSync):
     """A loop that tells where its tool runs."""
 
@@ -165,32 +142,6 @@ def test_the_function_run_sync_does_what_a_loops_method_of_that_name_does(way: s
             WAYS[way]()
 
     asyncio.run(service())
-
-
-def test_run_blocking_can_be_nested() -> None:
-    async def leaf() -> int:
-        return 1
-
-    async def middle() -> int:
-        return run_blocking(leaf()) + 1
-
-    async def top() -> int:
-        return run_blocking(middle()) + 1
-
-    assert run_blocking(top()) == 3
-
-
-@given(st.text(max_size=20), st.text(min_size=1, max_size=20))
-def test_the_full_text_of_a_query_holds_question_and_context(question: str, context: str) -> None:
-    assert Query(question).full_text == question
-    full = Query(question, context).full_text
-    assert full.startswith(question)
-    assert full.endswith(context)
-
-
-def test_a_loop_is_known_by_its_shape() -> None:
-    assert isinstance(Still(), Loop)
-    assert not isinstance(object(), Loop)
 
 
 # --- a typed answer ---

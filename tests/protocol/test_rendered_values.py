@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict
 from tests.prepared import ran_in_fork
 from tests.protocol.helpers import python
 from whichloop.protocol import render_value
-from whichloop.protocol.values import cap, error_text, plain_value
+from whichloop.protocol.values import cap, plain_value
 
 
 class Color(str, enum.Enum):  # noqa: UP042 - a StrEnum would be shown as its value anyway
@@ -348,9 +348,3 @@ def test_a_long_text_is_cut_and_says_so(text: str, limit: int) -> None:
         assert shown == text
     else:
         assert shown == f"{text[:limit]}... (truncated, {len(text)} characters in all)"
-
-
-def test_an_errors_text_has_no_type_and_no_traceback() -> None:
-    assert error_text(ValueError("x")) == "x"
-    assert error_text(ValueError()) == ""
-    assert error_text(ValueError("a", 1)) == "('a', 1)"

@@ -250,14 +250,6 @@ def test_each_problem_of_a_call_is_named_with_what_was_given_and_what_is_allowed
     )
 
 
-def test_a_tool_without_arguments_says_so() -> None:
-    def now() -> str:
-        return "noon"
-
-    assert Tool.from_function(now).parameters == {"type": "object", "properties": {}, "additionalProperties": False}
-    assert call(now, zone="utc").data == "Tool 'now': unknown argument 'zone'. Allowed: no arguments"
-
-
 def test_defaults_stand_in_the_schema_and_the_function_uses_its_own() -> None:
     marker = ["shared"]
 
@@ -320,17 +312,6 @@ def test_extra_arguments_have_the_type_of_the_keyword_rest() -> None:
     assert wrong.data.endswith("Allowed: any other name: integer")
 
 
-def test_positional_rest_is_a_list_of_its_type() -> None:
-    def total(start: int, *amounts: int) -> int:
-        return start + sum(amounts)
-
-    tool = Tool.from_function(total)
-    assert tool.parameters["properties"]["amounts"] == {"default": [], "items": {"type": "integer"}, "type": "array"}
-    assert tool.parameters["required"] == ["start"]
-    assert call(tool, start=1, amounts=["2", 3]).value == 6
-    assert "argument 'amounts.1'" in call(tool, start=1, amounts=[2, "x"]).data
-
-
 def test_keywords_typed_by_a_typed_dict_are_its_keys() -> None:
     def search(text: str, **options: Unpack[Options]) -> Any:
         return {"text": text, **options}
@@ -370,13 +351,6 @@ def test_unchecked_arguments_never_land_in_the_place_of_a_missing_one() -> None:
     for seen in (call(divide, validate=False, b=2), call(total, validate=False, amounts=[1, 2])):
         assert seen.error_type == "InvalidArguments"
         assert "missing argument" in seen.data
-
-
-def test_an_unchecked_rest_that_is_no_list_is_not_lost() -> None:
-    def total(*amounts: int) -> int:
-        return sum(amounts)
-
-    assert call(total, validate=False, amounts="12").error_type == "TypeError"
 
 
 def test_arguments_must_be_an_object_with_text_as_keys() -> None:

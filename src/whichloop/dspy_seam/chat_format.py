@@ -33,7 +33,6 @@ from whichloop.protocol import (
 from whichloop.protocol.json_text import Encoder
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.values import one_line
-from whichloop.protocol.wire import read_once
 
 from .requests import MAX_NESTED, nesting
 
@@ -245,10 +244,9 @@ class SignatureCodec(ABC):
     def parse(self, reply: Reply) -> Move:
         return self.move(self.read(reply))
 
-    @read_once
     def read(self, reply: Reply) -> Fields:
         """Return the output fields of a reply. Raises WireError."""
-        codec, fields = _RENDERED.pop(reply.text, (None, {}))
+        codec, fields = _RENDERED.get(reply.text, (None, {}))
         if codec is self:
             return fields
         try:
@@ -261,7 +259,7 @@ class SignatureCodec(ABC):
 
 
 _RENDERED: dict[str, tuple[SignatureCodec, Fields]] = {}
-"""The text that a codec rendered last → the codec, and what it has read there. Whoever reads the text first gets these."""
+"""The text that a codec rendered last → the codec, and what it has read there. Whoever reads the text gets these."""
 
 
 def _written(value: Any, annotation: Any) -> str:

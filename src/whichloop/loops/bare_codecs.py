@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from whichloop.protocol import Act, Answer, Inexpressible, Move, Reply, Role, ToolCall, WireError
 from whichloop.protocol.json_text import Encoder
-from whichloop.protocol.wire import after, from_json, json_text, native_call, read_back, read_once
+from whichloop.protocol.wire import after, from_json, json_text, native_call, read_back
 
 _NULL = "null"
 _EXACT = Encoder(ensure_ascii=False, allow_nan=False)
@@ -80,7 +80,6 @@ To end with your answer: {{"final_answer": "the answer"}}
     def answer_so_far(self, text: str, calls: Mapping[str, str]) -> str:
         return json_text(text, "final_answer")
 
-    @read_once
     def parse(self, reply: Reply) -> Act | Answer:
         try:
             data = from_json(_unfenced(reply.text) if self.reads_fences else reply.text)
@@ -150,7 +149,6 @@ Answer: the answer
     def answer_so_far(self, text: str, calls: Mapping[str, str]) -> str:
         return after(text, "Answer:")
 
-    @read_once
     def parse(self, reply: Reply) -> Act | Answer:
         marks = list(_FIELD.finditer(reply.text))
         if not marks:
@@ -210,7 +208,6 @@ Reply with your answer as plain text when you have it.
     def answer_so_far(self, text: str, calls: Mapping[str, str]) -> str:
         return "" if calls else text
 
-    @read_once
     def parse(self, reply: Reply) -> Act | Answer:
         if not reply.calls:
             if not reply.text:

@@ -45,7 +45,7 @@ from whichloop.protocol import (
 from whichloop.protocol.digest import sha256
 from whichloop.protocol.receipts import LABEL_LENGTH, announcement, as_data
 from whichloop.protocol.tools import ToolboxAround
-from whichloop.protocol.wire import read_object, read_once, to_json
+from whichloop.protocol.wire import read_object, to_json
 
 from .shared.boundary import bounded
 from .shared.option_checks import checked_options
@@ -73,7 +73,6 @@ Reply with one JSON object and nothing else: {"intent": "what is wanted", "tools
             raise Inexpressible("it takes an Act or an Answer")
         return Reply(to_json({"intent": move.intent, "tools": list(move.entities)}))
 
-    @read_once
     def parse(self, reply: Reply) -> Understanding:
         data = read_object(reply.text)
         intent, tools = data.get("intent"), data.get("tools")
@@ -102,7 +101,6 @@ Reply with one JSON object and nothing else: {"confirmed": true or false, "reaso
             raise Inexpressible("anything but whether, and why")
         return Reply(to_json({"confirmed": move.done, "reason": move.reason}))
 
-    @read_once
     def parse(self, reply: Reply) -> Completion:
         data = read_object(reply.text)
         confirmed, reason = data.get("confirmed"), data.get("reason", "")

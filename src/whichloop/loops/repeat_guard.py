@@ -23,7 +23,7 @@ from whichloop.protocol import (
     WrappedLoop,
     render_value,
 )
-from whichloop.protocol.cancellation import ended_before, wait_for_cancellation
+from whichloop.protocol.cancellation import ended_before
 from whichloop.protocol.digest import canonical_json
 from whichloop.protocol.tools import ToolboxAround
 
@@ -84,7 +84,7 @@ class RepeatCountingToolbox(ToolboxAround):
         if self._stop_at is not None and times >= self._stop_at:
             self.repeated = call.name
             self.caught.set()
-            await wait_for_cancellation()
+            await asyncio.Event().wait()  # until the run, which has to end, has cancelled this call
         self.calls_made += 1
         seen = await self.within.call(call, validate=validate)
         if times < self._warn_at:

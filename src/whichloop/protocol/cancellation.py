@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from .model import ModelError, ProviderError
 
@@ -53,12 +53,6 @@ async def stop_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
         if not task.cancelling():  # a second cancellation would interrupt its clean-up
             task.cancel()
     await asyncio.gather(*stopping, return_exceptions=True)
-
-
-async def wait_for_cancellation() -> NoReturn:
-    """Wait until this task is cancelled: what a call does after which a run has to end, and before it has ended."""
-    while True:
-        await asyncio.Event().wait()
 
 
 async def ended_before(event: asyncio.Event, work: Coroutine[Any, Any, T]) -> asyncio.Task[T] | None:

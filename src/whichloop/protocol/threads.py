@@ -1,21 +1,12 @@
 """How synchronous code runs a coroutine, and how a coroutine calls a function that blocks.
 
-Synchronous code has a coroutine to run:
-
-| use | where an event loop runs on this thread already | synchronous tools run |
+| to run a coroutine | inside an event loop | synchronous tools run |
 |---|---|---|
-| `run_sync`, for users: it is public, and every loop's `run_sync` calls it | RuntimeError, except in a notebook's cell | here |
+| `run_sync`, for users | RuntimeError, except in a notebook's cell | here |
 | `run_here`, where a design's document lets its synchronous face be called anywhere | that event loop waits | here |
-| `run_blocking`, for our own calls of coroutines, such as a check's or DSPy's | that event loop waits | on threads of their own |
+| `run_blocking`, for our own calls | that event loop waits | on threads of their own |
 
-A coroutine has a function to call that blocks:
-
-| use | the function runs |
-|---|---|
-| `in_thread` | on a thread of its own, and the event loop goes on |
-| `begin_in_thread` | the same, and the caller need not wait |
-| `call_here` | here, as if no event loop ran: the function may start one itself |
-| `beside_event_loop` | here if the caller is a `run_sync` or `run_here` that waits, else on a thread of its own |
+`beside_event_loop` calls a function here if the caller is a `run_sync` or `run_here` that waits, else `in_thread`.
 """
 
 from __future__ import annotations

@@ -116,11 +116,6 @@ class McpError(Exception):
         self.message = message
 
 
-def is_mcp_error(error_type: str | None) -> bool:
-    """Say whether an observation's `error_type` is that of a JSON-RPC error."""
-    return error_type == McpError.__name__
-
-
 def read_mcp_error(text: str) -> McpError:
     """Return the error that an observation's `data` shows; one without a code is an internal error."""
     match = _WITH_CODE.fullmatch(text)

@@ -2,42 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 import re
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from .chat import NativeCall, Reply
 from .json_text import Encoder
 from .json_text import from_json as from_json
 from .moves import Act, Codec, Inexpressible, Move, Recovery, WireError
 from .tool_calls import ToolCall
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def read_once(read: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a function or method that reads a reply: if the next call reads the same reply, it gets the same result.
-
-    The harness reads each reply as it comes, and then the loop does. Only the last result is kept, and only for the next call.
-    """
-    last: tuple[tuple[object, ...], Any] | None = None
-
-    @functools.wraps(read)
-    def reading(*args: P.args, **named: P.kwargs) -> T:
-        nonlocal last
-        last_read, last = last, None
-        if last_read is not None and not named and len(args) == len(last_read[0]) and all(map(operator.is_, args, last_read[0])):
-            result: T = last_read[1]
-            return result
-        result = read(*args, **named)
-        last = None if named else (args, result)
-        return result
-
-    return reading
 
 
 def to_json(value: object) -> str:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ValidationError
 
 from whichloop.protocol import Act, Answer, Inexpressible, Move, NativeCall, Reply, Role, ToolCall, WireError
-from whichloop.protocol.wire import from_json, json_text, native_call, read_back, read_once
+from whichloop.protocol.wire import from_json, json_text, native_call, read_back
 
 from .xml_output import output_xml, read_output, resolved
 
@@ -155,7 +155,6 @@ def _place(path: Iterable[Any]) -> str:
 # --- reading calls ---
 
 
-@read_once
 def read_calls(reply: Reply) -> list[ReadCall]:
     """Return a reply's calls in order; never raises."""
     problem = f"at most {MAX_CALLS} calls of one reply are run"

@@ -11,7 +11,7 @@ from whichloop.protocol import Reply, Role
 from whichloop.protocol.digest import canonical_json
 from whichloop.protocol.moves import Act, Answer, Completion, Inexpressible, Move, PlanTask, Tasks, Text, Understanding, WireError
 from whichloop.protocol.receipts import without_marks
-from whichloop.protocol.wire import json_text, native_call, read_back, read_call, read_object, read_once, to_json
+from whichloop.protocol.wire import json_text, native_call, read_back, read_call, read_object, to_json
 
 Data = dict[str, Any]
 TEXT = {"type": "string"}
@@ -49,7 +49,6 @@ class JsonCodec:
     def answer_so_far(self, text: str, calls: Mapping[str, str]) -> str:
         return json_text(text, "answer") if self.role is Role.ANSWER else ""
 
-    @read_once
     def parse(self, reply: Reply) -> Any:
         return self.read(read_object(reply.text))
 
@@ -97,7 +96,6 @@ class SelectCodec:
         calls = tuple(native_call(call, place) for place, call in enumerate(move.calls))
         return read_back(self, move, lambda: Reply(move.thought, calls, None, "tool_calls"))
 
-    @read_once
     def parse(self, reply: Reply) -> Act | Text:
         if not reply.calls:
             return Act("", ()) if reply.text.strip() in ("", "none") else Text(reply.text)

@@ -19,7 +19,7 @@ from starlette.types import Message
 
 from whichloop.models.wires.base import Refusal
 from whichloop.protocol import ToolSpec
-from whichloop.protocol.tool_calls import ToolListing, is_mcp_error, read_mcp_error
+from whichloop.protocol.tool_calls import McpError, ToolListing, read_mcp_error
 
 from .answers import JSON, SSE, WireAnswer
 from .trials import McpTrial
@@ -97,7 +97,7 @@ def _server_of(trial: McpTrial, structured: bool) -> Server[Any]:
             observation = await trial.call(params.name, params.arguments or {})
         except Refusal as refusal:
             raise MCPError(REFUSED, str(refusal)) from None
-        if is_mcp_error(observation.error_type):
+        if observation.error_type == McpError.__name__:
             error = read_mcp_error(observation.data)
             raise MCPError(error.code, error.message)
         text = observation.as_dict()["data"]
