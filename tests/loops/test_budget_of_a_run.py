@@ -144,6 +144,11 @@ def in_flight(name: str) -> int:
     return 4 if name == "phased" else 1
 
 
+def test_a_request_that_was_cut_off_is_spent() -> None:
+    asked = [{"kind": "asked", "scope": "", "input_tokens": tokens} for tokens in (100, 50)]
+    assert Checkpoint(asked).spent == Expenses(2, 150)
+
+
 def test_a_budget_of_dollars_that_cannot_be_kept_is_refused() -> None:
     """Before the run by a model that says that it has no price, else once the first reply has none."""
 

@@ -40,3 +40,5 @@ def test_a_mistake_is_one_line_that_names_the_option(design: Any, options: dict[
 def test_right_options_are_kept_as_they_are() -> None:
     assert Finish(max_steps=None, parse_retries=3, temperature=1) == replace(Finish(), parse_retries=3, temperature=1)
     assert Bare(5).max_steps == 5
+    with pytest.raises(ValueError, match=r"^max_steps must be at least 1, not 0$"):
+        Bare(0)

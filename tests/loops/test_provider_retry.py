@@ -71,6 +71,15 @@ def test_as_many_attempts_are_made_as_are_allowed_and_needed(attempts: int, fail
     assert model.requests == min(attempts, len(failures) + 1)
 
 
+def test_each_request_has_all_the_attempts() -> None:
+    model: Any = Failing([])
+    asking = RetryingModel(model, 3, 0, SILENT)
+    for _ in range(2):
+        model.errors = [ProviderError("no", "rate_limit")] * 2
+        assert run_sync(asking.complete(Request(()))).text == ANSWER
+    assert model.requests == 6
+
+
 @pytest.mark.parametrize("error", [*(ProviderError("no", kind) for kind in LASTING), ContextOverflow("too long")])  # type: ignore[arg-type]
 def test_what_no_other_attempt_mends_is_raised_at_once(error: ModelError) -> None:
     model = Failing([error])

@@ -167,9 +167,10 @@ def test_a_failing_llm_func_ends_the_run_and_is_logged(tools: ToolRegistry, capl
 
 @row("B4-11")
 def test_observe_feeds_the_failure_back_and_counts_it() -> None:
-    loop = Bare(on_provider_error="observe")
-    outcome = run(loop, Script(ProviderError("503"), answer("x")))
+    loop, model = Bare(on_provider_error="observe"), Script(ProviderError("503"), answer("x"))
+    outcome = run(loop, model)
     assert (outcome.answer, outcome.steps) == ("x", 1)
+    assert [message.role for message in model.requests[1].messages] == ["system", "user", "user"]
     assert observed(outcome) == [{"status": "error", "data": "LLM call failed - 503"}]
     assert run(loop, Script(then=ProviderError("503"))).stop is StopReason.ERROR_VALVE
 

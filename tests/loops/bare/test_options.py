@@ -57,7 +57,9 @@ def test_option_decision_format_changes_how_a_decision_is_written_and_nothing_el
     assert (said.content, said.calls) == (FORMATS_SAY[form][0].text, FORMATS_SAY[form][0].calls)
     assert seen.content == '{"status": "success", "data": "5", "tool_name": "add"}'
     assert (seen.role, seen.call_id) == (("tool", "x1") if form == "native" else ("user", ""))
-    assert [request.tools != () for request in model.requests] == [form == "native"] * 2
+    assert [(request.tools != (), request.parallel_calls) for request in model.requests] == [
+        (form == "native", form != "native")
+    ] * 2
 
 
 @pytest.mark.parametrize(
@@ -69,6 +71,7 @@ def test_option_decision_format_changes_how_a_decision_is_written_and_nothing_el
         ("fields", Reply("Tool: add\nArguments: [1]"), "arguments must be an object"),
         ("native", Reply(""), "The reply is empty"),
         ("native", Reply("", (NativeCall("1", "add", "{"),)), "Invalid JSON in the arguments"),
+        ("native", Reply("", (NativeCall("1", "add", "{"),)), '"tool_name": "add"'),
         ("native", Reply("", (NativeCall("1", "add", "{}"), NativeCall("2", "add", "{}"))), "one tool at a time"),
         ("native", Reply("", (NativeCall("1", "", "{}"),)), "No tool name"),
     ],
@@ -80,7 +83,7 @@ def test_option_decision_format_has_its_unreadable_replies_fed_back(form: Any, b
     assert (outcome.answer, outcome.steps) == ("5", 2)
     shown = model.requests[1].messages[3:]
     assert all(words in message.content for message in shown)
-    assert [message.call_id for message in shown] == [call.id for call in bad.calls] or [""]
+    assert [message.call_id for message in shown] == ([call.id for call in bad.calls] or [""])
 
 
 @row("bare.decision_format")
