@@ -15,6 +15,7 @@ from tests.loops.bare.helpers import (
     add,
     answer,
     call,
+    divide,
     observed,
     run,
 )
@@ -123,6 +124,23 @@ def test_option_answer_retries_bounds_refused_answers_apart_from_the_valve(retri
     assert outcome.answer == 5
     with pytest.raises(ValueError, match=r"^answer_retries must be at least 0, not -1$"):
         Bare(answer_retries=-1)
+
+
+@pytest.mark.parametrize(
+    ("replies", "stop", "steps", "value"),
+    [
+        ([BAD, answer("many"), call("divide", a=1, b=0), call("nope")], "error_valve", 4, None),
+        ([answer("many"), BAD, answer("few"), ADD, BAD, BAD, answer("many"), answer("few"), answer(3)], "finished", 8, 3),
+        ([answer("many"), BAD, answer("few"), answer("none")], "parse_failed", 3, None),
+    ],
+)
+@row("bare.answer_retries")
+def test_errors_and_refused_answers_are_counted_apart_and_a_result_starts_both_counts_again(
+    replies: list[str], stop: str, steps: int, value: int | None
+) -> None:
+    model = Script(*replies)
+    outcome = run_sync(Bare().run(Query("How many?", schema=int), Toolbox([add, divide]), model))
+    assert (outcome.stop, outcome.steps, outcome.answer, len(model.requests)) == (stop, steps, value, len(replies))
 
 
 @row("bare.instructions")
