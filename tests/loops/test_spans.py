@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from whichloop.loops import Bare, Finish, Phased, Query, ReactExtract, Stateless, StopRun, Toolbox, ToolCall
+from whichloop.loops.provider_retry import ProviderRetry
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import SILENT, Observer, ProviderError, run_sync
+from whichloop.protocol import SILENT, Act, Answer, Observer, ProviderError, Reply, Usage, run_sync
 
 pytest.importorskip("opentelemetry.sdk")
 
@@ -60,17 +61,38 @@ def test_errors_of_tools_and_providers_are_those_of_their_spans_and_keys_are_tak
     assert run.attributes["whichloop.stop"] == "provider_error"
 
 
+def test_spans_hold_the_tokens_and_the_failure_of_each_request_and_calls_at_once_have_one_each() -> None:
+    reply = Reply('{"final_answer": "none"}', usage=Usage(7, 2))
+    failed, asked, run = (
+        dict(span.attributes or {})
+        for span in spans_of(ProviderRetry(Bare(), attempts=2), FakeModel(ProviderError("busy", "server"), reply), price)
+    )
+    assert failed["error.type"] == "ProviderError"
+    assert [(one["gen_ai.usage.input_tokens"], one["gen_ai.usage.output_tokens"]) for one in (asked, run)] == [(7, 2)] * 2
+    both = Act("", tuple(ToolCall("price", {"item": item}) for item in ("tea", "milk")))
+    spans = spans_of(Finish(max_steps=2, parallel_tools=True), FakeModel(both, Answer("", "3")), price)
+    assert len({span.context.span_id for span in spans if span.name == "execute_tool price"}) == 2
+
+
 def test_another_observer_is_told_the_same_and_a_run_that_is_cut_off_leaves_no_span_open() -> None:
     class Names(Observer):
+        streams = True
+
         def __init__(self) -> None:
             self.names: list[str] = []
 
         def on_event(self, event: Any) -> None:
             self.names.append(event.name)
 
-    names = Names()
-    spans_of(Bare(), FakeModel.script([], "1.50"), price, names)
-    assert names.names == ["request_started", "reply_received", "run_ended"]
+        def note(self, kind: str, **data: object) -> None:
+            self.names.append(kind)
+
+    said, loop = (ProviderError("busy", "server"), Answer("", "1.50")), ProviderRetry(Bare())
+    directly, through = Names(), Names()
+    run_sync(loop.run(Query("What does tea cost?"), Toolbox([price]), FakeModel(*said), directly))
+    spans_of(loop, FakeModel(*said), price, through)
+    assert through.names == directly.names
+    assert {"request_failed", "provider_retry", "reply_chunk", "run_ended"} < set(through.names)
 
     def stops(item: str) -> float:
         """Look a price up."""
@@ -82,4 +104,7 @@ def test_another_observer_is_told_the_same_and_a_run_that_is_cut_off_leaves_no_s
     model = FakeModel.script([ToolCall("stops", {"item": "tea"})], "1.50")
     with pytest.raises(StopRun):
         run_sync(Bare().run(Query("?"), Toolbox([stops]), model, told))
-    assert [span.name for span in exporter.get_finished_spans()] == ["chat", "execute_tool stops", "invoke_agent"]
+    ended = exporter.get_finished_spans()
+    assert [span.name for span in ended] == ["chat", "execute_tool stops", "invoke_agent"]
+    assert ended[-1].attributes is not None
+    assert ended[-1].attributes["error.type"] == "StopRun"

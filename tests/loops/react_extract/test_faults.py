@@ -107,6 +107,16 @@ def test_after_the_attempts_extract_follows_with_context_overflow(attempts: int)
 
 
 @row("B2-6")
+def test_overflows_of_react_are_counted_over_the_whole_run_and_extract_has_attempts_of_its_own() -> None:
+    step, long = react("add", a=1, b=2), ContextOverflow("long")
+    script = Script(step, step, long, step, long, long, long, extract("A"))
+    outcome = run(ReactExtract(overflow_attempts=2), script)
+    assert (outcome.answer, outcome.stop, outcome.steps) == ("A", StopReason.CONTEXT_OVERFLOW, 3)
+    assert [shown(request)[6:15] for request in script.requests[2:]] == [*(f"thought_{k}" for k in (0, 1, 1, 2, 2)), ""]
+    assert [f"thought_{k}" in trajectory(outcome) for k in range(3)] == [True] * 3
+
+
+@row("B2-6")
 def test_an_overflow_with_nothing_left_to_drop_goes_to_extract() -> None:
     script = Script(ContextOverflow("long"), extract("guess"))
     assert run(ReactExtract(), script).stop is StopReason.CONTEXT_OVERFLOW
