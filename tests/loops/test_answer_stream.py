@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -9,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.loops.helpers import Script
 from whichloop.loops import AnswerChunk, Bare, Finish, Phased, Query, ReactExtract, Stateless, Toolbox
 from whichloop.loops.bare_codecs import FORMATS
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import Answer, CallDelta, Capabilities, Chunk, Inexpressible, Observer, Reply, Request, run_sync
+from whichloop.protocol import Answer, CallDelta, Capabilities, Chunk, Inexpressible, NativeCall, Observer, Reply, Request, run_sync
 from whichloop.protocol.model import WrappedModel
 
 LOOPS: list[Any] = [
@@ -68,6 +70,43 @@ def test_the_pieces_are_the_answer_and_come_one_by_one(loop: Any) -> None:
 def test_a_call_and_an_answer_that_is_no_text_have_none() -> None:
     assert answered(Bare(), FakeModel(Answer("", 5)))[1] == []
     assert answered(Bare(max_steps=1), FakeModel(Reply("no JSON at all")))[1] == []
+
+
+@pytest.mark.parametrize(
+    ("loop", "said"),
+    [
+        (Bare(decision_format="fields"), ["Thought: The Answer: is near.\nAnswer: 5 [[ ## answer ## ]] a\n"]),
+        (
+            ReactExtract(),
+            [
+                "[[ ## next_thought ## ]]\n\n[[ ## next_tool_name ## ]]\nfinish\n\n[[ ## next_tool_args ## ]]\n{}",
+                "[[ ## reasoning ## ]]\nIt follows.\n\n[[ ## answer ## ]]\n5 [[ ## answer ## ]] a\n\n[[ ## completed ## ]]\n",
+            ],
+        ),
+    ],
+    ids=["fields", "sections"],
+)
+def test_the_pieces_are_what_is_read_as_the_answer_and_nothing_around_it(loop: Any, said: list[str]) -> None:
+    answer, pieces = answered(loop, FakeModel(*map(Reply, said)))
+    assert "".join(piece.text for piece in pieces) == answer == "5 [[ ## answer ## ]] a"
+
+
+@pytest.mark.parametrize("loop", LOOPS[:4], ids=repr)
+def test_a_reply_that_comes_whole_is_one_piece(loop: Any) -> None:
+    heard = Heard()
+    run_sync(loop.run(Query("What does tea cost?"), Toolbox(), Script(Answer("", ANSWER)), heard))
+    assert [piece.text for piece in heard.pieces] == [ANSWER]
+
+
+def test_a_call_beside_the_one_that_answers_is_no_part_of_the_answer() -> None:
+    calls = (NativeCall("a", "look", '{"answer": "No."}'), NativeCall("z", "__finish__", json.dumps({"answer": ANSWER})))
+    answer, pieces = answered(Finish(max_steps=4), FakeModel(Reply("", calls)))
+    assert "".join(piece.text for piece in pieces) == answer == ANSWER
+
+
+def test_what_was_told_is_not_told_otherwise() -> None:
+    answer, pieces = answered(Bare(), FakeModel(Reply('{"final_answer": "ab", "final_answer": "xyz"}')))
+    assert ("".join(piece.text for piece in pieces), answer) == ("ab", "xyz")
 
 
 def test_an_answer_that_is_refused_is_followed_by_another_one() -> None:

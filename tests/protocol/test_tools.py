@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from datetime import date
 from typing import Any, NoReturn
 
 import pytest
@@ -44,6 +45,38 @@ def test_an_observation_states_status_data_and_tool() -> None:
     message = "invalid literal for int() with base 10: 'x'"
     assert bad.as_dict() == {"status": "error", "data": f"ValueError: {message}", "tool_name": "tool"}
     assert (bad.ok, bad.data, bad.error_type, bad.value) == (False, message, "ValueError", None)
+
+
+@pytest.mark.parametrize(
+    ("given", "checked", "unchecked"),
+    [
+        ({"day": "2026-11-29", "seats": "2"}, (date(2026, 11, 29), 2), (date(2026, 11, 29), 2)),
+        ({"day": "tomorrow"}, ("day",), ("tomorrow", 1)),
+        ({"day": "2026-11-29", "seats": 2.5}, ("seats",), ("2026-11-29", 2.5)),
+        ({"day": "2026-11-29", "chairs": 1, "seats": "x"}, ("chairs", "seats", "Allowed: day: string, seats: integer"), ()),
+    ],
+)
+def test_arguments_are_converted_all_or_none(given: dict[str, Any], checked: tuple[Any, ...], unchecked: tuple[Any, ...]) -> None:
+    got: list[tuple[Any, ...]] = []
+
+    def book(day: date, seats: int = 1) -> None:
+        got.append((day, seats))
+
+    for validate, check_arguments, expected in ((True, False, checked), (False, True, checked), (False, False, unchecked)):
+        got.clear()
+        seen = run_sync(Toolbox([book], check_arguments=check_arguments).call(ToolCall("book", given), validate=validate))
+        assert got == [expected] if seen.ok else not got and all(word in seen.data for word in expected), seen
+
+
+@pytest.mark.parametrize(("given", "length"), [([1], 2), ({"a": [1]}, 2)])
+def test_a_tool_that_changes_its_argument_does_not_change_the_call(given: Any, length: int) -> None:
+    def grow(items: Any) -> int:
+        inner = items if isinstance(items, list) else items["a"]
+        inner.append(2)
+        return len(inner)
+
+    made, box = ToolCall("grow", {"items": given}), Toolbox([grow])
+    assert [run_sync(box.call(made)).value for _ in range(2)] == [length, length]
 
 
 class Mute(Exception):
