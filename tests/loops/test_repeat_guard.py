@@ -12,6 +12,7 @@ import pytest
 
 from tests.loops.helpers import Moves, Notes, Script
 from whichloop.loops.bare import Bare
+from whichloop.loops.finish import Finish
 from whichloop.loops.react_extract import ReactExtract
 from whichloop.loops.repeat_guard import RepeatCountingToolbox, RepeatGuard
 from whichloop.protocol import (
@@ -132,6 +133,29 @@ def test_the_hard_stop_ends_the_run_before_the_fifth_call() -> None:
     assert outcome.details["reason"] == "add was called 5 times with the same arguments"
     assert (len(made), len(model.requests)) == (4, 5)
     assert notes.notes[-1] == ("repeated", {"tool_name": "add", "times": 5})
+
+
+def test_the_hard_stop_ends_calls_beside_it_at_once() -> None:
+    ended: list[str] = []
+
+    async def wait() -> str:
+        """Wait."""
+        try:
+            await asyncio.sleep(30)
+        finally:
+            ended.append("wait")
+        return "waited"
+
+    box = Toolbox([Tool.from_function(add, blocking=False), wait])
+    model = Moves(Act("Both.", (*SUM.calls, ToolCall("wait", {}), *SUM.calls)))
+    loop = RepeatGuard(Finish(max_steps=3, parallel_tools=True), warn_at=2, stop_at=2)
+
+    async def run() -> Any:
+        async with asyncio.timeout(10):
+            return await loop.run(Query("Q"), box, model)
+
+    outcome = run_sync(run())
+    assert (outcome.answer, outcome.stop, len(model.requests), ended) == (None, StopReason.TERMINATED, 1, ["wait"])
 
 
 def test_stops_and_step_limit_are_those_of_the_loop_within() -> None:
