@@ -54,6 +54,12 @@ def again(checkpoint: Checkpoint, **options: Any) -> Checkpoint:
     return Checkpoint(json.loads(json.dumps(checkpoint.entries)), **options)
 
 
+def cut_off(checkpoint: Checkpoint) -> Checkpoint:
+    """The checkpoint of a process that ended while the first call was at work."""
+    begun = next(place for place, entry in enumerate(checkpoint.entries) if entry["kind"] == "begun")
+    return Checkpoint(checkpoint.entries[: begun + 1])
+
+
 class Desk:
     """A tool that gives money back and keeps what it got, and a model that asks for it."""
 
@@ -157,6 +163,16 @@ def test_edited_arguments_that_do_not_fit_are_asked_about_again_and_what_is_appr
     checkpoint.approve(second, arguments={"order": "A", "cents": 60})
     assert desk.run(checkpoint).answer == "Done."
     assert desk.got == [("A", 60, False)]
+
+
+def test_a_tool_gets_what_a_person_gave_and_nothing_else_also_once_its_call_was_cut_off() -> None:
+    desk, checkpoint = Desk({"order": "A", "cents": 700}), Checkpoint(needs_approval=["refund"])
+    checkpoint.approve(desk.stopped(checkpoint).pending[0], arguments={"order": "A", "force": True})
+    desk.run(checkpoint)
+    cut = cut_off(checkpoint)
+    cut.approve(desk.stopped(cut).pending[0])
+    desk.run(cut)
+    assert desk.got == [("A", 500, True)] * 2
 
 
 def test_the_id_of_another_run_or_a_wrong_argument_decides_nothing() -> None:
@@ -278,6 +294,13 @@ def test_a_call_that_waits_never_runs_undecided_even_if_needs_approval_is_left_o
     assert undecided.entries == checkpoint.entries
     undecided.reject(undecided.pending[0])
     assert (desk.run(undecided).answer, desk.got) == ("Done.", [])
+
+
+def test_a_call_that_a_rule_let_run_and_that_was_cut_off_waits_even_if_needs_approval_is_left_out() -> None:
+    desk, checkpoint = Desk({"order": "A"}), Checkpoint(needs_approval={"refund": lambda arguments: False})
+    desk.run(checkpoint)
+    desk.stopped(cut_off(checkpoint))
+    assert len(desk.got) == 1
 
 
 def test_whatever_is_no_list_of_names_or_of_refusals_is_told() -> None:
