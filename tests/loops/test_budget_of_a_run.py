@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tests.cases import cases
 from tests.loops.shopper import PRICES, QUESTION, Shopper
 from whichloop.loops import Budget, Checkpoint, Loop, Query, Resumable, StopReason, StopRun, Toolbox
 from whichloop.loops.bare import Bare
+from whichloop.loops.checkpoint import ApprovalRequired
 from whichloop.loops.finish import Finish
 from whichloop.loops.phased import Phased
 from whichloop.loops.provider_retry import ProviderRetry
@@ -20,7 +22,7 @@ from whichloop.loops.react_extract import ReactExtract
 from whichloop.loops.stateless import Stateless
 from whichloop.models.fake import FakeModel
 from whichloop.models.metering import Meter, MeteredModel
-from whichloop.protocol import Answer, BudgetExceeded, ProviderError, Reply, Request, Usage, run_sync
+from whichloop.protocol import Answer, BudgetExceeded, ProviderError, Reply, Request, ToolCall, Usage, run_sync
 from whichloop.protocol.outcome import Expenses
 from whichloop.protocol.tokens import estimate_input
 
@@ -142,6 +144,23 @@ def test_whatever_ends_its_parts_a_run_spends_its_budget_and_at_most_one_call_mo
 def in_flight(name: str) -> int:
     """How many requests a design has under way at once."""
     return 4 if name == "phased" else 1
+
+
+def test_the_budget_is_that_of_all_parts_and_what_is_recorded_costs_nothing() -> None:
+    def pay(amount: int) -> str:
+        """Pay."""
+        return f"{amount} paid"
+
+    model = FakeModel.script([ToolCall("pay", {"amount": amount}) for amount in (1, 2, 3)], "Done.")
+    checkpoint = Checkpoint(needs_approval={"pay": lambda arguments: arguments["amount"] == 2})
+    parts = [(3, ApprovalRequired, 2), (3, BudgetExceeded, 3), (3, BudgetExceeded, 3), (4, None, 4), (4, None, 4)]
+    for calls, ends, requests in parts:
+        resumable = Resumable(Bare(), checkpoint, budget=Budget(calls=calls))
+        with pytest.raises(ends) if ends else contextlib.nullcontext():
+            assert resumable.run_sync(Query("Pay."), Toolbox([pay]), model).answer == "Done."
+        for waiting in checkpoint.pending:
+            checkpoint.approve(waiting)
+        assert (len(model.requests), checkpoint.spent.calls) == (requests, requests)
 
 
 def test_a_request_that_was_cut_off_is_spent() -> None:
