@@ -100,13 +100,8 @@ def test_a_reply_that_comes_whole_is_one_piece(loop: Any) -> None:
 
 def test_a_call_beside_the_one_that_answers_is_no_part_of_the_answer() -> None:
     calls = (NativeCall("a", "look", '{"answer": "No."}'), NativeCall("z", "__finish__", json.dumps({"answer": ANSWER})))
-    answer, pieces = answered(Finish(max_steps=4), FakeModel(Reply("", calls)))
-    assert "".join(piece.text for piece in pieces) == answer == ANSWER
-
-
-def test_what_was_told_is_not_told_otherwise() -> None:
-    answer, pieces = answered(Bare(), FakeModel(Reply('{"final_answer": "ab", "final_answer": "xyz"}')))
-    assert ("".join(piece.text for piece in pieces), answer) == ("ab", "xyz")
+    pieces = answered(Finish(max_steps=4), FakeModel(Reply("", calls)))[1]
+    assert ("".join(piece.text for piece in pieces), len(pieces) > 9) == (ANSWER, True)
 
 
 def test_an_answer_that_is_refused_is_followed_by_another_one() -> None:
