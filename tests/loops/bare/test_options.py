@@ -132,7 +132,6 @@ def test_option_answer_retries_bounds_refused_answers_apart_from_the_valve(retri
         ([answer(None)] * 3, "error_valve", 3, None),
     ],
 )
-@row("bare.answer_retries")
 def test_errors_and_refused_answers_are_counted_apart_and_a_result_starts_both_counts_again(
     replies: list[str], stop: str, steps: int, value: int | None
 ) -> None:

@@ -106,7 +106,6 @@ def test_after_the_attempts_extract_follows_with_context_overflow(attempts: int)
     assert [f"Step {k}." in shown(script.requests[-1]) for k in range(4)] == [k >= attempts for k in range(4)]
 
 
-@row("B2-6")
 def test_overflows_of_react_are_counted_over_the_whole_run_and_extract_has_attempts_of_its_own() -> None:
     step, long = react("add", a=1, b=2), ContextOverflow("long")
     script = Script(step, step, long, step, long, long, long, extract("A"))

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from typing import Any
 
 import pytest
 
 from tests.loops.helpers import Script, extract, react
 from tests.loops.looking import check_tool_max_chars, check_tool_threads, check_tool_timeout_s
-from tests.loops.react_extract.helpers import BAD, run, shown, system, trajectory
+from tests.loops.react_extract.helpers import BAD, run, shown, system
 from tests.rows import row
 from whichloop.loops.react_extract import ReactExtract
 from whichloop.protocol import (
     ContextOverflow,
-    Query,
     Role,
     StopReason,
-    Toolbox,
-    run_sync,
 )
 from whichloop.runs.built_in import options_of
 
@@ -41,6 +37,7 @@ def test_option_extract_off_takes_the_answer_of_finish_or_the_last_thought() -> 
     outcome = run(loop, model)
     assert (outcome.answer, outcome.stop, model.roles) == (3, StopReason.FINISHED, [Role.DECIDE] * 2)
     assert 'finish: ends the run; give your answer as {"answer": ...}' in system(model.requests[0])
+    assert run(loop, Script(react("finish", "It is 3."))).answer == "It is 3."
     assert run(loop, Script(BAD)).answer is None
 
 
@@ -71,37 +68,6 @@ def test_option_parse_retries_asks_extract_again_with_the_error_shown(retries: i
         assert f"[[ ## error_{k} ## ]]\nYour last reply could not be read: The reply lacks" in shown(model.requests[-1])
     with pytest.raises(ValueError, match="must be at least 0"):
         ReactExtract(parse_retries=-1)
-
-
-@pytest.mark.parametrize(("retries", "requests", "answer"), [(0, 2, None), (1, 3, None), (2, 4, 7)])
-@row("react_extract.parse_retries")
-def test_option_parse_retries_asks_again_for_an_answer_that_the_type_refuses(
-    retries: int, requests: int, answer: int | None
-) -> None:
-    model = Script(react("finish"), extract("many"), BAD, extract("7"))
-    outcome = run_sync(ReactExtract(parse_retries=retries).run(Query("Q", schema=int), Toolbox(), model))
-    assert (outcome.answer, outcome.steps, len(model.requests)) == (answer, 1, requests)
-    assert outcome.stop is (StopReason.FINISHED if answer else StopReason.PARSE_FAILED)
-    assert re.findall(r"## (error_\d) ##", shown(model.requests[-1])) == [f"error_{k}" for k in range(1, requests - 1)]
-    assert len(trajectory(outcome)) == 4
-
-
-@pytest.mark.parametrize(
-    ("said", "answer", "stop"),
-    [
-        (react("finish", answer=0), 0, StopReason.FINISHED),
-        (react("finish", answer=""), "", StopReason.FINISHED),
-        (react("finish", "Second."), "Second.", StopReason.FINISHED),
-        (BAD, "First.", StopReason.PARSE_FAILED),
-        (react("add", "Last.", a=1, b=2), "Last.", StopReason.MAX_STEPS),
-    ],
-)
-@row("react_extract.extract")
-def test_option_extract_off_takes_any_answer_of_finish_or_the_last_thought(said: str, answer: Any, stop: StopReason) -> None:
-    model = Script(react("add", "First.", a=1, b=2), said)
-    outcome = run(ReactExtract(extract=False, max_iterations=2), model)
-    assert (outcome.answer, outcome.stop, outcome.steps, len(model.requests)) == (answer, stop, 2, 2)
-    assert outcome.ok is (stop is StopReason.FINISHED)
 
 
 @row("react_extract.overflow_attempts")
