@@ -117,6 +117,7 @@ ERRORS: list[tuple[BaseException, str]] = [
     (Fatal(), "(no message: SystemExit in __str__)"),
     (Nothing(), "(no message: TypeError in __str__)"),
     (ValueError("\ud800"), "?"),
+    (ValueError("of sk-proj-abcdef0123456789"), "of sk-proj-abcdef0123456789"),
     (ValueError(f"{object()!r}"), "<object object>"),
 ]
 
