@@ -34,7 +34,7 @@ from whichloop.loops import (
     StopRun,
     Toolbox,
 )
-from whichloop.loops.resumable import REFUSED as REJECTED
+from whichloop.loops.checkpoint import REFUSED as REJECTED
 from whichloop.models.fake import FakeModel
 from whichloop.models.local.model import open_model
 from whichloop.models.real import RealOptions

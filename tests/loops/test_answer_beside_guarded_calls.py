@@ -11,10 +11,10 @@ import pytest
 from tests.loops.stateless.helpers import think
 from tests.loops.test_approval import again
 from whichloop.loops.bare import NOT_TAKEN, Bare
-from whichloop.loops.checkpoint import ApprovalRequired, Checkpoint
+from whichloop.loops.checkpoint import REFUSED as REJECTED
+from whichloop.loops.checkpoint import Checkpoint
 from whichloop.loops.finish import Finish
-from whichloop.loops.resumable import REFUSED as REJECTED
-from whichloop.loops.resumable import Resumable
+from whichloop.loops.resumable import ApprovalRequired, Resumable
 from whichloop.loops.stateless import Stateless
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import Loop, NativeCall, Outcome, Query, Reply, StopReason, Toolbox

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper, price
 from whichloop.loops.bare import Bare
-from whichloop.loops.checkpoint import ApprovalRequired, Checkpoint
+from whichloop.loops.checkpoint import BEGUN, REFUSED, Checkpoint
 from whichloop.loops.finish import Finish
-from whichloop.loops.resumable import BEGUN, EDITED, GIVEN_UP, RAISED, REFUSED, Resumable
+from whichloop.loops.resumable import EDITED, GIVEN_UP, RAISED, ApprovalRequired, Resumable
 from whichloop.loops.stateless import Stateless
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import (

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.loops.shopper import Shopper
-from whichloop.loops.checkpoint import ApprovalRequired, Checkpoint
+from whichloop.loops.checkpoint import Checkpoint
 from whichloop.loops.finish import Finish
 from whichloop.loops.phased import Phased
-from whichloop.loops.resumable import Resumable
+from whichloop.loops.resumable import ApprovalRequired, Resumable
 from whichloop.loops.stateless import Stateless
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import (

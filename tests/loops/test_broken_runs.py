@@ -12,14 +12,14 @@ import pytest
 
 from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper
 from whichloop.loops.bare import Bare
-from whichloop.loops.checkpoint import ApprovalRequired, Checkpoint
+from whichloop.loops.checkpoint import Checkpoint
 from whichloop.loops.finish import Finish
 from whichloop.loops.guarded import Guarded
 from whichloop.loops.microcompact import Microcompact
 from whichloop.loops.phased import Phased
 from whichloop.loops.provider_retry import ProviderRetry
 from whichloop.loops.repeat_guard import RepeatGuard
-from whichloop.loops.resumable import Resumable
+from whichloop.loops.resumable import ApprovalRequired, Resumable
 from whichloop.loops.shared.boundary import run_of
 from whichloop.loops.stateless import Stateless
 from whichloop.protocol import (

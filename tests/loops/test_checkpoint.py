@@ -24,18 +24,17 @@ from tests.loops.killed_desk import Desk
 from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper, price
 from whichloop.loops.bare import Bare
 from whichloop.loops.checkpoint import (
+    CUT_OFF,
     NO_RESULT,
-    ApprovalRequired,
     Checkpoint,
-    CheckpointFile,
     RunUnderWay,
-    failure_entry,
     failure_of,
     json_value,
     reply_of,
 )
+from whichloop.loops.checkpoint_file import CheckpointFile
 from whichloop.loops.finish import Finish
-from whichloop.loops.resumable import CUT_OFF, Resumable, result_entry
+from whichloop.loops.resumable import ApprovalRequired, Resumable, failure_entry, result_entry
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import (
     Act,

@@ -21,14 +21,14 @@ from whichloop.datasets.task import StatelessEnvironment, Task
 from whichloop.loops import CurrentCall
 from whichloop.loops.bare import Bare
 from whichloop.loops.bare_standalone import ToolRegistry, run_agent
-from whichloop.loops.checkpoint import ApprovalRequired, Checkpoint
+from whichloop.loops.checkpoint import Checkpoint
 from whichloop.loops.finish import Finish
 from whichloop.loops.guarded import Guarded
 from whichloop.loops.microcompact import Microcompact
 from whichloop.loops.provider_retry import ProviderRetry
 from whichloop.loops.react_extract import ReactExtract
 from whichloop.loops.repeat_guard import RepeatGuard
-from whichloop.loops.resumable import Resumable
+from whichloop.loops.resumable import ApprovalRequired, Resumable
 from whichloop.loops.shared.boundary import run_events
 from whichloop.loops.stateless import Stateless
 from whichloop.models.fake import FakeModel

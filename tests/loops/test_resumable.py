@@ -14,7 +14,7 @@ import pytest
 
 from tests.loops.shopper import ANSWER, PRICES, QUESTION, Shopper, price
 from whichloop.loops.bare import Bare
-from whichloop.loops.checkpoint import ApprovalRequired, Checkpoint, ResumeError
+from whichloop.loops.checkpoint import Checkpoint, ResumeError
 from whichloop.loops.finish import Finish
 from whichloop.loops.guarded import Guarded
 from whichloop.loops.microcompact import Microcompact
@@ -22,7 +22,7 @@ from whichloop.loops.phased import Phased
 from whichloop.loops.provider_retry import ProviderRetry
 from whichloop.loops.react_extract import ReactExtract
 from whichloop.loops.repeat_guard import RepeatGuard
-from whichloop.loops.resumable import Resumable
+from whichloop.loops.resumable import ApprovalRequired, Resumable
 from whichloop.loops.stateless import Stateless
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import (

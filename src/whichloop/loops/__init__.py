@@ -38,11 +38,10 @@ _HOMES = {
     "whichloop.loops.provider_retry": ("ProviderRetry",),
     "whichloop.loops.react_extract": ("ReactExtract", "ReactExtractProgram"),
     "whichloop.loops.repeat_guard": ("RepeatGuard",),
-    "whichloop.loops.resumable": ("Resumable",),
+    "whichloop.loops.resumable": ("ApprovalRequired", "Resumable"),
+    "whichloop.loops.checkpoint_file": ("CheckpointFile",),
     "whichloop.loops.checkpoint": (
-        "ApprovalRequired",
         "Checkpoint",
-        "CheckpointFile",
         "PendingCall",
         "ResumeError",
         "RunUnderWay",

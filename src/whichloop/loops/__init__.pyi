@@ -4,12 +4,11 @@ from whichloop.loops.bare import Bare as Bare
 from whichloop.loops.bare_standalone import ToolRegistry as ToolRegistry
 from whichloop.loops.bare_standalone import arun_agent as arun_agent
 from whichloop.loops.bare_standalone import run_agent as run_agent
-from whichloop.loops.checkpoint import ApprovalRequired as ApprovalRequired
 from whichloop.loops.checkpoint import Checkpoint as Checkpoint
-from whichloop.loops.checkpoint import CheckpointFile as CheckpointFile
 from whichloop.loops.checkpoint import PendingCall as PendingCall
 from whichloop.loops.checkpoint import ResumeError as ResumeError
 from whichloop.loops.checkpoint import RunUnderWay as RunUnderWay
+from whichloop.loops.checkpoint_file import CheckpointFile as CheckpointFile
 from whichloop.loops.finish import Finish as Finish
 from whichloop.loops.finish import Module as Module
 from whichloop.loops.finish import ParseError as ParseError
@@ -32,6 +31,7 @@ from whichloop.loops.provider_retry import ProviderRetry as ProviderRetry
 from whichloop.loops.react_extract import ReactExtract as ReactExtract
 from whichloop.loops.react_extract import ReactExtractProgram as ReactExtractProgram
 from whichloop.loops.repeat_guard import RepeatGuard as RepeatGuard
+from whichloop.loops.resumable import ApprovalRequired as ApprovalRequired
 from whichloop.loops.resumable import Resumable as Resumable
 from whichloop.loops.shared.boundary import bounded as bounded
 from whichloop.loops.shared.boundary import run_events as run_events

@@ -129,7 +129,7 @@ def _read_signature(func: Callable[..., Any]) -> ToolSignature:
 
 
 _PLAIN_TYPE = re.compile(
-    r"str|int|float|bool|bytes|None|list|dict|tuple|set|frozenset|Any|Optional|Union|Literal|Sequence|Mapping|Iterable"
+    r"str|int|float|bool|bytes|None|list|dict|tuple|set|frozenset|List|Dict|Tuple|Set|FrozenSet|Any|Optional|Union|Literal|Sequence|Mapping|Iterable"
     r"|typing|collections|abc|datetime|date|time|timedelta|[dD]ecimal|uuid|UUID"
 )
 

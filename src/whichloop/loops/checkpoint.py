@@ -7,17 +7,13 @@ recorded reply, and each call its recorded result. `Resumable` does that.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import inspect
 import json
-import os
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from whichloop.loops.shared.conversation import call_messages
+from whichloop.loops.shared.conversation import REJECTED, call_messages
 from whichloop.protocol import (
     ContextOverflow,
     Message,
@@ -31,14 +27,10 @@ from whichloop.protocol import (
     Usage,
     render_value,
 )
-from whichloop.protocol.cancellation import to_its_end
-from whichloop.protocol.digest import canonical_json
-from whichloop.protocol.files import check_regular, open_regular
+from whichloop.protocol.digest import canonical_json, sha256
 from whichloop.protocol.outcome import Expenses
-from whichloop.protocol.threads import begin_in_thread, caller_waits
 from whichloop.protocol.tokens import estimate_usage
-from whichloop.protocol.tool_calls import idempotency_key
-from whichloop.protocol.values import error_text
+from whichloop.protocol.tool_calls import id_name, idempotency_key
 
 Entry = dict[str, Any]
 """One line of a checkpoint, as JSON."""
@@ -60,11 +52,15 @@ _FIELDS: Mapping[str, Mapping[str, type]] = {
 """The kinds of entries, with their fields.
 
 `asked` comes before each request of a run with a budget, for one whose reply nobody has kept is spent all the same. `resumed` takes
-back the failures right before it, of which the run had ended. `begun` and `pending` may have `edited`, arguments that a person gave
+back the failures of which the run had ended. `begun` and `pending` may have `edited`, arguments that a person gave
 in the place of the model's, and a decision `arguments` or a `result`.
 """
-_FAILURES: Mapping[str, type[ModelError]] = {one.__name__: one for one in (ProviderError, ContextOverflow, ModelError)}
-_OF_PROVIDER = ("kind", "status", "retry_after_s", "injected", "failed_attempts")
+FAILURES: Mapping[str, type[ModelError]] = {one.__name__: one for one in (ProviderError, ContextOverflow, ModelError)}
+OF_PROVIDER = ("kind", "status", "retry_after_s", "injected", "failed_attempts")
+REFUSED = "A person refused this call"
+BEGUN = "It had begun before, and may have acted or be at work still."
+DECIDE = "so that it may have acted or be at work still: approve calls it again, answer gives the result"
+CUT_OFF = f"the run ended while the tool was at work, {DECIDE}"
 NO_RESULT = "The run stopped while the tool was at work: it may have acted."
 
 
@@ -90,18 +86,6 @@ class PendingCall:
     """Why it waits again, or what its rule could not judge; else empty."""
     idempotency_key: str = ""
     """What the tool is told as `current_call().idempotency_key`: to look up by it whether a call that has begun has acted."""
-
-
-class ApprovalRequired(StopRun):
-    """The run has stopped at calls that a person has to approve; it goes on once that is decided. `Resumable` raises this."""
-
-    def __init__(self, pending: tuple[PendingCall, ...] = ()) -> None:
-        super().__init__(pending)
-        self.pending = pending
-        """The calls that waited when the run stopped."""
-
-    def __str__(self) -> str:
-        return f"waiting for a person to approve or reject: {', '.join(one.call.name for one in self.pending)}"
 
 
 @dataclass(slots=True)
@@ -135,6 +119,11 @@ class RecordedCall:
                 self.decisions, self.is_cut_off, self.is_guarded, self.edited = [], False, True, entry.get("edited")
             case "result":
                 self.is_cut_off, self.result = False, entry
+
+    @property
+    def waits(self) -> bool:
+        """Whether a person has to decide about it."""
+        return self.is_guarded and self.is_cut_off if self.is_cut_off else bool(self.asked and not self.decisions)
 
     @property
     def decision(self) -> Entry | None:
@@ -219,9 +208,18 @@ class Checkpoint:
                     if call.asked and call.asked[-1]["id"] == entry["id"]:
                         call.decisions.append(entry)
             case "resumed":
-                while self.received and self.received[-1]["kind"] == "failure":
-                    self.received.pop()
+                self.received = self.without_last_failures()
         self.entries.append(entry)
+
+    def without_last_failures(self) -> list[Entry]:
+        """Return what was received without the failures that no reply of their scope has followed: the run has ended of them."""
+        kept: list[Entry] = []
+        overcome: set[str] = set()
+        for entry in reversed(self.received):
+            overcome |= {entry["scope"]} if entry["kind"] == "reply" else set()
+            if entry["kind"] != "failure" or entry["scope"] in overcome:
+                kept.append(entry)
+        return kept[::-1]
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -252,12 +250,16 @@ class Checkpoint:
         """The conversation so far, for a new run that goes on from it: `Query("Go on.", history=checkpoint.messages)`.
 
         It has the query and each call with its result, as `outcome.messages` has them, but no answer. Of a call that was cut off
-        it says so.
+        it says so, or has the result that a person gave.
         """
         messages = list(self._talk)
         for one in self.calls.values():
-            seen = one.seen
-            if seen is None and one.begun:
+            seen, decision = one.seen, one.decision or {}
+            if seen is None and "result" in decision:
+                seen = Observation(one.call.name, "success", render_value(decision["result"]), None, None, one.call.call_id)
+            elif seen is None and decision and not decision["approved"]:
+                seen = Observation(one.call.name, "error", refusal(decision["reason"], one.begun), REJECTED, None, one.call.call_id)
+            elif seen is None and one.begun:
                 seen = Observation(one.call.name, "error", NO_RESULT, "NoResult", None, one.call.call_id)
             if seen is not None:
                 messages += call_messages(one.call, seen)
@@ -290,13 +292,19 @@ class Checkpoint:
 
     @property
     def pending(self) -> tuple[PendingCall, ...]:
-        """The calls that wait for a person, also those at which the run stopped in another process."""
-        return tuple(self.pending_call(one) for one in self.calls.values() if one.asked and not one.decisions)
+        """The calls that wait for a person: those at which the run stopped, and those that it was making when its process died."""
+        return tuple(self.pending_call(one) for one in self.calls.values() if one.waits)
 
     def pending_call(self, one: RecordedCall) -> PendingCall:
         """Return a call that waits or has waited, as a person is shown it."""
-        asked, key = one.asked[-1], idempotency_key(self.run_id, one.call.call_id)
-        return PendingCall(asked["id"], one.call, asked.get("edited", one.call.arguments), asked["problem"], key)
+        entry = self.pending_entry(one, CUT_OFF, one.edited) if one.is_cut_off else one.asked[-1]
+        key = idempotency_key(self.run_id, one.call.call_id)
+        return PendingCall(entry["id"], one.call, entry.get("edited", one.call.arguments), entry["problem"], key)
+
+    def pending_entry(self, one: RecordedCall, problem: str, edited: Mapping[str, Any] | None) -> Entry:
+        """Return the entry by which a call waits from now on."""
+        asking = sha256(f"{self.run_id} {one.call.call_id} {len(one.asked)}")[:12]
+        return {"kind": "pending", "id": f"{id_name(one.call.name)}-{asking}", "problem": problem, **stated(one.call, edited)}
 
     def approve(self, pending: PendingCall | str, *, arguments: Mapping[str, Any] | None = None, by: str = "") -> None:
         """Let a call run, as it was shown, once the run goes on. `pending`: the call or its id. `by`: who decides.
@@ -324,92 +332,12 @@ class Checkpoint:
         except (TypeError, ValueError, RecursionError):
             raise ValueError(f"arguments must be a JSON object, result JSON, reason and by texts, not {decided}, {by!r}") from None
         with self.held():
-            ids = [one.id for one in self.pending]
-            if pending_id not in ids:
-                raise ValueError(f"no call {pending_id!r} waits for a decision; waiting: {', '.join(ids) or 'none'}")
+            waiting = {self.pending_call(one).id: one for one in self.calls.values() if one.waits}
+            if (call := waiting.get(pending_id)) is None:
+                raise ValueError(f"no call {pending_id!r} waits for a decision; waiting: {', '.join(waiting) or 'none'}")
+            if call.is_cut_off:
+                self._keep_now(self.pending_entry(call, CUT_OFF, call.edited))
             self._keep_now(entry)
-
-
-class CheckpointFile(Checkpoint):
-    """A checkpoint that is a file of JSON lines, which survives the end of the process at any moment.
-
-    Each entry is on the disk before the run goes on; a thread writes it, so that the event loop goes on meanwhile. A run or a
-    decision holds the file's lock (`flock`) and begins with what others have written. A last line without its end, over which its
-    writer has died, is taken out.
-    """
-
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        needs_approval: NeedsApproval = (),
-        refusals: Collection[type[Exception]] = (),
-    ) -> None:
-        """`path`: the file; where there is none, a run begins, and makes it. Its owner alone may read it.
-
-        Raises as `Checkpoint` does, ValueError for a file that holds anything else, and OSError.
-        """
-        super().__init__(needs_approval=needs_approval, refusals=refusals)
-        self.path = Path(path)
-        self._file = -1
-        self._writing = threading.Lock()
-        if self.path.exists():
-            with open_regular(self.path) as file:
-                self._read(file.read())
-
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """Raises RunUnderWay also where another process holds the file, ValueError for what is no checkpoint, and OSError."""
-        with super().held():
-            file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
-            try:
-                check_regular(file, self.path)
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    raise RunUnderWay(f"{self.path} is in use: its run is under way elsewhere") from None
-                os.ftruncate(file, self._read(os.pread(file, os.fstat(file).st_size, 0)))
-                self._file = file
-                yield
-            finally:
-                with self._writing:  # of a call that its design has not waited for
-                    self._file = -1
-                    os.close(file)
-
-    async def keep(self, entry: Entry) -> None:
-        """A cancellation is raised once the entry is stored: nobody may go on with the run while something is on its way."""
-        if caller_waits():
-            return self._keep_now(entry)
-        line = json.dumps(entry)
-        stored = begin_in_thread(self._store, line)
-        try:
-            _, error = await to_its_end(stored)
-        finally:
-            if stored.done() and stored.result()[1] is None:
-                self._add(json.loads(line))
-        if error is not None:
-            raise error
-
-    def _read(self, stored: bytes) -> int:
-        """Take the entries of whole lines, and return where the last one ends. Raises ValueError."""
-        *lines, torn = stored.split(b"\n")
-        try:
-            self.take(json.loads(line) for line in lines)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{self.path}: line {len(self.entries) + 1}: {error}") from None
-        return len(stored) - len(torn)
-
-    def _store(self, line: str) -> None:
-        data = line.encode() + b"\n"
-        with self._writing:
-            size = os.fstat(self._file).st_size
-            try:
-                while data:  # a disk that is full takes a part
-                    data = data[os.write(self._file, data) :]
-                os.fsync(self._file)
-            except BaseException:  # whoever reads the file must not find what this process says that it has not kept
-                os.ftruncate(self._file, size)
-                raise
 
 
 def _check(entry: Entry) -> None:
@@ -417,6 +345,18 @@ def _check(entry: Entry) -> None:
     fields = dict(_FIELDS[entry["kind"]]) | {name: dict for name in ("arguments", "edited") if name in entry}
     if not all(isinstance(entry[name], of_type) for name, of_type in fields.items()):
         raise TypeError(entry["kind"])
+
+
+def refusal(reason: str, begun: int) -> str:
+    """Return what the model reads of a call that a person has refused."""
+    return (f"{REFUSED}: {reason}" if reason else f"{REFUSED}.") + (f" {BEGUN}" if begun else "")
+
+
+def stated(call: ToolCall, edited: Mapping[str, Any] | None) -> Entry:
+    """Return what entries about a call say of it."""
+    arguments = {name: json_value(value) for name, value in dict(call.arguments).items()}
+    entry = {"call": str(call.call_id), "tool": call.name, "arguments": arguments}
+    return entry if edited is None else entry | {"edited": dict(edited)}
 
 
 def json_value(value: Any) -> Any:
@@ -434,14 +374,8 @@ def reply_of(entry: Entry) -> Reply:
     return Reply(**_tuples(entry) | {"calls": calls, "usage": usage, "native": entry["native"]})
 
 
-def failure_entry(error: ModelError) -> Entry:
-    kind = next(name for name, failure_class in _FAILURES.items() if isinstance(error, failure_class))
-    fields = {name: getattr(error, name) for name in _OF_PROVIDER} if kind == "ProviderError" else {}
-    return {"type": kind, "message": error_text(error), "fields": fields}
-
-
 def failure_of(entry: Entry) -> ModelError:
-    return _FAILURES[entry["type"]](entry["message"], **_tuples(entry["fields"]))
+    return FAILURES[entry["type"]](entry["message"], **_tuples(entry["fields"]))
 
 
 def _tuples(fields: Entry) -> Entry:

@@ -29,6 +29,7 @@ from whichloop.protocol import (
     Query,
     Reply,
     Request,
+    StopRun,
     Toolbox,
     ToolCall,
     WrappedLoop,
@@ -37,25 +38,30 @@ from whichloop.protocol import (
 )
 from whichloop.protocol.cancellation import failure_of_model
 from whichloop.protocol.chat import whole_pieces
-from whichloop.protocol.digest import digest, sha256
+from whichloop.protocol.digest import digest
 from whichloop.protocol.events import ApprovalAsked, ApprovalDecided
 from whichloop.protocol.outcome import Budget
 from whichloop.protocol.redact import logger_of, redact
 from whichloop.protocol.tokens import estimate_input
-from whichloop.protocol.tool_calls import NEVER_RAN, CallId, id_name
+from whichloop.protocol.tool_calls import NEVER_RAN, CallId
 from whichloop.protocol.tools import ToolboxAround
 from whichloop.protocol.values import cap, error_text, legible
 
 from .checkpoint import (
-    ApprovalRequired,
+    CUT_OFF,
+    DECIDE,
+    FAILURES,
+    OF_PROVIDER,
     Checkpoint,
     Entry,
+    PendingCall,
     RecordedCall,
     ResumeError,
-    failure_entry,
     failure_of,
     json_value,
+    refusal,
     reply_of,
+    stated,
 )
 from .shared.boundary import RelayingObserver, check_run, has_boundary, run_of, watched
 from .shared.call_ids import CallIds, RunFailed, as_asked, ids_of
@@ -66,16 +72,24 @@ logger = logger_of(__name__)
 
 UNLIMITED = Budget()
 UNPRICED = "a budget of {:g} dollars cannot be kept, for the model does not say what a reply costs: limit tokens or calls"
-REFUSED = "A person refused this call"
 EDITED = "A person let this call run with other arguments, {arguments}: "
-BEGUN = "It had begun before, and may have acted or be at work still."
-DECIDE = "so that it may have acted or be at work still: approve calls it again, answer gives the result"
-CUT_OFF = f"the run ended while the tool was at work, {DECIDE}"
 GIVEN_UP = f"no result came in time, {DECIDE}"
 RAISED = f"the tool raised {{error}}, {DECIDE}"
 UNFIT = "the arguments that were given to {tool} do not fit: {problem}"
 NOT_CALLED = NEVER_RAN | {"NotConfirmed", REJECTED}
 """Errors of a toolbox that has not called the tool."""
+
+
+class ApprovalRequired(StopRun):
+    """The run has stopped at calls that a person has to approve; it goes on once that is decided. `Resumable` raises this."""
+
+    def __init__(self, pending: tuple[PendingCall, ...] = ()) -> None:
+        super().__init__(pending)
+        self.pending = pending
+        """The calls that waited when the run stopped."""
+
+    def __str__(self) -> str:
+        return f"waiting for a person to approve or reject: {', '.join(one.call.name for one in self.pending)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +129,7 @@ class Resumable(WrappedLoop):
         if not self.checkpoint.run_id:
             talk = (*(query.history or ()), Message("user", query.full_text, images=query.images))
             await self.checkpoint.keep({"kind": "run", "id": ids.run_id, "messages": [message.as_dict() for message in talk]})
-        elif self.checkpoint.received and self.checkpoint.received[-1]["kind"] == "failure":  # the model is asked again
+        elif len(self.checkpoint.without_last_failures()) < len(self.checkpoint.received):  # the model is asked again
             await self.checkpoint.keep({"kind": "resumed"})
         ids.run_id = self.checkpoint.run_id
         asked = {one.call.name for one in self.checkpoint.calls.values() if one.is_guarded}
@@ -324,8 +338,7 @@ class ReplayedToolbox(ToolboxAround):
         self._replay.on_event(decided)
         if result is not None:
             return await self._kept(call, Observation(call.name, "success", result, None, decision["result"], call.call_id))
-        text = f"{REFUSED}: {decided.reason}" if decided.reason else f"{REFUSED}."
-        text += f" {BEGUN}" if recorded.begun else ""
+        text = refusal(decided.reason, recorded.begun)
         return await self._kept(call, Observation(call.name, "error", text, REJECTED, None, call.call_id))
 
     async def _make(self, call: ToolCall, validate: bool, decided: ApprovalDecided | None = None) -> Observation:
@@ -339,7 +352,7 @@ class ReplayedToolbox(ToolboxAround):
             await self._stop_once_none_is_under_way()
         edited = None if decided is None else decided.arguments
         with self._counted():
-            await self._replay.keep("begun", guarded=decided is not None, **_stated(call, edited))
+            await self._replay.keep("begun", guarded=decided is not None, **stated(call, edited))
             call_id = CallId(call.call_id, self._checkpoint.run_id, self._checkpoint.calls[call.call_id].begun)
             if decided is not None:
                 self._replay.on_event(decided)
@@ -362,8 +375,7 @@ class ReplayedToolbox(ToolboxAround):
         with self._counted():  # the run does not stop before it is stored and told that the call waits
             one = self._checkpoint.calls.get(call.call_id, RecordedCall(call))
             if not one.asked or one.is_cut_off or one.decisions:
-                pending_id = f"{id_name(call.name)}-{sha256(f'{self._checkpoint.run_id} {call.call_id} {len(one.asked)}')[:12]}"
-                await self._replay.keep("pending", id=pending_id, problem=problem, **_stated(call, edited))
+                await self._replay.keep(**self._checkpoint.pending_entry(one, problem, edited))
             waiting = self._checkpoint.pending_call(self._checkpoint.calls[call.call_id])
             with contextlib.suppress(RunFailed):  # raised once the calls beside this one are at their end
                 self._replay.on_event(ApprovalAsked(call, waiting.arguments, waiting.problem, waiting.id))
@@ -400,11 +412,10 @@ def may_have_acted(seen: Observation, refusals: tuple[type[Exception], ...]) -> 
     return "" if isinstance(seen.raised, refusals) else RAISED.format(error=cap(f"{seen.error_type}: {seen.data}", 300))
 
 
-def _stated(call: ToolCall, edited: Mapping[str, Any] | None) -> Entry:
-    """Return what entries about a call say of it."""
-    arguments = {name: json_value(value) for name, value in dict(call.arguments).items()}
-    entry = {"call": str(call.call_id), "tool": call.name, "arguments": arguments}
-    return entry if edited is None else entry | {"edited": dict(edited)}
+def failure_entry(error: ModelError) -> Entry:
+    kind = next(name for name, failure_class in FAILURES.items() if isinstance(error, failure_class))
+    fields = {name: getattr(error, name) for name in OF_PROVIDER} if kind == "ProviderError" else {}
+    return {"type": kind, "message": error_text(error), "fields": fields}
 
 
 def result_entry(call: ToolCall, seen: Observation) -> Entry:

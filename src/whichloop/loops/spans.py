@@ -15,7 +15,6 @@ from whichloop.protocol.events import (
     ToolFinished,
     ToolStarted,
 )
-from whichloop.protocol.redact import redact
 
 with explained_module(__name__):
     from opentelemetry import trace
@@ -95,4 +94,4 @@ def _fail(span: Span, error: BaseException | str | None) -> None:
     if error is not None:
         kind = error.partition(":")[0] if isinstance(error, str) else type(error).__name__
         span.set_attribute("error.type", kind)
-        span.set_status(Status(StatusCode.ERROR, redact(str(error))))
+        span.set_status(Status(StatusCode.ERROR, kind))

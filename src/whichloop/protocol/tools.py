@@ -399,11 +399,15 @@ _PARAM = re.compile(r"^:param (?:[^:\n]* )?\*{0,2}(\w+):[ \t]*(.*(?:\n[ \t]+.*)*
 def _described(docstring: str, properties: Mapping[str, Any]) -> str:
     """Put what a docstring says of arguments into their schemas, beside no description of their own; return the rest of it."""
     section = _SECTION.search(docstring)
-    entries = _IN_SECTION.findall(textwrap.dedent(section[1])) if section else _PARAM.findall(docstring)
-    told = {name: " ".join(text.split()) for name, text in entries if name in properties}
-    for name, text in told.items():
-        properties[name].setdefault("description", text)
-    return (_SECTION if section else _PARAM).sub("", docstring).strip() if told else docstring
+    within = textwrap.dedent(section[1]) if section else ""
+    entries = _IN_SECTION.findall(within) if section else _PARAM.findall(docstring)
+    for name, text in entries:
+        if name in properties:
+            properties[name].setdefault("description", " ".join(text.split()))
+    if not section:
+        return _PARAM.sub(lambda entry: "" if entry[1] in properties else entry[0], docstring).strip()
+    is_placed = not _IN_SECTION.sub("", within).strip() and all(name in properties for name, _ in entries)
+    return _SECTION.sub("", docstring).strip() if is_placed else docstring  # what says more than the schema can hold stays
 
 
 def _docstring(function: Callable[..., Any]) -> str:

@@ -338,6 +338,8 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
                 return None
             if stated.call is None:
                 stated = run.output.stated_in_xml(reply.text)
+            if others and not stated.problem:  # the answer speaks as if the call had been made
+                stated = replace(stated, problem=f"{', '.join(others)} was not called: only an answer can be given now")
             run.say(reply)
             if not stated.problem:
                 return StopReason.FORCED, stated.value
