@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -13,12 +13,26 @@ from hypothesis import strategies as st
 from tests.loops.helpers import Script
 from whichloop.loops import AnswerChunk, Bare, Finish, Phased, Query, ReactExtract, Stateless, Toolbox
 from whichloop.loops.bare_codecs import FORMATS
+from whichloop.loops.shared.boundary import _AnswerSoFar
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import Answer, CallDelta, Capabilities, Chunk, Inexpressible, NativeCall, Observer, Reply, Request, run_sync
+from whichloop.protocol import (
+    Answer,
+    CallDelta,
+    Capabilities,
+    Chunk,
+    Inexpressible,
+    NativeCall,
+    Observer,
+    Reply,
+    Request,
+    Role,
+    run_sync,
+)
 from whichloop.protocol.model import WrappedModel
+from whichloop.protocol.wire import section
 
 LOOPS: list[Any] = [
-    *(Bare(decision_format=name) for name in ("json", "fields", "native")),
+    *(Bare(decision_format=name) for name in ("json", "fields")),
     Finish(max_steps=4),
     Phased(),
     ReactExtract(),
@@ -112,7 +126,7 @@ def test_an_answer_that_is_refused_is_followed_by_another_one() -> None:
     assert texts == {0: "seven", 1: "7"}
 
 
-@pytest.mark.parametrize("codec", FORMATS.values(), ids=lambda codec: codec.name)
+@pytest.mark.parametrize("codec", [FORMATS["json"], FORMATS["fields"]], ids=lambda codec: codec.name)
 @given(st.text(min_size=1), st.data())
 def test_what_comes_only_adds_and_ends_as_the_answer(codec: Any, text: str, data: st.DataObject) -> None:
     try:
@@ -124,3 +138,27 @@ def test_what_comes_only_adds_and_ends_as_the_answer(codec: Any, text: str, data
     whole = so_far(reply.text, {})
     assert whole == text
     assert whole.startswith(so_far(reply.text[:cut], {}))
+
+
+def test_a_thought_beside_a_native_call_and_lines_of_another_field_are_no_answer() -> None:
+    assert not hasattr(FORMATS["native"], "answer_so_far")
+    fields: Callable[..., str] = FORMATS["fields"].answer_so_far  # type: ignore[union-attr]  # as above
+    assert fields("Thought: x\nAnswer: 5 pounds\nTool: add", {}) == "5 pounds"
+    assert fields("```\nAnswer: 5\n```", {}) == "5"
+    assert section("[[ ## reasoning ## ]]\nsee [[ ## answer ## ]] now\n\n[[ ## answer ## ]]\nTwo.\n\n[[ #", "answer") == "Two."
+
+
+def test_a_long_answer_is_read_in_a_time_that_does_not_grow_with_its_square() -> None:
+    reads = list[int]()
+
+    class Codec:
+        role = Role.DECIDE
+
+        def answer_so_far(self, text: str, calls: Mapping[str, str]) -> str:
+            reads.append(len(text))
+            return text
+
+    so_far, whole = _AnswerSoFar(Request((), codec=cast(Any, Codec()))), "abcd" * 10_000
+    pieces = [so_far.add(Chunk("abcd")) for _ in range(10_000)]
+    assert "".join([*pieces, so_far.add(Chunk(reply=Reply(whole)))]) == whole
+    assert sum(reads) < 100 * 40_000

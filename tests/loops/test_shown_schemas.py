@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -89,3 +90,18 @@ def test_a_plain_signature_is_shown_as_ever(loop: Any) -> None:
     assert "required" not in text.partition("search")[2].partition("\n")[0]
     if loop.name == "bare":
         assert "search(text: str, limit: int = 5) -> list[str]: Search the shop.\n" in f"{text}\n"
+
+
+@pytest.mark.parametrize("loop", DESIGNS, ids=named)
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"q": {"$ref": "#/definitions/Q"}}, "definitions": {"Q": {"type": "integer"}}},
+        {"type": "object", "oneOf": [{"required": ["by_name"]}, {"required": ["by_number"]}]},
+        {"type": "object", "properties": {}, "additionalProperties": {"type": "boolean"}},
+    ],
+    ids=["definitions", "one of", "any name"],
+)
+def test_whatever_else_a_schema_says_is_shown_too(loop: Any, schema: dict[str, Any]) -> None:
+    text = shown(loop, Tool("find", "Find.", schema, called))
+    assert all(word in text for word in re.findall(r"definitions|integer|oneOf|by_name|by_number|boolean", json.dumps(schema)))

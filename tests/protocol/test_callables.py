@@ -182,6 +182,16 @@ def sphinx(city: str, nights: list[int], more: str = "") -> str:
     return city
 
 
+def more_said(city: str) -> str:
+    """Book a room.
+
+    Args:
+        city: Where to.
+        All of it is required. Note: never call this twice.
+    """
+    return city
+
+
 def other(city: str) -> str:
     """Args: are none.
 
@@ -201,6 +211,7 @@ def other(city: str) -> str:
         ),
         (sphinx, "Book a room.\n\n:returns: A number.", ["Where to, with a second line.", "How long.", None]),
         (other, inspect.getdoc(other), [None]),
+        (more_said, inspect.getdoc(more_said), ["Where to."]),
     ],
 )
 def test_what_a_docstring_says_of_an_argument_is_that_arguments_description(

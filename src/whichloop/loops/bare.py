@@ -56,7 +56,7 @@ from whichloop.protocol.json_text import Encoder
 from whichloop.protocol.loop import CallsIn
 from whichloop.protocol.program import merged, repr_with_program
 from whichloop.protocol.redact import logger_of
-from whichloop.protocol.tokens import schema_text
+from whichloop.protocol.tokens import is_plain, schema_text, whole_parameters
 
 from .bare_codecs import FORMATS, INSTRUCTIONS, BadMove, BareCodec, FieldsCodec, NativeCallCodec
 from .shared.boundary import bounded
@@ -171,9 +171,9 @@ def tool_line(tool: Tool) -> str:
     line = f"{tool.name}{signature.text}: {tool.description}".rstrip(": ")
     properties = tool.parameters.get("properties", {})
     is_said = not (signature.is_open or signature.has_own_types) and not any(_says_more(item, line) for item in properties.values())
-    if not properties or is_said:
+    if is_plain(tool.parameters) and (is_said or not properties):
         return line
-    shown = {name: tool.parameters[name] for name in ("properties", "required", "$defs") if name in tool.parameters}
+    shown = whole_parameters(tool.parameters)
     return f"{line} Arguments: {schema_text(shown)}"
 
 
@@ -255,7 +255,7 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
     error_type_in_text: bool = True
     """A tool's error names the exception's type."""
     on_provider_error: Literal["stop", "observe"] = "stop"
-    """stop: the run ends without an answer. observe: the failure is fed back and counts as an error."""
+    """stop: the run ends without an answer; observe: the failure is fed back and counts as an error."""
     answer_retries: int = at_least(0, 2)
     """How often an answer that the query's type refuses is asked for again, until a call gives a result; each takes a step."""
     program: Program | None = no_option(None)

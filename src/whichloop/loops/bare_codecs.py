@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from whichloop.protocol import Act, Answer, Inexpressible, Move, Reply, Role, ToolCall, WireError
 from whichloop.protocol.json_text import Encoder
-from whichloop.protocol.wire import after, from_json, json_text, native_call, read_back
+from whichloop.protocol.wire import from_json, json_text, native_call, read_back, without_last_line
 
 _NULL = "null"
 _EXACT = Encoder(ensure_ascii=False, allow_nan=False)
@@ -147,7 +147,12 @@ Answer: the answer
         return {"Thought": answer.thought, "Answer": _answer_text(answer)}
 
     def answer_so_far(self, text: str, calls: Mapping[str, str]) -> str:
-        return after(text, "Answer:")
+        marks = list(_FIELD.finditer(text))
+        first = next((place for place, mark in enumerate(marks) if mark[1] == "Answer"), None)
+        if first is None:
+            return ""
+        end = marks[first + 1].start() if first + 1 < len(marks) else _end_of_fence(text, marks[0].start())
+        return without_last_line(text[marks[first].end() : end].strip(), "Thought:", "Tool:", "Arguments:", "Answer:", "```")
 
     def parse(self, reply: Reply) -> Act | Answer:
         marks = list(_FIELD.finditer(reply.text))
@@ -204,9 +209,6 @@ Reply with your answer as plain text when you have it.
             reply = Reply(move.thought, (native_call(_only_call(move)),), None, "tool_calls")
             return read_back(self, move, lambda: reply)
         return read_back(self, move, lambda: Reply(_answer_text(_answer(move))))
-
-    def answer_so_far(self, text: str, calls: Mapping[str, str]) -> str:
-        return "" if calls else text
 
     def parse(self, reply: Reply) -> Act | Answer:
         if not reply.calls:

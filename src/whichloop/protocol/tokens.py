@@ -51,14 +51,32 @@ def schema_text(schema: Mapping[str, object]) -> str:
     return cached[1]
 
 
+_PLAIN_WORDS = frozenset({"type", "properties", "required", "additionalProperties", "title", "description", "$schema"})
+
+
+def whole_parameters(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a tool's JSON schema without what every tool's says."""
+    unsaid = (
+        "type",
+        "title",
+        "description",
+        "$schema",
+        *(["additionalProperties"] if parameters.get("additionalProperties") is False else []),
+    )
+    return {name: part for name, part in parameters.items() if name not in unsaid}
+
+
+def is_plain(parameters: Mapping[str, Any]) -> bool:
+    """Return whether the properties, and which are required, are all that a tool's JSON schema says."""
+    return parameters.keys() <= _PLAIN_WORDS and not parameters.get("additionalProperties")
+
+
 def shown_parameters(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a prompt shows of a tool's JSON schema: its properties, or more where these do not say all that a call needs."""
+    """Return what a prompt shows of a tool's JSON schema: its properties, or all where these do not say all that a call needs."""
     properties: Mapping[str, Any] = parameters.get("properties", {})
     required = parameters.get("required", ())
     has_defaults = all(name in required or (isinstance(item, Mapping) and "default" in item) for name, item in properties.items())
-    if has_defaults and "$defs" not in parameters:
-        return properties
-    return {name: parameters[name] for name in ("properties", "required", "$defs") if name in parameters}
+    return properties if has_defaults and is_plain(parameters) else whole_parameters(parameters)
 
 
 def tool_tokens(tool: ToolSpec) -> int:

@@ -404,6 +404,8 @@ def _described(docstring: str, properties: Mapping[str, Any]) -> str:
     for name, text in entries:
         if name in properties:
             properties[name].setdefault("description", " ".join(text.split()))
+    if not any(name in properties for name, _ in entries):
+        return docstring
     if not section:
         return _PARAM.sub(lambda entry: "" if entry[1] in properties else entry[0], docstring).strip()
     is_placed = not _IN_SECTION.sub("", within).strip() and all(name in properties for name, _ in entries)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -82,8 +81,6 @@ def calls_in(move: Move | None) -> tuple[ToolCall, ...]:
 # A codec that says where its format holds it has `answer_so_far(text, calls)`: the reply's text and the arguments of its calls by
 # name, as far as they have come, give the answer's text as far as it has come. What comes later only adds to it.
 
-_NEXT_SECTION = re.compile(r"\s*(^\[\[ ##.*|^\[{1,2} ?#{0,2})?\Z", re.DOTALL | re.MULTILINE)
-
 
 def json_text(text: str, name: str) -> str:
     """Return the text of a property in JSON that may be cut off; empty where there is none yet, or something else."""
@@ -96,12 +93,12 @@ def json_text(text: str, name: str) -> str:
 
 
 def section(text: str, name: str) -> str:
-    """Return what a section of DSPy's chat format holds."""
-    _, _, content = text.partition(f"[[ ## {name} ## ]]")
-    return _NEXT_SECTION.sub("", content.lstrip(), count=1)
+    """Return what a section of DSPy's chat format holds; a last line that may become the next header is left out."""
+    _, header, content = f"\n{text}".partition(f"\n[[ ## {name} ## ]]")
+    return without_last_line(content.partition("\n[[ ##")[0].strip(), "[[ ## ") if header else ""
 
 
-def after(text: str, label: str) -> str:
-    """Return what follows the first line that begins with a label."""
-    found = re.search(rf"^{label}\s*", text, re.MULTILINE)
-    return text[found.end() :].rstrip() if found else ""
+def without_last_line(text: str, *beginnings: str) -> str:
+    """Return a text without a last line that is the beginning of one of these: what comes next decides what it is."""
+    rest, _, last = text.rpartition("\n")
+    return rest.rstrip() if last and any(beginning.startswith(last) for beginning in beginnings) else text

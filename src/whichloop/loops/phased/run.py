@@ -49,7 +49,7 @@ class PhasedOptions(ToolSettings):
     failed_dependency: Literal["run", "skip", "fail"] = "run"
     """What happens to a task when one that it depends on has failed: it is told so, left out, or fails too."""
     tool_layout: Literal["executor", "agent"] = "executor"
-    """executor: a task's calls run together. agent: the agent runs them in sequence and summarizes each result."""
+    """executor: a task's calls run together; agent: the agent runs them in sequence and summarizes each result."""
     cancel_grace_s: float = at_least(0, 5.0)
     """Seconds to wait for tools in threads once the cancellation token is set."""
     callbacks: AgentCallbacks | None = no_option(None)

@@ -190,6 +190,7 @@ class _AnswerSoFar:
         self._read: Callable[[str, dict[str, str]], str] | None = getattr(request.codec, "answer_so_far", None)
         self._text = self._answer = ""
         self._calls: dict[int, CallDelta] = {}
+        self._read_from = 0
 
     def add(self, chunk: Chunk) -> str:
         """Return what a piece of the reply adds to the answer."""
@@ -200,7 +201,10 @@ class _AnswerSoFar:
             index, so_far = chunk.call.index, self._calls.get(chunk.call.index, CallDelta(0))
             name, arguments = so_far.name + chunk.call.name, so_far.arguments + chunk.call.arguments
             self._calls[index] = CallDelta(index, "", name, arguments)
-        whole = chunk.reply
+        whole, size = chunk.reply, len(self._text) + sum(len(call.arguments) for call in self._calls.values())
+        if whole is None and size < self._read_from:
+            return ""
+        self._read_from = size + size // 64  # read at each piece, a long reply would take time with the square of its length
         calls = {call.name: call.arguments for call in (self._calls.values() if whole is None else whole.calls)}
         answer, told = self._read(self._text if whole is None else whole.text, calls), self._answer
         if len(answer) <= len(told) or not answer.startswith(told):
