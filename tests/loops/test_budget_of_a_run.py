@@ -14,11 +14,11 @@ from tests.cases import cases
 from tests.loops.shopper import PRICES, QUESTION, Shopper
 from whichloop.loops import Budget, Checkpoint, Loop, Query, Resumable, StopReason, StopRun, Toolbox
 from whichloop.loops.bare import Bare
-from whichloop.loops.checkpoint import ApprovalRequired
 from whichloop.loops.finish import Finish
 from whichloop.loops.phased import Phased
 from whichloop.loops.provider_retry import ProviderRetry
 from whichloop.loops.react_extract import ReactExtract
+from whichloop.loops.resumable import ApprovalRequired
 from whichloop.loops.stateless import Stateless
 from whichloop.models.fake import FakeModel
 from whichloop.models.metering import Meter, MeteredModel
