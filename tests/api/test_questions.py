@@ -423,7 +423,7 @@ def test_the_conclusion_says_why_trials_are_errored(quiet: dict[str, Any]) -> No
 def test_a_run_of_a_script_says_that_its_loop_cannot_be_loaded_again(of_script: tuple[Path, list[str]]) -> None:
     folder = next(of_script[0].glob("*/manifest.json")).parent
     for allowed in ((), ("__main__:Mine",)):
-        with pytest.raises(ValueError, match="was defined in a script or in a session and cannot be loaded again here") as raised:
+        with pytest.raises(ValueError, match="uses Mine, which was made in a session that has ended") as raised:
             reopen(folder, Permissions(allowed))
         assert "--allow" not in str(raised.value)
         assert "put it in a module" in str(raised.value)

@@ -54,8 +54,8 @@ MUTANTS = (
     # the model sees the question and the last two exchanges only
     Mutant(
         "history_truncated", BARE, "Bare",
-        "requests.request(talk.messages)",
-        "requests.request([*talk.messages[:2], *talk.messages[2:][-4:]])",
+        "opening, talk.messages, tools=offered",
+        "opening, [*talk.messages[:1], *talk.messages[1:][-4:]], tools=offered",
         "clean", "lost observation",
         r"called \w+\(.*\) again at reply \d+, whose result had been cut out of the prompt",
         tasks=28,

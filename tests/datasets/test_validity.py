@@ -198,18 +198,6 @@ def test_equal_numbers_make_equal_calls_at_any_depth(nested: Callable[[float], A
     assert twice(3, 3.5) == []
 
 
-def test_arguments_that_json_cannot_say_are_a_problem() -> None:
-    def pair() -> dict[Any, int]:
-        """Numbers by what JSON has no keys of."""
-        return {(1, 2): 3, (1, 3): 4}
-
-    odd = task(planned("c1", "pair"), planned("c2", "size", of=Ref("c1")), answer=Ref("c2"), expected=2)
-    tools = tuple(Tool.from_function(function, blocking=False) for function in (pair, size))
-    problems = task_problems(Suite("s", "1", (odd,), lambda _: StatelessEnvironment(tools)))
-    assert len(problems) == 1
-    assert "call 'c2': the arguments are not JSON" in problems[0]
-
-
 def test_too_many_tasks_without_an_answer_are_a_problem() -> None:
     def mixed(unanswerable: int) -> Suite:
         answers = [(None, None)] * unanswerable + [(5, Ref("c1"))] * (20 - unanswerable)

@@ -72,7 +72,7 @@ def test_a_move_that_the_format_cannot_express_is_named() -> None:
         match=r"^item 1 cannot answer request 1, .* bare.json, with Text\(text='hello'\): .+$",
     ):
         run_sync(Bare().run(Query("2 + 3?"), TOOLS, FakeModel(Text("hello"))))
-    with pytest.raises(ValueError, match=r"^then cannot answer request 2, .*: only an answer can be given now$"):
+    with pytest.raises(ValueError, match=r"^then cannot answer request 2, .*: only calls and an answer .* alone$"):
         run_sync(Finish(max_steps=1).run(Query("2 + 3?"), TOOLS, FakeModel(then=SUM)))
 
 

@@ -129,7 +129,7 @@ class ArmSummary:
     dead: DeathCause = ""
     """Why the scored trials say nothing about an agent: all of them crashed, or in none was the model asked. Empty if they do."""
     retention_at: Mapping[str, Interval] = field(default_factory=dict)
-    """Range of distances → share of the results that prompts still show, a mean over the tasks that needed one: see `context`."""
+    """Range of distances → share of the results that prompts still show, a mean over the tasks that needed one."""
     tells_faults: bool = True
     """Whether any source tells which faults struck; no other tool's does, and `faults` is then empty."""
     lost_to: Mapping[str, float] = field(default_factory=dict)

@@ -127,9 +127,17 @@ _USERINFO = re.compile(r"[a-zA-Z][\w+.-]*://(?:([^/\s?#]*)@|(\S*)@)")
 _last: tuple[object, tuple[tuple[str, ...], re.Pattern[str]]] = (None, ((), re.compile(r"(?!)")))
 
 
+def _is_secret_name(name: str) -> bool:
+    return bool(_SECRET_NAME.search(name)) and not _ABOUT_A_SECRET.search(name)
+
+
 def without_secrets(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of an environment that hold no secret, by their names and values."""
-    return {name: value for name, value in environ.items() if not any(_secrets(name.upper(), value.strip()))}
+    return {
+        name: value
+        for name, value in environ.items()
+        if not _is_secret_name(name.upper()) and not any(_secrets(name.upper(), value.strip()))
+    }
 
 
 def _spellings(environ: Mapping[str, str]) -> tuple[tuple[str, ...], re.Pattern[str]]:
@@ -158,7 +166,7 @@ def _pattern(values: frozenset[str]) -> tuple[tuple[str, ...], re.Pattern[str]]:
 def _secrets(name: str, value: str) -> Iterator[str]:
     """Yield the value of a variable if it is a secret, its long lines, and the password of an address."""
     is_word = value.isalpha() and value.islower()  # such as a column to sort by, in SORT_KEY
-    if _SECRET_NAME.search(name) and not _ABOUT_A_SECRET.search(name) and not (is_word and "KEY" in name):
+    if _is_secret_name(name) and not (is_word and "KEY" in name):
         yield value
         if "\n" in value or r"\n" in value:
             yield from (line for line in re.split(r"\s+|\\[nr]", value) if len(line) >= MIN_LINE_CHARS)
