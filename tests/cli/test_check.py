@@ -198,7 +198,8 @@ class Mine:
         (["plans", "bare"], "plans"),
     ],
 )
-def test_what_it_is_is_found_out_or_told(here, words, kind):
+def test_what_it_is_is_found_out_or_told(here, monkeypatch, words, kind):
+    monkeypatch.delitem(sys.modules, "shop", raising=False)  # another test's
     (here / "shop.py").write_text(SHOP)
     found, rest = told(words)
     assert (found, list(rest)) == (kind, words[1:] if words[0] in KINDS else words)

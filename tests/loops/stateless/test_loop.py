@@ -154,6 +154,7 @@ def test_a_query_with_a_schema_gets_a_value_and_without_one_text() -> None:
         ({"type": "string"}, "4", "4"),
         ({"type": "number"}, "about 4", "about 4"),
         ({"type": "number"}, "NaN", "NaN"),
+        ({"type": "number"}, "1e999", "1e999"),
         (None, "4", "4"),
     ):
         model = Script(think(final=said))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import json
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -38,7 +37,7 @@ from whichloop.protocol import (
     Toolbox,
 )
 from whichloop.protocol.digest import canonical_json
-from whichloop.protocol.json_text import refuse_constant
+from whichloop.protocol.json_text import from_json
 from whichloop.protocol.loop import CallsIn
 from whichloop.protocol.program import merged, repr_with_program
 from whichloop.protocol.redact import logger_of
@@ -407,8 +406,8 @@ class Stateless(AgentOptions, ManagerOptions, RunsSync):
             raise RuntimeError(outcome.details.get("error", outcome.answer))
         if outcome.answer is None or query.schema is None or query.schema.get("type") == "string":
             return outcome
-        with contextlib.suppress(ValueError, RecursionError):  # what is no JSON stays text
-            return replace(outcome, answer=json.loads(outcome.answer, parse_constant=refuse_constant))
+        with contextlib.suppress(ValueError):  # what is no JSON stays text
+            return replace(outcome, answer=from_json(outcome.answer))
         return outcome
 
 
