@@ -28,8 +28,8 @@ RUNS: dict[str, tuple[dict[str, Any], dict[int, str], dict[int, str]]] = {
     ),
     "library": (
         {"suite": "library", "profiles": ("forgetful", "flaky-tools")},
-        {3: "0463c6a4febca2d3f4c9de40e5340be20e8b8c883ce76b614cc74d5a5f65ccf8"},
-        {6: "5100ff105a8a6b3353b9ceb348c2f118685fbb20fa8fe9a592eeab93b79b43ac"},
+        {3: "888e5f47989964618091eb61488e1c188edebbefbe64d4b3c34e0ad5808f3178"},
+        {6: "dbcabcb2936e48b64afb2101675fcf98210561698bc7653a4ef783c4eb586e95"},
     ),
     "typed": (
         {"suite": "typed", "profiles": ("stubborn", "flaky-format")},
@@ -43,8 +43,8 @@ RUNS: dict[str, tuple[dict[str, Any], dict[int, str], dict[int, str]]] = {
     ),
     "workers": (
         {"suite": "library", "profiles": ("clean", "forgetful"), "workers": 2, "seed": 3},
-        {3: "6b9796db21ee33541bb308ccb2d282d0882f76596593bd87f8c6bb935a41d662"},
-        {4: "224af071a930c2cd8482cac0aa9db8c97a94a841a8a36955c133c00424b97d93"},
+        {3: "16b376419bfb50abbc2b61eb433fc9ce341298432e84f3136ac11eda1210598d"},
+        {4: "5d540e72b163c65790752407ac665aaf90526901685689e62819e24bf6edecb4"},
     ),
 }
 """Settings of each run; number of tasks → digest, of few tasks and, among the slow tests, of more."""
