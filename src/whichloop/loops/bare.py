@@ -159,11 +159,10 @@ def validate_tool_arguments(func: Callable[..., Any], args: Mapping[str, Any], n
 
 def _says_more(schema: Any, line: str) -> bool:
     """Return whether the schema of an argument has fields or a description, which the line of its tool does not show."""
-    if not isinstance(schema, dict):  # true and false are schemas, too
+    if not isinstance(schema, dict):
         return False
-    if "properties" in schema or "properties" in schema.get("items", ()):
-        return True
-    return "description" in schema and str(schema["description"]).replace("'", "") not in line
+    has_fields = "properties" in schema or "properties" in schema.get("items", ())
+    return has_fields or ("description" in schema and str(schema["description"]).replace("'", "") not in line)
 
 
 def tool_line(tool: Tool) -> str:
