@@ -6,13 +6,25 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
-from whichloop.protocol import Answer, Capabilities, Chunk, Inexpressible, Move, Observer, Reply, Request, Role
+from whichloop.protocol import Answer, Capabilities, Chunk, Codec, Inexpressible, Move, Observer, Reply, Request, Role
 
 Said = Move | Reply | str | BaseException
 Saying = Said | Callable[[Request], Said]
 """An answer, or what makes one of the request."""
+
+
+def comes_back(codec: Codec, move: Move) -> bool:
+    """The law of codecs for one move; False where it cannot be said."""
+    try:
+        reply = codec.render(move)
+    except Inexpressible:
+        return False
+    assert codec.parse(reply) == move
+    assert codec.parse(replace(reply)) == move  # read afresh: the first reader gets what rendering has read as a check
+    return True
 
 
 class Script:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
+from tests.loops.helpers import comes_back
 from tests.rows import row
 from whichloop.dspy_seam import SignatureCodec
 from whichloop.loops.bare_codecs import BareCodec, FieldsCodec, NativeCallCodec
@@ -21,7 +21,6 @@ from whichloop.protocol import (
     Answer,
     Codec,
     Completion,
-    Inexpressible,
     Move,
     PlanTask,
     Recovery,
@@ -91,17 +90,6 @@ MOVES: st.SearchStrategy[Move] = st.one_of(
     st.builds(Text, WORDS),
     st.sampled_from([Understanding("x"), Tasks((PlanTask("1", "x"),)), Completion(True), Recovery("retry")]),
 )
-
-
-def comes_back(codec: Codec, move: Move) -> bool:
-    """The law for one move; False where it cannot be said."""
-    try:
-        reply = codec.render(move)
-    except Inexpressible:
-        return False
-    assert codec.parse(reply) == move
-    assert codec.parse(replace(reply)) == move  # read afresh: the first reader gets what rendering has read as a check
-    return True
 
 
 @given(move=MOVES)

@@ -123,7 +123,7 @@ class RecordedCall:
     @property
     def waits(self) -> bool:
         """Whether a person has to decide about it."""
-        return self.is_guarded and self.is_cut_off if self.is_cut_off else bool(self.asked and not self.decisions)
+        return self.is_guarded if self.is_cut_off else bool(self.asked and not self.decisions)
 
     @property
     def decision(self) -> Entry | None:

@@ -51,19 +51,17 @@ def schema_text(schema: Mapping[str, object]) -> str:
     return cached[1]
 
 
-_PLAIN_WORDS = frozenset({"type", "properties", "required", "additionalProperties", "title", "description", "$schema"})
+_UNSAID = frozenset({"type", "title", "description", "$schema"})
+_PLAIN_WORDS = _UNSAID | {"properties", "required", "additionalProperties"}
 
 
 def whole_parameters(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a tool's JSON schema without what every tool's says."""
-    unsaid = (
-        "type",
-        "title",
-        "description",
-        "$schema",
-        *(["additionalProperties"] if parameters.get("additionalProperties") is False else []),
-    )
-    return {name: part for name, part in parameters.items() if name not in unsaid}
+    return {
+        name: part
+        for name, part in parameters.items()
+        if name not in _UNSAID and not (name == "additionalProperties" and part is False)
+    }
 
 
 def is_plain(parameters: Mapping[str, Any]) -> bool:

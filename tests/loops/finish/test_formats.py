@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field
 
 from tests.cases import cases
 from tests.loops.finish.helpers import JSON
+from tests.loops.helpers import comes_back
 from tests.rows import row
 from whichloop.loops.finish import FinishCodec, XmlCodec
 from whichloop.loops.finish.answer import Output
@@ -26,7 +27,6 @@ from whichloop.protocol import (
     Answer,
     Codec,
     Completion,
-    Inexpressible,
     Move,
     NativeCall,
     PlanTask,
@@ -118,16 +118,6 @@ MOVES: st.SearchStrategy[Move] = st.one_of(
     st.sampled_from([Text("x"), Understanding("x"), Tasks((PlanTask("1", "x"),)), Completion(True), Recovery("retry")]),
 )
 PRINTABLE = st.text(st.characters(exclude_categories=("C", "Z")) | st.just(" "), max_size=12)
-
-
-def comes_back(codec: Codec, move: Move) -> bool:
-    """The law for one move; False where it cannot be said."""
-    try:
-        reply = codec.render(move)
-    except Inexpressible:
-        return False
-    assert codec.parse(reply) == move
-    return True
 
 
 @given(move=MOVES)

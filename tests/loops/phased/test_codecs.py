@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.loops.helpers import comes_back
 from tests.rows import row
 from whichloop.loops.phased.codecs import (
     ANSWER,
@@ -28,7 +29,6 @@ from whichloop.protocol.moves import (
     Answer,
     Codec,
     Completion,
-    Inexpressible,
     Move,
     PlanTask,
     Recovery,
@@ -78,16 +78,6 @@ MOVES: st.SearchStrategy[Move] = st.one_of(
     st.builds(Text, WORDS),
     st.just(Recovery("retry")),
 )
-
-
-def comes_back(codec: Codec, move: Move) -> bool:
-    """The law for one move; False where it cannot be said."""
-    try:
-        reply = codec.render(move)
-    except Inexpressible:
-        return False
-    assert codec.parse(reply) == move
-    return True
 
 
 @given(MOVES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from typing import Any
 
 import dspy
@@ -12,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from tests.loops.helpers import Script
+from tests.loops.helpers import Script, comes_back
 from tests.rows import row
 from whichloop.loops.stateless import ConversationState, ManualAgentLoop, Stateless
 from whichloop.loops.stateless.signatures import (
@@ -37,7 +36,6 @@ from whichloop.protocol import (
     Codec,
     Completion,
     ContextOverflow,
-    Inexpressible,
     Move,
     NativeCall,
     Outcome,
@@ -144,17 +142,6 @@ MOVES: st.SearchStrategy[Move] = st.one_of(
     st.builds(Recovery, st.sampled_from(["retry", "alternative_tool", "skip", "fail"]), st.none() | CALLS, WORDS),
     st.sampled_from([Understanding("x"), Tasks((PlanTask("1", "x"),))]),
 )
-
-
-def comes_back(codec: Codec, move: Move) -> bool:
-    """The law for one move; False where it cannot be said."""
-    try:
-        reply = codec.render(move)
-    except Inexpressible:
-        return False
-    assert codec.parse(reply) == move
-    assert codec.parse(replace(reply)) == move  # read afresh: the first reader gets what rendering has read as a check
-    return True
 
 
 @given(move=MOVES)
