@@ -4,7 +4,6 @@ python benchmarks/power_check.py [--share S] [--only NAME …] [--write]
 
 Two tables, Markdown to stdout; --write renews them in docs/size.md.
 Power: what `whichloop report --size` promises against what was decided, planned from the true chances and from pilots of 120 tasks.
-Looks: `whichloop compare -s looks=N`: wrong verdicts of runs that may stop early, and the trials that they were spared.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +19,6 @@ from numpy.typing import NDArray
 from pages import head, make_tables, row
 from whichloop.experiments.size.pilot import as_shares
 from whichloop.metrics import gate
-from whichloop.metrics.paired import LookLevel
 from whichloop.metrics.pairs import paired_test, pairs_of_family
 from whichloop.metrics.power import (
     Spread,
@@ -227,97 +224,11 @@ def power_row(case: Case, runs: int = RUNS, runs_of_pilots: int = RUNS_OF_PILOTS
     return row(*cells, f"{promised:.2f}", f"{simulated:.2f}", f"{from_pilots:.2f}")
 
 
-# --- looks ---
-
-
-@dataclass(frozen=True, slots=True)
-class Course:
-    """Three designs that are compared, stage by stage."""
-
-    name: str
-    tasks: int
-    margin: float
-    drops: tuple[float, float, float]
-    """Mean accuracy that each loses on a population of its own luck."""
-    looks: int
-
-    def is_wrong(self, a: int, b: int, word: str) -> bool:
-        """Whether a verdict of a against b is no true one."""
-        drop = self.drops[a] - self.drops[b]
-        if word == "equivalent":
-            return abs(drop) >= self.margin
-        return word in ("better", "worse") and (drop == 0 or (word == "better") != (drop < 0))
-
-
-COURSES = [
-    Course("equal", 200, 0.02, (0.0, 0.0, 0.0), 1),
-    Course("equal", 200, 0.02, (0.0, 0.0, 0.0), 4),
-    Course("equal", 200, 0.02, (0.0, 0.0, 0.0), 10),
-    Course("equal", 2_000, 0.05, (0.0, 0.0, 0.0), 4),
-    Course("apart by the margin", 1_000, 0.05, (0.0, 0.05, 0.0), 4),
-    Course("far apart", 400, 0.02, (0.0, 0.2, 0.4), 1),
-    Course("far apart", 400, 0.02, (0.0, 0.2, 0.4), 4),
-    Course("far apart", 400, 0.02, (0.0, 0.2, 0.4), 10),
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """One run that came to its end."""
-
-    wrong: bool
-    """Some verdict of it."""
-    decided: bool
-    """Every pair."""
-    share: float
-    """Of the tasks that were asked."""
-
-
-def run_course(course: Course, rng: np.random.Generator) -> Ended:
-    """Half of a task's chance is the same for all designs, half a design's own: equal ones differ task by task."""
-    n = course.tasks
-    shared, own = mixed(rng, n), [mixed(rng, n) for _ in course.drops]
-    arms = [MIXED.values(rng, harmed(rng, (shared + luck) / 2, drop, 1), 1) for drop, luck in zip(course.drops, own, strict=True)]
-    shares = [look / course.looks for look in range(1, course.looks + 1)]
-    words: dict[tuple[int, int], str] = {}
-    for look, share in enumerate(shares, 1):
-        seen = [_first(arm, round(share * n)) for arm in arms]
-        tests = {
-            (str(a), str(b)): paired_test("accuracy", seen[a], seen[b], course.margin) for a, b in combinations(range(len(seen)), 2)
-        }
-        pairs = pairs_of_family("accuracy", tests, ALPHA, LookLevel(tuple(shares[:look])))
-        kept = {names: word for names, word in words.items() if word != "undecided"}
-        words = {(int(pair.a), int(pair.b)): pair.verdict.word for pair in pairs} | kept
-        if "undecided" not in words.values() or share == 1:
-            wrong = any(course.is_wrong(a, b, word) for (a, b), word in words.items())
-            return Ended(wrong, "undecided" not in words.values(), share)
-    raise AssertionError("the last look ends every run")
-
-
-def _first(values: TaskValues, tasks: int) -> TaskValues:
-    """Tasks were drawn independently of each other: any order is a random one."""
-    return TaskValues(dict(list(values.values.items())[:tasks]), values.clusters)
-
-
-def looks_row(course: Course, runs: int = LOOKED_AT) -> str:
-    rng = np.random.default_rng([ord(letter) for letter in f"{course.name} {course.tasks} {course.looks}"])
-    found = [run_course(course, rng) for _ in range(runs)]
-    wrong, all_decided, share = (sum(getattr(ended, name) for ended in found) / runs for name in ("wrong", "decided", "share"))
-    cells = (course.name, f"{course.tasks:,}", f"{course.margin:g}", course.looks)
-    return row(*cells, f"{wrong:.3f}", f"{all_decided:.2f}", f"{share:.2f}")
-
-
 def powers(share: float) -> Iterator[str]:
     yield from head("tasks are", "decision", "repeats", "margin", "tasks", "promised", "simulated", "planned from pilots")
     for case in CASES:
         yield power_row(case, round(share * RUNS), round(share * RUNS_OF_PILOTS))
 
 
-def looks(share: float) -> Iterator[str]:
-    yield from head("designs are", "tasks", "margin", "looks", "wrong verdicts", "all decided", "share of trials")
-    for course in COURSES:
-        yield looks_row(course, round(share * LOOKED_AT))
-
-
 if __name__ == "__main__":
-    make_tables(__doc__, PAGE, {"power": powers, "looks": looks})
+    make_tables(__doc__, PAGE, {"power": powers})

@@ -220,7 +220,6 @@ def test_an_error_comes_out_of_the_thread_beside_a_running_event_loop() -> None:
         ({"trial_timeout_s": 0}, "^trial_timeout_s: .* got 0$"),
         ({"provider": {"attempts": 0}}, "^provider.attempts: .* got 0$"),
         ({"loops": ["bare", "bare"]}, "^loops: 'bare' is given twice"),
-        ({"looks": 2}, "^looks end a run once every pair is decided"),
         ({"profiles": ["nowhere"]}, "nowhere"),
     ],
 )

@@ -1,4 +1,4 @@
-"""`whichloop report --size` and `compare --looks`, as they are typed."""
+"""`whichloop report --size`, as it is typed."""
 
 from __future__ import annotations
 
@@ -147,60 +147,3 @@ def test_an_optimization_is_no_pilot_before_its_test(whichloop, here):
     ended = whichloop("report", "--size", "o")
     assert ended.code == 2
     assert "no trial of the test split was run yet" in ended.err
-
-
-# --- looks ---
-
-FAR_APART = ("--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format", "--suite", "arithmetic(size=40)")
-
-
-def test_a_run_that_is_decided_stops_and_says_so(whichloop):
-    ended = whichloop("compare", *FAR_APART, "-s", "looks=4", "--json", *QUIET)
-    looks = ended.json["looks"]
-    assert looks["stopped"]
-    assert looks["reached"] < 4
-    assert f"stopped after look {looks['reached']} of 4: every pair is decided" in ended.err
-    assert ended.json["complete"]
-    assert ended.json["pairs"][0]["verdict"] == "better"
-    assert whichloop("report", "latest", "--json").json["looks"] == looks
-    again = whichloop("resume", "latest", "--json", *QUIET)
-    assert again.json["digest"] == ended.json["digest"]
-    printed = whichloop("report", "latest", "-v").out
-    assert f"stopped after {looks['tasks']} of them" in printed
-    assert f"Look {looks['reached']} of 4, after {looks['tasks']} tasks: tests and intervals are at level" in printed
-
-
-def test_looks_may_stand_in_the_configuration(whichloop, here):
-    (here / "c.toml").write_text('loops = ["bare", "react_extract"]\nsuite = "arithmetic(size=6)"\nlooks = 2\n')
-    assert whichloop("compare", "--config", "c.toml", "--json", *QUIET).json["looks"]["planned"] == 2
-    assert whichloop("compare", "--config", "c.toml", "-s", "looks=5", "--json", *QUIET).json["looks"]["planned"] == 5
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--loop", "bare", "-s", "looks=2"], "looks end a run once every pair is decided, and one loop does not make a pair"),
-        (["-s", "looks=1"], "looks: Input should be greater than or equal to 2"),
-        (["-s", "looks=30"], "looks: Input should be less than or equal to 20"),
-        (["--suite", "arithmetic(size=3)", "-s", "looks=4"], "looks: 4 of them need as many tasks, and there are 3"),
-    ],
-)
-def test_looks_that_cannot_be_are_one_line(whichloop, here, arguments, says):
-    ended = whichloop("compare", *arguments, *QUIET)
-    assert (ended.code, ended.out) == (2, "")
-    assert says in ended.err
-    assert len(ended.err.splitlines()) == 1
-    assert not (here / "runs").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.thorough
-def test_mlflow_shows_a_run_that_was_stopped_by_its_verdicts_as_finished(whichloop, here):
-    from mlflow import MlflowClient
-
-    ended = whichloop("compare", *FAR_APART, "-s", "looks=4", "--quiet", "--mlflow")
-    assert ended.code == 0
-    client = MlflowClient(f"sqlite:///{here / 'runs' / 'mlflow.db'}")
-    found = client.search_runs([one.experiment_id for one in client.search_experiments()])
-    assert len(found) == 3
-    assert {run.info.status for run in found} == {"FINISHED"}

@@ -50,7 +50,6 @@ MISTAKES = [
     ("compare --loop finish --vary parse_retries=0", "--vary: parse_retries: give two values or more"),
     ("compare --loop finish --vary parse_retries", "--vary: 'parse_retries': write option=value,value"),
     ("compare -s name=sk-proj-a1B2c3D4e5F6g7H8i9J0k1L2", "-s name: it holds what looks like a secret"),
-    ("compare -s looks=1", "-s looks: Input should be greater than or equal to 2"),
     ("compare -s traces=some", "-s traces: it must be all, failures, none or sample=N"),
     ("serve --port 99999999", "Invalid value for '--port'"),
     # files

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from scipy import stats
 
 from benchmarks.pages import block
 from tests.benchmarks import load_benchmark
@@ -56,8 +55,6 @@ def test_every_case_has_its_row(power_check):
     assert found == [(power_check.name_of(c), c.decision, str(c.repeats), f"{c.margin:g}") for c in power_check.CASES]
     assert f"judged by the real functions, {power_check.RUNS} each" in PAGE.read_text(encoding="utf-8")
     assert f"each of {power_check.RUNS_OF_PILOTS} runs and plans" in PAGE.read_text(encoding="utf-8")
-    courses = [(row[0], row[1], row[3]) for row in rows("looks")]
-    assert courses == [(c.name, f"{c.tasks:,}", str(c.looks)) for c in power_check.COURSES]
 
 
 def test_what_was_promised_came_about():
@@ -69,14 +66,6 @@ def test_what_was_promised_came_about():
         assert 0.7 <= float(from_pilots) <= (1.0 if case[1] == "regression" or "template" in case[0] else 0.95), case
 
 
-def test_alpha_is_kept_at_any_number_of_looks():
-    """Not more wrong runs than alpha would give in all but one of a thousand such simulations."""
-    limit = stats.binom.isf(0.001, 1_000, 0.05) / 1_000
-    assert all(float(row[4]) <= limit for row in rows("looks"))
-    shares = {(row[0], row[3]): float(row[6]) for row in rows("looks")}
-    assert shares["far apart", "10"] < shares["far apart", "4"] < shares["far apart", "1"] == 1.0
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_the_tables_are_what_the_simulation_gives(power_check):
@@ -85,9 +74,6 @@ def test_the_tables_are_what_the_simulation_gives(power_check):
     for case in power_check.CASES:
         if case.population.name in ("0.9 each", "steps"):
             assert power_check.power_row(case) in found
-    for course in power_check.COURSES:
-        if course.tasks <= 400:
-            assert power_check.looks_row(course) in block(PAGE, "looks")
 
 
 if __name__ == "__main__" and "--write" in sys.argv:

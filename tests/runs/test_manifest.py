@@ -57,7 +57,6 @@ def same_text(data: Mapping[str, Any], folder: Path) -> None:
         {},
         {"arms": [ARM | {"configuration": "Bare()", "code": "c"}, ARM | {"arm": "b", "code": "c", "program": "p"}]},
         {"asked": {"questions": "q", "plans": "p"}, "models": {"m": {"x": 1}}, "suite_problems": ["no plan"]},
-        {"looks": {"order": ["t1", "t2"], "ends": [1, 2]}},
         {"ablation": {"loop": "bare", "cells": {}}},
         HISTORY,
         {"of_a_later_version": [1]},
@@ -74,9 +73,7 @@ def test_a_manifest_of_an_imported_run_is_written_as_it_was_read(manifest_json: 
 
 
 def test_a_manifest_of_a_real_run_is_written_as_it_was_read(tmp_path: Path):
-    config = CompareConfig(
-        loops=("bare", "bare(check_types=true)"), suite="arithmetic(size=6)", looks=2, runs=tmp_path, mlflow=False
-    )
+    config = CompareConfig(loops=("bare", "bare(check_types=true)"), suite="arithmetic(size=6)", runs=tmp_path, mlflow=False)
     experiment = prepare(config.model_copy(update={"budget": config.budget.model_copy(update={"calls": 9})}))
     assert run(experiment, Unwatched())
     begun = unseal((experiment.folder / MANIFEST).read_bytes()).decode()
@@ -117,8 +114,6 @@ def test_what_is_added_to_a_manifest_is_written(manifest_json: MakeManifest, tmp
         ({"arms": [{}]}, r"arms\.0\.arm: Field required"),
         ({"suite": {"tasks": "many"}}, r"suite\.tasks: Input should be a valid integer"),
         ({"config": {"repeats": None}}, "config: repeats: Input should be a valid integer"),
-        ({"looks": {"order": ["t"], "ends": [3]}}, "looks: the plan of looks does not fit its tasks"),
-        ({"looks": 5}, "looks: TypeError"),
         ({"cut_short": {"calls": "x"}}, r"cut_short\.calls: "),
         ({"rescored": ["x"]}, r"rescored\.0: "),
         ({"imported": {"from": [{}]}}, r"imported\.format: Field required"),

@@ -67,7 +67,7 @@ def _conclude(experiment: Experiment, halted: str, stopped: str, *, as_json: boo
     if experiment.config.in_flight > 1 and (line := overrun(experiment.config.budget, now.spent)):
         say(line)
     if halted or stopped:
-        left = len(now.missing()) if run.looked is None else run.scheduled - len(run.records)
+        left = len(now.missing())
         say(f"{halted or stopped}: {left:,} trials left{'; go on with' if left else ''}")
         if left:
             say(f"  {resume_command(now)}")
@@ -85,8 +85,6 @@ def _conclude(experiment: Experiment, halted: str, stopped: str, *, as_json: boo
 
 def _say_how_it_went(experiment: Experiment, run: Results, *, quiet: bool) -> None:
     """Say what bears on the results, and unless `quiet` where they are."""
-    if run.looked is not None and run.looked.stopped:
-        say(f"stopped after look {run.looked.reached} of {run.looked.planned}: every pair is decided")
     recordings = experiment.trial_models.recordings
     if recordings is not None:
         replies = counted(recordings.replayed, "reply", "replies")

@@ -29,7 +29,6 @@ from .arm_warnings import (
     overlap_warnings,
     unsound_arm_warnings,
 )
-from .paired import ONCE, LookLevel
 from .pairs import MARGIN, OnTask, Pair, on_few_tasks, paired_test, pairs_of_family, with_outlook, with_repeats
 from .record import RECORDING, Record
 from .record_table import alike, records_by_arm
@@ -189,13 +188,13 @@ class Comparison:
     tool excluded tasks, most plans lead to wrong answers, or no arm asked its model without crashing: no verdict of this run
     holds."""
     alpha: float
-    """Of each family, over all looks."""
+    """Of each family."""
     margin: float
     pooled: tuple[Pair, ...] = ()
     """Where several profiles were run, pairs of loops on accuracy over all of them together, a family of their own (see `pooled`):
     `a` and `b` are the arms' names without the profile."""
     remarks: tuple[str, ...] = ()
-    """What else a reader has to know, such as the look at which a run was stopped."""
+    """What else a reader has to know."""
     limits: TrialLimits = NO_LIMITS
     """What each trial might spend at most, where the run itself set such limits."""
     on_tasks: tuple[OnTask, ...] = ()
@@ -263,23 +262,20 @@ def compare(
     alpha: float = ALPHA,
     margin: float = MARGIN,
     paired: bool = True,
-    look: LookLevel = ONCE,
 ) -> Comparison:
     """Compare arms from one record per trial; without `paired` no pairs, whose number grows with the square of the arms'.
-
-    `look`: at which of several looks at the run; verdicts are at alpha over all looks, intervals at this look's level.
 
     Raises ValueError for two arms of one name, a record of an arm that is not listed, or arms of one suite whose records come from
     different versions of it.
     """
-    by_arm, rules = _by_arm(records, arms), _FamilyRules(alpha, margin, look)
-    measures = _ArmMeasures(by_arm, rules.level)
-    compared = tuple(ArmResult(info, summarize(by_arm[info.arm], rules.level, measures.known[info.arm])) for info in arms)
+    by_arm, rules = _by_arm(records, arms), _FamilyRules(alpha, margin)
+    measures = _ArmMeasures(by_arm, alpha)
+    compared = tuple(ArmResult(info, summarize(by_arm[info.arm], alpha, measures.known[info.arm])) for info in arms)
     summaries = {arm.info.arm: arm.summary for arm in compared}
     agents = [one.info for one in compared if one.summary.dead != "never asked" and not is_not_the_models(one.summary)]
     matched = [(a.arm, b.arm) for a, b in combinations(agents, 2) if paired and _comparable(a, b)]
     scores = measures.values(PRIMARY)
-    of_accuracy = with_outlook(rules.decided(PRIMARY, _matched_values(matched, scores)), scores, by_arm, rules.level)
+    of_accuracy = with_outlook(rules.decided(PRIMARY, _matched_values(matched, scores)), scores, by_arm, alpha)
     pairs = with_repeats(of_accuracy, by_arm, agents)
     for metric in (name for name in METRICS if name != PRIMARY):
         values = measures.values(metric)
@@ -302,7 +298,7 @@ def compare(
             *_caveats("lost repeats", lost_repeats_warnings(by_arm, same_air)),
             *_caveats("fewer common tasks", partial),
             *_caveats("tasks left out", left_out),
-            *_caveats("few tasks", _unit_warnings(pairs, rules.level)),
+            *_caveats("few tasks", _unit_warnings(pairs, alpha)),
             *_caveats("costs not known", cost_warnings(summaries, same_air)),
         ),
         invalid=bool(unrecorded or unreplayable) or any(map(_is_short, compared)) or (any(dead) and all(dead)),
@@ -324,17 +320,11 @@ class _FamilyRules:
 
     alpha: float
     margin: float
-    look: LookLevel
-
-    @property
-    def level(self) -> float:
-        """The level of a test alone at this look."""
-        return self.look.nominal(self.alpha)
 
     def decided(self, metric: str, values: Iterable[_TwoArms]) -> list[Pair]:
         """Return the pairs of one family, from the values of the metric."""
         tests = {names: paired_test(metric, a, b, self.margin) for names, (a, b) in values}
-        return pairs_of_family(metric, tests, self.alpha, self.look)
+        return pairs_of_family(metric, tests, self.alpha)
 
 
 class _ArmMeasures:

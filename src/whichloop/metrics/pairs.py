@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from .arm_info import ArmInfo, are_imported
 from .outlook import Outlook, pair_outlook
-from .paired import ONCE, SCORES, LookLevel, PairedFlip, judge_family
+from .paired import SCORES, PairedFlip, judge_family
 from .power import spread
 from .record import Record
 from .record_table import alike
@@ -95,13 +95,10 @@ class Pair:
     """In the metric's unit."""
     verdict: PairVerdict
     level: float
-    """At which the family tested this pair: alpha where it is the only one, and the run is looked at once. `difference` holds 0 iff
-    p_holm >= alpha."""
+    """At which the family tested this pair: alpha where it is the only one. `difference` holds 0 iff p_holm >= alpha."""
     outlook: Outlook | None = None
     """What more tasks are likely to decide of accuracy, where it is undecided. None too where too many would be needed, and where
     units are too few to plan with."""
-    look: int | None = None
-    """The look at the run that decided it, whose numbers these are; None in a run without looks, and where it is undecided."""
     over_templates: Interval | None = None
     """Of accuracy, the difference with the templates as units, `n` of them, at the same confidence; it decides nothing.
 
@@ -140,7 +137,6 @@ class Pair:
             "verdict": self.verdict.word,
             "within_margin": self.verdict.within_margin,
             "outlook": None if self.outlook is None else self.outlook.to_json(),
-            "look": self.look,
         }
 
 
@@ -172,16 +168,14 @@ def paired_test(metric: str, a: TaskValues, b: TaskValues, margin: float, *, rea
     return PairTest(PairedFlip(d, clusters, reach=None), margin * mean)
 
 
-def pairs_of_family(
-    metric: str, tests: Mapping[tuple[str, str], PairTest | None], alpha: float, look: LookLevel = ONCE
-) -> list[Pair]:
+def pairs_of_family(metric: str, tests: Mapping[tuple[str, str], PairTest | None], alpha: float) -> list[Pair]:
     """Return the pairs of one metric, decided together as one family; a pair that could not be tested is left out."""
-    return judged(metric, [(names, test) for names, test in tests.items() if test is not None], alpha, look)
+    return judged(metric, [(names, test) for names, test in tests.items() if test is not None], alpha)
 
 
-def judged(metric: str, tests: Sequence[tuple[tuple[str, str], PairTest]], alpha: float, look: LookLevel = ONCE) -> list[Pair]:
+def judged(metric: str, tests: Sequence[tuple[tuple[str, str], PairTest]], alpha: float) -> list[Pair]:
     """Return the pairs of one metric, decided together as one family, in which two arms may meet more than once."""
-    decisions = judge_family([(test.flip, test.margin) for _, test in tests], alpha, look)
+    decisions = judge_family([(test.flip, test.margin) for _, test in tests], alpha)
     pairs = []
     for (names, test), decided in zip(tests, decisions, strict=True):
         advantage = decided.difference.value if metric in _MORE_IS_BETTER else -decided.difference.value
@@ -204,11 +198,6 @@ def judged(metric: str, tests: Sequence[tuple[tuple[str, str], PairTest]], alpha
             )
         )
     return pairs
-
-
-def undecided(pair: Pair) -> Pair:
-    """Return the pair without its verdict and its outlook, as it stands before anything is decided."""
-    return replace(pair, verdict=PairVerdict("undecided", within_margin=False), outlook=None)
 
 
 def with_outlook(

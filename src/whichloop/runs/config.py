@@ -41,7 +41,6 @@ Engine = Literal["local", "ray"]
 IN_FLIGHT, IN_FLIGHT_WITHOUT_WAITS, IN_FLIGHT_LOCAL = 32, 8, 2
 """Trials in flight by default: with real models, without waiting, and with a model that this machine computes."""
 _CONCURRENCY = f"{IN_FLIGHT}, {IN_FLIGHT_WITHOUT_WAITS} if no trial has to wait, {IN_FLIGHT_LOCAL} with a local model"
-MAX_LOOKS = 20
 MAX_NAME = 200
 """Characters of a run's name."""
 
@@ -159,8 +158,6 @@ class CompareConfig(BaseModel):
     """Exclude tasks without a plan, which the scripted model cannot solve, instead of refusing to run."""
     repeats: Repeats = 1
     """Number of trials for each arm and task."""
-    looks: Annotated[int | None, Field(ge=2, le=MAX_LOOKS)] = None
-    """Number of times to look at the verdicts, after equal shares of the tasks; the run ends early once every pair is decided."""
     seed: Seed = 0
     """Seed of every random draw."""
     max_tool_steps: Annotated[Positive | None, IfAbsent("the suite's own limit")] = None
@@ -280,12 +277,6 @@ class CompareConfig(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _looks_at_pairs(self) -> Self:
-        if self.looks is not None and len(self.loops) * len(self.models) < 2:
-            raise ValueError("looks end a run once every pair is decided, and one loop does not make a pair")
-        return self
-
-    @model_validator(mode="after")
     def _cassette_is_there(self) -> Self:
         if self.cassette is None and self.cassette_mode is not None:
             raise ValueError(f"cassette_mode {self.cassette_mode!r} needs cassette, the folder of a recording")
@@ -324,7 +315,7 @@ class CompareConfig(BaseModel):
 
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "tasks": ("suite", "data", "tools", "quarantine", "split", "tasks", "skip_unplanned", "repeats", "profiles", "loops"),
-    "statistics": ("seed", "looks", "alpha", "margin"),
+    "statistics": ("seed", "alpha", "margin"),
     "limits": ("max_tool_steps", "trial_timeout_s", "tool_timeout_s", "budget", "trial_budget"),
     "model": ("models", "user", "base_url", "provider", "price", "cassette", "cassette_mode"),
     "run": ("concurrency", "workers", "engine", "address", "real_time"),

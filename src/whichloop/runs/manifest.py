@@ -6,12 +6,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
 
 from whichloop.metrics.arm_info import TRIAL_LIMITS, ArmInfo
 from whichloop.metrics.record import RECORD_VERSION
 from whichloop.metrics.record_fields import MAX_COUNT
-from whichloop.metrics.sequential import Looks
 from whichloop.models.prices import read_tag
 from whichloop.runs.config import BudgetConfig, Fraction, Limit, Positive, Repeats, Seed
 from whichloop.runs.run_state import Spent
@@ -249,14 +248,6 @@ def first_problem(error: ValidationError) -> str:
     return plain_line(": ".join([*([place] if place else []), first["msg"].removeprefix("Value error, ")]))
 
 
-def _looks(value: Any) -> Looks | None:
-    """Return the plan of looks. Raises ValueError for a damaged one."""
-    try:
-        return value if value is None or isinstance(value, Looks) else Looks.from_json(value)
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"{type(error).__name__}: {error}") from None
-
-
 class Manifest(ManifestPart):
     """Everything that decides the results of a run, where its trials ran, and what was done to the run since it began."""
 
@@ -286,8 +277,6 @@ class Manifest(ManifestPart):
     suite_problems: tuple[str, ...] = ()
     broken_laws: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Loop of the user's own → the laws of loops that it breaks, of those that a comparison checks once its trials have run."""
-    looks: Annotated[Looks | None, PlainValidator(_looks), PlainSerializer(lambda looks: looks and looks.to_json())] = None
-    """When to look at the verdicts during the run."""
     ablation: dict[str, Any] = Field(default_factory=dict)
     """The arms of an ablation and their cells; `experiments/ablate` reads it."""
     cut_short: Annotated[Spent, PlainSerializer(Spent.to_json, return_type=dict[str, Any])] = Spent()

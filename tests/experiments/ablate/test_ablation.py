@@ -324,8 +324,3 @@ def test_arms_of_all_profiles_count(config):
     profiles = ("clean", "stubborn", "flaky-format", "flaky-tools")
     with pytest.raises(ValueError, match="51 cells, and 50 are the most"):
         prepare("finish", (f"parse_retries={values}",), config(profiles=profiles))
-
-
-def test_looks_are_for_comparisons(config):
-    with pytest.raises(ValueError, match="leave looks out"):
-        prepare("finish", RETRIES, config(loops=("bare", "finish"), looks=2))

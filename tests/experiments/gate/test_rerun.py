@@ -90,10 +90,10 @@ def test_a_trial_has_the_baseline_s_limit_unless_another_was_chosen(baseline, tm
 
 
 def test_what_was_typed_wins_and_the_file_neither_tracks_nor_says_where_runs_go(baseline):
-    theirs = configured(baseline, mlflow=True, tracking_uri="http://theirs", runs="/theirs", looks=3)
+    theirs = configured(baseline, mlflow=True, tracking_uri="http://theirs", runs="/theirs")
     config = config_again(theirs, FILE, Rerun(loops=("react_extract",), seed=7, config={"repeats": 5, "profiles": ("clean",)}))
     assert (config.loops, config.seed, config.repeats, config.profiles) == (("react_extract",), 7, 5, ("clean",))
-    assert (config.mlflow, config.tracking_uri, config.runs, config.looks) == (False, None, Path("runs"), None)
+    assert (config.mlflow, config.tracking_uri, config.runs) == (False, None, Path("runs"))
 
 
 def test_what_cannot_be_compared_is_refused_before_anything_runs_and_leaves_no_folder(baseline, tmp_path):

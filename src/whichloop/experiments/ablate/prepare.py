@@ -33,8 +33,6 @@ def prepare(loop: str, varied: Sequence[str], config: CompareConfig, folder: Pat
     `loop`: `name` or `name(option=value)`; options that are not varied keep this value. `varied`: each as `option=value,value`, the
     base value first. Raises ValueError for bad input, without creating anything.
     """
-    if config.looks is not None:
-        raise ValueError("looks end a run once every pair is decided, and what varies is about effects: leave looks out")
     spec = parse_spec(loop)
     options = options_of(find("loop", spec.name))
     factors = _factors(spec, varied, options)

@@ -90,12 +90,9 @@ def extend(
 
 def _refuse(run: Reopened) -> None:
     """Raise RunError for a run that cannot be extended."""
-    for is_so, reason in (
-        (run.manifest.looks is not None, "it is looked at on its way, at a plan of its tasks that more of them would break"),
-        (run.manifest.is_ablation, "it is an ablation, whose arms are a design of their own"),
-    ):
-        if is_so:
-            raise RunError(f"{run.folder}: nothing can be added to this run: {reason}; start a new run")
+    if run.manifest.is_ablation:
+        reason = "it is an ablation, whose arms are a design of their own"
+        raise RunError(f"{run.folder}: nothing can be added to this run: {reason}; start a new run")
     if run.changes:
         raise RunError(changed_message(run))
 

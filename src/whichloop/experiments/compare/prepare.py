@@ -11,7 +11,6 @@ from typing import Any
 from whichloop._extras import is_installed, missing
 from whichloop.checks import suite as checks
 from whichloop.datasets.task import Suite, Task
-from whichloop.metrics.sequential import Looks
 from whichloop.models.profiles import load_profile
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.config import BudgetConfig, CompareConfig, typed_words
@@ -71,13 +70,7 @@ class Experiment:
         return PendingTrials(self._schedule, self.trials, self.past, self.retry)
 
     def _schedule(self) -> Iterator[Trial]:
-        repeats, seed, looks = self.config.repeats, self.config.seed, self.manifest.looks
-        if looks is None:
-            yield from schedule(self.arms, self.tasks, repeats, seed)
-            return
-        tasks = {task.id: task for task in self.tasks}
-        for look in range(1, looks.count + 1):
-            yield from schedule(self.arms, [tasks[task] for task in looks.stage(look)], repeats, seed)
+        return schedule(self.arms, self.tasks, self.config.repeats, self.config.seed)
 
 
 def without_formless(config: CompareConfig) -> tuple[CompareConfig, str]:
@@ -119,8 +112,6 @@ def prepare(config: CompareConfig, folder: Path | None = None, *, is_compared: b
         "models": models.as_manifest(),
         "suite_problems": checks.quick_problems(suite, tasks),
     }
-    if config.looks is not None:
-        parts["looks"] = Looks.planned([task.id for task in tasks], config.looks, config.seed)
     manifest = manifest_of(config, suite, tasks, arms).model_copy(update=parts)
     infos = [arm.info(suite.name) for arm in manifest.arms]
     if folder is None and is_compared and not any(map(applies, infos)):

@@ -100,9 +100,6 @@ def reopen(folder: Path, allowed: Permissions = NO_PERMISSIONS, session: Session
         pass  # refuses a run that another process writes to before showing anything
     if run.changes:
         raise RunError(changed_message(run))
-    looks = run.manifest.looks
-    if looks is not None and set(looks.order) != {task.id for task in run.tasks}:
-        raise RunError(f"{folder}/manifest.json: looks: other tasks than the suite's")
     models, state = run.trial_models(), read_state(folder)
     return Experiment(
         folder=folder,

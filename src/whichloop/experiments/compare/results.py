@@ -14,7 +14,6 @@ from whichloop.metrics.gains import with_planned_pairs
 from whichloop.metrics.harness import Harness, harness
 from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import alike, columns, records_digest, where
-from whichloop.metrics.sequential import Looked, Looks, all_decided, compare_at_looks, looked
 from whichloop.metrics.summary import PRIMARY
 from whichloop.metrics.views import AtBudget, Views, at_budgets, views
 from whichloop.models.prices import read_tag
@@ -51,8 +50,6 @@ class Results:
     records: Sequence[Record]
     """By task and repeat."""
     comparison: Comparison
-    looked: Looked | None = None
-    """The progress of a run with interim looks; None for other runs."""
 
     @cached_property
     def digest(self) -> str:
@@ -80,16 +77,14 @@ class Results:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every trial has ended, or an interim look decided every pair."""
-        return len(self.records) >= self.scheduled or (self.looked is not None and self.looked.stopped)
+        """Whether every trial has ended."""
+        return len(self.records) >= self.scheduled
 
     @property
     def title(self) -> str:
         """A line with suite, size, seed and state."""
         suite = self.manifest.suite
         state = "" if self.is_complete else f", incomplete: {self._so_far}"
-        if self.looked is not None and self.looked.stopped:
-            state = f", stopped after {self.looked.tasks} of them"
         seed = "" if self.manifest.imported is not None else f", seed {self.manifest.seed}"
         limits = f", {self.comparison.limits.words}" if self.comparison.limits.words else ""
         tasks = f"{counted(suite.tasks, 'task')}{self._clusters} × {self._repeats}"
@@ -119,11 +114,6 @@ class Results:
         return trials if seen >= tasks else f"{trials}, {seen:,} of {counted(tasks, 'task')} seen"
 
     @property
-    def level(self) -> float:
-        """Of a single test or interval: alpha, or of a run that is looked at on its way what is left of it at this look."""
-        return self.comparison.alpha if self.looked is None else self.looked.level
-
-    @property
     def arms_to_mend(self) -> tuple[ArmResult, ...]:
         """The arms that crashed in every trial, or never asked their model, a mistake that is to be mended first.
 
@@ -136,13 +126,13 @@ class Results:
         """The views of accuracy against cost, equal budgets, repeats and confidence; computed on first use."""
         compared = self.comparison
         infos = [arm.info for arm in compared.arms]
-        return views(self.records, infos, self.budgets, alpha=self.level, margin=compared.margin)
+        return views(self.records, infos, self.budgets, alpha=compared.alpha, margin=compared.margin)
 
     @cached_property
     def budgets(self) -> tuple[AtBudget, ...]:
         """The view of accuracy at equal budgets, which the answer reads too."""
         compared = self.comparison
-        return at_budgets(self.records, [arm.info for arm in compared.arms], alpha=self.level, margin=compared.margin)
+        return at_budgets(self.records, [arm.info for arm in compared.arms], alpha=compared.alpha, margin=compared.margin)
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -170,7 +160,7 @@ class Results:
     def harness(self) -> tuple[Harness, ...]:
         """How much of accuracy is the loop and how much the model, where loops × models are crossed; nothing of an ablation."""
         infos = [arm.info for arm in self.comparison.arms]
-        return () if self.manifest.is_ablation else harness(self.records, infos, self.level)
+        return () if self.manifest.is_ablation else harness(self.records, infos, self.comparison.alpha)
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `--json` prints; its names are stable."""
@@ -182,7 +172,6 @@ class Results:
             "warnings": [caveat._asdict() for caveat in caveats(self.comparison)],
             "views": self.views.to_json(),
             "harness": [harness.to_json() for harness in self.harness],
-            "looks": None if self.looked is None else self.looked.to_json(),
             "traces": {"kept": int((traced > 0).sum()), "bytes": traces_bytes(self.folder)},
         }
 
@@ -190,18 +179,14 @@ class Results:
 def results(folder: Path, *, paired: bool = True) -> Results:
     """Read a run and compare its arms; no model, loop or suite is loaded. Raises RunError.
 
-    Without `paired` no two arms are compared, which takes a third of the time, unless interim looks may have ended the run.
+    Without `paired` no two arms are compared, which takes a third of the time.
     """
     manifest = read_manifest(folder)
     records = read_records(folder).ordered(lambda kind: kind.task)  # makes draws and sums of equal records equal
     settings, arms = manifest.settings, [arm.info(manifest.suite.name) for arm in manifest.arms]
     try:
-        at = None if manifest.looks is None else looked_at(manifest.looks, records, manifest)
-        if manifest.looks is None or at is None:
-            paired = paired and (not manifest.is_ablation or len(arms) <= MAX_PAIRED)
-            compared = compare(records, arms, alpha=settings.alpha, margin=settings.margin, paired=paired)
-        else:
-            compared = compare_at_looks(records, arms, manifest.looks, at, alpha=settings.alpha, margin=settings.margin)
+        paired = paired and (not manifest.is_ablation or len(arms) <= MAX_PAIRED)
+        compared = compare(records, arms, alpha=settings.alpha, margin=settings.margin, paired=paired)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RunError(f"{folder}: manifest and records do not fit together: {error!r}") from None
     if are_mixed(arms):
@@ -219,10 +204,7 @@ def results(folder: Path, *, paired: bool = True) -> Results:
         remarks=(*_remarks(manifest), *([PLANNED] if len(planned) > 1 else [])),
         limits=limits,
     )
-    if at is not None:
-        at = replace(at, stopped=at.reached < at.planned and not at.between and all_decided(compared))
-        compared = replace(compared, remarks=(at.remark, *compared.remarks))
-    return Results(folder, manifest, records, compared, at)
+    return Results(folder, manifest, records, compared)
 
 
 def before_and_after(manifest: Manifest) -> list[tuple[str, str]]:
@@ -260,9 +242,3 @@ def find_record(run: Results, trial: str) -> Record:
     """Return the record of `ARM/TASK/REPEAT`, or of a part as `name_meant` takes it. Raises RunError if none or several match."""
     records = {record.name: record for record in run.records}
     return records[name_meant([*records], trial, run.folder)]
-
-
-def looked_at(looks: Looks, records: Sequence[Record], manifest: Manifest) -> Looked:
-    """Return the progress of a run on its plan of looks."""
-    per_task = len(manifest.arms) * manifest.settings.repeats
-    return looked(looks, Counter(record.task for record in alike(records)), per_task, manifest.settings.alpha)

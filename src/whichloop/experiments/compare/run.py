@@ -1,4 +1,4 @@
-"""Running a comparison: its missing trials, look by look if it has interim looks."""
+"""Running a comparison: its missing trials."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ import contextlib
 import os
 import sys
 import time
-from collections import Counter
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-from whichloop.metrics.sequential import Looks, looked
 from whichloop.models.metering import Meter
 from whichloop.protocol import ForeignLoop
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.config import CompareConfig
-from whichloop.runs.engine.engine import Engine, opened
+from whichloop.runs.engine.engine import opened
 from whichloop.runs.engine.interruption import INTERRUPTED, Interruption
 from whichloop.runs.engine.job import Job, budget_of
 from whichloop.runs.engine.runner import Progress, run_trials
@@ -136,7 +134,7 @@ def _schedule_of(manifest: Manifest) -> tuple[list[str], SuiteEntry, int]:
 
 async def _session(experiment: Experiment, journal: TrialWriter, progress: Progress, interruption: Interruption) -> str:
     """Run the missing trials, unless the run's budget is used up, and record the cost of those cut short."""
-    if not experiment.missing() or (experiment.manifest.looks is not None and results(experiment.folder).is_complete):
+    if not experiment.missing():
         return ""
     job = job_of(experiment)
     if job.meter.exhausted:
@@ -147,36 +145,12 @@ async def _session(experiment: Experiment, journal: TrialWriter, progress: Progr
             start = time.monotonic()
             experiment = _with_retries_noted(experiment)
             interruption.wind_down = partial(asyncio.get_running_loop().call_soon_threadsafe, engine.wind_down)
-            stopped = await _run_to_a_decision(experiment, engine, journal, progress)
+            stopped = await run_trials(experiment.missing(), engine, journal, progress, engine.in_flight)
     finally:
         interruption.wind_down = None
         if stopped:
             _note_cut_short(experiment, job.meter, time.monotonic() - start)
     return stopped
-
-
-async def _run_to_a_decision(experiment: Experiment, engine: Engine, journal: TrialWriter, progress: Progress) -> str:
-    """Run the missing trials: all of them, or look by look until every pair is decided.
-
-    The last look of an earlier session is repeated on the same records, because a kill may have prevented it.
-    """
-    missing, looks, in_flight = experiment.missing(), experiment.manifest.looks, engine.in_flight
-    if looks is None:
-        return await run_trials(missing, engine, journal, progress, in_flight)
-    first = max(1, _reached(experiment, looks))
-    for look in range(first, looks.count + 1):
-        stopped = await run_trials(
-            (trial for trial in missing if max(first, looks.look_of(trial.task.id)) == look), engine, journal, progress, in_flight
-        )
-        if stopped or results(experiment.folder).is_complete:
-            return stopped
-    return ""
-
-
-def _reached(experiment: Experiment, looks: Looks) -> int:
-    """Return the last look that an earlier session reached."""
-    per_task = len(experiment.arms) * experiment.config.repeats
-    return looked(looks, Counter(task for _, task, _ in experiment.past.ended), per_task).reached
 
 
 def job_of(experiment: Experiment) -> Job:

@@ -60,9 +60,9 @@ def collect(runs: Sequence[Results]) -> SeveralRuns:
     names = [run.folder.resolve() for run in runs]
     if len(set(names)) < len(names):
         raise RunError(f"{next(name for name in names if names.count(name) > 1)}: is a duplicate")
-    settings = {(run.level, run.comparison.margin) for run in runs}
+    settings = {(run.comparison.alpha, run.comparison.margin) for run in runs}
     if len(settings) != 1:
-        levels = "; ".join(f"{run_name(run.folder)}: {run.level:g}, {run.comparison.margin:g}" for run in runs)
+        levels = "; ".join(f"{run_name(run.folder)}: {run.comparison.alpha:g}, {run.comparison.margin:g}" for run in runs)
         raise RunError(f"runs of different levels or margins cannot be read together: {levels}")
     ((alpha, margin),) = settings
     tests = [(place, names, test) for place, run in enumerate(runs) for names, test in _tests(run, margin)]

@@ -120,7 +120,7 @@ MAX_TRIALS = 400
 _ANEW: Mapping[str, Any] = {
     "models": [SCRIPTED], "base_url": None, "provider": {}, "cassette": None, "cassette_mode": None, "skip_unplanned": True,
     "user": None,
-    "looks": None, "engine": "local", "address": None, "workers": None, "concurrency": None, "traces": "none", "real_time": False,
+    "engine": "local", "address": None, "workers": None, "concurrency": None, "traces": "none", "real_time": False,
     "budget": {}, "trial_budget": {}, "price": None, "mlflow": False, "tracking_uri": None,
 }  # fmt: skip
 """Settings of the run that concern its model, its machine or its cost, and not what its loops did."""

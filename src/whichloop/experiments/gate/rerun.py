@@ -100,7 +100,7 @@ def config_again(baseline: Baseline, path: Path, rerun: Rerun) -> CompareConfig:
         if blessed.get(name) and blessed[name] not in allowed.code and not Path(blessed[name]).resolve().is_relative_to(Path.cwd()):
             raise ValueError(f"{path}: {name} {blessed[name]!r} is outside of this folder; allow that by its name: --allow FILE")
     mode = baseline.config.get("cassette_mode")
-    fixed = {"mlflow": False, "tracking_uri": None, "looks": None, "cassette_mode": mode if mode in (None, "replay") else "replay"}
+    fixed = {"mlflow": False, "tracking_uri": None, "cassette_mode": mode if mode in (None, "replay") else "replay"}
     config = config_from({**blessed, **fixed, **changes}, str(path), typed=changes)
     asks = [] if config.replays else [model for model in config.opened_models if model not in allowed.code]
     if asks:

@@ -112,7 +112,7 @@ class OptimizeConfig(BaseModel):
         return {"compare": self.compare.public(), "search": self.search.model_dump(mode="json")}
 
 
-_REFUSED = ("split", "user", "cassette", "cassette_mode", "looks")
+_REFUSED = ("split", "user", "cassette", "cassette_mode")
 """Fields of `CompareConfig` that an optimization does not take."""
 
 
