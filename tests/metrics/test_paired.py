@@ -13,7 +13,7 @@ from scipy import stats
 
 from tests.cases import cases
 from whichloop.metrics.paired import PairedFlip, mean_interval
-from whichloop.metrics.statistics import clustered_error, unit_count
+from whichloop.metrics.statistics import standard_error, unit_count
 
 LATTICE = st.integers(1, 10).flatmap(lambda k: st.lists(st.integers(-k, k).map(lambda x: x / k), min_size=1, max_size=40))
 DIFFERENCES = LATTICE | st.lists(st.sampled_from([-1.0, 0.0, 1.0]) | st.floats(-1, 1), min_size=1, max_size=40)
@@ -128,7 +128,7 @@ def test_amounts_have_at_least_students_interval_of_the_clustered_error(values, 
     clusters = clustered(values, data)
     assume(5 < unit_count(clusters) < len(values))
     pair = PairedFlip(values, clusters, reach=None)
-    half = stats.t.ppf(0.975, unit_count(clusters) - 1) * clustered_error(values, clusters, "CR1")
+    half = stats.t.ppf(0.975, unit_count(clusters) - 1) * standard_error(values, clusters)
     low, high = pair.interval().low, pair.interval().high
     ends = [(low, pair.value - half), (high, pair.value + half)]
     assert low <= ends[0][1] + 1e-9 or abs(low) <= 1e-12  # skewness moves one end, and outwards

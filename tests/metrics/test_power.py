@@ -18,7 +18,6 @@ from whichloop.metrics.power import (
     UNSEEN,
     Levels,
     Spread,
-    design_effect,
     difference_power,
     equivalence_power,
     fewest_units,
@@ -31,7 +30,7 @@ from whichloop.metrics.power import (
     units_to_decide,
     units_to_pass,
 )
-from whichloop.metrics.statistics import clustered_error, standard_error
+from whichloop.metrics.statistics import standard_error
 from whichloop.metrics.summary import TaskValues
 
 LEVEL = st.floats(0.001, 0.2)
@@ -62,14 +61,6 @@ def made(**changes: Any) -> Spread:
         "scores": True,
     }
     return Spread(**(found | changes))
-
-
-# A vector: Kish 1965.
-
-
-def test_kish_by_hand():
-    assert design_effect(10, 0.05) == pytest.approx(1.45)
-    assert design_effect(1, 0.9) == 1
 
 
 # Power of our own decisions.
@@ -222,7 +213,7 @@ def test_the_unit_variance_is_that_of_the_clustered_error(scores, data):
     assert found is not None
     assume(1 < found.units < len(scores))
     d = [float(np.mean(task)) for task in scores]
-    assert found.between == pytest.approx(found.units * clustered_error(d, names) ** 2)
+    assert found.between == pytest.approx(found.units * standard_error(d, names) ** 2)
 
 
 @given(scores=SCORES, data=st.data())
@@ -241,7 +232,7 @@ CLUSTERED = st.builds(
     lambda tasks, clusters, icc, between, within: made(
         tasks=tasks * clusters,
         units=clusters,
-        between=between * design_effect(tasks, icc) / tasks,
+        between=between * (1 + (tasks - 1) * icc) / tasks,
         within_a=within / tasks,
         within_b=within / tasks,
         icc=icc,
@@ -268,7 +259,7 @@ def test_more_repeats_never_ask_for_more_clusters(clustered, margin, repeats, mo
 def test_tasks_that_are_alike_within_clusters_never_ask_for_fewer_than_independent_ones(clustered, margin, repeats):
     """But for the tasks of the pseudo-units, which pull equal arms the nearer to 0 the more each of them weighs."""
     size = clustered.tasks / clustered.units
-    effect = design_effect(size, clustered.icc)
+    effect = clustered.design_effect
     within = clustered.within_a * size
     alone = made(between=clustered.between * size / effect, within_a=within, within_b=within)
     for units in (units_to_decide, units_to_pass):

@@ -15,7 +15,6 @@ from whichloop.metrics.statistics import (
     Interval,
     accuracy_interval,
     clopper_pearson,
-    clustered_error,
     event_rate,
     fisher_greater,
     independent_difference,
@@ -92,9 +91,7 @@ def test_clustered_error_vectors():
     x = [1, 1, 0, 1, 0, 0, 1, 1, 1, 0, 0, 0]
     clusters = [name for name in "abcd" for _ in range(3)]
     assert standard_error(x) == pytest.approx(0.15076, abs=5e-6)
-    assert clustered_error(x, clusters, "miller") == pytest.approx(0.19135, abs=5e-6)
-    assert clustered_error(x, clusters, "CR0") == pytest.approx(0.18634, abs=5e-6)
-    assert clustered_error(x, clusters, "CR1") == pytest.approx(0.21517, abs=5e-6)
+    assert standard_error(x, clusters) == pytest.approx(0.21517, abs=5e-6)
 
 
 def test_paired_error_vector():
@@ -255,13 +252,7 @@ def test_mean_interval_by_hand():
 @given(values=st.lists(st.floats(-10, 10), min_size=2, max_size=20))
 def test_clusters_of_one_are_no_clusters(values):
     own = [str(place) for place in range(len(values))]
-    assert clustered_error(values, own, "CR1") == pytest.approx(standard_error(values), abs=1e-9)
-    assert clustered_error(values, [""] * len(values), "miller") == pytest.approx(standard_error(values), abs=1e-9)
-
-
-def test_one_cluster_alone_has_no_error():
-    with pytest.raises(ValueError, match="at least two clusters"):
-        clustered_error([1, 2, 3], ["a", "a", "a"])
+    assert standard_error(values, own) == standard_error(values) == standard_error(values, ["a"] * len(values))
 
 
 def test_clusters_must_match_tasks():

@@ -17,7 +17,7 @@ import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from .statistics import ALPHA, NO_SPREAD, Clusters, Floats, Interval, as_array, unit_groups
+from .statistics import ALPHA, NO_SPREAD, Clusters, Floats, Interval, as_array, log_choices, unit_groups
 
 DRAWS = 9_999
 """Draws of a bootstrap, of few units."""
@@ -51,7 +51,8 @@ def bca(
 
 
 def bca_ends(drawn: Floats, alone: Floats, whole: float, alpha: float) -> tuple[float, float]:
-    """Return the ends of the interval from known estimates: those of the draws, those without each unit, and the whole's."""
+    """Return the ends of the interval from known estimates (Efron & Tibshirani 1993, 14.10): those of the draws, those without each
+    unit, and the whole's."""
 
     def settled(estimates: Floats) -> Floats:
         # The correction counts draws below the whole.
@@ -59,36 +60,22 @@ def bca_ends(drawn: Floats, alone: Floats, whole: float, alpha: float) -> tuple[
         return np.where(same, whole, estimates)
 
     drawn, alone = settled(drawn), settled(alone)
+    ends = np.array((alpha / 2, 1 - alpha / 2))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        levels = _bca_levels(drawn, alone, whole, alpha)
-    if np.isnan(levels).any():
-        levels = np.array((alpha / 2, 1 - alpha / 2))
-    low, high = np.quantile(drawn, levels)
+        bias = scipy.special.ndtri((np.count_nonzero(drawn < whole) + np.count_nonzero(drawn <= whole)) / (2 * len(drawn)))
+        influence = alone.mean() - alone
+        acceleration = (influence**3).sum() / (6 * (influence**2).sum() ** 1.5)
+        shifted = bias + scipy.special.ndtri(ends)
+        levels = scipy.special.ndtr(bias + shifted / (1 - acceleration * shifted))
+    low, high = np.quantile(drawn, ends if np.isnan(levels).any() else levels)
     return float(low), float(high)
-
-
-def _bca_levels(drawn: Floats, alone: Floats, whole: float, alpha: float) -> Floats:
-    """Return the percentiles of the draws that are the interval's ends (Efron & Tibshirani 1993, 14.10); NaN where there are none.
-
-    `alone`: the estimates without each unit.
-    """
-    below = (np.count_nonzero(drawn < whole) + np.count_nonzero(drawn <= whole)) / (2 * len(drawn))
-    bias = scipy.special.ndtri(below)
-    influence = alone.mean() - alone
-    acceleration = (influence**3).sum() / (6 * (influence**2).sum() ** 1.5)
-    shifted = bias + scipy.special.ndtri(np.array((alpha / 2, 1 - alpha / 2)))
-    return np.asarray(scipy.special.ndtr(bias + shifted / (1 - acceleration * shifted)), dtype=np.float64)
 
 
 def _left_out(statistic: Statistic, units: int) -> Floats:
     """Return the estimate without each unit in turn."""
     rows = _rows(units)
-    estimates = []
-    for start in range(0, units, rows):
-        counts = np.ones((min(rows, units - start), units))
-        counts[np.arange(len(counts)), start + np.arange(len(counts))] = 0.0
-        estimates.append(statistic(counts))
-    return np.concatenate(estimates)
+    alone = (1.0 - np.eye(min(rows, units - start), units, start) for start in range(0, units, rows))
+    return np.concatenate([statistic(counts) for counts in alone])
 
 
 def expanded(alpha: float, units: int) -> float:
@@ -136,11 +123,9 @@ def bca_ratio(
             ratios = totals[:, 0] / totals[:, 1]
         return np.where(np.isfinite(ratios), ratios, np.nan)
 
-    def statistic(counts: Floats) -> Floats:
-        return ratio(counts @ sums)
-
-    low, high = bca(statistic, len(sums), expanded(alpha, len(sums)), draws=draws, left_out=lambda: ratio(without_each(sums)))
-    value = float(statistic(np.ones((1, len(sums))))[0])
+    level, alone = expanded(alpha, len(sums)), lambda: ratio(without_each(sums))
+    low, high = bca(lambda counts: ratio(counts @ sums), len(sums), level, draws=draws, left_out=alone)
+    value = float(ratio(sums.sum(0, keepdims=True))[0])
     return Interval(value, min(low, value), max(high, value), len(parts))
 
 
@@ -232,56 +217,32 @@ def sign_flip(d: ArrayLike, clusters: Clusters = None) -> FlipTails:
     sums = sums[np.abs(sums) > max(NO_SPREAD * largest, float(np.finfo(np.float64).tiny))]
     if not len(sums):
         return FlipTails(1.0, 1.0)
-    return _tails(sums) if len(sums) > MAX_UNITS else _tails_of_few(sums.tobytes())
+    return _tails.__wrapped__(sums.tobytes()) if len(sums) > MAX_UNITS else _tails(sums.tobytes())
 
 
 @lru_cache(maxsize=1024)  # a run's results are read more than once, and many pairs of its arms differ in the same tasks
-def _tails_of_few(sums: bytes) -> FlipTails:
-    return _tails(np.frombuffer(sums, dtype=np.float64))
-
-
-def _tails(sums: Floats) -> FlipTails:
-    """Return the tails of the sign-flip test of sums, none of which is 0."""
+def _tails(packed: bytes) -> FlipTails:
+    """Return the tails of the test of sums, none of which is 0: a sum of signs x sizes is twice the sum of those with a plus, less
+    the sum of all."""
+    sums = np.frombuffer(packed, dtype=np.float64)
     steps = _steps(sums)
     if steps is None:
         return FlipTails(_saddlepoint(sums), _saddlepoint(-sums))
-    return _flip_steps(steps)
-
-
-def _flip_steps(steps: NDArray[np.int64]) -> FlipTails:
-    """Test whole numbers: a sum of signs x sizes is twice the sum of those with a plus, less the sum of all."""
-    law = _subset_sums(np.abs(steps))
-    positive = int(steps[steps > 0].sum())
+    law, positive = _subset_sums(np.abs(steps)), int(steps[steps > 0].sum())
     return FlipTails(min(1.0, float(law[positive:].sum())), min(1.0, float(law[: positive + 1].sum())))
 
 
 def _subset_sums(sizes: NDArray[np.int64]) -> Floats:
     """Return the probability of each sum, from 0, where each size counts with a chance of one half."""
     law = np.ones(1)
-    for size, count in zip(*np.unique(sizes, return_counts=True), strict=True):
-        if count == 1:  # as of nearly all sizes of costs: this gives the same sums in fewer calls
-            longer, half = np.zeros(len(law) + int(size)), 0.5 * law
-            longer[: len(law)] = half
-            longer[int(size) :] += half
-            law = longer
-            continue
-        weights = _coins(int(count))
-        longer = np.zeros(len(law) + int(size) * int(count))
-        for place in np.flatnonzero(weights):
-            start = int(place) * int(size)
-            longer[start : start + len(law)] += weights[place] * law
+    for size, count in zip(*map(np.ndarray.tolist, np.unique(sizes, return_counts=True)), strict=True):
+        heads = np.arange(count + 1.0)
+        weights = np.exp(log_choices(count, heads) - count * math.log(2)) if count > 1 else np.array((0.5, 0.5))
+        longer = np.zeros(len(law) + size * count)
+        for place in np.flatnonzero(weights).tolist():
+            longer[place * size : place * size + len(law)] += weights[place] * law
         law = longer
     return law
-
-
-@lru_cache(maxsize=256)
-def _coins(n: int) -> Floats:
-    """Return the chance of each number of heads among n fair coins."""
-    heads, gammaln = np.arange(n + 1.0), scipy.special.gammaln
-    return np.asarray(
-        np.exp(gammaln(n + 1) - gammaln(heads + 1) - gammaln(n - heads + 1) - n * math.log(2)),
-        dtype=np.float64,
-    )
 
 
 def _steps(sums: Floats) -> NDArray[np.int64] | None:

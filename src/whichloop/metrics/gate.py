@@ -32,7 +32,7 @@ import numpy as np
 from whichloop.protocol.names import nearest
 
 from .outlook import gate_outlook
-from .paired import HolmStep, PairedFlip, holm_steps
+from .paired import PairedFlip, holm_steps
 from .power import Levels, Spread, spread
 from .statistics import ALPHA
 from .summary import GAINS, METRICS, PRIMARY, SHARES, TaskValues
@@ -160,11 +160,33 @@ def judge_lines(held: Sequence[Held], alpha: float = ALPHA) -> tuple[GateLine, .
 
 
 def decide(held: Sequence[Held], alpha: float = ALPHA) -> tuple[GateLine, ...]:
-    """Decide all lines together, as `judge_lines` does, and say nothing of more tasks."""
-    check_level(alpha)
+    """Decide all lines together, as `judge_lines` does, and say nothing of more tasks.
+
+    Of each, the bound toward worse is at alpha, and the other at the level that the family leaves.
+    """
+    if not 0 < alpha < 0.5:
+        raise ValueError(f"alpha: a level above 0 and below 0.5 is needed, got {alpha!r}")
     changes = [_change(item) for item in held]
-    adjusted = holm_steps([change.p_worse for change in changes], alpha)
-    return tuple(_line(item, change, step, alpha) for item, change, step in zip(held, changes, adjusted, strict=True))
+    lines = []
+    for item, change, step in zip(held, changes, holm_steps([change.p_worse for change in changes], alpha), strict=True):
+        pair = change.effect
+        (low, high), (other_low, other_high) = pair.bounds(alpha), pair.bounds(step.level)
+        line = GateLine(
+            arm=item.arm,
+            metric=item.metric,
+            baseline=change.baseline,
+            run=change.run,
+            effect=Bounds(pair.value, low, other_high) if item.metric in GAINS else Bounds(pair.value, other_low, high),
+            margin=item.margin,
+            tasks=pair.tasks,
+            units=pair.units,
+            p_worse=change.p_worse,
+            p_holm=step.p_holm,
+            p_beyond=change.p_beyond,
+        )
+        result, reason = _decided(item, line, alpha)
+        lines.append(replace(line, result=result, reason=reason))
+    return tuple(lines)
 
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome:
@@ -173,27 +195,18 @@ def worst(outcomes: Iterable[Outcome]) -> Outcome:
     return next(outcome for outcome in WORST_FIRST if outcome in found)
 
 
-def _decided(held: Held, line: GateLine, step: HolmStep, alpha: float) -> tuple[Outcome, LineReason]:
+def _decided(held: Held, line: GateLine, alpha: float) -> tuple[Outcome, LineReason]:
     """Return the result of a line, and the first reason that holds."""
-    if held.identical:
-        return "pass", "identical"
-    if line.p_beyond < alpha:
-        return "pass", "within_margin"
-    if held.unchanged:
-        return "pass", "unchanged"
-    if step.p_holm < alpha:
-        return "regression", "worse"
-    if held.gained and (held.metric == PRIMARY or line.is_within):
-        return "pass", "tasks_gained"
-    if held.lost and held.metric == PRIMARY:
-        return "regression", "tasks_lost"
-    return "undecided", "undecided"
-
-
-def check_level(alpha: float) -> None:
-    """Raise ValueError for what is not a level of a one-sided test."""
-    if not 0 < alpha < 0.5:
-        raise ValueError(f"alpha: a level above 0 and below 0.5 is needed, got {alpha!r}")
+    is_primary = held.metric == PRIMARY
+    reasons: tuple[tuple[bool, Outcome, LineReason], ...] = (
+        (held.identical, "pass", "identical"),
+        (line.p_beyond < alpha, "pass", "within_margin"),
+        (held.unchanged, "pass", "unchanged"),
+        (line.p_holm < alpha, "regression", "worse"),
+        (held.gained and (is_primary or line.is_within), "pass", "tasks_gained"),
+        (held.lost and is_primary, "regression", "tasks_lost"),
+    )
+    return next(((result, reason) for holds, result, reason in reasons if holds), ("undecided", "undecided"))
 
 
 def check_margin(metric: str, margin: float) -> None:
@@ -233,27 +246,6 @@ def _change(held: Held) -> _Change:
     return _Change(*means, sums, sums.p(1.0, "greater"), sums.p(1 + held.margin, "less"))
 
 
-def _line(held: Held, change: _Change, step: HolmStep, alpha: float) -> GateLine:
-    """Return a line whose bound toward worse is at alpha, and whose other bound is at the level that the family leaves."""
-    pair = change.effect
-    toward, other = pair.bounds(alpha), pair.bounds(step.level)
-    line = GateLine(
-        arm=held.arm,
-        metric=held.metric,
-        baseline=change.baseline,
-        run=change.run,
-        effect=Bounds(pair.value, toward[0], other[1]) if held.metric in GAINS else Bounds(pair.value, other[0], toward[1]),
-        margin=held.margin,
-        tasks=pair.tasks,
-        units=pair.units,
-        p_worse=change.p_worse,
-        p_holm=step.p_holm,
-        p_beyond=change.p_beyond,
-    )
-    result, reason = _decided(held, line, step, alpha)
-    return replace(line, result=result, reason=reason)
-
-
 def _tasks(held: Held) -> list[str]:
     """Return the tasks of which the metric is known both in the run and in the baseline."""
     tasks = [task for task in held.run.values if task in held.baseline.values]
@@ -263,16 +255,15 @@ def _tasks(held: Held) -> list[str]:
 
 
 def _tasks_to_decide(held: Held, alpha: float, lines: int) -> int | None:
-    is_score = held.metric in SHARES
-    spread = _spread_of_shares(held) if is_score else _spread_of_sums(held)
-    margin, levels = held.margin if is_score else math.log1p(held.margin), Levels(alpha / lines, alpha)
-    outlook = None if spread is None else gate_outlook(spread, margin=margin, levels=levels, grows=held.grows)
+    """Return the number of tasks that is likely to decide a line; the spread is turned so that above 0 is better."""
+    if held.metric in SHARES:
+        varies = spread(held.run, held.baseline) if held.metric in GAINS else spread(held.baseline, held.run)
+    else:
+        varies = _spread_of_sums(held)
+    margin = held.margin if held.metric in SHARES else math.log1p(held.margin)
+    levels = Levels(alpha / lines, alpha)
+    outlook = None if varies is None else gate_outlook(varies, margin=margin, levels=levels, grows=held.grows)
     return None if outlook is None else outlook.more.tasks
-
-
-def _spread_of_shares(held: Held) -> Spread | None:
-    """Return how run - baseline varies, or baseline - run where the metric is a harm, so that above 0 is better."""
-    return spread(held.run, held.baseline) if held.metric in GAINS else spread(held.baseline, held.run)
 
 
 def _spread_of_sums(held: Held) -> Spread | None:

@@ -1,20 +1,17 @@
 """One engine for every comparison of paired differences: p values and the intervals that say the same.
 
-Whether there is a difference at all is decided by the exact sign-flip test (`permutation`), whose null is that two arms are alike.
-That null says nothing of a bound other than 0. There scores are judged by an adaptive normal law and by the binomial law of units
-lost whole, and quantities without an upper end by a law that minds their skewness (`amounts`). All of it makes one p value, which
-falls as the bound moves away from the mean; an interval is the set of the bounds that it does not reject. So an interval holds 0 if
-and only if the sign-flip test does not reject at that level, and lies within ±margin if and only if both one-sided tests against
-the margin do.
+Whether there is a difference at all is decided by the exact sign-flip test, whose null is that two arms are alike. That null says
+nothing of a bound other than 0. There scores are judged by an adaptive normal law and by the binomial law of units lost whole, and
+amounts by `AmountLaw`. All of it makes one p value, which falls as the bound moves away from the mean; an interval is the set of
+the bounds that it does not reject. So an interval holds 0 if and only if the sign-flip test does not reject at that level, and
+lies within ±margin if and only if both one-sided tests against the margin do.
 
-Means of amounts: steps, calls, tokens, dollars, seconds. They have no upper end, and a few trials may cost as much as
-all others.
-
-Student's t takes means for normal, which those of skewed amounts are not: at a log-normal spread of 1.5 its 95 % interval of
-thirty tasks covers 0.79. Every bound here is the farther one of Student's t and of Hall's transformation of t for skewed data (Hall
-1992, J. R. Statist. Soc. B 54:221-228), with half as much again of the skewness that the sample shows: a sample shows too little
-of it, having at most √n. Of few units the transformation is extreme: it may reach five times as far as t, and covers hardly more
-for it. So it reaches at most `farthest` times as far. A tail that no task of the sample shows is in no bound.
+Amounts (steps, calls, tokens, dollars, seconds) have no upper end, and a few trials may cost as much as all others. Student's t
+takes means for normal, which those of skewed amounts are not: at a log-normal spread of 1.5 its 95 % interval of thirty tasks
+covers 0.79. Every bound is the farther one of Student's t and of Hall's transformation of t for skewed data (Hall 1992, J. R.
+Statist. Soc. B 54:221-228), with half as much again of the skewness that the sample shows: a sample shows too little of it, having
+at most √n. Of few units the transformation is extreme, and covers hardly more for it: so it reaches at most `FARTHEST` times as
+far. A tail that no task of the sample shows is in no bound.
 """
 
 from __future__ import annotations
@@ -58,13 +55,13 @@ def mean_interval(means: ArrayLike, clusters: Clusters = None, alpha: float = AL
     """
     values = as_array(means)
     units, value = unit_values(values, clusters), float(values.mean())
-    if value - units.min() <= NO_SPREAD * value and units.max() - value <= NO_SPREAD * value:
-        return Interval(value, value, value, len(values), shared_units(len(units), len(values)))
-    if are_too_few(len(units), alpha):
-        return no_interval(value, len(values), len(units))
-    low, high = AmountLaw(units).low(alpha / 2), -AmountLaw(-units).low(alpha / 2)
-    ends = max(min(low, value), min(value, 0.0)), max(high, value)
-    return Interval(value, *ends, len(values), shared_units(len(units), len(values)))
+    low, high = value, value
+    if np.abs(units - value).max() > NO_SPREAD * value:
+        if are_too_few(len(units), alpha):
+            return no_interval(value, len(values), len(units))
+        low, high = AmountLaw(units).low(alpha / 2), -AmountLaw(-units).low(alpha / 2)
+        low, high = max(min(low, value), min(value, 0.0)), max(high, value)
+    return Interval(value, low, high, len(values), shared_units(len(units), len(values)))
 
 
 def are_too_few(units: int, alpha: float = ALPHA) -> bool:
@@ -77,11 +74,6 @@ def no_interval(value: float, tasks: int, units: int) -> Interval:
     return Interval(value, -math.inf, math.inf, tasks, shared_units(units, tasks))
 
 
-def farthest(units: int) -> float:
-    """Return how many times as far from the mean as Student's t a bound over so many units reaches at most."""
-    return max(FARTHEST, units / UNITS_A_TIME)
-
-
 class AmountLaw:
     """Lower-sided law of the mean of n units that have no upper end; for the upper side, turn their signs.
 
@@ -89,13 +81,12 @@ class AmountLaw:
     """
 
     def __init__(self, units: Floats) -> None:
-        self._n, self._mean = len(units), float(units.mean())
-        self._largest = float(np.abs(units).max())
+        self._n, self._mean, self._largest = len(units), float(units.mean()), float(np.abs(units).max())
         apart = units - self._mean
         spread = math.sqrt(float(np.mean(apart**2)))
         self._error = spread / math.sqrt(self._n - 1) if self._n > 1 else 0.0
         skew = float(np.mean((apart / spread) ** 3)) if spread > NO_SPREAD * self._largest else 0.0
-        self._farthest = farthest(self._n)
+        self._farthest = max(FARTHEST, self._n / UNITS_A_TIME)
         # A long lower tail would leave the lower bound too near the mean.
         self._skew = min(SKEW_FACTOR * skew / math.sqrt(self._n), 0.0)
 
@@ -104,30 +95,20 @@ class AmountLaw:
         rounding = NO_SPREAD * max(abs(bound), self._largest)
         if self._error <= rounding:
             return 0.5**self._n if self._mean - bound > rounding else 1.0
-        t = (self._mean - bound) / self._error
-        skewed = min(t, _transformed(t, self._skew))
-        p_value = float(scipy.special.stdtr(self._n - 1, -(max(skewed, t / self._farthest) if t > 0 else skewed)))
-        return max(p_value, 0.5**self._n)
+        t, skew = (self._mean - bound) / self._error, self._skew
+        # Hall's transformation, nearly normal and rising with t.
+        reached = min(t, t + skew * t**2 / 3 + skew**2 * t**3 / 27 + skew / 6)
+        if t > 0:
+            reached = max(reached, t / self._farthest)
+        return max(float(scipy.special.stdtr(self._n - 1, -reached)), 0.5**self._n)
 
     def low(self, alpha: float) -> float:
         """Return the bound at which p is alpha, minus infinity where no bound has such a p."""
         if 0.5**self._n > alpha:
             return -math.inf
-        t = student_quantile(alpha, self._n - 1) if self._n > 1 else 0.0
-        reach = max(t, _untransformed(t, self._skew))
+        t, skew = student_quantile(alpha, self._n - 1) if self._n > 1 else 0.0, self._skew
+        reach = t if abs(skew) < NO_SPREAD else max(t, 3 / skew * (float(np.cbrt(1 + skew * (t - skew / 6))) - 1))
         return self._mean - (min(reach, self._farthest * t) if t > 0 else reach) * self._error
-
-
-def _transformed(t: float, skew: float) -> float:
-    """Return t + skew t²/3 + skew² t³/27 + skew/6, nearly normal and rising with t (Hall 1992). `skew`: skewness over √n."""
-    return t + skew * t**2 / 3 + skew**2 * t**3 / 27 + skew / 6
-
-
-def _untransformed(value: float, skew: float) -> float:
-    """Return the t whose transform is `value`."""
-    if abs(skew) < NO_SPREAD:
-        return value
-    return 3 / skew * (float(np.cbrt(1 + skew * (value - skew / 6))) - 1)
 
 
 Side = Literal["greater", "less"]
@@ -178,8 +159,9 @@ class PairedFlip:
         Infinite where an unbounded quantity has too few units for any test at that level. Where only the sign-flip test keeps an
         end from 0, or only that test draws it there, the end is 0: just outside of the interval, or inside.
         """
-        low = _apart(self._sides["greater"].low(alpha), self._flip.greater < alpha)
-        high = -_apart(self._sides["less"].low(alpha), self._flip.less < alpha)
+        low, high = self._sides["greater"].low(alpha), -self._sides["less"].low(alpha)
+        low = max(low, NO_SPREAD) if self._flip.greater < alpha else min(low, 0.0)
+        high = min(high, -NO_SPREAD) if self._flip.less < alpha else max(high, 0.0)
         return max(low, -self.reach), min(high, self.reach)
 
     def interval(self, alpha: float = ALPHA) -> Interval:
@@ -191,11 +173,6 @@ class PairedFlip:
         if math.isinf(low):
             return no_interval(self.value, self.tasks, self.units)
         return Interval(self.value, min(low, self.value), max(high, self.value), self.tasks, shared_units(self.units, self.tasks))
-
-
-def _apart(low: float, rejected: bool) -> float:
-    """Return a lower end that lies above 0 iff the test of 0 rejects."""
-    return max(low, NO_SPREAD) if rejected else min(low, 0.0)
 
 
 class _Scores:
@@ -256,10 +233,7 @@ class HolmStep(NamedTuple):
 
 
 def holm_steps(p_values: Sequence[float], alpha: float = ALPHA) -> list[HolmStep]:
-    """Return Holm's adjusted p values (1979), in the same order: the running maximum of (m-j+1) p_(j), at most 1.
-
-    By hand because statsmodels' `multipletests` runs a full garbage collection per call, 30 ms and more beside a run's records.
-    """
+    """Return Holm's adjusted p values (1979), in the same order: the running maximum of (m-j+1) p_(j), at most 1."""
     return [steps[0] for steps in _steps([(p,) for p in p_values], alpha)]
 
 
@@ -287,10 +261,9 @@ def judge_family(tests: Sequence[tuple[PairedFlip, float]], alpha: float = ALPHA
     nulls are rejected. Each interval is at the level at which its pair was tested, or the first one that was not rejected.
     """
     p_values = [(pair.p_difference, pair.p_equivalence(margin)) for pair, margin in tests]
-    steps = _steps(p_values, alpha)
     return [
         PairDecision(pair.interval(step.level), p, step.p_holm, within.p_holm, step.level)
-        for (pair, _), (p, _), (step, within) in zip(tests, p_values, steps, strict=True)
+        for (pair, _), (p, _), (step, within) in zip(tests, p_values, _steps(p_values, alpha), strict=True)
     ]
 
 

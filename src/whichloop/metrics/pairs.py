@@ -21,7 +21,7 @@ from .record import Record
 from .record_table import alike
 from .statistics import Interval, PairVerdict, VerdictWord, are_too_few_to_plan, interval_json, verdict
 from .summary import GAINS, METRICS, PRIMARY, SHARES, TaskValues, dollars_of_trial
-from .within_tasks import WithinTasks, WithinTest, paired_within_tasks, unpaired_within_tasks
+from .within_tasks import WithinTasks, paired_within_tasks, unpaired_within_tasks
 
 MAX_FEW_TASKS = 8
 """Tasks up to which each is told by itself, and repeats are tested for what they show of these tasks alone."""
@@ -46,25 +46,22 @@ class OnTask:
 
 def on_few_tasks(by_arm: Mapping[str, Sequence[Record]]) -> tuple[OnTask, ...]:
     """Return what each arm did on each task, in the order of arms and tasks."""
-    on_tasks = []
+    found = []
     for arm, records in by_arm.items():
         tasks: dict[str, list[Record]] = {}
         for record in records:
             if record.status == "scored":
                 tasks.setdefault(record.task, []).append(record)
-        on_tasks += [_on_task(arm, task, tasks[task]) for task in sorted(tasks)]
-    return tuple(on_tasks)
-
-
-def _on_task(arm: str, task: str, records: Sequence[Record]) -> OnTask:
-    stops = Counter(record.stop for record in records if record.stop is not None)
-    cost, tokens = _mean([dollars_of_trial(record) for record in records]), _mean([METRICS["tokens"](record) for record in records])
-    return OnTask(arm, task, len(records), math.fsum(record.accuracy for record in records), stops, cost, tokens)
+        for task, own in sorted(tasks.items()):
+            stops = Counter(record.stop for record in own if record.stop is not None)
+            costs = (_mean([measure(record) for record in own]) for measure in (dollars_of_trial, METRICS["tokens"]))
+            found.append(OnTask(arm, task, len(own), math.fsum(record.accuracy for record in own), stops, *costs))
+    return tuple(found)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known_values = [value for value in values if value is not None]
-    return fmean(known_values) if known_values and len(known_values) == len(values) else None
+    known = [value for value in values if value is not None]
+    return fmean(known) if known and len(known) == len(values) else None
 
 
 MARGIN = 0.02
@@ -177,26 +174,13 @@ def judged(metric: str, tests: Sequence[tuple[tuple[str, str], PairTest]], alpha
     """Return the pairs of one metric, decided together as one family, in which two arms may meet more than once."""
     decisions = judge_family([(test.flip, test.margin) for _, test in tests], alpha)
     pairs = []
-    for (names, test), decided in zip(tests, decisions, strict=True):
-        advantage = decided.difference.value if metric in _MORE_IS_BETTER else -decided.difference.value
+    for ((a, b), test), decided in zip(tests, decisions, strict=True):
+        difference, over = decided.difference, test.over_templates
+        advantage = difference.value if metric in _MORE_IS_BETTER else -difference.value
         word = verdict(advantage, decided.p_holm, decided.p_equivalence_holm, alpha)
-        over = test.over_templates
         over_templates = None if over is None else replace(over.interval(decided.level), n=over.units, units=None)
-        pairs.append(
-            Pair(
-                a=names[0],
-                b=names[1],
-                metric=metric,
-                difference=decided.difference,
-                units=test.flip.units,
-                p=decided.p,
-                p_holm=decided.p_holm,
-                margin=test.margin,
-                verdict=word,
-                level=decided.level,
-                over_templates=over_templates,
-            )
-        )
+        tested = (decided.p, decided.p_holm, test.margin, word, decided.level)
+        pairs.append(Pair(a, b, metric, difference, test.flip.units, *tested, over_templates=over_templates))
     return pairs
 
 
@@ -211,11 +195,9 @@ def with_outlook(
     completed = []
     for pair in pairs:
         is_few = are_too_few_to_plan(pair.units, alpha, is_clustered=pair.units < pair.difference.n)
-        is_open = pair.verdict.word == "undecided" and not is_few
-        varies = spread(scores[pair.a], scores[pair.b]) if is_open else None
+        varies = spread(scores[pair.a], scores[pair.b]) if pair.verdict.word == "undecided" and not is_few else None
         if varies is not None:
-            a, b = prices[pair.a], prices[pair.b]
-            price = None if a is None or b is None else (a + b) / 2
+            price = _mean([prices[pair.a], prices[pair.b]])
             pair = replace(pair, outlook=pair_outlook(varies, margin=pair.margin, alpha=alpha, cost_usd=price))
         completed.append(pair)
     return completed
@@ -231,10 +213,10 @@ def with_repeats(pairs: Sequence[Pair], by_arm: Mapping[str, Sequence[Record]], 
     imported = {info.arm for info in arms if are_imported([info])}
     completed = []
     for pair in pairs:
-        test: WithinTest = unpaired_within_tasks if pair.a in imported else paired_within_tasks
+        test = unpaired_within_tasks if pair.a in imported else paired_within_tasks
         within = test(by_arm[pair.a], by_arm[pair.b]) if pair.difference.n <= MAX_FEW_TASKS else None
         if within is not None:
-            pair = replace(pair, within=replace(within, p=min(1.0, within.p * tested), tested=tested))
+            pair = replace(pair, within=within._replace(p=min(1.0, within.p * tested)))
         completed.append(pair)
     return completed
 

@@ -26,7 +26,6 @@ from .statistics import (
     ALPHA,
     NO_SPREAD,
     Floats,
-    clustered_error,
     standard_error,
     student_quantile,
     unit_count,
@@ -88,8 +87,8 @@ class Spread:
 
     @property
     def design_effect(self) -> float:
-        """How many of these tasks count for as much as one independent task would."""
-        return design_effect(self.tasks / self.units, self.icc)
+        """How many of these tasks count for as much as one independent task would: 1 + (m̄-1) ICC (Kish 1965)."""
+        return 1 + (self.tasks / self.units - 1) * self.icc
 
     def variance(self, repeats: int, difference: float = 0.0) -> float:
         """Return the variance of one unit's difference at so many trials per task and arm.
@@ -112,15 +111,6 @@ class Spread:
 
 
 _TAILS = (np.arange(5) + 0.5) / 5
-
-
-def design_effect(size: float, icc: float) -> float:
-    """Return how many tasks that share clusters, `size` to each, count for as much as an independent one: 1 + (m̄-1) ICC (Kish
-    1965)."""
-    return 1 + (size - 1) * icc
-
-
-# --- power of our own decisions ---
 
 
 def difference_power(
@@ -203,17 +193,12 @@ def fewest_units(power_of: Callable[[int], float], power: float = POWER) -> int 
 
 def smallest(power_of: Callable[[float], float], most: float, power: float = POWER) -> float | None:
     """Return the smallest difference, to 1/1000 of `most`, that is shown with this power; None where `most` is too small."""
-    if power_of(most) < power:
-        return None
     steps = 1_000
-    low, high = 0, steps
+    low, high = 0, steps + 1
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if power_of(most * middle / steps) >= power else (middle, high)
-    return most * high / steps
-
-
-# --- from runs to plans ---
+    return most * high / steps if high <= steps else None
 
 
 def spread(a: TaskValues, b: TaskValues, *, scores: bool = True) -> Spread | None:
@@ -229,33 +214,37 @@ def spread(a: TaskValues, b: TaskValues, *, scores: bool = True) -> Spread | Non
     units = unit_count(clusters) if tasks else 0
     if units < 2:
         return None
-    d = [means_a[task] - means_b[task] for task in tasks]
-    error = standard_error(d) if units == len(d) else clustered_error(d, clusters)
-    usual = float(np.median(d))
-    unusual = _unusual(d, usual, clusters)
+    d = np.array([means_a[task] - means_b[task] for task in tasks])
+    n, error, usual = len(d), standard_error(d, clusters), float(np.median(d))
+    groups, apart = unit_groups(clusters, n), np.abs(d - usual) > NO_SPREAD
+    unusual = int(apart.sum() if groups is None else np.unique(groups[apart]).size)
     arms = [[arm.values[task] for task in tasks] for arm in (a, b)]
-    per_unit = units / len(tasks)  # a unit's value is a mean over its tasks
     within = [_within(values) for values in arms]
     are_repeats_known = None not in within
-    within_a, within_b = (per_unit * (variance or 0.0) if are_repeats_known else 0.0 for variance in within)
+    # A unit's value is a mean over its tasks.
+    within_a, within_b = (units / n * (variance or 0.0) if are_repeats_known else 0.0 for variance in within)
     chance = sum(
-        variance * math.fsum(1 / len(one) for one in values) / len(values)
+        variance * math.fsum(1 / len(one) for one in values) / n
         for variance, values in zip((within_a, within_b), arms, strict=True)
     )
+    # How much larger the clustered error is than the independent one.
+    alone = float(np.var(d)) / n
+    icc = 0.0 if units == n or alone == 0 else (error**2 * (units - 1) / units / alone - 1) / (n / units - 1)
+    repeats = [len(values) for arm in arms for values in arm]
     return Spread(
-        tasks=len(tasks),
+        tasks=n,
         units=units,
-        repeats=usual_repeats(_repeats(arms)),
-        is_median=len({*_repeats(arms)}) > 1,
-        difference=math.fsum(d) / len(d),
+        repeats=usual_repeats(repeats),
+        is_median=len({*repeats}) > 1,
+        difference=math.fsum(d) / n,
         between=max(units * error**2 - chance, 0.0),
         within_a=within_a,
         within_b=within_b,
         within_known=are_repeats_known,
         floor=unseen(units, scores=scores) if unusual <= UNSEEN else 0.0,
         scores=scores,
-        icc=_icc(d, units, error),
-        df=_degrees(unit_values(np.array(d), clusters)),
+        icc=icc,
+        df=_degrees(unit_values(d, clusters)),
         usual=usual,
         unusual=unusual,
     )
@@ -277,7 +266,7 @@ def same_loop(values: TaskValues, *, scores: bool = True) -> Spread | None:
     return Spread(
         tasks=len(tasks),
         units=units,
-        repeats=usual_repeats(_repeats([tasks])),
+        repeats=usual_repeats([len(values) for values in tasks]),
         difference=0.0,
         between=0.0,
         within_a=within,
@@ -321,9 +310,6 @@ def unseen(n: int, *, scores: bool = True) -> float:
     return min(UNSEEN / n, 1.0) * (1.0 if scores else DOUBLE)
 
 
-# --- parts ---
-
-
 def _degrees(units: Floats) -> float:
     """Return degrees of freedom of the units' variance, 2/(κ - 1) for each: it is less sure where few units differ much."""
     apart = (units - units.mean()) ** 2
@@ -333,34 +319,15 @@ def _degrees(units: Floats) -> float:
     return min(max(2 * len(units) / max(kurtosis - 1, 1e-9), 3.0), len(units) - 1.0) if len(units) > 3 else 1.0
 
 
-def _unusual(d: Sequence[float], usual: float, clusters: Sequence[str]) -> int:
-    """Count the units with a task whose difference is not the usual one, rounding errors aside."""
-    apart = np.abs(np.subtract(d, usual)) > NO_SPREAD
-    groups = unit_groups(clusters, len(d))
-    return int(apart.sum() if groups is None else np.unique(groups[apart]).size)
-
-
 def _within(tasks: Sequence[Sequence[float]]) -> float | None:
     """Return the mean variance of single trials around their task's mean; None where no task has two trials."""
     repeated = [float(np.var(values, ddof=1)) for values in tasks if len(values) > 1]
     return math.fsum(repeated) / len(repeated) if repeated else None
 
 
-def _icc(d: Sequence[float], units: int, error: float) -> float:
-    """Return the ICC: how much larger the clustered error is than the independent one; negative where clusters even out."""
-    n, alone = len(d), float(np.var(d)) / len(d)
-    if units == n or alone == 0:
-        return 0.0
-    return (error**2 * (units - 1) / units / alone - 1) / (n / units - 1)
-
-
 def usual_repeats(counts: Sequence[int]) -> int:
     """Return the median of the numbers of repeats that tasks have in the arms; of two in the middle the smaller one."""
     return sorted(counts)[(len(counts) - 1) // 2]
-
-
-def _repeats(arms: Sequence[Sequence[Sequence[float]]]) -> list[int]:
-    return [len(values) for tasks in arms for values in tasks]
 
 
 def _interval(units: int, difference: float, variance: float, alpha: float, scores: bool) -> tuple[float, float, float]:
@@ -385,16 +352,11 @@ def _passing(units: int, half: float, margin: float, alpha: float, scores: bool)
     return max(half - margin, _least_mean(units, margin, alpha) * units / (units + PSEUDO_UNITS))
 
 
-@lru_cache(maxsize=4096)
 def _least_mean(units: int, margin: float, alpha: float) -> float:
     """Return the mean difference from which on so few units are lost that a loss of the margin is refuted."""
     if (1 - margin) ** units >= alpha:
         return 1 - margin - float(alpha ** (1 / units))
-
-    def beyond(lost: float) -> float:
-        return float(scipy.special.betainc(units - lost, lost + 1, 1 - margin) - alpha)
-
-    return -float(scipy.optimize.brentq(beyond, 0.0, units * margin, xtol=1e-9)) / units
+    return -float(scipy.special.bdtrik(alpha, units, margin)) / units
 
 
 def _below(limit: float, center: float, deviation: float) -> float:

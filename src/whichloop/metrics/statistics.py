@@ -46,7 +46,7 @@ class Interval:
 
     @property
     def ends(self) -> tuple[float, ...]:
-        """Those of the interval's ends that are finite, so that a chart can show them."""
+        """The finite ends, which a chart can show."""
         return tuple(end for end in (self.low, self.high) if math.isfinite(end))
 
     def as_dict(self) -> dict[str, float | int | None]:
@@ -54,7 +54,8 @@ class Interval:
 
         `clusters` stands in it only where tasks share them.
         """
-        plain = {"value": self.value + 0.0, "low": _plain_end(self.low), "high": _plain_end(self.high), "n": self.n}
+        low, high = (None if math.isinf(end) else 0.0 if abs(end) <= NO_SPREAD else end for end in (self.low, self.high))
+        plain = {"value": self.value + 0.0, "low": low, "high": high, "n": self.n}
         return plain if self.units is None else plain | {"clusters": self.units}
 
     @classmethod
@@ -73,13 +74,6 @@ class Interval:
 def interval_json(interval: Interval | None) -> dict[str, float | int | None] | None:
     """Return an interval as plain JSON; None, where nothing is known, stays None."""
     return None if interval is None else interval.as_dict()
-
-
-def _plain_end(end: float) -> float | None:
-    return None if math.isinf(end) else 0.0 if abs(end) <= NO_SPREAD else end
-
-
-# One arm.
 
 
 def wilson(successes: float, n: float, alpha: float = ALPHA) -> tuple[float, float]:
@@ -126,14 +120,14 @@ def fisher_greater(one: tuple[int, int], other: tuple[int, int]) -> float:
     if not (0 <= a <= n and 0 <= b <= m):
         raise ValueError(f"{a!r} of {n!r} and {b!r} of {m!r}")
     counts = np.arange(a, min(n, a + b) + 1)
-    logs = _log_choices(n, counts) + _log_choices(m, a + b - counts) - _log_choices(n + m, np.array([a + b]))
+    logs = log_choices(n, counts) + log_choices(m, a + b - counts) - log_choices(n + m, a + b)
     return min(float(np.exp(logs).sum()), 1.0)
 
 
-def _log_choices(n: int, k: NDArray[np.int64]) -> Floats:
+def log_choices(n: float, k: ArrayLike) -> Floats:
     """Return the logarithms of the numbers of ways to choose k of n."""
-    logs: Floats = scipy.special.gammaln(n + 1) - scipy.special.gammaln(k + 1) - scipy.special.gammaln(n - k + 1)
-    return logs
+    counts, gammaln = np.asarray(k, dtype=np.float64), scipy.special.gammaln
+    return np.asarray(gammaln(n + 1.0) - gammaln(counts + 1.0) - gammaln(n - counts + 1.0), dtype=np.float64)
 
 
 def accuracy_interval(scores: Sequence[Sequence[float]], clusters: Clusters = None, alpha: float = ALPHA) -> Interval:
@@ -145,53 +139,29 @@ def accuracy_interval(scores: Sequence[Sequence[float]], clusters: Clusters = No
     not show how unlike units are.
     Raises ValueError for no tasks, a task without score, or scores outside of [0, 1].
     """
-    means, flat = _task_means(scores), np.concatenate([np.asarray(task, float) for task in scores])
+    if not scores or not all(len(task) for task in scores):
+        raise ValueError("at least one task is needed, and at least one score per task")
+    means = np.array([math.fsum(task) / len(task) for task in scores])
+    flat = np.concatenate([np.asarray(task, float) for task in scores])
     if flat.min() < 0 or flat.max() > 1:
         raise ValueError("scores must lie in [0, 1]")
     value = float(np.clip(means.mean(), 0.0, 1.0))
     units = unit_values(means, clusters)
-    effective = _effective_number(units, value)
+    rare = 1 - units if value > 0.5 else units
+    mean = (float(rare.sum()) + 1) / (len(rare) + 1)
+    variance = (float((rare**2).sum()) + 1) / (len(rare) + 1) - mean**2
+    effective = len(units) * mean * (1 - mean) / variance
     if np.isin(flat, (0.0, 1.0)).all():
         effective = min(effective, float(len(flat)))
     low, high = clopper_pearson(value * effective, effective, alpha)
     return Interval(value, low, high, len(means), shared_units(len(units), len(means)))
 
 
-def _effective_number(units: Floats, value: float) -> float:
-    """Return how many scores of 0 or 1 would tell their mean as exactly as these units tell theirs."""
-    rare = 1 - units if value > 0.5 else units
-    n = len(rare) + 1
-    mean = (float(rare.sum()) + 1) / n
-    variance = (float((rare**2).sum()) + 1) / n - mean**2
-    return len(units) * mean * (1 - mean) / variance
-
-
-def standard_error(values: ArrayLike) -> float:
-    """Return √(Σ(x - x̄)²/(n(n-1))), the error of a mean of independent values (Miller 2024, arXiv:2411.00640, §2); 0 for one
-    value."""
-    return _error(as_array(values))
-
-
-def clustered_error(values: ArrayLike, clusters: Sequence[str], form: Literal["miller", "CR0", "CR1"] = "CR1") -> float:
-    """Return the standard error of a mean of clustered values.
-
-    `miller`: Miller 2024 (arXiv:2411.00640, §2.2). `CR0`: (1/n)√Σ_c(Σ_i(x_ic - x̄))² (Liang & Zeger 1986). `CR1`: CR0 x √(G/(G-1))
-    for G clusters, what Inspect reports. Raises ValueError for one cluster.
-    """
-    data = as_array(values)
-    groups = _groups(clusters, len(data))
-    sums = np.bincount(groups, weights=data - data.mean())
-    n, g = len(data), len(sums)
-    if g < 2:
-        raise ValueError("a clustered error needs at least two clusters")
-    within = float(np.sum(sums**2))
-    if form == "miller":
-        squares = float(np.sum((data - data.mean()) ** 2))
-        return math.sqrt(max(squares / (n * (n - 1)) + (within - squares) / n**2, 0.0))
-    return math.sqrt(within) / n * (math.sqrt(g / (g - 1)) if form == "CR1" else 1.0)
-
-
-# Pairs.
+def standard_error(values: ArrayLike, clusters: Clusters = None) -> float:
+    """Return the error of a mean over tasks: √(Σ(x - x̄)²/(n(n-1))) (Miller 2024, arXiv:2411.00640, §2), of clustered values the
+    one over clusters, CR1 (Liang & Zeger 1986), which Inspect reports; 0 for one value."""
+    units = unit_values(as_array(values), clusters)
+    return float(np.std(units, ddof=1)) / math.sqrt(len(units)) if len(units) > 1 else 0.0
 
 
 def independent_difference(a: Interval, b: Interval) -> Interval:
@@ -200,9 +170,6 @@ def independent_difference(a: Interval, b: Interval) -> Interval:
     value = a.value - b.value
     below, above = math.hypot(a.value - a.low, b.high - b.value), math.hypot(a.high - a.value, b.value - b.low)
     return Interval(value, value - below, value + above, a.n + b.n)
-
-
-# Families and verdicts.
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,9 +221,6 @@ def unit_groups(clusters: Clusters, n: int) -> NDArray[np.int64] | None:
     return None if int(groups.max()) + 1 in (1, n) else groups
 
 
-# Parts.
-
-
 @lru_cache(maxsize=64)
 def z_quantile(tail: float) -> float:
     """Return the normal quantile above which this share of the values lies."""
@@ -275,12 +239,6 @@ def as_array(values: ArrayLike) -> Floats:
     if array.ndim != 1 or not len(array):
         raise ValueError("at least one task is needed")
     return array
-
-
-def _task_means(scores: Sequence[Sequence[float]]) -> Floats:
-    if not scores or not all(len(task) for task in scores):
-        raise ValueError("at least one task is needed, and at least one score per task")
-    return np.array([math.fsum(task) / len(task) for task in scores])
 
 
 def _groups(clusters: Sequence[str], n: int) -> NDArray[np.int64]:
@@ -302,10 +260,6 @@ def unit_values(values: Floats, clusters: Clusters) -> Floats:
     mean = values.mean()
     sums = np.bincount(groups, weights=values - mean)
     return np.asarray(mean + sums * (len(sums) / len(values)), dtype=np.float64)
-
-
-def _error(units: Floats) -> float:
-    return float(np.std(units, ddof=1)) / math.sqrt(len(units)) if len(units) > 1 else 0.0
 
 
 MIN_PLANNED_FROM = 20
