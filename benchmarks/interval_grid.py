@@ -2,8 +2,8 @@
 
 python benchmarks/interval_grid.py [--share S] [--only NAME …] [--write]
 
-Pairs: 10 to 500 tasks, 1 to 10 repeats, tasks alike or not, arms equal or 2 or 10 points apart. One arm: accuracies of 0.5 to 0.995
-(those below are their mirror image), single trials, repeats, graded scores and 5 to 45 templates.
+Pairs: losses spread evenly, of whole tasks and of whole clusters, 60 to 600 tasks, clusters of 1, 4 and 10, 1, 3 and 5 repeats. One
+arm: accuracies of 0.5 to 0.995 (those below are their mirror image), single trials, repeats, graded scores and 5 to 45 templates.
 --write renews the tables in docs/statistics.md.
 """
 
@@ -15,14 +15,14 @@ from dataclasses import astuple, dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
 from pages import head, make_tables, row
-from whichloop.metrics.bootstrap import FlipTails, sign_flip
+from whichloop.metrics.bootstrap import sign_flip
 from whichloop.metrics.paired import PairedFlip
 from whichloop.metrics.statistics import accuracy_interval
 
@@ -59,14 +59,6 @@ class Found:
 
     ours: Share
     others: tuple[Share, ...]
-    differ: float = float("inf")
-    """Mean number of units that differ between two arms."""
-
-    @property
-    def relative_width(self) -> float:
-        """Beside the narrowest of ours and the others that covers 0.94 in this cell, and is not of no width; 1 if none does."""
-        good = [one.width for one in (self.ours, *self.others) if one.covered >= LEAST and one.width > 0]
-        return self.ours.width / min(good, default=self.ours.width)
 
 
 def share(ends: Ends, truth: float) -> Share:
@@ -76,97 +68,93 @@ def share(ends: Ends, truth: float) -> Share:
 
 # --- pairs ---
 
+Kind = Literal["even", "tasks", "clusters"]
+CHANCES: Mapping[str, tuple[float, float]] = {"flaky": (0.83, 7.0), "alike": (0.95, float("inf")), "always or never": (0.8, 0.05)}
+"""Worlds, by mean and a + b of the Beta distribution of a cluster's chances of success."""
+
 
 @dataclass(frozen=True, slots=True)
 class PairCell:
+    """A run against its baseline: a loss on average, spread evenly over tasks, or of whole tasks or clusters."""
+
     tasks: int
+    per_cluster: int
     repeats: int
-    mean: float
-    spread: float
-    apart: float
+    world: str
+    kind: Kind
+    loss: float
 
     def differences(self, runs: int) -> Array:
-        """[run, task]"""
-        generator = generator_of(astuple(self))
-        rate = rates(self.mean, self.spread, (runs, self.tasks), generator)
-        lower = rate * (1 - self.apart / self.mean)
-        return np.asarray((generator.binomial(self.repeats, rate) - generator.binomial(self.repeats, lower)) / self.repeats)
+        """[run, cluster], run minus baseline"""
+        generator, (mean, spread) = generator_of(astuple(self)), CHANCES[self.world]
+        shape, size = (runs, self.tasks // self.per_cluster), self.per_cluster
+        before = rates(mean, spread, shape, generator).repeat(size, axis=1)
+        share = self.loss / mean
+        kept: Array | float = 1 - share
+        if self.kind != "even":
+            units = generator.random(shape if self.kind == "clusters" else before.shape) >= share
+            kept = units.repeat(before.shape[1] // units.shape[1], axis=1).astype(np.float64)
+        d = (generator.binomial(self.repeats, before * kept) - generator.binomial(self.repeats, before)) / self.repeats
+        return np.asarray(d.reshape(*shape, size).mean(2))
 
-    def found(self, runs: int) -> Found:
+    def found(self, runs: int) -> PairsFound:
+        """How often the interval holds the loss, and how often a gate passes with a margin as large as the loss."""
         d = self.differences(runs)
-        ours = ends_of_pairs(d)
-        for one, low, high in list(zip(d, *ours, strict=True))[:SAME]:
-            told = PairedFlip(one).interval()
-            assert np.allclose((told.low, told.high), (low, high), atol=1e-9), self
-        others = tuple(share(ends, self.apart) for ends in (students(d), bonett_price(d)))
-        return Found(share(ours, self.apart), others, float((d != 0).sum(1).mean()))
+        low, high, passing = p_above(d, -self.loss), p_above(-d, self.loss), p_above(d, -self.loss)
+        z = d.sum(1) / np.sqrt(np.maximum((d**2).sum(1), 1e-12))
+        for place in np.flatnonzero(np.abs(z) > 1):  # else the test of 0 says nothing
+            tails = sign_flip(d[place]) if _is_asked(z[place], low[place], high[place]) else None
+            if tails is not None:
+                low[place], passing[place] = (min(p[place], tails.greater) for p in (low, passing))
+                high[place] = max(high[place], tails.less)
+        for one, above, below in list(zip(d, passing, high, strict=True))[:SAME]:
+            told = PairedFlip(one)
+            assert (told.p(-self.loss, "greater") < 0.05) == (above < 0.05), self
+            assert (told.p(-self.loss, "less") < 0.025) == (below < 0.025), self
+        return PairsFound(float(((low >= 0.025) & (high >= 0.025)).mean()), float((passing < 0.05).mean()))
 
 
-def ends_of_pairs(d: Array) -> Ends:
-    """What `PairedFlip.interval` gives, for all runs at once."""
-    tails = [sign_flip(row) if clear == 0 else clear for row, clear in zip(d, clearly(d), strict=True)]
-    rejects_less = np.array([tail.greater < 0.025 if isinstance(tail, FlipTails) else tail > 1 for tail in tails])
-    rejects_more = np.array([tail.less < 0.025 if isinstance(tail, FlipTails) else tail < -1 for tail in tails])
-    low, high = low_end(d), -low_end(-d)
-    low = np.where(rejects_less, np.maximum(low, 1e-12), np.minimum(low, 0.0))
-    high = np.where(rejects_more, np.minimum(high, -1e-12), np.maximum(high, 0.0))
-    mean = d.mean(1)
-    return np.minimum(np.maximum(low, -1.0), mean), np.maximum(np.minimum(high, 1.0), mean)
+class PairsFound(NamedTuple):
+    covered: float
+    missed: float
 
 
-def clearly(d: Array) -> Array:
-    """±2 where the sign-flip test rejects at 0.05 for sure, by Hoeffding's bound (1963); ±1 where it does not, since a sum of signs
-    reaches its standard deviation in one of nine cases; 0 where it has to be asked."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        z = np.nan_to_num(d.sum(1) / np.sqrt((d**2).sum(1)))
-    return np.asarray(np.select([np.abs(z) > 2.72, np.abs(z) < 1], [2 * np.sign(z), np.where(z < 0, -1, 1)], 0), dtype=np.float64)
+def _is_asked(z: float, low: float, high: float) -> bool:
+    """Whether the test of 0 may change what the law says: it makes a loss less likely, or a gain less sure."""
+    return bool(z > 1 and low >= 0.025) or bool(z < -1 and high < 0.025)
 
 
-def low_end(d: Array) -> Array:
-    """The lower end for scores, as of `PairedFlip`, before the test of 0."""
+def p_above(d: Array, bound: float) -> Array:
+    """p of the null that the mean is at most `bound`, as of `PairedFlip`, before the test of 0: for all runs at once."""
     n, mean, square = d.shape[1], d.mean(1), (d**2).sum(1)
-    size = np.sqrt((square + 1) / ((d != 0).sum(1) + 1))
-    center = d.sum(1) / (n + 2)
-    low = center - Z * np.sqrt(((square + 2 * size**2) / (n + 2) - center**2) / (n + 2))
-    gained = np.clip(mean / size, -1, 1)
-    lost = np.maximum(-gained * n, 0)
-    share_lost = np.where(
-        gained >= 0, 1 - gained - 0.025 ** (1 / n), special.betaincinv(lost + 1, np.maximum(n - lost, 1e-12), 0.975)
+    size = ((d**4).sum(1) + 1) / (square + 1)
+    center, skew = d.sum(1) / (n + 2), np.minimum((d**3).sum(1) / (square + 1), 0)
+    error = np.sqrt(((square + 2 * size) / (n + 2) - center**2) / (n + 2))
+    p = special.ndtr((bound - center - skew / (n + 2)) / error)
+    if bound >= 0:
+        return np.asarray(p)
+    lost = np.maximum(-mean * n, 0)
+    few = np.where(
+        mean >= 0, np.maximum(1 + bound - mean, 0) ** n, special.betainc(np.maximum(n - lost, 1e-12), lost + 1, 1 + bound)
     )
-    return np.asarray(np.where(share_lost > 0, np.minimum(low, -share_lost * size), low), dtype=np.float64)
+    return np.asarray(np.maximum(p, few), dtype=np.float64)
 
 
-def students(d: Array) -> Ends:
-    n, mean = d.shape[1], d.mean(1)
-    half = -special.stdtrit(n - 1, 0.025) * d.std(1, ddof=1) / np.sqrt(n)
-    return mean - half, mean + half
-
-
-def bonett_price(d: Array) -> Ends:
-    """A unit of +1 and one of -1 are added (Bonett & Price 2012)."""
-    n = d.shape[1] + 2
-    center = d.sum(1) / n
-    half = Z * np.sqrt((((d**2).sum(1) + 2) / n - center**2) / n)
-    return np.maximum(center - half, -1.0), np.minimum(center + half, 1.0)
-
-
-PAIRS: Mapping[str, tuple[PairCell, ...]] = {
-    f"{tasks} × {repeats}": tuple(
-        PairCell(tasks, repeats, mean, spread, apart)
-        for mean, spread, apart in product((0.5, 0.7, 0.9, 0.98), (0.05, 0.5, 2.0, 20.0), (0.0, 0.02, 0.1))
-    )
-    for tasks, repeats in product((10, 20, 30, 50, 120, 500), (1, 3, 10))
-}
+KINDS: tuple[Kind, ...] = ("even", "tasks", "clusters")
+PAIR_TASKS, CLUSTERS, REPEATS, LOSSES = (60, 120, 200, 300, 600), (1, 4, 10), (1, 3, 5), (0.02, 0.05)
 
 
 def pairs(runs: int) -> Iterator[str]:
-    columns = ("tasks × repeats", "cells", "least coverage", "median coverage", "relative width, median")
-    yield from head(*columns, "where 5 tasks or more differ")
-    for name, cells in PAIRS.items():
-        found = [one.found(runs) for one in cells]
-        widths = [[one.relative_width for one in found if one.differ >= least] for least in (0, 5)]
-        medians = [f"{np.median(known):.2f}" if known else "–" for known in widths]
-        yield row(name, len(found), *coverage(found), *medians)
+    told = (f"{kind}: {what}" for kind in KINDS for what in ("least coverage", "most misses"))
+    yield from head("tasks to a cluster", "repeats", *told)
+    for size, repeats in product(CLUSTERS, REPEATS):
+        cells: list[str] = []
+        for kind in KINDS:
+            at = product(PAIR_TASKS, CHANCES, LOSSES)
+            is_told = kind != "clusters" or size > 1
+            found = [PairCell(tasks, size, repeats, world, kind, loss).found(runs) for tasks, world, loss in at if is_told]
+            cells += [f"{min(one.covered for one in found):.3f}", f"{max(one.missed for one in found):.3f}"] if found else ["–"] * 2
+        yield row(size, repeats, *cells)
 
 
 def coverage(found: Sequence[Found]) -> tuple[str, str]:
@@ -257,7 +245,7 @@ def arms(runs: int) -> Iterator[str]:
 
 TABLES: Mapping[str, tuple[Callable[[int], Iterator[str]], int]] = {
     "grid of one arm": (arms, 4_000),
-    "grid of pairs": (pairs, 1_000),
+    "grid of losses": (pairs, 4_000),
 }
 """Name → the table, and how many runs each of its cells has."""
 
