@@ -70,7 +70,7 @@ def test_a_regression(judged):
         "Example       arithmetic-0001: finished → crashed; KeyError: 'x' at my_loop.py:7",
         "Worst tokens  bare/clean/arithmetic-0003/0: 1,000 → 9,000",
         "metric                was     is  change              margin  result",
-        "accuracy             1.00    .96  -.04 [-.24, +.20]     -.02  regression: tasks_lost",
+        "accuracy             1.00    .96  -.04 [-.28, +.26]     -.02  regression: tasks_lost",
         "tokens              1,000  1,667  ×1.67 [0.00, 4.06]   ×1.10  undecided: 190 tasks",
         "false_success_rate    .00    .00  +.00 [-.31, +.22]     +.02  pass: unchanged",
         "calls_doubled         .00    .00  +.00 [-.31, +.22]     +.02  pass: unchanged",
