@@ -128,7 +128,7 @@ def p_above(d: Array, bound: float) -> Array:
     """p of the null that the mean is at most `bound`, as of `PairedFlip`, before the test of 0: for all runs at once."""
     n, mean, square = d.shape[1], d.mean(1), (d**2).sum(1)
     size = ((d**4).sum(1) + 1) / (square + 1)
-    center, skew = d.sum(1) / (n + 2), np.minimum((d**3).sum(1) / (square + 1), 0)
+    center, skew = d.sum(1) / (n + 2), np.minimum(((d**3).sum(1) - 1) / (square + 2), 0)
     error = np.sqrt(((square + 2 * size) / (n + 2) - center**2) / (n + 2))
     p = special.ndtr((bound - center - skew / (n + 2)) / error)
     if bound >= 0:
@@ -245,7 +245,7 @@ def arms(runs: int) -> Iterator[str]:
 
 TABLES: Mapping[str, tuple[Callable[[int], Iterator[str]], int]] = {
     "grid of one arm": (arms, 4_000),
-    "grid of losses": (pairs, 4_000),
+    "grid of losses": (pairs, 10_000),
 }
 """Name → the table, and how many runs each of its cells has."""
 

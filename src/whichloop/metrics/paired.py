@@ -191,7 +191,8 @@ class _Scores:
         square, mean = float(squares.sum()), float(units.mean())
         self._n, self._reach = len(units), reach
         size = (float((squares**2).sum()) + reach**4) / (square + reach**2)
-        center, skew = self._n * mean / (self._n + 2), min(float((squares * units).sum()) / (square + reach**2), 0.0)
+        center = self._n * mean / (self._n + 2)
+        skew = min((float((squares * units).sum()) - reach**3) / (square + 2 * reach**2), 0.0)
         self._center = center + skew / (self._n + 2)
         self._error = math.sqrt(max((square + 2 * size) / (self._n + 2) - center**2, 0.0) / (self._n + 2))
         self._gained = min(max(mean / reach, -1.0), 1.0)
