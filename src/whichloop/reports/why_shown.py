@@ -85,7 +85,7 @@ class ShownWhy(ShownDoc):
     def tasks(self) -> pd.DataFrame:
         """A row per arm and task that is notable: no arm solved it, one arm alone, not in every repeat, or by a false success."""
         rows = []
-        for group in self.finding.findings.groups:
+        for group in self.finding.findings:
             for task in group.notable:
                 of_task = task.to_json() | {"suite": group.suite, "profile": group.profile, "kinds": ", ".join(task.kinds)}
                 for arm, (solved, trials) in task.solved.items():
@@ -97,7 +97,7 @@ class ShownWhy(ShownDoc):
         """A row per arm: tasks that are flaky or that it alone solved, rates of false success, wasted steps and repeated calls."""
         rows = [
             {"suite": group.suite, "profile": group.profile} | arm.to_json() | {"flaky": len(arm.flaky), "alone": len(arm.alone)}
-            for group in self.finding.findings.groups
+            for group in self.finding.findings
             for arm in group.arms
         ]
         return to_frame(rows, HABITS)

@@ -103,8 +103,8 @@ def test_a_pair_a_task_and_an_arm_can_be_chosen(found):
     chosen = losses_explained(found, pairs=[pair], task="arithmetic-0008")
     assert [(one.a, one.b) for one in chosen.pairs] == [pair]
     assert {each.task for each in chosen.pairs[0].divergences} == {"arithmetic-0008"}
-    assert [group.profile for group in chosen.findings.groups] == ["flaky-format"]
-    assert len(chosen.findings.groups[0].arms) == 5  # who else met the task is part of what is said of it
+    assert [group.profile for group in chosen.findings] == ["flaky-format"]
+    assert len(chosen.findings[0].arms) == 5  # who else met the task is part of what is said of it
     alone = losses_explained(found, pairs=(), arms=["bare/forgetful"])
     assert (alone.pairs, [arm.arm for arm in alone.arms]) == ((), ["bare/forgetful"])
     with pytest.raises(RunError, match="no trial of a task 'nope'"):

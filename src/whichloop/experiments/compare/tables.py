@@ -187,7 +187,7 @@ def _fronts(fronts: Sequence[Front], per_solved: Sequence[PerSolved]) -> Iterato
     for unit in dict.fromkeys(front.unit for front in fronts):
         own = [front for front in fronts if front.unit == unit]
         solved = {item.arm: item.value for item in per_solved if item.unit == unit}
-        name = own[0].counted
+        name = labels({front.unit for front in fronts})[unit]
         rows = [
             (
                 point.arm,

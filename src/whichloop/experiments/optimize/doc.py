@@ -123,7 +123,7 @@ def _change(value: Interval | None) -> Cell | str:
 
 def _use(use: Cost | None) -> tuple[Cell | str, Cell | str]:
     use = use or Cost()
-    return cost_cell(use.tokens, "tokens"), cost_cell(use.dollars, "cost_usd")
+    return cost_cell(use.tokens, "tokens"), cost_cell(use.cost_usd, "cost_usd")
 
 
 def spent_table(result: OptimizationResult) -> Table:

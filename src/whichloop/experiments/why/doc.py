@@ -64,7 +64,7 @@ def why_doc(run: Results, why: Why, *, named: bool = False) -> Doc:
             detail=True,
         ),
         Table("Causes", ("cause", "means"), _meanings(why.arms, infos), detail=True),
-        *(table for group in why.findings.groups for table in task_tables(group, detail=explained)),
+        *(table for group in why.findings for table in task_tables(group, detail=explained)),
     ]
     shown = tuple(block for block in found if (block.rows if isinstance(block, Table) else block.items))
     return Doc(run.title, shown, {"run": str(run.folder.resolve())} | why.to_json() | {"same": same})

@@ -16,7 +16,7 @@ from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import same_pairs
 from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import alike, records_by_arm, where
-from whichloop.metrics.tasks import TaskFindings, task_findings
+from whichloop.metrics.tasks import GroupFindings, task_findings
 from whichloop.metrics.trajectory.causes import Cause, Divergence, Loss
 from whichloop.metrics.trajectory.divergence import divergence, explain, read_trial
 from whichloop.metrics.trajectory.trajectory import TracedStep, course
@@ -110,13 +110,13 @@ class Why:
     arms: tuple[ArmLosses, ...]
     untraced: int
     """Number of unsolved trials without a trace that could show the cause."""
-    findings: TaskFindings
+    findings: tuple[GroupFindings, ...]
     """Findings from all arms of the selected suites and profiles."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         pairs, arms = [pair.to_json() for pair in self.pairs], [arm.to_json() for arm in self.arms]
-        return {"pairs": pairs, "arms": arms, "untraced": self.untraced, "findings": self.findings.to_json()}
+        return {"pairs": pairs, "arms": arms, "untraced": self.untraced, "findings": [group.to_json() for group in self.findings]}
 
 
 # --- names ---

@@ -23,7 +23,7 @@ from whichloop.metrics.factors.factorial import Effect
 from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import alike, records_by_arm
 from whichloop.metrics.statistics import Interval, VerdictWord
-from whichloop.metrics.summary import METRICS, PRIMARY
+from whichloop.metrics.summary import METRICS, PRIMARY, labels
 from whichloop.metrics.sums import ranked
 from whichloop.metrics.trajectory.causes import Cause
 from whichloop.metrics.views import CostPoint, Front
@@ -239,7 +239,7 @@ def cost(fronts: Sequence[Front], infos: Sequence[ArmInfo]) -> Markup:
         if len(fronts) > 1:
             y += 18
             drawn.append(heading(name, y - 4))
-        made, y = _plane(front, names, y)
+        made, y = _plane(front, labels({each.unit for each in fronts})[front.unit], names, y)
         drawn += made
         said.append(f"{name}: {'; '.join(_point_in_words(point, front) for point in front.points)}.")
     below, y = legend(FRONT, y + 16)
@@ -270,8 +270,8 @@ class _Plane:
         return round(self.top + self.high * (1 - share), 2)
 
 
-def _plane(front: Front, names: Mapping[str, str], y: float) -> tuple[list[Markup], float]:
-    """Return the plane of one group from y on, and the y where it ends."""
+def _plane(front: Front, unit: str, names: Mapping[str, str], y: float) -> tuple[list[Markup], float]:
+    """Return the plane of one group from y on, and the y where it ends. `unit`: the label of its costs."""
     points = [point for point in front.points if math.isfinite(point.cost.value)]
     texts = {point.arm: label_lines(names.get(point.arm, point.arm), MAX_LABEL, 4) for point in points}
     height = max(_HIGH, _LINE * len(points) * max(map(len, texts.values()), default=1))
@@ -293,7 +293,7 @@ def _plane(front: Front, names: Mapping[str, str], y: float) -> tuple[list[Marku
         low, high = plane.y(point.accuracy.low), plane.y(point.accuracy.high)
         drawn.append(element("line", x1=x, x2=x, y1=low, y2=high, class_="error"))
     drawn += [mark("dot" if point.on_front else "undecided", *plane.at(point)) for point in points]
-    drawn.append(element("text", f"{front.counted} per trial", x=middle, y=bottom + 34, text_anchor="middle", class_="axis"))
+    drawn.append(element("text", f"{unit} per trial", x=middle, y=bottom + 34, text_anchor="middle", class_="axis"))
     return drawn, bottom + 44
 
 
