@@ -179,7 +179,7 @@ class Crossed:
         moves = {"loop": means.mean(1) - task, "model": means.mean(0) - task}
         both = means - task - moves["loop"][:, None] - moves["model"][None]
         moves["loop × model"] = both.reshape(-1, self.tasks)
-        rows = {"n": np.ones(self.tasks), "task": task, "task²": task**2, "chance": np.zeros(self.tasks) if chance is None else chance}
+        rows = {"n": np.ones(self.tasks), "task": task, "task²": task**2, "chance": 0 * task if chance is None else chance}
         rows |= {f"{source}²": (each**2).sum(0) for source, each in moves.items()}
         columns = {name: row[None] for name, row in rows.items()} | moves
         ends = np.cumsum([len(each) for each in columns.values()]).tolist()
