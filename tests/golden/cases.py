@@ -311,7 +311,7 @@ def facts(said: dict[str, Any]) -> Any:
             for pair in (*said["pairs"], *said["pooled"])
             if pair["metric"] == "accuracy"
         },
-        "warnings": Counter(warning["kind"] for warning in said["warnings"]),
+        "warnings": Counter(warning["code"] for warning in said["warnings"]),
     }
     if "effects" in said:
         made["choices"] = {choice["factor"]: choice["value"] for choice in said["answer"]["choices"]}

@@ -20,6 +20,7 @@ from whichloop.experiments.compare.prepare import Experiment, prepare
 from whichloop.experiments.compare.reopen import SessionSettings, reopen
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import run
+from whichloop.metrics.caveats import Caveat
 from whichloop.metrics.record import Record
 from whichloop.protocol import Capabilities, ProviderError, Reply, Request
 from whichloop.runs.config import BudgetConfig, CompareConfig
@@ -302,8 +303,7 @@ def test_what_crashed_is_run_again_on_request_only_and_the_results_say_so_for_go
     assert {(record.stop, record.attempt) for record in went_on(again)} == {("finished", 1)}
     note = read_manifest_json(folder)["retried"]
     assert [(entry["what"], entry["trials"]) for entry in note] == [("errors", 3)]
-    warnings = results(folder).comparison.warnings
-    assert "3 trials that crashed or timed out ran again on request, which favours them" in warnings
+    assert Caveat("run again", (), {"trials": 3}) in results(folder).comparison.caveats
     assert len(reopen(folder, allowed, SessionSettings(retry="errors")).missing()) == 0
 
 

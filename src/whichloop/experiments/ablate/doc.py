@@ -9,6 +9,7 @@ from whichloop.experiments.compare.caveats import caveats
 from whichloop.experiments.compare.doc import LEGEND, READING, basis, compare_doc, matrix, notes
 from whichloop.experiments.compare.results import MAX_PAIRED, Results
 from whichloop.experiments.compare.tables import detail_tables, table_of
+from whichloop.metrics.caveats import warning_lines
 from whichloop.metrics.factors.factorial import Effect
 from whichloop.metrics.summary import METRICS, PRIMARY
 from whichloop.protocol.values import counted
@@ -106,7 +107,7 @@ def _answer(result: AblationResult, chosen: Sequence[Choice]) -> Lines:
         ("Depends", list(_dependences(result))),
         ("Same", ", ".join(_without_difference(result))),
         ("Basis", basis(run)),
-        ("Warning", [*(each.text for each in caveats(run.comparison)), *_doubts(result, use)]),
+        ("Warning", [*warning_lines(caveats(run.comparison)), *_doubts(result, use)]),
     )
 
 

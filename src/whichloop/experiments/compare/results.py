@@ -9,7 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from whichloop.metrics.comparison import ArmResult, Caveat, Comparison, compare
+from whichloop.metrics.caveats import Caveat, in_order
+from whichloop.metrics.comparison import ArmResult, Comparison, compare
 from whichloop.metrics.gains import with_planned_pairs
 from whichloop.metrics.harness import Harness, harness
 from whichloop.metrics.record import Record
@@ -169,7 +170,7 @@ class Results:
             "complete": self.is_complete,
             "scheduled": self.scheduled,
             "answer": self.verdict.to_json(),
-            "warnings": [caveat._asdict() for caveat in caveats(self.comparison)],
+            "warnings": [caveat.to_json() for caveat in caveats(self.comparison)],
             "views": self.views.to_json(),
             "harness": [harness.to_json() for harness in self.harness],
             "traces": {"kept": int((traced > 0).sum()), "bytes": traces_bytes(self.folder)},
@@ -199,7 +200,7 @@ def results(folder: Path, *, paired: bool = True) -> Results:
     misled = misleading_plans(folder, manifest, records)
     compared = replace(
         compared,
-        caveats=(*compared.caveats, *([misled.caveat] if misled else []), *_warnings(manifest)),
+        caveats=in_order([*compared.caveats, *([misled.caveat] if misled else []), *_warnings(manifest)]),
         invalid=compared.invalid or (misled is not None and misled.invalid),
         remarks=(*_remarks(manifest), *([PLANNED] if len(planned) > 1 else [])),
         limits=limits,
@@ -216,14 +217,10 @@ def before_and_after(manifest: Manifest) -> list[tuple[str, str]]:
 
 def _warnings(manifest: Manifest) -> Iterator[Caveat]:
     """Yield the warnings about what distorts a run's results."""
-    yield from (Caveat("suite fails a check", f"the suite fails a check, {problem}") for problem in manifest.suite_problems)
-    if manifest.broken_laws:
-        each = "; ".join(f"{loop}: {', '.join(laws)}" for loop, laws in manifest.broken_laws.items())
-        yield Caveat("broken laws", f"laws of loops broken (whichloop check loop): {each}")
+    yield from (Caveat("suite fails a check", (), {"problem": problem}) for problem in manifest.suite_problems)
+    yield from (Caveat("broken laws", (loop,), {"laws": ", ".join(laws)}) for loop, laws in manifest.broken_laws.items())
     if repeated := sum(note.trials for note in manifest.retried):
-        yield Caveat(
-            "run again", f"{counted(repeated, 'trial')} that crashed or timed out ran again on request, which favours them"
-        )
+        yield Caveat("run again", (), {"trials": repeated})
 
 
 def _remarks(manifest: Manifest) -> Iterator[str]:

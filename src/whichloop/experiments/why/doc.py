@@ -11,11 +11,12 @@ from pathlib import Path
 from whichloop.experiments.compare.measured_forms import applies
 from whichloop.experiments.compare.results import Results
 from whichloop.metrics.arm_info import IMPORTED, ArmInfo
+from whichloop.metrics.caveats import reasons
 from whichloop.metrics.record import Record
 from whichloop.metrics.tasks import GroupFindings, TaskFinding
 from whichloop.metrics.trajectory.causes import Cause, meaning_of
 from whichloop.text.doc import UNKNOWN, Cell, Doc, Lines, Table, lines_of
-from whichloop.text.numbers import counts, interval, p_value, reasons, short_name
+from whichloop.text.numbers import counts, interval, p_value, short_name
 
 from .losses import ArmLosses, LostTrial, PairLosses, Why, copies
 from .minimal import MinimalFaults
