@@ -73,7 +73,7 @@ def ablated(record) -> Make:
         own_values = None if default is None else {name: parse_values(value)[0] for name, value in default.items()}
         made = Ablation("bare", factors, "full", of_arm, own_values, ("accuracy", "tokens"), None, 1.0, untried or {})
         run = Results(Path("x"), None, (), compare(records, infos))  # type: ignore[arg-type]  # no manifest is read here
-        return AblationResult(run, made, design, effects(groups, design, metrics=("accuracy", "tokens")))
+        return AblationResult(run, made, design, *effects(groups, design, metrics=("accuracy", "tokens")))
 
     return make
 
@@ -153,9 +153,9 @@ def test_of_values_as_accurate_the_cheaper_is_used(ablated):
         replace(effect, verdict=PairVerdict("equivalent", True))
         if effect.term == "extra: on → off" and effect.metric == "accuracy"
         else effect
-        for effect in found.effects.effects
+        for effect in found.effects
     ]
-    found = replace(found, effects=replace(found.effects, effects=tuple(equal)))
+    found = replace(found, effects=equal)
     assert used(found) == "bare(extra=off)"
     assert chosen(found)["extra"].against == {"on": "cheaper"}
 
