@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import scipy
@@ -49,9 +49,8 @@ _MAX_STEPS, _CONVERGED = 100, 1e-9
 """Newton steps of a logistic fit, which takes about five, and the last one's size in log odds: its error is that squared."""
 
 
-@dataclass(frozen=True, slots=True)
-class Conditional:
-    """What a change does where another factor has one of its values."""
+class Conditional(NamedTuple):
+    """What a change does where another factor has one of its values, by itself: it is adjusted for no other effect."""
 
     change: str
     """`extract: true → false`."""
@@ -60,12 +59,6 @@ class Conditional:
     difference: Interval
     """In the metric's unit, averaged over all other factors, at confidence 1 - alpha."""
     verdict: PairVerdict
-    """Of this change by itself, at alpha; it is adjusted for no other effect."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        said = {"verdict": self.verdict.word, "within_margin": self.verdict.within_margin}
-        return {"change": self.change, "given": self.given, "difference": self.difference.as_dict(), **said}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +93,15 @@ class Effect:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
+
+        def measured(effect: Effect | Conditional) -> dict[str, Any]:
+            said = {"verdict": effect.verdict.word, "within_margin": effect.verdict.within_margin}
+            return {"difference": effect.difference.as_dict(), **said}
+
         plain = {name: getattr(self, name) for name in ("term", "kind", "metric", "profile", "p", "p_holm", "level", "margin")}
-        return plain | {
-            "factors": list(self.factors),
-            "difference": self.difference.as_dict(),
-            "verdict": self.verdict.word,
-            "within_margin": self.verdict.within_margin,
-            "odds_ratio": interval_json(self.odds_ratio),
-            "aliases": list(self.aliases),
-            "conditional": [effect.to_json() for effect in self.conditional],
-        }
+        conditional = [{"change": each.change, "given": each.given, **measured(each)} for each in self.conditional]
+        lists = {"factors": list(self.factors), "aliases": list(self.aliases), "conditional": conditional}
+        return {**plain, **measured(self), **lists, "odds_ratio": interval_json(self.odds_ratio)}
 
 
 def effects(
