@@ -77,7 +77,7 @@ def charts(run: Results, why: Why | None = None) -> dict[str, Markup]:
     drawn: dict[str, Markup] = {}
     if any(arm.summary.accuracy is not None for arm in arms):
         drawn["accuracy"] = accuracy(arms)
-    if ablation is not None and (main := [each for each in ablation.effects.effects if each.metric == PRIMARY]):
+    if ablation is not None and (main := [each for each in ablation.effects if each.metric == PRIMARY]):
         drawn["effects"] = effects(main)
     if fronts:
         drawn["cost"] = cost(fronts, infos)
