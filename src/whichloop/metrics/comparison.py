@@ -31,8 +31,8 @@ from .arm_warnings import (
 )
 from .paired import ONCE, LookLevel
 from .pairs import MARGIN, OnTask, Pair, on_few_tasks, paired_test, pairs_of_family, with_outlook, with_repeats
-from .record import RECORDING, Record
-from .record_table import alike, records_by_arm
+from .record import RECORDING, Record, records_by_arm
+from .record_table import alike
 from .statistics import ALPHA, interval_json, too_few_units
 from .summary import (
     FAULT_COUNTS,
