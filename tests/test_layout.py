@@ -395,7 +395,7 @@ def measured() -> dict[str, int]:
         "functions over 60 lines": sum(length(function) > 60 for function in every),
         "run methods of loops over 45 lines": sum(lines_of_run > 45 for lines_of_run in runs_of_loops),
         "functions of more than 7 parameters": sum(parameters(function) > 7 for function in every),
-        "imports inside functions": 13sum(imports_inside(parsed(path)) for path in elsewhere),
+        "imports inside functions": sum(imports_inside(parsed(path)) for path in elsewhere),
     }
 
 

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from whichloop.metrics.record_fields import MAX_COUNT
+from whichloop.metrics.record import MAX_COUNT
 from whichloop.metrics.trace import (
     GARBAGE,
     UNTOLD,

@@ -30,8 +30,8 @@ from .caveats import (
     unsound_arms,
 )
 from .pairs import MARGIN, OnTask, Pair, on_few_tasks, paired_test, pairs_of_family, with_outlook, with_repeats
-from .record import Record
-from .record_table import alike, records_by_arm
+from .record import Record, records_by_arm
+from .record_table import alike
 from .statistics import ALPHA, interval_json, plain
 from .summary import FAULT_COUNTS, METRICS, PRIMARY, ArmSummary, DeathCause, TaskValues, summarize, task_values
 
@@ -76,7 +76,7 @@ def pooled_values(scores: Mapping[str, TaskValues], arms: Sequence[ArmInfo]) -> 
     `scores`: arm → its values. Nothing for a suite with a single profile, whose pairs say the same. Only tasks that are known under
     every profile count.
     """
-    pairs = {}
+    pairs: dict[_Names, tuple[TaskValues, TaskValues]] = {}
     for suite in dict.fromkeys(info.suite for info in arms):
         by_loop: dict[str, dict[str, TaskValues]] = {}
         for info in arms:

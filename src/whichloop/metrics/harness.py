@@ -32,8 +32,7 @@ import scipy
 
 from .arm_info import ArmInfo
 from .bootstrap import bca_ends, draw_sums, expanded, unit_sums, without_each
-from .record import Record
-from .record_table import records_by_arm
+from .record import Record, records_by_arm
 from .statistics import ALPHA, Clusters, Floats, Interval, Plain, independent_difference
 from .summary import METRICS, PRIMARY, task_values
 

@@ -43,9 +43,10 @@ left out, and so is that a cache is emptied after minutes without a request: the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any, Final, Literal
 
 from .record import Record
@@ -94,6 +95,54 @@ def tokens_with_cache(record: Record) -> float | None:
     if record.cacheable_tokens is None:
         return None
     return record.tokens - (1 - CACHE_READ) * min(record.cacheable_tokens, record.input_tokens)
+
+
+MIN_CACHED_TOKENS: Final = 1_024
+"""Tokens that a prompt must share with an earlier one before a provider reads them from its cache."""
+_STARTS = (1, 2, 3, 5, 9, 17)
+DISTANCES: Final = (*(str(a) if b == a + 1 else f"{a}-{b - 1}" for a, b in pairwise(_STARTS)), f"{_STARTS[-1]}+")
+"""Ranges of distances, in prompts: 1, 2, 3-4, 5-8, 9-16, 17+."""
+_RANGES = tuple(DISTANCES[max(sum(start <= distance for start in _STARTS), 1) - 1] for distance in range(_STARTS[-1] + 1))
+"""The range of each distance up to the last start."""
+
+
+def distance_range(distance: int) -> str:
+    """Return the range that a distance of 1 or more lies in."""
+    return _RANGES[min(distance, _STARTS[-1])]
+
+
+def retention_at(record: Record, distance: str) -> float | None:
+    """Return results shown / results needed at one range of distances; None where no result was needed."""
+    needed = record.results_needed.get(distance, 0)
+    return min(1.0, record.results_shown.get(distance, 0) / needed) if needed else None
+
+
+def served_by_cache(scored: Sequence[Record]) -> Mapping[str, float]:
+    """Return measure → the share of the input tokens of scored trials that a prompt cache serves, where that is known of each.
+
+    Of `tokens_with_cache` it is what a cache could serve, of `cost_usd` what the prices were told that it served. Nothing is told
+    of dollars where a trial cost less than uncached though no cache served it: then its replies came from a recording.
+    """
+    records = list(scored)
+    input_tokens = sum(record.input_tokens for record in records)
+    if not input_tokens:
+        return {}
+    cacheable = [record.cacheable_tokens for record in records]
+    known_tokens = [tokens for tokens in cacheable if tokens is not None]
+    shares = {}
+    if len(known_tokens) == len(records):
+        served = sum(min(tokens, record.input_tokens) for tokens, record in zip(known_tokens, records, strict=True))
+        shares["tokens_with_cache"] = served / input_tokens
+    if all(is_priced_by_cache(record) for record in records):
+        shares["cost_usd"] = sum(record.cached_tokens for record in records) / input_tokens
+    return shares
+
+
+def is_priced_by_cache(record: Record) -> bool:
+    """Whether a trial's dollars are known with a cache and without one, and nothing but a cache makes the difference."""
+    if record.cost_usd is None or record.nominal_usd is None:
+        return False
+    return record.cached_tokens > 0 or record.cost_usd >= record.nominal_usd
 
 
 TableName = Literal["arms", "context", "injection", "calls", "troubles"]

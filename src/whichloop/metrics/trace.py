@@ -17,7 +17,7 @@ from whichloop.protocol.json_text import Json
 from whichloop.protocol.receipts import strip_receipts
 from whichloop.protocol.tool_calls import NEVER_RAN
 
-from .record_fields import MAX_COUNT
+from .record import MAX_COUNT
 
 UNTOLD = "untold"
 """Status of a tool's run in an imported trace that does not say whether the run failed: it is taken as one that gave a result."""

@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from .arm_info import ArmInfo, exceeds
 from .bootstrap import bca_ratio, draw_sums, unit_sums
 from .calibration import Calibration, calibration
+from .measures import is_priced_by_cache
 from .paired import are_too_few, mean_interval, no_interval
 from .pairs import AT_BUDGET, MARGIN, Pair, PairTest, judged, paired_test
-from .record import Record
-from .record_table import alike, distinct, is_priced_by_cache, of_tasks, records_by_arm, where
+from .record import Record, records_by_arm
+from .record_table import alike, distinct, of_tasks, where
 from .reliability import Reliability, reliability
 from .statistics import ALPHA, Floats, Interval, Plain, accuracy_interval, as_array, unit_values
 from .summary import MAX_VALUE, METRICS, PRIMARY, TaskValues, death_cause, task_values

@@ -20,8 +20,7 @@ from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
 from whichloop.experiments.why.losses import Why, comparable, losses_explained
 from whichloop.experiments.why.trial import recorded_doc
-from whichloop.metrics.record import Record
-from whichloop.metrics.record_table import records_digest
+from whichloop.metrics.record import Record, records_digest
 from whichloop.metrics.trace import ToolRun
 from whichloop.metrics.trajectory.trajectory import course
 from whichloop.runs.config import CompareConfig

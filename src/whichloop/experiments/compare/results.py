@@ -13,8 +13,8 @@ from whichloop.metrics.caveats import Caveat, in_order
 from whichloop.metrics.comparison import ArmResult, Comparison, compare
 from whichloop.metrics.gains import with_planned_pairs
 from whichloop.metrics.harness import Harness, harness
-from whichloop.metrics.record import Record
-from whichloop.metrics.record_table import alike, columns, records_digest, where
+from whichloop.metrics.record import Record, records_digest
+from whichloop.metrics.record_table import alike, where
 from whichloop.metrics.summary import PRIMARY
 from whichloop.metrics.views import AtBudget, Views, at_budgets, views
 from whichloop.models.prices import read_tag
@@ -63,8 +63,7 @@ class Results:
         ran = where(self.records, lambda record: record.status != "excluded")
         if not ran or self.manifest.imported is not None:
             return None
-        begins, lasted = columns(ran, ("started_at", "wall_s"))
-        return float((begins + lasted).max() - begins.min())
+        return max(record.started_at + record.wall_s for record in ran) - min(record.started_at for record in ran)
 
     @property
     def scheduled(self) -> int:
@@ -165,7 +164,6 @@ class Results:
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `--json` prints; its names are stable."""
-        (traced,) = columns(self.records, ("trace_at",))
         return self.comparison.to_json(run=str(self.folder.resolve()), digest=self.digest, wall_s=self.wall_s) | {
             "complete": self.is_complete,
             "scheduled": self.scheduled,
@@ -173,7 +171,7 @@ class Results:
             "warnings": [caveat.to_json() for caveat in caveats(self.comparison)],
             "views": self.views.to_json(),
             "harness": [harness.to_json() for harness in self.harness],
-            "traces": {"kept": int((traced > 0).sum()), "bytes": traces_bytes(self.folder)},
+            "traces": {"kept": sum(record.trace_at > 0 for record in self.records), "bytes": traces_bytes(self.folder)},
         }
 
 
@@ -183,7 +181,7 @@ def results(folder: Path, *, paired: bool = True) -> Results:
     Without `paired` no two arms are compared, which takes a third of the time.
     """
     manifest = read_manifest(folder)
-    records = read_records(folder).ordered(lambda kind: kind.task)  # makes draws and sums of equal records equal
+    records = sorted(read_records(folder), key=lambda record: (record.task, record.repeat))  # equal records, equal draws and sums
     settings, arms = manifest.settings, [arm.info(manifest.suite.name) for arm in manifest.arms]
     try:
         paired = paired and (not manifest.is_ablation or len(arms) <= MAX_PAIRED)

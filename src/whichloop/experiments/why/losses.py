@@ -14,8 +14,8 @@ from typing import Any, Generic, TypeVar
 from whichloop.experiments.compare.results import Results
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import same_pairs
-from whichloop.metrics.record import Record
-from whichloop.metrics.record_table import alike, records_by_arm, where
+from whichloop.metrics.record import Record, records_by_arm
+from whichloop.metrics.record_table import alike, where
 from whichloop.metrics.tasks import GroupFindings, task_findings
 from whichloop.metrics.trajectory.causes import Cause, Divergence, Loss
 from whichloop.metrics.trajectory.divergence import divergence, explain, read_trial

@@ -20,8 +20,8 @@ from whichloop.experiments.why.losses import ArmLosses, Why
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import ArmResult
 from whichloop.metrics.factors.factorial import Effect
-from whichloop.metrics.record import Record
-from whichloop.metrics.record_table import alike, records_by_arm
+from whichloop.metrics.record import Record, records_by_arm
+from whichloop.metrics.record_table import alike
 from whichloop.metrics.statistics import Interval, VerdictWord
 from whichloop.metrics.summary import METRICS, PRIMARY, labels
 from whichloop.metrics.sums import ranked
