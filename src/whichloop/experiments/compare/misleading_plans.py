@@ -14,7 +14,8 @@ from whichloop.metrics.caveats import Caveat
 from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import alike, where
 from whichloop.metrics.trace import Trace
-from whichloop.metrics.trajectory.divergence import cause_of
+from whichloop.metrics.trajectory.divergence import explain
+from whichloop.metrics.trajectory.traced_trial import TracedTrial
 from whichloop.metrics.trajectory.trajectory import course, shortened
 from whichloop.protocol import StopReason, render_value
 from whichloop.protocol.names import SCRIPTED
@@ -100,7 +101,7 @@ def _misled(folder: Path, suspects: Sequence[Record]) -> Iterator[_Misled]:
         except RunError:  # damage is told elsewhere
             continue
         by_answer = trace.head.end_state is None and trace.head.expected is not None
-        if by_answer and cause_of(trace, record).cause == "other":
+        if by_answer and explain(TracedTrial(trace, record)).cause == "other":
             answer, expected = (shortened(repr(value)) for value in (trace.head.answer, trace.head.expected))
             yield _Misled(record.task, answer, expected, _last_call(trace))
 

@@ -11,7 +11,8 @@ from typing import Literal
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import PRIMARY
 from whichloop.metrics.trajectory.causes import Cause, Loss
-from whichloop.metrics.trajectory.divergence import ended_unread, explain, read_trial
+from whichloop.metrics.trajectory.divergence import ended_unread, explain
+from whichloop.metrics.trajectory.traced_trial import TracedTrial
 from whichloop.metrics.trajectory.trajectory import shortened, signatures
 from whichloop.protocol import StopReason
 from whichloop.runs.store.trials import Traces
@@ -117,7 +118,7 @@ def _loss(traces: Traces, record: Record, line: TaskLine, counterpart: int, limi
     """Return why a trial was lost; None where no readable trace says it."""
     blessed = signatures(line.course[counterpart]) if line.course else ()
     try:
-        trial = read_trial(traces.read(record), record, blessed, limit)
+        trial = TracedTrial(traces.read(record), record, blessed, limit)
         steps = [step.signature for step in trial.course]
         early = None if ended_unread(trial) else _ended_early(record, blessed, steps)
         return explain(trial) if early is None else early

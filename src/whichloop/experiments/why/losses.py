@@ -18,7 +18,8 @@ from whichloop.metrics.record import Record, records_by_arm
 from whichloop.metrics.record_table import alike, where
 from whichloop.metrics.tasks import GroupFindings, task_findings
 from whichloop.metrics.trajectory.causes import Cause, Divergence, Loss
-from whichloop.metrics.trajectory.divergence import divergence, explain, read_trial
+from whichloop.metrics.trajectory.divergence import divergence, explain
+from whichloop.metrics.trajectory.traced_trial import TracedTrial
 from whichloop.metrics.trajectory.trajectory import TracedStep, course
 from whichloop.protocol.names import SCRIPTED, meant, near, several
 from whichloop.runs.store.files import RunError
@@ -328,7 +329,7 @@ class _Collected:
             if record.arm in self._ended:
                 self._ended[record.arm][record.reason or record.stop or ""] += 1
             return
-        trial = read_trial(self._traces.read(record), record, limit=self._limits.get(record.arm))
+        trial = TracedTrial(self._traces.read(record), record, limit=self._limits.get(record.arm))
         if record.arm in self._alone:
             lost = _lost(record, explain(trial), cell, self._infos)
             self._alone[record.arm].add(lost.loss.cause, lost.loss.fault, lost, self._most, lost.solved_by)

@@ -1,86 +1,41 @@
 """Where two trials of one task part, and why the one that was not solved was lost.
 
-Every cause is read off the loser's own trace: its requests as they were sent, its replies, its tools' runs, and for a scripted
-trial the faults of its record. The other course, where there is one, tells what was no obstacle, since it stands there too. The
-rules are asked in this order, and the first that has something to say is believed:
-
- 1. (its limits)       the stop is the trial's time limit (time limit), or a budget or a prompt that no longer fits (budget)
- 2. crash              an exception left the loop; one that cancelled itself is a termination
- 3. obeyed instruction an instruction in a result asked for an answer, or to stop, and the scripted model obeyed it
- 4. answer refused     the last reply stated an answer that could be read, and the loop did not take it
- 5. (what it altered)  calls, results or an answer that the loop itself changed, left out or made up: see `alterations`
- 6. termination        a scripted model answered before its work was done
- 7. (what it hid)      a limit was reached, and most of what went wrong before was never told to the model, put right or not
- 8. (what blocked it)  the loop did not finish: of what went wrong after its last new result, what went wrong most often, but for
-                       replies of a scripted model that had nothing to say in the form asked for
- 9. parse              the last reply was spoiled and read as something else, and only the answer was missing
-10. (the fault's kind) of a scripted model: the first fault that was never put right, and that wrong answers come from
-11. (what blocked it)  the loop finished: what went wrong after its last new result
-12. lost observation   calls were made again after they had given a result: in a trial that finished, or more often than
-                       anything else went wrong
-13. tool argument      the loop finished: a tool was called with other arguments than in the other course, and gave another result
-14. (what blocked it)  what went wrong anywhere and was never put right
-15. parse              a scripted model had nothing to say in the form asked for
-16. lost observation   the last prompt lacked the question, or results that both had
-17. termination        the loop did not finish, or answered with calls of the other course left
-18. other              also where the trace does not say how the run ended
-
-What blocks a trial: replies that cannot be read (parse); calls that cannot be run, or that a scripted model's fault has made wrong
-(tool argument); tools and providers that fail, or noise of a tool that is passed on (fault not recovered); repeated calls that had
-given a result (lost observation); replies that neither call nor answer (termination). Where the prompt that followed did not show
-a tool's error, that is the cause (error not shown).
+Every cause is read off the loser's own trace, and for a scripted trial the faults of its record. The other course, where there is
+one, tells what was no obstacle, since it stands there too. `RULES` are asked in order, and the first that has something to say is
+believed; no rule knows another.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar
 
-from whichloop.metrics.record import Record
-from whichloop.protocol import Role, StopReason
-from whichloop.protocol.receipts import strip_receipts
+from whichloop.metrics.trace import GARBAGE, NO_CONTENT, ModelExchange, Note, ToolRun, TracedCall
+from whichloop.protocol import Role, StopReason, render_value
+from whichloop.protocol.receipts import MARK, Side, Sighting, bare, common_start, receipt_of, sightings, strip_receipts
+from whichloop.protocol.values import counted, one_line
 
-from ..trace import ModelExchange, Note, ToolRun, Trace
-from .alterations import alterations, hides_error
 from .causes import Cause, Divergence, Loss
-from .failure_text import (
-    BROKEN,
-    SPENT,
-    RuleFinding,
-    calls_left_out,
-    could_run,
-    damaged_source,
-    fault_behind_call,
-    faults_of_events,
-    how_it_ended,
-    in_words,
-    misfit,
-    quoted_answer,
-    reply,
-    times,
-)
-from .failures import (
-    NEVER_FINISH,
-    WRONG_CALLS,
-    Setback,
-    TracedTrial,
-    failed_calls,
-    of_calls,
-    of_replies,
-    setbacks,
-    unreadable_replies,
-    was_told,
-)
-from .trajectory import CHOOSING, TracedStep, call_text, course, shortened, shows, unmatched
+from .traced_trial import NEVER_FINISH, PLANNING, WRONG_CALLS, Setback, TracedTrial, WrittenCall
+from .trajectory import CHOOSING, MIN_WORDS, NOT_RUN, WORD, Prompt, TracedStep, call_text, shortened, shows, unmatched
 
-END_STATE = "state"
-"""The score of a task that says what state its world was to end in."""
-ENDED_EARLY = frozenset({"decision.early_finish", "decision.no_tool", "weakness.step"})
-HARMLESS = frozenset(
-    {"decision.forget", "decision.repeated_call", NEVER_FINISH, "tool.slow", "tool.huge", "calls.late", "calls.same_ids"}
-)
-"""Kinds that no wrong answer comes from by itself: what they cost is a step, or room in the prompt."""
+Item = TypeVar("Item")
+
+
+class Finding(NamedTuple):
+    """What a rule has to say."""
+
+    cause: Cause
+    detail: str
+    events: Sequence[int] = ()
+    """What it is about; empty: the end."""
+    faults: Sequence[str] | None = None
+    """The kinds of fault that it came from, in time, as often as each struck; None: those of its events."""
 
 
 def first_difference(a: Sequence[str], b: Sequence[str]) -> int | None:
@@ -100,39 +55,20 @@ def first_difference(a: Sequence[str], b: Sequence[str]) -> int | None:
 def divergence(winner: str, winner_course: Sequence[TracedStep], loser: TracedTrial) -> Divergence | None:
     """Return where a lost trial parts from the course of `winner`, an arm, and why; None where their courses are equal."""
     trial = loser.against(winner_course)
-    if list(trial.other) == [step.signature for step in trial.course]:
+    parted = first_difference(trial.other, [step.signature for step in trial.course])
+    if parted is None:
         return None
-    loss, record = explain(trial), trial.record
-    parted = first_difference(trial.other, [step.signature for step in trial.course]) or len(trial.course)
+    loss, of = explain(trial), trial.record
     at = min(parted, len(trial.course))
-    return Divergence(
-        winner,
-        record.arm,
-        record.task,
-        record.repeat,
-        step=loss.step,
-        parts_at=at,
-        cause=loss.cause,
-        detail=loss.detail,
-        stop=trial.head.stop,
-        fault=loss.fault,
-    )
-
-
-def cause_of(trace: Trace, record: Record, other: Sequence[str] = ()) -> Loss:
-    """Return why a trial was lost, from its own trace; `other`: signatures of a course that was not lost, if one is known."""
-    return explain(read_trial(trace, record, other))
-
-
-def read_trial(trace: Trace, record: Record, other: Sequence[str] = (), limit: int | None = None) -> TracedTrial:
-    """Return a trial as its trace tells it, held against a course of these signatures. `limit`: see `TracedTrial`."""
-    return TracedTrial(trace, course(trace), record, other, limit=limit)
+    return Divergence(winner, of.arm, of.task, of.repeat, loss.step, at, loss.cause, loss.detail, trial.head.stop, loss.fault)
 
 
 def explain(trial: TracedTrial) -> Loss:
-    """Return why a trial was lost."""
-    finding = next(finding for rule in _RULES if (finding := rule(trial)) is not None)  # the last rule always has something to say
-    return Loss(finding.cause, finding.detail, _step(trial, finding), _fault(trial, finding))
+    """Return why a trial was lost. The step is the first that the cause is about, else the last, whatever the other course."""
+    found = next(finding for rule in RULES if (finding := rule(trial)) is not None)  # the last rule always has something to say
+    step = next((number for number, step in enumerate(trial.course, 1) if step.event in set(found.events)), len(trial.course))
+    kinds = [kind for kind in (_faults_of(trial, found.events) if found.faults is None else found.faults) if kind]
+    return Loss(found.cause, found.detail, step, _commonest(kinds) if kinds else "")
 
 
 def ended_unread(trial: TracedTrial) -> bool:
@@ -143,51 +79,48 @@ def ended_unread(trial: TracedTrial) -> bool:
     return not any(isinstance(event, ToolRun) for event in trial.events[place:])
 
 
-def _step(trial: TracedTrial, finding: RuleFinding) -> int:
-    """Return the first step that the cause is about, else the last: no other course has a say, so that every command names it."""
-    about = set(finding.events)
-    return next((number for number, step in enumerate(trial.course, 1) if step.event in about), len(trial.course))
+def _commonest(items: Sequence[Item]) -> Item:
+    """Return the most frequent item, the latest among equals."""
+    often = Counter(items)
+    return max(reversed(items), key=lambda item: often[item])
 
 
-def _fault(trial: TracedTrial, finding: RuleFinding) -> str:
-    """Return the kind of fault that struck most of what the cause is about, the latest among equals; empty without any."""
-    kinds = [kind for kind in (faults_of_events(trial, finding.events) if finding.faults is None else finding.faults) if kind]
-    often = Counter(kinds)
-    return max(reversed(kinds), key=lambda kind: often[kind], default="")
+def _faults_of(trial: TracedTrial, places: Sequence[int]) -> list[str]:
+    return [event.fault for place in places if not isinstance(event := trial.events[place], Note)]
 
 
 # --- what the end tells ---
 
+_SPENT: Mapping[str | None, tuple[Cause, str]] = {
+    StopReason.TIMEOUT: ("time limit", "it reached the trial's time limit at"),
+    StopReason.BUDGET: ("budget", "its budget was used up at"),
+    StopReason.CONTEXT_OVERFLOW: ("budget", "the prompt no longer fitted the model's context at"),
+    StopReason.CRASHED: ("crash", "the loop crashed after"),
+    StopReason.CANCELLED: ("termination", "the loop cancelled itself after"),
+}
 
-def _limited(trial: TracedTrial) -> RuleFinding | None:
+
+def _broken_off(trial: TracedTrial) -> Finding | None:
+    """A limit of the trial was reached (time limit, budget), or an exception left the loop (crash)."""
     place, last = trial.last_ask
-    stop = trial.head.stop
-    if last is not None and last.error is not None and last.error[0] == StopReason.CONTEXT_OVERFLOW:
-        stop = last.error[0]
-    if stop not in SPENT:
+    overflowed = last is not None and last.error is not None and last.error.kind == StopReason.CONTEXT_OVERFLOW
+    stop = StopReason.CONTEXT_OVERFLOW if overflowed else trial.head.stop
+    if stop not in _SPENT:
         return None
-    cause: Cause = "time limit" if stop == StopReason.TIMEOUT else "budget"
-    return RuleFinding(cause, f"{SPENT[stop]} at {reply(trial.replies)}{_reason(trial)}", [] if place is None else [place])
+    cause, how = _SPENT[stop]
+    reason = f" ({shortened(strip_receipts(trial.record.reason))})" if trial.record.reason else ""
+    at = [] if place is None or cause in ("crash", "termination") else [place]
+    return Finding(cause, f"{how} reply {len(trial.asks)}{reason}", at)
 
 
-def _broken(trial: TracedTrial) -> RuleFinding | None:
-    cause: Cause = "crash" if (stop := trial.head.stop) == StopReason.CRASHED else "termination"
-    return RuleFinding(cause, f"{BROKEN[stop]} after {reply(trial.replies)}{_reason(trial)}") if stop in BROKEN else None
+def _obeyed(trial: TracedTrial) -> Finding | None:
+    """An instruction in a result asked for an answer, or to stop, and the scripted model obeyed it."""
+    asked = (at for at, run in trial.runs if run.fault in ("inject.answer", "inject.stop") and trial.is_open(run.fault))
+    return next((_of_fault(trial, at) for at in asked), None)
 
 
-def _reason(trial: TracedTrial) -> str:
-    return f" ({shortened(strip_receipts(trial.record.reason))})" if trial.record.reason else ""
-
-
-def _obeyed(trial: TracedTrial) -> RuleFinding | None:
-    for place, event in enumerate(trial.events):
-        if isinstance(event, ToolRun) and event.fault in ("inject.answer", "inject.stop") and trial.is_open(event.fault):
-            return _of_fault(trial, place, event)
-    return None
-
-
-def _refused(trial: TracedTrial) -> RuleFinding | None:
-    """Return the answer at which the trial ended, which its codec could read and the loop did not take."""
+def _refused(trial: TracedTrial) -> Finding | None:
+    """The last reply stated an answer that could be read, and the loop did not take it."""
     place, last = trial.last_ask
     if place is None or last is None or last.move is None or trial.is_finished or last.fault.startswith("wire."):
         return None
@@ -199,115 +132,421 @@ def _refused(trial: TracedTrial) -> RuleFinding | None:
     problem = next((text for text in told if isinstance(text, str) and text), None)
     if problem is None:
         return None
-    stated = quoted_answer(last.move.get("value", last.move.get("text")))
-    return RuleFinding("answer refused", f"answer refused: {misfit(problem)}; {reply(last.number)} stated {stated}", [place])
+    stated = _quoted(last.move.get("value", last.move.get("text")))
+    return Finding("answer refused", f"answer refused: {_misfit(problem)}; reply {last.number} stated {stated}", [place])
 
 
-def _altered(trial: TracedTrial) -> RuleFinding | None:
-    """Return the first thing that the loop altered: what came after it may have come from it."""
-    altered = alterations(trial)
-    if not altered:
+_MISFIT = re.compile(
+    r"(?:not of type '|(?:must|should) be an? (?:valid |JSON )?)(\w+)|'([^']+)' is a required property|([\w.]+): Field required"
+)
+
+
+def _misfit(problem: str) -> str:
+    """Return what jsonschema or pydantic found wrong with an answer, in a fixed form; else what was said."""
+    if not (found := _MISFIT.search(problem)):
+        return shortened(strip_receipts(problem))
+    kind, *names = found.groups("")
+    return f"not {'an' if kind[0] in 'aeiou' else 'a'} {kind}" if kind else f"missing field {''.join(names)}"
+
+
+# --- what the loop altered between the model and its tools ---
+
+
+def _altered(trial: TracedTrial) -> Finding | None:
+    """The loop itself changed, left out or made up a call, a result or the answer: the first such, as others may come of it."""
+    found = alterations(trial)
+    if not found:
         return None
-    first = altered[0]
-    also = sum(each.cause == first.cause for each in altered) - 1
-    return RuleFinding(first.cause, f"{first.detail}{f'; the same happened {times(also)} more' if also else ''}", [first.event])
+    also = sum(each.cause == found[0].cause for each in found) - 1
+    return found[0]._replace(detail=f"{found[0].detail}; the same happened {_times(also)} more") if also else found[0]
 
 
-def _early(trial: TracedTrial) -> RuleFinding | None:
-    chosen = [(place, ask) for place, ask in trial.asks() if ask.role in CHOOSING]
-    if not chosen:
+def alterations(trial: TracedTrial) -> list[Finding]:
+    """Return what the loop altered, in time; of calls and the answer only where a codec says what the model wrote.
+
+    A sound loop may run a call again that failed, fill in an argument, or turn the text "5" into the number that a tool asks for;
+    that is not an alteration as long as the call gave a result.
+    """
+    return sorted(chain(_of_calls(trial), _of_results(trial), _of_answer(trial)), key=lambda each: each.events[0])
+
+
+def _of_calls(trial: TracedTrial) -> Iterator[Finding]:
+    if trial.matched is None:
+        return
+    for at, run, written, is_own, was_written, before in trial.matched.runs:
+        called = f"the loop called {call_text(run.call)}"
+        if written is not None:
+            if written.call.key != run.call.key and not _is_fitting(run, written.call):
+                yield Finding("altered call", f"{called}, where {_wrote(trial, written)}", [at])
+        elif not is_own and before is not None and before.gave_result:
+            yield Finding("added call", f"{called} again by itself, though it had given a result", [at])
+        elif not is_own and not was_written and not _was_unreadable(trial, at):
+            yield Finding("added call", f"{called}, which the model did not write", [at])
+    ran = {run.call.key for _, run in trial.runs}
+    for each in trial.matched.passed_over:
+        if _is_worth_running(trial, each) and (each.call.key not in ran or not trial.is_finished):
+            detail = f"the loop never ran {call_text(each.call)}, which the model wrote at {_by(trial, each.event)}, and went on"
+            yield Finding("dropped call", detail, [each.event])
+
+
+def _by(trial: TracedTrial, place: int) -> str:
+    """Return the reply that decided on an event, by its number."""
+    return f"reply {_number(trial, place)}"
+
+
+def _number(trial: TracedTrial, place: int) -> int:
+    ask = trial.decider(place)
+    return 0 if ask is None else ask.number
+
+
+def _wrote(trial: TracedTrial, written: WrittenCall) -> str:
+    return f"the model wrote {call_text(written.call)} at {_by(trial, written.event)}"
+
+
+def _was_unreadable(trial: TracedTrial, place: int) -> bool:
+    """Whether the deciding reply before a run could not be read: the loop may have read it more generously than the codec."""
+    before = [ask for at, ask in trial.asks if at < place and ask.role in CHOOSING]
+    return bool(before) and before[-1].wire_error is not None
+
+
+def _is_fitting(run: ToolRun, written: TracedCall) -> bool:
+    """Whether a run is of the written call all the same: it gave a result, and what was written was only added to or parsed."""
+    ran, wrote = run.call.arguments, written.arguments
+    if run.call.tool != written.tool or not run.gave_result or not isinstance(ran, Mapping) or not isinstance(wrote, Mapping):
+        return False
+    return all(name in ran and _is_read_as(value, ran[name]) for name, value in wrote.items())
+
+
+def _is_read_as(written: Any, ran: Any) -> bool:
+    """Whether a value ran as it was written, or was read out of the text that was written."""
+    if type(written) is type(ran) or (isinstance(written, int | float) and isinstance(ran, int | float)):
+        return bool(written == ran)
+    return isinstance(written, str) and written.strip().lower() == render_value(ran).lower()
+
+
+def _is_worth_running(trial: TracedTrial, written: WrittenCall) -> bool:
+    """Whether a call that was written and not run was worth running: the other course took it, or no fault made it up."""
+    if any(step.call.key == written.call.key for step in trial.other_course if step.call is not None and step.gave_result):
+        return True
+    fault = trial.events[written.event].fault  # type: ignore[union-attr]
+    return trial.is_scripted and fault not in WRONG_CALLS and not fault.startswith("wire.")
+
+
+MIN_SHOWN, MAX_SHOWN = 12, 80
+"""Characters by which the beginning of a result is known: a design may show no more than that; and of a prompt that are quoted."""
+_DIGIT, _DIGITS = re.compile(r"\d"), re.compile(r"\d+")
+_sightings = lru_cache(maxsize=1024)(sightings)
+"""Kept: a trial's prompts repeat their messages."""
+
+
+def _of_results(trial: TracedTrial) -> Iterator[Finding]:
+    receipts = {receipt for _, run in trial.runs for receipt in _receipts(run)}
+    results = {run.result.replace("\\", "") for _, run in trial.runs}
+    for at, run in trial.runs:
+        call, gave = call_text(run.call), _quoted(run.result)
+        prompt = next((trial.prompts[asked] for asked, ask in trial.asks_after(at) if ask.role in PLANNING), None)
+        shown = None if prompt is None else _shown_instead(prompt, run, receipts, results)
+        if shown is not None:
+            yield Finding("altered result", f"{call} gave {gave}, and the loop showed the model {_quoted(shown)}", [at])
+        elif (run.gave_result or (trial.is_scripted and not run.fault)) and not _is_ever_shown(trial, at, run):
+            # an error that is a fault is told where it cost the trial
+            cause: Cause = "lost observation" if run.gave_result else "error not shown"
+            yield Finding(cause, f"the loop never showed the model what {call} gave, {gave}", [at])
+    happened = [at for at, event in enumerate(trial.events) if not isinstance(event, Note)]
+    if trial.head.stop == StopReason.ERROR_VALVE and trial.runs and happened[-1] == trial.runs[-1][0]:
+        at, run = trial.runs[-1]
+        if run.gave_result:
+            detail = f"the error valve ended the run when {call_text(run.call)} had given {_quoted(run.result)}"
+            yield Finding("lost observation", detail, [at])
+
+
+def _is_ever_shown(trial: TracedTrial, place: int, run: ToolRun) -> bool:
+    """Whether a prompt that should shows what a run gave, or its beginning; also where there is no such prompt."""
+    asked = trial.later_prompts(place)
+    if not run.ok:
+        return not asked or any(trial.tells(place, at) for at in asked)
+    return not asked or any(trial.is_shown(run, at) or _shows_beginning(trial.prompts[at], run) for at in asked)
+
+
+def _receipts(run: ToolRun) -> set[str]:
+    """Return the receipts that a result has marks of, as CALL.CONTENT."""
+    return {receipt_of(mark) for mark in MARK.finditer(run.data)}
+
+
+def _beside_receipts(prompt: Prompt) -> Iterator[tuple[str, Sighting]]:
+    """Yield what stands beside the marks of receipts, with CALL.CONTENT."""
+    for message in prompt:
+        for call, seen in _sightings(message).items():
+            yield from ((f"{call}.{one.content}", one) for one in seen)
+
+
+def _shows_beginning(prompt: Prompt, run: ToolRun) -> bool:
+    """Whether a prompt shows where a result begins or ends: beside a mark of its receipt, or anywhere if it has no such mark."""
+    own = _receipts(run)
+    beside = [(one.side, bare(one.text)) for receipt, one in _beside_receipts(prompt) if receipt in own]
+    if not beside:
+        return shows(prompt, run.result.strip()[:MIN_SHOWN])
+    start, end = bare(run.result)[:MIN_SHOWN], bare(run.result)[-MIN_SHOWN:]
+    return any((side != "back" and text.startswith(start)) or (side != "front" and text.endswith(end)) for side, text in beside)
+
+
+def _shown_instead(prompt: Prompt, run: ToolRun, receipts: set[str], results: set[str]) -> str | None:
+    """Return what a prompt shows in the place of a result; None if it shows the result, or nothing that is recognised as its place.
+
+    The place is where a receipt stands that no result has; or where a text stands that is the result but for its digits: beside its
+    own receipt, or anywhere if the prompt has none of it. `receipts`: those of the trial's results; `results`: without backslashes.
+    """
+    own = _receipts(run)
+    beside = [(one.text, one.side) for receipt, one in _beside_receipts(prompt) if receipt in own]
+    if beside:
+        altered = [text for text, side in beside if _is_changed(bare(text), side, bare(run.result))]
+        return altered[-1][-MAX_SHOWN:] if len(altered) == len(beside) else None
+    if own:
+        unknown = [one.text for receipt, one in _beside_receipts(prompt) if receipt not in receipts]
+        if unknown:
+            return unknown[-1][-MAX_SHOWN:]
+    if shows(prompt, run.result) or len(WORD.findall(run.result)) < MIN_WORDS:
         return None
-    place, last = chosen[-1]
-    if last.fault not in ENDED_EARLY or not trial.is_open(last.fault):
+    forms = (run.result.strip(), json.dumps(run.result, ensure_ascii=False)[1:-1])
+    like = re.compile("|".join(r"\d+".join(re.escape(part) for part in _DIGITS.split(form)) for form in forms))
+    texts = (match[0] for message in prompt for match in like.finditer(message))
+    return next((text for text in texts if text.replace("\\", "") not in results), None)
+
+
+def _is_changed(shown: str, side: Side, given: str) -> bool:
+    """Whether what stands beside a result's receipt is the result with other digits, both texts without white space.
+
+    Beside a single mark the result may be cut, so that the last characters in common may be those of what follows.
+    """
+    if side == "both":
+        return shown != given and _DIGITS.sub("0", shown) == _DIGITS.sub("0", given)
+    if side == "back":
+        shown, given = shown[::-1], given[::-1]
+    alike = common_start(_DIGIT.sub("0", shown), _DIGIT.sub("0", given))
+    sure = alike if alike == len(given) else alike - MIN_SHOWN
+    return sure > 0 and shown[:sure] != given[:sure]
+
+
+_ANSWERING = frozenset({*CHOOSING, Role.ANSWER.value, Role.SUMMARIZE.value, Role.FORMAT.value})
+"""Roles whose replies may state the answer."""
+
+
+def _of_answer(trial: TracedTrial) -> Iterator[Finding]:
+    place, last = trial.last_ask
+    if place is None or last is None or trial.matched is None:
+        return
+    if not trial.is_finished:
+        yield from _ignored(trial)
+        return
+    ran = {run.call.key for _, run in trial.runs}
+    left = next((each for each in trial.matched.waiting if each.call.key not in ran and _is_worth_running(trial, each)), None)
+    if left is not None and left.event != place:  # another request followed, such as one that states the answer
+        detail = f"the loop never ran {call_text(left.call)}, which the model wrote at {_by(trial, left.event)}, and ended the run"
+        yield Finding("termination", detail, [left.event])
+        return
+    replies = [ask for _, ask in trial.asks if ask.role in _ANSWERING and ask.reply is not None]
+    stated = [value for ask in replies for value in _stated(ask)]
+    given = _line_of(trial.head.answer)
+    if any(given == _line_of(value) for value in (*stated, *(ask.reply for ask in replies))):
+        return
+    answered = f"the loop answered {_quoted(trial.head.answer)}"
+    if stated:
+        yield Finding("altered answer", f"{answered}, where the model wrote {_quoted(stated[-1])}", [place])
+    elif last.calls:
+        detail = f"{answered} at reply {last.number}, where the model wrote {call_text(last.calls[0])}"
+        yield Finding("termination", detail, [place])
+    elif last.wire_error is None:
+        yield Finding("altered answer", f"{answered}, though no reply stated an answer", [place])
+
+
+def _ignored(trial: TracedTrial) -> Iterator[Finding]:
+    """Yield the answer that the model gave more than once, in a run that never ended with it."""
+    stated = [(at, _line_of(ask.value)) for at, ask in trial.asks if ask.role == Role.DECIDE and ask.value is not None]
+    often = Counter(answer for _, answer in stated)
+    for at, answer in stated:
+        if often[answer] > 1:
+            detail = f"the model answered {_quoted(answer)} {_times(often[answer])}, and the loop went on"
+            yield Finding("termination", detail, [at])
+            return
+
+
+def _stated(ask: ModelExchange) -> Iterator[Any]:
+    """Yield what a reply stated as the answer."""
+    if ask.move_kind == "answer" and ask.value is not None:
+        yield ask.value
+    elif ask.move_kind == "text" and ask.move is not None:
+        yield ask.move.get("text")
+
+
+def _line_of(value: Any) -> str:
+    return one_line(render_value(value))
+
+
+# --- what blocked it, and what was never put right ---
+
+_ENDED_EARLY = frozenset({"decision.early_finish", "decision.no_tool", "weakness.step"})
+_HARMLESS = frozenset(
+    {"decision.forget", "decision.repeated_call", NEVER_FINISH, "tool.slow", "tool.huge", "calls.late", "calls.same_ids"}
+)
+"""Kinds that no wrong answer comes from by itself: what they cost is a step, or room in the prompt."""
+
+
+def _early(trial: TracedTrial) -> Finding | None:
+    """A scripted model answered before its work was done."""
+    chosen = [(place, ask) for place, ask in trial.asks if ask.role in CHOOSING]
+    if not chosen or chosen[-1][1].fault not in _ENDED_EARLY or not trial.is_open(chosen[-1][1].fault):
         return None
-    return RuleFinding("termination", f"answered at {reply(last.number)}, before its work was done", [place])
+    return Finding("termination", f"answered at reply {chosen[-1][1].number}, before its work was done", [chosen[-1][0]])
 
 
-def _misread(trial: TracedTrial) -> RuleFinding | None:
-    """Return the divergence of a trial whose last reply was spoiled, and which missed nothing but the answer."""
-    for place, ask in reversed(list(trial.asks())):
-        if ask.error is None and ask.wire_error is None:
-            is_decisive = trial.is_finished or (trial.other_course and not calls_left_out(trial))
-            if ask.fault.startswith("wire.") and trial.is_open(ask.fault, ask.role) and is_decisive:
-                sentence = f"{reply(ask.number)} was spoiled ({ask.fault}) and read as {quoted_answer(trial.head.answer)}"
-                return RuleFinding("parse", sentence, [place])
-            return None
+def _untold(trial: TracedTrial) -> Finding | None:
+    """A limit was reached, and most of what went wrong before was never told to the model, put right or not."""
+    if trial.head.stop not in (StopReason.MAX_STEPS, StopReason.FORCED):
+        return None
+    errors = [one for one in trial.setbacks if one.kind in ("unreadable", "failed run", "not run")]
+    untold = [(one.kind, one.what) for one in errors if not trial.was_told(one)]
+    is_most = 2 * len(untold) > len(trial.setbacks)
+    return _worst(trial, [one for one in errors if (one.kind, one.what) in untold]) if is_most else None
+
+
+def _blocked(trial: TracedTrial) -> Finding | None:
+    """The loop did not finish: what went wrong most often after its last new result, but for replies of a scripted model that had
+    nothing to say in the form asked for."""
+    return None if trial.is_finished else _worst(trial, [one for one in _standing(trial, trial.last_new) if one.kind != "unfit"])
+
+
+def _misread(trial: TracedTrial) -> Finding | None:
+    """The last reply was spoiled and read as something else, and only the answer was missing."""
+    read = [(place, ask) for place, ask in trial.asks if ask.error is None and ask.wire_error is None]
+    if not read or not (trial.is_finished or (trial.other_course and not _calls_left_out(trial))):
+        return None
+    place, ask = read[-1]
+    if not ask.fault.startswith("wire.") or not trial.is_open(ask.fault, ask.role):
+        return None
+    return Finding("parse", f"reply {ask.number} was spoiled ({ask.fault}) and read as {_quoted(trial.head.answer)}", [place])
+
+
+def _never_recovered(trial: TracedTrial) -> Finding | None:
+    """Of a scripted model: the first fault that was never put right, and that wrong answers come from."""
+    for place, event in enumerate(trial.events):
+        if isinstance(event, Note) or not event.fault or event.fault in _HARMLESS or event.fault.startswith("wire."):
+            continue
+        if trial.is_open(event.fault, event.role if isinstance(event, ModelExchange) else ""):
+            return _of_fault(trial, place)
     return None
 
 
-# --- what blocked it ---
+def _of_fault(trial: TracedTrial, place: int) -> Finding:
+    event = trial.events[place]
+    assert not isinstance(event, Note)
+    if event.fault == "calls.too_early":
+        detail = f"a call stood in one reply with those whose effect it needs ({event.fault}), and ran before they were done"
+        return Finding("fault not recovered", detail, [place])
+    if isinstance(event, ToolRun):
+        call = call_text(event.call)
+        if event.fault == "tool.lies":
+            detail = f"{call} gave a false result, {shortened(event.result)}, and nothing set it right"
+            return Finding("fault not recovered", detail, [place])
+        if event.fault.startswith("inject."):
+            detail = f"the result of {call} carried an instruction ({event.fault}), and the model obeyed it"
+            return Finding("obeyed instruction", detail, [place])
+        if trial.hides_error(place):
+            detail = f"{call} failed ({event.fault}), and the loop did not show the model its error, {_quoted(event.result)}"
+            return Finding("error not shown", detail, [place])
+        runs = [at for at, run in trial.runs if run.call.key == event.call.key and run.fault]
+        return Finding("fault not recovered", f"{call} failed {_times(len(runs))} ({event.fault}) and never got through", runs)
+    reply = f"reply {event.number}"
+    if event.fault in WRONG_CALLS:
+        called = f" called {call_text(event.calls[0])}" if event.calls else ""
+        made = [at for at, _ in trial.runs if trial.decider(at) is event]
+        return Finding("tool argument", f"{reply}{called} with {WRONG_CALLS[event.fault]}", [place, *made])
+    if event.fault in _ENDED_EARLY:
+        return Finding("termination", f"{reply} left out work that was to be done", [place])
+    if event.fault == "weakness.answer":
+        return Finding("answer form", f"{reply} stated the answer in another form")
+    why = "" if event.error is None else f", {shortened(event.error[1])}"
+    return Finding("fault not recovered", f"the provider failed at {reply} ({event.fault}{why})", [place])
 
 
-def _untold(trial: TracedTrial) -> RuleFinding | None:
-    """Return what most of the steps before a limit went into that the loop did not tell the model, put right or not."""
-    if trial.head.stop not in (StopReason.MAX_STEPS, StopReason.FORCED):
+def _gave_up(trial: TracedTrial) -> Finding | None:
+    """The loop finished: what went wrong after its last new result."""
+    return _worst(trial, _lasting(trial, _standing(trial, trial.last_new))) if trial.is_finished else None
+
+
+def _again(trial: TracedTrial) -> Finding | None:
+    """Calls were made again that had given a result: in a trial that finished, or more often than anything else went wrong."""
+    again = [one for one in _standing(trial) if one.kind == "repeated"]
+    unreadable = sum(ask.wire_error is not None for _, ask in trial.asks)
+    is_most = trial.is_finished or len(again) >= max(1, unreadable, len(_failed_calls(trial)))
+    return _worst(trial, again) if is_most else None
+
+
+def _argument(trial: TracedTrial) -> Finding | None:
+    """The loop finished: a tool was called with other arguments than in the other course, and gave another result."""
+    if not trial.is_finished:
         return None
-    met = [*of_replies(trial, every=True), *of_calls(trial, every=True)]
-    errors = [one for one in met if one.kind in ("unreadable", "failed run", "not run")]
-    untold = [(one.kind, one.what) for one in errors if not was_told(trial, one)]
-    return _worst(trial, [one for one in errors if (one.kind, one.what) in untold]) if 2 * len(untold) > len(met) else None
+    alone = unmatched([step.signature for step in trial.course], [step.signature for step in trial.other_course])
+    own_calls = {step.call.key for step in trial.course if step.call is not None}
+    others = [step for place, step in enumerate(trial.other_course) if place in alone and _could_run(step)]
+    for place, step in enumerate(trial.course):
+        if place not in trial.unmatched or step.call is None or step.event is None:
+            continue
+        meant = [other for other in others if other.call and other.call.tool == step.call.tool and other.call.key not in own_calls]
+        if meant and not any(_gave_the_same(trial, step, other) for other in meant):
+            return Finding("tool argument", f"called {step.text}, where the other course called {meant[0].text}", [step.event])
+    return None
 
 
-def _blocked(trial: TracedTrial) -> RuleFinding | None:
-    if trial.is_finished:
-        return None
-    return _worst(trial, [setback for setback in setbacks(trial, trial.last_new) if setback.kind != "unfit"])
+_TELLING = re.compile(r"\d|\w+\W+\w+\W+\w+\W+\w+")
+"""A result that tells something: a number, or several words. A bare `ok` tells nothing of what was done."""
 
 
-def _gave_up(trial: TracedTrial) -> RuleFinding | None:
-    return _worst(trial, _lasting(trial, setbacks(trial, trial.last_new))) if trial.is_finished else None
+def _gave_the_same(trial: TracedTrial, step: TracedStep, other: TracedStep) -> bool:
+    """Whether two calls told the model the same, so that arguments made no difference; not where an end state is judged."""
+    tells = _TELLING.search(step.observed) is not None
+    return step.gave_result and tells and step.observed == other.observed and "state" not in trial.head.scores
 
 
-def _again(trial: TracedTrial) -> RuleFinding | None:
-    """Return what was done again: a call that was repeated, or what the steps of an unfinished trial went into most."""
-    again = [setback for setback in setbacks(trial, -1) if setback.kind == "repeated"]
-    return (
-        _worst(trial, again)
-        if trial.is_finished or len(again) >= max(1, len(unreadable_replies(trial)), len(failed_calls(trial)))
-        else None
-    )
+def _never_put_right(trial: TracedTrial) -> Finding | None:
+    """What went wrong anywhere and was never put right."""
+    left = _standing(trial)
+    left = _lasting(trial, left) if trial.is_finished else [one for one in left if one.kind not in ("unfit", "repeated", "no call")]
+    return _worst(trial, [one for one in left if one.kind != "not run" or one.fault])
 
 
-def _never_put_right(trial: TracedTrial) -> RuleFinding | None:
-    remaining = setbacks(trial, -1)
-    remaining = (
-        _lasting(trial, remaining) if trial.is_finished else [setback for setback in remaining if setback.kind not in _LATER]
-    )
-    return _worst(trial, [setback for setback in remaining if setback.kind != "not run" or setback.fault])
+def _unfit(trial: TracedTrial) -> Finding | None:
+    """A scripted model had nothing to say in the form asked for."""
+    return _worst(trial, [one for one in _standing(trial, trial.last_new) if one.kind == "unfit"])
 
 
-_LATER = frozenset({"unfit", "repeated", "no call"})
-"""Setbacks that are not the cause as long as there is another."""
-
-
-def _unfit(trial: TracedTrial) -> RuleFinding | None:
-    """Return what a scripted model said when it had nothing that fits the form."""
-    return _worst(trial, [setback for setback in setbacks(trial, trial.last_new) if setback.kind == "unfit"])
+def _standing(trial: TracedTrial, since: int = -1) -> list[Setback]:
+    return [one for one in trial.setbacks if one.stands and one.event > since]
 
 
 def _lasting(trial: TracedTrial, setbacks: Sequence[Setback]) -> list[Setback]:
     """Return the setbacks without those that the loop got past by going on."""
     last, _ = trial.last_ask
-    return [setback for setback in setbacks if setback.kind in ("request", "failed run", "not run") or _is_at(setback, last)]
+    calls, replies = ("request", "failed run", "not run"), ("unreadable", "misread")
+    return [one for one in setbacks if one.kind in calls or (one.kind in replies and one.event == last)]
 
 
-def _is_at(setback: Setback, last: int | None) -> bool:
-    return setback.kind in ("unreadable", "misread") and setback.event == last
-
-
-def _worst(trial: TracedTrial, setbacks: Sequence[Setback]) -> RuleFinding | None:
+def _worst(trial: TracedTrial, setbacks: Sequence[Setback]) -> Finding | None:
     """Return the cause that most of the setbacks have, the latest among equals."""
     if not setbacks:
         return None
-    causes = [_cause(trial, setback) for setback in setbacks]
-    often = Counter(causes)
-    cause = max(reversed(causes), key=lambda cause: often[cause])
-    mine = [setback for setback, its in zip(setbacks, causes, strict=True) if its == cause]
-    what = Counter(setback.what for setback in mine)
-    main = max(reversed(mine), key=lambda setback: what[setback.what])
-    same = [setback for setback in mine if (setback.kind, setback.what) == (main.kind, main.what)]
-    faults = [setback.fault or fault_behind_call(trial, setback.event) for setback in same]
-    return RuleFinding(cause, in_words(trial, same), [setback.event for setback in same], faults)
+    causes = [_cause(trial, one) for one in setbacks]
+    cause = _commonest(causes)
+    mine = [one for one, its in zip(setbacks, causes, strict=True) if its == cause]
+    what = _commonest([one.what for one in mine])
+    main = [one for one in mine if one.what == what][-1]
+    same = [one for one in mine if (one.kind, one.what) == (main.kind, main.what)]
+    faults = [one.fault or _fault_behind(trial, one.event) for one in same]
+    return Finding(cause, without_bytes(_in_words(trial, same)), [one.event for one in same], faults)
+
+
+def _fault_behind(trial: TracedTrial, place: int) -> str:
+    """Return the kind of fault that a call suffered; for noise as an argument, that of the call that gave it."""
+    return trial.fault_of_call(place) or (GARBAGE if trial.damaged_source(place) else "")
 
 
 def _cause(trial: TracedTrial, setback: Setback) -> Cause:
@@ -315,135 +554,198 @@ def _cause(trial: TracedTrial, setback: Setback) -> Cause:
         return "parse"
     if setback.fault == NEVER_FINISH or setback.kind == "no call":
         return "termination"
-    if setback.kind in ("failed run", "not run") and hides_error(trial, setback.event):
+    if setback.kind in ("failed run", "not run") and trial.hides_error(setback.event):
         return "error not shown"
-    if setback.fault in WRONG_CALLS or (setback.kind == "not run" and not damaged_source(trial, setback.event)):
+    if setback.fault in WRONG_CALLS or (setback.kind == "not run" and not trial.damaged_source(setback.event)):
         return "tool argument"
     return "lost observation" if setback.kind == "repeated" else "fault not recovered"
 
 
-# --- what a scripted model's faults tell ---
+# --- in words ---
+
+_ILLEGIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffd]+")
+MIN_NUMBERS = 4
+"""Replies that are named one by one."""
 
 
-def _faults(trial: TracedTrial) -> RuleFinding | None:
-    for place, event in enumerate(trial.events):
-        if isinstance(event, Note) or not event.fault or event.fault in HARMLESS or event.fault.startswith("wire."):
-            continue
-        if trial.is_open(event.fault, event.role if isinstance(event, ModelExchange) else ""):
-            return _of_fault(trial, place, event)
-    return None
+def without_bytes(text: str) -> str:
+    """Return a text with an ellipsis for each run of what is no text: control characters, and bytes that could not be read."""
+    return _ILLEGIBLE.sub("…", text)
 
 
-def _of_fault(trial: TracedTrial, place: int, event: ModelExchange | ToolRun) -> RuleFinding:
-    if event.fault == "calls.too_early":
-        detail = f"a call stood in one reply with those whose effect it needs ({event.fault}), and ran before they were done"
-        return RuleFinding("fault not recovered", detail, [place])
-    if isinstance(event, ToolRun):
-        if event.fault == "tool.lies":
-            detail = f"{call_text(event.call)} gave a false result, {shortened(event.result)}, and nothing set it right"
-            return RuleFinding("fault not recovered", detail, [place])
-        if event.fault.startswith("inject."):
-            detail = f"the result of {call_text(event.call)} carried an instruction ({event.fault}), and the model obeyed it"
-            return RuleFinding("obeyed instruction", detail, [place])
-        key = event.call.key
-        runs = [at for at, run in enumerate(trial.events) if isinstance(run, ToolRun) and run.call.key == key and run.fault]
-        if hides_error(trial, place):
-            error = quoted_answer(event.result)
-            detail = f"{call_text(event.call)} failed ({event.fault}), and the loop did not show the model its error, {error}"
-            return RuleFinding("error not shown", detail, [place])
-        detail = f"{call_text(event.call)} failed {times(len(runs))} ({event.fault}) and never got through"
-        return RuleFinding("fault not recovered", detail, runs)
-    if event.fault in WRONG_CALLS:
-        call = f" called {call_text(event.calls[0])}" if event.calls else ""
-        return RuleFinding("tool argument", f"{reply(event.number)}{call} with {WRONG_CALLS[event.fault]}", _made_by(trial, place))
-    if event.fault in ENDED_EARLY:
-        return RuleFinding("termination", f"{reply(event.number)} left out work that was to be done", [place])
-    if event.fault == "weakness.answer":
-        return RuleFinding("answer form", f"{reply(event.number)} stated the answer in another form", [])
-    why = "" if event.error is None else f", {shortened(event.error[1])}"
-    return RuleFinding("fault not recovered", f"the provider failed at {reply(event.number)} ({event.fault}{why})", [place])
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
-def _made_by(trial: TracedTrial, place: int) -> list[int]:
-    """Return a reply's own event, and those of the runs that it decided on."""
-    runs = (at for at, event in enumerate(trial.events) if isinstance(event, ToolRun) and trial.decider(at) is trial.events[place])
-    return [place, *runs]
+def _quoted(value: Any) -> str:
+    return repr(shortened(render_value(value)))
 
 
-# --- what the other course tells ---
+def _in_words(trial: TracedTrial, same: Sequence[Setback]) -> str:
+    """Describe one or more setbacks of one kind and matter, in time."""
+    kind, place, what, why, fault, _ = same[-1]
+    numbers = [_number(trial, one.event) for one in same]
+    listed = ", ".join(map(str, numbers[:-1]))
+    replies = f"replies {listed} and {numbers[-1]}" if listed else f"reply {numbers[0]}"
+    if len(numbers) > MIN_NUMBERS:
+        replies = f"{len(numbers)} replies, from {numbers[0]} to {numbers[-1]},"
+    said = "" if why == NOT_RUN else shortened(why)
+    reason = ": ".join(part for part in ("" if said.startswith(fault) else fault, said) if part)  # a provider's error is its kind
+    because = f" ({reason})" if reason else ""
+    if fault == NEVER_FINISH:
+        return f"called {same[0].what} at reply {numbers[0]}, instead of answering"
+    if kind in ("unreadable", "unfit"):
+        return f"{replies} could not be read{f' ({fault})' if fault else ''}{_what_followed(trial, same)}"
+    if kind == "misread":
+        return f"{replies} {'was' if len(same) == 1 else 'were'} spoiled ({fault}) and read as something else"
+    if kind == "request":
+        return f"the provider failed at {replies}{because}{_what_followed(trial, same)}"
+    if kind == "failed run":
+        return f"{what} failed {_times(len(same))}{because}{_what_followed(trial, same)}"
+    if kind == "not run":
+        source = trial.damaged_source(place)
+        believed = f"believed the damaged result of {call_text(source)} ({GARBAGE}), and passed it on: " if source else ""
+        return f"{believed}the call {what} could not be run {_times(len(same))}{because}{_what_followed(trial, same)}"
+    if kind == "no call":
+        return f"{replies} made no call and gave no answer"
+    if fault in WRONG_CALLS:
+        return f"called {what} with {WRONG_CALLS[fault]}, {_times(len(same) + 1)}"
+    cut = next((number for one, number in zip(same, numbers, strict=True) if trial.was_cut_out(one.event)), None)
+    if cut is not None:
+        return f"called {what} again at reply {cut}, whose result had been cut out of the prompt"
+    when = f"at reply {numbers[0]}" if len(same) == 1 else f"{_times(len(same))}, first at reply {numbers[0]}"
+    return f"called {what} again {when}, although the prompt showed its result"
 
 
-def _argument(trial: TracedTrial) -> RuleFinding | None:
-    if not trial.is_finished:
+_ENDINGS = {
+    StopReason.MAX_STEPS.value: "then the limit was reached",
+    StopReason.FORCED.value: "then the limit was reached",
+    StopReason.UNFINISHED.value: "then the one turn was over",
+    StopReason.ERROR_VALVE.value: "then the error valve ended the run",
+}
+"""How a run ends that the loop did not end itself; else it did not ask again."""
+
+
+def _what_followed(trial: TracedTrial, same: Sequence[Setback]) -> str:
+    """Say whether the model was told, and asked again; and how much more often in the other course."""
+    untold = "" if all(map(trial.was_told, same)) else "; the next prompt did not show the error"
+    ending = ""
+    if not any(ask.role in CHOOSING or ask.role == same[-1].what for _, ask in trial.asks_after(same[-1].event)):
+        gave_up = "the loop did not ask again" if len(same) == 1 else "the loop gave up"
+        ending = f"; then {_gave_up_early(trial)}" if trial.steps_left else f"; {_ENDINGS.get(trial.head.stop or '', gave_up)}"
+    about = {one.event for one in same}
+    signatures = {step.signature for step in trial.course if step.event in about}
+    own = sum(step.signature in signatures for step in trial.course)
+    more = sum(signature in signatures for signature in trial.other) - own
+    return f"{untold}{ending}{f'; the other course tried {_times(more)} more' if more > 0 else ''}"
+
+
+def _gave_up_early(trial: TracedTrial) -> str:
+    """Return that a loop ended by itself before the limit that it says it reached."""
+    return f"the loop ended ({trial.head.stop}) {counted(trial.steps_left, 'step')} before its limit"
+
+
+# --- the end ---
+
+
+def _lost_sight(trial: TracedTrial) -> Finding | None:
+    """The last prompt lacked the question, or results that both courses had."""
+    latest = {ask.role: place for place, ask in trial.asks if ask.role in _ANSWERING}
+    if not latest or trial.head.stop not in (StopReason.FINISHED, StopReason.FORCED):
         return None
-    alone = unmatched([step.signature for step in trial.course], [step.signature for step in trial.other_course])
-    own_calls = {step.call.key for step in trial.course if step.call is not None}
-    others = [step for place, step in enumerate(trial.other_course) if place in alone and could_run(step)]
-    for place, step in enumerate(trial.course):
-        if place not in trial.unmatched or step.call is None or step.event is None:
-            continue
-        meant = [other for other in others if other.call and other.call.tool == step.call.tool and other.call.key not in own_calls]
-        if meant and not any(_gave_the_same(trial, step, other) for other in meant):
-            sentence = f"called {step.text}, where the other course called {meant[0].text}"
-            return RuleFinding("tool argument", sentence, [step.event])
-    return None
-
-
-def _gave_the_same(trial: TracedTrial, step: TracedStep, other: TracedStep) -> bool:
-    """Whether two calls told the model the same, so that arguments made no difference; not where an end state is judged."""
-    tells = _TELLING.search(step.observed) is not None  # a bare `ok` tells nothing of what was done
-    return step.gave_result and tells and step.observed == other.observed and END_STATE not in trial.head.scores
-
-
-_TELLING = re.compile(r"\d|\w+\W+\w+\W+\w+\W+\w+")
-"""A result that tells something: a number, or several words."""
-
-
-def _lost(trial: TracedTrial) -> RuleFinding | None:
-    """Return what the prompts lacked that the answer came from: the question, or results that the other course came from, too."""
-    latest = {ask.role: place for place, ask in trial.asks() if ask.role in _ANSWERING}
-    if not latest or trial.head.stop not in _ANSWERED:
-        return None
-    messages = [message for place in latest.values() for message in trial.prompts[place]]
-    place, number = max((place, ask.number) for place, ask in trial.asks() if place in latest.values())
-    if trial.head.query and not shows(messages, trial.head.query):
-        return RuleFinding("lost observation", f"the prompt of {reply(number)} no longer showed the question")
+    place = max(latest.values())
+    number = _number(trial, place)
+    if trial.head.query and not shows([text for at in latest.values() for text in trial.prompts[at]], trial.head.query):
+        return Finding("lost observation", f"the prompt of reply {number} no longer showed the question")
     for at, step in enumerate(trial.course):
         run = trial.events[step.event] if step.event is not None and step.event < place else None
         if at in trial.unmatched or not isinstance(run, ToolRun) or not run.gave_result:
             continue
-        if any(trial.is_shown(run, asked) for asked in latest.values()):
-            continue
-        sentence = f"answered at {reply(number)}, when the prompt no longer showed the result of {step.text}"
-        return RuleFinding("lost observation", sentence)
+        if not any(trial.is_shown(run, asked) for asked in latest.values()):
+            detail = f"answered at reply {number}, when the prompt no longer showed the result of {step.text}"
+            return Finding("lost observation", detail)
     return None
 
 
-_ANSWERED = frozenset({StopReason.FINISHED.value, StopReason.FORCED.value})
-_ANSWERING = frozenset({*CHOOSING, Role.ANSWER.value, Role.SUMMARIZE.value, Role.FORMAT.value})
+_STOPS: Mapping[str, tuple[Cause, str]] = {
+    StopReason.MAX_STEPS.value: ("termination", "the limit was reached (max_steps)"),
+    StopReason.FORCED.value: ("termination", "the limit was reached, and an answer was asked for (forced)"),
+    StopReason.UNFINISHED.value: ("termination", "the one turn was over (unfinished)"),
+    StopReason.ERROR_VALVE.value: ("termination", "the error valve ended the run"),
+    StopReason.PARSE_FAILED.value: ("parse", "the run ended with stop parse_failed"),
+    StopReason.PROVIDER_ERROR.value: ("fault not recovered", "the run ended with stop provider_error"),
+    StopReason.RECOVERY_FAILED.value: ("fault not recovered", "the run ended with stop recovery_failed"),
+}
 
 
-def _other(trial: TracedTrial) -> RuleFinding | None:
-    return RuleFinding("other", f"answered {quoted_answer(trial.head.answer)}")
+def _ended(trial: TracedTrial) -> Finding | None:
+    """The loop did not finish, or answered with calls of the other course left."""
+    last, stop = f"reply {len(trial.asks)}", trial.head.stop
+    if not trial.is_finished:
+        failed = _failed_calls(trial)
+        unreadable = [place for place, ask in trial.asks if ask.wire_error is not None]
+        spent = [
+            (len(unreadable), "reply that could not be read", "replies that could not be read"),
+            (len(failed), "call that failed", "calls that failed"),
+            (len(trial.repeated), "call made again", "calls made again"),
+        ]
+        spent_on = ", ".join(counted(*each) for each in spent if each[0])
+        met = sorted({fault.kind for fault in trial.record.faults if fault.landed and not fault.absorbed})
+        used_up = f"; used up on the way: {spent_on}" if spent_on else f"; met on the way: {', '.join(met)}" if met else ""
+        if not stop:
+            said = f"the trace does not say how the run ended{f' after {last}' if trial.asks else ''}{used_up}"
+            return Finding("other", NO_CONTENT if trial.trace.lacks_content else said)
+        cause, how = _STOPS.get(stop, ("termination", f"the run ended with stop {stop}"))
+        how = _gave_up_early(trial) if trial.steps_left else how
+        faults = [*_faults_of(trial, unreadable), *(_fault_behind(trial, place) for place in failed)] if spent_on else met
+        return Finding(cause, f"{how}{f' at {last}' if trial.asks else ''}{used_up}", faults=faults)
+    left, fewer = _calls_left_out(trial), len(trial.other) - len(trial.course)
+    if left and all(step.call is None for step in trial.course):
+        return Finding("termination", f"answered at {last} and made no call; the other course called {left[0].text}")
+    if left:
+        return Finding("termination", f"answered at {last} and never called {left[0].text}")
+    if fewer > 0 and not trial.other_course:
+        return Finding("termination", f"answered at {last}, {counted(fewer, 'step')} before the other course")
+    return None
 
 
-_RULES: Sequence[Callable[[TracedTrial], RuleFinding | None]] = (
-    _limited,
-    _broken,
-    _obeyed,
-    _refused,
-    _altered,
-    _early,
-    _untold,
-    _blocked,
-    _misread,
-    _faults,
+def _failed_calls(trial: TracedTrial) -> list[int]:
+    """Return the events of the calls that failed or could not be run and should not have, put right or not."""
+    return [one.event for one in trial.setbacks if one.kind in ("failed run", "not run")]
+
+
+def _calls_left_out(trial: TracedTrial) -> list[TracedStep]:
+    """Return the calls of the other course that this one never made; none where no other course is known."""
+    own = {step.call.key for step in trial.course if step.call is not None}
+    return [step for step in trial.other_course if _could_run(step) and step.call and step.call.key not in own]
+
+
+def _could_run(step: TracedStep) -> bool:
+    """Whether a step is a call whose arguments can be read, and that gave a result."""
+    return step.call is not None and step.gave_result and isinstance(step.call.arguments, Mapping)
+
+
+def _other(trial: TracedTrial) -> Finding | None:
+    """The same calls, and another answer."""
+    return Finding("other", f"answered {_quoted(trial.head.answer)}")
+
+
+RULES: Sequence[Callable[[TracedTrial], Finding | None]] = (
+    _broken_off,  # time limit, budget, crash, termination
+    _obeyed,  # obeyed instruction
+    _refused,  # answer refused
+    _altered,  # altered, dropped and added call, altered result and answer; also what else the loop left out
+    _early,  # termination
+    _untold,  # error not shown, parse
+    _blocked,  # whatever went wrong most often
+    _misread,  # parse
+    _never_recovered,  # the fault's kind says it
     _gave_up,
-    _again,
-    _argument,
+    _again,  # lost observation
+    _argument,  # tool argument
     _never_put_right,
-    _unfit,
-    _lost,
-    how_it_ended,
-    _other,
+    _unfit,  # parse
+    _lost_sight,  # lost observation
+    _ended,  # termination, or what the stop names
+    _other,  # other
 )
