@@ -115,6 +115,7 @@ def test_where_the_levels_come_out_even_they_stand_equally_often():
     assert len(cells) == 24
     for size, column in zip((3, 3, 2, 2), zip(*cells, strict=True), strict=True):
         assert {column.count(level) for level in range(size)} == {24 // size}
+    assert choose_cells([3, 3, 2], 14).cells[0] == (0, 0, 0)  # the loop's own setting runs, also where another cell says more
 
 
 @pytest.mark.parametrize(
