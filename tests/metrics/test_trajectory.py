@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from whichloop.metrics.trace import Note, Trace, TracedCall, TraceError
 from whichloop.metrics.trajectory import trajectory
 from whichloop.metrics.trajectory.divergence import first_difference
-from whichloop.metrics.trajectory.trajectory import TracedStep, shortened, signatures, unmatched
+from whichloop.metrics.trajectory.trajectory import TracedStep, shortened, unmatched
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=True) | st.text(max_size=6),
@@ -157,7 +157,6 @@ def test_receipts_are_no_part_of_it(found):
 def test_signatures_are_short_and_fit_in_a_line(found):
     line = " ".join(marks(found))
     assert re.fullmatch(r"[0-9a-f]{6}( [0-9a-f]{6})*", line)
-    assert list(signatures(line)) == marks(found)
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=6), st.lists(st.sampled_from("abc"), max_size=6))
