@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from whichloop.experiments.compare.results import Results, find_record
@@ -78,7 +78,7 @@ class ShownWhy(ShownDoc):
     @property
     def divergences(self) -> pd.DataFrame:
         """A row per trial that one arm of a pair lost and the other solved: who won, which step parted them, and by which cause."""
-        rows = [each.to_json() for pair in self.pairs for each in pair.divergences]
+        rows = [asdict(each) for pair in self.pairs for each in pair.divergences]
         return to_frame([{name: row[name] for name in DIVERGENCES} for row in rows], DIVERGENCES)
 
     @property

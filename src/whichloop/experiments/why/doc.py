@@ -14,7 +14,7 @@ from whichloop.metrics.arm_info import IMPORTED, ArmInfo
 from whichloop.metrics.caveats import reasons
 from whichloop.metrics.record import Record
 from whichloop.metrics.tasks import GroupFindings, TaskFinding
-from whichloop.metrics.trajectory.causes import Cause, meaning_of
+from whichloop.metrics.trajectory.causes import MEANINGS, Cause
 from whichloop.text.doc import UNKNOWN, Cell, Doc, Lines, Table, lines_of
 from whichloop.text.numbers import counts, interval, p_value, short_name
 
@@ -98,7 +98,7 @@ def _cause_tables(arms: Sequence[ArmLosses], infos: Mapping[str, ArmInfo]) -> It
 def _meanings(arms: Sequence[ArmLosses], infos: Mapping[str, ArmInfo]) -> tuple[tuple[str, str], ...]:
     """Return what each cause means that any arm lost trials to."""
     causes = dict.fromkeys((cause, infos[arm.arm].subject) for arm in arms for cause in arm.causes)
-    return tuple((cause, meaning_of(cause, subject)) for cause, subject in causes)
+    return tuple((cause, MEANINGS[cause].replace("the loop", f"the {subject}")) for cause, subject in causes)
 
 
 def _count(arm: ArmLosses, cause: Cause) -> Cell:

@@ -384,4 +384,5 @@ class _Collected:
 def _same_course(winner: str, record: Record, step: int) -> Divergence:
     """Explain a loss under a scorer that does not depend on the steps."""
     detail = "both took the same course, and were scored differently"
-    return Divergence(winner, record.arm, record.task, record.repeat, step, step, "other", detail, record.stop)
+    of: dict[str, Any] = {"loser": record.arm, "task": record.task, "repeat": record.repeat, "stop": record.stop}
+    return Divergence(winner=winner, step=step, parts_at=step, cause="other", detail=detail, **of)

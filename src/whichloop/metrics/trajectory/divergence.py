@@ -17,12 +17,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from whichloop.metrics.trace import GARBAGE, NO_CONTENT, ModelExchange, Note, ToolRun, TracedCall
 from whichloop.protocol import Role, StopReason, render_value
-from whichloop.protocol.receipts import MARK, Side, Sighting, bare, common_start, receipt_of, sightings, strip_receipts
+from whichloop.protocol.receipts import MARK, Sighting, bare, common_start, receipt_of, sightings, strip_receipts
 from whichloop.protocol.values import counted, one_line
 
 from .causes import Cause, Divergence, Loss
-from .traced_trial import NEVER_FINISH, PLANNING, WRONG_CALLS, Setback, TracedTrial, WrittenCall
-from .trajectory import CHOOSING, MIN_WORDS, NOT_RUN, WORD, Prompt, TracedStep, call_text, shortened, shows, unmatched
+from .traced_trial import MIN_SHOWN, NEVER_FINISH, PLANNING, WRONG_CALLS, Setback, TracedTrial, WrittenCall
+from .trajectory import CHOOSING, MIN_WORDS, NOT_RUN, WORD, TracedStep, call_text, shortened, shows, unmatched
 
 Item = TypeVar("Item")
 
@@ -58,40 +58,46 @@ def divergence(winner: str, winner_course: Sequence[TracedStep], loser: TracedTr
     parted = first_difference(trial.other, [step.signature for step in trial.course])
     if parted is None:
         return None
-    loss, of = explain(trial), trial.record
-    at = min(parted, len(trial.course))
-    return Divergence(winner, of.arm, of.task, of.repeat, loss.step, at, loss.cause, loss.detail, trial.head.stop, loss.fault)
+    of, at, told = trial.record, min(parted, len(trial.course)), vars(explain(trial))
+    return Divergence(winner=winner, loser=of.arm, task=of.task, repeat=of.repeat, parts_at=at, stop=trial.stop, **told)
 
 
 def explain(trial: TracedTrial) -> Loss:
     """Return why a trial was lost. The step is the first that the cause is about, else the last, whatever the other course."""
     found = next(finding for rule in RULES if (finding := rule(trial)) is not None)  # the last rule always has something to say
     step = next((number for number, step in enumerate(trial.course, 1) if step.event in set(found.events)), len(trial.course))
-    kinds = [kind for kind in (_faults_of(trial, found.events) if found.faults is None else found.faults) if kind]
-    return Loss(found.cause, found.detail, step, _commonest(kinds) if kinds else "")
+    struck = [getattr(trial.events[at], "fault", "") for at in found.events] if found.faults is None else found.faults
+    return Loss(cause=found.cause, detail=found.detail, step=step, fault=_commonest([kind for kind in struck if kind], ""))
 
 
 def ended_unread(trial: TracedTrial) -> bool:
     """Whether the loop gave up at a reply that it could not read: the last one, after which nothing was done, nor answered."""
-    place, last = trial.last_ask
-    if last is None or last.wire_error is None or trial.is_finished:
-        return False
-    return not any(isinstance(event, ToolRun) for event in trial.events[place:])
+    is_unread = trial.last is not None and trial.last.wire_error is not None and not trial.is_finished
+    return is_unread and not any(at > trial.last_at for at, _ in trial.runs)
 
 
-def _commonest(items: Sequence[Item]) -> Item:
+def without_bytes(text: str) -> str:
+    """Return a text with an ellipsis for each run of what is no text: control characters, and bytes that could not be read."""
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffd]+", "…", text)
+
+
+def _commonest(items: Sequence[Item], default: Item) -> Item:
     """Return the most frequent item, the latest among equals."""
     often = Counter(items)
-    return max(reversed(items), key=lambda item: often[item])
+    return max(reversed(items), key=lambda item: often[item], default=default)
 
 
-def _faults_of(trial: TracedTrial, places: Sequence[int]) -> list[str]:
-    return [event.fault for place in places if not isinstance(event := trial.events[place], Note)]
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
+
+
+def _quoted(value: Any) -> str:
+    return repr(shortened(render_value(value)))
 
 
 # --- what the end tells ---
 
-_SPENT: Mapping[str | None, tuple[Cause, str]] = {
+_BROKEN_OFF: Mapping[str | None, tuple[Cause, str]] = {
     StopReason.TIMEOUT: ("time limit", "it reached the trial's time limit at"),
     StopReason.BUDGET: ("budget", "its budget was used up at"),
     StopReason.CONTEXT_OVERFLOW: ("budget", "the prompt no longer fitted the model's context at"),
@@ -102,14 +108,13 @@ _SPENT: Mapping[str | None, tuple[Cause, str]] = {
 
 def _broken_off(trial: TracedTrial) -> Finding | None:
     """A limit of the trial was reached (time limit, budget), or an exception left the loop (crash)."""
-    place, last = trial.last_ask
-    overflowed = last is not None and last.error is not None and last.error.kind == StopReason.CONTEXT_OVERFLOW
-    stop = StopReason.CONTEXT_OVERFLOW if overflowed else trial.head.stop
-    if stop not in _SPENT:
+    overflowed = trial.last is not None and trial.last.error is not None and trial.last.error.kind == StopReason.CONTEXT_OVERFLOW
+    stop = StopReason.CONTEXT_OVERFLOW if overflowed else trial.stop
+    if stop not in _BROKEN_OFF:
         return None
-    cause, how = _SPENT[stop]
+    cause, how = _BROKEN_OFF[stop]
     reason = f" ({shortened(strip_receipts(trial.record.reason))})" if trial.record.reason else ""
-    at = [] if place is None or cause in ("crash", "termination") else [place]
+    at = [trial.last_at] if trial.asks and how.endswith(" at") else []
     return Finding(cause, f"{how} reply {len(trial.asks)}{reason}", at)
 
 
@@ -119,34 +124,34 @@ def _obeyed(trial: TracedTrial) -> Finding | None:
     return next((_of_fault(trial, at) for at in asked), None)
 
 
+_MISFIT = re.compile(
+    r"(?:not of type '|(?:must|should) be an? (?:valid |JSON )?)(\w+)|'([^']+)' is a required property|([\w.]+): Field required"
+)
+"""What jsonschema and pydantic find wrong with an answer."""
+
+
 def _refused(trial: TracedTrial) -> Finding | None:
     """The last reply stated an answer that could be read, and the loop did not take it."""
-    place, last = trial.last_ask
-    if place is None or last is None or last.move is None or trial.is_finished or last.fault.startswith("wire."):
+    last = trial.last
+    if last is None or last.move is None or trial.is_finished or last.fault.startswith("wire."):
         return None
     if last.move_kind != "answer" and (last.move_kind != "text" or last.role in CHOOSING):
         return None
-    notes = [event.data.get("problem") for event in trial.events[place:] if isinstance(event, Note)]
-    details = trial.head.details if trial.head.stop == StopReason.PARSE_FAILED else None
+    details = trial.head.details if trial.stop == StopReason.PARSE_FAILED else None
+    notes = [event.data.get("problem") for event in trial.events[trial.last_at :] if isinstance(event, Note)]
     told = [*notes, details.get("error") if isinstance(details, Mapping) else None]
     problem = next((text for text in told if isinstance(text, str) and text), None)
     if problem is None:
         return None
+    if found := _MISFIT.search(problem):
+        kind, *names = found.groups("")
+        problem = f"not {'an' if kind[0] in 'aeiou' else 'a'} {kind}" if kind else f"missing field {''.join(names)}"
     stated = _quoted(last.move.get("value", last.move.get("text")))
-    return Finding("answer refused", f"answer refused: {_misfit(problem)}; reply {last.number} stated {stated}", [place])
-
-
-_MISFIT = re.compile(
-    r"(?:not of type '|(?:must|should) be an? (?:valid |JSON )?)(\w+)|'([^']+)' is a required property|([\w.]+): Field required"
-)
-
-
-def _misfit(problem: str) -> str:
-    """Return what jsonschema or pydantic found wrong with an answer, in a fixed form; else what was said."""
-    if not (found := _MISFIT.search(problem)):
-        return shortened(strip_receipts(problem))
-    kind, *names = found.groups("")
-    return f"not {'an' if kind[0] in 'aeiou' else 'a'} {kind}" if kind else f"missing field {''.join(names)}"
+    return Finding(
+        "answer refused",
+        f"answer refused: {shortened(strip_receipts(problem))}; reply {last.number} stated {stated}",
+        [trial.last_at],
+    )
 
 
 # --- what the loop altered between the model and its tools ---
@@ -173,40 +178,28 @@ def alterations(trial: TracedTrial) -> list[Finding]:
 def _of_calls(trial: TracedTrial) -> Iterator[Finding]:
     if trial.matched is None:
         return
-    for at, run, written, is_own, was_written, before in trial.matched.runs:
+    runs, passed_over, _ = trial.matched
+    for at, run, written, is_own, was_written, had_result in runs:
         called = f"the loop called {call_text(run.call)}"
         if written is not None:
             if written.call.key != run.call.key and not _is_fitting(run, written.call):
-                yield Finding("altered call", f"{called}, where {_wrote(trial, written)}", [at])
-        elif not is_own and before is not None and before.gave_result:
+                wrote = f"the model wrote {call_text(written.call)} at reply {trial.number(written.event)}"
+                yield Finding("altered call", f"{called}, where {wrote}", [at])
+        elif not is_own and had_result:
             yield Finding("added call", f"{called} again by itself, though it had given a result", [at])
-        elif not is_own and not was_written and not _was_unreadable(trial, at):
+        elif not is_own and not was_written:
             yield Finding("added call", f"{called}, which the model did not write", [at])
-    ran = {run.call.key for _, run in trial.runs}
-    for each in trial.matched.passed_over:
-        if _is_worth_running(trial, each) and (each.call.key not in ran or not trial.is_finished):
-            detail = f"the loop never ran {call_text(each.call)}, which the model wrote at {_by(trial, each.event)}, and went on"
-            yield Finding("dropped call", detail, [each.event])
+    for each in passed_over:
+        if _is_worth_running(trial, each) and not (trial.is_finished and _ever_ran(trial, each.call)):
+            yield Finding("dropped call", f"{_never_ran(trial, each)}, and went on", [each.event])
 
 
-def _by(trial: TracedTrial, place: int) -> str:
-    """Return the reply that decided on an event, by its number."""
-    return f"reply {_number(trial, place)}"
+def _never_ran(trial: TracedTrial, written: WrittenCall) -> str:
+    return f"the loop never ran {call_text(written.call)}, which the model wrote at reply {trial.number(written.event)}"
 
 
-def _number(trial: TracedTrial, place: int) -> int:
-    ask = trial.decider(place)
-    return 0 if ask is None else ask.number
-
-
-def _wrote(trial: TracedTrial, written: WrittenCall) -> str:
-    return f"the model wrote {call_text(written.call)} at {_by(trial, written.event)}"
-
-
-def _was_unreadable(trial: TracedTrial, place: int) -> bool:
-    """Whether the deciding reply before a run could not be read: the loop may have read it more generously than the codec."""
-    before = [ask for at, ask in trial.asks if at < place and ask.role in CHOOSING]
-    return bool(before) and before[-1].wire_error is not None
+def _ever_ran(trial: TracedTrial, call: TracedCall) -> bool:
+    return any(run.call.key == call.key for _, run in trial.runs)
 
 
 def _is_fitting(run: ToolRun, written: TracedCall) -> bool:
@@ -228,19 +221,18 @@ def _is_worth_running(trial: TracedTrial, written: WrittenCall) -> bool:
     """Whether a call that was written and not run was worth running: the other course took it, or no fault made it up."""
     if any(step.call.key == written.call.key for step in trial.other_course if step.call is not None and step.gave_result):
         return True
-    fault = trial.events[written.event].fault  # type: ignore[union-attr]
+    fault = getattr(trial.events[written.event], "fault", "")
     return trial.is_scripted and fault not in WRONG_CALLS and not fault.startswith("wire.")
 
 
-MIN_SHOWN, MAX_SHOWN = 12, 80
-"""Characters by which the beginning of a result is known: a design may show no more than that; and of a prompt that are quoted."""
-_DIGIT, _DIGITS = re.compile(r"\d"), re.compile(r"\d+")
+MAX_SHOWN = 80
+"""Characters of a prompt that are quoted."""
 _sightings = lru_cache(maxsize=1024)(sightings)
 """Kept: a trial's prompts repeat their messages."""
 
 
 def _of_results(trial: TracedTrial) -> Iterator[Finding]:
-    receipts = {receipt for _, run in trial.runs for receipt in _receipts(run)}
+    receipts = {receipt_of(mark) for _, run in trial.runs for mark in MARK.finditer(run.data)}
     results = {run.result.replace("\\", "") for _, run in trial.runs}
     for at, run in trial.runs:
         call, gave = call_text(run.call), _quoted(run.result)
@@ -248,83 +240,48 @@ def _of_results(trial: TracedTrial) -> Iterator[Finding]:
         shown = None if prompt is None else _shown_instead(prompt, run, receipts, results)
         if shown is not None:
             yield Finding("altered result", f"{call} gave {gave}, and the loop showed the model {_quoted(shown)}", [at])
-        elif (run.gave_result or (trial.is_scripted and not run.fault)) and not _is_ever_shown(trial, at, run):
-            # an error that is a fault is told where it cost the trial
+        elif (run.gave_result or (trial.is_scripted and not run.fault)) and not trial.shows_result(at):
+            # Of an error that is a fault a later rule tells where it cost the trial.
             cause: Cause = "lost observation" if run.gave_result else "error not shown"
             yield Finding(cause, f"the loop never showed the model what {call} gave, {gave}", [at])
-    happened = [at for at, event in enumerate(trial.events) if not isinstance(event, Note)]
-    if trial.head.stop == StopReason.ERROR_VALVE and trial.runs and happened[-1] == trial.runs[-1][0]:
-        at, run = trial.runs[-1]
-        if run.gave_result:
-            detail = f"the error valve ended the run when {call_text(run.call)} had given {_quoted(run.result)}"
-            yield Finding("lost observation", detail, [at])
+    if trial.stop == StopReason.ERROR_VALVE and trial.runs and trial.runs[-1][0] > trial.last_at and trial.runs[-1][1].gave_result:
+        detail = f"the error valve ended the run when {call} had given {gave}"
+        yield Finding("lost observation", detail, [trial.runs[-1][0]])
 
 
-def _is_ever_shown(trial: TracedTrial, place: int, run: ToolRun) -> bool:
-    """Whether a prompt that should shows what a run gave, or its beginning; also where there is no such prompt."""
-    asked = trial.later_prompts(place)
-    if not run.ok:
-        return not asked or any(trial.tells(place, at) for at in asked)
-    return not asked or any(trial.is_shown(run, at) or _shows_beginning(trial.prompts[at], run) for at in asked)
-
-
-def _receipts(run: ToolRun) -> set[str]:
-    """Return the receipts that a result has marks of, as CALL.CONTENT."""
-    return {receipt_of(mark) for mark in MARK.finditer(run.data)}
-
-
-def _beside_receipts(prompt: Prompt) -> Iterator[tuple[str, Sighting]]:
-    """Yield what stands beside the marks of receipts, with CALL.CONTENT."""
-    for message in prompt:
-        for call, seen in _sightings(message).items():
-            yield from ((f"{call}.{one.content}", one) for one in seen)
-
-
-def _shows_beginning(prompt: Prompt, run: ToolRun) -> bool:
-    """Whether a prompt shows where a result begins or ends: beside a mark of its receipt, or anywhere if it has no such mark."""
-    own = _receipts(run)
-    beside = [(one.side, bare(one.text)) for receipt, one in _beside_receipts(prompt) if receipt in own]
-    if not beside:
-        return shows(prompt, run.result.strip()[:MIN_SHOWN])
-    start, end = bare(run.result)[:MIN_SHOWN], bare(run.result)[-MIN_SHOWN:]
-    return any((side != "back" and text.startswith(start)) or (side != "front" and text.endswith(end)) for side, text in beside)
-
-
-def _shown_instead(prompt: Prompt, run: ToolRun, receipts: set[str], results: set[str]) -> str | None:
+def _shown_instead(prompt: Sequence[str], run: ToolRun, receipts: set[str], results: set[str]) -> str | None:
     """Return what a prompt shows in the place of a result; None if it shows the result, or nothing that is recognised as its place.
 
     The place is where a receipt stands that no result has; or where a text stands that is the result but for its digits: beside its
     own receipt, or anywhere if the prompt has none of it. `receipts`: those of the trial's results; `results`: without backslashes.
     """
-    own = _receipts(run)
-    beside = [(one.text, one.side) for receipt, one in _beside_receipts(prompt) if receipt in own]
-    if beside:
-        altered = [text for text, side in beside if _is_changed(bare(text), side, bare(run.result))]
-        return altered[-1][-MAX_SHOWN:] if len(altered) == len(beside) else None
-    if own:
-        unknown = [one.text for receipt, one in _beside_receipts(prompt) if receipt not in receipts]
-        if unknown:
-            return unknown[-1][-MAX_SHOWN:]
+    own = {receipt_of(mark) for mark in MARK.finditer(run.data)}
+    beside = [(f"{call}.{one.content}", one) for text in prompt for call, seen in _sightings(text).items() for one in seen]
+    shown = [one for receipt, one in beside if receipt in own]
+    if shown:
+        return shown[-1].text[-MAX_SHOWN:] if all(_is_changed(one, bare(run.result)) for one in shown) else None
+    unknown = [one.text for receipt, one in beside if receipt not in receipts]
+    if own and unknown:
+        return unknown[-1][-MAX_SHOWN:]
     if shows(prompt, run.result) or len(WORD.findall(run.result)) < MIN_WORDS:
         return None
     forms = (run.result.strip(), json.dumps(run.result, ensure_ascii=False)[1:-1])
-    like = re.compile("|".join(r"\d+".join(re.escape(part) for part in _DIGITS.split(form)) for form in forms))
-    texts = (match[0] for message in prompt for match in like.finditer(message))
-    return next((text for text in texts if text.replace("\\", "") not in results), None)
+    like = re.compile("|".join(r"\d+".join(re.escape(part) for part in re.split(r"\d", form)) for form in forms))
+    found = (match[0] for message in prompt for match in like.finditer(message))
+    return next((text for text in found if text.replace("\\", "") not in results), None)
 
 
-def _is_changed(shown: str, side: Side, given: str) -> bool:
-    """Whether what stands beside a result's receipt is the result with other digits, both texts without white space.
+def _is_changed(seen: Sighting, given: str) -> bool:
+    """Whether what stands beside a result's receipt is the result with other digits, white space aside.
 
-    Beside a single mark the result may be cut, so that the last characters in common may be those of what follows.
+    Behind a single mark the result may be cut, so that the last characters in common may be those of what follows.
     """
-    if side == "both":
-        return shown != given and _DIGITS.sub("0", shown) == _DIGITS.sub("0", given)
-    if side == "back":
-        shown, given = shown[::-1], given[::-1]
-    alike = common_start(_DIGIT.sub("0", shown), _DIGIT.sub("0", given))
-    sure = alike if alike == len(given) else alike - MIN_SHOWN
-    return sure > 0 and shown[:sure] != given[:sure]
+    shown = bare(seen.text)
+    if seen.side == "front":
+        alike = common_start(re.sub(r"\d", "0", shown), re.sub(r"\d", "0", given))
+        sure = alike if alike == len(given) else max(0, alike - MIN_SHOWN)
+        shown, given = shown[:sure], given[:sure]
+    return shown != given and re.sub(r"\d+", "0", shown) == re.sub(r"\d+", "0", given)
 
 
 _ANSWERING = frozenset({*CHOOSING, Role.ANSWER.value, Role.SUMMARIZE.value, Role.FORMAT.value})
@@ -332,140 +289,122 @@ _ANSWERING = frozenset({*CHOOSING, Role.ANSWER.value, Role.SUMMARIZE.value, Role
 
 
 def _of_answer(trial: TracedTrial) -> Iterator[Finding]:
-    place, last = trial.last_ask
-    if place is None or last is None or trial.matched is None:
+    last, at = trial.last, trial.last_at
+    if last is None or trial.matched is None:
         return
-    if not trial.is_finished:
-        yield from _ignored(trial)
+    if not trial.is_finished:  # did the model answer more than once?
+        decided = [
+            (place, one_line(render_value(ask.value)))
+            for place, ask in trial.asks
+            if ask.role == Role.DECIDE and ask.value is not None
+        ]
+        often = Counter(answer for _, answer in decided)
+        for place, answer in [each for each in decided if often[each[1]] > 1][:1]:
+            detail = f"the model answered {_quoted(answer)} {_times(often[answer])}, and the loop went on"
+            yield Finding("termination", detail, [place])
         return
-    ran = {run.call.key for _, run in trial.runs}
-    left = next((each for each in trial.matched.waiting if each.call.key not in ran and _is_worth_running(trial, each)), None)
-    if left is not None and left.event != place:  # another request followed, such as one that states the answer
-        detail = f"the loop never ran {call_text(left.call)}, which the model wrote at {_by(trial, left.event)}, and ended the run"
-        yield Finding("termination", detail, [left.event])
+    left = [each for each in trial.matched[2] if not _ever_ran(trial, each.call) and _is_worth_running(trial, each)]
+    if left and left[0].event != at:  # another request followed, such as one that states the answer
+        yield Finding("termination", f"{_never_ran(trial, left[0])}, and ended the run", [left[0].event])
         return
     replies = [ask for _, ask in trial.asks if ask.role in _ANSWERING and ask.reply is not None]
-    stated = [value for ask in replies for value in _stated(ask)]
-    given = _line_of(trial.head.answer)
-    if any(given == _line_of(value) for value in (*stated, *(ask.reply for ask in replies))):
+    moves = [ask.move for ask in replies if ask.move is not None and ask.move_kind in ("answer", "text")]
+    stated = [value for move in moves if (value := move.get("value", move.get("text"))) is not None]
+    given = one_line(render_value(trial.head.answer))
+    if any(given == one_line(render_value(value)) for value in (*stated, *(ask.reply for ask in replies))):
         return
     answered = f"the loop answered {_quoted(trial.head.answer)}"
     if stated:
-        yield Finding("altered answer", f"{answered}, where the model wrote {_quoted(stated[-1])}", [place])
+        yield Finding("altered answer", f"{answered}, where the model wrote {_quoted(stated[-1])}", [at])
     elif last.calls:
-        detail = f"{answered} at reply {last.number}, where the model wrote {call_text(last.calls[0])}"
-        yield Finding("termination", detail, [place])
+        yield Finding("termination", f"{answered} at reply {last.number}, where the model wrote {call_text(last.calls[0])}", [at])
     elif last.wire_error is None:
-        yield Finding("altered answer", f"{answered}, though no reply stated an answer", [place])
-
-
-def _ignored(trial: TracedTrial) -> Iterator[Finding]:
-    """Yield the answer that the model gave more than once, in a run that never ended with it."""
-    stated = [(at, _line_of(ask.value)) for at, ask in trial.asks if ask.role == Role.DECIDE and ask.value is not None]
-    often = Counter(answer for _, answer in stated)
-    for at, answer in stated:
-        if often[answer] > 1:
-            detail = f"the model answered {_quoted(answer)} {_times(often[answer])}, and the loop went on"
-            yield Finding("termination", detail, [at])
-            return
-
-
-def _stated(ask: ModelExchange) -> Iterator[Any]:
-    """Yield what a reply stated as the answer."""
-    if ask.move_kind == "answer" and ask.value is not None:
-        yield ask.value
-    elif ask.move_kind == "text" and ask.move is not None:
-        yield ask.move.get("text")
-
-
-def _line_of(value: Any) -> str:
-    return one_line(render_value(value))
+        yield Finding("altered answer", f"{answered}, though no reply stated an answer", [at])
 
 
 # --- what blocked it, and what was never put right ---
 
-_ENDED_EARLY = frozenset({"decision.early_finish", "decision.no_tool", "weakness.step"})
-_HARMLESS = frozenset(
-    {"decision.forget", "decision.repeated_call", NEVER_FINISH, "tool.slow", "tool.huge", "calls.late", "calls.same_ids"}
-)
+_ENDED_EARLY = ("decision.early_finish", "decision.no_tool", "weakness.step")
+_HARMLESS = ("decision.forget", "decision.repeated_call", NEVER_FINISH, "tool.slow", "tool.huge", "calls.late", "calls.same_ids")
 """Kinds that no wrong answer comes from by itself: what they cost is a step, or room in the prompt."""
+_FAULTS: Sequence[tuple[tuple[str, ...], Cause, str]] = (
+    (
+        ("calls.too_early",),
+        "fault not recovered",
+        "a call stood in one reply with those whose effect it needs ({fault}), and ran before they were done",
+    ),
+    (("tool.lies",), "fault not recovered", "{what} gave a false result, {result}, and nothing set it right"),
+    (("inject.",), "obeyed instruction", "the result of {what} carried an instruction ({fault}), and the model obeyed it"),
+    (_ENDED_EARLY, "termination", "{what} left out work that was to be done"),
+    (("weakness.answer",), "answer form", "{what} stated the answer in another form"),
+)
+"""Beginnings of kinds of faults, the cause that each is, and what it did, where that is all that there is to say."""
+
+
+def _of_fault(trial: TracedTrial, at: int) -> Finding:
+    event = trial.events[at]
+    assert not isinstance(event, Note)
+    fault, run = event.fault, event if isinstance(event, ToolRun) else None
+    what, result = (f"reply {trial.number(at)}", "") if run is None else (call_text(run.call), shortened(run.result))
+    for kinds, cause, says in _FAULTS:
+        if fault.startswith(kinds):
+            events = [] if cause == "answer form" else [at]  # which is about the end
+            return Finding(cause, says.format(what=what, fault=fault, result=result), events)
+    if run is not None:
+        if trial.hides_error(at):
+            detail = f"{what} failed ({fault}), and the loop did not show the model its error, {result!r}"
+            return Finding("error not shown", detail, [at])
+        runs = [place for place, other in trial.runs if other.call.key == run.call.key and other.fault]
+        return Finding("fault not recovered", f"{what} failed {_times(len(runs))} ({fault}) and never got through", runs)
+    assert isinstance(event, ModelExchange)
+    if fault in WRONG_CALLS:
+        called = f" called {call_text(event.calls[0])}" if event.calls else ""
+        made = [place for place, _ in trial.runs if trial.decider(place) is event]
+        return Finding("tool argument", f"{what}{called} with {WRONG_CALLS[fault]}", [at, *made])
+    why = "" if event.error is None else f", {shortened(event.error[1])}"
+    return Finding("fault not recovered", f"the provider failed at {what} ({fault}{why})", [at])
 
 
 def _early(trial: TracedTrial) -> Finding | None:
     """A scripted model answered before its work was done."""
-    chosen = [(place, ask) for place, ask in trial.asks if ask.role in CHOOSING]
-    if not chosen or chosen[-1][1].fault not in _ENDED_EARLY or not trial.is_open(chosen[-1][1].fault):
+    at, last = next(((at, ask) for at, ask in reversed(trial.asks) if ask.role in CHOOSING), (-1, None))
+    if last is None or last.fault not in _ENDED_EARLY or not trial.is_open(last.fault):
         return None
-    return Finding("termination", f"answered at reply {chosen[-1][1].number}, before its work was done", [chosen[-1][0]])
+    return Finding("termination", f"answered at reply {last.number}, before its work was done", [at])
 
 
 def _untold(trial: TracedTrial) -> Finding | None:
     """A limit was reached, and most of what went wrong before was never told to the model, put right or not."""
-    if trial.head.stop not in (StopReason.MAX_STEPS, StopReason.FORCED):
+    if trial.stop not in (StopReason.MAX_STEPS, StopReason.FORCED):
         return None
-    errors = [one for one in trial.setbacks if one.kind in ("unreadable", "failed run", "not run")]
-    untold = [(one.kind, one.what) for one in errors if not trial.was_told(one)]
-    is_most = 2 * len(untold) > len(trial.setbacks)
-    return _worst(trial, [one for one in errors if (one.kind, one.what) in untold]) if is_most else None
+    errors = [one for one in trial.setbacks if one.kind in ("unreadable", *_FAILED)]
+    untold = [one[:3:2] for one in errors if not trial.was_told(one)]
+    return _worst(trial, [one for one in errors if one[:3:2] in untold]) if 2 * len(untold) > len(trial.setbacks) else None
 
 
 def _blocked(trial: TracedTrial) -> Finding | None:
-    """The loop did not finish: what went wrong most often after its last new result, but for replies of a scripted model that had
-    nothing to say in the form asked for."""
-    return None if trial.is_finished else _worst(trial, [one for one in _standing(trial, trial.last_new) if one.kind != "unfit"])
+    """The loop did not finish: what went wrong most often after its last new result."""
+    return None if trial.is_finished else _worst(trial, _standing(trial, trial.last_new))
 
 
 def _misread(trial: TracedTrial) -> Finding | None:
     """The last reply was spoiled and read as something else, and only the answer was missing."""
-    read = [(place, ask) for place, ask in trial.asks if ask.error is None and ask.wire_error is None]
-    if not read or not (trial.is_finished or (trial.other_course and not _calls_left_out(trial))):
+    at, last = next(((at, ask) for at, ask in reversed(trial.asks) if ask.error is None and ask.wire_error is None), (-1, None))
+    if last is None or not last.fault.startswith("wire.") or not trial.is_open(last.fault, last.role):
         return None
-    place, ask = read[-1]
-    if not ask.fault.startswith("wire.") or not trial.is_open(ask.fault, ask.role):
+    if not trial.is_finished and (trial.left_out or not trial.other_course):
         return None
-    return Finding("parse", f"reply {ask.number} was spoiled ({ask.fault}) and read as {_quoted(trial.head.answer)}", [place])
+    return Finding("parse", f"reply {last.number} was spoiled ({last.fault}) and read as {_quoted(trial.head.answer)}", [at])
 
 
 def _never_recovered(trial: TracedTrial) -> Finding | None:
     """Of a scripted model: the first fault that was never put right, and that wrong answers come from."""
-    for place, event in enumerate(trial.events):
-        if isinstance(event, Note) or not event.fault or event.fault in _HARMLESS or event.fault.startswith("wire."):
-            continue
-        if trial.is_open(event.fault, event.role if isinstance(event, ModelExchange) else ""):
-            return _of_fault(trial, place)
+    for at, event in enumerate(trial.events):
+        fault = "" if isinstance(event, Note) else event.fault
+        role = event.role if isinstance(event, ModelExchange) else ""
+        if fault and fault not in _HARMLESS and not fault.startswith("wire.") and trial.is_open(fault, role):
+            return _of_fault(trial, at)
     return None
-
-
-def _of_fault(trial: TracedTrial, place: int) -> Finding:
-    event = trial.events[place]
-    assert not isinstance(event, Note)
-    if event.fault == "calls.too_early":
-        detail = f"a call stood in one reply with those whose effect it needs ({event.fault}), and ran before they were done"
-        return Finding("fault not recovered", detail, [place])
-    if isinstance(event, ToolRun):
-        call = call_text(event.call)
-        if event.fault == "tool.lies":
-            detail = f"{call} gave a false result, {shortened(event.result)}, and nothing set it right"
-            return Finding("fault not recovered", detail, [place])
-        if event.fault.startswith("inject."):
-            detail = f"the result of {call} carried an instruction ({event.fault}), and the model obeyed it"
-            return Finding("obeyed instruction", detail, [place])
-        if trial.hides_error(place):
-            detail = f"{call} failed ({event.fault}), and the loop did not show the model its error, {_quoted(event.result)}"
-            return Finding("error not shown", detail, [place])
-        runs = [at for at, run in trial.runs if run.call.key == event.call.key and run.fault]
-        return Finding("fault not recovered", f"{call} failed {_times(len(runs))} ({event.fault}) and never got through", runs)
-    reply = f"reply {event.number}"
-    if event.fault in WRONG_CALLS:
-        called = f" called {call_text(event.calls[0])}" if event.calls else ""
-        made = [at for at, _ in trial.runs if trial.decider(at) is event]
-        return Finding("tool argument", f"{reply}{called} with {WRONG_CALLS[event.fault]}", [place, *made])
-    if event.fault in _ENDED_EARLY:
-        return Finding("termination", f"{reply} left out work that was to be done", [place])
-    if event.fault == "weakness.answer":
-        return Finding("answer form", f"{reply} stated the answer in another form")
-    why = "" if event.error is None else f", {shortened(event.error[1])}"
-    return Finding("fault not recovered", f"the provider failed at {reply} ({event.fault}{why})", [place])
 
 
 def _gave_up(trial: TracedTrial) -> Finding | None:
@@ -477,46 +416,37 @@ def _again(trial: TracedTrial) -> Finding | None:
     """Calls were made again that had given a result: in a trial that finished, or more often than anything else went wrong."""
     again = [one for one in _standing(trial) if one.kind == "repeated"]
     unreadable = sum(ask.wire_error is not None for _, ask in trial.asks)
-    is_most = trial.is_finished or len(again) >= max(1, unreadable, len(_failed_calls(trial)))
-    return _worst(trial, again) if is_most else None
-
-
-def _argument(trial: TracedTrial) -> Finding | None:
-    """The loop finished: a tool was called with other arguments than in the other course, and gave another result."""
-    if not trial.is_finished:
-        return None
-    alone = unmatched([step.signature for step in trial.course], [step.signature for step in trial.other_course])
-    own_calls = {step.call.key for step in trial.course if step.call is not None}
-    others = [step for place, step in enumerate(trial.other_course) if place in alone and _could_run(step)]
-    for place, step in enumerate(trial.course):
-        if place not in trial.unmatched or step.call is None or step.event is None:
-            continue
-        meant = [other for other in others if other.call and other.call.tool == step.call.tool and other.call.key not in own_calls]
-        if meant and not any(_gave_the_same(trial, step, other) for other in meant):
-            return Finding("tool argument", f"called {step.text}, where the other course called {meant[0].text}", [step.event])
-    return None
+    failed = sum(one.kind in _FAILED for one in trial.setbacks)
+    return _worst(trial, again) if trial.is_finished or len(again) >= max(unreadable, failed) else None
 
 
 _TELLING = re.compile(r"\d|\w+\W+\w+\W+\w+\W+\w+")
 """A result that tells something: a number, or several words. A bare `ok` tells nothing of what was done."""
 
 
-def _gave_the_same(trial: TracedTrial, step: TracedStep, other: TracedStep) -> bool:
-    """Whether two calls told the model the same, so that arguments made no difference; not where an end state is judged."""
-    tells = _TELLING.search(step.observed) is not None
-    return step.gave_result and tells and step.observed == other.observed and "state" not in trial.head.scores
+def _argument(trial: TracedTrial) -> Finding | None:
+    """The loop finished: a tool was called with other arguments than in the other course, and gave another result.
+
+    The same result told the model the same, so that arguments made no difference, unless an end state is judged.
+    """
+    for place, step in enumerate(trial.course if trial.is_finished else ()):
+        if place not in trial.unmatched or step.call is None or step.event is None:
+            continue
+        meant = [other for other in trial.left_out if other.call is not None and other.call.tool == step.call.tool]
+        tells = step.gave_result and "state" not in trial.head.scores and _TELLING.search(step.observed) is not None
+        if meant and not (tells and any(step.observed == other.observed for other in meant)):
+            return Finding("tool argument", f"called {step.text}, where the other course called {meant[0].text}", [step.event])
+    return None
 
 
 def _never_put_right(trial: TracedTrial) -> Finding | None:
     """What went wrong anywhere and was never put right."""
     left = _standing(trial)
-    left = _lasting(trial, left) if trial.is_finished else [one for one in left if one.kind not in ("unfit", "repeated", "no call")]
+    left = _lasting(trial, left) if trial.is_finished else [one for one in left if one.kind not in ("repeated", "no call")]
     return _worst(trial, [one for one in left if one.kind != "not run" or one.fault])
 
 
-def _unfit(trial: TracedTrial) -> Finding | None:
-    """A scripted model had nothing to say in the form asked for."""
-    return _worst(trial, [one for one in _standing(trial, trial.last_new) if one.kind == "unfit"])
+_FAILED = ("failed run", "not run")
 
 
 def _standing(trial: TracedTrial, since: int = -1) -> list[Setback]:
@@ -525,9 +455,8 @@ def _standing(trial: TracedTrial, since: int = -1) -> list[Setback]:
 
 def _lasting(trial: TracedTrial, setbacks: Sequence[Setback]) -> list[Setback]:
     """Return the setbacks without those that the loop got past by going on."""
-    last, _ = trial.last_ask
-    calls, replies = ("request", "failed run", "not run"), ("unreadable", "misread")
-    return [one for one in setbacks if one.kind in calls or (one.kind in replies and one.event == last)]
+    at_end = ("unreadable", "misread")
+    return [one for one in setbacks if one.kind in ("request", *_FAILED) or (one.kind in at_end and one.event == trial.last_at)]
 
 
 def _worst(trial: TracedTrial, setbacks: Sequence[Setback]) -> Finding | None:
@@ -535,93 +464,81 @@ def _worst(trial: TracedTrial, setbacks: Sequence[Setback]) -> Finding | None:
     if not setbacks:
         return None
     causes = [_cause(trial, one) for one in setbacks]
-    cause = _commonest(causes)
+    cause = _commonest(causes, "other")
     mine = [one for one, its in zip(setbacks, causes, strict=True) if its == cause]
-    what = _commonest([one.what for one in mine])
-    main = [one for one in mine if one.what == what][-1]
-    same = [one for one in mine if (one.kind, one.what) == (main.kind, main.what)]
-    faults = [one.fault or _fault_behind(trial, one.event) for one in same]
-    return Finding(cause, without_bytes(_in_words(trial, same)), [one.event for one in same], faults)
+    what = _commonest([one.what for one in mine], "")
+    kind = [one.kind for one in mine if one.what == what][-1]
+    same = [one for one in mine if (one.kind, one.what) == (kind, what)]
+    return Finding(cause, without_bytes(_in_words(trial, same)), [one.event for one in same], _behind(trial, same))
 
 
-def _fault_behind(trial: TracedTrial, place: int) -> str:
-    """Return the kind of fault that a call suffered; for noise as an argument, that of the call that gave it."""
-    return trial.fault_of_call(place) or (GARBAGE if trial.damaged_source(place) else "")
+def _behind(trial: TracedTrial, setbacks: Sequence[Setback]) -> list[str]:
+    """Return the kinds of fault that setbacks suffered; for noise as an argument, that of the call that gave it."""
+    return [one.fault or trial.fault_of_call(one.event) or (GARBAGE if trial.damaged_source(one.event) else "") for one in setbacks]
 
 
 def _cause(trial: TracedTrial, setback: Setback) -> Cause:
-    if setback.kind in ("unreadable", "unfit", "misread"):
+    if setback.kind in ("unreadable", "misread"):
         return "parse"
     if setback.fault == NEVER_FINISH or setback.kind == "no call":
         return "termination"
-    if setback.kind in ("failed run", "not run") and trial.hides_error(setback.event):
+    if setback.kind in _FAILED and trial.hides_error(setback.event):
         return "error not shown"
     if setback.fault in WRONG_CALLS or (setback.kind == "not run" and not trial.damaged_source(setback.event)):
         return "tool argument"
     return "lost observation" if setback.kind == "repeated" else "fault not recovered"
 
 
-# --- in words ---
-
-_ILLEGIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffd]+")
+_SAYS = {
+    "unreadable": "{replies} could not be read{fault}{then}",
+    "misread": "{replies} {were} spoiled{fault} and read as something else",
+    "request": "the provider failed at {replies}{because}{then}",
+    "failed run": "{what} failed {times}{because}{then}",
+    "not run": "{believed}the call {what} could not be run {times}{because}{then}",
+    "no call": "{replies} made no call and gave no answer",
+}
+"""What is said of setbacks of a kind."""
 MIN_NUMBERS = 4
 """Replies that are named one by one."""
-
-
-def without_bytes(text: str) -> str:
-    """Return a text with an ellipsis for each run of what is no text: control characters, and bytes that could not be read."""
-    return _ILLEGIBLE.sub("…", text)
-
-
-def _times(count: int) -> str:
-    return {1: "once", 2: "twice"}.get(count, f"{count} times")
-
-
-def _quoted(value: Any) -> str:
-    return repr(shortened(render_value(value)))
 
 
 def _in_words(trial: TracedTrial, same: Sequence[Setback]) -> str:
     """Describe one or more setbacks of one kind and matter, in time."""
     kind, place, what, why, fault, _ = same[-1]
-    numbers = [_number(trial, one.event) for one in same]
-    listed = ", ".join(map(str, numbers[:-1]))
-    replies = f"replies {listed} and {numbers[-1]}" if listed else f"reply {numbers[0]}"
+    numbers = [trial.number(one.event) for one in same]
+    if fault == NEVER_FINISH:
+        return f"called {same[0].what} at reply {numbers[0]}, instead of answering"
+    if kind == "repeated":
+        if fault in WRONG_CALLS:
+            return f"called {what} with {WRONG_CALLS[fault]}, {_times(len(same) + 1)}"
+        cut = next((number for one, number in zip(same, numbers, strict=True) if trial.was_cut_out(one.event)), None)
+        if cut is not None:
+            return f"called {what} again at reply {cut}, whose result had been cut out of the prompt"
+        when = f"at reply {numbers[0]}" if len(same) == 1 else f"{_times(len(same))}, first at reply {numbers[0]}"
+        return f"called {what} again {when}, although the prompt showed its result"
+    replies = f"reply {numbers[0]}" if len(same) == 1 else f"replies {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
     if len(numbers) > MIN_NUMBERS:
         replies = f"{len(numbers)} replies, from {numbers[0]} to {numbers[-1]},"
     said = "" if why == NOT_RUN else shortened(why)
     reason = ": ".join(part for part in ("" if said.startswith(fault) else fault, said) if part)  # a provider's error is its kind
-    because = f" ({reason})" if reason else ""
-    if fault == NEVER_FINISH:
-        return f"called {same[0].what} at reply {numbers[0]}, instead of answering"
-    if kind in ("unreadable", "unfit"):
-        return f"{replies} could not be read{f' ({fault})' if fault else ''}{_what_followed(trial, same)}"
-    if kind == "misread":
-        return f"{replies} {'was' if len(same) == 1 else 'were'} spoiled ({fault}) and read as something else"
-    if kind == "request":
-        return f"the provider failed at {replies}{because}{_what_followed(trial, same)}"
-    if kind == "failed run":
-        return f"{what} failed {_times(len(same))}{because}{_what_followed(trial, same)}"
-    if kind == "not run":
-        source = trial.damaged_source(place)
-        believed = f"believed the damaged result of {call_text(source)} ({GARBAGE}), and passed it on: " if source else ""
-        return f"{believed}the call {what} could not be run {_times(len(same))}{because}{_what_followed(trial, same)}"
-    if kind == "no call":
-        return f"{replies} made no call and gave no answer"
-    if fault in WRONG_CALLS:
-        return f"called {what} with {WRONG_CALLS[fault]}, {_times(len(same) + 1)}"
-    cut = next((number for one, number in zip(same, numbers, strict=True) if trial.was_cut_out(one.event)), None)
-    if cut is not None:
-        return f"called {what} again at reply {cut}, whose result had been cut out of the prompt"
-    when = f"at reply {numbers[0]}" if len(same) == 1 else f"{_times(len(same))}, first at reply {numbers[0]}"
-    return f"called {what} again {when}, although the prompt showed its result"
+    source = trial.damaged_source(place)
+    return _SAYS[kind].format(
+        replies=replies,
+        what=what,
+        times=_times(len(same)),
+        were="was" if len(same) == 1 else "were",
+        fault=f" ({fault})" if fault else "",
+        because=f" ({reason})" if reason else "",
+        believed=f"believed the damaged result of {call_text(source)} ({GARBAGE}), and passed it on: " if source else "",
+        then=_what_followed(trial, same),
+    )
 
 
-_ENDINGS = {
-    StopReason.MAX_STEPS.value: "then the limit was reached",
-    StopReason.FORCED.value: "then the limit was reached",
-    StopReason.UNFINISHED.value: "then the one turn was over",
-    StopReason.ERROR_VALVE.value: "then the error valve ended the run",
+_ENDINGS: Mapping[str | None, str] = {
+    StopReason.MAX_STEPS: "then the limit was reached",
+    StopReason.FORCED: "then the limit was reached",
+    StopReason.UNFINISHED: "then the one turn was over",
+    StopReason.ERROR_VALVE: "then the error valve ended the run",
 }
 """How a run ends that the loop did not end itself; else it did not ask again."""
 
@@ -632,7 +549,7 @@ def _what_followed(trial: TracedTrial, same: Sequence[Setback]) -> str:
     ending = ""
     if not any(ask.role in CHOOSING or ask.role == same[-1].what for _, ask in trial.asks_after(same[-1].event)):
         gave_up = "the loop did not ask again" if len(same) == 1 else "the loop gave up"
-        ending = f"; then {_gave_up_early(trial)}" if trial.steps_left else f"; {_ENDINGS.get(trial.head.stop or '', gave_up)}"
+        ending = f"; then {_gave_up_early(trial)}" if trial.steps_left else f"; {_ENDINGS.get(trial.stop, gave_up)}"
     about = {one.event for one in same}
     signatures = {step.signature for step in trial.course if step.event in about}
     own = sum(step.signature in signatures for step in trial.course)
@@ -641,8 +558,7 @@ def _what_followed(trial: TracedTrial, same: Sequence[Setback]) -> str:
 
 
 def _gave_up_early(trial: TracedTrial) -> str:
-    """Return that a loop ended by itself before the limit that it says it reached."""
-    return f"the loop ended ({trial.head.stop}) {counted(trial.steps_left, 'step')} before its limit"
+    return f"the loop ended ({trial.stop}) {counted(trial.steps_left, 'step')} before its limit"
 
 
 # --- the end ---
@@ -650,79 +566,64 @@ def _gave_up_early(trial: TracedTrial) -> str:
 
 def _lost_sight(trial: TracedTrial) -> Finding | None:
     """The last prompt lacked the question, or results that both courses had."""
-    latest = {ask.role: place for place, ask in trial.asks if ask.role in _ANSWERING}
-    if not latest or trial.head.stop not in (StopReason.FINISHED, StopReason.FORCED):
+    latest = {ask.role: at for at, ask in trial.asks if ask.role in _ANSWERING}
+    if not latest or trial.stop not in (StopReason.FINISHED, StopReason.FORCED):
         return None
-    place = max(latest.values())
-    number = _number(trial, place)
+    last = max(latest.values())
     if trial.head.query and not shows([text for at in latest.values() for text in trial.prompts[at]], trial.head.query):
-        return Finding("lost observation", f"the prompt of reply {number} no longer showed the question")
-    for at, step in enumerate(trial.course):
-        run = trial.events[step.event] if step.event is not None and step.event < place else None
-        if at in trial.unmatched or not isinstance(run, ToolRun) or not run.gave_result:
-            continue
-        if not any(trial.is_shown(run, asked) for asked in latest.values()):
-            detail = f"answered at reply {number}, when the prompt no longer showed the result of {step.text}"
+        return Finding("lost observation", f"the prompt of reply {trial.number(last)} no longer showed the question")
+    runs = dict(trial.runs)
+    for place, step in enumerate(trial.course):
+        was_seen = place not in trial.unmatched and step.gave_result and step.event is not None and step.event < last
+        if was_seen and not any(trial.is_shown(runs[step.event or 0], at) for at in latest.values()):
+            detail = f"answered at reply {trial.number(last)}, when the prompt no longer showed the result of {step.text}"
             return Finding("lost observation", detail)
     return None
 
 
 _STOPS: Mapping[str, tuple[Cause, str]] = {
-    StopReason.MAX_STEPS.value: ("termination", "the limit was reached (max_steps)"),
-    StopReason.FORCED.value: ("termination", "the limit was reached, and an answer was asked for (forced)"),
-    StopReason.UNFINISHED.value: ("termination", "the one turn was over (unfinished)"),
-    StopReason.ERROR_VALVE.value: ("termination", "the error valve ended the run"),
-    StopReason.PARSE_FAILED.value: ("parse", "the run ended with stop parse_failed"),
-    StopReason.PROVIDER_ERROR.value: ("fault not recovered", "the run ended with stop provider_error"),
-    StopReason.RECOVERY_FAILED.value: ("fault not recovered", "the run ended with stop recovery_failed"),
+    StopReason.MAX_STEPS: ("termination", "the limit was reached (max_steps)"),
+    StopReason.FORCED: ("termination", "the limit was reached, and an answer was asked for (forced)"),
+    StopReason.UNFINISHED: ("termination", "the one turn was over (unfinished)"),
+    StopReason.ERROR_VALVE: ("termination", "the error valve ended the run"),
+    StopReason.PARSE_FAILED: ("parse", "the run ended with stop parse_failed"),
+    StopReason.PROVIDER_ERROR: ("fault not recovered", "the run ended with stop provider_error"),
+    StopReason.RECOVERY_FAILED: ("fault not recovered", "the run ended with stop recovery_failed"),
 }
 
 
 def _ended(trial: TracedTrial) -> Finding | None:
     """The loop did not finish, or answered with calls of the other course left."""
-    last, stop = f"reply {len(trial.asks)}", trial.head.stop
-    if not trial.is_finished:
-        failed = _failed_calls(trial)
-        unreadable = [place for place, ask in trial.asks if ask.wire_error is not None]
-        spent = [
-            (len(unreadable), "reply that could not be read", "replies that could not be read"),
-            (len(failed), "call that failed", "calls that failed"),
-            (len(trial.repeated), "call made again", "calls made again"),
-        ]
-        spent_on = ", ".join(counted(*each) for each in spent if each[0])
-        met = sorted({fault.kind for fault in trial.record.faults if fault.landed and not fault.absorbed})
-        used_up = f"; used up on the way: {spent_on}" if spent_on else f"; met on the way: {', '.join(met)}" if met else ""
-        if not stop:
-            said = f"the trace does not say how the run ended{f' after {last}' if trial.asks else ''}{used_up}"
-            return Finding("other", NO_CONTENT if trial.trace.lacks_content else said)
-        cause, how = _STOPS.get(stop, ("termination", f"the run ended with stop {stop}"))
-        how = _gave_up_early(trial) if trial.steps_left else how
-        faults = [*_faults_of(trial, unreadable), *(_fault_behind(trial, place) for place in failed)] if spent_on else met
-        return Finding(cause, f"{how}{f' at {last}' if trial.asks else ''}{used_up}", faults=faults)
-    left, fewer = _calls_left_out(trial), len(trial.other) - len(trial.course)
-    if left and all(step.call is None for step in trial.course):
-        return Finding("termination", f"answered at {last} and made no call; the other course called {left[0].text}")
-    if left:
-        return Finding("termination", f"answered at {last} and never called {left[0].text}")
-    if fewer > 0 and not trial.other_course:
-        return Finding("termination", f"answered at {last}, {counted(fewer, 'step')} before the other course")
-    return None
-
-
-def _failed_calls(trial: TracedTrial) -> list[int]:
-    """Return the events of the calls that failed or could not be run and should not have, put right or not."""
-    return [one.event for one in trial.setbacks if one.kind in ("failed run", "not run")]
-
-
-def _calls_left_out(trial: TracedTrial) -> list[TracedStep]:
-    """Return the calls of the other course that this one never made; none where no other course is known."""
-    own = {step.call.key for step in trial.course if step.call is not None}
-    return [step for step in trial.other_course if _could_run(step) and step.call and step.call.key not in own]
-
-
-def _could_run(step: TracedStep) -> bool:
-    """Whether a step is a call whose arguments can be read, and that gave a result."""
-    return step.call is not None and step.gave_result and isinstance(step.call.arguments, Mapping)
+    last, stop = f"reply {len(trial.asks)}", trial.stop
+    if trial.is_finished:
+        fewer = len(trial.other) - len(trial.course)
+        if trial.left_out and all(step.call is None for step in trial.course):
+            said = f"answered at {last} and made no call; the other course called {trial.left_out[0].text}"
+        elif trial.left_out:
+            said = f"answered at {last} and never called {trial.left_out[0].text}"
+        elif fewer > 0 and not trial.other_course:
+            said = f"answered at {last}, {counted(fewer, 'step')} before the other course"
+        else:
+            return None
+        return Finding("termination", said)
+    failed = [one for one in trial.setbacks if one.kind in _FAILED]
+    unreadable = [ask.fault for _, ask in trial.asks if ask.wire_error is not None]
+    spent = (
+        (len(unreadable), "reply that could not be read", "replies that could not be read"),
+        (len(failed), "call that failed", "calls that failed"),
+        (len(trial.repeated), "call made again", "calls made again"),
+    )
+    spent_on = ", ".join(counted(*each) for each in spent if each[0])
+    met = sorted({fault.kind for fault in trial.record.faults if fault.landed and not fault.absorbed})
+    on_the_way = f"; used up on the way: {spent_on}" if spent_on else f"; met on the way: {', '.join(met)}" if met else ""
+    if not stop:
+        after = f" after {last}" if trial.asks else ""
+        said = NO_CONTENT if trial.trace.lacks_content else f"the trace does not say how the run ended{after}{on_the_way}"
+        return Finding("other", said)
+    cause, how = _STOPS.get(stop, ("termination", f"the run ended with stop {stop}"))
+    how = _gave_up_early(trial) if trial.steps_left else how
+    at = f" at {last}" if trial.asks else ""
+    return Finding(cause, f"{how}{at}{on_the_way}", faults=[*unreadable, *_behind(trial, failed)] if spent_on else met)
 
 
 def _other(trial: TracedTrial) -> Finding | None:
@@ -744,7 +645,6 @@ RULES: Sequence[Callable[[TracedTrial], Finding | None]] = (
     _again,  # lost observation
     _argument,  # tool argument
     _never_put_right,
-    _unfit,  # parse
     _lost_sight,  # lost observation
     _ended,  # termination, or what the stop names
     _other,  # other

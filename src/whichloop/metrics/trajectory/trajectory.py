@@ -25,9 +25,8 @@ NOT_RUN = "not run"
 """What came of a call that no tool has run: its tool does not exist, its arguments do not fit, or the loop passed over it."""
 CHOOSING = frozenset({Role.DECIDE.value, Role.SELECT.value})
 """Roles whose replies are calls, or the answer: the same question in designs that ask it once and in those that ask by task."""
-SIGNATURE_CHARS = 6
-MAX_TEXT = 120
-"""Characters of a call, or of what came of it, in a step's text."""
+SIGNATURE_CHARS, MAX_TEXT = 6, 120
+"""Characters of a signature, and of a call or of what came of it in a step's text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +72,10 @@ def course(trace: Trace) -> tuple[TracedStep, ...]:
     steps: list[TracedStep] = []
     turn: list[_Placed] = []
     replies = Counter[str]()
-    waiting: list[_Placed] = []  # calls that were decided on and that no tool has run yet
+    waiting: list[tuple[TracedCall, _Placed]] = []  # calls that were decided on and that no tool has run yet
     slots: dict[str, Slot] = {}  # call → the slot of its last run: the loop may run it again by itself
-    last_work = max((place for place, event in enumerate(trace.events) if _is_work(event)), default=-1)
+    working = [isinstance(event, ToolRun) or getattr(event, "role", "") in CHOOSING for event in trace.events]
+    last_work = max((place for place, works in enumerate(working) if works), default=-1)
     for place, event in enumerate(trace.events):
         if isinstance(event, ModelExchange):
             chooses = event.role in CHOOSING
@@ -88,25 +88,25 @@ def course(trace: Trace) -> tuple[TracedStep, ...]:
             else:  # scopes are parts that run at once: a request outside of all comes after them
                 steps += [*_in_order(turn), *(each.step for each in own)]
                 turn = []
-                waiting = [] if chooses else [each for each in waiting if not each.slot[0]]
+                waiting = [] if chooses else [each for each in waiting if not each[1].slot[0]]
             if chooses:
-                decided = [_of_call(call, None, place, (scope, number, at)) for at, call in enumerate(event.calls, 1)]
+                decided = [(call, _of_call(call, None, place, (scope, number, at))) for at, call in enumerate(event.calls, 1)]
                 waiting += decided
-                turn += decided
+                turn += [item for _, item in decided]
         elif isinstance(event, ToolRun):
-            taken = _meant(event.call, waiting)
-            if taken is not None:
+            same = [each for each in waiting if each[0].key == event.call.key]
+            same = same or [each for each in waiting if each[0].tool == event.call.tool]  # whose arguments the loop has changed
+            slot = slots.get(event.call.key, _UNDECIDED)
+            if same:
+                taken = min(same, key=lambda each: each[1].slot)
                 waiting.remove(taken)
-                turn, steps = [each for each in turn if each is not taken], [each for each in steps if each is not taken.step]
-            slot = slots[event.call.key] = taken.slot if taken is not None else slots.get(event.call.key, _UNDECIDED)
+                turn = [each for each in turn if each is not taken[1]]
+                steps = [each for each in steps if each is not taken[1].step]
+                slot = taken[1].slot
+            slots[event.call.key] = slot
             turn.append(_of_call(event.call, event, place, slot))
     answer, stop = render_value(trace.head.answer), trace.head.stop
     return (*steps, *_in_order(turn), _step(canonical(["end", answer, stop]), shortened(answer), stop or ""))
-
-
-def signatures(line: str) -> tuple[str, ...]:
-    """Return the signatures in a line, the form in which a course is written down: with spaces between them."""
-    return tuple(line.split())
 
 
 def unmatched(other: Sequence[str], own: Sequence[str]) -> frozenset[int]:
@@ -141,20 +141,9 @@ def call_text(call: TracedCall) -> str:
     return shortened(f"{call.tool}({', '.join(values)})")
 
 
-def _is_work(event: TraceEvent) -> bool:
-    return isinstance(event, ToolRun) or (isinstance(event, ModelExchange) and event.role in CHOOSING)
-
-
 def _natural(scope: str) -> tuple[tuple[int, str], ...]:
     """Return a scope as it is sorted: numbers within it as numbers, c2 before c10."""
     return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,9})", scope) if part)
-
-
-def _meant(call: TracedCall, waiting: Sequence[_Placed]) -> _Placed | None:
-    """Return the waiting call that a run is of: the same, else one of the same tool, whose arguments the loop has changed."""
-    calls = [(each, each.step.call) for each in waiting if each.step.call is not None]
-    same = [each for each, its in calls if its.key == call.key] or [each for each, its in calls if its.tool == call.tool]
-    return min(same, key=lambda each: each.slot, default=None)
 
 
 def _in_order(turn: Sequence[_Placed]) -> list[TracedStep]:
