@@ -76,7 +76,7 @@ def pooled_values(scores: Mapping[str, TaskValues], arms: Sequence[ArmInfo]) -> 
     `scores`: arm → its values. Nothing for a suite with a single profile, whose pairs say the same. Only tasks that are known under
     every profile count.
     """
-    pairs = {}
+    pairs: dict[_Names, tuple[TaskValues, TaskValues]] = {}
     for suite in dict.fromkeys(info.suite for info in arms):
         by_loop: dict[str, dict[str, TaskValues]] = {}
         for info in arms:
