@@ -22,12 +22,12 @@ from .bootstrap import bca_ratio, draw_sums, unit_sums
 from .calibration import Calibration, calibration
 from .measures import is_priced_by_cache
 from .paired import are_too_few, mean_interval, no_interval
-from .pairs import AT_BUDGET, MARGIN, Pair, PairTest, judged, paired_test
+from .pairs import AT_BUDGET, MARGIN, Pair, judged, paired_test
 from .record import Record, records_by_arm
 from .record_table import alike, distinct, of_tasks, where
 from .reliability import Reliability, reliability
 from .statistics import ALPHA, Floats, Interval, Plain, accuracy_interval, as_array, unit_values
-from .summary import MAX_VALUE, METRICS, PRIMARY, TaskValues, death_cause, task_values
+from .summary import MAX_VALUE, METRICS, PRIMARY, death_cause, task_values
 
 DRAWS = 1_999
 """Bootstrap draws of a view."""
@@ -261,22 +261,22 @@ def _budgets(group: _Group, trials: Sequence[Record], unit: Unit, alpha: float, 
         for quartile, budget in budgets.items()
     }
     matched = list(combinations(group.arms, 2)) if len(group.arms) <= MAX_PAIRED else []
-    tests: list[tuple[tuple[str, str], PairTest]] = []
-    at: list[float] = []
-    for quartile, values in within.items():
-        for a, b in matched:
-            if (test := paired_test(AT_BUDGET, values[a], values[b], margin)) is not None:
-                tests.append(((a, b), test))
-                at.append(quartile)
-    pairs = judged(AT_BUDGET, tests, alpha)
+    tests = {
+        (quartile, a, b): test
+        for quartile, values in within.items()
+        for a, b in matched
+        if (test := paired_test(AT_BUDGET, values[a], values[b], margin)) is not None
+    }
+    pairs = zip(tests, judged(AT_BUDGET, [((a, b), test) for (_, a, b), test in tests.items()], alpha), strict=True)
+    pairs_at: dict[float, list[Pair]] = {}
+    for (quartile, _, _), pair in pairs:
+        pairs_at.setdefault(quartile, []).append(pair)
     for quartile, budget in budgets.items():
-        arms = {arm: _accuracy(values, alpha) for arm, values in within[quartile].items()}
-        own = tuple(pair for place, pair in zip(at, pairs, strict=True) if place == quartile)
-        yield AtBudget(group.suite, group.profile, unit, budget, quartile, arms, own)
-
-
-def _accuracy(values: TaskValues, alpha: float) -> Interval:
-    return accuracy_interval([*values.values.values()], [*values.clusters.values()], alpha)
+        arms = {
+            arm: accuracy_interval([*values.values.values()], [*values.clusters.values()], alpha)
+            for arm, values in within[quartile].items()
+        }
+        yield AtBudget(group.suite, group.profile, unit, budget, quartile, arms, tuple(pairs_at.get(quartile, ())))
 
 
 def to_be_typed(dollars: float) -> float:
