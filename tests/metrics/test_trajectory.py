@@ -8,7 +8,6 @@ import random
 import re
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -292,28 +291,6 @@ def test_a_damaged_trace_is_read_or_refused_in_one_line(random_, value):
         assert all(re.fullmatch(r"[0-9a-f]{6}", step.signature) for step in steps)
     assert said
     assert "\n" not in said
-
-
-@pytest.mark.parametrize(
-    ("found", "says"),
-    [
-        ({}, "the trace has no list of events"),
-        ({"events": {}}, "the trace has no list of events"),
-        (trace(7), "event 0 of the trace is not an object"),  # type: ignore[arg-type]
-        (trace({"event": "ask", "same": 0, "messages": []}), "event 0 of the trace: role is missing"),
-        (trace(ask(same="3")), "event 0 of the trace: same is not a whole number"),
-        (trace(ask(same=True)), "event 0 of the trace: same is not a whole number"),
-        (trace(ask(messages=[3])), "event 0 of the trace: a message is not an object"),
-        (trace(ask(), ran(4, {})), "event 1 of the trace: tool is not text"),  # type: ignore[arg-type]
-        (trace(ran("f", {}, data=4)), "event 0 of the trace: data is not text"),  # type: ignore[arg-type]
-        (trace(ask(error=[])), "event 0 of the trace: error is not an object"),
-        (trace(ask(move={"move": "act", "calls": [1]})), "event 0 of the trace: a call is not an object"),
-        (trace(stop=4), "the trace's stop is not text"),  # type: ignore[arg-type]
-    ],
-)
-def test_what_is_no_trace_is_named(found, says):
-    with pytest.raises(TraceError, match=re.escape(says)):
-        course(found)
 
 
 def test_events_of_another_kind_keep_their_places():
