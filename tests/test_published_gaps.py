@@ -37,7 +37,8 @@ def gaps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_a_profile_has_what_the_file_says(gaps: ModuleType, tmp_path: Path) -> None:
-    assert list(pairs := gaps.read_pairs(tmp_path, "data_live.csv")) == ["able", "brisk", "calm"]
+    pairs = gaps.read_pairs(tmp_path, "data_live.csv")
+    assert list(pairs) == ["able", "brisk", "calm"]
     rates, native = (gaps.fitted("calm", form, pairs["calm"][form]).rates for form in ("text", "native"))
     assert gaps.UNSEEN not in native
     assert sum(rates.values()) == pytest.approx(1), "calls where none fits are cut to what is left"

@@ -12,7 +12,7 @@ from typing import Literal
 
 from whichloop.protocol import StopReason
 
-from .measures import DISTANCES, Measure, TableName, measures, retention_at, served_by_cache
+from .measures import DISTANCES, MEASURES, Measure, TableName, retention_at, served_by_cache
 from .paired import mean_interval
 from .record import Record
 from .statistics import ALPHA, Interval, accuracy_interval, event_rate, same_units, unit_count
@@ -28,7 +28,7 @@ def dollars_of_trial(record: Record) -> float | None:
     return record.cost_usd if record.nominal_usd is None else record.nominal_usd
 
 
-METRICS = measures()
+METRICS = {name: replace(measure, name=name, label=measure.label or name) for name, measure in MEASURES.items()}
 """The measures of every arm and pair, by name. Of a share more is better unless it is a harm, of all else less."""
 SHARES = frozenset(name for name, measure in METRICS.items() if measure.is_share)
 """Those in [0, 1], whose differences and margins are in points."""
