@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,45 +11,21 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
+from tests.programs.bench import TOOLS, run, seen
 from whichloop.models.fake import FakeModel
 from whichloop.models.faults import Fault, FaultPoint
-from whichloop.models.metering import MeteredToolbox
+from whichloop.models.metering import MeteredToolbox, NoListener
 from whichloop.models.receipts import call_digest
 from whichloop.models.server.mcp import TEXT_RESULT
 from whichloop.models.tunnel import Tunnel
 from whichloop.programs.gateway import ProgramTrial, served
 from whichloop.programs.program import Program
-from whichloop.programs.worker import MCP_BRIDGE
-from whichloop.protocol import Act, Answer, Query, Tool, Toolbox, ToolCall
+from whichloop.programs.worker import OUTSIDE
+from whichloop.protocol import Act, Answer, Tool, Toolbox, ToolCall
 
 AGENT = Path(__file__).with_name("mcp_agent.py")
+MCP_BRIDGE = OUTSIDE / "mcp_stdio.py"
 HEAD = {"Accept": "application/json, text/event-stream"}
-
-
-def double(n: int) -> int:
-    """Twice a number."""
-    return 2 * n
-
-
-def fail() -> int:
-    """Fails."""
-    raise ValueError("the pump is dry")
-
-
-TOOLS = Toolbox((Tool.from_function(double), Tool.from_function(fail)))
-
-
-class Quiet:
-    """A listener that keeps the calls."""
-
-    def __init__(self):
-        self.faults = []
-
-    def exchange(self, exchange):
-        raise AssertionError("no model is asked")
-
-    def tool_call(self, call, seen, fault):
-        self.faults.append(fault)
 
 
 def disturbed(kind, clearing="after", attempts=1):
@@ -58,7 +33,7 @@ def disturbed(kind, clearing="after", attempts=1):
     tunnel = Tunnel()
     fault = Fault(kind, FaultPoint("tool", "c1"), clearing, attempts)
     tunnel.of_call[call_digest("double", {"n": 4})] = fault
-    return MeteredToolbox(TOOLS, Quiet(), tunnel)
+    return MeteredToolbox(TOOLS, NoListener(), tunnel)
 
 
 def talked(talk, tools=TOOLS, model=None):
@@ -93,16 +68,12 @@ def introduction(version):
 
 
 @pytest.mark.parametrize("version", HANDSHAKE_PROTOCOL_VERSIONS)
-def test_it_introduces_itself_in_the_protocol_that_was_asked_for(version):
+def test_it_introduces_itself_in_the_protocol_that_was_asked_for_and_lists_the_tools(version):
     status, said = ask("initialize", introduction(version))
     assert (status, said["id"], said["result"]["protocolVersion"]) == (200, 7, version)
     assert said["result"]["serverInfo"]["name"] == "whichloop"
-
-
-def test_it_lists_the_tools_with_their_schemas():
     listed = ask("tools/list")[1]["result"]["tools"]
-    assert [tool["name"] for tool in listed] == ["double", "fail"]
-    assert [tool["inputSchema"] for tool in listed] == [spec.parameters for spec in TOOLS.specs]
+    assert [(tool["name"], tool["inputSchema"]) for tool in listed] == [(spec.name, spec.parameters) for spec in TOOLS.specs]
     assert "outputSchema" not in listed[0]
 
 
@@ -121,20 +92,13 @@ def test_a_tools_error_is_a_result_that_the_model_sees(name, arguments, text, is
     assert result["isError"] is is_error
 
 
-@pytest.mark.parametrize("accept", ["application/json", "*/*", "text/event-stream"])
-def test_plain_clients_are_answered_with_json(accept):
-    result = ask("tools/call", {"name": "double", "arguments": {"n": 4}}, headers={"Accept": accept})[1]["result"]
-    assert result["content"][0]["text"] == "8"
-
-
-def test_what_is_wrong_with_a_request_is_a_json_rpc_error():
+def test_plain_clients_and_odd_headers_are_answered_with_json_and_what_is_wrong_with_an_error_of_json_rpc():
+    accepts = [{"Accept": kind} for kind in ("application/json", "*/*", "text/event-stream")]
+    for headers in (*accepts, {**HEAD, "User-Agent": "中文"}):
+        result = ask("tools/call", {"name": "double", "arguments": {"n": 4}}, headers=headers)[1]["result"]
+        assert result["content"][0]["text"] == "8"
     assert ask("tools/call", {"name": 3})[1]["error"]["code"] == -32602
     assert ask("resources/list")[1]["error"]["code"] == -32601
-
-
-def test_headers_that_the_sdk_does_not_read_may_hold_anything():
-    result = ask("tools/call", {"name": "double", "arguments": {"n": 4}}, headers={**HEAD, "User-Agent": "中文"})[1]["result"]
-    assert result["content"][0]["text"] == "8"
 
 
 NO_MESSAGES: tuple[object, ...] = (None, 3, [], {}, {"jsonrpc": "1.0", "id": 1, "method": "ping"})
@@ -252,28 +216,24 @@ def test_content_cut_short_is_cut_in_text_and_structure():
 # --- over standard input and output ---
 
 
-def through_the_bridge(lines):
-    async def talk(trial, url):
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, str(MCP_BRIDGE), url, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        out, _ = await process.communicate("\n".join(lines).encode())
-        return [json.loads(line) for line in out.splitlines()]
-
-    return talked(talk)
-
-
 def test_the_bridge_passes_each_message_on():
-    messages = [
+    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "double", "arguments": {"n": 4}}}
+    messages: list[dict[str, object]] = [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": introduction("2025-11-25")},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
-        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "double", "arguments": {"n": 4}}},
+        call,
     ]
-    answers = through_the_bridge([json.dumps(messages[0]), "", *map(json.dumps, messages[1:]), "no JSON", '{"id": 3}'])
-    answers.sort(key=lambda answer: answer["id"])
-    assert [answer["id"] for answer in answers] == [1, 2, 3]
-    assert answers[1]["result"]["content"][0]["text"] == "8"
-    assert "400" in answers[2]["error"]["message"]
+    lines = [json.dumps(messages[0]), "", *map(json.dumps, messages[1:]), "no JSON", '{"id": 3}']
+
+    async def talk(trial, url):
+        process = await asyncio.create_subprocess_exec(sys.executable, str(MCP_BRIDGE), url, stdin=-1, stdout=-1)
+        out, _ = await process.communicate("\n".join(lines).encode())
+        return sorted(map(json.loads, out.splitlines()), key=lambda answer: answer["id"])
+
+    first, second, third = talked(talk)
+    assert [answer["id"] for answer in (first, second, third)] == [1, 2, 3]
+    assert second["result"]["content"][0]["text"] == "8"
+    assert "400" in third["error"]["message"]
 
 
 def test_a_change_of_the_list_goes_over_the_bridge():
@@ -293,10 +253,7 @@ def test_an_agent_with_the_official_sdk_is_served_in_either_way():
     """By one process, which takes two seconds to import the SDK."""
     calls = Act("", (ToolCall("double", {"n": 4}),)), Act("", (ToolCall("fail", {}),))
     model = FakeModel(*calls, Answer("", "by HTTP"), *calls, Answer("", "over the bridge"))
-    outcome = asyncio.run(Program(f"python {AGENT} http stdio").run(Query("What is it?"), TOOLS, model))
+    outcome = run(Program(f"python {AGENT} http stdio"), model)
     assert outcome.answer == "by HTTP\nover the bridge"
     for last in (2, 5):
-        assert [message.content for message in model.requests[last].messages if message.role == "tool"] == [
-            "8",
-            "ValueError: the pump is dry",
-        ]
+        assert seen(model.requests[last]) == ["8", "ValueError: the pump is dry"]
