@@ -90,7 +90,7 @@ def claude(arguments):
         "anthropic-beta": "claude-code-20250219,interleaved-thinking-2025-05-14",
     }
     base = f"{os.environ['ANTHROPIC_BASE_URL']}/v1/messages"
-    asked = {
+    asked: dict[str, object] = {
         "model": os.environ["ANTHROPIC_MODEL"], "messages": said, "tools": offered,
         "system": [{"type": "text", "text": "You are a coding agent.", **kept}],
     }  # fmt: skip

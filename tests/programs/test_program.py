@@ -122,12 +122,13 @@ def test_its_sources_are_the_files_that_it_names(tmp_path, monkeypatch, command,
 
 
 def test_keys_stay_here_unless_they_are_named(monkeypatch):
-    secrets = {"SEARCH_API_KEY": "s", "HF_TOKEN": "t", "DATABASE_URL": "postgres://me:pass@host/x", "OPENAI_API_KEY": "sk-real"}
+    shaped = "ghp_" + "a1B2" * 9
+    secrets = {"SEARCH_API_KEY": "s", "HF_TOKEN": "t", "DATABASE_URL": "postgres://me:pass@host/x", "PLAIN_NAME": shaped}
     for name, value in {**secrets, "PLAIN": "yes"}.items():
         monkeypatch.setenv(name, value)
     given = own_environment(["SEARCH_API_KEY"], "")
     assert (given["SEARCH_API_KEY"], given["PLAIN"]) == ("s", "yes")
-    assert not {"t", secrets["DATABASE_URL"], "sk-real"} & set(given.values())
+    assert not {"t", secrets["DATABASE_URL"], shaped} & set(given.values())
 
 
 def test_a_chosen_interpreter_comes_first_and_has_no_packages_of_another(monkeypatch):
