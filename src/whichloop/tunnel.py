@@ -17,8 +17,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from whichloop.programs.function import BASE_URL, ORIGIN, FunctionLoop, current_trial, gemini_client, vendors_client
-from whichloop.programs.function import transport as transport_to
+from whichloop.programs.function import (
+    BASE_URL,
+    ORIGIN,
+    FunctionLoop,
+    current_trial,
+    gemini_client,
+    transport_class,
+    vendors_client,
+)
 from whichloop.programs.gateway import MODEL
 from whichloop.programs.outside.runner import ToolError
 from whichloop.programs.worker import API_KEY
@@ -84,4 +91,4 @@ def transport(library: str = "httpx") -> Any:
 
     Raises RuntimeError outside of a trial, and ImportError if the library is not installed.
     """
-    return transport_to(current_trial(), library)
+    return transport_class(library)(current_trial())

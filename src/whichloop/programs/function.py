@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from whichloop.models.server.answers import Chat, WireAnswer, json_answer, refus
 from whichloop.models.server.server import read_json, segments, wire_for
 from whichloop.models.wires.base import Incoming, Refusal
 from whichloop.protocol.json_text import Json
-from whichloop.protocol.threads import in_thread
+from whichloop.protocol.threads import in_event_loop, in_thread
 from whichloop.protocol.tokens import estimate_input
 
 from .gateway import AT_ONCE_S, MODEL, ProgramTrial
@@ -43,13 +42,11 @@ class InProcessTrial(NamedTuple):
     trial: ProgramTrial
     loop: asyncio.AbstractEventLoop
     """The event loop in which the trial's model and tools are."""
-    thread: int
-    """The thread that runs it."""
     chat: Chat
 
     def from_thread(self, work: Any) -> Any:
         """Run a coroutine in the trial's event loop, and wait for it in this thread. Raises RuntimeError in that loop's thread."""
-        if threading.get_ident() == self.thread:
+        if in_event_loop() and asyncio.get_running_loop() is self.loop:
             work.close()
             raise RuntimeError("a blocking call in a coroutine would wait for itself: make the function plain, or use async calls")
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
@@ -80,11 +77,6 @@ class InProcessTrial(NamedTuple):
             raise ToolError(text)
         return text
 
-    def call_and_wait(self, name: str, arguments: Mapping[str, object]) -> str:
-        """Run a tool from another thread. Raises ToolError, and RuntimeError as `from_thread`."""
-        text: str = self.from_thread(self.call(name, arguments))
-        return text
-
 
 _TRIAL: ContextVar[InProcessTrial | None] = ContextVar("whichloop_trial", default=None)
 
@@ -97,13 +89,9 @@ def current_trial() -> InProcessTrial:
     return place
 
 
-def transport(place: InProcessTrial, library: str) -> Any:
-    """Return a transport, blocking and asynchronous, to a trial's model for clients of `library`. Raises ImportError."""
-    return _transport_class(library)(place)
-
-
 @cache
-def _transport_class(library: str) -> Any:
+def transport_class(library: str) -> Any:
+    """Return the class of transports to a trial's model, blocking and asynchronous, of `library`. Raises ImportError."""
     http: Any = importlib.import_module(library)
 
     class TunnelTransport(http.BaseTransport, http.AsyncBaseTransport):  # type: ignore[misc]  # the library is chosen at run time
@@ -168,8 +156,9 @@ class FunctionLoop(ForeignAgent):
     async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Json]:
         """Call the function, and return its answer or what left it."""
         is_async = inspect.iscoroutinefunction(self.function)
-        place = InProcessTrial(trial, asyncio.get_running_loop(), threading.get_ident(), Chat())
-        tools = Tools(trial.tool_list(), place.call if is_async else place.call_and_wait, is_async)
+        place = InProcessTrial(trial, asyncio.get_running_loop(), Chat())
+        call = place.call if is_async else lambda name, arguments: place.from_thread(place.call(name, arguments))
+        tools = Tools(trial.tool_list(), call, is_async)
         given: dict[str, Callable[[], Any]] = {
             "client": lambda: vendors_client(place, "openai", "AsyncOpenAI" if is_async else "OpenAI", {"base_url": BASE_URL}),
             "http_client": lambda: http_client(place, "httpx", is_async=is_async),
@@ -195,7 +184,7 @@ def http_client(place: InProcessTrial, library: str, *, is_async: bool) -> Any:
     """Return a client of `httpx` or `httpx2` whose every request goes to the trial's model. Raises ImportError."""
     http: Any = importlib.import_module(library)
     client_class = http.AsyncClient if is_async else http.Client
-    return client_class(transport=transport(place, library), timeout=None)  # the model takes no time, tools may
+    return client_class(transport=transport_class(library)(place), timeout=None)  # the model takes no time, tools may
 
 
 def vendors_client(place: InProcessTrial, package: str, name: str, options: Mapping[str, object]) -> Any:

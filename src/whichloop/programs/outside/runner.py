@@ -31,6 +31,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache, partial
 from importlib.metadata import distributions
 from typing import Any, Literal, Optional, Union
 from urllib.parse import quote, urlsplit
@@ -110,18 +111,18 @@ def source(tool: Mapping[str, Any], is_async: bool) -> str:
     return f"{head} {name}({', '.join(signature)}) -> str:\n    {doc!r}\n    return {wait}{CALL}({name!r}, {{{arguments}}})\n"
 
 
-_COMPILED: dict[str, Any] = {}
+@lru_cache(maxsize=4096)
+def compiled(name: str, text: str) -> Any:
+    """Return the code of a function's source, which stays readable: some frameworks look at it."""
+    file = f"<tool {name} {hashlib.sha256(text.encode()).hexdigest()[:8]}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    return compile(text, file, "exec", dont_inherit=True)  # else annotations would be texts
 
 
 def typed_function(tool: Mapping[str, Any], call: Callable[[str, dict[str, Any]], Any], is_async: bool) -> Callable[..., Any]:
     """Return the function for a tool; it calls `call(name, arguments)`. Raises ValueError as `source` does."""
-    text = source(tool, is_async)
-    if text not in _COMPILED:
-        file = f"<tool {tool['name']} {hashlib.sha256(text.encode()).hexdigest()[:8]}>"
-        linecache.cache[file] = (len(text), None, text.splitlines(True), file)  # some frameworks read the source
-        _COMPILED[text] = compile(text, file, "exec", dont_inherit=True)  # else annotations would be texts
     space: dict[str, Any] = {**NAMES, CALL: call, "__name__": "whichloop_tools"}
-    exec(_COMPILED[text], space)  # noqa: S102  # the text is ours, and names in it are checked; values are literals
+    exec(compiled(tool["name"], source(tool, is_async)), space)  # noqa: S102  # the text is ours, and names in it are checked; values are literals
     function: Callable[..., Any] = space[tool["name"]]
     return function
 
@@ -170,19 +171,15 @@ class SolverTask:
 
     def __init__(self, job: Mapping[str, Any]) -> None:
         self.question: str = job["question"]
-        self.url: str = job["url"]
-        """Where the trial is served: the base address of Anthropic's clients, which add the version of the API themselves."""
-        self.base_url = f"{self.url}/v1"
-        self.api_key = "none"
         self.model: str = job["model"]
         self.max_steps: int = job["max_steps"]
         """Requests to the model."""
-        self.tools_url = f"{self.url}/tools"
-        """GET lists the tools, POST to the address of one, its name behind a slash, runs it."""
-        self.mcp_url = f"{self.url}/mcp"
-        """The same tools over MCP."""
         self.options: dict[str, Any] = job["options"]
         """The options of the arm that are the framework's own."""
+        self.api_key = "none"
+        self.url: str = job["url"]
+        """Where the trial is served: the base address of Anthropic's clients, which add the version of the API themselves."""
+        self.base_url, self.tools_url, self.mcp_url = f"{self.url}/v1", f"{self.url}/tools", f"{self.url}/mcp"
         self.tools = Tools(job["tools"], self._call_async, True)
         self.sync_tools = Tools(job["tools"], self._call, False)
 
@@ -269,12 +266,12 @@ async def solved(solve: Callable[..., Any], job: Mapping[str, Any]) -> dict[str,
     task = SolverTask(job)
     try:
         is_async, signature = inspect.iscoroutinefunction(solve), inspect.signature(solve)
-        arguments: tuple[Any, ...] = (task,)
-        more: dict[str, Any] = {}
-        if list(signature.parameters) != ["task"]:
-            arguments = task.question, task.tools if is_async else task.sync_tools
+        if list(signature.parameters) == ["task"]:
+            work = partial(solve, task)
+        else:
             more = {name: getattr(task, name) for name in _wanted(signature)}
-        answer = solve(*arguments, **more) if is_async else await task.in_thread(lambda: solve(*arguments, **more))
+            work = partial(solve, task.question, task.tools if is_async else task.sync_tools, **more)
+        answer = work() if is_async else await task.in_thread(work)
         return {"answer": await answer if inspect.isawaitable(answer) else answer}
     except StepLimit as limit:
         return {"stop": "max_steps", **({"answer": limit.args[0]} if limit.args else {})}
