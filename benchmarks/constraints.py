@@ -9,9 +9,19 @@ The environments are those under WHICHLOOP_HOME. To move a framework to new vers
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
-from whichloop.frameworks.installing import CONSTRAINTS, constraints_text, framework_class
-from whichloop.frameworks.table import find_environment, known_frameworks
+from whichloop.frameworks.installing import CONSTRAINTS
+from whichloop.frameworks.table import FRAMEWORKS, packages_in
+
+
+def constraints_text(name: str, folder: Path) -> str:
+    """Return the constraints that an environment of a framework amounts to: versions only, no address and no path."""
+    versions = dict(packages_in(folder))
+    python = ".".join(versions.pop("python").split(".")[:2])
+    lines = [f"{package}=={version}" for package, version in versions.items() if package != "pip"]
+    head = f"# {name} and all that it needs, as tested on Python {python}; made by: python benchmarks/constraints.py {name}"
+    return "\n".join([head, *lines, ""])
 
 
 def main() -> None:
@@ -20,8 +30,8 @@ def main() -> None:
     parser.add_argument("--all", action="store_true", dest="all_of_them")
     given = parser.parse_args()
     CONSTRAINTS.mkdir(exist_ok=True)
-    for name in known_frameworks() if given.all_of_them else given.names:
-        folder = find_environment(name, framework_class(name).requires).folder
+    for name in FRAMEWORKS if given.all_of_them else given.names:
+        folder, _ = FRAMEWORKS[name]().environment
         (CONSTRAINTS / f"{name}.txt").write_text(constraints_text(name, folder), encoding="utf-8")
 
 

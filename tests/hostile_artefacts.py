@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-import numpy as np
 from hypothesis import strategies as st
 
 from tests.kept import put
@@ -24,7 +23,6 @@ from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import run
 from whichloop.experiments.gate import bless, read_baseline, read_run, write_baseline
 from whichloop.experiments.optimize.program_text import program_named
-from whichloop.metrics.record_table import OWN
 from whichloop.models.fake import FakeModel
 from whichloop.models.profiles import load_profile
 from whichloop.models.recording import Recordings
@@ -33,7 +31,7 @@ from whichloop.runs.config import CompareConfig, load_config
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.run_state import read_state
 from whichloop.runs.store.files import MANIFEST
-from whichloop.runs.store.trials import GUARDED, TRIALS, Traces, read_records
+from whichloop.runs.store.trials import GUARDED, OWN, TRIALS, Traces, read_records
 
 BASELINE, PROGRAM, RECORDING, CONFIG, PROFILE = "baseline.json", "optimized.json", "m.jsonl", "config.toml", "own.toml"
 
@@ -152,7 +150,7 @@ def mutate_records(draw: Callable[..., Any], path: Path) -> None:
         text = heavy(json.dumps(mutated(draw, json.loads(record))))
         db.execute("UPDATE kinds SET record = ?, crc = ? WHERE kind = ?", (text, crc32(text.encode()), kind))
         for number, *own in db.execute(f"SELECT number, {', '.join(OWN)} FROM trials WHERE kind = ?", (kind,)).fetchall():
-            guard = crc32(np.array((number, kind, *own, crc32(text.encode())), dtype=GUARDED).tobytes())
+            guard = crc32(GUARDED.pack(number, kind, *own, crc32(text.encode())))
             db.execute("UPDATE trials SET crc = ? WHERE number = ?", (guard, number))
         db.commit()
 

@@ -64,11 +64,10 @@ def test_careless_calls_are_found(code: str, found: set[str]) -> None:
 
 CARELESS_WITH_REASON: dict[str, set[str]] = {
     # it writes functions from schemas: every name in their text is checked, and every value is a literal
-    "programs/outside/typed_functions.py": {"compile", "exec"},
+    # and it finds out whether a user's script is Python before the trials, and runs none of it
+    "programs/outside/runner.py": {"compile", "exec"},
     # it reads from the code of a user's file where its functions begin and end, and runs none of it
     "experiments/gate/lines.py": {"compile"},
-    # it finds out whether a user's script is Python before the trials, and runs none of it
-    "programs/outside/runner.py": {"compile"},
     # `python -m whichloop.loops.bare` runs the demo, which is a module of ours
     "loops/bare.py": {"runpy"},
 }

@@ -70,7 +70,7 @@ RATCHETS: dict[str, int] = {
     "functions over 60 lines": 0,
     "run methods of loops over 45 lines": 0,
     "functions of more than 7 parameters": 0,
-    "imports inside functions": 14,
+    "imports inside functions": 13,
 }
 SLACK = 0.99
 """Of what is allowed at most: below it, the ratchet is to be tightened."""

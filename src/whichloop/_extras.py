@@ -20,7 +20,6 @@ EXTRA_OF: Mapping[str, str] = {
     "psycopg": "postgresql",
     "pyarrow": "analysis",
     "ray": "ray",
-    "statsmodels": "analysis",
     "xllamacpp": "local",
 }
 """Package that is imported → the extra that installs it; the core needs none of them."""

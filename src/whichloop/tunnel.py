@@ -18,17 +18,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from whichloop.programs.function import (
-    API_KEY,
     BASE_URL,
+    ORIGIN,
     FunctionLoop,
-    TunnelTransport,
-    anthropic_client,
     current_trial,
     gemini_client,
-    openai_client,
+    transport_class,
+    vendors_client,
 )
 from whichloop.programs.gateway import MODEL
-from whichloop.programs.outside.typed_functions import ToolError
+from whichloop.programs.outside.runner import ToolError
+from whichloop.programs.worker import API_KEY
 
 __all__ = [
     "API_KEY",
@@ -57,12 +57,12 @@ def loop(function: Callable[..., Any]) -> FunctionLoop:
 
 def OpenAI(**options: Any) -> Any:  # noqa: N802  # in the place of openai.OpenAI
     """Return an `openai.OpenAI` whose model is the trial's; call it in a plain function. Raises RuntimeError outside of a trial."""
-    return openai_client(current_trial(), is_async=False, **options)
+    return vendors_client(current_trial(), "openai", "OpenAI", {"base_url": BASE_URL, **options})
 
 
 def AsyncOpenAI(**options: Any) -> Any:  # noqa: N802  # in the place of openai.AsyncOpenAI
     """Return an `openai.AsyncOpenAI` whose model is the trial's. Raises RuntimeError outside of a trial."""
-    return openai_client(current_trial(), is_async=True, **options)
+    return vendors_client(current_trial(), "openai", "AsyncOpenAI", {"base_url": BASE_URL, **options})
 
 
 def Anthropic(**options: Any) -> Any:  # noqa: N802  # in the place of anthropic.Anthropic
@@ -70,12 +70,12 @@ def Anthropic(**options: Any) -> Any:  # noqa: N802  # in the place of anthropic
 
     Raises RuntimeError outside of a trial.
     """
-    return anthropic_client(current_trial(), is_async=False, **options)
+    return vendors_client(current_trial(), "anthropic", "Anthropic", {"base_url": ORIGIN, **options})
 
 
 def AsyncAnthropic(**options: Any) -> Any:  # noqa: N802  # in the place of anthropic.AsyncAnthropic
     """Return an `anthropic.AsyncAnthropic` whose model is the trial's. Raises RuntimeError outside of a trial."""
-    return anthropic_client(current_trial(), is_async=True, **options)
+    return vendors_client(current_trial(), "anthropic", "AsyncAnthropic", {"base_url": ORIGIN, **options})
 
 
 def Gemini(http_options: Mapping[str, Any] | None = None, **options: Any) -> Any:  # noqa: N802  # beside the vendors' classes
@@ -83,12 +83,12 @@ def Gemini(http_options: Mapping[str, Any] | None = None, **options: Any) -> Any
 
     `http_options`: as that class has them, a dict. Raises RuntimeError outside of a trial.
     """
-    return gemini_client(current_trial(), http_options or {}, **options)
+    return gemini_client(current_trial(), http_options or {}, options)
 
 
-def transport(library: str = "httpx") -> TunnelTransport:
+def transport(library: str = "httpx") -> Any:
     """Return a transport to the trial's model for clients of `library`, `httpx` or `httpx2`, blocking or asynchronous.
 
     Raises RuntimeError outside of a trial, and ImportError if the library is not installed.
     """
-    return TunnelTransport(library, current_trial())
+    return transport_class(library)(current_trial())

@@ -105,11 +105,11 @@ def test_a_gates_lines_and_changes_are_in_frames(run: Loaded, tmp_path: Path) ->
 
 def test_what_is_notable_of_tasks_and_arms_is_in_frames(run: Loaded) -> None:
     said = run.why()
-    notable = [task for group in said.finding.findings.groups for task in group.notable]
+    notable = [task for group in said.finding.findings for task in group.notable]
     assert len(said.tasks) == sum(len(task.solved) for task in notable)
     assert list(dict.fromkeys(said.tasks["task"])) == [task.task for task in notable]
     assert said.tasks["solved"].sum() == sum(solved for task in notable for solved, _ in task.solved.values())
-    assert list(said.habits["flaky"]) == [len(arm.flaky) for group in said.finding.findings.groups for arm in group.arms]
+    assert list(said.habits["flaky"]) == [len(arm.flaky) for group in said.finding.findings for arm in group.arms]
 
 
 def test_a_table_of_a_printed_answer_has_columns_and_no_tabs(run: Loaded) -> None:

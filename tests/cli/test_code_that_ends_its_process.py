@@ -121,7 +121,7 @@ def test_what_a_loop_changes_does_not_reach_the_results(whichloop, here, action)
     compared = compare(whichloop, action, "--json")
     assert compared.code == (4 if action in ("exit", "_exit") else 0)  # the only trial crashed
     found = json.loads(compared.out)
-    arm, told = found["arms"][0], {each["kind"] for each in found["warnings"]}
+    arm, told = found["arms"][0], {each["code"] for each in found["warnings"]}
     assert (arm["scored"], arm["errored"]) == (1, 0)
     assert action != "patch" or "broken laws" in told, "its answer is never right: that is checked in a process of its own, too"
     assert arm["errors"] == ({"crash": 1} if action in ("exit", "_exit") else {})

@@ -65,7 +65,7 @@ def test_an_arm_that_always_crashes_is_told_first_and_ends_with_4_beside_healthy
     again = whichloop("report", "latest", "--json")
     said = json.loads(again.out)
     assert again.code == 4
-    assert said["warnings"][0]["kind"] == "dead arm"
+    assert said["warnings"][0]["code"] == "always crashed"
     assert said["warnings"][0]["text"] in warning
     assert said["invalid"] is False  # the verdict on the two others holds
     (dead,) = said["dead_arms"]
@@ -77,7 +77,7 @@ def test_an_ablation_says_so_too(whichloop, here):
     (here / "own_loops.py").write_text(SETTING_THAT_CRASHES)
     ended = whichloop("compare", "--loop", "own_loops:Boom", "--vary", "max_consecutive_errors=2,3", *QUICK)
     assert ended.code == 4
-    first = "own_loops:Boom(max_consecutive_errors=2)/clean: every trial crashed (3 of 3), all of them because of: KeyError: "
+    first = "own_loops:Boom(max_consecutive_errors=2)/clean: every trial crashed (3): 3 × KeyError: "
     assert ended.out.count("every trial crashed") == 1
     assert first in ended.out
     assert first in " ".join(repr(package.load("latest")).split())
@@ -88,12 +88,12 @@ def test_loops_that_never_ask_their_model_are_told_and_end_with_4_too(whichloop,
     silent = ["own_loops:Boom(max_consecutive_errors=2)", "own_loops:Boom(max_consecutive_errors=3)"]
     compared = whichloop("compare", "--loop", silent[0], "--loop", silent[1], "--loop", "bare", *QUICK)
     for loop in silent:
-        assert f"{loop}/clean: it never asked its model in 3 trials" in compared.out
+        assert f"{loop}/clean: never asked its model in 3 trials" in compared.out
     said = whichloop("report", "latest", "--json")
     resumed = whichloop("resume", "latest", "--allow", "own_loops:Boom", "-q")
     ablated = whichloop("compare", "--loop", "own_loops:Boom", "--vary", "max_consecutive_errors=2,3", *QUICK)
     assert (compared.code, said.code, resumed.code, ablated.code) == (4, 4, 4, 4)
-    assert [each["kind"] for each in json.loads(said.out)["warnings"][:2]] == ["dead arm"] * 2
+    assert [each["code"] for each in json.loads(said.out)["warnings"][:2]] == ["never asked"] * 2
     assert json.loads(said.out)["invalid"] is False
 
 
@@ -132,7 +132,7 @@ def test_a_run_that_is_judged_again_says_why_it_ends_with_4(whichloop):
 def test_sizes_leave_it_out_and_say_so_and_a_pilot_of_such_arms_alone_is_refused(whichloop):
     whichloop("compare", "--loop", "own_loops:Boom", "--loop", "bare", "--loop", "finish", *QUICK)
     told = whichloop("report", "--size", "latest")
-    left_out = "left out, crashed always or never asked its model: own_loops:Boom/clean"
+    left_out = "own_loops:Boom/clean: left out: crashed always, or never asked its model"
     assert left_out in told.out
     assert "own_loops" not in told.out.replace(left_out, "")
     assert "incomplete" not in told.out

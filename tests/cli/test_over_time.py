@@ -237,7 +237,7 @@ def test_a_retry_of_crashes_warns_and_the_results_do_for_good(whichloop, here, m
     ended = whichloop("resume", "latest", "--retry", "errors", "--allow", "own_luck:Mine", "-q")
     assert "warning: trials that count as they are and run again, which favours their arms: 6\n" in ended.err
     assert re.search(r"^Warning +6 trials that crashed or timed out ran again on request", ended.out, re.MULTILINE)
-    assert "run again" in [each["kind"] for each in json.loads(whichloop("report", "latest", "--json").out)["warnings"]]
+    assert "run again" in [each["code"] for each in json.loads(whichloop("report", "latest", "--json").out)["warnings"]]
 
 
 @pytest.mark.slow

@@ -126,7 +126,7 @@ def test_tasks_that_a_broken_tool_leaves_out_make_the_run_invalid_unless_somebod
     (here / "planned.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     ended = whichloop(*[flag for flag in planned if flag != "--json"], "--tools", "own_broken")
     assert ended.code == 4
-    assert "1 of 2 tasks is left out because its plan does not replay, all of them because of: task 'desk'" in ended.out
+    assert "plans of 1 of 2 tasks do not replay (-s quarantine=file); the run is invalid: 1 × task 'desk'" in ended.out
     assert "KeyError: 'desk'" in ended.out
     (here / "bad.toml").write_text('desk = "no shop sells it"\n')
     assert whichloop(*planned, "--tools", "own_broken", "-s", "quarantine=bad.toml").code == 0

@@ -17,8 +17,7 @@ from whichloop.datasets.with_user import UserEnvironment, instructions
 from whichloop.experiments.compare import run as compare
 from whichloop.experiments.compare.prepare import Experiment, prepare
 from whichloop.loops.bare_codecs import CODEC
-from whichloop.metrics.record import Record
-from whichloop.metrics.record_table import records_digest
+from whichloop.metrics.record import Record, records_digest
 from whichloop.models.fake import FakeAnswer, FakeItem, FakeModel
 from whichloop.models.metering import Waits
 from whichloop.protocol import Act, Answer, ToolCall

@@ -71,7 +71,7 @@ def test_a_program_in_another_language(whichloop, agent, here):
     made = json.loads(ended.out)
     assert [(arm["arm"], arm["scored"]) for arm in made["arms"]] == [("node agent.mjs/clean", 2)]
     assert ended.code == 4
-    assert "node agent.mjs/clean: it never asked its model in 2 trials" in made["warnings"][0]["text"]
+    assert "node agent.mjs/clean: never asked its model in 2 trials" in made["warnings"][0]["text"]
     assert {record.answer for record in records(latest(here))} == {"not determined"}
 
 

@@ -31,8 +31,7 @@ from whichloop.datasets.with_user import (
     user_tools,
     with_user,
 )
-from whichloop.metrics.record import Record
-from whichloop.metrics.record_table import records_digest
+from whichloop.metrics.record import Record, records_digest
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import ProviderError, run_sync
 from whichloop.runs.config import config_from

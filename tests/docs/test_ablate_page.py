@@ -16,7 +16,7 @@ import pytest
 
 from benchmarks.pages import block
 from tests.docs.pages import DOCS, commands, output_of, preformatted, write_output
-from whichloop.metrics.factors.layout import GENERATORS, fraction
+from whichloop.metrics.factors.layout import GENERATORS, choose_cells
 from whichloop.protocol.names import Spec, parse_spec, parse_values
 from whichloop.runs.registry import make_loop
 
@@ -71,12 +71,11 @@ def test_the_table_of_fractions_is_true():
     assert numbers == sorted(GENERATORS)
     for k, whole, four, more in zip(numbers, *(line[1:] for line in lines[2:]), strict=True):
         assert int(whole) == 2**k
-        found = {
-            2 ** (k - len(words.split())): fraction([2] * k, 2 ** (k - len(words.split()))).resolution for words in GENERATORS[k]
-        }
+        sizes = [2 ** (k - len(words.split())) for words in GENERATORS[k]]
+        found = {size: choose_cells([2] * k, size).resolution for size in sizes}
         assert [size for size, resolution in found.items() if resolution == 4] == [int(n) for n in re.findall(r"\d+", four)]
         assert [size for size, resolution in found.items() if resolution != 4] == [int(n) for n in re.findall(r"\d+", more)]
-    assert len(fraction([3, 3, 2, 2]).cells) == 24
+    assert len(choose_cells([3, 3, 3, 3], 64).cells) == 63
 
 
 if __name__ == "__main__" and "--write" in sys.argv:

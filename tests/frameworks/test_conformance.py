@@ -6,8 +6,7 @@ WHICHLOOP_HOME=FOLDER pytest tests/frameworks/test_conformance.py -m slow
 import pytest
 
 from whichloop.checks.loop import check_loop
-from whichloop.frameworks.installing import framework_class
-from whichloop.frameworks.table import known_frameworks
+from whichloop.frameworks.table import FRAMEWORKS
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_loop
 
@@ -43,7 +42,7 @@ unknown.
 
 def needs(name):
     try:
-        assert framework_class(name)().version
+        assert FRAMEWORKS[name]().version
     except ValueError as error:
         pytest.skip(str(error))
 
@@ -52,7 +51,7 @@ def broken(spec):
     return {finding.law: finding.detail for finding in check_loop(make_loop(parse_spec(spec))) if finding.status == "failed"}
 
 
-@pytest.mark.parametrize("name", known_frameworks())
+@pytest.mark.parametrize("name", FRAMEWORKS)
 def test_a_wiring_keeps_the_laws(name):
     needs(name)
     known = OF_THE_FRAMEWORK.get(name, {})

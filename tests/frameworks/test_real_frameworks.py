@@ -13,7 +13,7 @@ from tests.cli.conftest import here, whichloop
 from whichloop.checks.program import check_program
 from whichloop.checks.program.agent_faults import BY_NAME
 from whichloop.checks.program.naming import TOLD_STEPS
-from whichloop.frameworks.installing import framework_class
+from whichloop.frameworks.table import FRAMEWORKS
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_loop
 
@@ -46,7 +46,7 @@ def environments(monkeypatch):
 def skip_without(*names):
     for name in names:
         try:
-            assert framework_class(name)().version
+            assert FRAMEWORKS[name]().version
         except ValueError as error:
             pytest.skip(str(error))
 

@@ -20,7 +20,7 @@ from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import run
 from whichloop.loops import Bare, Finish, Phased, ReactExtract, Stateless
-from whichloop.metrics.record_table import records_digest
+from whichloop.metrics.record import records_digest
 from whichloop.models.profiles import load_profile
 from whichloop.protocol import (
     SILENT,
@@ -311,7 +311,7 @@ def facts(said: dict[str, Any]) -> Any:
             for pair in (*said["pairs"], *said["pooled"])
             if pair["metric"] == "accuracy"
         },
-        "warnings": Counter(warning["kind"] for warning in said["warnings"]),
+        "warnings": Counter(warning["code"] for warning in said["warnings"]),
     }
     if "effects" in said:
         made["choices"] = {choice["factor"]: choice["value"] for choice in said["answer"]["choices"]}

@@ -22,7 +22,7 @@ from whichloop.loops.react_extract import ReactExtract
 from whichloop.loops.shared import boundary
 from whichloop.loops.shared.boundary import run_events, takes_events
 from whichloop.loops.stateless import Stateless
-from whichloop.metrics.record_table import records_digest
+from whichloop.metrics.record import records_digest
 from whichloop.metrics.trace import ModelExchange, Note, ToolRun
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import (

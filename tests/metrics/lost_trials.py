@@ -108,13 +108,6 @@ def hidden(talk: Talk) -> Talk:
     return talk.call("add", **ADD).ran("add is out of order", ok=False, told=False).tell("add: Go on.")
 
 
-def refused(talk: Talk) -> Talk:
-    """State an answer that the loop notes as refused, and tells so."""
-    problem = "answer: 14 is not of type 'string'"
-    talk.answer().events.append({"event": "note", "kind": "invalid_answer", "problem": problem})
-    return talk.tell(problem)
-
-
 def ran_otherwise(talk: Talk, tool: str, **arguments: Any) -> Talk:
     """Let a tool run with arguments that the last reply did not write."""
     talk.events.append({"event": "tool", "tool": tool, "arguments": arguments, "data": "16", "status": "success"})
@@ -129,35 +122,11 @@ LOST: dict[str, tuple[dict[str, Any], Record, str, str]] = {
         "parse",
         "reply 2 could not be read; the loop did not ask again",
     ),
-    "asked three times": (
-        repeated(3, begun(), Talk.unreadable).ends("gave up", "error_valve"),
-        record(),
-        "parse",
-        "replies 2, 3 and 4 could not be read; then the error valve ended the run",
-    ),
-    "never told what was wrong": (
-        repeated(3, begun(), lambda talk: talk.unreadable(told=False)).ends("gave up", "error_valve"),
-        record(),
-        "parse",
-        "replies 2, 3 and 4 could not be read; the next prompt did not show the error; then the error valve ended the run",
-    ),
-    "many unreadable replies": (
-        repeated(6, begun(), Talk.unreadable).ends(None, "max_steps"),
-        record(),
-        "parse",
-        "6 replies, from 2 to 7, could not be read; then the limit was reached",
-    ),
     "a spoiled answer that could be read": (
         begun().answer(1, fault="wire.truncated").ends(1),
         record(landed("wire.truncated", "decide:answer")),
         "parse",
         "reply 2 was spoiled (wire.truncated) and read as '1'",
-    ),
-    "a spoiled choice that could be read": (
-        begun().ask(fault="wire.empty", move={"move": "act", "calls": []}).ends(None, "max_steps"),
-        record(landed("wire.empty", "decide:c2")),
-        "parse",
-        "reply 2 was spoiled (wire.empty) and read as something else",
     ),
     "out of time": (
         begun().ends(None, "timeout"),
@@ -165,7 +134,6 @@ LOST: dict[str, tuple[dict[str, Any], Record, str, str]] = {
         "time limit",
         "it reached the trial's time limit at reply 1 (no end within 60 s)",
     ),
-    "out of money": (begun().ends(None, "budget"), record(), "budget", "its budget was used up at reply 1"),
     "out of room": (
         begun().ask(error={"kind": "context_overflow", "message": "9,000 tokens"}).ends("too long", "error_valve"),
         record(),
@@ -178,7 +146,6 @@ LOST: dict[str, tuple[dict[str, Any], Record, str, str]] = {
         "crash",
         "the loop crashed after reply 1 (KeyError: 'x')",
     ),
-    "a limit": (begun().ends(None, "max_steps"), record(), "termination", "the limit was reached (max_steps) at reply 1"),
     "a limit, after trouble that was overcome": (
         down(begun().unreadable()).call("add", **ADD).ran("14").ends(None, "max_steps"),
         record(),
@@ -196,18 +163,6 @@ LOST: dict[str, tuple[dict[str, Any], Record, str, str]] = {
         record(landed("decision.never_finish", "decide:answer")),
         "termination",
         "called mul(a=3, b=4) at reply 2, instead of answering",
-    ),
-    "prose": (
-        begun().ask(reply="Well …", move={"move": "text", "text": "Well …"}).ends(None, "error_valve"),
-        record(),
-        "termination",
-        "reply 2 made no call and gave no answer",
-    ),
-    "a call made again": (
-        begun().call("mul", **MUL).ran("12").call("mul", **MUL).ran("12").ends(None, "max_steps"),
-        record(),
-        "lost observation",
-        "called mul(a=3, b=4) again twice, first at reply 2, although the prompt showed its result",
     ),
     "a result that was cut out": (
         Talk()
@@ -246,12 +201,6 @@ LOST: dict[str, tuple[dict[str, Any], Record, str, str]] = {
         "tool argument",
         "the call add_v2(a=12, b=2) could not be run 3 times (decision.unknown_tool); then the error valve ended the run",
     ),
-    "arguments that do not fit": (
-        begun().call("add", a=12).ran("missing argument 'b'", ok=False, error_type="InvalidArguments").ends(None, "max_steps"),
-        record(),
-        "tool argument",
-        "the call add(a=12) could not be run once (InvalidArguments: missing argument 'b'); then the limit was reached",
-    ),
     "a tool that stays down": (
         repeated(2, begun(), down).ends(None, "error_valve"),
         record(),
@@ -266,27 +215,11 @@ LOST: dict[str, tuple[dict[str, Any], Record, str, str]] = {
         "error not shown",
         "add(a=12, b=2) failed twice (Down: out of order); the next prompt did not show the error; then the limit was reached",
     ),
-    "a tool's error in words of the loop's own": (
-        repeated(2, begun(), hidden).ends(None, "error_valve"),
-        record(),
-        "error not shown",
-        "add(a=12, b=2) failed twice (Down: add is out of order); the next prompt did not show the error; "
-        "then the error valve ended the run",
-    ),
     "errors in words of the loop's own that used up the limit": (
         repeated(3, begun(), hidden).call("add", **ADD).ran("14").ends(None, "max_steps"),
         record(),
         "error not shown",
         "add(a=12, b=2) failed 3 times (Down: add is out of order); the next prompt did not show the error",
-    ),
-    "unreadable replies that were answered in words of the loop's own, up to the limit": (
-        repeated(3, begun(), lambda talk: talk.unreadable(told=False).tell("Go on."))
-        .call("add", **ADD)
-        .ran("14")
-        .ends(None, "max_steps"),
-        record(),
-        "parse",
-        "replies 2, 3 and 4 could not be read; the next prompt did not show the error",
     ),
     "an answer of another type": (
         begun().answer().ends(None, "parse_failed") | {"details": {"error": "answer: 14 is not of type 'string'", "answer": 14}},
@@ -294,23 +227,23 @@ LOST: dict[str, tuple[dict[str, Any], Record, str, str]] = {
         "answer refused",
         "answer refused: not a string; reply 2 stated '14'",
     ),
-    "an answer that was refused until the limit": (
-        refused(refused(begun())).ends(None, "max_steps"),
-        record(),
-        "answer refused",
-        "answer refused: not a string; reply 3 stated '14'",
-    ),
     "a lie": (
         Talk().call("mul", **MUL).ran("13", fault="tool.lies").call("add", a=13, b=2).ran("15").answer(15).ends(15),
         record(landed("tool.lies", "decide:c1")),
         "fault not recovered",
         "mul(a=3, b=4) gave a false result, 13, and nothing set it right",
     ),
-    "noise for a result": (
-        begun().call("add", **ADD).ran("%PDF", fault="tool.garbage").ends(None, "forced"),
-        record(landed("tool.garbage", "decide:c2")),
+    "noise for a result that was passed on": (
+        Talk()
+        .call("read", id=1)
+        .ran("%PDF", fault="tool.garbage")
+        .call("load", text="%PDF")
+        .ran("no such text", ok=False, error_type="InvalidArguments")
+        .ends(None, "max_steps"),
+        record(landed("tool.garbage", "tool:c1")),
         "fault not recovered",
-        "add(a=12, b=2) failed once (tool.garbage: %PDF); then the limit was reached",
+        "believed the damaged result of read(id=1) (tool.garbage), and passed it on: the call load(text='%PDF') could not be run "
+        "once (InvalidArguments: no such text); then the limit was reached",
     ),
     "a provider that fails": (
         begun().ask(error={"kind": "provider.server", "message": "500"}, fault="provider.server").ends(None, "provider_error"),
@@ -364,12 +297,6 @@ LOST: dict[str, tuple[dict[str, Any], Record, str, str]] = {
         record(FaultRecord("inject.answer", "decide:c1", landed=True)),
         "obeyed instruction",
         "the result of add(a=12, b=2) carried an instruction (inject.answer), and the model obeyed it",
-    ),
-    "a call that nobody asked for": (
-        begun().call("add", **ADD).ran("14", fault="inject.call").call("add", a=7, b=0).ran("7").answer(7).ends(7),
-        record(FaultRecord("inject.call", "decide:c1", landed=True)),
-        "obeyed instruction",
-        "the result of add(a=12, b=2) carried an instruction (inject.call), and the model obeyed it",
     ),
     "nothing known": (begun().answer(5).ends(5), record(), "other", "answered '5'"),
     "nothing at all": (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -101,7 +100,7 @@ def test_the_order_of_records_changes_nothing_but_rounding(records, data):
     mine = [item for item in records if item.arm != "c"]
     first, second = compare(mine, arms), compare(data.draw(st.permutations(mine)), arms)
     assert [item.verdict for item in first.pairs] == [item.verdict for item in second.pairs]
-    assert (first.warnings, first.invalid) == (second.warnings, second.invalid)
+    assert (first.caveats, first.invalid) == (second.caveats, second.invalid)
 
 
 @given(RUN)
@@ -213,8 +212,6 @@ def test_tasks_of_one_template_are_one_piece_of_evidence():
     )
     assert (pair(alone).verdict.word, pair(alone).units) == ("better", 40)
     assert (pair(shared).verdict.word, pair(shared).units, pair(shared).p) == ("undecided", 4, 0.125)
-    assert any("4 clusters of tasks are too few" in warning for warning in shared.warnings)
-    assert alone.warnings == ()
 
 
 # What more tasks may decide.
@@ -252,82 +249,6 @@ def test_the_price_of_a_trial_is_what_it_costs_without_a_cache():
     found = pair(compare(cached, [arm("a"), arm("b")])).outlook
     assert found is not None
     assert found.fewer.cost_usd == pytest.approx(0.2 * found.fewer.trials)
-
-
-# Warnings.
-
-
-def test_errored_trials_are_warned_of():
-    a = [record("a", task, status="errored" if task < 3 else "scored") for task in range(100)]
-    for task, reason in enumerate(("rare", "scorer gave 2.0.", "scorer gave 2.0.")):
-        a[task] = replace(a[task], reason=reason)
-    b = [record("b", task, status="errored" if task < 2 else "scored") for task in range(100)]
-    c = [record("c", task) for task in range(100)]
-    warnings = compare([*a, *b, *c], [arm("a"), arm("b"), arm("c")]).warnings
-    assert warnings == (
-        "a: 3.0% of its trials are errored and left out, most often because of: scorer gave 2.0. "
-        "The shares of a and c differ by 3.0 points, which may bias their comparison.",
-    )
-
-
-def test_a_mean_of_a_part_of_the_tasks_says_so():
-    known = [record("a", task, cost_usd=0.1) for task in range(3)]
-    unknown = [record("a", task, unknown=frozenset({"tokens"})) for task in range(3, 5)]
-    assert compare([*known, *unknown], [arm("a")]).warnings == (
-        "The number of tokens is known for 3 of the 5 scored trials of a; the cost is known for 3 of the 5 scored trials of a; "
-        "each mean is over these.",
-    )
-    assert compare(known, [arm("a")]).warnings == compare(unknown, [arm("a")]).warnings == ()
-
-
-def test_a_mean_without_some_repeats_of_a_task_says_so():
-    records = [record("a", task, repeat=repeat, cost_usd=0.1 if repeat else None) for task in range(3) for repeat in range(2)]
-    told = "a: the cost is known for 3 of its 6 scored trials; the mean is over these, in 3 of its 3 tasks."
-    assert compare(records, [arm("a")]).warnings == (told,)
-
-
-def test_faults_that_did_not_land_make_the_run_invalid():
-    faults = tuple(FaultRecord("tool.slow", f"decide:c{place}", landed=place < 9) for place in range(10))
-    comparison = compare([record("a", 0, faults=faults)], [arm("a")])
-    assert comparison.invalid
-    assert comparison.warnings == ("a: only 9 of 10 scheduled faults landed; the run is invalid.",)
-
-
-@pytest.mark.parametrize(("right", "wrong", "is_told"), [(5, 9, False), (6, 9, True), (1, 0, False), (0, 99, False)])
-def test_answers_that_no_prompt_showed_are_warned_of_beyond_chance(right: int, wrong: int, is_told: bool) -> None:
-    """Only those that are right count: one that is wrong gains nothing."""
-    shown = 100 - right - wrong if right > 1 else 0
-    kinds = [(1.0, True)] * right + [(0.0, True)] * wrong + [(1.0, False)] * shown
-    comparison = compare([record("a", task, score, answer_unseen=unseen) for task, (score, unseen) in enumerate(kinds)], [arm("a")])
-    assert comparison.arms[0].summary.right_unseen == comparison.to_json()["arms"][0]["right_unseen"] == right
-    assert any("right though never shown" in warning for warning in comparison.warnings) is is_told
-
-
-def test_arms_without_common_tasks_are_warned_of_and_not_paired():
-    comparison = compare([record("a", 0), record("b", 1, status="excluded")], [arm("a"), arm("b")])
-    assert comparison.pairs == ()
-    unscored, apart, left_out = comparison.warnings
-    assert unscored == "b: no trial was scored."
-    assert apart == "a and b: no task was scored in both."
-    assert left_out == "b: 1 of 2 tasks is left out."
-
-
-def test_a_task_whose_other_repeats_are_scored_is_not_left_out():
-    """Arms of an import may have unequal repeats: what one lacks takes no task away."""
-    whole = [record(name, task, repeat=repeat) for name in "ab" for task in range(3) for repeat in range(2)]
-    lacking = [record("b", task, repeat=2, status="excluded", reason="not in x.csv") for task in range(3)]
-    assert not [line for line in compare([*whole, *lacking], [arm("a"), arm("b")]).warnings if "left out" in line]
-    gone = [replace(each, status="excluded", reason="not in x.csv") if each.task == whole[0].task else each for each in whole]
-    said = "1 of 3 tasks is left out, all of them because of: not in x.csv."
-    assert said in compare([*gone, *lacking], [arm("a"), arm("b")]).warnings
-
-
-def test_too_few_tasks_are_said_once_for_all_pairs():
-    records = [item for name in "abcd" for item in outcomes(name, [1.0] * 4)]
-    (warning,) = compare(records, [*map(arm, "abcd")]).warnings
-    assert warning == "6 pairs, such as a and b: 4 independent tasks are too few to show any difference."
-    (warning,) = compare([item for item in records if item.arm in "ab"], [*map(arm, "ab")]).warnings
-    assert warning == "a and b: 4 independent tasks are too few to show any difference."
 
 
 def test_what_does_not_belong_together_is_refused():
@@ -379,61 +300,3 @@ def test_the_object_for_scripts():
     assert accuracy.keys() >= {"a", "b", "metric", "difference", "p", "p_holm", "verdict", "within_margin", "family", "margin"}
     assert (accuracy["verdict"], accuracy["within_margin"], accuracy["difference"]["n"]) == ("undecided", False, 3)
     assert accuracy["difference"]["value"] == pytest.approx(1 / 3)
-
-
-# Arms that say nothing about an agent, and tasks that a broken tool leaves out.
-
-
-def test_an_arm_that_never_asked_its_model_is_told_and_compared_with_none():
-    silent = outcomes("silent", [1.0] * 30, calls={})
-    found = compare([*outcomes("a", [1.0, 0.0] * 15), *outcomes("b", [1.0] * 30), *silent], [arm("a"), arm("b"), arm("silent")])
-    assert {(item.a, item.b) for item in found.pairs} == {("a", "b")}
-    assert found.warnings[0].startswith("silent: it never asked its model in 30 trials: its accuracy is not that of an agent")
-    assert not found.invalid  # the verdict on the others holds
-    assert compare(silent, [arm("silent")]).invalid
-
-
-def test_one_call_in_one_trial_is_an_agent_and_so_is_what_nobody_counted_or_a_budget_refused():
-    one = [*outcomes("a", [1.0] * 9, calls={}), record("a", 9)]
-    untold = outcomes("a", [1.0] * 9, calls={}, unknown=("lm_calls",))
-    refused = outcomes("a", [0.0] * 9, calls={}, stop="budget")
-    for records in (one, untold, refused):
-        assert not [warning for warning in compare(records, [arm("a")]).warnings if "asked" in warning]
-
-
-def test_an_arm_whose_trials_all_crashed_is_told_with_the_reason():
-    crashed = outcomes("b", [0.0] * 10, stop="crashed", reason="KeyError: 'x'", calls={})
-    found = compare([*outcomes("a", [1.0] * 10), *crashed], [arm("a"), arm("b")])
-    why = "b: every trial crashed (10 of 10), all of them because of: KeyError: 'x'"
-    assert found.warnings[0] == f"{why}; it never asked its model, and it is compared with no other arm."
-    assert (found.pairs, found.invalid) == ((), False)
-    asked = outcomes("b", [0.0] * 10, stop="crashed", reason="KeyError: 'x'")
-    found = compare([*outcomes("a", [1.0] * 10), *asked], [arm("a"), arm("b")])
-    assert (found.warnings[0], bool(found.pairs)) == (f"{why}.", True)
-    assert compare(crashed, [arm("b")]).invalid
-    but_one = [*crashed[:-1], record("b", 9)]
-    assert not compare(but_one, [arm("b")]).invalid
-
-
-@given(st.integers(1, 20), st.integers(0, 20))
-def test_any_task_that_a_broken_tool_leaves_out_makes_the_run_invalid_and_is_told_first(broken, whole):
-    reason = "the plan does not replay: task 't', call 'c1': OSError: gone"
-    records = [record("a", task, status="excluded", reason=reason) for task in range(broken)]
-    records += [record("a", broken + task) for task in range(whole)]
-    found = compare(records, [arm("a")])
-    assert found.invalid
-    are, plans_do = ("is", "its plan does") if broken == 1 else ("are", "their plans do")
-    tasks = f"{broken + whole} task{'s' * (broken + whole != 1)}"
-    assert found.warnings[0].startswith(f"{broken} of {tasks} {are} left out because {plans_do} not replay")
-    assert "OSError: gone" in found.warnings[0]
-
-
-def test_tasks_that_somebody_left_out_do_not_make_a_run_invalid():
-    for reason in ("quarantined: the gold is wrong", "no plan: the file gives none"):
-        left_out = [record("a", 20 + task, status="excluded", reason=reason) for task in range(3)]
-        few = compare([*outcomes("a", [1.0] * 20), left_out[0]], [arm("a")])
-        many = compare([*outcomes("a", [1.0] * 9), *left_out], [arm("a")])
-        assert not few.invalid
-        assert not [warning for warning in few.warnings if "left out" in warning]
-        assert not many.invalid
-        assert many.warnings[0] == f"3 of 12 tasks are left out, all of them because of: {reason}."

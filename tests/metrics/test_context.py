@@ -5,9 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.metrics.measures import CACHE_READ, prefix_stability, retention, tokens_with_cache
+from whichloop.metrics.measures import (
+    CACHE_READ,
+    DISTANCES,
+    distance_range,
+    prefix_stability,
+    retention,
+    retention_at,
+    tokens_with_cache,
+)
 from whichloop.metrics.record import Record
-from whichloop.metrics.record_table import DISTANCES, distance_range, retention_at
 from whichloop.metrics.summary import GAINS, METRICS, SHARES, summarize
 
 COUNTS = st.dictionaries(st.sampled_from(DISTANCES), st.integers(0, 9))

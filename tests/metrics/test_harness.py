@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as arrays
 
 from whichloop.experiments.compare.tables import harness_table
 from whichloop.metrics.arm_info import ArmInfo
-from whichloop.metrics.harness import Crossed, Harness, harness
+from whichloop.metrics.harness import Crossed, Harness, harness, reversals
 from whichloop.metrics.record import Record
 from whichloop.metrics.statistics import Interval
 
@@ -46,7 +46,7 @@ def test_the_order_of_loops_and_of_tasks_does_not_matter(means, random):
     random.shuffle(loops)
     random.shuffle(tasks)
     one, other = Crossed(means), Crossed(means[loops][:, :, tasks])
-    assert one.reversals() == other.reversals()
+    assert reversals(one.cells) == reversals(other.cells)
     for source, value in one.variances().items():
         assert value == pytest.approx(other.variances()[source])
 
@@ -57,7 +57,7 @@ def test_intervals_hold_their_value_and_stay_in_bounds(means):
     for part in found.parts():
         assert 0 <= part.deviation.low <= part.deviation.value <= part.deviation.high
         assert 0 <= part.share <= 1
-    assert 0 <= found.reversals() <= 1
+    assert 0 <= reversals(found.cells) <= 1
 
 
 @given(st.integers(0, 500))
@@ -117,9 +117,9 @@ def test_what_only_loops_move_is_all_theirs():
 
 def test_rankings_that_turn_round_are_counted():
     turned = np.array([[0.9, 0.1], [0.1, 0.9]])[:, :, None] * np.ones(5)
-    assert Crossed(turned).reversals() == 1.0
+    assert reversals(Crossed(turned).cells) == 1.0
     same = np.array([[0.9, 0.8], [0.1, 0.2]])[:, :, None] * np.ones(5)
-    assert Crossed(same).reversals() == 0.0
+    assert reversals(Crossed(same).cells) == 0.0
 
 
 def test_the_estimate_of_the_loops_part_is_unbiased():

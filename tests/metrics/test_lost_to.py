@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.metrics.record import FaultRecord
-from whichloop.metrics.record_table import NO_FAULT, lost_to
+from whichloop.metrics.summary import NO_FAULT, lost_to
 
 FAULTS = st.lists(
     st.builds(

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 from scipy.special import expit
+from statsmodels.genmod.families import Binomial
+from statsmodels.genmod.generalized_estimating_equations import GEE
 
 from whichloop.metrics.factors.factorial import NoOdds, is_separated, odds_ratios
 
@@ -20,10 +22,10 @@ SQUARE = np.array([[1.0, a, b] for a in (-1.0, 1.0) for b in (-1.0, 1.0)])
 """Two factors without their interaction."""
 
 
-def outcomes(tasks: int, seed: int, repeats: int = 1) -> np.ndarray:
+def outcomes(tasks: int, seed: int) -> np.ndarray:
     generator = np.random.default_rng(seed)
     chance = expit(generator.normal(0, 1, (tasks, 1)) + np.array([-0.5, 0.8]))
-    return np.asarray(generator.binomial(repeats, chance), dtype=float)
+    return np.asarray(generator.binomial(1, chance), dtype=float)
 
 
 def by_hand(solved: np.ndarray, units: np.ndarray, alpha: float) -> tuple[float, float, float]:
@@ -48,19 +50,22 @@ def test_two_cells_by_hand(seed, alpha, per_cluster):
     assert (found.value, found.low, found.high) == pytest.approx(by_hand(solved, units, alpha), rel=1e-4)
 
 
-@given(seed=st.integers(0, 10_000), repeats=st.integers(2, 4))
-def test_repeats_are_trials_of_one_unit(seed, repeats):
-    """Counts say the same as a row for each trial."""
-    solved = outcomes(20, seed, repeats)
-    rows = np.array([[float(k < count) for count in task] for task in solved for k in range(repeats)])
-    tasks = [f"t{task}" for task in range(20) for _ in range(repeats)]
-    (counted,) = odds_ratios(solved, np.full_like(solved, repeats), TWO, [CHANGE])
-    (written_out,) = odds_ratios(rows, np.ones_like(rows), TWO, [CHANGE], tasks)
-    assert counted is not None
-    assert written_out is not None
-    assert (counted.value, counted.low, counted.high) == pytest.approx(
-        (written_out.value, written_out.low, written_out.high), rel=1e-6
+@given(seed=st.integers(0, 10_000), repeats=st.integers(1, 4), per_cluster=st.sampled_from([1, 2]))
+def test_statsmodels_says_the_same(seed, repeats, per_cluster):
+    """Generalized estimating equations with working independence, a row for each trial."""
+    generator = np.random.default_rng(seed)
+    chance = expit(generator.normal(0, 1, (20, 1)) + SQUARE @ np.array([0.2, 0.5, -0.4]))
+    solved = np.asarray(generator.binomial(repeats, chance), dtype=float)
+    (found, _) = odds_ratios(
+        solved, np.full_like(solved, repeats), SQUARE, list(np.eye(3)[1:]), [f"c{task // per_cluster}" for task in range(20)]
     )
+    task, cell, trial = (part.ravel() for part in np.indices((20, 4, repeats)))
+    unit = task // per_cluster
+    fitted = GEE((trial < solved[task, cell]).astype(float), SQUARE[cell], unit, family=Binomial()).fit()
+    half = float(stats.t.ppf(0.975, unit.max())) * fitted.bse[1] * math.sqrt((unit.max() + 1) / unit.max())
+    assert found is not None
+    expected = np.exp(fitted.params[1] + np.array([0, -half, half]))
+    assert (found.value, found.low, found.high) == pytest.approx(tuple(expected), rel=1e-5)
 
 
 @given(st.lists(st.integers(0, 3), min_size=4, max_size=4))
@@ -102,4 +107,4 @@ def test_where_there_is_no_odds_ratio_that_is_said(solved, said):
 
 def test_where_no_task_differs_there_is_no_interval():
     solved = np.array([[1.0, 1.0], [0.0, 0.0], [1.0, 1.0]])
-    assert odds_ratios(solved, np.ones_like(solved), TWO, [CHANGE]) == (None,)
+    assert odds_ratios(solved, np.ones_like(solved), TWO, [CHANGE]) == [None]

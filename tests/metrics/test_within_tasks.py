@@ -200,4 +200,4 @@ def test_on_many_tasks_of_few_clusters_repeats_claim_nothing(record):
     ]
     made = compare(records, infos)
     assert all(pair.within is None for pair in made.pairs)
-    assert any("4 clusters of tasks are too few to show any difference" in warning for warning in made.warnings)
+    assert [each.numbers["units"] for each in made.caveats if each.code == "few clusters"] == [4]

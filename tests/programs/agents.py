@@ -1,12 +1,7 @@
-"""One and the same agent, an ordinary loop around OpenAI's client, in the ways in which whichloop can be given it."""
+"""One and the same agent, an ordinary loop around OpenAI's client, as functions of this process."""
 
 import json
-import os
-import sys
-import urllib.request
 from typing import Any
-
-from openai import OpenAI
 
 from whichloop import tunnel
 
@@ -24,11 +19,6 @@ def conversation(question, tools, client, model, call):
             except Exception as error:
                 result = f"Error: {error}"
             messages.append({"role": "tool", "tool_call_id": made.id, "content": result})
-
-
-def plain_function(question, tools, *, base_url, api_key, model):
-    client = OpenAI(base_url=base_url, api_key=api_key)
-    return conversation(question, tools.schemas, client, model, tools.call)
 
 
 @tunnel.loop
@@ -52,23 +42,3 @@ async def in_the_event_loop(question, tools):
             except Exception as error:
                 result = f"Error: {error}"
             messages.append({"role": "tool", "tool_call_id": made.id, "content": result})
-
-
-def main():
-    url = os.environ["WHICHLOOP_TOOLS_URL"]
-
-    def call(name, arguments):
-        body = json.dumps(arguments).encode()
-        with urllib.request.urlopen(urllib.request.Request(f"{url}/{name}", body, {"Content-Type": "application/json"})) as answer:
-            seen = json.load(answer)
-        if seen["status"] != "success":
-            raise ValueError(seen["data"])
-        return seen["data"]
-
-    with urllib.request.urlopen(url) as answer:
-        tools = json.load(answer)
-    print(conversation(sys.stdin.read(), tools, OpenAI(), os.environ["OPENAI_MODEL"], call))
-
-
-if __name__ == "__main__":
-    main()

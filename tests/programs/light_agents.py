@@ -8,18 +8,17 @@ import urllib.request
 TRIES = 3
 
 
-def asked(url, body=None, key=""):
-    head = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
+def asked(url, body=None):
     data = None if body is None else json.dumps(body).encode()
-    with urllib.request.urlopen(urllib.request.Request(url, data, head)) as answer:
+    with urllib.request.urlopen(urllib.request.Request(url, data, {"Content-Type": "application/json"})) as answer:
         return json.load(answer)
 
 
-def asked_again(url, body, key):
+def asked_again(url, body):
     """Ask as often as OpenAI's client does, without its waits."""
     for left in reversed(range(TRIES)):
         try:
-            return asked(url, body, key)
+            return asked(url, body)
         except OSError as error:
             status = getattr(error, "code", 500)  # a connection that broke has none
             if not left or (status < 500 and status not in (408, 409, 429)):
@@ -27,27 +26,20 @@ def asked_again(url, body, key):
     raise AssertionError
 
 
-def conversation(question, tools, ask, call):
+def plain_function(question, tools, *, base_url, api_key, model):
     messages = [{"role": "user", "content": question}]
     while True:
-        reply = {name: value for name, value in ask(messages, tools).items() if value is not None}
-        messages.append(reply)
+        body = {"model": model, "messages": messages, "tools": tools.schemas}
+        said = asked_again(f"{base_url}/chat/completions", body)["choices"][0]["message"]
+        messages.append(reply := {name: value for name, value in said.items() if value is not None})
         if not reply.get("tool_calls"):
             return reply.get("content")
         for made in reply["tool_calls"]:
             try:
-                result = call(made["function"]["name"], json.loads(made["function"]["arguments"]))
+                result = tools.call(made["function"]["name"], json.loads(made["function"]["arguments"]))
             except Exception as error:
                 result = f"Error: {error}"
             messages.append({"role": "tool", "tool_call_id": made["id"], "content": result})
-
-
-def plain_function(question, tools, *, base_url, api_key, model):
-    def ask(messages, tools):
-        body = {"model": model, "messages": messages, "tools": tools}
-        return asked_again(f"{base_url}/chat/completions", body, api_key)["choices"][0]["message"]
-
-    return conversation(question, tools.schemas, ask, tools.call)
 
 
 class Tools:
@@ -64,11 +56,7 @@ class Tools:
         return seen["data"]
 
 
-def main():
-    known = {"base_url": "OPENAI_BASE_URL", "api_key": "OPENAI_API_KEY", "model": "OPENAI_MODEL"}
-    where = {name: os.environ[variable] for name, variable in known.items()}
-    print(plain_function(sys.stdin.read(), Tools(os.environ["WHICHLOOP_TOOLS_URL"]), **where))
-
-
 if __name__ == "__main__":
-    main()
+    named = {"base_url": "OPENAI_BASE_URL", "api_key": "OPENAI_API_KEY", "model": "OPENAI_MODEL"}
+    where = {name: os.environ[variable] for name, variable in named.items()}
+    print(plain_function(sys.stdin.read(), Tools(os.environ["WHICHLOOP_TOOLS_URL"]), **where))

@@ -27,16 +27,18 @@ def events(text):
 class Tools:
     """A client of streamable HTTP: the handshake, the list, and calls."""
 
-    def __init__(self, url):
-        self.url, self.number = url, 0
-        info = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "shaped", "version": "0"}}
-        self.ask("initialize", info)
-        self.listed = self.ask("tools/list", {})["result"]["tools"]
+    def __init__(self, servers):
+        [server] = servers.values()
+        self.url = server["url"]
+        self.ask(
+            "initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "shaped", "version": "0"}}
+        )
+        listed = self.ask("tools/list", {})["result"]["tools"]
+        self.listed = [(f"mcp__whichloop__{tool['name']}", tool["description"], tool["inputSchema"]) for tool in listed]
 
     def ask(self, method, params):
-        self.number += 1
-        message = {"jsonrpc": "2.0", "id": self.number, "method": method, "params": params}
-        said = post(self.url, message, {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-06-18"})
+        asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        said = post(self.url, asked, {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-06-18"})
         return next(each for each in events(said) or [json.loads(said)] if "id" in each)
 
     def call(self, name, arguments):
@@ -49,14 +51,12 @@ def codex(arguments):
     settings = tomllib.loads(Path(os.environ["CODEX_HOME"], "config.toml").read_text())
     provider = settings["model_providers"][settings["model_provider"]]
     assert provider["wire_api"] == "responses"  # the only one that it takes
-    [server] = settings["mcp_servers"].values()
-    tools = Tools(server["url"])
+    tools = Tools(settings["mcp_servers"])
     said = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": sys.stdin.read()}]}]
     functions = [
-        {"type": "function", "name": f"mcp__whichloop__{tool['name']}", "description": tool["description"], "strict": False,
-         "parameters": tool["inputSchema"]}
-        for tool in tools.listed
-    ]  # fmt: skip
+        {"type": "function", "name": name, "description": description, "strict": False, "parameters": schema}
+        for name, description, schema in tools.listed
+    ]
     for _ in range(LIMIT):
         body = {
             "model": settings["model"], "instructions": "You are a coding agent.", "input": said, "tools": functions,
@@ -64,14 +64,10 @@ def codex(arguments):
             "prompt_cache_key": "00000000-0000-0000-0000-000000000000",
         }  # fmt: skip
         headers = {"Authorization": f"Bearer {os.environ[provider['env_key']]}", "Accept": "text/event-stream"}
-        done = [
-            each
-            for each in events(post(f"{provider['base_url']}/responses", body, headers))
-            if each["type"] == "response.completed"
-        ]
-        output = done[-1]["response"]["output"]
-        calls = [item for item in output if item["type"] == "function_call"]
+        found = events(post(f"{provider['base_url']}/responses", body, headers))
+        [output] = [each["response"]["output"] for each in found if each["type"] == "response.completed"]
         said += output
+        calls = [item for item in output if item["type"] == "function_call"]
         if not calls:
             return output[-1]["content"][0]["text"]
         for call in calls:
@@ -84,43 +80,35 @@ def claude(arguments):
     assert arguments[:3] == ["-p", "--output-format", "text"]
     assert "--strict-mcp-config" in arguments
     assert arguments[arguments.index("--allowedTools") + 1] == "mcp__whichloop"
-    [server] = json.loads(Path(arguments[arguments.index("--mcp-config") + 1]).read_text())["mcpServers"].values()
-    tools = Tools(server["url"])
-    said = [{"role": "user", "content": [{"type": "text", "text": sys.stdin.read(), "cache_control": {"type": "ephemeral"}}]}]
-    offered = [
-        {"name": f"mcp__whichloop__{tool['name']}", "description": tool["description"], "input_schema": tool["inputSchema"]}
-        for tool in tools.listed
-    ]
+    tools = Tools(json.loads(Path(arguments[arguments.index("--mcp-config") + 1]).read_text())["mcpServers"])
+    kept = {"cache_control": {"type": "ephemeral"}}
+    said = [{"role": "user", "content": [{"type": "text", "text": sys.stdin.read(), **kept}]}]
+    offered = [{"name": name, "description": description, "input_schema": schema} for name, description, schema in tools.listed]
     headers = {
         "Authorization": f"Bearer {os.environ['ANTHROPIC_AUTH_TOKEN']}",
         "anthropic-version": "2023-06-01",
         "anthropic-beta": "claude-code-20250219,interleaved-thinking-2025-05-14",
     }
     base = f"{os.environ['ANTHROPIC_BASE_URL']}/v1/messages"
-    system = [{"type": "text", "text": "You are a coding agent.", "cache_control": {"type": "ephemeral"}}]
-    model = os.environ["ANTHROPIC_MODEL"]
-    counted = json.loads(
-        post(f"{base}/count_tokens", {"model": model, "messages": said, "system": system, "tools": offered}, headers)
-    )
-    assert counted["input_tokens"] > 0
+    asked: dict[str, object] = {
+        "model": os.environ["ANTHROPIC_MODEL"], "messages": said, "tools": offered,
+        "system": [{"type": "text", "text": "You are a coding agent.", **kept}],
+    }  # fmt: skip
+    assert json.loads(post(f"{base}/count_tokens", asked, headers))["input_tokens"] > 0
+    asked |= {"max_tokens": 32000, "metadata": {"user_id": "user_0_account__session_0"}, "stream": True}
     for _ in range(LIMIT):
-        body = {
-            "model": model, "max_tokens": 32000, "messages": said, "system": system, "tools": offered,
-            "metadata": {"user_id": "user_0_account__session_0"}, "stream": True,
-        }  # fmt: skip
-        blocks = message_of(events(post(f"{base}?beta=true", body, headers)))
+        blocks = message_of(events(post(f"{base}?beta=true", asked, headers)))
         said.append({"role": "assistant", "content": blocks})
         calls = [block for block in blocks if block["type"] == "tool_use"]
         if not calls:
             return blocks[-1]["text"]
-        results = [(call, tools.call(call["name"], call["input"])) for call in calls]
-        said.append({"role": "user", "content": [tool_result(call, result) for call, result in results]})
+        results = [(call["id"], tools.call(call["name"], call["input"])) for call in calls]
+        content = [
+            {"type": "tool_result", "tool_use_id": number, "content": result["content"], "is_error": result.get("isError", True)}
+            for number, result in results
+        ]
+        said.append({"role": "user", "content": content})
     raise SystemExit("no end")
-
-
-def tool_result(call, result):
-    failed = result.get("isError", True)
-    return {"type": "tool_result", "tool_use_id": call["id"], "content": result["content"], "is_error": failed}
 
 
 def message_of(found):
@@ -128,16 +116,14 @@ def message_of(found):
     blocks = []
     for event in found:
         if event["type"] == "content_block_start":
-            blocks.append({**event["content_block"]})
+            blocks.append({**event["content_block"], "partial": ""})
+        elif event["type"] == "content_block_delta" and event["delta"]["type"] == "text_delta":
+            blocks[event["index"]]["text"] += event["delta"]["text"]
         elif event["type"] == "content_block_delta":
-            delta, block = event["delta"], blocks[event["index"]]
-            if delta["type"] == "text_delta":
-                block["text"] += delta["text"]
-            else:
-                block["partial"] = block.get("partial", "") + delta["partial_json"]
+            blocks[event["index"]]["partial"] += event["delta"]["partial_json"]
     for block in blocks:
-        if block["type"] == "tool_use":
-            block["input"] = json.loads(block.pop("partial", "{}") or "{}")
+        partial = block.pop("partial")
+        block |= {"input": json.loads(partial or "{}")} if block["type"] == "tool_use" else {}
     return blocks
 
 

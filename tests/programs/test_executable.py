@@ -1,30 +1,24 @@
 """Executables: whatever a process does, its trial ends in a clear record, and nothing outlasts it."""
 
 import asyncio
-import contextlib
 import os
 import shlex
+import signal
 import sys
 import time
 
 import pytest
 
 from tests.processes import is_alive
+from tests.programs.bench import TOOLS, answering, run
 from whichloop.models.fake import FakeModel
-from whichloop.programs.loop import LEFTOVER_S, MAX_ANSWER_BYTES, place, run_executable
+from whichloop.programs.loop import MAX_ANSWER_BYTES, run_executable
 from whichloop.programs.program import Program
 from whichloop.programs.worker import SolverFailed
-from whichloop.protocol import Act, Answer, BudgetExceeded, ProviderError, Query, StopReason, Tool, Toolbox, ToolCall
+from whichloop.protocol import Act, Answer, BudgetExceeded, ProviderError, Query, StopReason, ToolCall
 
 pytestmark = pytest.mark.thorough  # each starts a process
 
-
-def double(n: int) -> int:
-    """Twice a number."""
-    return 2 * n
-
-
-TOOLS = Toolbox((Tool.from_function(double),))
 ASK = """
 import json, os, sys, urllib.request
 def post(url, body):
@@ -37,19 +31,8 @@ def ask(text):
 """
 
 
-def python(code):
-    return Program(shlex.join(["python", "-c", code]))
-
-
-def run(loop, model=None, question="What is it?"):
-    return asyncio.run(loop.run(Query(question), TOOLS, model or FakeModel(then=Answer("", "42"))))
-
-
-async def dead(pid):
-    """Killed, a process ends soon, but not at once."""
-    while is_alive(pid):
-        await asyncio.sleep(0.01)
-    return True
+def python(code, **options):
+    return Program(shlex.join(["python", "-c", code]), **options)
 
 
 # --- what it gets, and what it gives ---
@@ -60,14 +43,16 @@ def test_the_question_comes_in_both_ways_and_the_answer_is_what_is_printed():
     assert run(python(code), question="What is ü?").answer == "What is ü? True"
 
 
-def test_the_answer_may_be_posted_and_then_what_is_printed_is_not_it():
-    code = f"{ASK}\npost(os.environ['WHICHLOOP_ANSWER_URL'], {{'answer': {{'n': 42}}}}); print('done')"
-    assert run(python(code)).answer == {"n": 42}
+def test_the_last_answer_that_is_posted_counts_and_what_is_printed_is_not_it():
+    posted = (
+        "post(os.environ['WHICHLOOP_ANSWER_URL'], {'answer': 1}); post(os.environ['WHICHLOOP_ANSWER_URL'], {'answer': {'n': 42}})"
+    )
+    assert run(python(f"{ASK}\n{posted}; print('done')")).answer == {"n": 42}
 
 
 def test_it_asks_the_model_and_calls_tools():
     code = f"""{ASK}
-assert [tool["function"]["name"] for tool in listed] == ["double"] and listed[0]["type"] == "function"
+assert [tool["function"]["name"] for tool in listed] == ["double", "fail"] and listed[0]["type"] == "function"
 call = ask("?")["tool_calls"][0]["function"]
 print(post(os.environ["WHICHLOOP_TOOLS_URL"] + "/" + call["name"], json.loads(call["arguments"]))["data"])
 """
@@ -77,20 +62,16 @@ print(post(os.environ["WHICHLOOP_TOOLS_URL"] + "/" + call["name"], json.loads(ca
 
 def test_it_is_told_its_limit_and_gets_no_reply_beyond_it():
     code = f"{ASK}\nassert os.environ['WHICHLOOP_MAX_STEPS'] == '3'\nwhile True: ask('again')"
-    model = FakeModel(then=Answer("", "42"))
-    outcome = run(Program(python(code).command, max_steps=3), model)
+    model = answering()
+    outcome = run(python(code, max_steps=3), model)
     assert (outcome.stop, len(model.requests)) == (StopReason.MAX_STEPS, 3)
 
 
-def test_a_providers_failure_that_ends_it_is_the_providers():
+def test_a_providers_failure_that_ends_it_is_the_providers_and_a_used_up_budget_leaves_the_run():
     model = FakeModel(then=ProviderError("overloaded", "server", status=500))
     assert run(python(f"{ASK}\nask('?')"), model).stop is StopReason.PROVIDER_ERROR
-
-
-def test_a_used_up_budget_leaves_the_run_whatever_the_program_makes_of_it():
-    code = f"{ASK}\ntry: ask('?')\nexcept Exception: print('42')"
     with pytest.raises(BudgetExceeded):
-        run(python(code), FakeModel(BudgetExceeded("no more")))
+        run(python(f"{ASK}\ntry: ask('?')\nexcept Exception: print('42')"), FakeModel(BudgetExceeded("no more")))
 
 
 # --- what goes wrong ---
@@ -102,7 +83,7 @@ def test_a_used_up_budget_leaves_the_run_whatever_the_program_makes_of_it():
         ("import sys; sys.exit('the pump is dry')", "exit code 1: the pump is dry"),
         ("import os; os._exit(3)", "exit code 3: it wrote nothing to standard error"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV: it wrote nothing"),
-        ("print('42'); raise ValueError('late')", "exit code 1: ValueError: late"),
+        ("import sys; sys.stderr.write('ValueError: late\\nNode v20\\n'); sys.exit(1)", "exit code 1: ValueError: late"),
         ("pass", "ended without an answer: it printed nothing, and posted none"),
         ("import sys\nwhile True: sys.stdout.write('x' * 65536)", f"flood: it printed more than {MAX_ANSWER_BYTES:,} bytes"),
     ],
@@ -120,15 +101,11 @@ def test_each_end_without_an_answer_says_what_happened(code, said):
         ("import sys; sys.stderr.write('x' * 5_000_000); print('42')", "42"),
         ("import sys; sys.stdin.close(); print('42')", "42"),
         ("import os, sys; print('42', flush=True); os.close(1); os.close(2); import time; time.sleep(0.2)", "42"),
+        ("import sys; print(len(sys.stdin.read()))", "5000000"),
     ],
 )
 def test_what_is_odd_is_still_an_answer(code, answer):
-    assert run(python(code)).answer == answer
-
-
-def test_a_question_of_any_length_keeps_nobody_waiting():
-    assert run(python("print('42')"), question="x" * 5_000_000).answer == "42"
-    assert run(python("import sys; print(len(sys.stdin.read()))"), question="x" * 5_000_000).answer == "5000000"
+    assert run(python(code), question="x" * 5_000_000).answer == answer
 
 
 def test_a_program_that_is_gone_says_so(tmp_path):
@@ -141,16 +118,15 @@ def test_a_program_that_is_gone_says_so(tmp_path):
 FORKS = "import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], {more})"
 
 
-def test_what_it_started_ends_with_it():
-    pid = int(run(python(f"{FORKS.format(more='')}; print(child.pid)")).answer)
-    asyncio.run(dead(pid))
-
-
-def test_a_child_in_a_session_of_its_own_does_not_hold_its_trial_up():
+@pytest.mark.parametrize("more", ["", "start_new_session=True"])
+def test_what_it_started_ends_with_it_or_does_not_hold_its_trial_up(more):
     started = time.monotonic()
-    pid = int(run(python(f"{FORKS.format(more='start_new_session=True')}; print(child.pid)")).answer)
-    os.kill(pid, 9)
-    assert time.monotonic() - started < 100 * LEFTOVER_S  # 600 s if it did
+    pid = int(run(python(f"{FORKS.format(more=more)}; print(child.pid)")).answer)
+    assert time.monotonic() - started < 60  # 600 s if it did
+    if more:
+        os.kill(pid, signal.SIGKILL)
+    while is_alive(pid):
+        time.sleep(0.01)
 
 
 def test_a_cancelled_trial_kills_the_process_and_its_children(tmp_path):
@@ -158,57 +134,38 @@ def test_a_cancelled_trial_kills_the_process_and_its_children(tmp_path):
     code = f"{FORKS.format(more='')}; import os; open({str(path)!r}, 'w').write(f'{{os.getpid()}} {{child.pid}} '); child.wait()"
 
     async def cancelled():
-        running = asyncio.create_task(python(code).run(Query("?"), TOOLS, FakeModel()))
+        running = asyncio.create_task(python(code).run(Query("?"), TOOLS, answering()))
         while not path.exists() or not path.read_text().endswith(" "):
             await asyncio.sleep(0.01)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        for pid in map(int, path.read_text().split()):
-            assert await dead(pid)
+        while any(map(is_alive, map(int, path.read_text().split()))):
+            await asyncio.sleep(0.01)
 
     asyncio.run(cancelled())
 
 
 def test_no_more_processes_run_at_a_time_than_the_arm_may_have(tmp_path):
-    code = f"""
-import os, time
-folder = {str(tmp_path)!r}
-own = os.path.join(folder, str(os.getpid()))
-open(own, 'w').close()
-time.sleep(0.1)
-print(len(os.listdir(folder)))
-os.remove(own)
-"""
+    own = f"own = os.path.join({str(tmp_path)!r}, str(os.getpid()))"
+    here = f"import os, time; {own}; open(own, 'w').close(); time.sleep(0.1)"
+    code = f"{here}; print(len(os.listdir(os.path.dirname(own)))); os.remove(own)"
 
     async def many():
-        loop = Program(python(code).command, processes=2)
-        ended = await asyncio.gather(*(loop.run(Query("?"), TOOLS, FakeModel()) for _ in range(6)))
+        loop = python(code, processes=2)
+        ended = await asyncio.gather(*(loop.run(Query("?"), TOOLS, FakeModel(then=Answer("", "42"))) for _ in range(6)))
         return [int(outcome.answer) for outcome in ended]
 
     assert max(asyncio.run(many())) <= 2
 
 
-def test_a_place_is_free_again_whatever_happens_in_it():
-    async def twice():
-        for _ in range(2):
-            with contextlib.suppress(ValueError):
-                async with place("arm", 1):
-                    raise ValueError
-        return True
-
-    assert asyncio.run(asyncio.wait_for(twice(), 10))
-
-
 def test_a_process_leaves_no_open_file_behind():
     async def several():
-        words = [sys.executable, "-c", "print(1)"]
-        await run_executable(words, dict(os.environ), "?")
-        await asyncio.sleep(0)
-        before = len(os.listdir("/proc/self/fd"))
-        for _ in range(5):
-            await run_executable(words, dict(os.environ), "?")
-        await asyncio.sleep(0)
-        return len(os.listdir("/proc/self/fd")) - before
+        counts = []
+        for _ in range(6):
+            await run_executable([sys.executable, "-c", "print(1)"], dict(os.environ), "?")
+            await asyncio.sleep(0)
+            counts.append(len(os.listdir("/proc/self/fd")))
+        return counts[-1] - counts[0]
 
     assert asyncio.run(several()) <= 0

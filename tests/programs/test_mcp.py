@@ -3,106 +3,79 @@
 import asyncio
 import contextlib
 import json
-import subprocess
+import shlex
 import sys
-from pathlib import Path
 
 import aiohttp
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
+from tests.programs.bench import TOOLS, run
 from whichloop.models.fake import FakeModel
 from whichloop.models.faults import Fault, FaultPoint
-from whichloop.models.metering import MeteredToolbox
+from whichloop.models.metering import MeteredToolbox, NoListener
 from whichloop.models.receipts import call_digest
 from whichloop.models.server.mcp import TEXT_RESULT
 from whichloop.models.tunnel import Tunnel
 from whichloop.programs.gateway import ProgramTrial, served
 from whichloop.programs.program import Program
-from whichloop.programs.worker import MCP_BRIDGE
-from whichloop.protocol import Act, Answer, Query, Tool, Toolbox, ToolCall
+from whichloop.programs.worker import OUTSIDE
+from whichloop.protocol import Tool, Toolbox
 
-AGENT = Path(__file__).with_name("mcp_agent.py")
+MCP_BRIDGE = OUTSIDE / "mcp_stdio.py"
 HEAD = {"Accept": "application/json, text/event-stream"}
 
 
-def double(n: int) -> int:
-    """Twice a number."""
-    return 2 * n
-
-
-def fail() -> int:
-    """Fails."""
-    raise ValueError("the pump is dry")
-
-
-TOOLS = Toolbox((Tool.from_function(double), Tool.from_function(fail)))
-
-
-class Quiet:
-    """A listener that keeps the calls."""
-
-    def __init__(self):
-        self.faults = []
-
-    def exchange(self, exchange):
-        raise AssertionError("no model is asked")
-
-    def tool_call(self, call, seen, fault):
-        self.faults.append(fault)
-
-
-def disturbed(kind, clearing="after", attempts=1):
+def disturbed(kind, attempts=1):
     """Tools one of whose calls, double(n=4), suffers a fault."""
     tunnel = Tunnel()
-    fault = Fault(kind, FaultPoint("tool", "c1"), clearing, attempts)
-    tunnel.of_call[call_digest("double", {"n": 4})] = fault
-    return MeteredToolbox(TOOLS, Quiet(), tunnel)
+    tunnel.of_call[call_digest("double", {"n": 4})] = Fault(kind, FaultPoint("tool", "c1"), "after", attempts)
+    return MeteredToolbox(TOOLS, NoListener(), tunnel)
 
 
-def talked(talk, tools=TOOLS, model=None):
+def talked(talk, tools=TOOLS):
     """Run a coroutine function of a trial and its address."""
 
-    async def run():
-        trial = ProgramTrial(model or FakeModel(), tools, None)
+    async def trial_run():
+        trial = ProgramTrial(FakeModel(), tools, None)
         async with served(trial) as url:
             return await talk(trial, f"{url}/mcp")
 
-    return asyncio.run(run())
+    return asyncio.run(trial_run())
 
 
 async def post(url, message, headers=HEAD):
     async with aiohttp.ClientSession() as session, session.post(url, json=message, headers=headers) as response:
-        return response.status, response.content_type, await response.read()
+        return response.status, await response.read()
 
 
-def ask(method, params=None, tools=TOOLS, **more):
-    message = {"jsonrpc": "2.0", "id": 7, "method": method, **({} if params is None else {"params": params})}
+def message(method, params=None, number=7):
+    return {"jsonrpc": "2.0", "id": number, "method": method, **({} if params is None else {"params": params})}
 
-    async def once(trial, url):
-        return await post(url, message, **more)
 
-    status, kind, body = talked(once, tools)
-    assert kind == "application/json"
-    return status, json.loads(body)
+def call(name, number=7, **arguments):
+    return message("tools/call", {"name": name, "arguments": arguments}, number)
 
 
 def introduction(version):
-    return {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "0"}}
+    return message(
+        "initialize", {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "0"}}, 1
+    )
+
+
+def ask(asked, headers=HEAD):
+    status, body = talked(lambda trial, url: post(url, asked, headers))
+    return {"status": status, **json.loads(body)}
 
 
 @pytest.mark.parametrize("version", HANDSHAKE_PROTOCOL_VERSIONS)
-def test_it_introduces_itself_in_the_protocol_that_was_asked_for(version):
-    status, said = ask("initialize", introduction(version))
-    assert (status, said["id"], said["result"]["protocolVersion"]) == (200, 7, version)
+def test_it_introduces_itself_in_the_protocol_that_was_asked_for_and_lists_the_tools(version):
+    said = ask(introduction(version))
+    assert (said["status"], said["id"], said["result"]["protocolVersion"]) == (200, 1, version)
     assert said["result"]["serverInfo"]["name"] == "whichloop"
-
-
-def test_it_lists_the_tools_with_their_schemas():
-    listed = ask("tools/list")[1]["result"]["tools"]
-    assert [tool["name"] for tool in listed] == ["double", "fail"]
-    assert [tool["inputSchema"] for tool in listed] == [spec.parameters for spec in TOOLS.specs]
+    listed = ask(message("tools/list"))["result"]["tools"]
+    assert [(tool["name"], tool["inputSchema"]) for tool in listed] == [(spec.name, spec.parameters) for spec in TOOLS.specs]
     assert "outputSchema" not in listed[0]
 
 
@@ -116,86 +89,71 @@ def test_it_lists_the_tools_with_their_schemas():
     ],
 )
 def test_a_tools_error_is_a_result_that_the_model_sees(name, arguments, text, is_error):
-    result = ask("tools/call", {"name": name, "arguments": arguments})[1]["result"]
+    result = ask(call(name, **arguments))["result"]
     assert text in result["content"][0]["text"]
     assert result["isError"] is is_error
 
 
-@pytest.mark.parametrize("accept", ["application/json", "*/*", "text/event-stream"])
-def test_plain_clients_are_answered_with_json(accept):
-    result = ask("tools/call", {"name": "double", "arguments": {"n": 4}}, headers={"Accept": accept})[1]["result"]
-    assert result["content"][0]["text"] == "8"
-
-
-def test_what_is_wrong_with_a_request_is_a_json_rpc_error():
-    assert ask("tools/call", {"name": 3})[1]["error"]["code"] == -32602
-    assert ask("resources/list")[1]["error"]["code"] == -32601
-
-
-def test_headers_that_the_sdk_does_not_read_may_hold_anything():
-    result = ask("tools/call", {"name": "double", "arguments": {"n": 4}}, headers={**HEAD, "User-Agent": "中文"})[1]["result"]
-    assert result["content"][0]["text"] == "8"
-
-
-NO_MESSAGES: tuple[object, ...] = (None, 3, [], {}, {"jsonrpc": "1.0", "id": 1, "method": "ping"})
+def test_plain_clients_and_odd_headers_are_answered_with_json_and_what_is_wrong_with_an_error_of_json_rpc():
+    accepts = [{"Accept": kind} for kind in ("application/json", "*/*", "text/event-stream")]
+    for headers in (*accepts, {**HEAD, "User-Agent": "中文"}):
+        assert ask(call("double", n=4), headers)["result"]["content"][0]["text"] == "8"
+    assert ask(message("tools/call", {"name": 3}))["error"]["code"] == -32602
+    assert ask(message("resources/list"))["error"]["code"] == -32601
 
 
 def test_what_is_no_message_and_what_is_no_page_is_refused():
     async def talk(trial, url):
-        async with aiohttp.ClientSession() as session:
-            statuses = [(await post(url, message))[0] for message in NO_MESSAGES]
-            async with session.get(url, headers=HEAD) as got:
-                statuses.append(got.status)
-            for foreign in ({"Origin": "http://evil.example"}, {"Host": "evil.example"}):
-                statuses.append((await post(url, {}, {**HEAD, **foreign}))[0])
-            statuses.append((await post(url.replace("/mcp", "x/mcp"), {}))[0])
-            trial.close()
-            message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "double", "arguments": {"n": 1}}}
-            return [*statuses, (await post(url, message))[0]]
+        no_messages: list[object] = [None, 3, [], {}, {"jsonrpc": "1.0", "id": 1, "method": "ping"}]
+        statuses = [(await post(url, each))[0] for each in no_messages]
+        async with aiohttp.ClientSession() as session, session.get(url, headers=HEAD) as got:
+            statuses.append(got.status)
+        for foreign in ({"Origin": "http://evil.example"}, {"Host": "evil.example"}):
+            statuses.append((await post(url, {}, {**HEAD, **foreign}))[0])
+        statuses.append((await post(url.replace("/mcp", "x/mcp"), {}))[0])
+        trial.close()
+        return [*statuses, (await post(url, call("double", n=1)))[0]]
 
     assert talked(talk) == [400] * 5 + [405, 403, 403, 404, 404]
 
 
 def test_a_client_that_goes_ends_its_call():
-    ended = []
+    ended = asyncio.Event()
 
     async def wait() -> int:
         """Waits."""
         try:
             await asyncio.Event().wait()
         finally:
-            ended.append(True)
+            ended.set()
         return 0
 
     async def talk(trial, url):
-        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "wait", "arguments": {}}}
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(post(url, message), 0.3)
-        while not ended:
-            await asyncio.sleep(0.01)
+            await asyncio.wait_for(post(url, call("wait")), 0.3)
+        await asyncio.wait_for(ended.wait(), 60)
 
     talked(talk, Toolbox((Tool.from_function(wait),)))
-    assert ended == [True]
 
 
 # --- faults that only MCP has, as the official client sees them ---
 
 
 @contextlib.asynccontextmanager
-async def client_of(server, mode="auto", **more):
+async def client_of(server, mode="auto"):
     heard = []
 
-    async def hear(message):
-        heard.append(getattr(message, "method", type(message).__name__))
+    async def hear(each):
+        heard.append(getattr(each, "method", type(each).__name__))
 
-    async with Client(server, mode=mode, message_handler=hear, **more) as client:
+    async with Client(server, mode=mode, message_handler=hear) as client:
         yield client, heard
 
 
-async def called(client, name, arguments):
-    """Text and kind of what a call gives."""
+async def called(client):
+    """Kind and text of what the call that suffers the fault gives."""
     try:
-        result = await client.call_tool(name, arguments)
+        result = await client.call_tool("double", {"n": 4})
     except Exception as error:
         return type(error).__name__, str(error)
     return "error" if result.is_error else "result", result.content[0].text
@@ -214,16 +172,14 @@ def test_a_fault_of_mcp_reaches_its_client_and_passes(kind, mode):
     async def talk(trial, url):
         async with client_of(url, mode) as (client, heard):
             before = (await client.list_tools()).tools
-            first = await called(client, "double", {"n": 4})
+            first = await called(client)
             during = (await client.list_tools(cache_mode="bypass")).tools
             told = list(heard)
-            second = await called(client, "double", {"n": 4})
-            after = (await client.list_tools(cache_mode="bypass")).tools
-        return before, first, during, told, second, after
+            second = await called(client)
+            return before, first, during, told, second, (await client.list_tools(cache_mode="bypass")).tools
 
     before, first, during, told, second, after = talked(talk, disturbed(kind, attempts=2))
-    assert first == ENDS[kind]
-    assert second == ENDS[kind]
+    assert first == second == ENDS[kind]
     assert after == before
     assert told == ([] if kind == "mcp.error" else ["notifications/tools/list_changed"])
     if kind == "mcp.list_changed":
@@ -238,9 +194,7 @@ def test_content_cut_short_is_cut_in_text_and_structure():
     async def talk(trial, url):
         async with client_of(f"{url}?structured=1") as (client, _):
             listed = (await client.list_tools()).tools
-            cut = await client.call_tool("double", {"n": 4})
-            whole = await client.call_tool("double", {"n": 44})
-        return listed, cut, whole
+            return listed, await client.call_tool("double", {"n": 4}), await client.call_tool("double", {"n": 44})
 
     listed, cut, whole = talked(talk, disturbed("mcp.cut"))
     assert listed[0].output_schema == TEXT_RESULT
@@ -251,52 +205,30 @@ def test_content_cut_short_is_cut_in_text_and_structure():
 
 # --- over standard input and output ---
 
-
-def through_the_bridge(lines):
-    async def talk(trial, url):
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, str(MCP_BRIDGE), url, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        out, _ = await process.communicate("\n".join(lines).encode())
-        return [json.loads(line) for line in out.splitlines()]
-
-    return talked(talk)
+LINES = [json.dumps(introduction("2025-11-25")), "", '{"jsonrpc": "2.0", "method": "notifications/initialized"}']
+LINES += [json.dumps(call("double", 2, n=4)), "no JSON", '{"id": 3}']
+BRIDGED = """
+import os, shlex, subprocess
+done = subprocess.run(shlex.split(os.environ["WHICHLOOP_MCP_COMMAND"]), input={asked!r}, capture_output=True, text=True)
+print(done.stdout)
+"""
 
 
-def test_the_bridge_passes_each_message_on():
-    messages = [
-        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": introduction("2025-11-25")},
-        {"jsonrpc": "2.0", "method": "notifications/initialized"},
-        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "double", "arguments": {"n": 4}}},
-    ]
-    answers = through_the_bridge([json.dumps(messages[0]), "", *map(json.dumps, messages[1:]), "no JSON", '{"id": 3}'])
-    answers.sort(key=lambda answer: answer["id"])
-    assert [answer["id"] for answer in answers] == [1, 2, 3]
-    assert answers[1]["result"]["content"][0]["text"] == "8"
-    assert "400" in answers[2]["error"]["message"]
+@pytest.mark.thorough
+def test_the_bridge_of_an_executable_passes_each_message_on():
+    answer = run(Program(shlex.join(["python", "-c", BRIDGED.format(asked="\n".join(LINES))]))).answer
+    first, second, third = sorted(map(json.loads, answer.splitlines()), key=lambda each: each["id"])
+    assert [each["id"] for each in (first, second, third)] == [1, 2, 3]
+    assert second["result"]["content"][0]["text"] == "8"
+    assert "400" in third["error"]["message"]
 
 
 def test_a_change_of_the_list_goes_over_the_bridge():
     async def talk(trial, url):
         async with client_of(StdioServerParameters(command=sys.executable, args=[str(MCP_BRIDGE), url])) as (client, heard):
-            first, second = [await called(client, "double", {"n": 4}) for _ in range(2)]
-            return first, heard, second
+            return await called(client), heard, await called(client)
 
     first, heard, second = talked(talk, disturbed("mcp.list_changed"))
     assert first == ENDS["mcp.list_changed"]
     assert heard == ["notifications/tools/list_changed"]
     assert second[0] == "result"
-
-
-@pytest.mark.slow
-def test_an_agent_with_the_official_sdk_is_served_in_either_way():
-    """By one process, which takes two seconds to import the SDK."""
-    calls = Act("", (ToolCall("double", {"n": 4}),)), Act("", (ToolCall("fail", {}),))
-    model = FakeModel(*calls, Answer("", "by HTTP"), *calls, Answer("", "over the bridge"))
-    outcome = asyncio.run(Program(f"python {AGENT} http stdio").run(Query("What is it?"), TOOLS, model))
-    assert outcome.answer == "by HTTP\nover the bridge"
-    for last in (2, 5):
-        assert [message.content for message in model.requests[last].messages if message.role == "tool"] == [
-            "8",
-            "ValueError: the pump is dry",
-        ]

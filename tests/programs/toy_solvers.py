@@ -43,81 +43,54 @@ async def prints(task):
     print("not JSON", flush=True)
     sys.stdout.write("{}\n" * 1000)
     subprocess.run([sys.executable, "-c", "print('from a child')"], check=True)
-    return await while_loop(task)
-
-
-async def floods_errors(task):
     sys.stderr.write("x" * 5_000_000 + "\n")
     return await while_loop(task)
 
 
-async def floods_the_answer(task):
-    return "x" * 3_000_000
+async def gives(task):
+    """What the question says: a long answer, one too long, or one that is no JSON."""
+    endless: list[object] = []
+    endless.append(endless)
+    answers = {"long": "x" * 3_000_000, "flood": "x" * 40_000_000, "keys": {(1, 2): 3}, "endless": endless, "set": {1}}
+    return answers[task.question]
 
 
-async def bursts(task):
-    return "x" * 40_000_000
-
-
-async def gives_odd_keys(task):
-    return {(1, 2): 3}
-
-
-async def gives_itself(task):
-    answer: list[object] = []
-    answer.append(answer)
-    return answer
-
-
-async def raises_the_unsayable(task):
+async def raises(task):
     class Unsayable(Exception):
         def __str__(self):
             raise ValueError("no")
 
-    raise Unsayable
+    raise {"raise": LookupError("where is it?"), "exit": SystemExit(3), "unsayable": Unsayable()}[task.question]
 
 
 async def leaves_a_child(task):
-    return subprocess.Popen(["sleep", "300"]).pid
+    own_session = task.question == "in a session of its own"
+    return subprocess.Popen(["sleep", "300"], start_new_session=own_session).pid
 
 
 async def dies(task):
+    """Ends its process, in the first trial only if the question names a file that remembers that."""
+    marker = task.question.split()[-1]
+    if os.path.isabs(marker) and os.path.exists(marker):
+        return os.getpid()
+    if os.path.isabs(marker):
+        open(marker, "w").close()
+        os.kill(os.getpid(), signal.SIGKILL)
     sys.stderr.write("out of luck\n")
     sys.stderr.flush()
     os._exit(7)
 
 
-async def dies_once(task):
-    """Ends its process in the first trial; the file that the question names remembers that."""
-    marker = task.question.split()[-1]
-    if not os.path.exists(marker):
-        open(marker, "w").close()
-        os.kill(os.getpid(), signal.SIGKILL)
+async def blocks(task):
+    if task.question == "block":
+        time.sleep(600)
     return os.getpid()
 
 
-async def raises(task):
-    raise LookupError("where is it?")
-
-
-async def exits(task):
-    raise SystemExit(3)
-
-
-async def hangs(task):
-    await asyncio.Event().wait()
-
-
-async def blocks(task):
-    if task.question != "block":
-        return os.getpid()
-    time.sleep(600)
-
-
 def blocks_on_a_thread(question, tools):
-    if question != "block":
-        return os.getpid()
-    time.sleep(600)
+    if question == "block":
+        time.sleep(600)
+    return os.getpid()
 
 
 async def hangs_in_the_model(task):
@@ -131,10 +104,6 @@ async def own_pid(task):
 
 async def answers_at_the_limit(task):
     raise task.StepLimit("the best so far")
-
-
-async def gives_a_set(task):
-    return {1}
 
 
 def plain(question, tools, *, base_url, api_key, model):

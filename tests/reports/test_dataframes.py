@@ -283,8 +283,8 @@ def test_effects_are_those_of_an_ablation(tmp_path):
     run = whichloop.load(experiment.folder)
     made = ablation_result(run.results)
     assert made is not None
-    assert run.effects["term"].tolist() == [effect.term for effect in made.effects.effects]
-    assert run.effects["difference"].tolist() == [effect.difference.value for effect in made.effects.effects]
+    assert run.effects["term"].tolist() == [effect.term for effect in made.effects]
+    assert run.effects["difference"].tolist() == [effect.difference.value for effect in made.effects]
     assert set(run.effects["kind"]) == {"main", "interaction"}
     assert set(run.arms["options.parse_retries"]) == {0, 2}
 

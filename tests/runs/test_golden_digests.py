@@ -14,7 +14,7 @@ import pytest
 
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.run import run
-from whichloop.metrics.record_table import records_digest
+from whichloop.metrics.record import records_digest
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.store.trials import read_records

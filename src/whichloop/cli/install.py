@@ -23,7 +23,7 @@ def install(
     from functools import partial
 
     from whichloop.frameworks import installing
-    from whichloop.frameworks.table import known_frameworks
+    from whichloop.frameworks.table import FRAMEWORKS
     from whichloop.text.output import terminal_safe
 
     from .console import say
@@ -34,7 +34,7 @@ def install(
 
     if bool(names) == everything:
         raise ValueError("name frameworks, or give --all; whichloop list frameworks shows them")
-    releases = [installing.read_release(name) for name in dict.fromkeys(names or known_frameworks())]  # all, or none is made
+    releases = [installing.read_release(name) for name in dict.fromkeys(names or FRAMEWORKS)]  # all, or none is made
     for release in releases:
         label = release.label
         if release.folder.exists() and not again:

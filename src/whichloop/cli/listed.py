@@ -71,11 +71,12 @@ def _loops(in_full: bool, only: str | None) -> Iterator[Entry]:
 
 
 def _frameworks(in_full: bool, only: str | None) -> Iterator[Entry]:
-    from whichloop.frameworks.installing import framework_class, pinned_version
+    from whichloop.frameworks.installing import pinned_version
+    from whichloop.frameworks.table import FRAMEWORKS
 
     for plain in _built_ins("framework", in_full, only):
         try:
-            installed = framework_class(plain.name)().version
+            installed = FRAMEWORKS[plain.name]().version
         except ValueError:
             installed = None
         yield replace(plain, facts={"version": pinned_version(plain.name), "installed": installed}, group=OWN_PLACE)

@@ -13,7 +13,6 @@ from whichloop.experiments.compare.prepare import Experiment, recording_command
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run_apart
 from whichloop.experiments.export_runs.export import SpanEndpoint, live_spans
-from whichloop.metrics.record_table import RecordTable
 from whichloop.protocol.values import counted
 from whichloop.reports.progress import TrialBoard, watching
 from whichloop.reports.tracking import log_results, where_logged
@@ -103,8 +102,7 @@ def _say_how_it_went(experiment: Experiment, run: Results, *, quiet: bool) -> No
 
 def _as_it_stands(experiment: Experiment, run: Results) -> Experiment:
     """Return the experiment with what this session has added to the run's past."""
-    read = run.records.store if isinstance(run.records, RecordTable) else None
-    return replace(experiment, manifest=run.manifest, past=read_state(experiment.folder, experiment.past, read))
+    return replace(experiment, manifest=run.manifest, past=read_state(experiment.folder, experiment.past))
 
 
 def resume_command(experiment: Experiment) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, fields, make_dataclass
 from functools import lru_cache
 from importlib.metadata import distributions
 from pathlib import Path
@@ -15,64 +16,20 @@ from whichloop.programs.worker import Solver
 from whichloop.protocol import StopReason
 from whichloop.protocol.digest import canonical_json, sha256
 from whichloop.protocol.files import home
-from whichloop.protocol.modules import names_in
 
 _RELEASE = re.compile(r"[a-z_]+@\d[\w.!+-]*")
 _PYTHON = re.compile(r"^version(?:_info)?\s*=\s*([\d.]+)", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class FrameworkEnvironment:
-    """One environment."""
-
-    folder: Path
-    python: str
-    """Path of its interpreter."""
-    versions: Mapping[str, str]
-    """Versions of the packages that the wiring needs, by name, and of Python."""
-    digest: str
-    """Digest of the versions of all packages in it, and of Python's."""
+WIRING = Path(__file__).with_name("wiring")
 
 
 def environments() -> Path:
-    """Return the folder of the environments that were installed."""
+    """Return the folder of the environments that were installed, each under NAME or NAME@VERSION."""
     return home() / "frameworks"
-
-
-def known_frameworks() -> list[str]:
-    """Return the names of the frameworks that have a wiring, sorted."""
-    return list(names_in("whichloop.frameworks.wiring"))
-
-
-def find_environment(name: str, requires: Sequence[str], venv: str = "") -> FrameworkEnvironment:
-    """Return the environment of a framework. `venv`: its folder, or its name among those that were installed.
-
-    Raises ValueError, with the command that makes one, if there is none or if it lacks a package.
-    """
-    folder = environment_folder(venv or name) if not venv or is_release(venv) else Path(venv).expanduser().absolute()
-    python = folder / "bin" / "python"
-    if not python.is_file():
-        if is_release(venv):
-            raise ValueError(f"{venv} is not installed: run whichloop install {venv}")
-        if venv:
-            raise ValueError(f"{name}: venv: {venv} is no virtual environment: it has no bin/python")
-        raise ValueError(f"{name} is not installed: run whichloop install {name}, or give {name}(venv=FOLDER)")
-    versions = packages_in(folder)
-    needed = [plain_name(requirement) for requirement in requires]
-    if missing := [package for package in needed if package not in versions]:
-        raise ValueError(f"{name}: {folder} lacks {', '.join(missing)}")
-    needed_versions = {package: versions[package] for package in (*needed, "python")}
-    return FrameworkEnvironment(folder, str(python), needed_versions, sha256(canonical_json(dict(versions))))
-
-
-def environment_folder(release: str) -> Path:
-    """Return where `install` makes the environment of a framework, NAME or NAME@VERSION."""
-    return environments() / release
 
 
 def is_release(text: str) -> bool:
     """Say whether a text is NAME@VERSION of a framework that has a wiring."""
-    return _RELEASE.fullmatch(text) is not None and text.partition("@")[0] in known_frameworks()
+    return _RELEASE.fullmatch(text) is not None and text.partition("@")[0] in FRAMEWORKS
 
 
 def packages_in(folder: Path) -> Mapping[str, str]:
@@ -94,41 +51,48 @@ def plain_name(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", requirement.partition("[")[0]).lower()
 
 
-WIRING = Path(__file__).with_name("wiring")
-
-
 @dataclass(frozen=True, slots=True)
 class Framework(ProgramLoop):
-    """A framework in an environment of its own; subclasses name its packages and add its options."""
+    """A framework in an environment of its own; those in `FRAMEWORKS` have its name, its packages and its options."""
 
     venv: str = ""
     """Folder of the environment that has the framework, or NAME@VERSION that was installed; default: the tested version."""
 
+    name: ClassVar[str]
     requires: ClassVar[tuple[str, ...]]
     """What is installed, as pip takes it: the packages that the wiring needs, the framework's own first."""
 
     @property
-    def name(self) -> str:
-        return next(name for name, framework in FRAMEWORKS.items() if framework is type(self))
+    def environment(self) -> tuple[Path, Mapping[str, str]]:
+        """The environment's folder, and the versions of all packages in it, and of Python.
 
-    @property
-    def environment(self) -> FrameworkEnvironment:
-        """The environment. Raises ValueError if there is none or if it lacks a package."""
-        return find_environment(self.name, self.requires, self.venv)
+        Raises ValueError, as what is read from it does, with the command that makes one, if there is none or if it lacks a package.
+        """
+        release = self.venv if is_release(self.venv) else self.name
+        is_own = bool(self.venv) and self.venv != release
+        folder = Path(self.venv).expanduser().absolute() if is_own else environments() / release
+        if not (folder / "bin" / "python").is_file():
+            if is_own:
+                raise ValueError(f"{self.name}: venv: {self.venv} is no virtual environment: it has no bin/python")
+            raise ValueError(f"{release} is not installed: run whichloop install {release}, or give {self.name}(venv=FOLDER)")
+        versions = packages_in(folder)
+        if missing := [package for package in map(plain_name, self.requires) if package not in versions]:
+            raise ValueError(f"{self.name}: {folder} lacks {', '.join(missing)}")
+        return folder, versions
 
     @property
     def version(self) -> str:
-        """The framework's version in its environment. Raises ValueError as `environment` does."""
         return self.packages[plain_name(self.requires[0])]
 
     @property
     def packages(self) -> Mapping[str, str]:
-        """The versions of what the wiring needs, and of Python. Raises ValueError as `environment` does."""
-        return self.environment.versions
+        """Versions of the packages that the wiring needs, by name, and of Python."""
+        _, versions = self.environment
+        return {package: versions[package] for package in (*map(plain_name, self.requires), "python")}
 
     @property
     def environment_digest(self) -> str:
-        return self.environment.digest
+        return sha256(canonical_json(dict(self.environment[1])))
 
     @property
     def sources(self) -> tuple[Path, ...]:
@@ -140,173 +104,75 @@ class Framework(ProgramLoop):
         return WIRING / f"{self.name}.py"
 
     def solver(self) -> Solver:
-        """Return the wiring and the interpreter that runs it. Raises ValueError as `environment` does."""
-        return Solver(self.environment.python, f"{self.wiring}:solve")
+        return Solver(str(self.environment[0] / "bin" / "python"), f"{self.wiring}:solve")
 
     def options(self) -> Mapping[str, Any]:
         shared = {item.name for item in fields(Framework)}
         return {item.name: getattr(self, item.name) for item in fields(self) if item.name not in shared}
 
 
-@dataclass(frozen=True, slots=True)
-class AgentFramework(Framework):
-    """The agent with functions as tools."""
-
-    tool_errors: Literal["default", "shown"] = "default"
-    """`shown`: `include_detailed_errors` gives a tool's error to the model (learn.microsoft.com/agent-framework)."""
-
-    wire: Literal["responses", "chat"] = "responses"
-    """`OpenAIChatClient`, which asks over Responses, or `OpenAIChatCompletionClient` (learn.microsoft.com/agent-framework)."""
-
-    stops: ClassVar = Framework.stops - {StopReason.MAX_STEPS} | {StopReason.FORCED}  # it always answers at its limit
-    requires: ClassVar = ("agent-framework-core", "agent-framework-openai")
-
-
-@dataclass(frozen=True, slots=True)
-class Agno(Framework):
-    """Agno's agent, which has no limit of steps: the gateway ends it."""
-
-    requires: ClassVar = ("agno", "openai")
-
-
-@dataclass(frozen=True, slots=True)
-class AutoGen(Framework):
-    """AutoGen's assistant with functions as tools."""
-
-    requires: ClassVar = ("autogen-agentchat", "autogen-ext[openai]")
-
-
-@dataclass(frozen=True, slots=True)
-class CrewAI(Framework):
-    """CrewAI's agent with functions as tools."""
-
-    stops: ClassVar = Framework.stops | {StopReason.FORCED}  # at its limit it asks for an answer, and not every model gives one
-    requires: ClassVar = ("crewai",)
-
-
-@dataclass(frozen=True, slots=True)
-class DeepAgents(Framework):
-    """LangChain's agent with a plan, files and sub-agents: its own tools stand beside the task's."""
-
-    tool_errors: Literal["default", "shown"] = "default"
-    """`shown`: `ToolErrorMiddleware` gives a tool's error to the model (docs.langchain.com/oss/python/langchain/middleware)."""
-
-    requires: ClassVar = ("deepagents", "langchain", "langgraph", "langchain-openai")
-
-
-@dataclass(frozen=True, slots=True)
-class DSPyReAct(Framework):
-    """DSPy's experimental agent over native calls; its text formats are what `react_extract` compares."""
-
-    stops: ClassVar = Framework.stops | {StopReason.FORCED}
-    requires: ClassVar = ("dspy", "litellm")
-
-
-@dataclass(frozen=True, slots=True)
-class GoogleADK(Framework):
-    """ADK's agent with functions as tools."""
-
-    tool_errors: Literal["default", "shown"] = "default"
-    """`shown`: `ReflectAndRetryToolPlugin` shows a tool's error (google.github.io/adk-docs/plugins/reflect-and-retry)."""
-
-    requires: ClassVar = ("google-adk", "litellm", "mcp")
-
-
-@dataclass(frozen=True, slots=True)
-class Haystack(Framework):
-    """Haystack's agent component with functions as tools."""
-
-    stops: ClassVar = Framework.stops - {StopReason.MAX_STEPS}  # at its limit it returns the last message, whatever it is
-    requires: ClassVar = ("haystack-ai", "openai")
-
-
-@dataclass(frozen=True, slots=True)
-class LangChain(Framework):
-    """LangChain's agent, which runs on LangGraph."""
-
-    tool_errors: Literal["default", "shown"] = "default"
-    """`shown`: `ToolErrorMiddleware` gives a tool's error to the model (docs.langchain.com/oss/python/langchain/middleware)."""
-
-    requires: ClassVar = ("langchain", "langgraph", "langchain-openai")
-
-
-@dataclass(frozen=True, slots=True)
-class LangGraph(Framework):
-    """LangGraph's own agent, which `langchain` took the place of; many programs still have it."""
-
-    tool_errors: Literal["default", "shown"] = "default"
-    """`shown`: `handle_tool_errors=True` of `ToolNode` (reference.langchain.com/python/langgraph.prebuilt/tool_node)."""
-
-    requires: ClassVar = ("langgraph", "langgraph-prebuilt", "langchain-openai")
-
-
-@dataclass(frozen=True, slots=True)
-class LlamaIndex(Framework):
-    """LlamaIndex's workflow agent with functions as tools."""
-
-    requires: ClassVar = ("llama-index-core", "llama-index-llms-openai-like")
-
-
-@dataclass(frozen=True, slots=True)
-class OpenAIAgents(Framework):
-    """The SDK's agent with functions as tools."""
-
-    tool_errors: Literal["default", "shown"] = "default"
-    """`shown`: `failure_error_function` words a tool's error for the model (openai.github.io/openai-agents-python/tools)."""
-    unknown_tool: Literal["default", "shown"] = "default"
-    """`shown`: `tool_not_found_behavior` tells the model (openai.github.io/openai-agents-python/running_agents)."""
-
-    wire: Literal["responses", "chat"] = "responses"
-    """What the SDK asks OpenAI over by default, or Chat Completions (openai.github.io/openai-agents-python/models)."""
-
-    requires: ClassVar = ("openai-agents",)
-
-
-@dataclass(frozen=True, slots=True)
-class PydanticAI(Framework):
-    """Pydantic AI's agent with functions as tools."""
-
-    tool_errors: Literal["default", "shown"] = "default"
-    """`shown`: a tool that fails raises `ModelRetry` (ai.pydantic.dev/tools-advanced/#tool-retries)."""
-    retries: int = 1
-    """Failures in a row of one tool that the model may mend, `Agent(retries=…)` (ai.pydantic.dev/tools-advanced/#tool-retries)."""
-
-    wire: Literal["responses", "chat"] = "responses"
-    """What a name such as `openai:gpt-5` stands for, or `OpenAIChatModel` (ai.pydantic.dev/models/openai)."""
-
-    requires: ClassVar = ("pydantic-ai-slim[openai]", "openai")
-
-
-@dataclass(frozen=True, slots=True)
-class Smolagents(Framework):
-    """The agent that calls tools by JSON; it must call `final_answer` to end."""
-
-    stops: ClassVar = Framework.stops - {StopReason.MAX_STEPS} | {StopReason.FORCED}  # it always answers at its limit
-    requires: ClassVar = ("smolagents[openai]", "openai")
-
-
-@dataclass(frozen=True, slots=True)
-class Strands(Framework):
-    """Strands' agent, over a streamed model."""
-
-    requires: ClassVar = ("strands-agents[openai]", "openai")
-
-
-FRAMEWORKS: Final[Mapping[str, type[Framework]]] = {
-    "agent_framework": AgentFramework,
-    "agno": Agno,
-    "autogen": AutoGen,
-    "crewai": CrewAI,
-    "deepagents": DeepAgents,
-    "dspy_react": DSPyReAct,
-    "google_adk": GoogleADK,
-    "haystack": Haystack,
-    "langchain": LangChain,
-    "langgraph": LangGraph,
-    "llama_index": LlamaIndex,
-    "openai_agents": OpenAIAgents,
-    "pydantic_ai": PydanticAI,
-    "smolagents": Smolagents,
-    "strands": Strands,
+_ENDS, _ANSWERS = Framework.stops, {StopReason.FORCED}
+_NO_LIMIT = _ENDS - {StopReason.MAX_STEPS}
+_TABLE: Mapping[str, tuple[AbstractSet[StopReason], tuple[str, ...]]] = {
+    "agent_framework": (_NO_LIMIT | _ANSWERS, ("agent-framework-core", "agent-framework-openai")),
+    "agno": (_ENDS, ("agno", "openai")),  # it has no limit of steps: the gateway ends it
+    "autogen": (_ENDS, ("autogen-agentchat", "autogen-ext[openai]")),
+    "crewai": (_ENDS | _ANSWERS, ("crewai",)),  # at its limit it asks for an answer, and not every model gives one
+    "deepagents": (_ENDS, ("deepagents", "langchain", "langgraph", "langchain-openai")),
+    "dspy_react": (_ENDS | _ANSWERS, ("dspy", "litellm")),
+    "google_adk": (_ENDS, ("google-adk", "litellm", "mcp")),
+    "haystack": (_NO_LIMIT, ("haystack-ai", "openai")),  # at its limit it returns the last message, whatever it is
+    "langchain": (_ENDS, ("langchain", "langgraph", "langchain-openai")),
+    "langgraph": (_ENDS, ("langgraph", "langgraph-prebuilt", "langchain-openai")),
+    "llama_index": (_ENDS, ("llama-index-core", "llama-index-llms-openai-like")),
+    "openai_agents": (_ENDS, ("openai-agents",)),
+    "pydantic_ai": (_ENDS, ("pydantic-ai-slim[openai]", "openai")),
+    "smolagents": (_NO_LIMIT | _ANSWERS, ("smolagents[openai]", "openai")),
+    "strands": (_ENDS, ("strands-agents[openai]", "openai")),
 }
+"""Name → how a trial may stop, and what is installed."""
+_VALUES: Mapping[str, tuple[Any, Any]] = {
+    "tool_errors": (Literal["default", "shown"], "default"),
+    "unknown_tool": (Literal["default", "shown"], "default"),
+    "retries": (int, 1),
+    "wire": (Literal["responses", "chat"], "responses"),
+}
+"""Option → its type and default."""
+_MIDDLEWARE = (
+    "`shown`: `ToolErrorMiddleware` gives a tool's error to the model (docs.langchain.com/oss/python/langchain/middleware)."
+)
+_OPTIONS: Mapping[str, Mapping[str, str]] = {
+    "agent_framework": {
+        "tool_errors": "`shown`: `include_detailed_errors` gives them to the model (learn.microsoft.com/agent-framework).",
+        "wire": "`OpenAIChatClient`, over Responses, or `OpenAIChatCompletionClient` (learn.microsoft.com/agent-framework).",
+    },
+    "deepagents": {"tool_errors": _MIDDLEWARE},
+    "google_adk": {
+        "tool_errors": "`shown`: `ReflectAndRetryToolPlugin` shows it (google.github.io/adk-docs/plugins/reflect-and-retry).",
+    },
+    "langchain": {"tool_errors": _MIDDLEWARE},
+    "langgraph": {
+        "tool_errors": "`shown`: `ToolNode(handle_tool_errors=True)` (reference.langchain.com/python/langgraph.prebuilt).",
+    },
+    "openai_agents": {
+        "tool_errors": "`shown`: `failure_error_function` words it for the model (openai.github.io/openai-agents-python/tools).",
+        "unknown_tool": "`shown`: `tool_not_found_behavior` tells it (openai.github.io/openai-agents-python/running_agents).",
+        "wire": "What the SDK asks OpenAI over by default, or Chat Completions (openai.github.io/openai-agents-python/models).",
+    },
+    "pydantic_ai": {
+        "tool_errors": "`shown`: a tool that fails raises `ModelRetry` (ai.pydantic.dev/tools-advanced/#tool-retries).",
+        "retries": "Failures in a row of one tool that the model may mend (ai.pydantic.dev/tools-advanced/#tool-retries).",
+        "wire": "What a name such as `openai:gpt-5` stands for, or `OpenAIChatModel` (ai.pydantic.dev/models/openai).",
+    },
+}
+"""Framework → option → what it does."""
+
+
+def _arm(name: str, stops: AbstractSet[StopReason], requires: tuple[str, ...]) -> type[Framework]:
+    docs, own = _OPTIONS.get(name, {}), {"name": name, "requires": requires, "stops": stops, "__module__": __name__}
+    options = [(each, _VALUES[each][0], field(default=_VALUES[each][1], metadata={"doc": doc})) for each, doc in docs.items()]
+    return make_dataclass(name, options, bases=(Framework,), namespace=own, frozen=True, slots=True)
+
+
+FRAMEWORKS: Final[Mapping[str, type[Framework]]] = {name: _arm(name, *row) for name, row in _TABLE.items()}
 """Name, which is that of the file in `wiring` and of the tested versions → the arm."""

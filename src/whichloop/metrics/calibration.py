@@ -8,17 +8,16 @@ trials of high confidence, and its intervals hold too rarely (0.85 instead of 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+import scipy
 
 from .bootstrap import bca, expanded
 from .record import Record
 from .record_table import alike
-from .statistics import ALPHA, Floats, Interval, interval_json, unit_groups
+from .statistics import ALPHA, Floats, Interval, Plain, unit_groups
 
 BINS = 10
 DRAWS = 999
@@ -30,7 +29,7 @@ _DIGITS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Bin:
+class Bin(Plain):
     """Trials of about the same confidence."""
 
     low: float
@@ -43,7 +42,7 @@ class Bin:
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
+class Calibration(Plain):
     """One arm's confidence."""
 
     arm: str
@@ -65,20 +64,6 @@ class Calibration:
     risk_coverage: tuple[tuple[float, float], ...]
     """(coverage, risk): the share of trials that is kept, the most confident first, and how many of these are wrong."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "arm": self.arm,
-            "scored": self.scored,
-            "reported": self.reported,
-            "brier": self.brier.as_dict(),
-            "ece": self.ece,
-            "auroc": interval_json(self.auroc),
-            "aurc": self.aurc,
-            "bins": [asdict(bin_) for bin_ in self.bins],
-            "risk_coverage": [list(point) for point in self.risk_coverage],
-        }
-
 
 def calibration(arm: str, records: Sequence[Record], alpha: float = ALPHA) -> Calibration | None:
     """Return the calibration of one arm's records; None if no scored trial reports a confidence."""
@@ -87,41 +72,38 @@ def calibration(arm: str, records: Sequence[Record], alpha: float = ALPHA) -> Ca
     if not with_confidence:
         return None
     tasks = {record.task: record.cluster for record in with_confidence}
+    groups = unit_groups(list(tasks.values()), len(tasks))
+    unit_of = dict(zip(tasks, range(len(tasks)) if groups is None else groups.tolist(), strict=True))
     bars = histogram(
         [record.confidence or 0.0 for record in with_confidence],
         [record.is_solved for record in with_confidence],
-        _units(with_confidence, tasks),
+        [unit_of[record.task] for record in with_confidence],
     )
+    whole, units = bars.whole, len(bars.right)
 
     def interval(measure: Measure) -> Interval:
-        def statistic(counts: Floats) -> Floats:
-            return measure(bars.drawn(counts))
-
-        value = float(measure(bars.whole)[0])
-        units = len(bars.right)
-        low, high = bca(statistic, units, expanded(alpha, units), draws=DRAWS, left_out=lambda: measure(bars.without_each))
+        value = float(measure(whole)[0])
+        low, high = bca(
+            lambda counts: measure(bars.drawn(counts)),
+            units,
+            expanded(alpha, units),
+            draws=DRAWS,
+            left_out=lambda: measure(Histogram(bars.levels, whole.right - bars.right, whole.wrong - bars.wrong)),
+        )
         return Interval(value, min(low, value), max(high, value), len(tasks))
 
-    right, wrong = bars.whole.right[0], bars.whole.wrong[0]
-    ranks = min(int(bars.right.any(-1).sum()), int(bars.wrong.any(-1).sum())) >= MIN
+    found = bins(whole)
     return Calibration(
         arm=arm,
         scored=len(scored),
         reported=len(with_confidence),
         brier=interval(brier),
-        ece=float(calibration_error(bars.whole)[0]),
-        auroc=interval(auroc) if ranks else None,
-        aurc=float(aurc(bars.whole)[0]),
-        bins=tuple(bins(bars.whole)),
-        risk_coverage=tuple(risk_coverage(right, wrong)),
+        ece=calibration_error(found),
+        auroc=interval(auroc) if min(bars.right.any(-1).sum(), bars.wrong.any(-1).sum()) >= MIN else None,
+        aurc=aurc(whole),
+        bins=tuple(found),
+        risk_coverage=tuple(risk_coverage(whole)),
     )
-
-
-def _units(records: Sequence[Record], tasks: Mapping[str, str]) -> NDArray[np.int64]:
-    """Return the number, from 0, of each record's unit of inference. `tasks`: task → cluster."""
-    groups = unit_groups(list(tasks.values()), len(tasks))
-    numbers = {task: place if groups is None else int(groups[place]) for place, task in enumerate(tasks)}
-    return np.array([numbers[record.task] for record in records])
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +122,6 @@ class Histogram:
         """All units in one."""
         return self.drawn(np.ones((1, len(self.right))))
 
-    @property
-    def without_each(self) -> Histogram:
-        """One row per unit, of all others."""
-        whole = self.whole
-        return Histogram(self.levels, whole.right - self.right, whole.wrong - self.wrong)
-
     def drawn(self, counts: Floats) -> Histogram:
         """Return one row per draw, from counts[draw, unit]."""
         return Histogram(self.levels, counts @ self.right, counts @ self.wrong)
@@ -155,7 +131,7 @@ Measure = Callable[[Histogram], Floats]
 """One value per row."""
 
 
-def histogram(confidence: Sequence[float], right: Sequence[bool], units: Sequence[int] | NDArray[np.int64]) -> Histogram:
+def histogram(confidence: Sequence[float], right: Sequence[bool], units: Sequence[int]) -> Histogram:
     """Return what trials tell: the confidence of each, whether it was right, and its unit's number from 0."""
     rounded = np.round(np.array(confidence, dtype=np.float64), _DIGITS)
     values, places = np.unique(rounded, return_inverse=True)
@@ -170,14 +146,6 @@ def brier(histogram: Histogram) -> Floats:
     return np.asarray(squares / (histogram.right + histogram.wrong).sum(-1), dtype=np.float64)
 
 
-def calibration_error(histogram: Histogram) -> Floats:
-    """Return Σ over `BINS` bins of equal width of their share of trials x |accuracy - mean confidence| (Naeini 2015, Guo 2017)."""
-    total = histogram.right + histogram.wrong
-    places = _bins_of(histogram.levels)
-    gaps = [np.abs((histogram.right - total * histogram.levels)[:, places == place].sum(-1)) for place in range(BINS)]
-    return np.asarray(np.sum(gaps, axis=0) / total.sum(-1), dtype=np.float64)
-
-
 def auroc(histogram: Histogram) -> Floats:
     """Return the Mann-Whitney statistic over the number of pairs, where a tie counts half (Hanley & McNeil 1982); NaN without a
     right or a wrong one."""
@@ -187,43 +155,42 @@ def auroc(histogram: Histogram) -> Floats:
         return np.asarray(above.sum(-1) / (right.sum(-1) * wrong.sum(-1)), dtype=np.float64)
 
 
-def aurc(histogram: Histogram) -> Floats:
+def aurc(histogram: Histogram) -> float:
     """Return the mean over k of the risk of the k most confident trials (Geifman & El-Yaniv 2017), with ties in random order.
 
-    Within a level of m trials, e of them wrong, after K trials with E wrong ones, the risks sum to Σ_j (E + j·e/m)/(K + j),
-    which is e + (E - K·e/m)(H(K+m) - H(K)) with the harmonic numbers H.
+    Of the first row. Within a level of m trials, e of them wrong, after K trials with E wrong ones, the risks sum to
+    Σ_j (E + j·e/m)/(K + j), which is e + (E - K·e/m)(H(K+m) - H(K)) with the harmonic numbers H.
     """
-    wrong = histogram.wrong[:, ::-1]
-    trials = wrong + histogram.right[:, ::-1]
-    before, wrong_before = np.cumsum(trials, -1) - trials, np.cumsum(wrong, -1) - wrong
-    harmonic = np.concatenate(([0.0], np.cumsum(1 / np.arange(1, trials.sum(-1).max() + 1))))
-    sums = harmonic[(before + trials).astype(np.int64)] - harmonic[before.astype(np.int64)]
+    wrong = histogram.wrong[0, ::-1]
+    trials = wrong + histogram.right[0, ::-1]
+    ends, wrong_before = np.cumsum(trials), np.cumsum(wrong) - wrong
+    sums = scipy.special.digamma(ends + 1) - scipy.special.digamma(ends - trials + 1)
     share = wrong / np.maximum(trials, 1.0)
-    return np.asarray((wrong + (wrong_before - before * share) * sums).sum(-1) / trials.sum(-1), dtype=np.float64)
+    return float((wrong + (wrong_before - (ends - trials) * share) * sums).sum() / ends[-1])
 
 
 def bins(histogram: Histogram) -> list[Bin]:
-    """Return what a reliability diagram shows of the first row."""
-    right, total, places = histogram.right[0], histogram.right[0] + histogram.wrong[0], _bins_of(histogram.levels)
-    bins_made = []
-    for place in range(BINS):
-        inside = places == place
-        trials = float(total[inside].sum())
-        if trials:
-            means = (float((total * histogram.levels)[inside].sum()) / trials, float(right[inside].sum()) / trials)
-            bins_made.append(Bin(place / BINS, (place + 1) / BINS, round(trials), *means))
-    return bins_made
+    """Return what a reliability diagram shows of the first row: [0, 0.1), …, [0.9, 1]."""
+    right, total = histogram.right[0], histogram.right[0] + histogram.wrong[0]
+    # tenths are exact here, since levels have three digits
+    places = np.minimum(np.round(histogram.levels * 10**_DIGITS).astype(np.int64) // (10**_DIGITS // BINS), BINS - 1)
+    trials, told, solved = (np.bincount(places, each, BINS) for each in (total, total * histogram.levels, right))
+    return [
+        Bin(place / BINS, (place + 1) / BINS, round(n), confidence / n, correct / n)
+        for place, (n, confidence, correct) in enumerate(zip(trials.tolist(), told.tolist(), solved.tolist(), strict=True))
+        if n
+    ]
 
 
-def risk_coverage(right: Floats, wrong: Floats) -> list[tuple[float, float]]:
-    """Return (coverage, risk) at each level of confidence from the highest down, at most `MAX_POINTS` of them; `right[level]`."""
-    trials, errors = np.cumsum((right + wrong)[::-1]), np.cumsum(wrong[::-1])
+def calibration_error(found: Sequence[Bin]) -> float:
+    """Return Σ over bins of equal width of their share of trials x |accuracy - mean confidence| (Naeini 2015, Guo 2017)."""
+    return sum(bin_.trials * abs(bin_.accuracy - bin_.confidence) for bin_ in found) / sum(bin_.trials for bin_ in found)
+
+
+def risk_coverage(histogram: Histogram) -> list[tuple[float, float]]:
+    """Return (coverage, risk) of the first row at each level of confidence from the highest down, at most `MAX_POINTS` of them."""
+    wrong = histogram.wrong[0, ::-1]
+    trials, errors = np.cumsum(wrong + histogram.right[0, ::-1]), np.cumsum(wrong)
     points = [(float(n / trials[-1]), float(e / n)) for n, e in zip(trials, errors, strict=True) if n]
     chosen = np.unique(np.linspace(0, len(points) - 1, min(len(points), MAX_POINTS)).round().astype(int))
     return [points[place] for place in chosen]
-
-
-def _bins_of(levels: Floats) -> NDArray[np.int64]:
-    """Return the bin of each level: [0, 0.1), …, [0.9, 1]. Tenths are exact here, since levels have three digits."""
-    places = np.round(levels * 10**_DIGITS).astype(np.int64) // (10**_DIGITS // BINS)
-    return np.asarray(np.minimum(places, BINS - 1), dtype=np.int64)

@@ -17,7 +17,7 @@ from .measures import Measure
 from .paired import SCORES, PairedFlip
 from .pairs import Pair, paired_test, pairs_of_family, with_outlook
 from .record import Record
-from .statistics import ALPHA, Interval, independent_difference, interval_json
+from .statistics import ALPHA, Interval, Plain, independent_difference, interval_json, plain
 from .summary import METRICS, PRIMARY, ArmSummary, TaskValues, task_values
 from .sums import PairedSums
 
@@ -29,10 +29,9 @@ def planned_pairs(records: Sequence[Record], arms: Sequence[tuple[str, str]], al
 
     They are a family of their own, one test per design. A pair without a task in common is left out.
     """
-    by_arm = by_arm_of(records)
-    values = {arm: task_values(arm_records, METRICS[PRIMARY]) for arm, arm_records in by_arm.items()}
-    arm_values = [(after, before, values.get(after, NOTHING), values.get(before, NOTHING)) for before, after in arms]
-    tests = {(after, before): paired_test(PRIMARY, new, old, margin) for after, before, new, old in arm_values}
+    by_arm = _by_arm(records)
+    values = {arm: task_values(by_arm.get(arm, []), METRICS[PRIMARY]) for pair in arms for arm in pair}
+    tests = {(after, before): paired_test(PRIMARY, values[after], values[before], margin) for before, after in arms}
     return with_outlook(pairs_of_family(PRIMARY, tests, alpha), values, by_arm, alpha)
 
 
@@ -42,17 +41,12 @@ def with_planned_pairs(comparison: Comparison, records: Sequence[Record], arms: 
     All other pairs stay in the family of all pairs.
     """
     gain_pairs = planned_pairs(records, arms, comparison.alpha, comparison.margin)
-    planned = {(pair.a, pair.b): pair for gain in gain_pairs for pair in (gain, gain.turned)}
-
-    def judged(pair: Pair) -> Pair:
-        gain = planned.get((pair.a, pair.b)) if pair.metric == PRIMARY else None
-        return pair if gain is None else replace(gain, within=pair.within)
-
-    return replace(comparison, pairs=tuple(map(judged, comparison.pairs)))
+    planned = {(pair.a, pair.b, PRIMARY): pair for gain in gain_pairs for pair in (gain, gain.turned)}
+    pairs = (replace(planned.get((pair.a, pair.b, pair.metric), pair), within=pair.within) for pair in comparison.pairs)
+    return replace(comparison, pairs=tuple(pairs))
 
 
-def by_arm_of(records: Sequence[Record]) -> dict[str, list[Record]]:
-    """Return the records of each arm."""
+def _by_arm(records: Sequence[Record]) -> dict[str, list[Record]]:
     by_arm: dict[str, list[Record]] = {}
     for record in records:
         by_arm.setdefault(record.arm, []).append(record)
@@ -61,6 +55,7 @@ def by_arm_of(records: Sequence[Record]) -> dict[str, list[Record]]:
 
 _RATIOS = {"token_ratio": "tokens", "nominal_usd_ratio": "nominal_usd", "cost_usd_ratio": "cost_usd"}
 """Field of `Gain` → the metric whose ratio it is."""
+_TESTED = ("difference", "over_templates", "units", "p", "p_holm", "level", "margin", "verdict", "within_margin", "outlook")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +88,17 @@ class Gain:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON, with None for what is not known."""
-        tested = ("difference", "over_templates", "units", "p", "p_holm", "level", "margin", "verdict", "within_margin", "outlook")
-        test_json: dict[str, object] = dict.fromkeys(tested) if self.test is None else self.test.to_json()
+        test = {} if self.test is None else self.test.to_json()
         return {
             "before": interval_json(self.before),
             "after": interval_json(self.after),
-            **{name: test_json[name] for name in tested},
-            **{name: None if (ratio := getattr(self, name)) is None else ratio.as_dict() for name in _RATIOS},
+            **{name: test.get(name) for name in _TESTED},
+            **{name: interval_json(getattr(self, name)) for name in _RATIOS},
         }
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(Plain):
     """A design's place."""
 
     design: str
@@ -113,15 +107,6 @@ class Ranked:
     accuracy: Interval
     not_told_apart: tuple[str, ...]
     """The designs that it is not told apart from beyond chance."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "design": self.design,
-            "place": self.place,
-            "accuracy": self.accuracy.as_dict(),
-            "not_told_apart": list(self.not_told_apart),
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +117,10 @@ class Ranking:
     pairs: tuple[Pair, ...]
     """All pairs of designs, adjusted for each other (Holm)."""
 
-    @property
-    def highest(self) -> tuple[str, ...]:
-        """The design of the highest mean, or all that share it."""
-        return tuple(ranked.design for ranked in self.designs if ranked.place == 1)
-
     def is_better(self, a: str, b: str) -> bool:
         """Whether a is better than b beyond chance."""
-        words = {(pair.a, pair.b): pair.verdict.word for pair in self.pairs}
-        return words.get((a, b)) == "better" or words.get((b, a)) == "worse"
+        found = {(pair.a, pair.b): pair for of in self.pairs for pair in (of, of.turned)}.get((a, b))
+        return found is not None and found.verdict.word == "better"
 
 
 Change = Literal["same", "by chance", "gains differ", "crossed"]
@@ -163,24 +143,17 @@ class Gains:
     @property
     def highest(self) -> tuple[str, str] | None:
         """The highest design before and after; the same twice where one of those that share the place stayed. None: not known."""
-        before, after = self.before.highest, self.after.highest
+        before, after = ([one.design for one in ranking.designs if one.place == 1] for ranking in (self.before, self.after))
         if not before or not after:
             return None
-        stayed = next((design for design in before if design in after), None)
-        return (before[0], after[0]) if stayed is None else (stayed, stayed)
+        stayed = [design for design in before if design in after]
+        return (stayed[0], stayed[0]) if stayed else (before[0], after[0])
 
     @property
     def interaction(self) -> Pair | None:
         """The gain of the highest design after minus that of the highest before; None where that is the same one, or not known."""
-        if self.highest is None:
-            return None
-        before, after = self.highest
-        for pair in self.interactions:
-            if (pair.a, pair.b) == (after, before):
-                return pair
-            if (pair.a, pair.b) == (before, after):
-                return pair.turned
-        return None
+        turned = {(pair.b, pair.a): pair for of in self.interactions for pair in (of, of.turned)}
+        return None if self.highest is None else turned.get(self.highest)
 
     @property
     def change(self) -> Change | None:
@@ -199,16 +172,16 @@ class Gains:
         """Return the ranking as plain JSON."""
         before, after = self.highest or (None, None)
         return {
-            "before": [ranked.to_json() for ranked in self.before.designs],
-            "after": [ranked.to_json() for ranked in self.after.designs],
-            "pairs_before": [pair.to_json() for pair in self.before.pairs],
-            "pairs_after": [pair.to_json() for pair in self.after.pairs],
+            "before": plain(self.before.designs),
+            "after": plain(self.after.designs),
+            "pairs_before": plain(self.before.pairs),
+            "pairs_after": plain(self.after.pairs),
             "highest_before": before,
             "highest_after": after,
             "top_changed": None if self.change is None else self.change != "same",
             "change": self.change,
-            "interaction": None if self.interaction is None else self.interaction.to_json(),
-            "interactions": [pair.to_json() for pair in self.interactions],
+            "interaction": plain(self.interaction),
+            "interactions": plain(self.interactions),
         }
 
 
@@ -222,37 +195,37 @@ def gains(comparison: Comparison, records: Sequence[Record], designs: Sequence[A
     for name in (arm for design in designs for arm in (design.before, design.after)):
         if name not in accuracy:
             raise ValueError(f"no arm is called {name!r}")
-    by_arm = by_arm_of(records)
-    values = {arm: task_values(arm_records, METRICS[PRIMARY]) for arm, arm_records in by_arm.items()}
-    before = {design.design: values.get(design.before, NOTHING) for design in designs}
-    after = {design.design: values.get(design.after, NOTHING) for design in designs}
+    by_arm = _by_arm(records)
+    values = {arm: task_values(by_arm.get(arm, []), METRICS[PRIMARY]) for arm in accuracy}
     tested = {pair.a: pair for pair in planned_pairs(records, [(d.before, d.after) for d in designs], alpha, margin)}
 
     def gain(design: Arms) -> Gain:
-        test = tested.get(design.after)
-        alone = None if test is None else _alone(after[design.design], before[design.design], margin, alpha)
-        new, old = by_arm.get(design.after, []), by_arm.get(design.before, [])
-        ratios = {} if test is None else {name: _ratio(METRICS[of], new, old, alpha) for name, of in _RATIOS.items()}
-        return Gain(design.design, accuracy[design.before], accuracy[design.after], test, alone, **ratios)
+        before, after = accuracy[design.before], accuracy[design.after]
+        if design.after not in tested:
+            return Gain(design.design, before, after, None)
+        new, old = by_arm[design.after], by_arm[design.before]
+        ratios = {name: _ratio(METRICS[of], new, old, alpha) for name, of in _RATIOS.items()}
+        alone = _alone(values[design.after], values[design.before], alpha)
+        return Gain(design.design, before, after, tested[design.after], alone, **ratios)
 
-    return Gains(
-        tuple(map(gain, designs)),
-        _ranking({d.design: accuracy[d.before] for d in designs}, before, alpha, margin),
-        _ranking({d.design: accuracy[d.after] for d in designs}, after, alpha, margin),
-        tuple(_interactions({name: _gains_by_task(before[name], after[name]) for name in before}, alpha, margin)),
-        alpha,
+    by_task = {d.design: _gains_by_task(values[d.before], values[d.after]) for d in designs}
+    tests = {(a, b): paired_test(PRIMARY, by_task[a], by_task[b], margin, reach=2 * SCORES) for a, b in combinations(by_task, 2)}
+    before, after = (
+        _ranking({name: (accuracy[arm], values[arm]) for name, arm in side.items()}, alpha, margin)
+        for side in ({d.design: d.before for d in designs}, {d.design: d.after for d in designs})
     )
+    return Gains(tuple(map(gain, designs)), before, after, tuple(pairs_of_family(PRIMARY, tests, alpha)), alpha)
 
 
 def difference(records: Sequence[Record], earlier: Sequence[Record], arm: str, alpha: float) -> Interval | None:
     """Return what an arm solved more than in an earlier run of the same tasks; None without a task in common."""
-    new, old = (task_values(by_arm_of(run).get(arm, []), METRICS[PRIMARY]) for run in (records, earlier))
-    return _alone(new, old, 0.0, alpha)
+    new, old = (task_values(_by_arm(run).get(arm, []), METRICS[PRIMARY]) for run in (records, earlier))
+    return _alone(new, old, alpha)
 
 
-def _alone(after: TaskValues, before: TaskValues, margin: float, alpha: float) -> Interval | None:
+def _alone(after: TaskValues, before: TaskValues, alpha: float) -> Interval | None:
     """Return the difference at the level of one design alone; None without a task in common."""
-    test = paired_test(PRIMARY, after, before, margin)
+    test = paired_test(PRIMARY, after, before, 0.0)
     return None if test is None else test.flip.interval(alpha)
 
 
@@ -263,19 +236,18 @@ def _ratio(measure: Measure, after: Sequence[Record], before: Sequence[Record], 
     """
     new, old = (task_values(records, measure) for records in (after, before))
     tasks = [task for task in new.means if task in old.means]
-    above, below = ([values.means[task] for task in tasks] for values in (new, old))
     if not tasks:
         return None
+    above, below = ([values.means[task] for task in tasks] for values in (new, old))
     sums = PairedSums(above, below, [new.clusters[task] for task in tasks])
     low, high = sums.bounds(alpha / 2)
-    if low == 0 and math.isinf(high):
-        low = -math.inf
-    return Interval(sums.value, low, high, len(tasks))
+    return Interval(sums.value, -math.inf if low == 0 and math.isinf(high) else low, high, len(tasks))
 
 
-def _ranking(accuracy: Mapping[str, Interval | None], values: Mapping[str, TaskValues], alpha: float, margin: float) -> Ranking:
-    accuracies = {name: interval for name, interval in accuracy.items() if interval is not None}
-    tests = {(a, b): paired_test(PRIMARY, values[a], values[b], margin) for a, b in combinations(accuracies, 2)}
+def _ranking(arms: Mapping[str, tuple[Interval | None, TaskValues]], alpha: float, margin: float) -> Ranking:
+    """Rank designs. `arms`: design → accuracy and scores."""
+    accuracies = {name: interval for name, (interval, _) in arms.items() if interval is not None}
+    tests = {(a, b): paired_test(PRIMARY, arms[a][1], arms[b][1], margin) for a, b in combinations(accuracies, 2)}
     pairs = tuple(pairs_of_family(PRIMARY, tests, alpha))
     apart = {frozenset((pair.a, pair.b)) for pair in pairs if pair.verdict.word in ("better", "worse")}
     # Sums of equal scores differ with their order.
@@ -293,12 +265,6 @@ def _gains_by_task(before: TaskValues, after: TaskValues) -> TaskValues:
     """Return what each task gained, within [-1, 1]; only tasks that were scored in both arms count."""
     old, new = before.means, after.means
     return TaskValues({task: [new[task] - old[task]] for task in old if task in new}, before.clusters)
-
-
-def _interactions(by_design: Mapping[str, TaskValues], alpha: float, margin: float) -> list[Pair]:
-    pairs = combinations(by_design, 2)
-    tests = {(a, b): paired_test(PRIMARY, by_design[a], by_design[b], margin, reach=2 * SCORES) for a, b in pairs}
-    return pairs_of_family(PRIMARY, tests, alpha)
 
 
 # --- the gain that the optimizer saw ---
@@ -349,16 +315,12 @@ def dev_gain(
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(Plain):
     """Calls of models, tokens and US dollars; None where they are not known."""
 
     calls: float | None = None
     tokens: float | None = None
-    dollars: float | None = None
-
-    def to_json(self) -> dict[str, float | None]:
-        """Return plain JSON."""
-        return {"calls": self.calls, "tokens": self.tokens, "cost_usd": self.dollars}
+    cost_usd: float | None = None
 
 
 def use_of(summary: ArmSummary) -> Cost | None:

@@ -22,10 +22,9 @@ loops are equal, so that percentiles of a bootstrap miss the truth the more ofte
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from itertools import combinations
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -33,9 +32,8 @@ import scipy
 
 from .arm_info import ArmInfo
 from .bootstrap import bca_ends, draw_sums, expanded, unit_sums, without_each
-from .record import Record
-from .record_table import records_by_arm
-from .statistics import ALPHA, Clusters, Floats, Interval, independent_difference
+from .record import Record, records_by_arm
+from .statistics import ALPHA, Clusters, Floats, Interval, Plain, independent_difference
 from .summary import METRICS, PRIMARY, task_values
 
 DRAWS = 1_999
@@ -45,7 +43,7 @@ Kind = Literal["model", "fault profile"]
 """What stands beside loops."""
 SOURCES = ("loop", "model", "task", "loop × model", "loop × task", "model × task", "loop × model × task", "chance")
 """What accuracy varies by; `chance` is that of repeats, and without any stands within `loop × model × task`."""
-FIXED = frozenset({"loop", "model", "loop × model"})
+FIXED = ("loop", "model", "loop × model")
 """Those that do not vary from task to task."""
 NO_WIDTH = 0.0005
 """An interval from 0 to less than this would be printed as `[0.000, 0.000]`."""
@@ -73,7 +71,7 @@ class SourcePart:
 
 
 @dataclass(frozen=True, slots=True)
-class Harness:
+class Harness(Plain):
     """How much is the harness, on one suite."""
 
     suite: str
@@ -90,20 +88,6 @@ class Harness:
     """Share of the pairs of loops and pairs of models in which the loops' order reverses."""
     conditions_reverse: float
     """The same of pairs of models under another loop."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "suite": self.suite,
-            "loops": list(self.loops),
-            "conditions": list(self.conditions),
-            "kind": self.kind,
-            "tasks": self.tasks,
-            "parts": [part.to_json() for part in self.parts],
-            "difference": self.difference.as_dict(),
-            "loops_reverse": self.loops_reverse,
-            "conditions_reverse": self.conditions_reverse,
-        }
 
 
 def harness(records: Sequence[Record], arms: Sequence[ArmInfo], alpha: float = ALPHA) -> tuple[Harness, ...]:
@@ -131,7 +115,7 @@ def _of_suite(arms: Sequence[ArmInfo], by_arm: Mapping[str, Sequence[Record]], a
     means = np.array([[[cell.means[task] for task in tasks] for cell in row] for row in values])
     chance = _chance([[cell.values[task] for cell in flat] for task in tasks])
     clusters = [flat[0].clusters[task] for task in tasks]
-    found, turned = Crossed(means, chance, clusters), Crossed(means.transpose(1, 0, 2), chance, clusters)
+    found = Crossed(means, chance, clusters)
     return Harness(
         suite=arms[0].suite,
         loops=tuple(crossed),
@@ -140,8 +124,8 @@ def _of_suite(arms: Sequence[ArmInfo], by_arm: Mapping[str, Sequence[Record]], a
         tasks=len(tasks),
         parts=found.parts(alpha),
         difference=found.difference(alpha),
-        loops_reverse=found.reversals(),
-        conditions_reverse=turned.reversals(),
+        loops_reverse=reversals(found.cells),
+        conditions_reverse=reversals(found.cells.T),
     )
 
 
@@ -173,26 +157,36 @@ def _chance(values: Sequence[Sequence[Sequence[float]]]) -> Floats | None:
     return np.array([np.mean([np.var(repeats, ddof=1) / len(repeats) for repeats in task]) for task in values])
 
 
+def reversals(cells: Floats) -> float:
+    """Return the share of pairs of loops and pairs of models in which the loops' order reverses, from `cells[loop, model]`."""
+    (a, b), (m, o) = (np.triu_indices(size, 1) for size in cells.shape)
+    apart = cells[a] - cells[b]
+    return float(np.mean(apart[:, m] * apart[:, o] < 0))
+
+
 class Crossed:
     """Task means of loops × models × tasks, `means[loop, model, task]`, and what their variance is made of."""
 
     def __init__(self, means: Floats, chance: Floats | None = None, clusters: Clusters = None) -> None:
         """`chance`: for each task the variance that chance gives a task mean; None: not known."""
-        self.clusters = clusters
-        self.loops, self.models, self.tasks = means.shape
+        loops, models, self.tasks = means.shape
         self._has_chance = chance is not None
+        self._size = {"loop": models, "model": loops, "loop × model": 1}
+        """Cells that one move of such a source is a mean over."""
+        self._degrees = {"loop": loops - 1, "model": models - 1, "task": 1, "loop × model": (loops - 1) * (models - 1)}
         task = means.mean((0, 1))
-        loop = means.mean(1) - task  # [loop, task]
-        model = means.mean(0) - task
-        both = means - task - loop[:, None] - model[None]
-        self._columns: list[Floats] = [np.ones(self.tasks), task, task**2]
-        self._columns += [*loop, (loop**2).sum(0), *model, (model**2).sum(0)]
-        self._columns += [*both.reshape(-1, self.tasks), (both**2).sum((0, 1))]
-        self._columns += [np.zeros(self.tasks) if chance is None else chance]
-        self._cells = np.round(means.mean(2), 9)
-        """Mean accuracy of each loop with each model; rounded, so that equal ones are equal."""
-        self._sums = unit_sums(np.stack(self._columns, axis=1), clusters)
+        moves = {"loop": means.mean(1) - task, "model": means.mean(0) - task}
+        both = means - task - moves["loop"][:, None] - moves["model"][None]
+        moves["loop × model"] = both.reshape(-1, self.tasks)
+        rows = {"n": np.ones(self.tasks), "task": task, "task²": task**2, "chance": 0 * task if chance is None else chance}
+        rows |= {f"{source}²": (each**2).sum(0) for source, each in moves.items()}
+        columns = {name: row[None] for name, row in rows.items()} | moves
+        ends = np.cumsum([len(each) for each in columns.values()]).tolist()
+        self._at = {name: slice(end - len(each), end) for end, (name, each) in zip(ends, columns.items(), strict=True)}
+        self._sums = unit_sums(np.concatenate(list(columns.values())).T, clusters)
         self._whole = self._sums.sum(0)[None]
+        self.cells = np.round(means.mean(2), 9)
+        """Mean accuracy of each loop with each model; rounded, so that equal ones are equal."""
 
     @cached_property
     def _drawn(self) -> Floats:
@@ -204,81 +198,65 @@ class Crossed:
         """The columns' sums without each unit."""
         return without_each(self._sums)
 
+    def _total(self, totals: Floats, name: str) -> Floats:
+        return totals[:, self._at[name]][:, 0]
+
+    def _moves(self, totals: Floats, source: str) -> Floats:
+        """Return how far loops, models, or loop × model move the mean, `[draw, which]`."""
+        return totals[:, self._at[source]] / self._total(totals, "n")[:, None]
+
     def sums_of_squares(self, totals: Floats | None = None) -> dict[str, Floats]:
         """Return source → sum of squares in each draw, `totals[draw, column]`; None: of all tasks. They add up to the whole."""
         totals = self._whole if totals is None else totals
-        n, loops, models = totals[:, 0], self.loops, self.models
-        first = 3
-        of_loop, first = totals[:, first : first + loops], first + loops + 1
-        of_model, first = totals[:, first : first + models], first + models + 1
-        of_both = totals[:, first : first + loops * models]
-        last = first + loops * models
-        squares = (totals[:, 2], totals[:, 3 + loops], totals[:, 4 + loops + models], totals[:, last])
-        fixed = [(part**2).sum(1) / n for part in (of_loop, of_model, of_both)]
-        return {
-            "loop": models * fixed[0],
-            "model": loops * fixed[1],
-            "task": loops * models * (squares[0] - totals[:, 1] ** 2 / n),
-            "loop × model": fixed[2],
-            "loop × task": models * (squares[1] - fixed[0]),
-            "model × task": loops * (squares[2] - fixed[1]),
-            "loop × model × task": squares[3] - fixed[2],
-        }
+        n, task, square = (self._total(totals, name) for name in ("n", "task", "task²"))
+        sums = {"task": self._size["loop"] * self._size["model"] * (square - task**2 / n)}
+        for source, size in self._size.items():
+            fixed = (totals[:, self._at[source]] ** 2).sum(1) / n
+            sums |= {source: size * fixed, f"{source} × task": size * (self._total(totals, f"{source}²") - fixed)}
+        return sums
 
     def variances(self, totals: Floats | None = None) -> dict[str, Floats]:
         """Return source → estimate of its variance, which may be negative."""
-        sums = self.sums_of_squares(totals)
         totals = self._whole if totals is None else totals
-        n, loops, models = np.maximum(totals[:, 0], 2.0), self.loops, self.models  # one task alone has no variance
-        degrees = {"loop": loops - 1, "model": models - 1, "task": n - 1, "loop × model": (loops - 1) * (models - 1)}
-        degrees |= {f"{source} × task": degrees[source] * (n - 1) for source in ("loop", "model", "loop × model")}
-        mean = {source: squares / degrees[source] for source, squares in sums.items()}
-        chance = totals[:, len(self._columns) - 1] / n
-        rest = chance if self._has_chance else mean["loop × model × task"]
-        parts = {
-            "loop": (mean["loop"] - mean["loop × task"]) / (models * n),
-            "model": (mean["model"] - mean["model × task"]) / (loops * n),
-            "task": (mean["task"] - rest) / (loops * models),
-            "loop × model": (mean["loop × model"] - mean["loop × model × task"]) / n,
-            "loop × task": (mean["loop × task"] - rest) / models,
-            "model × task": (mean["model × task"] - rest) / loops,
-            "loop × model × task": mean["loop × model × task"] - (rest if self._has_chance else 0.0),
+        n = np.maximum(self._total(totals, "n"), 2.0)  # one task alone has no variance
+        mean = {
+            source: squares / (self._degrees[source.removesuffix(" × task")] * (n - 1 if "task" in source else 1))
+            for source, squares in self.sums_of_squares(totals).items()
         }
-        return parts | ({"chance": chance} if self._has_chance else {})
+        of_all = mean["loop × model × task"]
+        chance = self._total(totals, "chance") / n
+        rest = chance if self._has_chance else of_all
+        parts = {"task": (mean["task"] - rest) / (self._size["loop"] * self._size["model"])}
+        for source, size in self._size.items():
+            parts[source] = (mean[source] - mean[f"{source} × task"]) / (size * n)
+            parts[f"{source} × task"] = (mean[f"{source} × task"] - rest) / size
+        return parts | {"loop × model × task": of_all - chance} | ({"chance": chance} if self._has_chance else {})
 
     def parts(self, alpha: float = ALPHA) -> tuple[SourcePart, ...]:
         """Return what each source moves accuracy by; `chance` of a task mean of so many repeats."""
         values = {source: max(0.0, float(value[0])) for source, value in self.variances().items()}
-        whole = sum(values.values()) or 1.0
+        whole = sum(values[source] for source in SOURCES if source in values) or 1.0
         return tuple(
-            SourcePart(
-                source,
-                self._fixed_interval(source, alpha)
-                if source in FIXED
-                else self._interval(partial(self._deviation, source=source), alpha),
-                values[source] / whole,
-            )
-            for source in SOURCES
-            if source in values
+            SourcePart(source, self._interval(source, alpha), values[source] / whole) for source in SOURCES if source in values
         )
 
-    def _moves(self, totals: Floats, source: str) -> Floats:
-        """Return how far loops, models, or loop × model move the mean, `[draw, which]`."""
-        starts = {"loop": 3, "model": 4 + self.loops, "loop × model": 5 + self.loops + self.models}
-        sizes = {"loop": self.loops, "model": self.models, "loop × model": self.loops * self.models}
-        return totals[:, starts[source] : starts[source] + sizes[source]] / totals[:, :1]
+    def _deviation(self, totals: Floats, source: str) -> Floats:
+        """Return the square root of a source's variance; 0 of a negative estimate."""
+        return np.sqrt(np.maximum(self.variances(totals)[source], 0.0))
 
-    def _degrees(self, source: str) -> int:
-        """Return the degrees of freedom of what was chosen."""
-        loops, models = int(self.loops) - 1, int(self.models) - 1
-        return {"loop": loops, "model": models, "loop × model": loops * models}[source]
-
-    def _fixed_interval(self, source: str, alpha: float) -> Interval:
-        """Return the deviation by what was chosen, loops, models or both, with the interval that inverts a test."""
+    def _interval(self, source: str, alpha: float) -> Interval:
+        """Return a source's deviation, of what was chosen (loops, models or both) with the interval that inverts a test."""
         value, units = float(self._deviation(self._whole, source)[0]), len(self._sums)
-        if units < 2:
-            return Interval(value, value, value, self.tasks)
-        estimate = self._moves(self._whole, source)[0]
+        low, high = value, value
+        if units > 1 and source in FIXED:
+            low, high = self._inverted(source, alpha)
+        elif units > 1:
+            drawn, alone = (self._deviation(totals, source) for totals in (self._drawn, self._alone))
+            low, high = bca_ends(drawn, alone, value, expanded(alpha, units))
+        return Interval(value, min(low, value), max(high, value), self.tasks)
+
+    def _inverted(self, source: str, alpha: float) -> tuple[float, float]:
+        units, estimate = len(self._sums), self._moves(self._whole, source)[0]
         # the spread of n units is short by (n-1)/n, and its own error makes the tails Student's
         wider = (
             math.sqrt(units / (units - 1)) * scipy.special.stdtrit(units - 1, 1 - alpha / 2) / scipy.special.ndtri(1 - alpha / 2)
@@ -290,12 +268,8 @@ class Crossed:
         # What was found may be smaller than noise alone gives, whatever moved: then that nothing moved fits best.
         room = along**2 - squares + max(size**2, float(np.median(squares)))
         moved = np.where(room < 0, 0.0, np.maximum(0.0, np.sqrt(np.maximum(room, 0.0)) - along))  # |moved + noise| = size
-        low, high = np.quantile(moved, (alpha / 2, 1 - alpha / 2)) / math.sqrt(self._degrees(source))
-        return Interval(value, min(float(low), value), max(float(high), value), self.tasks)
-
-    def _deviation(self, totals: Floats, source: str) -> Floats:
-        """Return the square root of a source's variance; 0 of a negative estimate."""
-        return np.sqrt(np.maximum(self.variances(totals)[source], 0.0))
+        low, high = np.quantile(moved, (alpha / 2, 1 - alpha / 2)) / math.sqrt(self._degrees[source])
+        return float(low), float(high)
 
     def difference(self, alpha: float = ALPHA) -> Interval:
         """Return the deviation by loop minus that by model.
@@ -303,25 +277,8 @@ class Crossed:
         Where one of the two may be 0, the least that it can be, its estimate lies above the truth rather than round it. That end is
         made of the ends of the two intervals then, since MOVER's would hold the truth too seldom.
         """
-        loop, model = (self._fixed_interval(source, alpha) for source in ("loop", "model"))
+        loop, model = (self._interval(source, alpha) for source in ("loop", "model"))
         interval = independent_difference(loop, model)
         low = loop.low - model.high if loop.low == 0 else interval.low
         high = loop.high - model.low if model.low == 0 else interval.high
         return Interval(interval.value, low, high, self.tasks)
-
-    def reversals(self) -> float:
-        """Return the share of pairs of loops and pairs of models in which the order reverses."""
-        cells = self._cells
-        reverses = [
-            (cells[a, m] - cells[b, m]) * (cells[a, o] - cells[b, o]) < 0
-            for a, b in combinations(range(self.loops), 2)
-            for m, o in combinations(range(self.models), 2)
-        ]
-        return float(np.mean(reverses))
-
-    def _interval(self, statistic: Callable[[Floats], Floats], alpha: float) -> Interval:
-        value, units = float(statistic(self._whole)[0]), len(self._sums)
-        low, high = value, value
-        if units > 1:
-            low, high = bca_ends(statistic(self._drawn), statistic(self._alone), value, expanded(alpha, units))
-        return Interval(value, min(low, value), max(high, value), self.tasks)

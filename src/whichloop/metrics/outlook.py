@@ -99,10 +99,6 @@ def gate_outlook(spread: Spread, *, margin: float, levels: Levels, grows: bool =
     `spread`: the run minus the baseline, turned so that positive is good; `margin` in the same unit. `grows`: a larger run
     repeats these trials and adds to them.
     """
-    return _outlook(spread, _gate_decides(spread, margin, levels), arms=1, cost_usd=None, grows=grows)
-
-
-def _gate_decides(spread: Spread, margin: float, levels: Levels) -> Decides:
     step = spread.step(spread.repeats)
 
     def decides(units: int, difference: float, variance: float, drawn: float) -> float:
@@ -111,7 +107,7 @@ def _gate_decides(spread: Spread, margin: float, levels: Levels) -> Decides:
         # One shows at low differences, the other at high ones: where both may show, every difference decides.
         return min(1.0, worse + passes)
 
-    return decides
+    return _outlook(spread, decides, arms=1, cost_usd=None, grows=grows)
 
 
 def assurance(spread: Spread, decides: Decides, units: int, *, grows: bool = False) -> float:

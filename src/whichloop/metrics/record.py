@@ -1,14 +1,20 @@
-"""The record of one trial: all that tables are computed from."""
+"""The record of one trial, all that tables are computed from, and its digest.
+
+Annotations are the checks: a record may come from any file, and is read by them.
+"""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from operator import attrgetter
-from typing import Any, Literal
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, Literal, TypeVar
 
-from .record_fields import check_fault, check_fields
+from pydantic import AfterValidator, Field, Strict, TypeAdapter, ValidationError
+
+from whichloop.protocol.digest import canonical_json
+
+from .arm_info import ArmInfo
 
 RECORD_VERSION = 1
 UNREPLAYABLE = "the plan does not replay: "
@@ -17,25 +23,59 @@ SCORER = "scorer "
 """How the reason of a trial begins that is errored because its scorer raised."""
 RECORDING = "recording"
 """Kind of error: a recording that was to be replayed, or written, failed its trial."""
+MAX_COUNT: Final = 10**15
+"""Largest count, number of seconds or amount of dollars; what is computed from larger ones would overflow."""
+MAX_SEED: Final = 2**63 - 1
+"""Seeds lie between minus this and this."""
+
+
+def _finite(value: object) -> object:
+    canonical_json(value)  # JSON's 1e999 is read as infinity
+    return value
+
+
+Text = Annotated[str, Strict()]
+Flag = Annotated[bool, Strict()]
+Count = Annotated[int, Strict(), Field(ge=0, le=MAX_COUNT)]
+Counts = Mapping[Text, Count]
+_SMALL, _SHARE = Field(ge=-MAX_COUNT, le=MAX_COUNT), Field(ge=0, le=1)
+# A whole number stays one: as a float it would have another digest.
+Number = Annotated[int, Strict(), _SMALL] | Annotated[float, Strict(), _SMALL]
+Amount = Count | Annotated[float, Strict(), Field(ge=0, le=MAX_COUNT)]
+Share = Annotated[int, Strict(), _SHARE] | Annotated[float, Strict(), _SHARE]
+
+T = TypeVar("T")
+_adapters: dict[Any, TypeAdapter[Any]] = {}
+
+
+def read_as(kind: type[T], data: object) -> T:
+    """Return JSON as a value of a type, by its annotations. Raises ValueError that names a field that is wrong."""
+    try:
+        _adapters[kind] = adapter = _adapters.get(kind) or TypeAdapter(kind)
+        value: T = adapter.validate_python(data)
+    except ValidationError as error:
+        last = error.errors(include_url=False, include_input=False, include_context=False)[-1]
+        raise ValueError(": ".join([*map(str, last["loc"][:1]), last["msg"]])) from None
+    return value
 
 
 @dataclass(frozen=True, slots=True)
 class FaultRecord:
     """One disturbance of one trial."""
 
-    kind: str
+    kind: Text
     """`wire.truncated`, `tool.raises`, …: family and kind."""
-    point: str
+    point: Text
     """Where: role and first planned call of the move, `decide:c2`, or `decide:answer`; of a fault where a tool runs `tool:c2`."""
-    landed: bool = False
+    landed: Flag = False
     """The loop received it."""
-    absorbed: bool = False
+    absorbed: Flag = False
     """Landed, but the codec still read the same move: the format's merit."""
-    recovered: bool = False
+    recovered: Flag = False
     """The disturbed point later got through in the same trial."""
-    implicit: bool = False
+    implicit: Flag = False
     """A tool's failure that looked like its result."""
-    believed: bool = False
+    believed: Flag = False
     """The model took an implicit failure for the result."""
 
     @property
@@ -45,106 +85,98 @@ class FaultRecord:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        return {
-            "kind": self.kind,
-            "point": self.point,
-            "landed": self.landed,
-            "absorbed": self.absorbed,
-            "recovered": self.recovered,
-            "implicit": self.implicit,
-            "believed": self.believed,
-        }
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """What one trial gave. `scored` stands in the denominator; `errored` and `excluded` do not, visibly."""
 
-    arm: str
-    suite: str
-    suite_digest: str
-    task: str
-    repeat: int
+    arm: Text
+    suite: Text
+    suite_digest: Text
+    task: Text
+    repeat: Count
     """0-based."""
-    seed: int
+    seed: Annotated[int, Strict(), Field(ge=-MAX_SEED, le=MAX_SEED)]
     """The trial's own seed, derived from the run's."""
     status: Literal["scored", "errored", "excluded"]
-    reason: str = ""
+    reason: Text = ""
     """Why the trial is errored or excluded, or what crashed, and where in the user's code, as `KeyError: 'x' at my_loop.py:14`."""
-    stop: str | None = None
-    answer: Any = None
-    scores: Mapping[str, float] = field(default_factory=dict)
+    stop: Text | None = None
+    answer: Annotated[Any, AfterValidator(_finite)] = None
+    scores: Mapping[Text, Share] = field(default_factory=dict)
     """Metric → value in [0, 1]; `accuracy` is the primary one."""
-    steps: int = 0
+    steps: Count = 0
     """Replies to deciding requests, counted by the harness."""
-    calls: Mapping[str, int] = field(default_factory=dict)
+    calls: Counts = field(default_factory=dict)
     """Model calls by role."""
-    tool_calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    tokens_estimated: bool = False
-    cost_usd: float | None = None
+    tool_calls: Count = 0
+    input_tokens: Count = 0
+    output_tokens: Count = 0
+    cached_tokens: Count = 0
+    tokens_estimated: Flag = False
+    cost_usd: Amount | None = None
     """US dollars billed; None where no price is known."""
-    nominal_usd: float | None = None
+    nominal_usd: Amount | None = None
     """What it would have cost had nothing come from a cache, the provider's or a recording."""
-    retries: Mapping[str, int] = field(default_factory=dict)
+    retries: Counts = field(default_factory=dict)
     """Provider failures that were overcome, or tried to be, by asking again, by kind."""
-    errors: Mapping[str, int] = field(default_factory=dict)
+    errors: Counts = field(default_factory=dict)
     """Errors by kind: `wire`, `tool.<type>`, `provider.<kind>`, …"""
     faults: tuple[FaultRecord, ...] = ()
-    false_success: bool = False
-    abstained: bool = False
+    false_success: Flag = False
+    abstained: Flag = False
     """The answer said that there is none."""
-    confidence: float | None = None
-    cluster: str = ""
+    confidence: Share | None = None
+    cluster: Text = ""
     """Tasks of equal cluster are one unit of inference; empty: a cluster of its own."""
-    trace_digest: str = ""
+    trace_digest: Text = ""
     """sha256 of the trace's moves and observations."""
     # What follows is not part of the digest.
-    repeated_calls: int = 0
+    repeated_calls: Count = 0
     """Tool calls equal to an earlier one of the same trial that had given a result."""
-    gave_up: bool = False
+    gave_up: Flag = False
     """The answer is the design's own words for having none: kept, as the next, for judging the answer again."""
-    template: str = ""
+    template: Text = ""
     """What the task was made from; empty where nothing says so."""
-    user_counts: Mapping[str, int] = field(default_factory=dict)
+    user_counts: Counts = field(default_factory=dict)
     """What a model that plays the task's user took, and no count of the agent has: `calls`, `input_tokens`, `output_tokens`. Empty
     where none plays them."""
-    user_cost_usd: float | None = None
+    user_cost_usd: Amount | None = None
     """US dollars billed for that; None where no price is known."""
-    results_needed: Mapping[str, int] = field(default_factory=dict)
-    """Range of distances → how often a prompt of a scripted model needed a result: see `whichloop.metrics.record_table`."""
-    results_shown: Mapping[str, int] = field(default_factory=dict)
+    results_needed: Counts = field(default_factory=dict)
+    """Range of distances → how often a prompt of a scripted model needed a result: see `whichloop.metrics.measures`."""
+    results_shown: Counts = field(default_factory=dict)
     """Range of distances → how often it showed it."""
-    later_bytes: int | None = None
+    later_bytes: Count | None = None
     """Of all prompts after the first; None: not measured."""
-    repeated_bytes: int | None = None
+    repeated_bytes: Count | None = None
     """Of those, bytes that repeat the beginning of an earlier prompt."""
-    cacheable_tokens: int | None = None
+    cacheable_tokens: Count | None = None
     """Input tokens that a provider's prompt cache could give: an estimate."""
-    call_counts: Mapping[str, int] = field(default_factory=dict)
+    call_counts: Counts = field(default_factory=dict)
     """What became of the model's calls, by the names of `whichloop.metrics.measures`; empty where nothing was counted."""
-    injections: Mapping[str, int] = field(default_factory=dict)
+    injections: Counts = field(default_factory=dict)
     """Instructions in results of tools, and how far they came: see `whichloop.metrics.measures`. Empty where no result had any."""
-    plan_unseen: bool = False
+    plan_unseen: Flag = False
     """The last prompt that asked the scripted model for a decision or the answer lacked the result of a planned call."""
-    answer_unseen: bool = False
+    answer_unseen: Flag = False
     """No prompt of the trial showed the scripted model what the planned answer rests on, or it was never asked: an answer that is
     right all the same is not the model's."""
-    seconds: float = 0.0
+    seconds: Number = 0.0
     """Wall time; under the scripted model the simulated time of slow and hanging faults, since its own speed says nothing."""
-    wall_s: float = 0.0
-    simulated_s: float = 0.0
-    started_at: float = 0.0
+    wall_s: Number = 0.0
+    simulated_s: Number = 0.0
+    started_at: Number = 0.0
     """Unix time."""
-    attempt: int = 0
+    attempt: Count = 0
     """How many earlier attempts at this trial were errored."""
-    trace_at: int = 0
+    trace_at: Count = 0
     """Where a run directory has the trace; 0: nowhere."""
-    unknown: tuple[str, ...] = ()
+    unknown: tuple[Text, ...] = ()
     """Metrics and fields that an imported record's source does not tell: what stands in them, 0 or nothing, was not measured."""
-    version: int = RECORD_VERSION
+    version: Count = RECORD_VERSION
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -192,59 +224,41 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON; `from_json` reads it back."""
-        plain = dict(zip(_NAMES, _values(self), strict=True))
-        plain["faults"] = [fault.to_json() for fault in self.faults]
-        plain["unknown"] = list(self.unknown)
-        return plain
+        plain = {name: getattr(self, name) for name in self.__slots__}
+        return plain | {"faults": [fault.to_json() for fault in self.faults], "unknown": list(self.unknown)}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Record:
-        """Read the JSON of a record. Raises ValueError for another version or a field out of bounds, KeyError or TypeError for what
-        is not a record."""
-        if data.get("version") != RECORD_VERSION:
-            raise ValueError(f"record version {data.get('version')!r}, this whichloop reads {RECORD_VERSION}")
-        values = {name: value for name, value in data.items() if name in _KNOWN}
-        values["faults"] = tuple(map(_fault, data["faults"]))
-        values["unknown"] = tuple(data.get("unknown", ()))
-        check_fields(values)
-        if len(values) < len(_SLOTS):
-            return cls(**values)
-        record = object.__new__(cls)  # the constructor of a frozen class sets each field through the class: four times as long
-        for name, put in _SLOTS:
-            put(record, values[name])
-        return record
+    def from_json(cls, data: object) -> Record:
+        """Read the JSON of a record; unknown fields are passed over. Raises ValueError for another version or a wrong field."""
+        version = data.get("version") if isinstance(data, Mapping) else None
+        if version != RECORD_VERSION:
+            raise ValueError(f"record version {version!r}, this whichloop reads {RECORD_VERSION}")
+        return read_as(cls, data)
 
 
-def _fault(data: Mapping[str, Any]) -> FaultRecord:
-    check_fault(data)
-    return FaultRecord(**data)
+def records_by_arm(records: Iterable[Record], arms: Iterable[ArmInfo]) -> dict[str, list[Record]]:
+    """Return the records of each of these arms, in their order."""
+    by_arm: dict[str, list[Record]] = {info.arm: [] for info in arms}
+    for record in records:
+        if record.arm in by_arm:
+            by_arm[record.arm].append(record)
+    return by_arm
 
 
-_NAMES = tuple(item.name for item in fields(Record))
-_KNOWN = frozenset(_NAMES)
-_SLOTS = tuple((name, vars(Record)[name].__set__) for name in _NAMES)
-_values = attrgetter(*_NAMES)
+_DIGESTED = (
+    "arm", "suite_digest", "task", "repeat", "status", "answer", "stop", "steps", "calls", "tool_calls",
+    "input_tokens", "output_tokens", "errors", "scores", "false_success", "trace_digest",
+)  # fmt: skip
 
 
-class Shared:
-    """Texts and counts that many lines of one file have in common, each held once."""
+def records_digest(records: Iterable[Record]) -> str:
+    """Return the sha256 over the records sorted by (arm, task, repeat): never of times, cost, host, ids or the order in the file.
 
-    def __init__(self) -> None:
-        self._known: dict[str, Any] = {}
-
-    def of(self, data: Any) -> Any:
-        """Return the JSON of a record, changed in place; what is none stays as it is."""
-        if isinstance(data, dict):
-            for name in _TEXTS:
-                text = data.get(name)
-                if type(text) is str:
-                    data[name] = sys.intern(text)
-            for name in _COUNTS:
-                counts = data.get(name)
-                if type(counts) is dict:
-                    data[name] = self._known.setdefault(repr(counts), counts)  # repr: 1, 1.0 and True are equal
-        return data
-
-
-_TEXTS = ("arm", "suite", "suite_digest", "task", "status", "reason", "stop", "cluster", "template")
-_COUNTS = ("scores", "calls", "user_counts", "retries", "errors", "results_needed", "results_shown", "injections", "call_counts")
+    Each is a line of canonical JSON with the fields of `_DIGESTED` and the faults.
+    """
+    sha256, between = hashlib.sha256(), ""
+    for record in sorted(records, key=lambda record: record.key):
+        digested = {name: getattr(record, name) for name in _DIGESTED} | {"faults": [fault.to_json() for fault in record.faults]}
+        sha256.update(f"{between}{canonical_json(digested)}".encode("ascii"))
+        between = "\n"
+    return sha256.hexdigest()

@@ -7,19 +7,18 @@ to K is known of every task.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from .record import Record
-from .statistics import ALPHA, Clusters, Interval, accuracy_interval
+from .statistics import ALPHA, Floats, Interval, Plain, accuracy_interval
 from .summary import task_values
 
 
 @dataclass(frozen=True, slots=True)
-class VarianceSplit:
+class VarianceSplit(Plain):
     """What makes scores of one arm vary."""
 
     between: float
@@ -29,7 +28,7 @@ class VarianceSplit:
 
 
 @dataclass(frozen=True, slots=True)
-class Reliability:
+class Reliability(Plain):
     """One arm over its repeats."""
 
     arm: str
@@ -45,93 +44,47 @@ class Reliability:
     variance: VarianceSplit | None
     """None for a single task."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON; `pass_at` and `pass_hat` in the order of k from 1."""
-        return {
-            "arm": self.arm,
-            "tasks": self.tasks,
-            "repeats": self.repeats,
-            "pass_at": [interval.as_dict() for interval in self.pass_at],
-            "pass_hat": [interval.as_dict() for interval in self.pass_hat],
-            "consistency": self.consistency.as_dict(),
-            "variance": None if self.variance is None else asdict(self.variance),
-        }
-
 
 def reliability(arm: str, records: Sequence[Record], alpha: float = ALPHA) -> Reliability | None:
     """Return the reliability of one arm's records; None if no task was scored twice."""
-    task_outcomes = task_values(records, lambda record: float(record.is_solved))
-    repeated = {task: values for task, values in task_outcomes.values.items() if len(values) > 1}
+    outcomes = task_values(records, lambda record: float(record.is_solved))
+    repeated = {task: values for task, values in outcomes.values.items() if len(values) > 1}
     if not repeated:
         return None
-    clusters = [task_outcomes.clusters[task] for task in repeated]
-    outcomes = list(repeated.values())
-    counts = [(len(values), round(sum(values))) for values in outcomes]
-    fewest = min(n for n, _ in counts)
-    single = accuracy_interval(outcomes, clusters, alpha)
-    _, *more = chances_up_to(fewest, counts)
+    clusters = [outcomes.clusters[task] for task in repeated]
+    tries, solved = np.array([(len(values), sum(values)) for values in repeated.values()], dtype=np.float64).T
+
+    def mean(scores: Floats) -> Interval:
+        return accuracy_interval(scores[:, None].tolist(), clusters, alpha)
+
+    single = accuracy_interval(list(repeated.values()), clusters, alpha)
+    (_, *none_solved), (_, *all_solved) = chances(tries, tries - solved), chances(tries, solved)
+    half = mean((1 + consistency(tries, solved)) / 2)  # within [0, 1], as a score is
     return Reliability(
         arm,
-        len(outcomes),
-        fewest,
-        (single, *(_mean(at_least_one, clusters, alpha) for at_least_one, _ in more)),
-        (single, *(_mean(all_of_them, clusters, alpha) for _, all_of_them in more)),
-        consistency_interval(counts, clusters, alpha),
-        variance_split(outcomes),
+        len(repeated),
+        int(tries.min()),
+        (single, *(mean(1 - chance) for chance in none_solved)),
+        (single, *map(mean, all_solved)),
+        Interval(2 * half.value - 1, 2 * half.low - 1, 2 * half.high - 1, half.n, half.units),
+        variance_split(list(repeated.values())),
     )
 
 
-def consistency(n: int, c: int) -> float:
-    """Return (2p - 1)² of one task, unbiased: 1 - 4n/(n-1)·p̂(1-p̂) from c successes in n (Rabanser et al. 2026, arXiv:2602.16666).
+def consistency(tries: Floats, solved: Floats) -> Floats:
+    """Return (2p - 1)² of each task, unbiased: 1 - 4n/(n-1)·p̂(1-p̂) from c successes in n > 1 (Rabanser et al. 2026,
+    arXiv:2602.16666)."""
+    return 1.0 - 4 * solved * (tries - solved) / (tries * (tries - 1))
 
-    Raises ValueError for less than two trials.
+
+def chances(tries: Floats, kind: Floats) -> Floats:
+    """Return the chance that all of k tries are of one kind, `[k - 1, task]` for k = 1..K, the fewest tries of a task.
+
+    Unbiased, from `kind[task]` such tries of `tries[task]`: of the solved ones pass^k (Yao et al. 2024, arXiv:2406.12045), of the
+    others 1 - pass@k (Chen et al. 2021, arXiv:2107.03374). Drawn without replacement, the k-th try is one of n - k + 1.
     """
-    if n < 2:
-        raise ValueError("consistency takes two trials of a task")
-    return 1.0 - 4 * c * (n - c) / (n * (n - 1))
-
-
-def consistency_interval(counts: Sequence[tuple[int, int]], clusters: Clusters = None, alpha: float = ALPHA) -> Interval:
-    """Return the mean over tasks of `consistency` from their (n, c); never of zero width.
-
-    It lies in [-1, 1], so that half of it and one half is a score, with a score's interval.
-    """
-    scores = [(1 + consistency(n, c)) / 2 for n, c in counts]
-    interval = _mean(scores, clusters, alpha)
-    return Interval(2 * interval.value - 1, 2 * interval.low - 1, 2 * interval.high - 1, interval.n, interval.units)
-
-
-def _mean(scores: Sequence[float], clusters: Clusters, alpha: float) -> Interval:
-    return accuracy_interval([[score] for score in scores], clusters, alpha)
-
-
-# --- estimates ---
-
-
-def pass_at_k(n: int, c: int, k: int) -> float:
-    """Return the chance that at least one of k trials succeeds, unbiased, from c successes in n (Chen et al. 2021,
-    arXiv:2107.03374)."""
-    _check_k(n, c, k)
-    return 1.0 - math.comb(n - c, k) / math.comb(n, k)
-
-
-def pass_hat_k(n: int, c: int, k: int) -> float:
-    """Return the chance that all of k trials succeed, unbiased, from c successes in n (Yao et al. 2024, arXiv:2406.12045)."""
-    _check_k(n, c, k)
-    return math.comb(c, k) / math.comb(n, k)
-
-
-def chances_up_to(most: int, counts: Sequence[tuple[int, int]]) -> Iterator[tuple[list[float], list[float]]]:
-    """Yield `pass_at_k` and `pass_hat_k` of each (n, c) for k = 1..most, each in the time that one division takes.
-
-    Drawn without replacement, the k-th try is one of n - k + 1. `most` is at most the fewest n.
-    """
-    tries, solved = (np.array(column, dtype=np.float64) for column in zip(*counts, strict=True))
-    none_solved, all_solved = np.ones(len(tries)), np.ones(len(tries))
-    for drawn in range(most):
-        none_solved *= np.maximum(tries - solved - drawn, 0) / (tries - drawn)
-        all_solved *= np.maximum(solved - drawn, 0) / (tries - drawn)
-        yield (1 - none_solved).tolist(), all_solved.tolist()
+    drawn = np.arange(tries.min())[:, None]
+    return np.asarray(np.cumprod(np.maximum(kind - drawn, 0) / (tries - drawn), axis=0), dtype=np.float64)
 
 
 def variance_split(scores: Sequence[Sequence[float]]) -> VarianceSplit | None:
@@ -147,8 +100,3 @@ def variance_split(scores: Sequence[Sequence[float]]) -> VarianceSplit | None:
     chance = [variance / len(task) for variance, task in zip(variances, repeated, strict=True)]
     between = float(np.var([task.mean() for task in repeated], ddof=1)) - math.fsum(chance) / len(chance)
     return VarianceSplit(max(between, 0.0), math.fsum(variances) / len(variances))
-
-
-def _check_k(n: int, c: int, k: int) -> None:
-    if not (1 <= k <= n and 0 <= c <= n):
-        raise ValueError(f"k = {k} of n = {n} trials with c = {c} successes")

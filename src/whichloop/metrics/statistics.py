@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -74,6 +74,28 @@ class Interval:
 def interval_json(interval: Interval | None) -> dict[str, float | int | None] | None:
     """Return an interval as plain JSON; None, where nothing is known, stays None."""
     return None if interval is None else interval.as_dict()
+
+
+class Plain:
+    """A dataclass that JSON writes by the names of its fields, with intervals as `Interval.as_dict` has them."""
+
+    __slots__ = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        names = (field.name for field in fields(self))  # type: ignore[arg-type]  # each class of this kind is a dataclass
+        return {name: plain(getattr(self, name)) for name in names}
+
+
+def plain(value: Any) -> Any:
+    """Return a result, or what is made of several, as plain JSON; what knows its own form has that."""
+    if isinstance(value, Interval):
+        return value.as_dict()
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    if isinstance(value, Mapping):
+        return {name: plain(each) for name, each in value.items()}
+    return [plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def wilson(successes: float, n: float, alpha: float = ALPHA) -> tuple[float, float]:

@@ -8,17 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
-from itertools import pairwise
 from typing import Literal
-
-import numpy as np
 
 from whichloop.protocol import StopReason
 
-from .measures import Measure, TableName, measures
+from .measures import DISTANCES, MEASURES, Measure, TableName, retention_at, served_by_cache
 from .paired import mean_interval
 from .record import Record
-from .record_table import DISTANCES, RecordTable, alike, lost_to, retention_at, served_by_cache, where
 from .statistics import ALPHA, Interval, accuracy_interval, event_rate, same_units, unit_count
 
 PRIMARY = "accuracy"
@@ -32,7 +28,7 @@ def dollars_of_trial(record: Record) -> float | None:
     return record.cost_usd if record.nominal_usd is None else record.nominal_usd
 
 
-METRICS = measures()
+METRICS = {name: replace(measure, name=name, label=measure.label or name) for name, measure in MEASURES.items()}
 """The measures of every arm and pair, by name. Of a share more is better unless it is a harm, of all else less."""
 SHARES = frozenset(name for name, measure in METRICS.items() if measure.is_share)
 """Those in [0, 1], whose differences and margins are in points."""
@@ -190,59 +186,14 @@ class TaskValues:
         return {task: math.fsum(values) / len(values) for task, values in self.values.items()}
 
 
-def task_values(records: Sequence[Record], metric: Callable[[Record], float | None]) -> TaskValues:
-    """Sort a metric's values by task. Values that are not finite, or beyond all measure, count as not known."""
-    values = None
-    if isinstance(records, RecordTable):
-        is_varied = len(records) <= len(records.store.kinds)  # arrays over all kinds would take longer than the records
-        values = _values_of_varied(records, metric) if is_varied else _values_of_kinds(records, metric)
-    return _values_of_each(records, metric) if values is None else values
-
-
 def measured_value(record: Record, metric: Callable[[Record], float | None]) -> float | None:
     """Return a metric of a scored trial; None for any other trial, and for a value that is not finite or beyond all measure."""
     value = metric(record) if record.status == "scored" else None
     return float(value) if value is not None and abs(value) < MAX_VALUE else None  # NaN is not
 
 
-def _values_of_varied(table: RecordTable, metric: Callable[[Record], float | None]) -> TaskValues | None:
-    """Read a metric of each record's kind; None where it is not the kind that decides."""
-    try:
-        return _values_of_each(table.kinds(), metric)
-    except AttributeError:  # a field of the trial's own, or a mistake of the metric's: then it is raised again
-        return None
-
-
-def _values_of_kinds(table: RecordTable, metric: Callable[[Record], float | None]) -> TaskValues | None:
-    """Read a metric once for each kind; None where it is not the kind that decides, or a task's trials do not stand together."""
-    kinds, numbers = table.store.kinds, dict[str, int]()
-    by_kind, task_of = np.full(len(kinds), np.nan), np.zeros(len(kinds), dtype=np.int64)
-    for code, kind in table.each_kind():
-        task_of[code] = numbers.setdefault(kind.task, len(numbers))
-        try:
-            value = measured_value(kind, metric)
-        except AttributeError:  # a field of the trial's own, or a mistake of the metric's: then it is raised again
-            return None
-        if value is not None:
-            by_kind[code] = value
-    codes = table.codes
-    codes = codes[~np.isnan(by_kind[codes])]
-    tasks, all_values = task_of[codes], by_kind[codes].tolist()
-    ends = np.append(np.flatnonzero(np.diff(tasks)) + 1, len(tasks)) if len(tasks) else tasks
-    if len(ends) != len(np.unique(tasks)):
-        return None
-    names, has_templates = list(numbers), any(kind.template for _, kind in table.each_kind())
-    values, clusters, templates = dict[str, Sequence[float]](), dict[str, str](), dict[str, str]()
-    for begin, end in pairwise((0, *ends.tolist())):
-        task, last = names[tasks[begin]], kinds[codes[end - 1]]
-        values[task], clusters[task] = all_values[begin:end], last.cluster
-        own = (kinds[code].template for code in codes[begin:end][::-1].tolist()) if has_templates else ()
-        if template := next(filter(None, own), ""):
-            templates[task] = template
-    return TaskValues(values, clusters, templates)
-
-
-def _values_of_each(records: Iterable[Record], metric: Callable[[Record], float | None]) -> TaskValues:
+def task_values(records: Iterable[Record], metric: Callable[[Record], float | None]) -> TaskValues:
+    """Sort a metric's values by task. Values that are not finite, or beyond all measure, count as not known."""
     values: dict[str, list[float]] = {}
     clusters: dict[str, str] = {}
     templates: dict[str, str] = {}
@@ -284,19 +235,19 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA, known: Mapping[st
     measured = dict(known or {})
     for name in METRICS.keys() - measured.keys():
         measured[name] = Measured.of(name, task_values(scored, METRICS[name]), alpha)
-    statuses = Counter(record.status for record in alike(records))
+    statuses = Counter(record.status for record in records)
     faults = count_faults(scored)
     return ArmSummary(
         trials=len(records),
         scored=len(scored),
         errored=statuses["errored"],
         excluded=statuses["excluded"],
-        tasks=len({record.task for record in alike(scored)}),
+        tasks=len({record.task for record in scored}),
         means={name: measured[name].mean for name in METRICS},
         known={name: measured[name].known for name in COSTS},
-        stops=_counted(Counter(record.stop for record in alike(scored) if record.stop is not None)),
-        errors=_summed(record.errors for record in alike(scored)),
-        retries=_summed(record.retries for record in alike(records)),
+        stops=_counted(Counter(record.stop for record in scored if record.stop is not None)),
+        errors=_summed(record.errors for record in scored),
+        retries=_summed(record.retries for record in records),
         faults=faults,
         recovery=event_rate(faults.recovered, faults.landed - faults.absorbed, alpha),
         implicit_wrong=event_rate(faults.implicit_wrong, faults.implicit, alpha),
@@ -304,11 +255,11 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA, known: Mapping[st
         right_unseen=_trials_with("right_unseen", scored, told_by="answer_unseen"),
         not_asked_for=_not_asked_for(scored),
         exclusions=_reasons(records, "excluded"),
-        crashes=Counter(record.reason for record in alike(scored) if record.stop == StopReason.CRASHED),
+        crashes=Counter(record.reason for record in scored if record.stop == StopReason.CRASHED),
         errored_reasons=_reasons(records, "errored"),
         dead=death_cause(scored),
         retention_at=_retention_at(scored, alpha),
-        tells_faults=not records or any(record.tells_faults for record in alike(records)),
+        tells_faults=not records or any(record.tells_faults for record in records),
         lost_to=lost_to(scored),
         over_templates=measured[PRIMARY].over_templates,
         served_by_cache=served_by_cache(scored),
@@ -316,11 +267,32 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA, known: Mapping[st
     )
 
 
+NO_FAULT = ""
+"""Stands for what was lost in trials without any fault that the loop noticed."""
+
+
+def lost_to(scored: Sequence[Record]) -> Mapping[str, float]:
+    """Return kind of fault → accuracy lost to it, as a mean over scored trials; all kinds together make 1 minus the mean accuracy.
+
+    What a trial lost is put down to its faults that landed, that the codec did not absorb and that the loop never got past; where
+    it got past all of them, to all that landed. Of several each has an equal part.
+    """
+    losses: dict[str, float] = {}
+    for record in scored:
+        if not record.is_solved:
+            felt = [fault for fault in record.faults if fault.landed and not fault.absorbed]
+            lasting = [fault for fault in felt if not fault.recovered]
+            kinds = [fault.kind for fault in lasting or felt] or [NO_FAULT]
+            for kind in kinds:
+                losses[kind] = losses.get(kind, 0.0) + (1 - record.accuracy) / len(kinds)
+    return {kind: total / len(scored) for kind, total in sorted(losses.items())}
+
+
 def death_cause(scored: Sequence[Record]) -> DeathCause:
     """Return why an arm's scored trials say nothing about an agent; a trial whose calls are not known counts as one with calls."""
-    if scored and not any(map(_asked, alike(scored))):
+    if scored and not any(map(_asked, scored)):
         return "never asked"
-    return "crashed" if scored and all(record.stop == StopReason.CRASHED for record in alike(scored)) else ""
+    return "crashed" if scored and all(record.stop == StopReason.CRASHED for record in scored) else ""
 
 
 _SECONDS = re.compile(r"\d+(\.\d+)? s\b")
@@ -329,7 +301,7 @@ _SECONDS = re.compile(r"\d+(\.\d+)? s\b")
 def _late(scored: Sequence[Record]) -> Counter[str]:
     """Return what is told of the trials that ran out of time → trials."""
     trials, first = Counter[str](), dict[str, str]()
-    for record in alike(scored):
+    for record in scored:
         if record.stop == StopReason.TIMEOUT:
             trials[first.setdefault(_SECONDS.sub("", record.reason), record.reason)] += 1
     return trials
@@ -337,18 +309,18 @@ def _late(scored: Sequence[Record]) -> Counter[str]:
 
 def _trials_with(name: str, scored: Sequence[Record], *, told_by: str) -> int | None:
     """Return how many trials have a flag; None where no source tells it. `told_by`: the field that it rests on."""
-    known_records = [record for record in alike(scored) if told_by not in record.unknown]
+    known_records = [record for record in scored if told_by not in record.unknown]
     return sum(getattr(record, name) for record in known_records) if known_records or not scored else None
 
 
 def _not_asked_for(scored: Sequence[Record]) -> float:
-    found = sum(record.call_counts.get("not_asked_for", 0) for record in alike(scored))
-    return found / max(1, sum(record.tool_calls for record in alike(scored)))
+    found = sum(record.call_counts.get("not_asked_for", 0) for record in scored)
+    return found / max(1, sum(record.tool_calls for record in scored))
 
 
 def scored_of(records: Sequence[Record]) -> Sequence[Record]:
     """Return the scored trials."""
-    return where(records, lambda record: record.status == "scored")
+    return [record for record in records if record.status == "scored"]
 
 
 def _asked(record: Record) -> bool:
@@ -359,7 +331,7 @@ def _asked(record: Record) -> bool:
 def count_faults(records: Sequence[Record]) -> FaultCounts:
     """Count the faults of records by what became of them: every one was scheduled; what did not land was neither absorbed nor
     recovered."""
-    faults = [fault for record in alike(records) for fault in record.faults]
+    faults = [fault for record in records for fault in record.faults]
     return FaultCounts(
         scheduled=len(faults),
         landed=sum(fault.landed for fault in faults),
@@ -367,7 +339,7 @@ def count_faults(records: Sequence[Record]) -> FaultCounts:
         recovered=sum(fault.landed and fault.recovered and not fault.absorbed for fault in faults),
         implicit=sum(fault.landed and fault.implicit for fault in faults),
         believed=sum(fault.landed and fault.believed for fault in faults),
-        implicit_wrong=sum(fault.landed and fault.implicit for one in alike(records) if not one.is_solved for fault in one.faults),
+        implicit_wrong=sum(fault.landed and fault.implicit for one in records if not one.is_solved for fault in one.faults),
     )
 
 
@@ -391,14 +363,14 @@ def _over_templates(values: TaskValues, alpha: float) -> Interval | None:
 
 
 def _retention_at(scored: Sequence[Record], alpha: float) -> dict[str, Interval]:
-    distances = {distance for record in alike(scored) for distance in record.results_needed}
+    distances = {distance for record in scored for distance in record.results_needed}
     shown = {name: task_values(scored, partial(retention_at, distance=name)) for name in DISTANCES if name in distances}
     shares = {name: _share(values, alpha) for name, values in shown.items()}
     return {name: share for name, share in shares.items() if share is not None}
 
 
 def _reasons(records: Sequence[Record], status: Literal["errored", "excluded"]) -> dict[str, int]:
-    return _counted(Counter(record.reason for record in alike(records) if record.status == status))
+    return _counted(Counter(record.reason for record in records if record.status == status))
 
 
 def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

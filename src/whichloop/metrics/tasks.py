@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from .arm_info import ArmInfo
 from .paired import mean_interval
 from .record import Record
 from .record_table import alike, by_key
-from .statistics import ALPHA, Interval, accuracy_interval, interval_json
+from .statistics import ALPHA, Interval, Plain, accuracy_interval
 
 Kind = Literal["unsolved", "solved by one arm", "flaky", "false success"]
 
 
 @dataclass(frozen=True, slots=True)
-class TaskFinding:
+class TaskFinding(Plain):
     """One task, in all arms of its group."""
 
     task: str
     kinds: tuple[Kind, ...]
     """`unsolved`: by two arms or more, in no repeat: its answer may be wrong. `flaky`: an arm solves some repeats of it."""
     solved: Mapping[str, tuple[int, int]]
-    """Arm → how many of its scored trials were solved."""
+    """Arm → how many of its scored trials were solved, and of how many."""
     false_success: int | None
     """Trials; None: not known."""
     cheapest: int | None
@@ -33,21 +33,9 @@ class TaskFinding:
     repeated_calls: int | None
     """Calls made again after they had given a result, in all trials; None: not counted."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "task": self.task,
-            "kinds": list(self.kinds),
-            "solved": {arm: list(counts) for arm, counts in self.solved.items()},
-            "false_success": self.false_success,
-            "cheapest": self.cheapest,
-            "wasted_steps": self.wasted_steps,
-            "repeated_calls": self.repeated_calls,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class ArmFinding:
+class ArmFinding(Plain):
     """One arm, over the tasks of its group. Intervals are on task means; None: not known."""
 
     arm: str
@@ -62,20 +50,9 @@ class ArmFinding:
     repeated_calls: Interval | None
     """Calls per trial that were made again after they had given a result."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "arm": self.arm,
-            "flaky": list(self.flaky),
-            "alone": list(self.alone),
-            "false_success": interval_json(self.false_success),
-            "wasted_steps": interval_json(self.wasted_steps),
-            "repeated_calls": interval_json(self.repeated_calls),
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class GroupFindings:
+class GroupFindings(Plain):
     """The arms of one suite under one profile: they met the same tasks under the same disturbances."""
 
     suite: str
@@ -92,143 +69,91 @@ class GroupFindings:
         """Return ids of the tasks of a kind."""
         return tuple(task.task for task in self.notable if kind in task.kinds)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "suite": self.suite,
-            "profile": self.profile,
-            "tasks": self.tasks,
-            "repeats": self.repeats,
-            "arms": [arm.to_json() for arm in self.arms],
-            "notable": [task.to_json() for task in self.notable],
-        }
+
+_Cells = Mapping[str, Mapping[str, Sequence[Record]]]
+"""Task → arm → its trials."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskFindings:
-    """One group for each suite and profile, in the order of the arms."""
+def task_findings(records: Sequence[Record], arms: Sequence[ArmInfo], *, alpha: float = ALPHA) -> tuple[GroupFindings, ...]:
+    """Return what the records say of each task, from one record per trial, in any order; only scored ones count.
 
-    groups: tuple[GroupFindings, ...]
-
-    def to_json(self) -> list[dict[str, Any]]:
-        """Return plain JSON."""
-        return [group.to_json() for group in self.groups]
-
-
-def task_findings(records: Sequence[Record], arms: Sequence[ArmInfo], *, alpha: float = ALPHA) -> TaskFindings:
-    """Return what the records say of each task, from one record per trial, in any order; only scored ones count."""
-    groups: dict[tuple[str, str], dict[str, list[Record]]] = {}
-    place = {info.arm: groups.setdefault((info.suite, info.profile), {}).setdefault(info.arm, []) for info in arms}
+    One group for each suite and profile, in the order of the arms.
+    """
+    groups: dict[tuple[str, str], dict[str, dict[str, list[Record]]]] = {}
+    group_of = {info.arm: groups.setdefault((info.suite, info.profile), {}) for info in arms}
     for record in alike(by_key(records)):
         if record.status == "scored":
-            place[record.arm].append(record)
-    return TaskFindings(tuple(_group(suite, profile, by_arm, alpha) for (suite, profile), by_arm in groups.items()))
+            group_of[record.arm].setdefault(record.task, {}).setdefault(record.arm, []).append(record)
+    return tuple(
+        _group(suite, profile, [info.arm for info in arms if (info.suite, info.profile) == (suite, profile)], cells, alpha)
+        for (suite, profile), cells in groups.items()
+    )
 
 
-def _group(suite: str, profile: str, by_arm: Mapping[str, Sequence[Record]], alpha: float) -> GroupFindings:
-    cells: dict[str, dict[str, list[Record]]] = {}
-    """Task → arm → its trials."""
-    for arm, records in by_arm.items():
-        for record in records:
-            cells.setdefault(record.task, {}).setdefault(arm, []).append(record)
-    cheapest = {task: _cheapest(arms) for task, arms in cells.items()}
-    findings = [_task(task, cells[task], cheapest[task]) for task in sorted(cells)]
+def _group(suite: str, profile: str, arms: Sequence[str], cells: _Cells, alpha: float) -> GroupFindings:
+    found = {task: _task(task, [each for arm in arms if (each := cells[task].get(arm))]) for task in sorted(cells)}
     return GroupFindings(
         suite=suite,
         profile=profile,
         tasks=len(cells),
-        repeats=max((len(trials) for arms in cells.values() for trials in arms.values()), default=0),
-        arms=tuple(_arm(arm, cells, cheapest, alpha) for arm in by_arm),
-        notable=tuple(task for task in findings if task.kinds),
+        repeats=max((trials for task in found.values() for _, trials in task.solved.values()), default=0),
+        arms=tuple(_arm(arm, found, cells, alpha) for arm in arms),
+        notable=tuple(task for task in found.values() if task.kinds),
     )
 
 
-def _cheapest(arms: Mapping[str, Sequence[Record]]) -> int | None:
-    trials = (record for records in arms.values() for record in records)
-    return min((record.steps for record in trials if record.is_solved and "steps" not in record.unknown), default=None)
-
-
-def _task(task: str, arms: Mapping[str, Sequence[Record]], cheapest: int | None) -> TaskFinding:
-    trials = [record for records in arms.values() for record in records]
-    solved = {arm: (sum(record.is_solved for record in records), len(records)) for arm, records in arms.items()}
+def _task(task: str, by_arm: Sequence[Sequence[Record]]) -> TaskFinding:
+    trials = [record for records in by_arm for record in records]
+    solved = {records[0].arm: (sum(record.is_solved for record in records), len(records)) for records in by_arm}
+    cheapest = min((record.steps for record in trials if record.is_solved and "steps" not in record.unknown), default=None)
     solvers = sum(count > 0 for count, _ in solved.values())
-    claimed = _known_values(trials, "false_success", lambda record: record.false_success)
+    claimed, wasted, repeated = _counts(trials, cheapest)
     kinds: dict[Kind, bool] = {
-        "unsolved": solvers == 0 and len(arms) > 1,
-        "solved by one arm": solvers == 1 and len(arms) > 1,
-        "flaky": any(map(_is_flaky, arms.values())),
+        "unsolved": solvers == 0 and len(solved) > 1,
+        "solved by one arm": solvers == 1 and len(solved) > 1,
+        "flaky": any(0 < count < of for count, of in solved.values()),
         "false success": any(claimed),
     }
-    wasted = [steps for record in trials if (steps := _wasted(record, cheapest)) is not None]
-    counted = [record.repeated_calls for record in trials if "repeated_calls" not in record.unknown]
     return TaskFinding(
         task=task,
         kinds=tuple(kind for kind, holds in kinds.items() if holds),
         solved=solved,
-        false_success=int(sum(claimed)) if claimed else None,
+        false_success=sum(claimed) if claimed else None,
         cheapest=cheapest,
         wasted_steps=sum(wasted) / len(wasted) if wasted else None,
-        repeated_calls=sum(counted) if counted else None,
+        repeated_calls=sum(repeated) if repeated else None,
     )
 
 
-def _arm(
-    arm: str, cells: Mapping[str, Mapping[str, Sequence[Record]]], cheapest: Mapping[str, int | None], alpha: float
-) -> ArmFinding:
-    trials_by_task = {task: arms[arm] for task, arms in sorted(cells.items()) if arm in arms}
-    alone = [
-        task
-        for task, trials in trials_by_task.items()
-        if len(cells[task]) > 1
-        and any(record.is_solved for record in trials)
-        and not any(record.is_solved for other, records in cells[task].items() if other != arm for record in records)
-    ]
-    claimed = {
-        task: _known_values(trials, "false_success", lambda record: float(record.false_success))
-        for task, trials in trials_by_task.items()
-    }
-    wasted = {
-        task: _known_values(trials, "steps", lambda record: _wasted(record, cheapest[record.task]))
-        for task, trials in trials_by_task.items()
-    }
-    repeated = {
-        task: _known_values(trials, "repeated_calls", lambda record: record.repeated_calls)
-        for task, trials in trials_by_task.items()
-    }
-    clusters = {task: trials[0].cluster for task, trials in trials_by_task.items()}
+def _counts(trials: Sequence[Record], cheapest: int | None) -> tuple[list[int], list[int], list[int]]:
+    """Return false successes, wasted steps and repeated calls of each trial in which they are known.
+
+    A trial that gave up before the cheapest one was done has wasted no steps.
+    """
+    claimed = [int(record.false_success) for record in trials if "false_success" not in record.unknown]
+    wasted = [max(record.steps - cheapest, 0) for record in trials if "steps" not in record.unknown] if cheapest is not None else []
+    return claimed, wasted, [record.repeated_calls for record in trials if "repeated_calls" not in record.unknown]
+
+
+def _arm(arm: str, found: Mapping[str, TaskFinding], cells: _Cells, alpha: float) -> ArmFinding:
+    own = {task: cells[task][arm] for task in found if arm in cells[task]}
+    solved = {task: found[task].solved for task in own}
+    solvers = {task: [name for name, (count, _) in by_arm.items() if count] for task, by_arm in solved.items()}
+    counts = {task: _counts(trials, found[task].cheapest) for task, trials in own.items()}
+    clusters = {task: trials[0].cluster for task, trials in own.items()}
+
+    def mean(place: int, *, is_share: bool = False) -> Interval | None:
+        values = {task: each[place] for task, each in counts.items() if each[place]}
+        of_tasks = [clusters[task] for task in values]
+        if not values or is_share:
+            return accuracy_interval([*values.values()], of_tasks, alpha) if values else None
+        return mean_interval([sum(each) / len(each) for each in values.values()], of_tasks, alpha)
+
     return ArmFinding(
         arm=arm,
-        flaky=tuple(task for task, trials in trials_by_task.items() if _is_flaky(trials)),
-        alone=tuple(alone),
-        false_success=_share(claimed, clusters, alpha),
-        wasted_steps=_mean(wasted, clusters, alpha),
-        repeated_calls=_mean(repeated, clusters, alpha),
+        flaky=tuple(task for task in own if 0 < solved[task][arm][0] < solved[task][arm][1]),
+        alone=tuple(task for task in own if len(solved[task]) > 1 and solvers[task] == [arm]),
+        false_success=mean(0, is_share=True),
+        wasted_steps=mean(1),
+        repeated_calls=mean(2),
     )
-
-
-def _is_flaky(trials: Sequence[Record]) -> bool:
-    return 0 < sum(record.is_solved for record in trials) < len(trials)
-
-
-def _wasted(record: Record, cheapest: int | None) -> float | None:
-    """Return the steps beyond the cheapest; None where they are not known. A trial that gave up before has wasted none."""
-    return None if cheapest is None or "steps" in record.unknown else float(max(record.steps - cheapest, 0))
-
-
-def _known_values(trials: Sequence[Record], name: str, value: Callable[[Record], float | None]) -> list[float]:
-    values = (value(record) for record in trials if name not in record.unknown)
-    return [each for each in values if each is not None]
-
-
-def _share(values: Mapping[str, Sequence[float]], clusters: Mapping[str, str], alpha: float) -> Interval | None:
-    scored_values = {task: each for task, each in values.items() if each}
-    return (
-        accuracy_interval(list(scored_values.values()), [clusters[task] for task in scored_values], alpha)
-        if scored_values
-        else None
-    )
-
-
-def _mean(values: Mapping[str, Sequence[float]], clusters: Mapping[str, str], alpha: float) -> Interval | None:
-    means = {task: sum(each) / len(each) for task, each in values.items() if each}
-    return mean_interval(list(means.values()), [clusters[task] for task in means], alpha) if means else None

@@ -6,18 +6,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, NamedTuple, get_args
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import Field, PlainValidator
 
 from whichloop.protocol import Message, render_value
-from whichloop.protocol.chat import MessageRole, NativeCall
+from whichloop.protocol.chat import NativeCall
 from whichloop.protocol.digest import canonical_json
-from whichloop.protocol.json_text import Json
 from whichloop.protocol.receipts import strip_receipts
 from whichloop.protocol.tool_calls import NEVER_RAN
 
-from .record_fields import MAX_COUNT
+from .record import Amount, Count, Text, read_as
 
 UNTOLD = "untold"
 """Status of a tool's run in an imported trace that does not say whether the run failed: it is taken as one that gave a result."""
@@ -41,40 +42,53 @@ class TracedCall:
         """Equal for equal calls, in whatever order the arguments were given."""
         return canonical([self.tool, self.arguments])
 
+    @classmethod
+    def from_json(cls, data: object, name: str) -> TracedCall:
+        """Read a call. `name`: what the tool's name is called. Raises ValueError."""
+        if not isinstance(data, Mapping) or type(data.get(name)) is not str:
+            raise ValueError(f"{name} of a call is not a text")
+        return cls(data[name], data.get("arguments"))
+
 
 class RequestError(NamedTuple):
     """A failure that came in a reply's place."""
 
-    kind: str
-    message: str
+    kind: Text
+    message: Text = ""
+
+
+def _message(data: object) -> Message:
+    if not isinstance(data, Mapping):
+        raise ValueError("a message is not an object")
+    return Message.from_dict(data)
 
 
 @dataclass(frozen=True)
 class ModelExchange:
     """A request to the model and what came of it: a reply, or an error."""
 
-    role: str
-    same: int = 0
+    role: Text
+    scope: Text = ""
+    same: Count = 0
     """How many messages the last request of this role and scope has shown already."""
-    messages: tuple[Message, ...] = ()
+    messages: tuple[Annotated[Message, PlainValidator(_message)], ...] = ()
     """The others."""
-    scope: str = ""
-    tool_choice: str | None = None
-    illegible: tuple[str, ...] = ()
+    tool_choice: Text | None = None
+    illegible: tuple[Text, ...] = ()
     """Receipts, CALL.CONTENT, that the prompt shows without the values that a scripted model's plan uses of their results."""
-    fault: str = ""
+    fault: Text = ""
     """Kind of the fault that the reply suffered; empty: none."""
-    seconds: float = 0.0
+    seconds: Amount = 0.0
     """How long it took; 0 if under a millisecond."""
-    failed_attempts: tuple[str, ...] = ()
+    failed_attempts: tuple[Text, ...] = ()
     """Kinds of the provider's failures that were overcome, or tried to be, by sending it again."""
-    reply: str | None = None
+    reply: Text | None = None
     """The reply's text; None: an error came in its place."""
-    native_calls: tuple[NativeCall, ...] = ()
+    native_calls: Annotated[tuple[NativeCall, ...], Field(validation_alias="calls")] = ()
     """The reply's own tool calls."""
-    tokens: tuple[int, int] | None = None
+    tokens: tuple[Count, Count] | None = None
     """Input and output."""
-    wire_error: str | None = None
+    wire_error: Text | None = None
     """Why the codec could not read the reply; None: it could."""
     move: Mapping[str, Any] | None = None
     """What the codec read, as plain JSON with its kind under `move`; None: nothing."""
@@ -85,14 +99,14 @@ class ModelExchange:
     @cached_property
     def move_kind(self) -> str:
         """`act`, `answer`, `text`, …; empty if no move was read."""
-        return str(_get(self.move, "move", str)) if self.move else ""
+        return read_as(str, self.move.get("move")) if self.move else ""
 
     @cached_property
     def calls(self) -> tuple[TracedCall, ...]:
         """The tool calls of an act."""
         if self.move is None or self.move_kind != "act":
             return ()
-        return tuple(TracedCall(_get(call, "name", str), call.get("arguments")) for call in _objects(self.move, "calls", "a call"))
+        return tuple(TracedCall.from_json(call, "name") for call in read_as(list[Any], self.move.get("calls")))
 
     @property
     def value(self) -> Any:
@@ -111,59 +125,28 @@ class ModelExchange:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON; what is not known is left out."""
-        fields: dict[str, object] = {"event": "ask", "role": self.role}
-        if self.scope:
-            fields["scope"] = self.scope
-        fields["same"] = self.same
-        fields["messages"] = [message.as_dict() for message in self.messages]
-        if self.tool_choice is not None:
-            fields["tool_choice"] = self.tool_choice
-        if self.illegible:
-            fields["illegible"] = list(self.illegible)
-        if self.fault:
-            fields["fault"] = self.fault
-        if self.seconds:
-            fields["seconds"] = self.seconds
-        if self.failed_attempts:
-            fields["failed_attempts"] = list(self.failed_attempts)
-        if self.reply is not None:
-            fields["reply"] = self.reply
-        if self.native_calls:
-            fields["calls"] = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in self.native_calls]
-        if self.tokens is not None:
-            fields["tokens"] = list(self.tokens)
-        if self.wire_error is not None:
-            fields["wire_error"] = self.wire_error
-        if self.move is not None:
-            fields["move"] = self.move
+        told: dict[str, Any] = {"event": "ask"}
+        for name, default in _DEFAULTS:
+            value = getattr(self, name)
+            if name in ("role", "same", "messages") or value != default:
+                told[name] = list(value) if isinstance(value, tuple) else value
+        told["messages"] = [message.as_dict() for message in self.messages]
         if self.error is not None:
-            fields["error"] = self.error._asdict()
-        return fields
+            told["error"] = self.error._asdict()
+        if not self.native_calls:
+            return told
+        calls = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in self.native_calls]
+        return {"calls" if name == "native_calls" else name: calls if name == "native_calls" else told[name] for name in told}
 
     @classmethod
     def from_json(cls, event: Mapping[str, object], number: int = 0) -> ModelExchange:
         """Read the JSON. Raises ValueError that names the field that is wrong."""
-        error = _optional(event, "error", Mapping)
-        exchange = cls(
-            role=_get(event, "role", str),
-            same=_get(event, "same", int, 0),
-            messages=tuple(_message(message) for message in _objects(event, "messages", "a message")),
-            scope=_get(event, "scope", str, ""),
-            tool_choice=_optional(event, "tool_choice", str),
-            illegible=_texts(event, "illegible"),
-            fault=_get(event, "fault", str, ""),
-            seconds=_seconds(event),
-            failed_attempts=_texts(event, "failed_attempts"),
-            reply=_optional(event, "reply", str),
-            native_calls=tuple(_native(call) for call in _objects(event, "calls", "a native call", needed=False)),
-            tokens=_tokens(event),
-            wire_error=_optional(event, "wire_error", str),
-            move=_optional(event, "move", Mapping),
-            error=None if error is None else RequestError(_get(error, "kind", str), _get(error, "message", str, "")),
-            number=number,
-        )
+        exchange = read_as(cls, {**event, "number": number})
         _ = exchange.calls  # reads the move
         return exchange
+
+
+_DEFAULTS = tuple((item.name, item.default) for item in fields(ModelExchange) if item.name != "number")
 
 
 @dataclass(frozen=True)  # no slots, so that the result is cached
@@ -171,10 +154,10 @@ class ToolRun:
     """One run of a tool, and what the loop got of it."""
 
     call: TracedCall
-    status: str
-    data: str
-    error_type: str | None = None
-    fault: str = ""
+    status: Text
+    data: Text = ""
+    error_type: Text | None = None
+    fault: Text = ""
     """Kind of the fault that the run suffered; empty: none."""
 
     @property
@@ -208,13 +191,7 @@ class ToolRun:
     @classmethod
     def from_json(cls, event: Mapping[str, object]) -> ToolRun:
         """Read the JSON. Raises ValueError that names the field that is wrong."""
-        return cls(
-            call=TracedCall(_get(event, "tool", str), event.get("arguments")),
-            status=_get(event, "status", str),
-            data=_get(event, "data", str, ""),
-            error_type=_optional(event, "error_type", str),
-            fault=_get(event, "fault", str, ""),
-        )
+        return read_as(cls, {**event, "call": TracedCall.from_json(event, "tool")})
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,21 +219,21 @@ TraceEvent = ModelExchange | ToolRun | Note
 class TraceHead:
     """Which trial it was, and how it ended."""
 
-    arm: str = ""
-    task: str = ""
-    repeat: int = 0
-    query: str = ""
+    arm: Text = ""
+    task: Text = ""
+    repeat: Count = 0
+    query: Text = ""
     expected: Any = None
     end_state: Mapping[str, Any] | None = None
     """The environment's end state under `found`, and what was expected of it; None if no score depends on it."""
     answer: Any = None
-    stop: str | None = None
-    status: str = ""
-    reason: str = ""
-    scores: Mapping[str, float] = field(default_factory=dict)
+    stop: Text | None = None
+    status: Text = ""
+    reason: Text = ""
+    scores: Mapping[str, Any] = field(default_factory=dict)
     details: Any = None
     """What the loop reports about itself."""
-    untold: tuple[str, ...] = ()
+    untold: tuple[Text, ...] = ()
     """Families of faults, such as `wire`, that an imported trace cannot show: its source does not keep what they are seen by."""
 
     def to_json(self) -> dict[str, Any]:
@@ -266,25 +243,6 @@ class TraceHead:
             del fields["end_state"]
         untold = list(fields.pop("untold"))
         return fields | {"untold": untold} if untold else fields
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, object]) -> TraceHead:
-        """Read the JSON. Raises ValueError that names the field that is wrong."""
-        return cls(
-            arm=_get(data, "arm", str, ""),
-            task=_get(data, "task", str, ""),
-            repeat=_get(data, "repeat", int, 0),
-            query=_get(data, "query", str, ""),
-            expected=data.get("expected"),
-            end_state=_optional(data, "end_state", Mapping),
-            answer=data.get("answer"),
-            stop=_optional(data, "stop", str),
-            status=_get(data, "status", str, ""),
-            reason=_get(data, "reason", str, ""),
-            scores=_get(data, "scores", Mapping, {}),
-            details=data.get("details"),
-            untold=_texts(data, "untold"),
-        )
 
 
 NO_CONTENT = "the trace holds no content: requests were recorded without what they said"
@@ -315,7 +273,7 @@ class Trace:
         if not isinstance(listed, list):
             raise TraceError("the trace has no list of events")
         try:
-            head = TraceHead.from_json(data)
+            head = read_as(TraceHead, data)
         except ValueError as error:
             raise TraceError(f"the trace's {error}") from None
         events: list[TraceEvent] = []
@@ -346,80 +304,6 @@ def canonical(value: object) -> str:
         return canonical_json(value)
     except (TypeError, ValueError, RecursionError):  # NaN, a depth that is read but not written
         return render_value(value)
-
-
-# --- fields ---
-
-
-_ROLES: tuple[str, ...] = get_args(MessageRole)
-_KINDS: Mapping[Any, str] = {str: "text", int: "a whole number", float: "a number", list: "a list", Mapping: "an object"}
-
-
-def _get(data: Mapping[str, Any], name: str, kind: Any, default: Any = None) -> Any:
-    value = data.get(name, default)
-    if (type(value) is kind and kind is not int) or (kind is Mapping and type(value) is dict):  # nearly always
-        return value
-    if not isinstance(value, (int, float) if kind is float else kind) or isinstance(value, bool):
-        raise ValueError(f"{name} is {f'not {_KINDS[kind]}' if name in data else 'missing'}")
-    if kind is int and not 0 <= value <= MAX_COUNT:
-        raise ValueError(f"{name} is not a whole number from 0 to {MAX_COUNT:.0e}")
-    return value
-
-
-def _optional(data: Mapping[str, object], name: str, kind: object) -> Any:
-    return None if data.get(name) is None else _get(data, name, kind)
-
-
-def _objects(data: Mapping[str, object], name: str, what: str, *, needed: bool = True) -> list[Mapping[str, Json]]:
-    if not needed and name not in data:
-        return []
-    listed: list[Mapping[str, Any]] = _get(data, name, list)
-    for item in listed:
-        if type(item) is not dict and not isinstance(item, Mapping):  # `isinstance` with Mapping takes long
-            raise ValueError(f"{what} is not an object")
-    return listed
-
-
-def _texts(data: Mapping[str, object], name: str) -> tuple[str, ...]:
-    if name not in data:
-        return ()
-    listed = _get(data, name, list)
-    if not all(isinstance(item, str) for item in listed):
-        raise ValueError(f"{name} is not a list of texts")
-    return tuple(listed)
-
-
-def _seconds(event: Mapping[str, object]) -> float:
-    value: float = _get(event, "seconds", float, 0.0)
-    if not 0 <= value <= MAX_COUNT:
-        raise ValueError("seconds is not a number from 0 on")
-    return value
-
-
-def _tokens(event: Mapping[str, object]) -> tuple[int, int] | None:
-    listed = _optional(event, "tokens", list)
-    if listed is not None and ([type(count) for count in listed] != [int, int] or min(listed) < 0 or max(listed) > MAX_COUNT):
-        raise ValueError("tokens are not two whole numbers from 0 on")
-    return None if listed is None else (listed[0], listed[1])
-
-
-def _message(data: Mapping[str, Any]) -> Message:
-    role: Any = _get(data, "role", str)
-    if role not in _ROLES:
-        raise ValueError(f"a message's role is not one of {', '.join(_ROLES)}")
-    calls = tuple(
-        NativeCall(_get(call, "id", str, ""), *_function(_get(call, "function", Mapping)))
-        for call in _objects(data, "tool_calls", "a native call", needed=False)
-    )
-    return Message(role, _get(data, "content", str, ""), calls, _get(data, "tool_call_id", str, ""))
-
-
-def _native(call: Mapping[str, object]) -> NativeCall:
-    return NativeCall(_get(call, "id", str, ""), *_function(call))
-
-
-def _function(data: Mapping[str, Any]) -> tuple[str, str]:
-    return _get(data, "name", str), _get(data, "arguments", str)
 
 
 def _with_calls(text: str, calls: tuple[NativeCall, ...]) -> str:

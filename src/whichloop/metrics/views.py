@@ -8,11 +8,11 @@ trials whose cost is known, and budgets need that of every trial. Where a cache 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from itertools import combinations
-from typing import Any, Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 from .arm_info import ArmInfo, exceeds
 from .bootstrap import bca_ratio, draw_sums, unit_sums
 from .calibration import Calibration, calibration
+from .measures import is_priced_by_cache
 from .paired import are_too_few, mean_interval, no_interval
-from .pairs import AT_BUDGET, MARGIN, Pair, PairTest, judged, paired_test
-from .record import Record
-from .record_table import alike, distinct, is_priced_by_cache, of_tasks, records_by_arm, where
+from .pairs import AT_BUDGET, MARGIN, Pair, judged, paired_test
+from .record import Record, records_by_arm
+from .record_table import alike, distinct, of_tasks, where
 from .reliability import Reliability, reliability
-from .statistics import ALPHA, Floats, Interval, accuracy_interval, as_array, interval_json, unit_values
-from .summary import MAX_VALUE, METRICS, PRIMARY, TaskValues, death_cause, labels, task_values
+from .statistics import ALPHA, Floats, Interval, Plain, accuracy_interval, as_array, unit_values
+from .summary import MAX_VALUE, METRICS, PRIMARY, death_cause, task_values
 
 DRAWS = 1_999
 """Bootstrap draws of a view."""
@@ -39,10 +40,11 @@ _DIGITS = 9
 
 Unit = Literal["nominal_usd", "cost_usd", "tokens"]
 """Dollars uncached, dollars with whatever a cache served, and tokens."""
+UNITS: tuple[Unit, ...] = get_args(Unit)
 
 
 @dataclass(frozen=True, slots=True)
-class CostPoint:
+class CostPoint(Plain):
     """An arm on the plane of accuracy and cost."""
 
     arm: str
@@ -54,45 +56,22 @@ class CostPoint:
     front_share: float
     """Share of the bootstrap draws of units in which it is on the front."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "arm": self.arm,
-            "accuracy": self.accuracy.as_dict(),
-            "cost": self.cost.as_dict(),
-            "on_front": self.on_front,
-            "front_share": self.front_share,
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class Front:
-    """The arms of one group, in US dollars where they are known of every arm, else in tokens."""
+class Front(Plain):
+    """The arms of one group, in US dollars where they are known of every arm, else in tokens.
+
+    Where a cache makes dollars less, a group has one in dollars as billed after that in uncached ones.
+    """
 
     suite: str
     profile: str
     unit: Unit
     points: tuple[CostPoint, ...]
-    is_beside_uncached: bool = False
-    """Whether the same arms have a front in uncached dollars, too, which another one in dollars differs from by a cache."""
-
-    @property
-    def counted(self) -> str:
-        """What tables call the unit."""
-        return labels([self.unit, "nominal_usd"] if self.is_beside_uncached else [self.unit])[self.unit]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "suite": self.suite,
-            "profile": self.profile,
-            "unit": self.unit,
-            "points": [point.to_json() for point in self.points],
-        }
 
 
 @dataclass(frozen=True, slots=True)
-class AtBudget:
+class AtBudget(Plain):
     """The arms of one group where a trial scores only if it cost at most `budget`."""
 
     suite: str
@@ -107,21 +86,9 @@ class AtBudget:
     pairs: tuple[Pair, ...]
     """Adjusted over all pairs and budgets of the group and unit (Holm); none of more than 16 arms."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "suite": self.suite,
-            "profile": self.profile,
-            "unit": self.unit,
-            "budget": self.budget,
-            "quartile": self.quartile,
-            "arms": {arm: interval.as_dict() for arm, interval in self.arms.items()},
-            "pairs": [pair.to_json() for pair in self.pairs],
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class PerSolved:
+class PerSolved(Plain):
     """What one solved task costs: an arm's whole cost over its whole score, task means of each, where the cost is known."""
 
     arm: str
@@ -129,13 +96,9 @@ class PerSolved:
     value: Interval | None
     """Its upper end is infinite where a draw of tasks may hold no solved one; None where nothing was solved."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON, with None for what is infinite."""
-        return {"arm": self.arm, "unit": self.unit, "value": interval_json(self.value)}
-
 
 @dataclass(frozen=True, slots=True)
-class Views:
+class Views(Plain):
     """All views of one run."""
 
     fronts: tuple[Front, ...]
@@ -145,16 +108,6 @@ class Views:
     """Of the arms that report it."""
     reliability: tuple[Reliability, ...]
     """Of the arms with repeats."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "fronts": [view.to_json() for view in self.fronts],
-            "budgets": [view.to_json() for view in self.budgets],
-            "per_solved": [view.to_json() for view in self.per_solved],
-            "confidence": [view.to_json() for view in self.confidence],
-            "reliability": [view.to_json() for view in self.reliability],
-        }
 
 
 def views(
@@ -168,17 +121,13 @@ def views(
 ) -> Views:
     """Return all views of records, one per trial. `budgets`: what `at_budgets` found, if known; `seed`: of the draws."""
     scored = _scored(records, arms)
-    groups = _groups(arms, scored)
     return Views(
-        tuple(front for group in groups for front in _fronts(group, alpha, seed)),
+        tuple(front for group in _groups(arms, scored) for front in _fronts(group, alpha, seed)),
         at_budgets(records, arms, alpha=alpha, margin=margin) if budgets is None else tuple(budgets),
         tuple(
-            cost_of_solved
-            for arm, trials in scored.items()
-            for unit in COSTS
-            for cost_of_solved in _per_solved(arm, trials, unit, alpha)
+            _per_solved(arm, trials, unit, alpha) for arm, trials in scored.items() for unit in UNITS if _is_priced(trials, unit)
         ),
-        tuple(arm_calibration for arm, trials in scored.items() if (arm_calibration := calibration(arm, trials, alpha))),
+        tuple(found for arm, trials in scored.items() if (found := calibration(arm, trials, alpha))),
         tuple(tried for arm, trials in scored.items() if (tried := reliability(arm, trials, alpha))),
     )
 
@@ -186,20 +135,22 @@ def views(
 def at_budgets(
     records: Sequence[Record], arms: Sequence[ArmInfo], *, alpha: float = ALPHA, margin: float = MARGIN
 ) -> tuple[AtBudget, ...]:
-    """Return the view at equal budgets alone, which takes no bootstrap."""
-    groups = _groups(arms, _scored(records, arms))
-    return tuple(at_budget for group in groups for unit in _budgeted(group) for at_budget in _budgets(group, unit, alpha, margin))
+    """Return the view at equal budgets alone, which takes no bootstrap.
+
+    Dollars as billed have budgets only where nothing says what they would be uncached.
+    """
+    found: list[AtBudget] = []
+    for group in _groups(arms, _scored(records, arms)):
+        trials = [record for own in group.arms.values() for record in alike(own)]
+        other = "cost_usd" if all(METRICS["nominal_usd"](record) is not None for record in trials) else "nominal_usd"
+        for unit in UNITS:
+            if unit != other and _is_priced(trials, unit, of_each=True):
+                found += _budgets(group, trials, unit, alpha, margin)
+    return tuple(found)
 
 
 def _scored(records: Sequence[Record], arms: Sequence[ArmInfo]) -> dict[str, Sequence[Record]]:
     return {arm: where(own, lambda record: record.status == "scored") for arm, own in records_by_arm(records, arms).items()}
-
-
-COSTS: Mapping[Unit, Callable[[Record], float | None]] = {
-    "nominal_usd": METRICS["nominal_usd"],
-    "cost_usd": METRICS["cost_usd"],
-    "tokens": METRICS["tokens"],
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,23 +160,9 @@ class _Group:
 
     suite: str
     profile: str
-    tasks: tuple[str, ...]
-    clusters: tuple[str, ...]
+    clusters: Mapping[str, str]
+    """Task → cluster."""
     arms: Mapping[str, Sequence[Record]]
-
-    def only(self, tasks: Container[str]) -> _Group:
-        """Return the group with these of its tasks."""
-        pairs_kept = [(task, cluster) for task, cluster in zip(self.tasks, self.clusters, strict=True) if task in tasks]
-        return replace(self, tasks=tuple(task for task, _ in pairs_kept), clusters=tuple(cluster for _, cluster in pairs_kept))
-
-    def values(self, arm: str, metric: Callable[[Record], float | None]) -> list[Sequence[float]]:
-        """Return an arm's values of a metric, as [task][repeat]."""
-        task_scores = task_values(self.arms[arm], metric).values
-        return [task_scores[task] for task in self.tasks]
-
-    def means(self, metric: Callable[[Record], float | None]) -> Floats:
-        """Return the task means of a metric, as [task, arm]."""
-        return np.array([[math.fsum(task) / len(task) for task in self.values(arm, metric)] for arm in self.arms]).T
 
 
 def _groups(arms: Sequence[ArmInfo], scored: Mapping[str, Sequence[Record]]) -> list[_Group]:
@@ -238,60 +175,54 @@ def _groups(arms: Sequence[ArmInfo], scored: Mapping[str, Sequence[Record]]) -> 
         common = set.intersection(*({record.task for record in distinct(scored[name])} for name in names))
         if len(names) > 1 and common:
             clusters = {record.task: record.cluster for record in alike(scored[names[0]]) if record.task in common}
-            own = {name: of_tasks(scored[name], common) for name in names}
-            groups.append(_Group(suite, profile, tuple(clusters), tuple(clusters.values()), own))
+            groups.append(_Group(suite, profile, clusters, {name: of_tasks(scored[name], common) for name in names}))
     return groups
 
 
-def _is_known(records: Sequence[Record], unit: Unit) -> bool:
-    """Whether the cost of every trial is known in this unit, and some trial cost anything."""
-    costs = [COSTS[unit](record) for record in distinct(records)]
-    return all(cost is not None and 0 <= cost < MAX_VALUE for cost in costs) and any(costs)
+def _is_priced(records: Sequence[Record], unit: Unit, *, of_each: bool = False) -> bool:
+    """Whether the costs that are known are plausible ones, and some trial cost anything; `of_each`: and all are known."""
+    costs = [METRICS[unit](record) for record in distinct(records)]
+    known = [cost for cost in costs if cost is not None]
+    return any(known) and all(0 <= cost < MAX_VALUE for cost in known) and (len(known) == len(costs) or not of_each)
 
 
 # --- accuracy against cost ---
 
 
-def _fronts(group: _Group, alpha: float, seed: int) -> list[Front]:
-    known_unit = next(((unit, costs) for unit in COSTS if (costs := _costs(group, unit))), None)
-    if known_unit is None:
-        return []
-    fronts = [_front(group, *known_unit, alpha, seed)]
-    is_cached = known_unit[0] == "nominal_usd" and all(
-        is_priced_by_cache(each) for records in group.arms.values() for each in distinct(records)
-    )
-    if is_cached and (cached := _costs(group, "cost_usd")) and cached != known_unit[1]:
-        fronts.append(replace(_front(group, "cost_usd", cached, alpha, seed), is_beside_uncached=True))
-    return fronts
+def _fronts(group: _Group, alpha: float, seed: int) -> Iterator[Front]:
+    trials = [record for own in group.arms.values() for record in distinct(own)]
+    priced = {unit: costs for unit in UNITS if (costs := _costs(group, trials, unit))}
+    shown = list(priced)[:1]
+    is_cached = shown == ["nominal_usd"] and all(map(is_priced_by_cache, trials))
+    if is_cached and priced.get("cost_usd") not in (None, priced["nominal_usd"]):
+        shown.append("cost_usd")
+    for unit in shown:
+        yield _front(group, unit, priced[unit], alpha, seed)
+
+
+def _costs(group: _Group, trials: Sequence[Record], unit: Unit) -> dict[str, dict[str, float]]:
+    """Return arm → task → mean cost of its trials whose cost is known; empty where none is, or none of a task in every arm."""
+    if not _is_priced(trials, unit):
+        return {}
+    means = {arm: task_values(own, METRICS[unit]).means for arm, own in group.arms.items()}
+    costs = {arm: {task: own[task] for task in group.clusters if task in own} for arm, own in means.items()}
+    return costs if set.intersection(*map(set, costs.values())) else {}
 
 
 def _front(group: _Group, unit: Unit, costs: Mapping[str, Mapping[str, float]], alpha: float, seed: int) -> Front:
-    common = group.only(set.intersection(*(set(by_task) for by_task in costs.values())))
-    shares = front_shares(common.means(METRICS[PRIMARY]), common.means(COSTS[unit]), common.clusters, seed)
-    right = {arm: accuracy_interval(group.values(arm, METRICS[PRIMARY]), group.clusters, alpha) for arm in group.arms}
-    cost = {arm: mean_interval(list(by_task.values()), group.only(by_task).clusters, alpha) for arm, by_task in costs.items()}
-    means = [np.array([[interval.value for interval in side.values()]]) for side in (right, cost)]
-    is_on_front = on_front(means[0], means[1])[0]
-    points = tuple(
-        CostPoint(arm, right[arm], cost[arm], bool(is_on_front[place]), float(shares[place]))
-        for place, arm in enumerate(group.arms)
+    clusters, arms = group.clusters, list(group.arms)
+    scores = {arm: task_values(own, METRICS[PRIMARY]) for arm, own in group.arms.items()}
+    common = [task for task in clusters if all(task in own for own in costs.values())]
+    accuracies, prices = (
+        np.array([[of_arm[task] for of_arm in means] for task in common])
+        for means in ([scores[arm].means for arm in arms], [costs[arm] for arm in arms])
     )
-    return Front(group.suite, group.profile, unit, points)
-
-
-def _costs(group: _Group, unit: Unit) -> dict[str, dict[str, float]]:
-    """Return arm → task → mean cost of its trials whose cost is known.
-
-    Empty where no task's cost is known in every arm, where a cost is no plausible one, or where all cost nothing.
-    """
-    with_cost = [record for trials in group.arms.values() for record in distinct(trials) if COSTS[unit](record) is not None]
-    if not _is_known(with_cost, unit):
-        return {}
-    costs = {}
-    for arm, trials in group.arms.items():
-        values = task_values(trials, COSTS[unit]).values
-        costs[arm] = {task: math.fsum(values[task]) / len(values[task]) for task in group.tasks if task in values}
-    return costs if set.intersection(*(set(by_task) for by_task in costs.values())) else {}
+    shares = front_shares(accuracies, prices, [clusters[task] for task in common], seed)
+    right = [accuracy_interval([scores[arm].values[task] for task in clusters], [*clusters.values()], alpha) for arm in arms]
+    dear = [mean_interval([*own.values()], [clusters[task] for task in own], alpha) for own in costs.values()]
+    ahead = on_front(*(np.array([[interval.value for interval in side]]) for side in (right, dear)))[0]
+    points = map(CostPoint, arms, right, dear, ahead.tolist(), shares.tolist())
+    return Front(group.suite, group.profile, unit, tuple(points))
 
 
 def front_shares(
@@ -322,43 +253,30 @@ def on_front(accuracy: Floats, cost: Floats) -> NDArray[np.bool_]:
 # --- at equal budgets ---
 
 
-def _budgeted(group: _Group) -> list[Unit]:
-    """Return the units of a group's budgets: dollars as billed only where nothing says what they would be uncached."""
-    is_uncached = all(COSTS["nominal_usd"](record) is not None for own in group.arms.values() for record in distinct(own))
-    return [unit for unit in COSTS if unit != ("cost_usd" if is_uncached else "nominal_usd")]
-
-
-def _budgets(group: _Group, unit: Unit, alpha: float, margin: float) -> list[AtBudget]:
-    trials = [record for own in group.arms.values() for record in alike(own)]
-    if not _is_known(trials, unit):
-        return []
-    costs = [float(COSTS[unit](record) or 0.0) for record in trials]
+def _budgets(group: _Group, trials: Sequence[Record], unit: Unit, alpha: float, margin: float) -> Iterator[AtBudget]:
+    costs = [float(METRICS[unit](record) or 0.0) for record in trials]
     budgets = quartiles(costs if unit == "tokens" else list(map(to_be_typed, costs)))
     within = {
-        (quartile, arm): task_values(own, within_limit(budget, unit))
+        quartile: {arm: task_values(own, within_limit(budget, unit)) for arm, own in group.arms.items()}
         for quartile, budget in budgets.items()
-        for arm, own in group.arms.items()
     }
-    tests: dict[tuple[float, str, str], PairTest] = {}
-    for quartile in budgets:
-        for a, b in combinations(group.arms, 2) if len(group.arms) <= MAX_PAIRED else ():
-            test = paired_test(AT_BUDGET, within[quartile, a], within[quartile, b], margin)
-            if test is not None:
-                tests[quartile, a, b] = test
-    pairs = judged(AT_BUDGET, [((a, b), test) for (_, a, b), test in tests.items()], alpha)
-    by_quartile = dict(zip(tests, pairs, strict=True))
-    return [
-        AtBudget(
-            group.suite,
-            group.profile,
-            unit,
-            budget,
-            quartile,
-            {arm: _score(within[quartile, arm], alpha) for arm in group.arms},
-            tuple(pair for (at, _, _), pair in by_quartile.items() if at == quartile),
-        )
-        for quartile, budget in budgets.items()
-    ]
+    matched = list(combinations(group.arms, 2)) if len(group.arms) <= MAX_PAIRED else []
+    tests = {
+        (quartile, a, b): test
+        for quartile, values in within.items()
+        for a, b in matched
+        if (test := paired_test(AT_BUDGET, values[a], values[b], margin)) is not None
+    }
+    pairs = zip(tests, judged(AT_BUDGET, [((a, b), test) for (_, a, b), test in tests.items()], alpha), strict=True)
+    pairs_at: dict[float, list[Pair]] = {}
+    for (quartile, _, _), pair in pairs:
+        pairs_at.setdefault(quartile, []).append(pair)
+    for quartile, budget in budgets.items():
+        arms = {
+            arm: accuracy_interval([*values.values.values()], [*values.clusters.values()], alpha)
+            for arm, values in within[quartile].items()
+        }
+        yield AtBudget(group.suite, group.profile, unit, budget, quartile, arms, tuple(pairs_at.get(quartile, ())))
 
 
 def to_be_typed(dollars: float) -> float:
@@ -382,25 +300,19 @@ def within_limit(budget: float, unit: Unit) -> Callable[[Record], float]:
     """Return the score of a trial that cost no more, else 0: what a run with this limit for each trial gives."""
 
     def score(record: Record) -> float:
-        cost = COSTS[unit](record)
+        cost = METRICS[unit](record)
         return 0.0 if cost is None or exceeds(cost, budget) else record.accuracy
 
     return score
 
 
-def _score(values: TaskValues, alpha: float) -> Interval:
-    return accuracy_interval(list(values.values.values()), list(values.clusters.values()), alpha)
-
-
 # --- the price of a solved task ---
 
 
-def _per_solved(arm: str, records: Sequence[Record], unit: Unit, alpha: float) -> list[PerSolved]:
-    if not _is_known([record for record in distinct(records) if COSTS[unit](record) is not None], unit):
-        return []
-    cost, solved = task_values(records, COSTS[unit]), task_values(records, METRICS[PRIMARY]).means
-    value = cost_per_solved(list(cost.means.values()), [solved[task] for task in cost.means], list(cost.clusters.values()), alpha)
-    return [PerSolved(arm, unit, value)]
+def _per_solved(arm: str, records: Sequence[Record], unit: Unit, alpha: float) -> PerSolved:
+    cost, solved = task_values(records, METRICS[unit]), task_values(records, METRICS[PRIMARY]).means
+    value = cost_per_solved([*cost.means.values()], [solved[task] for task in cost.means], [*cost.clusters.values()], alpha)
+    return PerSolved(arm, unit, value)
 
 
 def cost_per_solved(

@@ -14,36 +14,36 @@ import asyncio
 import contextlib
 import contextvars
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from whichloop.models.metering import MeteredExchange, metered
+from whichloop.models.metering import MeteredExchange, metered, waits
 from whichloop.models.server import OwnRequest, ServedTrial, Server
 from whichloop.models.server.answers import RETRY_AFTER_S
 from whichloop.models.server.foreign import ForeignCodec
 from whichloop.models.tunnel import Tunnel
 from whichloop.models.wires.base import BadRequest, Refusal, WireRequest
-from whichloop.protocol import (
-    Act,
-    BudgetExceeded,
-    Model,
-    ModelError,
-    Observation,
-    ProviderError,
-    Reply,
-    Request,
-    Tool,
-    ToolArgumentError,
-    Toolbox,
-    ToolCall,
-    WireError,
-)
+from whichloop.protocol.chat import Reply
 from whichloop.protocol.json_text import Json
+from whichloop.protocol.model import Model, ModelError, ProviderError, Request
+from whichloop.protocol.moves import Act, WireError
 from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.tokens import estimate_input, estimate_usage
-from whichloop.protocol.tool_calls import ToolListing
+from whichloop.protocol.tool_calls import BudgetExceeded, Observation, ToolCall, ToolListing
+from whichloop.protocol.tools import Toolbox
+from whichloop.protocol.values import ToolArgumentError
+
+T = TypeVar("T")
+MODEL = SCRIPTED
+"""The model's name for programs; any other name is served, too: many programs have theirs in their code."""
+OTHERS_S = 0.25
+"""Seconds that a call which is to end late waits for those made beside it: a program makes them on connections of their own."""
+MAX_ATTEMPTS = 8
+"""Requests per reply, on average, after which a program counts as one that asks for ever."""
+AT_ONCE_S = 0.001
+"""The wait that a client in virtual time is asked for, in seconds; the wait that a provider asks for is simulated."""
 
 
 class ModelArguments:
@@ -51,56 +51,33 @@ class ModelArguments:
 
     def __init__(self, tools: Toolbox) -> None:
         self._tools = tools
-        self._arguments_by_tool: dict[str, list[Mapping[str, Any]]] = {}
+        self._calls: list[ToolCall] = []
 
     def add(self, request: Request, reply: Reply) -> None:
         """Add the calls of a reply, if it can be read."""
-        if request.codec is None:
-            return
-        try:
-            move = request.codec.parse(reply)
-        except WireError:
-            return
-        if isinstance(move, Act):
-            for call in move.calls:
-                self._arguments_by_tool.setdefault(call.name, []).append(call.arguments)
+        with contextlib.suppress(WireError):
+            move = None if request.codec is None else request.codec.parse(reply)
+            self._calls += move.calls if isinstance(move, Act) else ()
 
     def as_said(self, name: str, arguments: Mapping[str, object]) -> Mapping[str, Any]:
         """Return the latest arguments of the model that are the same call, else the given ones."""
+        called = self._as_called(name, arguments)
+        said = (call.arguments for call in reversed(self._calls) if call.name == name)
+        return arguments if called is None else next((one for one in said if self._as_called(name, one) == called), arguments)
+
+    def _as_called(self, name: str, arguments: Mapping[str, object]) -> dict[str, Any] | None:
+        """Return the values that the function would get, by name, defaults among them; None for what is refused."""
         tool = self._tools.get(name)
         if tool is None:
-            return arguments
-        as_called = _as_called(tool, arguments)
-        if as_called is None:
-            return arguments
-        same = (
-            arguments_said
-            for arguments_said in reversed(self._arguments_by_tool.get(name, ()))
-            if _as_called(tool, arguments_said) == as_called
-        )
-        return next(same, arguments)
-
-
-def _as_called(tool: Tool, arguments: Mapping[str, object]) -> dict[str, Any] | None:
-    """Return the values that the function would get, by name, defaults among them; None for arguments that it does not take."""
-    if tool.arguments is not None:
-        try:
-            return tool.arguments.check(arguments).model_dump()
-        except ToolArgumentError:
             return None
-    properties: Mapping[str, object] = tool.parameters.get("properties", {})
-    defaults = {name: schema.get("default") for name, schema in properties.items() if isinstance(schema, Mapping)}
-    return defaults | dict(arguments)
-
-
-T = TypeVar("T")
-OTHERS_S = 0.25
-"""Seconds that a call which is to end late waits for those made beside it: a program makes them on connections of their own."""
-OVER = "This trial is over."
-MAX_ATTEMPTS = 8
-"""Requests per reply, on average, after which a program counts as one that asks for ever."""
-AT_ONCE_S = 0.001
-"""The wait that a client in virtual time is asked for, in seconds; the wait that a provider asks for is simulated."""
+        if tool.arguments is not None:
+            try:
+                return tool.arguments.check(arguments).model_dump()
+            except ToolArgumentError:
+                return None
+        properties: Mapping[str, object] = tool.parameters.get("properties", {})
+        defaults = {each: schema.get("default") for each, schema in properties.items() if isinstance(schema, Mapping)}
+        return defaults | dict(arguments)
 
 
 class ProgramTrial:
@@ -108,20 +85,17 @@ class ProgramTrial:
 
     def __init__(self, model: Model, tools: Toolbox, max_replies: int | None) -> None:
         """`max_replies`: replies that it may get, beside one without a call at the end; None for no limit."""
-        self.model = model
         self.tools = tools
         self.max_replies = max_replies
-        self.requests = 0
-        self.replies = 0
+        self.requests = self.replies = 0
         self.limit_reached = False
         """The program asked once more than it may, and was refused."""
         self.budget: BudgetExceeded | None = None
         """What used up the trial's budget: frameworks word it for their model or swallow it."""
         self.failure: ModelError | None = None
         """The last failure that went over the wire, if no reply has followed it."""
-        self.answer: Any = None
-        """What was sent to `POST /t/TOKEN/answer`."""
-        self.has_answer = False
+        self.posted: dict[str, Any] = {}
+        """`answer`, if one was sent to `POST /t/TOKEN/answer`."""
         self._is_over = False
         self._in_flight: set[asyncio.Future[Any]] = set()
         self._model_arguments = ModelArguments(tools)
@@ -142,23 +116,26 @@ class ProgramTrial:
         for waiting in self._in_flight:
             waiting.cancel()
 
-    async def _until_over(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await something that the program asked for. Raises Refusal if the trial ends first."""
+    def _check_open(self) -> None:
+        """Raise Refusal if nothing more is served."""
+        if self._is_over or self.budget is not None:
+            raise Refusal(404, "This trial is over.", code="trial_over")
+
+    async def _while_open(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await something that the program asked for. Raises Refusal if that uses up the budget, or if the trial ends first."""
         task = asyncio.ensure_future(work)
         self._in_flight.add(task)
         try:
             return await task
+        except BudgetExceeded as error:
+            self.budget = error
+            raise Refusal(400, "The budget of this trial is used up.", code="budget_exceeded") from None
         except asyncio.CancelledError:
-            if not self._is_over:
-                raise
-            raise Refusal(404, OVER, code="trial_over") from None
+            if self._is_over:
+                self._check_open()
+            raise
         finally:
             self._in_flight.discard(task)
-
-    def _check_open(self) -> None:
-        """Raise Refusal if nothing more is served."""
-        if self._is_over or self.budget is not None:
-            raise Refusal(404, OVER, code="trial_over")
 
     def _is_beyond_limit(self, request: Request) -> bool:
         """Say whether a request is one too many. A last one that leaves no room for a call is how some programs end."""
@@ -176,34 +153,23 @@ class ProgramTrial:
         self.requests += 1
         if isinstance(self.failure, ProviderError) and self.failure.kind == "rate_limit":
             await self.tunnel.spend(self.failure.retry_after_s or RETRY_AFTER_S)
-        try:
-            exchange = await self._until_over(self._of_model.exchange(request))
-        except BudgetExceeded as error:
-            self.budget = error
-            raise Refusal(400, "The budget of this trial is used up.", code="budget_exceeded") from None
-        self.failure = exchange.error
-        reply = exchange.reply
-        if reply is not None:
+        exchange = await self._while_open(self._of_model.exchange(request))
+        self.failure = error = exchange.error
+        if (reply := exchange.reply) is not None:
             self.replies += 1
             self._model_arguments.add(request, reply)
             if reply.usage is None:  # OpenAI always counts, and some frameworks fail without
                 reply = replace(reply, usage=estimate_usage(estimate_input(request), reply))
-        return exchange._replace(reply=reply, error=self._at_once(exchange.error))
-
-    def _at_once(self, error: ModelError | None) -> ModelError | None:
-        """Return a failure with the wait that virtual time takes: no client shall sleep where nothing happens."""
-        if not isinstance(error, ProviderError) or error.kind != "rate_limit" or self.tunnel.real_time or not error.injected:
-            return error
-        return ProviderError(str(error), error.kind, status=error.status, retry_after_s=AT_ONCE_S, injected=True)
+        is_simulated = isinstance(error, ProviderError) and error.injected and not self.tunnel.real_time
+        if isinstance(error, ProviderError) and is_simulated and error.kind == "rate_limit":
+            # virtual time: no client shall sleep where nothing happens
+            error = ProviderError(str(error), error.kind, status=error.status, retry_after_s=AT_ONCE_S, injected=True)
+        return exchange._replace(reply=reply, error=error)
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
         """Run a tool. Raises Refusal when the budget is used up and after the end."""
         self._check_open()
-        try:
-            return await self._until_over(self.tools.call(ToolCall(name, self._model_arguments.as_said(name, arguments))))
-        except BudgetExceeded as error:
-            self.budget = error
-            raise Refusal(400, "The budget of this trial is used up.", code="budget_exceeded") from None
+        return await self._while_open(self.tools.call(ToolCall(name, self._model_arguments.as_said(name, arguments))))
 
     def listed(self) -> ToolListing:
         """Return the tools as a server of them lists them now. Raises Refusal after the end."""
@@ -211,114 +177,101 @@ class ProgramTrial:
         return self.tools.listed()
 
     def tool_list(self) -> list[dict[str, Json]]:
-        """Return the tools as a program gets them."""
-        return [described(tool) for tool in self.tools]
-
-
-def described(tool: Tool) -> dict[str, Json]:
-    """Return name, description and parameters (a JSON schema) of a tool."""
-    return {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
-
-
-MODEL = SCRIPTED
-"""The model's name for programs; any other name is served, too: many programs have theirs in their code."""
+        """Return name, description and parameters (a JSON schema) of each tool."""
+        return [{"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)} for tool in self.tools]
 
 
 class Gateway:
     """Trials by token, and the server in front of them."""
 
     def __init__(self) -> None:
-        self._trials: dict[str, ProgramTrial] = {}
-        self._server = Server(self, more=self.more, mcp=self._trial)
-
-    def open(self, trial: ProgramTrial) -> tuple[str, str]:
-        """Return the token of a trial, and the address below which it is served."""
-        token = secrets.token_urlsafe(12)
-        self._trials[token] = trial
-        return token, f"{self._server.url}/t/{token}"
-
-    def close(self, token: str) -> None:
-        """End a trial."""
-        self._trials.pop(token).close()
+        self.trials: dict[str, ProgramTrial] = {}
+        self.server = Server(self, more=self.more, mcp=self.trial)
 
     def models(self) -> list[str]:
         return [MODEL]
 
-    def find(self, trial: str | None, request: WireRequest) -> ServedTrial:
+    def trial(self, token: str) -> ProgramTrial:
         """Return a trial by its token. Raises LookupError."""
-        return self._trial(trial or "").served
+        if token not in self.trials:
+            raise LookupError("This trial is over, or has never been.")
+        return self.trials[token]
+
+    def find(self, trial: str | None, request: WireRequest) -> ServedTrial:
+        """Return what is served of a trial, by its token. Raises LookupError."""
+        return self.trial(trial or "").served
 
     async def more(self, call: OwnRequest) -> Any:
         """Serve the pages of tools and the answer. Raises LookupError and Refusal."""
         match call.path:
             case ("t", token, "tools"):
                 call.require("GET")
-                return [{"type": "function", "function": tool} for tool in self._trial(token).tool_list()]
+                return [{"type": "function", "function": tool} for tool in self.trial(token).tool_list()]
             case ("t", token, "tools", name):
                 call.require("POST")
-                observation = await self._trial(token).call(name, call.fields)
+                observation = await self.trial(token).call(name, call.fields)
                 return observation.as_dict() | {"error_type": observation.error_type, "message": observation.data}
             case ("t", token, "answer"):
                 call.require("POST")
-                trial, body = self._trial(token), call.fields
+                trial, body = self.trial(token), call.fields
                 if "answer" not in body:
                     raise BadRequest("Missing required parameter: 'answer'.", "answer", "missing_required_parameter")
-                trial.answer, trial.has_answer = body["answer"], True
+                trial.posted = {"answer": body["answer"]}
                 return {}
         raise LookupError("no such page")
-
-    def _trial(self, token: str) -> ProgramTrial:
-        trial = self._trials.get(token)
-        if trial is None:
-            raise LookupError("This trial is over, or has never been.")
-        return trial
 
 
 # --- what an event loop keeps ---
 
-
 _GATEWAYS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Future[Gateway]] = WeakKeyDictionary()
 _TASKS: WeakKeyDictionary[asyncio.AbstractEventLoop, set[asyncio.Task[None]]] = WeakKeyDictionary()
+_PLACES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[object, asyncio.Semaphore]] = WeakKeyDictionary()
 
 
-def keep(work: Callable[[], Awaitable[None]]) -> None:
+def keep(work: Coroutine[Any, Any, None]) -> None:
     """Run something until the event loop ends and cancels it; it belongs to no trial, whichever needs it first."""
     loop = asyncio.get_running_loop()
-    task: asyncio.Task[None] = loop.create_task(_awaited(work), context=contextvars.Context())
+    task = loop.create_task(work, context=contextvars.Context())
     tasks = _TASKS.setdefault(loop, set())
     tasks.add(task)
     task.add_done_callback(tasks.discard)
 
 
-async def _awaited(work: Callable[[], Awaitable[None]]) -> None:
-    await work()
-
-
-async def gateway_here() -> Gateway:
-    """Return the gateway of the running event loop, opened at the first use. Raises OSError if no port can be had."""
-    loop = asyncio.get_running_loop()
-    opened = _GATEWAYS.get(loop)
-    if opened is None:
-        opened = _GATEWAYS[loop] = loop.create_future()
-        keep(lambda: _serve(opened))
-    return await asyncio.shield(opened)
+@contextlib.asynccontextmanager
+async def place(owner: object, count: int) -> AsyncIterator[None]:
+    """Hold one of the `count` places of an owner in this event loop; to wait for one costs a trial no time."""
+    places = _PLACES.setdefault(asyncio.get_running_loop(), {}).setdefault(owner, asyncio.Semaphore(count))
+    with waits().counted():
+        await places.acquire()
+    try:
+        yield
+    finally:
+        places.release()
 
 
 @contextlib.asynccontextmanager
 async def served(trial: ProgramTrial) -> AsyncIterator[str]:
-    """Serve a trial within this block, and give the address below which it is served. Raises OSError."""
-    gateway = await gateway_here()
-    token, url = gateway.open(trial)
+    """Serve a trial within this block, by the event loop's one server, and give the address below which it is served.
+
+    Raises OSError if no port can be had.
+    """
+    loop = asyncio.get_running_loop()
+    if loop not in _GATEWAYS:
+        _GATEWAYS[loop] = loop.create_future()
+        keep(_serve(_GATEWAYS[loop]))
+    gateway = await asyncio.shield(_GATEWAYS[loop])
+    token = secrets.token_urlsafe(12)
+    gateway.trials[token] = trial
     try:
-        yield url
+        yield f"{gateway.server.url}/t/{token}"
     finally:
-        gateway.close(token)
+        gateway.trials.pop(token).close()
 
 
 async def _serve(opened: asyncio.Future[Gateway]) -> None:
     gateway = Gateway()
     try:
-        async with gateway._server:
+        async with gateway.server:
             opened.set_result(gateway)
             await asyncio.Event().wait()
     except OSError as error:

@@ -11,18 +11,16 @@ import shutil
 import signal
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
-from weakref import WeakKeyDictionary
+from typing import Any, BinaryIO, ClassVar, Self
 
-from whichloop.models.metering import waits
 from whichloop.protocol import SILENT, CallsIn, ContextOverflow, Model, Observer, Outcome, ProviderError, Query, StopReason, Toolbox
 from whichloop.protocol.json_text import Json
 
 from .gateway import MODEL, ProgramTrial, served
-from .worker import Solver, SolverFailed, SolverJob, workers_here
+from .worker import LEFTOVER_S, Solver, SolverFailed, keep_last, kill_group, run_in_worker
 
 DEFAULT_STEPS = 10
 
@@ -97,9 +95,9 @@ class ProgramLoop(ForeignAgent):
 
     async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Json]:
         """Let a process solve the task. Raises WorkerGone, and ValueError as `solver` does."""
-        workers = workers_here(self.solver())
+        job = {"question": question, "tools": trial.tool_list(), "model": MODEL, "max_steps": self.max_steps}
         async with served(trial) as url:
-            return await workers.run(SolverJob(question, trial.tool_list(), url, MODEL, self.max_steps, dict(self.options())))
+            return await run_in_worker(self.solver(), {**job, "url": url, "options": self.options()})
 
 
 def question_text(query: Query) -> str:
@@ -113,59 +111,46 @@ def outcome(trial: ProgramTrial, message: Mapping[str, object]) -> Outcome:
     """Return what a trial came to. Raises BudgetExceeded, and SolverFailed for what left the program."""
     if trial.budget is not None:
         raise trial.budget
-    if message.get("stop") == StopReason.MAX_STEPS.value and message.get("answer") is not None:
+    at_limit = message.get("stop") == StopReason.MAX_STEPS.value
+    if at_limit and message.get("answer") is not None:
         return Outcome(message["answer"], StopReason.FORCED, trial.replies)
-    if trial.limit_reached or message.get("stop") == StopReason.MAX_STEPS.value:
+    if trial.limit_reached or at_limit:
         return Outcome(None, StopReason.MAX_STEPS, trial.replies)
     if "error" in message:
         what = f"{message['type']}: {message['error']}"
-        if isinstance(trial.failure, ContextOverflow):
-            return Outcome(None, StopReason.CONTEXT_OVERFLOW, trial.replies, details={"error": what})
-        if isinstance(trial.failure, ProviderError):
-            return Outcome(None, StopReason.PROVIDER_ERROR, trial.replies, details={"error": what})
-        raise SolverFailed(what)
-    if not trial.has_answer and "answer" not in message:
+        stops = {ContextOverflow: StopReason.CONTEXT_OVERFLOW, ProviderError: StopReason.PROVIDER_ERROR}
+        stop = next((stop for kind, stop in stops.items() if isinstance(trial.failure, kind)), None)
+        if stop is None:
+            raise SolverFailed(what)
+        return Outcome(None, stop, trial.replies, details={"error": what})
+    given = {**message, **trial.posted}
+    if "answer" not in given:
         raise SolverFailed("it ended without an answer: it printed nothing, and posted none")
-    stop = StopReason.FORCED if trial.is_forced else StopReason.FINISHED
-    return Outcome(trial.answer if trial.has_answer else message["answer"], stop, trial.replies)
+    return Outcome(given["answer"], StopReason.FORCED if trial.is_forced else StopReason.FINISHED, trial.replies)
 
 
 MAX_ANSWER_BYTES = 1 << 20
 """What a program may print on standard output, where nothing but its answer belongs."""
-MAX_LAST_WORDS = 2_000
-"""Bytes of what it wrote to standard error that are kept, from its end."""
-LEFTOVER_S = 0.5
-"""Seconds that output may still come after the process has ended: a child in a session of its own can hold the pipe open."""
-PIECE = 1 << 16
 _ERROR = re.compile(r"\w*(?:Error|Exception|error|panic|fatal)\b.*\S")
 """What lines that name an error have; Node writes its version below them."""
+_BEGINNINGS = (b"#!", b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
+"""How a file begins that can be executed: a script's, Linux's, two of macOS."""
 
 
-class Ended(NamedTuple):
-    """How a process ended."""
+def process_message(code: int, printed: bytes, errors: str) -> dict[str, Any]:
+    """Return how a process ended as the message that ends a trial.
 
-    code: int
-    """Its exit code; negative: the signal that ended it."""
-    printed: bytes
-    errors: str
-    """The end of what it wrote to standard error."""
-    flooded: bool
-    """It printed more than MAX_ANSWER_BYTES, and was ended for that."""
-
-    def message(self) -> dict[str, Any]:
-        """Return it as the message that ends a trial."""
-        if self.flooded:
-            return {"type": "flood", "error": f"it printed more than {MAX_ANSWER_BYTES:,} bytes, where its answer belongs"}
-        if self.code:
-            name = f"exit code {self.code}" if self.code > 0 else _signal_name(-self.code)
-            return {"type": name, "error": telling_line(self.errors) or "it wrote nothing to standard error"}
-        return {"answer": read_answer(self.printed)} if self.printed else {}
-
-
-def telling_line(errors: str) -> str:
-    """Return the line of what a process wrote to standard error that says most: the last one that names an error, else the last."""
-    lines = [line.strip() for line in errors.strip().splitlines()]
-    return next((line for line in reversed(lines) if _ERROR.search(line)), lines[-1] if lines else "")
+    `code`: its exit code; negative: the signal that ended it. `printed`: at most one byte more than it may print; then it was ended
+    for that. `errors`: the end of what it wrote to standard error; the last line that names an error is told, else the last.
+    """
+    if len(printed) > MAX_ANSWER_BYTES:
+        return {"type": "flood", "error": f"it printed more than {MAX_ANSWER_BYTES:,} bytes, where its answer belongs"}
+    if code:
+        name = next((one.name for one in signal.Signals if one == -code), f"signal {-code}")
+        lines = [line.strip() for line in errors.strip().splitlines()] or ["it wrote nothing to standard error"]
+        told = next((line for line in reversed(lines) if _ERROR.search(line)), lines[-1])
+        return {"type": f"exit code {code}" if code > 0 else name, "error": told}
+    return {"answer": read_answer(printed)} if printed else {}
 
 
 def read_answer(printed: bytes) -> str:
@@ -173,129 +158,70 @@ def read_answer(printed: bytes) -> str:
     return printed.decode("utf-8", "replace").strip()
 
 
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+async def run_executable(
+    words: Sequence[str], environment: Mapping[str, str], question: str, folder: Path | None = None
+) -> dict[str, Any]:
+    """Run a process, with the question on its standard input, and return the message that ends its trial.
 
-
-_PLACES: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[object, asyncio.Semaphore]] = WeakKeyDictionary()
+    `folder`: where it runs; None for the current directory. Whatever ends this call, the process and all that it has started in its
+    group are killed. Raises OSError if it cannot be started.
+    """
+    last_words = bytearray()
+    with tempfile.TemporaryFile() as asked:  # a program that does not read its question keeps nobody waiting
+        asked.write(question.encode("utf-8", "replace"))
+        asked.seek(0)
+        async with _pipe() as (out, stdout), _pipe() as (errors, stderr):
+            process = await asyncio.create_subprocess_exec(
+                *words, stdin=asked, stdout=out, stderr=errors, env=environment, cwd=folder, start_new_session=True
+            )
+            out.close()
+            errors.close()
+            exited = asyncio.create_task(process.wait())
+            reading = asyncio.create_task(up_to(stdout, MAX_ANSWER_BYTES + 1))
+            dropping = asyncio.create_task(keep_last(stderr, last_words))
+            try:
+                await asyncio.wait({exited, reading}, return_when=asyncio.FIRST_COMPLETED)
+                if exited.done() or len(await reading) <= MAX_ANSWER_BYTES:  # it may close its output long before it ends
+                    await asyncio.wait({exited})
+            finally:
+                kill_group(process)
+                await asyncio.wait({exited})
+                await asyncio.wait({reading, dropping}, timeout=LEFTOVER_S)
+    printed, _ = await asyncio.gather(reading, dropping)  # the pipes are closed, whoever else holds them open
+    return process_message(exited.result(), printed, last_words.decode("utf-8", "replace"))
 
 
 @contextlib.asynccontextmanager
-async def place(owner: object, count: int) -> AsyncIterator[None]:
-    """Hold one of the `count` places for processes that an arm has in this event loop; to wait for one costs a trial no time."""
-    places_by_owner = _PLACES.setdefault(asyncio.get_running_loop(), {})
-    places = places_by_owner.setdefault(owner, asyncio.Semaphore(count))
-    with waits().counted():
-        await places.acquire()
-    try:
-        yield
-    finally:
-        places.release()
-
-
-async def run_executable(words: Sequence[str], environment: Mapping[str, str], question: str, folder: Path | None = None) -> Ended:
-    """Run a process to its end, with the question on its standard input. Raises OSError if it cannot be started.
-
-    `folder`: where it runs; None for the current directory.
-
-    Whatever ends this call, the process and all that it has started in its group are killed.
-    """
-    with _question_file(question) as question_file, _Pipe() as out, _Pipe() as errors:
-        process = await asyncio.create_subprocess_exec(
-            *words,
-            stdin=question_file,
-            stdout=out.write_end,
-            stderr=errors.write_end,
-            env=environment,
-            cwd=folder,
-            start_new_session=True,
-        )
-        out.close_write_end()
-        errors.close_write_end()
-        printed, last_words = bytearray(), bytearray()
-        exited = asyncio.create_task(process.wait())
-        reading = asyncio.create_task(out.read_into(printed, most=MAX_ANSWER_BYTES))
-        dropping = asyncio.create_task(errors.read_into(last_words, last=MAX_LAST_WORDS))
+async def _pipe() -> AsyncIterator[tuple[BinaryIO, asyncio.StreamReader]]:
+    """Give a pipe whose end does not depend on the process: asyncio's own would wait for whoever inherited it."""
+    read_end, write_end = os.pipe()
+    reader = asyncio.StreamReader()
+    with open(read_end, "rb", 0) as source, open(write_end, "wb", 0) as sink:
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, source)
         try:
-            await asyncio.wait({exited, reading}, return_when=asyncio.FIRST_COMPLETED)
-            if len(printed) <= MAX_ANSWER_BYTES:  # it may have closed its standard output long before it ends
-                await exited
+            yield sink, reader
         finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            while not exited.done():
-                with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.shield(exited)
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait({reading, dropping}, timeout=LEFTOVER_S)
-            reading.cancel()
-            dropping.cancel()
-    assert process.returncode is not None
-    flooded = len(printed) > MAX_ANSWER_BYTES
-    return Ended(process.returncode, bytes(printed), last_words.decode("utf-8", "replace"), flooded)
+            transport.close()
 
 
-@contextlib.contextmanager
-def _question_file(question: str) -> Iterator[Any]:
-    """Give a file that holds a question: a program that does not read it keeps nobody waiting."""
-    with tempfile.TemporaryFile() as file:
-        file.write(question.encode("utf-8", "replace"))
-        file.seek(0)
-        yield file
-
-
-class _Pipe:
-    """A pipe whose end does not depend on the process: asyncio's own would wait for whoever inherited it."""
-
-    def __enter__(self) -> _Pipe:
-        self._read_end, self.write_end = os.pipe()
-        self._is_open = True
-        self._transport: asyncio.ReadTransport | None = None
-        return self
-
-    def close_write_end(self) -> None:
-        if self._is_open:
-            self._is_open = False
-            os.close(self.write_end)
-
-    async def read_into(self, into: bytearray, *, most: int | None = None, last: int | None = None) -> None:
-        """Read until the end, or until there are more than `most` bytes; of all that comes keep the `last` bytes, if given."""
-        reader = asyncio.StreamReader()
-        file = os.fdopen(self._read_end, "rb", 0)
-        loop = asyncio.get_running_loop()
-        self._transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), file)
-        while piece := await reader.read(PIECE):
-            into += piece
-            if last is not None:
-                del into[:-last]
-            if most is not None and len(into) > most:
-                return
-
-    def __exit__(self, *error: object) -> None:
-        self.close_write_end()
-        if self._transport is None:
-            os.close(self._read_end)
-        else:
-            self._transport.close()
-
-
-_BEGINNINGS = (b"#!", b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
-"""How a file begins that can be executed: a script's, Linux's, two of macOS."""
+async def up_to(reader: Any, count: int) -> bytes:
+    """Return the first bytes of a stream, asyncio's or aiohttp's; fewer if it ends before."""
+    try:
+        return bytes(await reader.readexactly(count))
+    except asyncio.IncompleteReadError as ended:
+        return ended.partial
 
 
 def executable(first: str) -> str:
     """Return the path of what a command's first word names. Raises ValueError if it cannot be executed."""
     found = shutil.which(first)
-    if found is None and Path(first).is_file():
+    if found is None and not Path(first).is_file():
+        raise ValueError(f"command: there is no {first!r} to run")
+    if found is None:
         cure = f"; write python {first}, or {first}:FUNCTION" if first.endswith(".py") else ""
         raise ValueError(f"command: {first} is no program: it cannot be executed{cure}")
-    if found is None:
-        raise ValueError(f"command: there is no {first!r} to run")
-    if os.access(found, os.R_OK):
-        with open(found, "rb") as opened:
-            if not opened.read(4).startswith(_BEGINNINGS):
-                raise ValueError(f"command: {first} is no program: it begins neither with #! nor as an executable does")
+    with contextlib.suppress(PermissionError), open(found, "rb") as opened:  # what may be run need not be readable
+        if not opened.read(4).startswith(_BEGINNINGS):
+            raise ValueError(f"command: {first} is no program: it begins neither with #! nor as an executable does")
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -9,194 +10,157 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from string import Template
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 
-from whichloop.models.wires.base import SERVER
 from whichloop.protocol.digest import canonical_json, sha256
 from whichloop.protocol.json_text import Json
-from whichloop.protocol.names import toml_text
 from whichloop.protocol.wire import from_json
 
-from .gateway import MODEL, ProgramTrial, served
-from .loop import MAX_ANSWER_BYTES, ForeignAgent, ProgramLoop, executable, place, read_answer, run_executable
-from .worker import API_KEY, RUNNER, Solver, home_in, own_environment, trial_environment
-
-
-class TrialPlace(NamedTuple):
-    """What an agent is told of its trial."""
-
-    url: str
-    """The address below which the trial is served."""
-    folder: Path
-    """An empty folder, in which the agent runs and has all of its files."""
-    model: str
-    max_steps: int
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """How an agent is started. The question is on its standard input, and its last argument where `asks` says so."""
-
-    arguments: tuple[str, ...]
-    environment: Mapping[str, str] = field(default_factory=dict)
-    asks: bool = False
-    read_answer: Callable[[str], str] = str
-    """Returns the answer in what the agent has printed."""
+from .gateway import MODEL, ProgramTrial, place, served
+from .loop import MAX_ANSWER_BYTES, ForeignAgent, ProgramLoop, executable, read_answer, run_executable, up_to
+from .worker import API_KEY, RUNNER, Solver, own_environment, trial_environment
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A command-line agent.
+    """A command-line agent: how it is started, after its documentation, which docs/cli-agents.md names.
 
-    Each builds a command line, an environment and settings after the documentation of the agent, which docs/cli-agents.md names.
+    Texts hold `$url`, below which the trial is served, `$folder`, the agent's home in which it runs, `$model`, `$steps` and `$key`.
     The server of tools is called `whichloop`, so that the model knows the tools by their own names (`models/wires/base.py`).
     """
 
     executable: str
-    """Name of its executable."""
-    launch: Callable[[TrialPlace], Launch]
+    arguments: str
+    file: str
+    """Path of its settings in the folder."""
+    settings: Mapping[str, object] | str
+    """What stands there: JSON, or a text."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    asks: bool = False
+    """The question is its last argument; it is on its standard input in any case."""
+    in_events: bool = False
+    """What it prints are events, a line each."""
+
+    def launch(self, url: str, folder: Path, max_steps: int) -> tuple[list[str], dict[str, str]]:
+        """Write the settings, and return arguments and environment."""
+        told = {"url": url, "folder": str(folder), "model": MODEL, "steps": str(max_steps), "key": API_KEY}
+        text = self.settings if isinstance(self.settings, str) else json.dumps(self.settings)
+        (folder / self.file).parent.mkdir(exist_ok=True)
+        (folder / self.file).write_text(Template(text).safe_substitute(told), encoding="utf-8")
+        environment = {name: Template(value).substitute(told) for name, value in {**_HOME, **self.environment}.items()}
+        return [Template(word).substitute(told) for word in self.arguments.split()], environment
+
+    def answer(self, printed: str) -> str:
+        """Return the answer in what it has printed: of events the last text, as what it says beside calls comes before."""
+        texts = [""]
+        for line in printed.splitlines():
+            with contextlib.suppress(ValueError, KeyError, TypeError):  # a line that is no such event
+                event = from_json(line)
+                texts += [str(event["part"]["text"])] if event["type"] == "text" else []
+        return texts[-1] if self.in_events else printed
 
 
-def _codex(place: TrialPlace) -> Launch:
-    home = place.folder / "codex"
-    home.mkdir()
-    settings = [
-        f"model = {toml_text(place.model)}",
-        f"model_provider = {toml_text(SERVER)}",
-        'approval_policy = "never"',
-        'sandbox_mode = "read-only"',
-        "check_for_update_on_startup = false",
-        f"[model_providers.{SERVER}]",
-        f"name = {toml_text(SERVER)}",
-        f"base_url = {toml_text(f'{place.url}/v1')}",
-        'wire_api = "responses"',
-        'env_key = "OPENAI_API_KEY"',
-        f"[mcp_servers.{SERVER}]",
-        f"url = {toml_text(f'{place.url}/mcp')}",
-        'default_tools_approval_mode = "approve"',
-    ]
-    (home / "config.toml").write_text("\n".join(settings) + "\n", encoding="utf-8")
-    return Launch(("exec", "--skip-git-repo-check", "--ephemeral", "-"), {"CODEX_HOME": str(home)})
-
-
-def _claude_code(place: TrialPlace) -> Launch:
-    servers = _json_file(place.folder / "mcp.json", {"mcpServers": {SERVER: {"type": "http", "url": f"{place.url}/mcp"}}})
-    environment = {
-        "ANTHROPIC_BASE_URL": place.url,
-        "ANTHROPIC_AUTH_TOKEN": API_KEY,
-        "ANTHROPIC_MODEL": place.model,
-        "ANTHROPIC_DEFAULT_HAIKU_MODEL": place.model,
-        "CLAUDE_CONFIG_DIR": str(place.folder / "claude"),
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-    }
-    tools = ("--strict-mcp-config", "--mcp-config", servers, "--allowedTools", f"mcp__{SERVER}")
-    return Launch(("-p", "--output-format", "text", "--max-turns", str(place.max_steps), *tools), environment)
-
-
-def _opencode(place: TrialPlace) -> Launch:
-    provider = {
-        "npm": "@ai-sdk/openai-compatible",
-        "options": {"baseURL": f"{place.url}/v1", "apiKey": API_KEY},
-        "models": {place.model: {}},
-    }
-    model = f"{SERVER}/{place.model}"
-    settings = {
-        "$schema": "https://opencode.ai/config.json",
-        "autoupdate": False,
-        "share": "disabled",
-        "model": model,
-        "small_model": model,
-        "provider": {SERVER: provider},
-        "mcp": {SERVER: {"type": "remote", "url": f"{place.url}/mcp", "enabled": True}},
-    }
-    _json_file(place.folder / "opencode.json", settings)
-    environment = {"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"}
-    words = ("run", "--auto", "--format", "json", "--title", "trial", "-m", model)
-    return Launch(words, environment, asks=True, read_answer=_last_text_of_opencode)
-
-
-def _qwen_code(place: TrialPlace) -> Launch:
-    servers = _json_file(place.folder / "mcp.json", {"mcpServers": {SERVER: {"httpUrl": f"{place.url}/mcp", "trust": True}}})
-    words = (
-        "--auth-type", "openai", "--openai-base-url", f"{place.url}/v1", "--openai-api-key", API_KEY, "-m", place.model,
-        "--approval-mode", "yolo", "--exclude-tools", "tool_search", "--mcp-config", servers,
-    )  # fmt: skip
-    return Launch(words, asks=True)
-
-
-def _json_file(path: Path, content: object) -> str:
-    """Write a file, and return its path."""
-    path.write_text(json.dumps(content), encoding="utf-8")
-    return str(path)
-
-
-def _last_text_of_opencode(printed: str) -> str:
-    """Return the last text in OpenCode's events, one a line; what it says beside calls comes before. No text, no answer."""
-    texts = [""]
-    for line in printed.splitlines():
-        try:
-            event = from_json(line)
-            if event["type"] == "text":
-                texts.append(str(event["part"]["text"]))
-        except (ValueError, KeyError, TypeError):  # a line that is no such event
-            continue
-    return texts[-1]
-
-
+_HOME = {
+    "HOME": "$folder", "PWD": "$folder", "XDG_CONFIG_HOME": "$folder/config", "XDG_DATA_HOME": "$folder/data",
+    "XDG_STATE_HOME": "$folder/state", "XDG_CACHE_HOME": "$folder/cache",
+}  # fmt: skip
+"""What makes a folder the home of a process: it finds none of the user's settings there."""
+_CODEX = """\
+model = "$model"
+model_provider = "whichloop"
+approval_policy = "never"
+sandbox_mode = "read-only"
+check_for_update_on_startup = false
+[model_providers.whichloop]
+name = "whichloop"
+base_url = "$url/v1"
+wire_api = "responses"
+env_key = "OPENAI_API_KEY"
+[mcp_servers.whichloop]
+url = "$url/mcp"
+default_tools_approval_mode = "approve"
+"""
+_PROVIDER = {
+    "npm": "@ai-sdk/openai-compatible", "options": {"baseURL": "$url/v1", "apiKey": "$key"}, "models": {"$model": {}},
+}  # fmt: skip
+_OPENCODE = {
+    "$schema": "https://opencode.ai/config.json", "autoupdate": False, "share": "disabled",
+    "model": "whichloop/$model", "small_model": "whichloop/$model", "provider": {"whichloop": _PROVIDER},
+    "mcp": {"whichloop": {"type": "remote", "url": "$url/mcp", "enabled": True}},
+}  # fmt: skip
 PRESETS: Mapping[str, Preset] = {
-    "claude-code": Preset("claude", _claude_code),
-    "codex": Preset("codex", _codex),
-    "opencode": Preset("opencode", _opencode),
-    "qwen-code": Preset("qwen", _qwen_code),
-}
+    "claude-code": Preset(
+        "claude",
+        "-p --output-format text --max-turns $steps"
+        " --strict-mcp-config --mcp-config $folder/mcp.json --allowedTools mcp__whichloop",
+        "mcp.json",
+        {"mcpServers": {"whichloop": {"type": "http", "url": "$url/mcp"}}},
+        {
+            "ANTHROPIC_BASE_URL": "$url", "ANTHROPIC_AUTH_TOKEN": "$key", "ANTHROPIC_MODEL": "$model",
+            "ANTHROPIC_DEFAULT_HAIKU_MODEL": "$model", "CLAUDE_CONFIG_DIR": "$folder/claude",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        },
+    ),
+    "codex": Preset(
+        "codex", "exec --skip-git-repo-check --ephemeral -", "codex/config.toml", _CODEX, {"CODEX_HOME": "$folder/codex"}
+    ),
+    "opencode": Preset(
+        "opencode", "run --auto --format json --title trial -m whichloop/$model", "opencode.json", _OPENCODE,
+        {"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"}, asks=True, in_events=True,
+    ),
+    "qwen-code": Preset(
+        "qwen",
+        "--auth-type openai --openai-base-url $url/v1 --openai-api-key $key -m $model --approval-mode yolo"
+        " --exclude-tools tool_search --mcp-config $folder/mcp.json",
+        "mcp.json", {"mcpServers": {"whichloop": {"httpUrl": "$url/mcp", "trust": True}}}, asks=True,
+    ),
+}  # fmt: skip
 
-
+MAX_ERROR_CHARS = 200
+"""Characters of what a service says of an error."""
 MAX_START_S = 300
 """Longest time that the imports of a program may take, in seconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Interpreter:
-    """One interpreter."""
+def look_at(solver: Solver) -> Mapping[str, Any]:
+    """Start an interpreter once, and let it import the solver's function or read its script, if it names one.
 
-    python: str
-    """Its version."""
-    packages: Mapping[str, str]
-    """Package → version."""
-
-
-def look_at(solver: Solver) -> Interpreter:
-    """Start an interpreter once, and let it import the solver's function, if it names one. Raises ValueError if that fails."""
+    Of a solver that names nothing, the interpreter's version, `python`, and its `packages` are returned, name → version.
+    Raises ValueError if that fails.
+    """
     folders = sorted(Path(solver.python).parent.parent.glob("lib/python*/site-packages"))
     return _look_at(solver, tuple((str(folder), folder.stat().st_mtime_ns) for folder in folders))
 
 
 @lru_cache(maxsize=256)  # each arm asks several times, and imports may take seconds; packages that changed are read again
-def _look_at(solver: Solver, folders: tuple[tuple[str, int], ...]) -> Interpreter:
-    command = [solver.python, str(RUNNER), solver.target]
-    environment = None if solver.environment is None else dict(solver.environment)
+def _look_at(solver: Solver, folders: tuple[tuple[str, int], ...]) -> Mapping[str, Any]:
     try:
         ended = subprocess.run(  # noqa: S603  # our own runner, in an interpreter that the user named
-            command, capture_output=True, input=b"", check=False, env=environment, timeout=MAX_START_S
-        )
-        [(ending, content)] = json.loads(ended.stdout.splitlines()[0]).items()
+            [solver.python, str(RUNNER), solver.target],
+            capture_output=True, input=b"", check=False, env=solver.variables, timeout=MAX_START_S,
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise ValueError(f"{solver.target}: its import did not end within {MAX_START_S} s") from None
     except OSError as error:
         raise ValueError(f"{solver.python}: {error.strerror}") from None
-    except (ValueError, IndexError, AttributeError):
-        last = ended.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["it said nothing"]
-        raise ValueError(f"{solver.python} does not run what a program needs: {last[0]}") from None
-    if ending != "ready":
-        raise ValueError(f"{solver.target}: {content}")
-    return Interpreter(content["python"], content["packages"])
+    try:
+        said = json.loads(ended.stdout.splitlines()[0])
+        if "failed" not in said:
+            found: Mapping[str, Any] = said["ready"]
+            return found
+        why = f"{solver.target}: {said['failed']}"
+    except (ValueError, LookupError, TypeError):
+        lines = ended.stderr.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
+        why = f"{solver.python} does not run what a program needs: {lines[-1]}"
+    raise ValueError(why)
 
 
 _FUNCTION = re.compile(r"(?P<module>[A-Za-z_][\w.]*|\S+\.py):(?P<function>[A-Za-z_]\w*)")
@@ -226,13 +190,13 @@ class Program(ProgramLoop):
     """Name of its arms; default: the command."""
 
     def __post_init__(self) -> None:
-        if not self.words:
+        words, chosen = self.words, "venv" if self.venv else "python"
+        if not words:
             raise ValueError("command: it is empty; write a command line, or my.module:function")
         if self.venv and self.python:
             raise ValueError("venv and python exclude each other: both say which Python runs the program")
-        if (self.venv or self.python) and not self.is_function and self.words[0] not in _PYTHONS:
-            what = "venv" if self.venv else "python"
-            raise ValueError(f"{what}: it is for Python, and the command begins with {self.words[0]!r}, not with python")
+        if (self.venv or self.python) and not self.is_function and words[0] not in _PYTHONS:
+            raise ValueError(f"{chosen}: it is for Python, and the command begins with {words[0]!r}, not with python")
         if self.executable and self.preset is None:
             raise ValueError(f"executable: it is for the named agents ({', '.join(PRESETS)}), not for {self.command!r}")
         if self.processes and self.is_function:
@@ -278,26 +242,27 @@ class Program(ProgramLoop):
                 raise ValueError(f"{self.command.strip()}: there is no file {file} here")
             look_at(self.solver())
             return ""
-        found = executable(self.command_words()[0])
-        first, *rest = self.words
+        python, (first, *rest) = executable(self.command_words()[0]), self.words
         if Path(first).name.startswith("python") and rest and not {"-c", "-m", "-"} & set(rest):
             script = next((word for word in rest if word.endswith(".py")), "") if rest[0].startswith("-") else rest[0]
             if script and not Path(script).exists():
                 raise ValueError(f"{self.command.strip()}: there is no file {script} here")
             if Path(script).is_file():
-                look_at(self.solver()._replace(python=found, target=script))
+                look_at(self.solver()._replace(python=python, target=script))
         return ""
 
     @property
     def packages(self) -> Mapping[str, str]:
         """The version of the Python that was chosen for it; empty for the one that runs whichloop."""
-        interpreter = self._own_interpreter()
-        return {} if interpreter is None else {"python": interpreter.python}
+        return {"python": self._interpreter_seen()["python"]} if self.interpreter else {}
 
     @property
     def environment_digest(self) -> str:
-        interpreter = self._own_interpreter()
-        return "" if interpreter is None else sha256(canonical_json([interpreter.python, dict(interpreter.packages)]))
+        seen = self._interpreter_seen() if self.interpreter else {}
+        return sha256(canonical_json([seen["python"], seen["packages"]])) if seen else ""
+
+    def _interpreter_seen(self) -> Mapping[str, Any]:
+        return look_at(Solver(self.interpreter, "", tuple(sorted(own_environment((), self.interpreter).items()))))
 
     @property
     def sources(self) -> tuple[Path, ...]:
@@ -306,11 +271,8 @@ class Program(ProgramLoop):
 
     def _own_files(self) -> Iterator[Path]:
         function = _FUNCTION.fullmatch(self.command.strip())
-        if function is None:
-            named_files: list[Path] = [Path(word) for word in self.words]
-        elif function["module"].endswith(".py"):
-            named_files = [Path(function["module"])]
-        else:
+        named_files = [Path(word) for word in self.words] if function is None else [Path(function["module"])]
+        if function is not None and not function["module"].endswith(".py"):
             inside = Path(*function["module"].split("."))
             places = [Path.cwd(), *map(Path, filter(None, sys.path))]
             files = (file for at in places for file in (at / inside.with_suffix(".py"), at / inside / "__init__.py"))
@@ -328,8 +290,7 @@ class Program(ProgramLoop):
         path = Path(chosen).expanduser()
         path = Path(os.path.abspath(path / "bin" / "python" if self.venv else path))  # a link in an environment leads out of it
         if not path.is_file():
-            what = f"venv: {chosen} has no bin/python" if self.venv else f"python: there is no {chosen}"
-            raise ValueError(what)
+            raise ValueError(f"venv: {chosen} has no bin/python" if self.venv else f"python: there is no {chosen}")
         return str(path)
 
     def command_words(self) -> list[str]:
@@ -341,13 +302,7 @@ class Program(ProgramLoop):
 
     def solver(self) -> Solver:
         environment = own_environment(self.keys, self.interpreter)
-        target = self.command.strip()
-        return Solver(self.interpreter or sys.executable, target, tuple(sorted(environment.items())))
-
-    def _own_interpreter(self) -> Interpreter | None:
-        if not self.interpreter:
-            return None
-        return look_at(Solver(self.interpreter, "", tuple(sorted(own_environment((), self.interpreter).items()))))
+        return Solver(self.interpreter or sys.executable, self.command.strip(), tuple(sorted(environment.items())))
 
     async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Json]:
         """Let the program solve the task; an executable has its own process. Raises OSError, WorkerGone and ValueError."""
@@ -355,26 +310,20 @@ class Program(ProgramLoop):
             return await super(Program, self).solve_trial(trial, question)
         words, environment = self.command_words(), own_environment(self.keys, self.interpreter)
         async with place(self, self.processes or os.cpu_count() or 1), served(trial) as url:
-            trial_variables = environment | trial_environment(url, question, MODEL, self.max_steps)
-            if self.preset is not None:
-                # its folder is its home, too: it finds none of the user's settings there
-                with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
-                    folder = Path(name)
-                    launch = self.preset.launch(TrialPlace(url, folder, MODEL, self.max_steps))
-                    arguments = (*launch.arguments, *((question,) if launch.asks else ()))
-                    variables = {**trial_variables, **home_in(folder), **launch.environment}
-                    message = (await run_executable([*words, *arguments], variables, question, folder)).message()
-                if "answer" not in message:
-                    return message
-                answer = launch.read_answer(message["answer"])
-                return {"answer": answer} if answer else {}
-            return (await run_executable(words, trial_variables, question)).message()
+            environment |= trial_environment(url, question, MODEL, self.max_steps)
+            if self.preset is None:
+                return await run_executable(words, environment, question)
+            with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+                arguments, more = self.preset.launch(url, Path(folder), self.max_steps)
+                words += [*arguments, *([question] if self.preset.asks else [])]
+                message = await run_executable(words, environment | more, question, Path(folder))
+        if "answer" in message:
+            answer = self.preset.answer(message["answer"])
+            return {"answer": answer} if answer else {}
+        return message
 
 
 LOOP = Program
-
-
-MAX_ERROR_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,11 +337,10 @@ class Service(ForeignAgent):
     """Where it takes questions: http:// or https://."""
 
     def __post_init__(self) -> None:
-        try:
+        is_address = False
+        with contextlib.suppress(ValueError):  # for a port that is no number, or too large
             parts = urlsplit(self.url)
             is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-        except ValueError:  # raised for a port that is no number, or too large
-            is_address = False
         if not is_address:
             raise ValueError(f"url must begin with http:// or https:// and name a host, and a port below 65536, not {self.url!r}")
 
@@ -402,32 +350,20 @@ class Service(ForeignAgent):
 
     async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Json]:
         """Let the service solve the task. Raises OSError if nothing listens there."""
+        asked = {"question": question, "api_key": API_KEY, "model": MODEL, "max_steps": self.max_steps}
         async with served(trial) as place, aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None)) as session:
-            question_body = {
-                "question": question,
-                "base_url": f"{place}/v1",
-                "api_key": API_KEY,
-                "model": MODEL,
-                "tools_url": f"{place}/tools",
-                "mcp_url": f"{place}/mcp",
-                "max_steps": self.max_steps,
-            }
+            asked |= {"base_url": f"{place}/v1", "tools_url": f"{place}/tools", "mcp_url": f"{place}/mcp"}
             try:
-                async with session.post(self.url, json=question_body) as response:
-                    return _message(response.status, await response.content.read(MAX_ANSWER_BYTES))
+                async with session.post(self.url, json=asked) as response:
+                    text = read_answer(await up_to(response.content, MAX_ANSWER_BYTES))
             except aiohttp.ClientConnectorError as error:
                 raise OSError(f"nothing answers at {self.url}: {error.os_error}") from None
             except aiohttp.ClientError as error:
                 return {"type": type(error).__name__, "error": str(error)}
-
-
-def _message(status: int, body: bytes) -> dict[str, Any]:
-    """Return what came back as the message that ends a trial."""
-    text = read_answer(body)
-    if status >= 400:
-        return {"type": f"status {status}", "error": text[:MAX_ERROR_CHARS]}
-    try:
-        value = from_json(text)
-    except ValueError:
-        return {"answer": text} if text else {}
-    return {"answer": value["answer"]} if isinstance(value, dict) and "answer" in value else {"answer": text}
+        if response.status >= 400:
+            return {"type": f"status {response.status}", "error": text[:MAX_ERROR_CHARS]}
+        try:
+            value = from_json(text)
+        except ValueError:
+            return {"answer": text} if text else {}
+        return {"answer": value["answer"]} if isinstance(value, dict) and "answer" in value else {"answer": text}

@@ -132,11 +132,14 @@ def _is_secret_name(name: str) -> bool:
 
 
 def without_secrets(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of an environment that hold no secret, by their names and values."""
+    """Return the variables of an environment that hold no secret, by their names, and by what their values are or look like."""
     return {
         name: value
         for name, value in environ.items()
-        if not _is_secret_name(name.upper()) and not any(_secrets(name.upper(), value.strip()))
+        if not _is_secret_name(name.upper())
+        and not any(_secrets(name.upper(), value.strip()))
+        and _without_keys(value) == value
+        and "PRIVATE KEY" not in value
     }
 
 

@@ -123,7 +123,7 @@ class Loaded:
     def effects(self) -> pd.DataFrame:
         """Return a row per main effect or interaction, metric and profile where options were varied; no rows for other runs."""
         ablation = ablation_result(self.results)
-        effects = [] if ablation is None else [effect.to_json() for effect in ablation.effects.effects]
+        effects = [] if ablation is None else [effect.to_json() for effect in ablation.effects]
         return to_frame(({name: part for name, part in effect.items() if name not in _LISTS} for effect in effects), EFFECTS)
 
     @property

@@ -25,11 +25,11 @@ from rich.text import Text
 
 from whichloop.experiments.compare.prepare import Experiment
 from whichloop.experiments.optimize.candidates import NO_COST, Candidate, SearchCost, SearchEnd, Watcher
+from whichloop.metrics.caveats import reasons
 from whichloop.metrics.record import Record
 from whichloop.protocol.values import counted
 from whichloop.runs.config import BudgetConfig
 from whichloop.runs.run_state import Spent, cost_of
-from whichloop.text.numbers import reasons
 from whichloop.text.output import plain_line
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from whichloop.experiments.compare.results import Results, find_record
@@ -78,14 +78,14 @@ class ShownWhy(ShownDoc):
     @property
     def divergences(self) -> pd.DataFrame:
         """A row per trial that one arm of a pair lost and the other solved: who won, which step parted them, and by which cause."""
-        rows = [each.to_json() for pair in self.pairs for each in pair.divergences]
+        rows = [asdict(each) for pair in self.pairs for each in pair.divergences]
         return to_frame([{name: row[name] for name in DIVERGENCES} for row in rows], DIVERGENCES)
 
     @property
     def tasks(self) -> pd.DataFrame:
         """A row per arm and task that is notable: no arm solved it, one arm alone, not in every repeat, or by a false success."""
         rows = []
-        for group in self.finding.findings.groups:
+        for group in self.finding.findings:
             for task in group.notable:
                 of_task = task.to_json() | {"suite": group.suite, "profile": group.profile, "kinds": ", ".join(task.kinds)}
                 for arm, (solved, trials) in task.solved.items():
@@ -97,7 +97,7 @@ class ShownWhy(ShownDoc):
         """A row per arm: tasks that are flaky or that it alone solved, rates of false success, wasted steps and repeated calls."""
         rows = [
             {"suite": group.suite, "profile": group.profile} | arm.to_json() | {"flaky": len(arm.flaky), "alone": len(arm.alone)}
-            for group in self.finding.findings.groups
+            for group in self.finding.findings
             for arm in group.arms
         ]
         return to_frame(rows, HABITS)

@@ -51,7 +51,8 @@ def field_docs(target: type[Any]) -> Mapping[str, str]:
             for field, text in pairwise(getattr(body, "body", ())):
                 if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
                     docs[field.target.id] = inspect.cleandoc(str(ast.literal_eval(text.value)))
-    return docs
+    made = getattr(target, "__dataclass_fields__", {})  # of classes made from a table
+    return docs | {name: str(item.metadata["doc"]) for name, item in made.items() if "doc" in item.metadata}
 
 
 _WITHOUT_OPTIONS = ("builtins", "pydantic.main", "typing")

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from whichloop import protocol
-from whichloop.metrics.record_fields import MAX_COUNT, MAX_SEED
+from whichloop.metrics.record import MAX_COUNT, MAX_SEED
 from whichloop.protocol.files import read_settings
 from whichloop.protocol.names import SCRIPTED, is_local_model, nearest
 from whichloop.protocol.redact import redact

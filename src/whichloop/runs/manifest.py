@@ -9,8 +9,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
 
 from whichloop.metrics.arm_info import TRIAL_LIMITS, ArmInfo
-from whichloop.metrics.record import RECORD_VERSION
-from whichloop.metrics.record_fields import MAX_COUNT
+from whichloop.metrics.record import MAX_COUNT, RECORD_VERSION
 from whichloop.models.prices import read_tag
 from whichloop.runs.config import BudgetConfig, Fraction, Limit, Positive, Repeats, Seed
 from whichloop.runs.run_state import Spent

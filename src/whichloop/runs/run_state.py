@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
 
-from whichloop.metrics.record import Record
-from whichloop.metrics.record_fields import MAX_COUNT
-from whichloop.metrics.record_table import Places, RecordStore, RecordTable
+from whichloop.metrics.record import MAX_COUNT, Record
 from whichloop.metrics.statistics import Floats
 
 from .config import BudgetConfig
-from .store.trials import count_rows, read_all
+from .store.trials import count_rows, each_record
 
 MAX_ATTEMPTS = 3
 """Attempts at a trial that infrastructure made fail, over all sessions, unless the user asks for more."""
@@ -94,35 +91,28 @@ class RunState:
         return attempt is not None and attempt.status == "scored" and attempt.stop in FAVOURED
 
 
-def read_state(folder: Path, earlier: RunState | None = None, read: RecordStore | None = None) -> RunState:
-    """Read the state of a run; return `earlier` if nothing was written since. Raises RunError.
-
-    `read`: all records of the run, where they have just been read.
-    """
+def read_state(folder: Path, earlier: RunState | None = None) -> RunState:
+    """Read the state of a run; return `earlier` if nothing was written since. Raises RunError."""
     rows = count_rows(folder)
     if earlier is not None and earlier.rows == rows:
         return earlier
-    store = read_all(folder) if read is None else read
-    order, begins = store.by_trial()
-    attempts = store.rows["attempt"][order]
-    counts = begins | (np.diff(attempts, prepend=attempts[:1]) != 0)  # else a row that only judges the same attempt again
-    return RunState(EndedTrials(store.latest()), _spent(store, np.sort(order[counts])), rows)
+    ended = dict[Key, TrialState]()
+    costs, begins, ends = [(0, 0, 0.0)], list[float](), list[float]()
+    for record in each_record(folder):
+        before = ended.get(record.key)
+        if before is None or before.attempt != record.attempt:  # else a row that only judges the same attempt again
+            costs.append(cost_of(record))
+            begins.append(record.started_at)
+            ends.append(record.started_at + record.wall_s)
+        ended[record.key] = TrialState(record.status, record.stop, record.attempt)
+    calls, tokens, dollars = map(sum, zip(*costs, strict=True))
+    return RunState(ended, Spent(calls, tokens, dollars, covered_s(np.array(begins), np.array(ends))), rows)
 
 
-def _spent(store: RecordStore, places: Places) -> Spent:
-    """Return what the trials in these rows cost."""
-    rows = store.rows[places]
-    kinds = [cost_of(kind) for kind in store.kinds]
-    costs = [kinds[code] for code in rows["kind"].tolist()]
-    seconds = covered_s(rows["started_at"], rows["started_at"] + rows["wall_s"])
-    calls, tokens, dollars = map(sum, zip(*costs, strict=True)) if costs else (0, 0, 0.0)
-    return Spent(calls, tokens, dollars, seconds)
-
-
-def cost_of(kind: Record) -> tuple[int, int, float]:
+def cost_of(record: Record) -> tuple[int, int, float]:
     """Return the calls, the tokens and the dollars of a trial, those of a model that plays the user included."""
-    dollars = (kind.cost_usd or 0.0) + (kind.user_cost_usd or 0.0)
-    return kind.lm_calls + kind.user_counts.get("calls", 0), kind.tokens + (kind.user_tokens or 0), dollars
+    dollars = (record.cost_usd or 0.0) + (record.user_cost_usd or 0.0)
+    return record.lm_calls + record.user_counts.get("calls", 0), record.tokens + (record.user_tokens or 0), dollars
 
 
 def covered_s(starts: Floats, ends: Floats) -> float:
@@ -131,37 +121,6 @@ def covered_s(starts: Floats, ends: Floats) -> float:
     starts, ends = starts[order], ends[order]
     until = np.maximum.accumulate(np.concatenate(([0.0], ends)))[:-1]
     return math.fsum(np.maximum(0.0, ends - np.maximum(starts, until)).tolist())
-
-
-class EndedTrials(Mapping[Key, TrialState]):
-    """The trials that have ended, and how, in a few bytes each."""
-
-    def __init__(self, records: RecordTable) -> None:
-        self._records = records.ordered(lambda kind: (kind.arm, kind.task))
-        self._repeats, self._attempts = self._records.column("repeat"), self._records.column("attempt")
-        codes, kinds = self._records.codes, self._records.store.kinds
-        cells: dict[tuple[str, str], int] = {}
-        cell = np.array([cells.setdefault((kind.arm, kind.task), len(cells)) for kind in kinds], dtype=np.int64)[codes]
-        begins = np.flatnonzero(np.diff(cell, prepend=-1)).tolist()
-        self._cells = {
-            (kinds[codes[begin]].arm, kinds[codes[begin]].task): (begin, end) for begin, end in pairwise([*begins, len(codes)])
-        }
-        """Arm and task → the first of its rows, and the one behind its last."""
-
-    def __getitem__(self, key: Key) -> TrialState:
-        begin, end = self._cells[key[0], key[1]]
-        place = begin + int(np.searchsorted(self._repeats[begin:end], key[2]))
-        if place == end or self._repeats[place] != key[2]:
-            raise KeyError(key)
-        kind = self._records.store.kinds[self._records.store.rows["kind"][self._records.places[place]]]
-        return TrialState(kind.status, kind.stop, int(self._attempts[place]))
-
-    def __iter__(self) -> Iterator[Key]:
-        for (arm, task), (begin, end) in self._cells.items():
-            yield from ((arm, task, repeat) for repeat in self._repeats[begin:end].tolist())
-
-    def __len__(self) -> int:
-        return len(self._records)
 
 
 def overrun(budget: BudgetConfig, spent: Spent) -> str:

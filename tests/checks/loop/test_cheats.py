@@ -180,9 +180,9 @@ def test_what_is_right_though_no_prompt_showed_it_is_told(tmp_path: Path) -> Non
     found = compared(tmp_path, ("bare", f"{HERE}:FromMemory", f"{HERE}:FromMemory(asks=true)"), tasks=8)
     counts = {arm["loop"].removeprefix(f"{HERE}:"): arm["right_unseen"] for arm in found["arms"]}
     assert counts["bare"] == 0
-    told = [warning["text"] for warning in found["warnings"] if warning["kind"] == "right though never shown"]
+    told = [warning["arms"] for warning in found["warnings"] if warning["code"] == "right though never shown"]
     assert len(told) == 2
-    assert all("FromMemory" in text and "right though never shown" in text for text in told)
+    assert all("FromMemory" in arm for (arm,) in told)
 
 
 @pytest.mark.thorough
@@ -192,4 +192,4 @@ def test_what_is_right_though_no_prompt_showed_it_is_told(tmp_path: Path) -> Non
 def test_honest_loops_are_hardly_ever_right_though_never_shown(tmp_path: Path, profiles: tuple[str, ...]) -> None:
     found = compared(tmp_path, HONEST, profiles, tasks=3)
     assert sum(arm["right_unseen"] for arm in found["arms"]) <= 0.01 * sum(arm["scored"] for arm in found["arms"])
-    assert not any(warning["kind"] == "right though never shown" for warning in found["warnings"])
+    assert not any(warning["code"] == "right though never shown" for warning in found["warnings"])

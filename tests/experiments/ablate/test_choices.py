@@ -73,7 +73,7 @@ def ablated(record) -> Make:
         own_values = None if default is None else {name: parse_values(value)[0] for name, value in default.items()}
         made = Ablation("bare", factors, "full", of_arm, own_values, ("accuracy", "tokens"), None, 1.0, untried or {})
         run = Results(Path("x"), None, (), compare(records, infos))  # type: ignore[arg-type]  # no manifest is read here
-        return AblationResult(run, made, design, effects(groups, design, metrics=("accuracy", "tokens")))
+        return AblationResult(run, made, design, *effects(groups, design, metrics=("accuracy", "tokens")))
 
     return make
 
@@ -103,22 +103,39 @@ def test_a_better_value_is_used_and_what_is_undecided_is_left_as_it_is(ablated):
     assert made["retries"].to_json()["tasks"] == {"5": tasks}
 
 
-@pytest.mark.parametrize(
-    ("shares", "own", "setting"),
-    [
-        ({"off": 0.5, "xml": 0.55}, "off", "bare"),  # nothing is shown
-        ({"off": 0.9, "xml": 0.2}, "off", "bare"),  # the other one does harm
-        ({"off": 0.2, "xml": 0.9}, "off", "bare(ending=xml)"),
-    ],
-)
-def test_the_own_value_stays_unless_another_is_shown_better(ablated, shares, own, setting):
-    assert used(ablated({"ending": ("off", "xml")}, lambda ending: shares[ending], default={"ending": own})) == setting
+ENDING, MODE = {"ending": ("off", "xml")}, {"mode": ("a", "b")}
+THREE = {"a": ("0", "1"), "b": ("0", "1"), "c": ("0", "1")}
+USED = [
+    (ENDING, {"off": 0.5, "xml": 0.55}, {"default": {"ending": "off"}}, "bare"),  # nothing is shown
+    (ENDING, {"off": 0.9, "xml": 0.2}, {"default": {"ending": "off"}}, "bare"),  # the other one does harm
+    (ENDING, {"off": 0.2, "xml": 0.9}, {"default": {"ending": "off"}}, "bare(ending=xml)"),
+    (ENDING, {"off": 0.5, "xml": 0.55}, {"untried": {"ending": "both"}}, "bare"),  # the loop's own was not tried
+    (ENDING, {"off": 0.2, "xml": 0.9}, {"untried": {"ending": "both"}}, "bare(ending=xml)"),
+    (  # `extra` helps where errors end the loop, and does harm where they are shown; showing them is what counts most
+        {"errors": ("end", "show"), "extra": ("on", "off")},
+        {("end", "on"): 0.5, ("end", "off"): 0.2, ("show", "on"): 0.7, ("show", "off"): 1.0},
+        {},
+        "bare(errors=show, extra=off)",
+    ),
+    (  # each is better under one profile only
+        MODE,
+        {("calm", "a"): 0.9, ("calm", "b"): 0.2, ("rough", "a"): 0.2, ("rough", "b"): 0.9},
+        {"default": {"mode": "a"}, "profiles": ("calm", "rough")},
+        "bare",
+    ),
+    (  # a fraction did not run them together
+        THREE,
+        {cell: 0.1 + 0.28 * cell.count("1") for cell in itertools.product("01", repeat=3)},
+        {"default": dict.fromkeys("abc", "0"), "leave_out": [("1", "1", "1")]},
+        "bare(a=1, b=1, c=1)",
+    ),
+]
 
 
-@pytest.mark.parametrize(("share", "value"), [({"off": 0.5, "xml": 0.55}, "both"), ({"off": 0.2, "xml": 0.9}, "xml")])
-def test_an_own_value_that_was_not_tried_stays_unless_one_that_was_beats_another(ablated, share, value):
-    found = ablated({"ending": ("off", "xml")}, lambda ending: share[ending], untried={"ending": "both"})
-    assert (chosen(found)["ending"].value, chosen(found)["ending"].own) == (value, "both")
+@pytest.mark.parametrize(("factors", "shares", "more", "setting"), USED)
+def test_the_own_value_stays_unless_another_is_shown_better(ablated, factors, shares, more, setting):
+    found = ablated(factors, lambda *cell: shares[cell if len(cell) > 1 else cell[0]], **more)
+    assert used(found) == setting
 
 
 def test_settings_of_another_form_than_the_profile_s_are_not_chosen_among(ablated):
@@ -127,17 +144,9 @@ def test_settings_of_another_form_than_the_profile_s_are_not_chosen_among(ablate
 
 
 def test_an_invalid_run_has_no_choice(ablated):
-    found = ablated({"ending": ("off", "xml")}, lambda ending: {"off": 0.2, "xml": 0.9}[ending], default={"ending": "off"})
+    found = ablated(ENDING, lambda ending: {"off": 0.2, "xml": 0.9}[ending], default={"ending": "off"})
     broken = replace(found.results, comparison=replace(found.results.comparison, invalid=True))
     assert choices(replace(found, results=broken)) == ()
-
-
-def test_a_factor_is_decided_at_the_value_that_it_depends_on(ablated):
-    """`extra` helps where errors end the loop, and does harm where they are shown; showing them is what counts most."""
-    share = {("end", "on"): 0.5, ("end", "off"): 0.2, ("show", "on"): 0.7, ("show", "off"): 1.0}
-    found = ablated({"errors": ("end", "show"), "extra": ("on", "off")}, lambda *cell: share[cell])
-    assert {name: choice.value for name, choice in chosen(found).items()} == {"errors": "show", "extra": "off"}
-    assert used(found) == "bare(errors=show, extra=off)"
 
 
 def test_of_values_as_accurate_the_cheaper_is_used(ablated):
@@ -153,27 +162,11 @@ def test_of_values_as_accurate_the_cheaper_is_used(ablated):
         replace(effect, verdict=PairVerdict("equivalent", True))
         if effect.term == "extra: on → off" and effect.metric == "accuracy"
         else effect
-        for effect in found.effects.effects
+        for effect in found.effects
     ]
-    found = replace(found, effects=replace(found.effects, effects=tuple(equal)))
+    found = replace(found, effects=equal)
     assert used(found) == "bare(extra=off)"
     assert chosen(found)["extra"].against == {"on": "cheaper"}
-
-
-def test_a_value_that_is_better_under_one_profile_only_is_left_alone(ablated):
-    share = {("calm", "a"): 0.9, ("calm", "b"): 0.2, ("rough", "a"): 0.2, ("rough", "b"): 0.9}
-    found = ablated({"mode": ("a", "b")}, lambda *at: share[at], default={"mode": "a"}, profiles=("calm", "rough"))
-    assert (used(found), chosen(found)["mode"].against) == ("bare", {"b": "mixed"})
-
-
-def test_values_that_a_fraction_did_not_run_together_may_be_chosen(ablated):
-    found = ablated(
-        {"a": ("0", "1"), "b": ("0", "1"), "c": ("0", "1")},
-        lambda *cell: 0.1 + 0.28 * cell.count("1"),
-        leave_out=[("1", "1", "1")],
-        default={"a": "0", "b": "0", "c": "0"},
-    )
-    assert [choice.value for choice in choices(found)] == ["1", "1", "1"]
 
 
 @settings(max_examples=cases(10))

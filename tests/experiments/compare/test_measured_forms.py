@@ -68,7 +68,7 @@ def measured(record) -> Callable[..., Comparison]:
 
 
 def kinds(comparison: Comparison) -> dict[str, str]:
-    return {each.kind: each.text for each in caveats(comparison)}
+    return {each.code: each.text for each in caveats(comparison)}
 
 
 def test_a_profile_applies_to_loops_of_its_own_form_alone(measured):
@@ -80,7 +80,7 @@ def test_a_profile_applies_to_loops_of_its_own_form_alone(measured):
         None,
     )
     assert (made.row("finish").mean("tokens") is None, made.row("bare").mean("tokens")) == (False, None)
-    assert kinds(found) == {"profile does not apply": "native-2024: measured of native calls, does not apply to bare"}
+    assert kinds(found) == {"profile does not apply": "bare: profile native-2024 was measured of native calls, and does not apply"}
 
 
 def test_of_several_loops_those_are_judged_that_it_applies_to(measured):
@@ -99,7 +99,9 @@ def test_loops_of_two_forms_that_meet_under_no_profile_are_not_decided(measured)
 def test_under_a_profile_by_form_loops_of_both_forms_are_compared_and_what_they_met_is_told(measured):
     found = measured(["measured-2024", "flaky-tools"])
     assert verdict(found).decision == Decision("Adopt", ("finish",))
-    assert kinds(found) == {"forms of calls differ": "measured-2024: finish met native-2024; bare met text-2024"}
+    assert kinds(found) == {
+        "forms of calls differ": "finish and bare: profile measured-2024 has a form for each, and these met native-2024, text-2024"
+    }
 
 
 def test_where_all_loops_fit_and_where_nothing_was_measured_nothing_is_said(measured):

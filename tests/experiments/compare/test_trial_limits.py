@@ -86,18 +86,15 @@ def test_loops_that_end_often_at_their_limit_are_warned_of_with_their_numbers(st
     stops = {arm.info.variant: Counter(arm.summary.stops) for arm in stepped.comparison.arms}
     ended = {loop: counts["forced"] + counts["max_steps"] for loop, counts in stops.items()}
     assert ended["bare"] < 2
-    (said,) = [each.text for each in caveats(stepped.comparison) if each.kind == "at limit"]
+    said = {each.arms[0]: each.numbers for each in caveats(stepped.comparison) if each.code == "at limit"}
     named = {loop: stepped.comparison.limits.ended[f"{loop}/flaky-tools"] for loop in ended if loop != "bare"}
     assert named['repeat_guard(loop="bare(max_steps=3)")'] == ended['repeat_guard(loop="bare(max_steps=3)")']  # which was typed
-    each = ", ".join(
-        f"{loop} {n} of 20 trials" for loop, n in sorted(named.items(), key=lambda item: (item[1], item[0]), reverse=True)
-    )
-    assert said == f"ended at the step limit (--max-tool-steps): {each}"
+    assert said == {loop: {"trials": n, "of": 20} for loop, n in named.items()}
     assert {arm.info.variant: at_limit(stepped.comparison, [arm]) for arm in stepped.comparison.arms}["bare(max_steps=4)"] == named[
         "bare(max_steps=4)"
     ]
     few = replace(stepped.comparison.limits, ended={arm.info.arm: 1 for arm in stepped.comparison.arms})
-    assert not [each for each in caveats(replace(stepped.comparison, limits=few)) if each.kind == "at limit"]
+    assert not [each for each in caveats(replace(stepped.comparison, limits=few)) if each.code == "at limit"]
 
 
 def test_every_trial_beyond_the_limit_ended_by_it_unsolved_with_its_answer_kept(limited):
@@ -133,10 +130,9 @@ def test_trials_that_ran_out_of_time_are_a_warning_unless_the_limit_was_the_runs
     assert late > 0
     by_default = compare(records, infos)
     of_own = replace(by_default, limits=trial_limits({"trial_timeout_s": 0.5}))
-    assert [each.text for each in caveats(by_default) if each.kind == "out of time"] == [
-        f"{infos[0].arm}: {late} of 8 trials ran out of time"
-    ]
-    assert not [each for each in caveats(of_own) if each.kind == "out of time"]
+    (told,) = (each for each in caveats(by_default) if each.code == "out of time")
+    assert (told.arms, told.numbers["trials"], told.numbers["of"]) == ((infos[0].arm,), late, 8)
+    assert not [each for each in caveats(of_own) if each.code == "out of time"]
     assert at_limit(of_own, of_own.arms[:1]) == late
 
 

@@ -27,7 +27,7 @@ from tests.experiments.fit_profile.helpers import (
 from whichloop.experiments.fit_profile.decision_points import read_points
 from whichloop.experiments.fit_profile.estimates import SLOW_FROM_S, SLOW_TIMES, UNTELLABLE
 from whichloop.experiments.fit_profile.fit import fit, remark, to_toml
-from whichloop.metrics.record_fields import MAX_COUNT
+from whichloop.metrics.record import MAX_COUNT
 from whichloop.metrics.trace import Trace
 from whichloop.models.outages import PROVIDER_FAULTS
 from whichloop.models.profiles import Abilities, Profile

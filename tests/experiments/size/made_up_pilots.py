@@ -104,4 +104,4 @@ def sized(found: Results, **wanted: Any) -> Sizing:
 
 def warned(found: Sizing) -> dict[str, str]:
     """The warnings by their kind."""
-    return {each.kind: each.text for each in found.warnings}
+    return {each.code: each.text for each in found.warnings}

@@ -239,7 +239,7 @@ def test_without_a_price_there_are_no_dollars(pilot):
     made = sized(pilot({"a": solves(0.5)}, change=lambda r: replace(r, cost_usd=None)))
     assert plan(made, "gate").sizes[0].cost_usd is None
     assert "USD" not in size_doc(made).tables[0].columns
-    assert warned(made)["costs not known"] == "dollars are not known of a"
+    assert warned(made)["no dollars"] == "a: dollars are not known"
 
 
 def test_what_a_cache_spared_is_not_counted_on(pilot):
@@ -254,7 +254,7 @@ def test_errored_trials_are_left_out_and_told(pilot):
 
     made = sized(pilot({"a": solves(0.5), "b": solves(0.5)}, change=fails))
     assert made.pilot.tasks == 98
-    assert warned(made)["errored"] == "pilot: 8 errored trials of 400 left out"
+    assert warned(made)["errored trials"].startswith("pilot: 8 of 400 trials errored")
 
 
 def test_an_arm_that_was_never_scored_is_left_out(pilot):
@@ -268,7 +268,7 @@ def test_an_arm_that_was_never_scored_is_left_out(pilot):
 
 def test_an_incomplete_pilot_is_told(pilot):
     made = sized(pilot({"a": solves(0.5)}, change=lambda r: r if r.task != "t7" else None))
-    assert warned(made)["incomplete"] == "pilot incomplete: 198 of 200 trials"
+    assert warned(made)["incomplete"] == "pilot: incomplete: 198 of 200 trials"
 
 
 @pytest.mark.parametrize("tasks", [0, 1])
@@ -280,7 +280,7 @@ def test_fewer_than_two_tasks_are_no_pilot(pilot, tasks):
 @pytest.mark.parametrize("tasks", [2, 3, 5, 30])
 def test_a_small_pilot_is_told(pilot, tasks):
     made = sized(pilot({"a": often(1, 0), "b": often(0, 1)}, tasks=tasks))
-    assert warned(made)["small pilot" if tasks == 30 else "few tasks"].startswith(f"{tasks} tasks")
+    assert warned(made)["small pilot" if tasks == 30 else "few to plan"].startswith(f"{tasks} tasks")
 
 
 def test_templates_are_the_units(pilot):
@@ -323,10 +323,13 @@ def test_few_clusters_that_differ_are_planned_with_what_was_seen_of_them(pilot):
 @pytest.mark.parametrize(
     ("draws", "says"),
     [
-        ({"a": solves(1), "b": solves(1)}, "a and b differed on 0 of 9 clusters"),
-        ({"a": solves(1), "b": solves(0)}, "a and b differed otherwise than by the usual on 0 of 9 clusters"),
-        ({"a": solves(1), "b": lambda rng, task: float(task not in (0, 9, 1))}, "a and b differed on 2 of 9 clusters"),
-        ({"a": solves(1)}, "a and another design differed"),
+        ({"a": solves(1), "b": solves(1)}, "a and b: differed otherwise than usual on 0 of 9 clusters"),
+        ({"a": solves(1), "b": solves(0)}, "a and b: differed otherwise than usual on 0 of 9 clusters"),
+        (
+            {"a": solves(1), "b": lambda rng, task: float(task not in (0, 9, 1))},
+            "a and b: differed otherwise than usual on 2 of 9 clusters",
+        ),
+        ({"a": solves(1)}, "a and another design: differed"),
     ],
 )
 def test_of_clusters_that_hardly_differed_it_says_how_many_did(pilot, draws, says):

@@ -91,7 +91,7 @@ def test_tasks_that_one_arm_lacks_are_no_more_than_they_are_and_costs_that_it_do
     found = pilot({"a": solves(0.8), "b": solves(0.8)}, tasks=60, change=out, manifest={"imported": {"from": [], "format": "csv"}})
     made = sized(found)
     assert made.pilot.supply.tasks == 35
-    assert warned(made)["costs not known"] == "dollars are not known of b"
+    assert warned(made)["no dollars"] == "b: dollars are not known"
 
 
 def test_a_task_of_which_one_repeat_is_excluded_is_there(pilot):
@@ -210,4 +210,4 @@ def test_a_pilot_is_incomplete_where_trials_of_the_loops_that_are_sized_are_miss
     due = len(sized_loops) * tasks * repeats
     ended = due - repeats * sum(lost[loop] for loop in sized_loops)
     told = warned(sized(run, loops=tuple(sorted(loops)))).get("incomplete")
-    assert told == (f"pilot incomplete: {ended} of {due} trials" if ended < due else None)
+    assert told == (f"pilot: incomplete: {ended} of {due} trials" if ended < due else None)

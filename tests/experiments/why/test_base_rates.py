@@ -16,7 +16,8 @@ from whichloop.experiments.why import base_rates
 from whichloop.experiments.why.base_rates import LOST_ONLY, BaseRate
 from whichloop.experiments.why.doc import why_doc
 from whichloop.experiments.why.losses import losses_explained
-from whichloop.metrics.trajectory.divergence import explain, read_trial
+from whichloop.metrics.trajectory.divergence import explain
+from whichloop.metrics.trajectory.traced_trial import TracedTrial
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.store.trials import Traces
@@ -37,7 +38,7 @@ def test_solved_trials_are_explained_by_the_same_rules(found: Results) -> None:
     for record in found.records:
         if record.accuracy >= 1:
             solved[record.arm] += 1
-            shown[record.arm, explain(read_trial(traces.read(record), record)).cause] += 1
+            shown[record.arm, explain(TracedTrial(traces.read(record), record)).cause] += 1
     rated = 0
     for arm in losses_explained(found).arms:
         assert set(arm.base_rates) == set(arm.causes) - set(LOST_ONLY)

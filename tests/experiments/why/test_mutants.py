@@ -21,8 +21,8 @@ from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import run
 from whichloop.loops.bare import Bare
 from whichloop.metrics.trace import Trace
-from whichloop.metrics.trajectory.alterations import alterations
-from whichloop.metrics.trajectory.divergence import read_trial
+from whichloop.metrics.trajectory.divergence import alterations
+from whichloop.metrics.trajectory.traced_trial import TracedTrial
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.store.trials import read_trace
@@ -68,7 +68,7 @@ def test_a_sound_loop_alters_nothing(tmp_path: Path, suite: str) -> None:
     made = prepare(CompareConfig(loops=LOOPS, profiles=profiles, suite=suite, tasks=TASKS, runs=tmp_path, mlflow=False))
     run(made, Unwatched())
     found = results(made.folder, paired=False)
-    altered = {one.key: alterations(read_trial(read_trace(found.folder, one), one)) for one in found.records}
+    altered = {one.key: alterations(TracedTrial(read_trace(found.folder, one), one)) for one in found.records}
     assert len(altered) == TASKS * len(LOOPS) * len(profiles)
     assert {key: each for key, each in altered.items() if each} == {}
 
@@ -93,7 +93,7 @@ def test_the_page_lists_every_kind_and_each_is_named() -> None:
 
 def altered(talk: Talk, answer: Any = 14) -> list[str]:
     trace = Trace.from_json(talk.answer(answer).ends(answer))
-    return [each.cause for each in alterations(read_trial(trace, record()))]
+    return [each.cause for each in alterations(TracedTrial(trace, record()))]
 
 
 def ran_as(talk: Talk, tool: str, data: str, *, ok: bool = True, **arguments: Any) -> Talk:
@@ -108,7 +108,7 @@ def answered_by_another_request(talk: Talk) -> list[str]:
     """What is altered in a scripted trial whose loop asks for the answer in a request of its own."""
     answer = "not determined"
     talk.ask("answer", reply=answer, move={"move": "answer", "value": answer})
-    return [each.cause for each in alterations(read_trial(Trace.from_json(talk.ends(answer)), record(plan_unseen=True)))]
+    return [each.cause for each in alterations(TracedTrial(Trace.from_json(talk.ends(answer)), record(plan_unseen=True)))]
 
 
 def test_a_run_that_ends_at_a_call_that_never_ran_ended_too_soon_and_at_one_that_had_run_it_did_not() -> None:

@@ -16,7 +16,7 @@ from tests.prepared import Prepared
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import SessionSettings, reopen
 from whichloop.experiments.compare.run import run
-from whichloop.metrics.record_table import records_digest
+from whichloop.metrics.record import records_digest
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.store.trials import read_records, read_trace

@@ -23,7 +23,7 @@ from whichloop.experiments.compare.prepare import Experiment, prepare
 from whichloop.experiments.compare.reopen import SessionSettings, reopen
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
-from whichloop.metrics.record_table import records_digest
+from whichloop.metrics.record import records_digest
 from whichloop.models.metering import Meter
 from whichloop.models.profiles import load_profile
 from whichloop.protocol import BudgetExceeded, Capabilities, Chunk, Loop, Outcome, ProviderError, Reply, Request, StopReason

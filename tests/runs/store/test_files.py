@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from tests.kept import JSON
-from whichloop.metrics.record import Record
-from whichloop.metrics.record_table import shared_fields
+from whichloop.protocol.json_text import load_json
 from whichloop.runs.store import trials as module
 from whichloop.runs.store.files import RunError, read_manifest_json, write_manifest_json
 from whichloop.runs.store.trials import TrialFile, read_records
@@ -50,12 +49,12 @@ def test_what_is_written_whole_replaces_a_link_and_leaves_what_it_leads_to(tmp_p
 
 
 def test_what_is_added_while_a_run_is_read_is_read_the_next_time(tmp_path, record, monkeypatch):
-    def meanwhile(kind: Record) -> Record:
+    def meanwhile(text: str, *, finite: bool) -> object:
         monkeypatch.undo()
         file.add([(record(task="another"), b"")])
-        return shared_fields(kind)
+        return load_json(text, finite=finite)
 
     with closing(TrialFile(tmp_path)) as file:
         file.add([(record(), b"")])
-        monkeypatch.setattr(module, "shared_fields", meanwhile)
+        monkeypatch.setattr(module, "load_json", meanwhile)
         assert (len(read_records(tmp_path)), len(read_records(tmp_path))) == (1, 2)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.models.bench import issue
-from whichloop.metrics.record_table import DISTANCES
+from whichloop.metrics.measures import DISTANCES
 from whichloop.models.receipts import Ledger, Truth, call_digest
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import Act, Message, Plan, PlannedCall, Recovery, Request, Role, ToolCall, ToolSpec

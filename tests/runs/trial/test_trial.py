@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from whichloop.datasets.task import Suite
 from whichloop.loops.bare import Bare
 from whichloop.loops.bare_codecs import CODEC
-from whichloop.metrics.record import Record
-from whichloop.metrics.record_table import records_digest
+from whichloop.metrics.record import Record, records_digest
 from whichloop.models.fake import FakeModel
 from whichloop.models.metering import Budget, Meter
 from whichloop.protocol import (
@@ -332,4 +331,4 @@ def test_a_loop_cannot_change_what_its_trial_counts(one_trial, tiny, written):
 def test_a_number_that_no_record_can_hold_makes_one_trial_errored_and_names_the_field(one_trial, tiny, usage, field):
     done = one_trial(Bare(), tiny(), models={"fake": FakeModel(Reply(ANSWER, usage=usage))})
     assert (done.record.status, done.trace) == ("errored", b"")
-    assert done.record.reason.startswith(f"record: {field} is not ")
+    assert done.record.reason.startswith(f"record: {field}: ")

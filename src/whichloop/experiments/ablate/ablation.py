@@ -7,17 +7,16 @@ records. `prepare.py` makes one, `choices.py` says which setting to use.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from whichloop.experiments.compare.results import Results
 from whichloop.metrics.comparison import ArmResult
-from whichloop.metrics.factors.factorial import FactorEffects, effects
+from whichloop.metrics.factors.factorial import Effect, effects
 from whichloop.metrics.factors.layout import Cell, Factor, Layout, layout
 from whichloop.metrics.record import Record
-from whichloop.metrics.summary import METRICS, PRIMARY
-from whichloop.protocol.names import SCRIPTED, nearest, value_text
-from whichloop.runs.config import SettingError
+from whichloop.metrics.summary import PRIMARY
+from whichloop.protocol.names import SCRIPTED, value_text
 from whichloop.runs.store.files import RunError
 
 Kind = Literal["full", "fractional"]
@@ -53,7 +52,10 @@ class AblationResult:
     results: Results
     ablation: Ablation
     layout: Layout
-    effects: FactorEffects
+    effects: Sequence[Effect]
+    """Ordered by metric as asked for, then by profile."""
+    notes: Sequence[str] = ()
+    """Tasks that had to be left out, and odds ratios that there are not."""
 
     def values(self, arm: str) -> Values:
         """Return the values of an arm's cell as they are written."""
@@ -66,14 +68,6 @@ class AblationResult:
         return {name: value_text(value) for name, value in own.items()}
 
 
-def metrics_named(names: Sequence[str]) -> tuple[str, ...]:
-    """Return accuracy and the named metrics, each once. Raises SettingError for an unknown one."""
-    for name in names:
-        if name not in METRICS:
-            raise SettingError("metrics", f"unknown metric {name!r}; {nearest(name, METRICS)}")
-    return tuple(dict.fromkeys((PRIMARY, *names)))
-
-
 def ablation_result(run: Results) -> AblationResult | None:
     """Return the effects of a run; None if it is not an ablation. Raises RunError if its manifest is damaged."""
     if not run.manifest.is_ablation:
@@ -82,16 +76,15 @@ def ablation_result(run: Results) -> AblationResult | None:
         ablation = Ablation(**run.manifest.ablation)
         # uncached dollars stand beside those with a cache: by these costs are compared
         with_uncached = [each for name in ablation.metrics for each in (name, *(["nominal_usd"] if name == "cost_usd" else []))]
-        ablation = replace(ablation, metrics=list(dict.fromkeys(with_uncached)))
         if not (isinstance(ablation.efficiency, float | int) and isinstance(ablation.resolution, int | None)):
             raise TypeError("efficiency or resolution is not a number")
         factors = tuple(Factor(name, tuple(map(value_text, values))) for name, values in ablation.factors.items())
-        groups, metrics = _groups(run, ablation.cells, factors), metrics_named(ablation.metrics)
+        groups, metrics = _groups(run, ablation.cells, factors), list(dict.fromkeys((PRIMARY, *with_uncached)))
         design = layout(factors, sorted({cell for group in groups.values() for cell in group}))
-        found = effects(groups, design, metrics=metrics, alpha=run.comparison.alpha, margin=run.comparison.margin)
+        found, said = effects(groups, design, metrics=metrics, alpha=run.comparison.alpha, margin=run.comparison.margin)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise RunError(f"{run.folder}: the manifest's 'ablation' does not fit its arms: {error!r}") from None
-    return AblationResult(run, ablation, design, found)
+    return AblationResult(run, ablation, design, found, said)
 
 
 def _groups(

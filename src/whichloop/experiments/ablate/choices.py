@@ -54,7 +54,7 @@ def choices(result: AblationResult) -> tuple[Choice, ...]:
     """Return a choice for each factor, in their order; none where the run is invalid, tells nothing of accuracy, or a profile does
     not apply to a setting."""
     compared = result.results.comparison
-    is_known = any(effect.metric == PRIMARY for effect in result.effects.effects)
+    is_known = any(effect.metric == PRIMARY for effect in result.effects)
     if compared.invalid or not is_known or not all(applies(arm.info) for arm in compared.arms):
         return ()
     chosen: dict[str, tuple[str, Mapping[tuple[str, str], Word]]] = {}
@@ -126,7 +126,7 @@ def _together(words: set[VerdictWord]) -> Word:
 
 def _standing(result: AblationResult, effect: Effect, chosen: Mapping[str, str]) -> VerdictWord:
     """Return the verdict on a change, at the value that was chosen for what it is shown to depend on."""
-    for other in result.effects.effects:
+    for other in result.effects:
         if (other.metric, other.profile, other.kind) == (PRIMARY, effect.profile, "interaction") and other.verdict.word in SHOWN:
             for at in other.conditional:
                 name, _, value = at.given.partition(" = ")
@@ -136,12 +136,12 @@ def _standing(result: AblationResult, effect: Effect, chosen: Mapping[str, str])
 
 
 def _mains(result: AblationResult, term: str, metric: str) -> list[Effect]:
-    return [each for each in result.effects.effects if (each.kind, each.term, each.metric) == ("main", term, metric)]
+    return [each for each in result.effects if (each.kind, each.term, each.metric) == ("main", term, metric)]
 
 
 def _largest(result: AblationResult, factor: Factor) -> float:
     """Return the size of a factor's largest effect on accuracy; one that is shown is larger than any that is not."""
-    own = [each for each in result.effects.effects if (each.kind, each.factors, each.metric) == ("main", (factor.name,), PRIMARY)]
+    own = [each for each in result.effects if (each.kind, each.factors, each.metric) == ("main", (factor.name,), PRIMARY)]
     return max((abs(each.difference.value) + (each.verdict.word in SHOWN) for each in own), default=0.0)
 
 

@@ -9,6 +9,7 @@ from whichloop.experiments.compare.caveats import caveats
 from whichloop.experiments.compare.doc import LEGEND, READING, basis, compare_doc, matrix, notes
 from whichloop.experiments.compare.results import MAX_PAIRED, Results
 from whichloop.experiments.compare.tables import detail_tables, table_of
+from whichloop.metrics.caveats import warning_lines
 from whichloop.metrics.factors.factorial import Effect
 from whichloop.metrics.summary import METRICS, PRIMARY
 from whichloop.protocol.values import counted
@@ -44,8 +45,8 @@ def _data(result: AblationResult, chosen: Sequence[Choice]) -> dict[str, object]
     return run | {
         "answer": run["answer"] | {"use": use, "choices": [choice.to_json() for choice in chosen]},
         "ablation": {name: getattr(result.ablation, name) for name in names} | {"aliases": list(result.layout.aliases)},
-        "effects": [effect.to_json() for effect in result.effects.effects],
-        "notes": list(result.effects.notes),
+        "effects": [effect.to_json() for effect in result.effects],
+        "notes": list(result.notes),
     }
 
 
@@ -64,7 +65,7 @@ def _settings(result: AblationResult, chosen: Sequence[Choice]) -> tuple[Table, 
 
 def _main_effects(result: AblationResult) -> Table:
     """Return what each factor does to accuracy and, where that is shown, to costs."""
-    found = {(each.metric, each.profile, each.term): each for each in result.effects.effects if each.kind == "main"}
+    found = {(each.metric, each.profile, each.term): each for each in result.effects if each.kind == "main"}
     units = [unit for unit in dict.fromkeys(("tokens", result.results.verdict.unit)) if any(unit == metric for metric, *_ in found)]
     rows: list[Row] = [
         (
@@ -106,13 +107,13 @@ def _answer(result: AblationResult, chosen: Sequence[Choice]) -> Lines:
         ("Depends", list(_dependences(result))),
         ("Same", ", ".join(_without_difference(result))),
         ("Basis", basis(run)),
-        ("Warning", [*(each.text for each in caveats(run.comparison)), *_doubts(result, use)]),
+        ("Warning", [*warning_lines(caveats(run.comparison)), *_doubts(result, use)]),
     )
 
 
 def _dependences(result: AblationResult) -> Iterator[str]:
     """Yield what a change does at each value of another factor, where it is shown to depend on that."""
-    for effect in result.effects.effects if not result.results.comparison.invalid else ():
+    for effect in result.effects if not result.results.comparison.invalid else ():
         if (effect.kind, effect.metric) == ("interaction", PRIMARY) and effect.verdict.word in SHOWN:
             profile = f"{effect.profile}: " if _profile_heading(result) else ""
             by_change: dict[str, list[str]] = {}
@@ -160,7 +161,7 @@ def _all_effects(result: AblationResult) -> Table:
             _verdict(each),
             interval(each.odds_ratio, 2),
         )
-        for each in result.effects.effects
+        for each in result.effects
     ]
     columns = ("effect", *_profile_heading(result), "measure", "difference", "p (Holm)", "verdict", "odds ratio")
     return table_of("All effects", columns, rows)
@@ -170,7 +171,7 @@ def _notes(result: AblationResult) -> Lines:
     arms = len(result.results.comparison.arms)
     own = [
         ("Effects", "averaged over the other factors; of interactions what both changes do beyond the sum of each"),
-        *(("Note", note) for note in result.effects.notes),
+        *(("Note", note) for note in result.notes),
         *([("Note", f"{arms} arms are too many to compare in pairs too")] if arms > MAX_PAIRED else []),
     ]
     return Lines((*own, *notes(result.results).items), detail=True)
@@ -182,7 +183,7 @@ def _head(effect: Effect, result: AblationResult) -> tuple[str, ...]:
 
 
 def _profile_heading(result: AblationResult) -> tuple[str, ...]:
-    return ("profile",) if len({effect.profile for effect in result.effects.effects}) > 1 else ()
+    return ("profile",) if len({effect.profile for effect in result.effects}) > 1 else ()
 
 
 def run_doc(run: Results) -> Doc:

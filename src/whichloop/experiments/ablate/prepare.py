@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from inspect import Parameter
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 from whichloop.experiments.compare.prepare import Experiment
 from whichloop.experiments.compare.prepare import prepare as prepare_comparison
 from whichloop.metrics.factors.factorial import EFFECT_METRICS
-from whichloop.metrics.factors.layout import Fraction, fraction, full_factorial
+from whichloop.metrics.factors.layout import choose_cells
 from whichloop.protocol import Loop
 from whichloop.protocol.names import Spec, nearest, parse_spec, parse_values, value_text
 from whichloop.protocol.values import json_safe
@@ -37,14 +38,20 @@ def prepare(loop: str, varied: Sequence[str], config: CompareConfig, folder: Pat
     options = options_of(find("loop", spec.name))
     factors = _factors(spec, varied, options)
     sizes = [len(values) for values in factors.values()]
-    design = _cells(config, sizes)
+    most = min(MAX_CELLS, MAX_ARMS // (len(config.profiles) * len(config.models)))
+    try:
+        design = choose_cells(sizes, most)
+    except ValueError as error:
+        raise SettingError("vary", f"{math.prod(sizes)} cells, and {most} are the most: {error}") from None
     values = [{name: of[at] for (name, of), at in zip(factors.items(), cell, strict=True)} for cell in design.cells]
     specs = [Spec(spec.name, {**spec.options, **cell}, spec.program) for cell in values]
     _check_loops(specs, values)
     texts = [str(each) for each in specs]
     experiment = prepare_comparison(config.model_copy(update={"loops": tuple(texts)}), folder)
     by_arm = {arm.name: values[texts.index(str(arm.spec))] for arm in experiment.arms}
-    typed_loop = _loop_as_typed(spec, experiment)
+    typed_loop: Loop | None = None
+    with suppress(ValueError):  # it may require an option that is a factor
+        typed_loop = make_loop(spec, config.max_tool_steps, experiment.suite.max_tool_steps)
     ablation = Ablation(
         loop=str(spec),
         factors=factors,
@@ -67,34 +74,18 @@ def _factors(spec: Spec, texts: Sequence[str], options: Collection[str]) -> dict
     for text in texts:
         name, equals, values_text = (part.strip() for part in text.partition("="))
         if not equals:
-            raise _factor_error(repr(text), "write option=value,value")
+            raise SettingError("vary", f"{text!r}: write option=value,value")
         if name not in options:
-            raise _factor_error(name, f"loop {spec.name} has no such option; {nearest(name, options)}")
+            raise SettingError("vary", f"{name}: loop {spec.name} has no such option; {nearest(name, options)}")
         if name in factors or name in spec.options:
-            raise _factor_error(name, "it is given twice" + (f", {spec} has it too" if name in spec.options else ""))
+            raise SettingError("vary", f"{name}: it is given twice")
         try:
             factors[name] = parse_values(values_text)
         except ValueError as error:
-            raise _factor_error(name, str(error)) from None
+            raise SettingError("vary", f"{name}: {error}") from None
         if len(factors[name]) < 2:
-            raise _factor_error(name, f"give two values or more, the base first, such as {name}=0,2")
+            raise SettingError("vary", f"{name}: give two values or more, the base first")
     return factors
-
-
-def _factor_error(name: str, problem: str) -> SettingError:
-    return SettingError("vary", f"{name}: {problem}")
-
-
-def _cells(config: CompareConfig, sizes: Sequence[int]) -> Fraction:
-    """Return the cells to run. Raises SettingError if there are too many, or no such fraction exists."""
-    total, arms = math.prod(sizes), len(config.profiles) * len(config.models)
-    most = min(MAX_CELLS, MAX_ARMS // arms)
-    if total <= most:
-        return Fraction(full_factorial(sizes), None, 1.0)
-    try:
-        return fraction(sizes, most)
-    except ValueError as error:
-        raise SettingError("vary", f"{total} cells, and {most} are the most: {error}") from None
 
 
 def _check_loops(specs: Sequence[Spec], cells: Sequence[Mapping[str, Any]]) -> None:
@@ -109,14 +100,6 @@ def _check_loops(specs: Sequence[Spec], cells: Sequence[Mapping[str, Any]]) -> N
         if loop in loops:
             raise ValueError(f"cells {names[loops.index(loop)]} and {name} are one and the same loop")
         loops.append(loop)
-
-
-def _loop_as_typed(spec: Spec, experiment: Experiment) -> Loop | None:
-    """Return the loop without any factor; None if it requires an option that is a factor."""
-    try:
-        return make_loop(spec, experiment.config.max_tool_steps, experiment.suite.max_tool_steps)
-    except ValueError:
-        return None
 
 
 def _json_value(value: Any) -> Any:

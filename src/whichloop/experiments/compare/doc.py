@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 
+from whichloop.metrics.caveats import warning_lines
 from whichloop.metrics.views import Unit
 from whichloop.models.profiles import evidence_for
 from whichloop.protocol.names import SCRIPTED
@@ -123,7 +124,7 @@ def answer_lines(run: Results, found: Verdict) -> Lines:
         ("Cheaper", [_cheaper(found, loop) for loop in found.cheaper[:1]]),
         ("Same", [", ".join(loops) for loops in run.same_loops]),
         ("Basis", basis(run)),
-        ("Warning", [each.text for each in caveats(run.comparison)]),
+        ("Warning", warning_lines(caveats(run.comparison))),
         ("Next", _next(run, found)),
     )
 

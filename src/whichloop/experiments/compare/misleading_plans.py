@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from whichloop.metrics.comparison import Caveat
+from whichloop.metrics.caveats import Caveat
 from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import alike, where
 from whichloop.metrics.trace import Trace
-from whichloop.metrics.trajectory.divergence import cause_of
+from whichloop.metrics.trajectory.divergence import explain
+from whichloop.metrics.trajectory.traced_trial import TracedTrial
 from whichloop.metrics.trajectory.trajectory import course, shortened
 from whichloop.protocol import StopReason, render_value
 from whichloop.protocol.names import SCRIPTED
-from whichloop.protocol.values import counted
 from whichloop.runs.manifest import Manifest
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.trials import Traces
@@ -32,7 +32,7 @@ class MisleadingPlans:
     """What a run shows of such tasks."""
 
     caveat: Caveat
-    """It names one task, its last call and both answers, and counts the others."""
+    """It names one task, its last call and both answers, and counts those that were found."""
     invalid: bool
     """Whether they are more than half of the run's tasks, so that what its loops score says nothing of a loop."""
 
@@ -45,7 +45,7 @@ class _Misled:
     answer: str
     expected: str
     made_by: str
-    """The last call that gave a result: `step 3, multiply`; empty where none did."""
+    """The last call that gave a result: `step 3, multiply`."""
 
 
 def misleading_plans(folder: Path, manifest: Manifest, records: Sequence[Record]) -> MisleadingPlans | None:
@@ -61,10 +61,9 @@ def misleading_plans(folder: Path, manifest: Manifest, records: Sequence[Record]
     first = misled[0]
     expected_in_all = len(misled) * len(suspects) / len(read)  # as many of those that were not read
     invalid = 2 * expected_in_all > manifest.suite.tasks and all(arm.model == SCRIPTED for arm in manifest.arms)
-    step = f"{first.made_by}, " if first.made_by else ""
-    tasks = f"{'at least ' if len(suspects) > len(read) else ''}{len(misled):,} of {counted(manifest.suite.tasks, 'task')}"
-    example = f"{first.task}: {step}{first.answer}, expected {first.expected}"
-    return MisleadingPlans(Caveat("plans mislead", f"plans of {tasks} lead to a wrong answer, such as {example}"), invalid)
+    numbers = {"tasks": len(misled), "of": manifest.suite.tasks, "task": first.task, "call": first.made_by}
+    numbers |= {"answer": first.answer, "expected": first.expected}
+    return MisleadingPlans(Caveat("plans mislead", (), numbers), invalid)
 
 
 def _suspects(manifest: Manifest, records: Sequence[Record]) -> Mapping[str, Record]:
@@ -102,12 +101,12 @@ def _misled(folder: Path, suspects: Sequence[Record]) -> Iterator[_Misled]:
         except RunError:  # damage is told elsewhere
             continue
         by_answer = trace.head.end_state is None and trace.head.expected is not None
-        if by_answer and cause_of(trace, record).cause == "other":
+        if by_answer and explain(TracedTrial(trace, record)).cause == "other":
             answer, expected = (shortened(repr(value)) for value in (trace.head.answer, trace.head.expected))
             yield _Misled(record.task, answer, expected, _last_call(trace))
 
 
 def _last_call(trace: Trace) -> str:
-    """Return the last call that gave a result, with its step as `show` numbers it; empty where none did."""
+    """Return the last call that gave a result, with its step as `show` numbers it."""
     steps = [(number, step.call) for number, step in enumerate(course(trace), 1) if step.gave_result and step.call is not None]
-    return f"step {steps[-1][0]}, {steps[-1][1].tool}" if steps else ""
+    return f"step {steps[-1][0]}, {steps[-1][1].tool}" if steps else "no call"

@@ -11,6 +11,7 @@ from typing import Any
 from whichloop._extras import is_installed, missing
 from whichloop.checks import suite as checks
 from whichloop.datasets.task import Suite, Task
+from whichloop.metrics.caveats import listed_names
 from whichloop.models.profiles import load_profile
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.config import BudgetConfig, CompareConfig, typed_words
@@ -23,7 +24,6 @@ from whichloop.runs.registry import make_loop
 from whichloop.runs.run_state import Retry, RunState, Spent
 from whichloop.runs.schedule import Arm, PendingTrials, Trial, form_of, schedule
 from whichloop.runs.trial_models import TrialModels, open_models, with_scripted_price
-from whichloop.text.numbers import listed_names
 
 from .measured_forms import applies
 

@@ -12,6 +12,7 @@ from typing import Any
 from whichloop.checks import suite as checks
 from whichloop.datasets.task import Suite, Task
 from whichloop.metrics.answers import Judgement
+from whichloop.metrics.caveats import DEAD, warning_lines
 from whichloop.metrics.record import SCORER, Record
 from whichloop.metrics.scorers import false_success, is_abstention, reads_state, scores_of
 from whichloop.metrics.statistics import Interval, interval_json
@@ -292,7 +293,7 @@ def rescored_doc(rescored: Rescored) -> Doc:
         ("Changed", f"{rescored.changed:,} trials"),
         ("Kept", [f"{count:,} trials: {why}" for why, count in rescored.kept_scores.items()]),
         ("Invalid", "no verdict of this run holds" if compared.invalid else ""),
-        ("Warning", [each.text for each in compared.caveats if each.kind == "dead arm"]),
+        ("Warning", warning_lines([each for each in compared.caveats if each.code in DEAD])),
     )
     title = f"{rescored.judged:,} of {len(rescored.results.records):,} trials judged again"
     return Doc(title, (Table("", ("arm", "before", "after", "changed"), rows), lines), rescored.to_json())

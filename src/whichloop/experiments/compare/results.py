@@ -9,11 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from whichloop.metrics.comparison import ArmResult, Caveat, Comparison, compare
+from whichloop.metrics.caveats import Caveat, in_order
+from whichloop.metrics.comparison import ArmResult, Comparison, compare
 from whichloop.metrics.gains import with_planned_pairs
 from whichloop.metrics.harness import Harness, harness
-from whichloop.metrics.record import Record
-from whichloop.metrics.record_table import alike, columns, records_digest, where
+from whichloop.metrics.record import Record, records_digest
+from whichloop.metrics.record_table import alike, where
 from whichloop.metrics.summary import PRIMARY
 from whichloop.metrics.views import AtBudget, Views, at_budgets, views
 from whichloop.models.prices import read_tag
@@ -62,8 +63,7 @@ class Results:
         ran = where(self.records, lambda record: record.status != "excluded")
         if not ran or self.manifest.imported is not None:
             return None
-        begins, lasted = columns(ran, ("started_at", "wall_s"))
-        return float((begins + lasted).max() - begins.min())
+        return max(record.started_at + record.wall_s for record in ran) - min(record.started_at for record in ran)
 
     @property
     def scheduled(self) -> int:
@@ -164,15 +164,14 @@ class Results:
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `--json` prints; its names are stable."""
-        (traced,) = columns(self.records, ("trace_at",))
         return self.comparison.to_json(run=str(self.folder.resolve()), digest=self.digest, wall_s=self.wall_s) | {
             "complete": self.is_complete,
             "scheduled": self.scheduled,
             "answer": self.verdict.to_json(),
-            "warnings": [caveat._asdict() for caveat in caveats(self.comparison)],
+            "warnings": [caveat.to_json() for caveat in caveats(self.comparison)],
             "views": self.views.to_json(),
             "harness": [harness.to_json() for harness in self.harness],
-            "traces": {"kept": int((traced > 0).sum()), "bytes": traces_bytes(self.folder)},
+            "traces": {"kept": sum(record.trace_at > 0 for record in self.records), "bytes": traces_bytes(self.folder)},
         }
 
 
@@ -182,7 +181,7 @@ def results(folder: Path, *, paired: bool = True) -> Results:
     Without `paired` no two arms are compared, which takes a third of the time.
     """
     manifest = read_manifest(folder)
-    records = read_records(folder).ordered(lambda kind: kind.task)  # makes draws and sums of equal records equal
+    records = sorted(read_records(folder), key=lambda record: (record.task, record.repeat))  # equal records, equal draws and sums
     settings, arms = manifest.settings, [arm.info(manifest.suite.name) for arm in manifest.arms]
     try:
         paired = paired and (not manifest.is_ablation or len(arms) <= MAX_PAIRED)
@@ -199,7 +198,7 @@ def results(folder: Path, *, paired: bool = True) -> Results:
     misled = misleading_plans(folder, manifest, records)
     compared = replace(
         compared,
-        caveats=(*compared.caveats, *([misled.caveat] if misled else []), *_warnings(manifest)),
+        caveats=in_order([*compared.caveats, *([misled.caveat] if misled else []), *_warnings(manifest)]),
         invalid=compared.invalid or (misled is not None and misled.invalid),
         remarks=(*_remarks(manifest), *([PLANNED] if len(planned) > 1 else [])),
         limits=limits,
@@ -216,14 +215,10 @@ def before_and_after(manifest: Manifest) -> list[tuple[str, str]]:
 
 def _warnings(manifest: Manifest) -> Iterator[Caveat]:
     """Yield the warnings about what distorts a run's results."""
-    yield from (Caveat("suite fails a check", f"the suite fails a check, {problem}") for problem in manifest.suite_problems)
-    if manifest.broken_laws:
-        each = "; ".join(f"{loop}: {', '.join(laws)}" for loop, laws in manifest.broken_laws.items())
-        yield Caveat("broken laws", f"laws of loops broken (whichloop check loop): {each}")
+    yield from (Caveat("suite fails a check", (), {"problem": problem}) for problem in manifest.suite_problems)
+    yield from (Caveat("broken laws", (loop,), {"laws": ", ".join(laws)}) for loop, laws in manifest.broken_laws.items())
     if repeated := sum(note.trials for note in manifest.retried):
-        yield Caveat(
-            "run again", f"{counted(repeated, 'trial')} that crashed or timed out ran again on request, which favours them"
-        )
+        yield Caveat("run again", (), {"trials": repeated})
 
 
 def _remarks(manifest: Manifest) -> Iterator[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from whichloop.metrics.caveats import warning_lines
 from whichloop.metrics.pairs import Pair, PairTest, judged, paired_test
 from whichloop.metrics.record_table import where
 from whichloop.metrics.summary import METRICS, PRIMARY, TaskValues, task_values
@@ -110,7 +111,7 @@ def several_doc(several: SeveralRuns) -> Doc:
         ("Invalid", [run_name(run.folder) for run in runs if run.comparison.invalid]),
         ("Incomplete", [run_name(run.folder) for run in runs if not run.is_complete]),
         ("Basis", list(dict.fromkeys(map(basis, runs)))),
-        ("Warning", [f"{run_name(run.folder)}: {each.text}" for run in runs for each in caveats(run.comparison)]),
+        ("Warning", [f"{run_name(run.folder)}: {text}" for run in runs for text in warning_lines(caveats(run.comparison))]),
     )
     title = f"{counted(len(runs), 'run')}, {counted(len(found.rows), 'loop')} · {LEGEND}"
     matrix = Table("", ("compared", *(row.loop for row in found.rows)), rows)

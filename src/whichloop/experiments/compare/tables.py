@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from whichloop.metrics.calibration import Calibration
 from whichloop.metrics.comparison import ArmResult, Comparison
 from whichloop.metrics.harness import Harness
-from whichloop.metrics.measures import Measure, TableName, in_table_order
+from whichloop.metrics.measures import DISTANCES, Measure, TableName, in_table_order
 from whichloop.metrics.outlook import Outlook
 from whichloop.metrics.pairs import OnTask, Pair
-from whichloop.metrics.record import Record
-from whichloop.metrics.record_table import DISTANCES, alike, records_by_arm
+from whichloop.metrics.record import Record, records_by_arm
+from whichloop.metrics.record_table import alike
 from whichloop.metrics.reliability import Reliability
 from whichloop.metrics.statistics import Interval
 from whichloop.metrics.summary import METRICS, PRIMARY, labels, measures_of
@@ -187,7 +187,7 @@ def _fronts(fronts: Sequence[Front], per_solved: Sequence[PerSolved]) -> Iterato
     for unit in dict.fromkeys(front.unit for front in fronts):
         own = [front for front in fronts if front.unit == unit]
         solved = {item.arm: item.value for item in per_solved if item.unit == unit}
-        name = own[0].counted
+        name = labels({front.unit for front in fronts})[unit]
         rows = [
             (
                 point.arm,

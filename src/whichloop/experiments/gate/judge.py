@@ -11,7 +11,7 @@ from typing import Any
 
 from whichloop.experiments.compare.doc import basis
 from whichloop.experiments.compare.results import Results
-from whichloop.metrics.arm_warnings import MAX_ERRORED
+from whichloop.metrics.caveats import MAX_ERRORED
 from whichloop.metrics.gate import WORST_FIRST, GateLine, Held, Outcome, judge_lines, worst
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import METRICS, PRIMARY, SHARES

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from whichloop.experiments.compare.results import Results
-from whichloop.metrics.arm_warnings import MAX_ERRORED
+from whichloop.metrics.caveats import MAX_ERRORED
+from whichloop.metrics.caveats import reasons as frequent
 from whichloop.metrics.gate import Outcome
 from whichloop.metrics.record import Record
 from whichloop.protocol import StopReason
 from whichloop.runs.silent_end import is_blocked
-from whichloop.text.numbers import reasons as frequent
 
 TEXTS: Mapping[str, str] = {
     "identical": "every trial gave what it gave in the baseline",
@@ -37,9 +37,9 @@ TEXTS: Mapping[str, str] = {
 }
 """Code → what it says, with its numbers."""
 INVALID = ("recording lacks requests", "plans do not replay", "plans mislead")
-"""Kinds of a comparison's warnings that no verdict of the run holds beside."""
+"""Codes of a comparison's warnings that no verdict of the run holds beside."""
 NO_BASELINE = ("faults did not land", "no scored trial")
-"""Kinds beside which no run is blessed, either."""
+"""Codes beside which no run is blessed, either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +97,7 @@ def invalid_reasons(run: Results, *, blessing: bool = False) -> Iterator[Reason]
         yield Reason("incomplete", "invalid", numbers={"missing": missing, "scheduled": run.scheduled})
     kinds = (*(INVALID if run.comparison.invalid else ()), *(NO_BASELINE if blessing else ()))
     yield from (
-        Reason("unsound", "invalid", numbers={"why": caveat.text.removesuffix(".")})
-        for caveat in run.comparison.caveats
-        if caveat.kind in kinds
+        Reason("unsound", "invalid", numbers={"why": caveat.text}) for caveat in run.comparison.caveats if caveat.code in kinds
     )
     for arm in run.comparison.arms:
         name, summary = arm.info.arm, arm.summary

@@ -11,8 +11,9 @@ from typing import Literal
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import PRIMARY
 from whichloop.metrics.trajectory.causes import Cause, Loss
-from whichloop.metrics.trajectory.divergence import ended_unread, explain, read_trial
-from whichloop.metrics.trajectory.trajectory import shortened, signatures
+from whichloop.metrics.trajectory.divergence import ended_unread, explain
+from whichloop.metrics.trajectory.traced_trial import TracedTrial
+from whichloop.metrics.trajectory.trajectory import shortened
 from whichloop.protocol import StopReason
 from whichloop.runs.store.trials import Traces
 
@@ -115,14 +116,14 @@ def _changes(folder: Path, traces: Traces, limit: int | None, side: Sides, *, pa
 
 def _loss(traces: Traces, record: Record, line: TaskLine, counterpart: int, limit: int | None) -> Loss | None:
     """Return why a trial was lost; None where no readable trace says it."""
-    blessed = signatures(line.course[counterpart]) if line.course else ()
+    blessed = line.course[counterpart].split() if line.course else ()
     try:
-        trial = read_trial(traces.read(record), record, blessed, limit)
+        trial = TracedTrial(traces.read(record), record, blessed, limit)
         steps = [step.signature for step in trial.course]
         early = None if ended_unread(trial) else _ended_early(record, blessed, steps)
         return explain(trial) if early is None else early
     except ValueError:
-        return Loss("time limit", shortened(record.reason), step=0) if hung(record) else None
+        return Loss(cause="time limit", detail=shortened(record.reason), step=0) if hung(record) else None
 
 
 def _ended_early(record: Record, blessed: Sequence[str], steps: Sequence[str]) -> Loss | None:
@@ -131,4 +132,5 @@ def _ended_early(record: Record, blessed: Sequence[str], steps: Sequence[str]) -
     before, fewer = len(steps) - 1, len(blessed) - len(steps)
     if record.stop not in CUT_SHORT or fewer <= 0 or list(blessed[:before]) != list(steps[:before]):
         return None
-    return Loss("termination", f"the loop ended ({record.stop}), and the blessed trial went on for {fewer} more steps", len(steps))
+    detail = f"the loop ended ({record.stop}), and the blessed trial went on for {fewer} more steps"
+    return Loss(cause="termination", detail=detail, step=len(steps))

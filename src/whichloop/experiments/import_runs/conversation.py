@@ -132,8 +132,8 @@ class _Reading:
         self.requests += 1
         event = ModelExchange(
             role,
-            same,
-            tuple(self.history[same:]),
+            same=same,
+            messages=tuple(self.history[same:]),
             seconds=turn.seconds,
             tokens=turn.tokens and (turn.tokens.input, turn.tokens.output),
             error=turn.error,

@@ -12,7 +12,6 @@ from importlib import import_module
 from itertools import islice
 from pathlib import Path
 
-from whichloop.metrics.arm_warnings import AS_FAILURES
 from whichloop.protocol import StopReason
 from whichloop.protocol.modules import names_in
 from whichloop.protocol.values import counted
@@ -70,7 +69,7 @@ class ImportedRun:
         if rest := sum(count for _, count in reasons[MAX_REASONS:]):
             lines.append(f"left out: {rest:,} of {of}, {len(reasons) - MAX_REASONS} other reasons")
         if self.crashed:
-            lines.append(f"ended by an error: {self.crashed:,} of {of}; if the agents failed by it: {AS_FAILURES} scores them 0")
+            lines.append(f"ended by an error: {self.crashed:,} of {of}; --errors-as-failures scores them 0")
         return [*self.notes, *lines, *([f"{self.apart}; another name of the tasks: --map task=…"] if self.apart else [])]
 
     @property

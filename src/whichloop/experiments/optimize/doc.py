@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from whichloop.experiments.compare.doc import basis, cost_cell
 from whichloop.experiments.compare.tables import would_decide
+from whichloop.metrics.caveats import warning_lines
 from whichloop.metrics.gains import Cost
 from whichloop.metrics.statistics import Interval
 from whichloop.protocol.names import without_process
@@ -72,7 +73,7 @@ def basis_lines(result: OptimizationResult) -> Lines:
     found, test = result.designs, result.test
     changed = [["whichloop", "prompts", each.design, str(each.program)] for each in found if each.ended and not each.is_unchanged]
     earlier = result.manifest.opened_before
-    caveats = () if test is None else test.comparison.warnings
+    caveats = [] if test is None else warning_lines(test.comparison.caveats)
     return lines_of(
         ("Basis", "" if test is None else basis(test)),
         ("Ended", [f"{each.design}: {each.ended.reason}" for each in found if each.ended is not None and each.ended.reason]),
@@ -123,7 +124,7 @@ def _change(value: Interval | None) -> Cell | str:
 
 def _use(use: Cost | None) -> tuple[Cell | str, Cell | str]:
     use = use or Cost()
-    return cost_cell(use.tokens, "tokens"), cost_cell(use.dollars, "cost_usd")
+    return cost_cell(use.tokens, "tokens"), cost_cell(use.cost_usd, "cost_usd")
 
 
 def spent_table(result: OptimizationResult) -> Table:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from whichloop.datasets.generating import MAX_SIZE
 from whichloop.experiments.compare.doc import basis
 from whichloop.experiments.compare.tables import table_of
+from whichloop.metrics.caveats import warning_lines
 from whichloop.protocol.values import joined
 from whichloop.text.doc import UNKNOWN, Cell, Doc, Table, lines_of
 from whichloop.text.numbers import dollars_text, duration
@@ -32,7 +33,7 @@ def size_doc(sizing: Sizing) -> Doc:
         *((plan.purpose.capitalize(), _flags(sizing, plan)) for plan in sizing.plans),
         ("Same", [joined(names) for names in sizing.same]),
         ("Basis", basis(pilot.run)),
-        ("Warning", [each.text for each in sizing.warnings]),
+        ("Warning", warning_lines(sizing.warnings)),
     )
     table = _sizes(sizing)
     return Doc(title, (*([table] if table.rows else []), answer, *_details(sizing)), sizing.to_json())

@@ -14,7 +14,7 @@ from whichloop.experiments.compare.results import Results
 from whichloop.metrics.bootstrap import sign_flip
 from whichloop.metrics.power import POWER, Spread, same_loop, spread, unseen, usual_repeats
 from whichloop.metrics.record import Record
-from whichloop.metrics.record_table import alike, columns, where
+from whichloop.metrics.record_table import alike, where
 from whichloop.metrics.summary import METRICS, PRIMARY, SHARES, TaskValues, dollars_of_trial, task_values
 from whichloop.protocol.names import SCRIPTED, Spec, nearest, parse_spec
 from whichloop.runs.built_in import builtin_names
@@ -306,12 +306,11 @@ def trials_at_once(run: Results) -> float:
     ran = where(run.records, lambda record: record.status != "excluded")
     if len(ran) < places:
         return places
-    begins, lasted = columns(ran, ("started_at", "wall_s"))
     busy, until = 0.0, -math.inf
-    for begin, end in sorted(zip(begins.tolist(), (begins + lasted).tolist(), strict=True)):
+    for begin, end in sorted((record.started_at, record.started_at + record.wall_s) for record in ran):
         busy += max(0.0, end - max(begin, until))  # a run that was resumed did nothing in between
         until = max(until, end)
-    return min(places, float(lasted.sum()) / busy) if busy else places
+    return min(places, math.fsum(record.wall_s for record in ran) / busy) if busy else places
 
 
 def _supply(run: Results) -> Supply:

@@ -12,7 +12,7 @@ import scipy
 from whichloop.datasets.generating import MAX_SIZE
 from whichloop.experiments.compare.results import Results
 from whichloop.metrics import gate
-from whichloop.metrics.comparison import Caveat
+from whichloop.metrics.caveats import Caveat, in_order
 from whichloop.metrics.power import (
     Levels,
     Spread,
@@ -138,7 +138,7 @@ class Sizing:
             "plans": [plan.to_json() for plan in self.plans],
             "noise": [asdict(noise) for noise in self.noise],
             "same": [list(names) for names in self.same],
-            "warnings": [each._asdict() for each in self.warnings],
+            "warnings": [each.to_json() for each in self.warnings],
         }
 
 
@@ -152,7 +152,7 @@ def size(run: Results, request: SizeRequest, again: Results | None = None) -> Si
         pilot,
         tuple(_noise(pilot, arm) for arm in pilot.loops),
         tuple(PLANS[purpose](pilot) for purpose in purposes),
-        tuple(warnings(pilot)),
+        in_order(warnings(pilot)),
         _same(pilot) if is_comparison else (),
         None if likely is None else _sized(pilot, likely, 0, pilot.repeats, len(pilot.values)),
     )

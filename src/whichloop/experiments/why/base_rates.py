@@ -15,7 +15,8 @@ from whichloop.metrics.record import Record
 from whichloop.metrics.record_table import where
 from whichloop.metrics.statistics import ALPHA, fisher_greater
 from whichloop.metrics.trajectory.causes import Cause
-from whichloop.metrics.trajectory.divergence import explain, read_trial
+from whichloop.metrics.trajectory.divergence import explain
+from whichloop.metrics.trajectory.traced_trial import TracedTrial
 from whichloop.runs.store.trials import Traces
 
 MAX_SOLVED = 150
@@ -72,7 +73,7 @@ def base_rates(
     traced = Counter(record.arm for record in solved if record.trace_at)
     shown: dict[str, Counter[Cause]] = {arm: Counter() for arm in named}
     for record in _spread(solved, traced, max(MAX_SOLVED // max(len(arms), 1), MIN_SOLVED)):
-        shown[record.arm][explain(read_trial(traces.read(record), record)).cause] += 1
+        shown[record.arm][explain(TracedTrial(traces.read(record), record)).cause] += 1
     looked_at = {arm: causes.total() for arm, causes in shown.items()}
     return {
         arm: {

@@ -11,11 +11,12 @@ from pathlib import Path
 from whichloop.experiments.compare.measured_forms import applies
 from whichloop.experiments.compare.results import Results
 from whichloop.metrics.arm_info import IMPORTED, ArmInfo
+from whichloop.metrics.caveats import reasons
 from whichloop.metrics.record import Record
 from whichloop.metrics.tasks import GroupFindings, TaskFinding
-from whichloop.metrics.trajectory.causes import Cause, meaning_of
+from whichloop.metrics.trajectory.causes import MEANINGS, Cause
 from whichloop.text.doc import UNKNOWN, Cell, Doc, Lines, Table, lines_of
-from whichloop.text.numbers import counts, interval, p_value, reasons, short_name
+from whichloop.text.numbers import counts, interval, p_value, short_name
 
 from .losses import ArmLosses, LostTrial, PairLosses, Why, copies
 from .minimal import MinimalFaults
@@ -64,7 +65,7 @@ def why_doc(run: Results, why: Why, *, named: bool = False) -> Doc:
             detail=True,
         ),
         Table("Causes", ("cause", "means"), _meanings(why.arms, infos), detail=True),
-        *(table for group in why.findings.groups for table in task_tables(group, detail=explained)),
+        *(table for group in why.findings for table in task_tables(group, detail=explained)),
     ]
     shown = tuple(block for block in found if (block.rows if isinstance(block, Table) else block.items))
     return Doc(run.title, shown, {"run": str(run.folder.resolve())} | why.to_json() | {"same": same})
@@ -97,7 +98,7 @@ def _cause_tables(arms: Sequence[ArmLosses], infos: Mapping[str, ArmInfo]) -> It
 def _meanings(arms: Sequence[ArmLosses], infos: Mapping[str, ArmInfo]) -> tuple[tuple[str, str], ...]:
     """Return what each cause means that any arm lost trials to."""
     causes = dict.fromkeys((cause, infos[arm.arm].subject) for arm in arms for cause in arm.causes)
-    return tuple((cause, meaning_of(cause, subject)) for cause, subject in causes)
+    return tuple((cause, MEANINGS[cause].replace("the loop", f"the {subject}")) for cause, subject in causes)
 
 
 def _count(arm: ArmLosses, cause: Cause) -> Cell:

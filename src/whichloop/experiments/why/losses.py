@@ -14,11 +14,12 @@ from typing import Any, Generic, TypeVar
 from whichloop.experiments.compare.results import Results
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import same_pairs
-from whichloop.metrics.record import Record
-from whichloop.metrics.record_table import alike, records_by_arm, where
-from whichloop.metrics.tasks import TaskFindings, task_findings
+from whichloop.metrics.record import Record, records_by_arm
+from whichloop.metrics.record_table import alike, where
+from whichloop.metrics.tasks import GroupFindings, task_findings
 from whichloop.metrics.trajectory.causes import Cause, Divergence, Loss
-from whichloop.metrics.trajectory.divergence import divergence, explain, read_trial
+from whichloop.metrics.trajectory.divergence import divergence, explain
+from whichloop.metrics.trajectory.traced_trial import TracedTrial
 from whichloop.metrics.trajectory.trajectory import TracedStep, course
 from whichloop.protocol.names import SCRIPTED, meant, near, several
 from whichloop.runs.store.files import RunError
@@ -110,13 +111,13 @@ class Why:
     arms: tuple[ArmLosses, ...]
     untraced: int
     """Number of unsolved trials without a trace that could show the cause."""
-    findings: TaskFindings
+    findings: tuple[GroupFindings, ...]
     """Findings from all arms of the selected suites and profiles."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         pairs, arms = [pair.to_json() for pair in self.pairs], [arm.to_json() for arm in self.arms]
-        return {"pairs": pairs, "arms": arms, "untraced": self.untraced, "findings": self.findings.to_json()}
+        return {"pairs": pairs, "arms": arms, "untraced": self.untraced, "findings": [group.to_json() for group in self.findings]}
 
 
 # --- names ---
@@ -328,7 +329,7 @@ class _Collected:
             if record.arm in self._ended:
                 self._ended[record.arm][record.reason or record.stop or ""] += 1
             return
-        trial = read_trial(self._traces.read(record), record, limit=self._limits.get(record.arm))
+        trial = TracedTrial(self._traces.read(record), record, limit=self._limits.get(record.arm))
         if record.arm in self._alone:
             lost = _lost(record, explain(trial), cell, self._infos)
             self._alone[record.arm].add(lost.loss.cause, lost.loss.fault, lost, self._most, lost.solved_by)
@@ -383,4 +384,5 @@ class _Collected:
 def _same_course(winner: str, record: Record, step: int) -> Divergence:
     """Explain a loss under a scorer that does not depend on the steps."""
     detail = "both took the same course, and were scored differently"
-    return Divergence(winner, record.arm, record.task, record.repeat, step, step, "other", detail, record.stop)
+    of: dict[str, Any] = {"loser": record.arm, "task": record.task, "repeat": record.repeat, "stop": record.stop}
+    return Divergence(winner=winner, step=step, parts_at=step, cause="other", detail=detail, **of)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from whichloop.metrics.record import FaultRecord, Record
 from whichloop.metrics.trace import NO_CONTENT, Note, ToolRun
-from whichloop.metrics.trajectory.divergence import explain, read_trial
-from whichloop.metrics.trajectory.failure_text import without_bytes
+from whichloop.metrics.trajectory.divergence import explain, without_bytes
+from whichloop.metrics.trajectory.traced_trial import TracedTrial
 from whichloop.metrics.trajectory.trajectory import course, shortened
 from whichloop.protocol.receipts import instructions_in
 from whichloop.runs.manifest import read_manifest
@@ -41,7 +41,7 @@ def trial_doc(folder: Path, trace: JudgedTrace, record: Record, *, full: bool = 
     told = [piece for piece in blocks(trace, full=full) if piece.kind not in ("head", "end")]
     is_lost = record.status == "scored" and not record.is_solved and not trace.is_blank
     subject = "agent" if trace.is_imported else "loop"
-    loss = explain(read_trial(trace.trace, record, limit=trace.limit)).of(subject) if is_lost else None
+    loss = explain(TracedTrial(trace.trace, record, limit=trace.limit)).of(subject) if is_lost else None
     steps = (NO_CONTENT,) if trace.is_blank else (" ".join(trace.trace.head.query.split()), *_steps(trace))
     prompts = tuple(line for piece in told for line in (f"── {piece.label}", *_indented(piece.text)))
     blocks_shown = (

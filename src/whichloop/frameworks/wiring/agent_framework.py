@@ -1,19 +1,12 @@
 """Microsoft Agent Framework: `Agent` (learn.microsoft.com/agent-framework)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from agent_framework import Agent
 from agent_framework.openai import OpenAIChatClient, OpenAIChatCompletionClient
-
-if TYPE_CHECKING:
-    from whichloop.programs.outside.runner import SolverTask
 
 AT_LIMIT = "Function invocation limit reached"
 
 
-async def solve(task: SolverTask) -> object:
+async def solve(task):
     limits = {"max_iterations": task.max_steps, "include_detailed_errors": task.options["tool_errors"] == "shown"}
     speaks = OpenAIChatClient if task.options["wire"] == "responses" else OpenAIChatCompletionClient
     client = speaks(task.model, base_url=task.base_url, api_key=task.api_key, function_invocation_configuration=limits)

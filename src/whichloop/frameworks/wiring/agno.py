@@ -1,17 +1,10 @@
 """Agno: `Agent` (docs.agno.com)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from agno.agent import Agent
 from agno.models.openai.like import OpenAILike
 
-if TYPE_CHECKING:
-    from whichloop.programs.outside.runner import SolverTask
 
-
-async def solve(task: SolverTask) -> object:
+async def solve(task):
     model = OpenAILike(id=task.model, base_url=task.base_url, api_key=task.api_key)
     response = await Agent(model=model, tools=list(task.tools), telemetry=False).arun(task.question)
     status = getattr(response.status, "value", response.status)

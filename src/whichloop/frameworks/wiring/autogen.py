@@ -1,21 +1,14 @@
 """AutoGen: `AssistantAgent` (microsoft.github.io/autogen)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.messages import ToolCallSummaryMessage
 from autogen_core.tools import FunctionTool
 from autogen_ext.models.openai import OpenAIChatCompletionClient
 
-if TYPE_CHECKING:
-    from whichloop.programs.outside.runner import SolverTask
-
 ABILITIES = {"vision": False, "function_calling": True, "json_output": True, "structured_output": True, "family": "unknown"}
 
 
-async def solve(task: SolverTask) -> object:
+async def solve(task):
     model = OpenAIChatCompletionClient(model=task.model, base_url=task.base_url, api_key=task.api_key, model_info=ABILITIES)
     tools = [FunctionTool(tool, description=tool.__doc__) for tool in task.tools]
     agent = AssistantAgent("solver", model, tools=tools, max_tool_iterations=task.max_steps)

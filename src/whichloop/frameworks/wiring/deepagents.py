@@ -1,30 +1,20 @@
 """Deep Agents: `create_deep_agent` (docs.langchain.com/oss/python/deepagents)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from deepagents import create_deep_agent
 from langchain.agents.middleware import ToolErrorMiddleware
 from langchain_core.tools import StructuredTool
 from langchain_openai import ChatOpenAI
 from langgraph.errors import GraphRecursionError
 
-if TYPE_CHECKING:
-    from whichloop.programs.outside.runner import SolverTask
 
-
-async def solve(task: SolverTask) -> object:
+async def solve(task):
     model = ChatOpenAI(model=task.model, base_url=task.base_url, api_key=task.api_key, timeout=None)
     tools = [StructuredTool.from_function(coroutine=tool) for tool in task.tools]
-    cures = [ToolErrorMiddleware(on_error=error_for_model)] if task.options["tool_errors"] == "shown" else []
+    told = ToolErrorMiddleware(on_error=lambda error, request: f"Error: {error}")
+    cures = [told] if task.options["tool_errors"] == "shown" else []
     agent = create_deep_agent(model, tools=tools, middleware=cures)
     try:
         state = await agent.ainvoke({"messages": [("user", task.question)]}, {"recursion_limit": 4 * task.max_steps})
     except GraphRecursionError as error:
         raise task.StepLimit from error
     return state["messages"][-1].text
-
-
-def error_for_model(error: Exception, request: object) -> str:
-    return f"Error: {error}"

@@ -1,19 +1,12 @@
 """DSPy: `dspy.ReActV2` with native calls (dspy.ai)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import dspy
-
-if TYPE_CHECKING:
-    from whichloop.programs.outside.runner import SolverTask
 
 MODEL = "openai/gpt-4o-mini"
 """A name that DSPy's catalogue has: it asks for native calls only of models that it knows to take them."""
 
 
-async def solve(task: SolverTask) -> object:
+async def solve(task):
     model = dspy.LM(MODEL, api_base=task.base_url, api_key=task.api_key, cache=False)
     agent = dspy.ReActV2("question -> answer", tools=list(task.tools), max_iters=task.max_steps)
     with dspy.context(lm=model, adapter=dspy.ChatAdapter(use_native_function_calling=True)):

@@ -1,9 +1,5 @@
 """Google's Agent Development Kit: `LlmAgent` over LiteLLM (google.github.io/adk-docs)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import litellm  # noqa: F401  # ADK imports it with its first request, and that takes longer than a trial may
 from google.adk.agents import LlmAgent
 from google.adk.agents.invocation_context import LlmCallsLimitExceededError
@@ -13,11 +9,8 @@ from google.adk.plugins import ReflectAndRetryToolPlugin
 from google.adk.runners import InMemoryRunner
 from google.genai import types
 
-if TYPE_CHECKING:
-    from whichloop.programs.outside.runner import SolverTask
 
-
-async def solve(task: SolverTask) -> object:
+async def solve(task):
     model = LiteLlm(f"openai/{task.model}", api_base=task.base_url, api_key=task.api_key)
     agent = LlmAgent(name="solver", model=model, tools=list(task.tools))
     plugins = [ReflectAndRetryToolPlugin()] if task.options["tool_errors"] == "shown" else []

@@ -1,24 +1,13 @@
 """Haystack: `Agent` (docs.haystack.deepset.ai/docs/agent)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from haystack.components.agents import Agent
 from haystack.components.generators.chat import OpenAIChatGenerator
 from haystack.dataclasses import ChatMessage
 from haystack.tools import create_tool_from_function
 from haystack.utils import Secret
 
-if TYPE_CHECKING:
-    from whichloop.programs.outside.runner import SolverTask
 
-
-async def solve(task: SolverTask) -> object:
-    return await task.in_thread(lambda: run(task))
-
-
-def run(task: SolverTask) -> object:
+def solve(task):
     model = OpenAIChatGenerator(model=task.model, api_base_url=task.base_url, api_key=Secret.from_token(task.api_key))
     tools = [create_tool_from_function(tool) for tool in task.sync_tools]
     agent = Agent(chat_generator=model, tools=tools, max_agent_steps=task.max_steps)

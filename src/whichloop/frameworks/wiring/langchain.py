@@ -1,23 +1,17 @@
 """LangChain: `create_agent` (docs.langchain.com/oss/python/langchain/agents)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from langchain.agents import create_agent
 from langchain.agents.middleware import ToolErrorMiddleware
 from langchain_core.tools import StructuredTool
 from langchain_openai import ChatOpenAI
 from langgraph.errors import GraphRecursionError
 
-if TYPE_CHECKING:
-    from whichloop.programs.outside.runner import SolverTask
 
-
-async def solve(task: SolverTask) -> object:
+async def solve(task):
     model = ChatOpenAI(model=task.model, base_url=task.base_url, api_key=task.api_key, timeout=None)
     tools = [StructuredTool.from_function(coroutine=tool) for tool in task.tools]
-    cures = [ToolErrorMiddleware(on_error=error_for_model)] if task.options["tool_errors"] == "shown" else []
+    told = ToolErrorMiddleware(on_error=lambda error, request: f"Error: {error}")
+    cures = [told] if task.options["tool_errors"] == "shown" else []
     agent = create_agent(model, tools=tools, middleware=cures)
     try:
         # One request and one round of tools are two of the graph's steps.
@@ -25,7 +19,3 @@ async def solve(task: SolverTask) -> object:
     except GraphRecursionError as error:
         raise task.StepLimit from error
     return state["messages"][-1].text
-
-
-def error_for_model(error: Exception, request: object) -> str:
-    return f"Error: {error}"

@@ -1,20 +1,14 @@
 """LangGraph: the prebuilt `create_react_agent` (langchain-ai.github.io/langgraph)."""
 
-from __future__ import annotations
-
 import warnings
-from typing import TYPE_CHECKING
 
 from langchain_core.tools import StructuredTool
 from langchain_openai import ChatOpenAI
 from langgraph.errors import GraphRecursionError
 from langgraph.prebuilt import ToolNode, create_react_agent
 
-if TYPE_CHECKING:
-    from whichloop.programs.outside.runner import SolverTask
 
-
-async def solve(task: SolverTask) -> object:
+async def solve(task):
     model = ChatOpenAI(model=task.model, base_url=task.base_url, api_key=task.api_key, timeout=None)
     tools = [StructuredTool.from_function(coroutine=tool) for tool in task.tools]
     tool_node = ToolNode(tools, handle_tool_errors=True) if task.options["tool_errors"] == "shown" else tools

@@ -1,27 +1,14 @@
 """LlamaIndex: `FunctionAgent` (docs.llamaindex.ai)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow.errors import WorkflowRuntimeError
 from llama_index.llms.openai_like import OpenAILike
 
-if TYPE_CHECKING:
-    from whichloop.programs.outside.runner import SolverTask
 
-
-async def solve(task: SolverTask) -> object:
-    model = OpenAILike(
-        task.model,
-        api_base=task.base_url,
-        api_key=task.api_key,
-        is_chat_model=True,
-        is_function_calling_model=True,
-        context_window=128_000,
-    )
+async def solve(task):
+    able = {"is_chat_model": True, "is_function_calling_model": True, "context_window": 128_000}
+    model = OpenAILike(task.model, api_base=task.base_url, api_key=task.api_key, **able)
     tools = [FunctionTool.from_defaults(async_fn=tool) for tool in task.tools]
     agent = FunctionAgent(tools=tools, llm=model, timeout=None)
     try:

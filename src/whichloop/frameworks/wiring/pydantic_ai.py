@@ -1,10 +1,6 @@
 """Pydantic AI: `Agent` (ai.pydantic.dev)."""
 
-from __future__ import annotations
-
 import functools
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from openai import AsyncOpenAI
 from pydantic_ai import Agent, ModelRetry
@@ -13,11 +9,8 @@ from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.usage import UsageLimits
 
-if TYPE_CHECKING:
-    from whichloop.programs.outside.runner import SolverTask
 
-
-async def solve(task: SolverTask) -> object:
+async def solve(task):
     client = AsyncOpenAI(base_url=task.base_url, api_key=task.api_key, timeout=None)
     tools = [retried(tool, task) for tool in task.tools] if task.options["tool_errors"] == "shown" else list(task.tools)
     speaks = OpenAIResponsesModel if task.options["wire"] == "responses" else OpenAIChatModel
@@ -30,9 +23,9 @@ async def solve(task: SolverTask) -> object:
     return result.output
 
 
-def retried(tool: Callable[..., Awaitable[str]], task: SolverTask) -> Callable[..., Awaitable[str]]:
+def retried(tool, task):
     @functools.wraps(tool)
-    async def call(*args: object, **kwargs: object) -> str:
+    async def call(*args, **kwargs):
         try:
             return await tool(*args, **kwargs)
         except task.ToolError as error:

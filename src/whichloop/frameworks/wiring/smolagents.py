@@ -1,21 +1,10 @@
 """smolagents: `ToolCallingAgent` (huggingface.co/docs/smolagents)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from smolagents import OpenAIModel, ToolCallingAgent, tool
 from smolagents.monitoring import LogLevel
 
-if TYPE_CHECKING:
-    from whichloop.programs.outside.runner import SolverTask
 
-
-async def solve(task: SolverTask) -> object:
-    return await task.in_thread(lambda: run(task))
-
-
-def run(task: SolverTask) -> object:
+def solve(task):
     model = OpenAIModel(task.model, api_base=task.base_url, api_key=task.api_key)
     tools = [tool(function) for function in task.sync_tools]
     agent = ToolCallingAgent(tools=tools, model=model, verbosity_level=LogLevel.OFF, max_steps=task.max_steps)

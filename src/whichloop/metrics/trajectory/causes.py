@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Literal, Self
 
 Cause = Literal[
     "parse",
@@ -51,16 +50,7 @@ MEANINGS: Mapping[Cause, str] = {
 """Cause → what happened."""
 
 
-def meaning_of(cause: Cause, subject: str) -> str:
-    """Return what happened to a loop, or to whatever else `subject` calls the arms: `agent`."""
-    return MEANINGS[cause].replace("the loop", f"the {subject}")
-
-
-_LOOP = re.compile(r"""'[^']*'|"[^"]*"|\bthe loop\b""")
-"""What an arm is called in a sentence, and quotations, in which it stays."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class Loss:
     """Why a trial was lost."""
 
@@ -72,39 +62,22 @@ class Loss:
     fault: str = ""
     """Kind of fault of what it is about, such as `wire.fenced`; empty where none is known, as of a real model's replies."""
 
-    def of(self, subject: str) -> Loss:
+    def of(self, subject: str) -> Self:
         """Return it in words about a loop, or about whatever else `subject` calls the arms: `agent`."""
-        return replace(self, detail=_about(self.detail, subject))
+        return replace(self, detail=self.detail.replace("the loop", f"the {subject}"))
 
 
-@dataclass(frozen=True, slots=True)
-class Divergence:
-    """A task that one arm solved and another did not, in the same repeat."""
+@dataclass(frozen=True, kw_only=True)
+class Divergence(Loss):
+    """A task that one arm solved and another did not, in the same repeat; the step is that of the cause, whichever course the trial
+    is held against."""
 
     winner: str
     """Arm."""
     loser: str
     task: str
     repeat: int
-    step: int
-    """As of a `Loss`: the step of the cause, whichever course the trial is held against."""
     parts_at: int
     """1-based, in the loser's course: the first step that the winner's does not have."""
-    cause: Cause
-    detail: str
-    """One sentence, in plain words, without its full stop."""
     stop: str | None
     """The loser's."""
-    fault: str = ""
-
-    def of(self, subject: str) -> Divergence:
-        """Do what `Loss.of` does."""
-        return replace(self, detail=_about(self.detail, subject))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return asdict(self)
-
-
-def _about(detail: str, subject: str) -> str:
-    return _LOOP.sub(lambda match: f"the {subject}" if match[0] == "the loop" else match[0], detail)

@@ -1,86 +1,41 @@
 """Where two trials of one task part, and why the one that was not solved was lost.
 
-Every cause is read off the loser's own trace: its requests as they were sent, its replies, its tools' runs, and for a scripted
-trial the faults of its record. The other course, where there is one, tells what was no obstacle, since it stands there too. The
-rules are asked in this order, and the first that has something to say is believed:
-
- 1. (its limits)       the stop is the trial's time limit (time limit), or a budget or a prompt that no longer fits (budget)
- 2. crash              an exception left the loop; one that cancelled itself is a termination
- 3. obeyed instruction an instruction in a result asked for an answer, or to stop, and the scripted model obeyed it
- 4. answer refused     the last reply stated an answer that could be read, and the loop did not take it
- 5. (what it altered)  calls, results or an answer that the loop itself changed, left out or made up: see `alterations`
- 6. termination        a scripted model answered before its work was done
- 7. (what it hid)      a limit was reached, and most of what went wrong before was never told to the model, put right or not
- 8. (what blocked it)  the loop did not finish: of what went wrong after its last new result, what went wrong most often, but for
-                       replies of a scripted model that had nothing to say in the form asked for
- 9. parse              the last reply was spoiled and read as something else, and only the answer was missing
-10. (the fault's kind) of a scripted model: the first fault that was never put right, and that wrong answers come from
-11. (what blocked it)  the loop finished: what went wrong after its last new result
-12. lost observation   calls were made again after they had given a result: in a trial that finished, or more often than
-                       anything else went wrong
-13. tool argument      the loop finished: a tool was called with other arguments than in the other course, and gave another result
-14. (what blocked it)  what went wrong anywhere and was never put right
-15. parse              a scripted model had nothing to say in the form asked for
-16. lost observation   the last prompt lacked the question, or results that both had
-17. termination        the loop did not finish, or answered with calls of the other course left
-18. other              also where the trace does not say how the run ended
-
-What blocks a trial: replies that cannot be read (parse); calls that cannot be run, or that a scripted model's fault has made wrong
-(tool argument); tools and providers that fail, or noise of a tool that is passed on (fault not recovered); repeated calls that had
-given a result (lost observation); replies that neither call nor answer (termination). Where the prompt that followed did not show
-a tool's error, that is the cause (error not shown).
+Every cause is read off the loser's own trace, and for a scripted trial the faults of its record. The other course, where there is
+one, tells what was no obstacle, since it stands there too. `RULES` are asked in order, and the first that has something to say is
+believed; no rule knows another.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar
 
-from whichloop.metrics.record import Record
-from whichloop.protocol import Role, StopReason
-from whichloop.protocol.receipts import strip_receipts
+from whichloop.metrics.trace import GARBAGE, NO_CONTENT, ModelExchange, Note, ToolRun, TracedCall
+from whichloop.protocol import Role, StopReason, render_value
+from whichloop.protocol.receipts import MARK, Sighting, bare, common_start, receipt_of, sightings, strip_receipts
+from whichloop.protocol.values import counted, one_line
 
-from ..trace import ModelExchange, Note, ToolRun, Trace
-from .alterations import alterations, hides_error
 from .causes import Cause, Divergence, Loss
-from .failure_text import (
-    BROKEN,
-    SPENT,
-    RuleFinding,
-    calls_left_out,
-    could_run,
-    damaged_source,
-    fault_behind_call,
-    faults_of_events,
-    how_it_ended,
-    in_words,
-    misfit,
-    quoted_answer,
-    reply,
-    times,
-)
-from .failures import (
-    NEVER_FINISH,
-    WRONG_CALLS,
-    Setback,
-    TracedTrial,
-    failed_calls,
-    of_calls,
-    of_replies,
-    setbacks,
-    unreadable_replies,
-    was_told,
-)
-from .trajectory import CHOOSING, TracedStep, call_text, course, shortened, shows, unmatched
+from .traced_trial import MIN_SHOWN, NEVER_FINISH, PLANNING, WRONG_CALLS, Setback, TracedTrial, WrittenCall
+from .trajectory import CHOOSING, MIN_WORDS, NOT_RUN, WORD, TracedStep, call_text, shortened, shows, unmatched
 
-END_STATE = "state"
-"""The score of a task that says what state its world was to end in."""
-ENDED_EARLY = frozenset({"decision.early_finish", "decision.no_tool", "weakness.step"})
-HARMLESS = frozenset(
-    {"decision.forget", "decision.repeated_call", NEVER_FINISH, "tool.slow", "tool.huge", "calls.late", "calls.same_ids"}
-)
-"""Kinds that no wrong answer comes from by itself: what they cost is a step, or room in the prompt."""
+Item = TypeVar("Item")
+
+
+class Finding(NamedTuple):
+    """What a rule has to say."""
+
+    cause: Cause
+    detail: str
+    events: Sequence[int] = ()
+    """What it is about; empty: the end."""
+    faults: Sequence[str] | None = None
+    """The kinds of fault that it came from, in time, as often as each struck; None: those of its events."""
 
 
 def first_difference(a: Sequence[str], b: Sequence[str]) -> int | None:
@@ -100,350 +55,597 @@ def first_difference(a: Sequence[str], b: Sequence[str]) -> int | None:
 def divergence(winner: str, winner_course: Sequence[TracedStep], loser: TracedTrial) -> Divergence | None:
     """Return where a lost trial parts from the course of `winner`, an arm, and why; None where their courses are equal."""
     trial = loser.against(winner_course)
-    if list(trial.other) == [step.signature for step in trial.course]:
+    parted = first_difference(trial.other, [step.signature for step in trial.course])
+    if parted is None:
         return None
-    loss, record = explain(trial), trial.record
-    parted = first_difference(trial.other, [step.signature for step in trial.course]) or len(trial.course)
-    at = min(parted, len(trial.course))
-    return Divergence(
-        winner,
-        record.arm,
-        record.task,
-        record.repeat,
-        step=loss.step,
-        parts_at=at,
-        cause=loss.cause,
-        detail=loss.detail,
-        stop=trial.head.stop,
-        fault=loss.fault,
-    )
-
-
-def cause_of(trace: Trace, record: Record, other: Sequence[str] = ()) -> Loss:
-    """Return why a trial was lost, from its own trace; `other`: signatures of a course that was not lost, if one is known."""
-    return explain(read_trial(trace, record, other))
-
-
-def read_trial(trace: Trace, record: Record, other: Sequence[str] = (), limit: int | None = None) -> TracedTrial:
-    """Return a trial as its trace tells it, held against a course of these signatures. `limit`: see `TracedTrial`."""
-    return TracedTrial(trace, course(trace), record, other, limit=limit)
+    of, at, told = trial.record, min(parted, len(trial.course)), vars(explain(trial))
+    return Divergence(winner=winner, loser=of.arm, task=of.task, repeat=of.repeat, parts_at=at, stop=trial.stop, **told)
 
 
 def explain(trial: TracedTrial) -> Loss:
-    """Return why a trial was lost."""
-    finding = next(finding for rule in _RULES if (finding := rule(trial)) is not None)  # the last rule always has something to say
-    return Loss(finding.cause, finding.detail, _step(trial, finding), _fault(trial, finding))
+    """Return why a trial was lost. The step is the first that the cause is about, else the last, whatever the other course."""
+    found = next(finding for rule in RULES if (finding := rule(trial)) is not None)  # the last rule always has something to say
+    step = next((number for number, step in enumerate(trial.course, 1) if step.event in set(found.events)), len(trial.course))
+    struck = [getattr(trial.events[at], "fault", "") for at in found.events] if found.faults is None else found.faults
+    return Loss(cause=found.cause, detail=found.detail, step=step, fault=_commonest([kind for kind in struck if kind], ""))
 
 
 def ended_unread(trial: TracedTrial) -> bool:
     """Whether the loop gave up at a reply that it could not read: the last one, after which nothing was done, nor answered."""
-    place, last = trial.last_ask
-    if last is None or last.wire_error is None or trial.is_finished:
-        return False
-    return not any(isinstance(event, ToolRun) for event in trial.events[place:])
+    is_unread = trial.last is not None and trial.last.wire_error is not None and not trial.is_finished
+    return is_unread and not any(at > trial.last_at for at, _ in trial.runs)
 
 
-def _step(trial: TracedTrial, finding: RuleFinding) -> int:
-    """Return the first step that the cause is about, else the last: no other course has a say, so that every command names it."""
-    about = set(finding.events)
-    return next((number for number, step in enumerate(trial.course, 1) if step.event in about), len(trial.course))
+def without_bytes(text: str) -> str:
+    """Return a text with an ellipsis for each run of what is no text: control characters, and bytes that could not be read."""
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffd]+", "…", text)
 
 
-def _fault(trial: TracedTrial, finding: RuleFinding) -> str:
-    """Return the kind of fault that struck most of what the cause is about, the latest among equals; empty without any."""
-    kinds = [kind for kind in (faults_of_events(trial, finding.events) if finding.faults is None else finding.faults) if kind]
-    often = Counter(kinds)
-    return max(reversed(kinds), key=lambda kind: often[kind], default="")
+def _commonest(items: Sequence[Item], default: Item) -> Item:
+    """Return the most frequent item, the latest among equals."""
+    often = Counter(items)
+    return max(reversed(items), key=lambda item: often[item], default=default)
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
+
+
+def _quoted(value: Any) -> str:
+    return repr(shortened(render_value(value)))
 
 
 # --- what the end tells ---
 
+_BROKEN_OFF: Mapping[str | None, tuple[Cause, str]] = {
+    StopReason.TIMEOUT: ("time limit", "it reached the trial's time limit at"),
+    StopReason.BUDGET: ("budget", "its budget was used up at"),
+    StopReason.CONTEXT_OVERFLOW: ("budget", "the prompt no longer fitted the model's context at"),
+    StopReason.CRASHED: ("crash", "the loop crashed after"),
+    StopReason.CANCELLED: ("termination", "the loop cancelled itself after"),
+}
 
-def _limited(trial: TracedTrial) -> RuleFinding | None:
-    place, last = trial.last_ask
-    stop = trial.head.stop
-    if last is not None and last.error is not None and last.error[0] == StopReason.CONTEXT_OVERFLOW:
-        stop = last.error[0]
-    if stop not in SPENT:
+
+def _broken_off(trial: TracedTrial) -> Finding | None:
+    """A limit of the trial was reached (time limit, budget), or an exception left the loop (crash)."""
+    overflowed = trial.last is not None and trial.last.error is not None and trial.last.error.kind == StopReason.CONTEXT_OVERFLOW
+    stop = StopReason.CONTEXT_OVERFLOW if overflowed else trial.stop
+    if stop not in _BROKEN_OFF:
         return None
-    cause: Cause = "time limit" if stop == StopReason.TIMEOUT else "budget"
-    return RuleFinding(cause, f"{SPENT[stop]} at {reply(trial.replies)}{_reason(trial)}", [] if place is None else [place])
+    cause, how = _BROKEN_OFF[stop]
+    reason = f" ({shortened(strip_receipts(trial.record.reason))})" if trial.record.reason else ""
+    at = [trial.last_at] if trial.asks and how.endswith(" at") else []
+    return Finding(cause, f"{how} reply {len(trial.asks)}{reason}", at)
 
 
-def _broken(trial: TracedTrial) -> RuleFinding | None:
-    cause: Cause = "crash" if (stop := trial.head.stop) == StopReason.CRASHED else "termination"
-    return RuleFinding(cause, f"{BROKEN[stop]} after {reply(trial.replies)}{_reason(trial)}") if stop in BROKEN else None
+def _obeyed(trial: TracedTrial) -> Finding | None:
+    """An instruction in a result asked for an answer, or to stop, and the scripted model obeyed it."""
+    asked = (at for at, run in trial.runs if run.fault in ("inject.answer", "inject.stop") and trial.is_open(run.fault))
+    return next((_of_fault(trial, at) for at in asked), None)
 
 
-def _reason(trial: TracedTrial) -> str:
-    return f" ({shortened(strip_receipts(trial.record.reason))})" if trial.record.reason else ""
+_MISFIT = re.compile(
+    r"(?:not of type '|(?:must|should) be an? (?:valid |JSON )?)(\w+)|'([^']+)' is a required property|([\w.]+): Field required"
+)
+"""What jsonschema and pydantic find wrong with an answer."""
 
 
-def _obeyed(trial: TracedTrial) -> RuleFinding | None:
-    for place, event in enumerate(trial.events):
-        if isinstance(event, ToolRun) and event.fault in ("inject.answer", "inject.stop") and trial.is_open(event.fault):
-            return _of_fault(trial, place, event)
-    return None
-
-
-def _refused(trial: TracedTrial) -> RuleFinding | None:
-    """Return the answer at which the trial ended, which its codec could read and the loop did not take."""
-    place, last = trial.last_ask
-    if place is None or last is None or last.move is None or trial.is_finished or last.fault.startswith("wire."):
+def _refused(trial: TracedTrial) -> Finding | None:
+    """The last reply stated an answer that could be read, and the loop did not take it."""
+    last = trial.last
+    if last is None or last.move is None or trial.is_finished or last.fault.startswith("wire."):
         return None
     if last.move_kind != "answer" and (last.move_kind != "text" or last.role in CHOOSING):
         return None
-    notes = [event.data.get("problem") for event in trial.events[place:] if isinstance(event, Note)]
-    details = trial.head.details if trial.head.stop == StopReason.PARSE_FAILED else None
+    details = trial.head.details if trial.stop == StopReason.PARSE_FAILED else None
+    notes = [event.data.get("problem") for event in trial.events[trial.last_at :] if isinstance(event, Note)]
     told = [*notes, details.get("error") if isinstance(details, Mapping) else None]
     problem = next((text for text in told if isinstance(text, str) and text), None)
     if problem is None:
         return None
-    stated = quoted_answer(last.move.get("value", last.move.get("text")))
-    return RuleFinding("answer refused", f"answer refused: {misfit(problem)}; {reply(last.number)} stated {stated}", [place])
+    if found := _MISFIT.search(problem):
+        kind, *names = found.groups("")
+        problem = f"not {'an' if kind[0] in 'aeiou' else 'a'} {kind}" if kind else f"missing field {''.join(names)}"
+    stated = _quoted(last.move.get("value", last.move.get("text")))
+    return Finding(
+        "answer refused",
+        f"answer refused: {shortened(strip_receipts(problem))}; reply {last.number} stated {stated}",
+        [trial.last_at],
+    )
 
 
-def _altered(trial: TracedTrial) -> RuleFinding | None:
-    """Return the first thing that the loop altered: what came after it may have come from it."""
-    altered = alterations(trial)
-    if not altered:
+# --- what the loop altered between the model and its tools ---
+
+
+def _altered(trial: TracedTrial) -> Finding | None:
+    """The loop itself changed, left out or made up a call, a result or the answer: the first such, as others may come of it."""
+    found = alterations(trial)
+    if not found:
         return None
-    first = altered[0]
-    also = sum(each.cause == first.cause for each in altered) - 1
-    return RuleFinding(first.cause, f"{first.detail}{f'; the same happened {times(also)} more' if also else ''}", [first.event])
+    also = sum(each.cause == found[0].cause for each in found) - 1
+    return found[0]._replace(detail=f"{found[0].detail}; the same happened {_times(also)} more") if also else found[0]
 
 
-def _early(trial: TracedTrial) -> RuleFinding | None:
-    chosen = [(place, ask) for place, ask in trial.asks() if ask.role in CHOOSING]
-    if not chosen:
+def alterations(trial: TracedTrial) -> list[Finding]:
+    """Return what the loop altered, in time; of calls and the answer only where a codec says what the model wrote.
+
+    A sound loop may run a call again that failed, fill in an argument, or turn the text "5" into the number that a tool asks for;
+    that is not an alteration as long as the call gave a result.
+    """
+    return sorted(chain(_of_calls(trial), _of_results(trial), _of_answer(trial)), key=lambda each: each.events[0])
+
+
+def _of_calls(trial: TracedTrial) -> Iterator[Finding]:
+    if trial.matched is None:
+        return
+    runs, passed_over, _ = trial.matched
+    for at, run, written, is_own, was_written, had_result in runs:
+        called = f"the loop called {call_text(run.call)}"
+        if written is not None:
+            if written.call.key != run.call.key and not _is_fitting(run, written.call):
+                wrote = f"the model wrote {call_text(written.call)} at reply {trial.number(written.event)}"
+                yield Finding("altered call", f"{called}, where {wrote}", [at])
+        elif not is_own and had_result:
+            yield Finding("added call", f"{called} again by itself, though it had given a result", [at])
+        elif not is_own and not was_written:
+            yield Finding("added call", f"{called}, which the model did not write", [at])
+    for each in passed_over:
+        if _is_worth_running(trial, each) and not (trial.is_finished and _ever_ran(trial, each.call)):
+            yield Finding("dropped call", f"{_never_ran(trial, each)}, and went on", [each.event])
+
+
+def _never_ran(trial: TracedTrial, written: WrittenCall) -> str:
+    return f"the loop never ran {call_text(written.call)}, which the model wrote at reply {trial.number(written.event)}"
+
+
+def _ever_ran(trial: TracedTrial, call: TracedCall) -> bool:
+    return any(run.call.key == call.key for _, run in trial.runs)
+
+
+def _is_fitting(run: ToolRun, written: TracedCall) -> bool:
+    """Whether a run is of the written call all the same: it gave a result, and what was written was only added to or parsed."""
+    ran, wrote = run.call.arguments, written.arguments
+    if run.call.tool != written.tool or not run.gave_result or not isinstance(ran, Mapping) or not isinstance(wrote, Mapping):
+        return False
+    return all(name in ran and _is_read_as(value, ran[name]) for name, value in wrote.items())
+
+
+def _is_read_as(written: Any, ran: Any) -> bool:
+    """Whether a value ran as it was written, or was read out of the text that was written."""
+    if type(written) is type(ran) or (isinstance(written, int | float) and isinstance(ran, int | float)):
+        return bool(written == ran)
+    return isinstance(written, str) and written.strip().lower() == render_value(ran).lower()
+
+
+def _is_worth_running(trial: TracedTrial, written: WrittenCall) -> bool:
+    """Whether a call that was written and not run was worth running: the other course took it, or no fault made it up."""
+    if any(step.call.key == written.call.key for step in trial.other_course if step.call is not None and step.gave_result):
+        return True
+    fault = getattr(trial.events[written.event], "fault", "")
+    return trial.is_scripted and fault not in WRONG_CALLS and not fault.startswith("wire.")
+
+
+MAX_SHOWN = 80
+"""Characters of a prompt that are quoted."""
+_sightings = lru_cache(maxsize=1024)(sightings)
+"""Kept: a trial's prompts repeat their messages."""
+
+
+def _of_results(trial: TracedTrial) -> Iterator[Finding]:
+    receipts = {receipt_of(mark) for _, run in trial.runs for mark in MARK.finditer(run.data)}
+    results = {run.result.replace("\\", "") for _, run in trial.runs}
+    for at, run in trial.runs:
+        call, gave = call_text(run.call), _quoted(run.result)
+        prompt = next((trial.prompts[asked] for asked, ask in trial.asks_after(at) if ask.role in PLANNING), None)
+        shown = None if prompt is None else _shown_instead(prompt, run, receipts, results)
+        if shown is not None:
+            yield Finding("altered result", f"{call} gave {gave}, and the loop showed the model {_quoted(shown)}", [at])
+        elif (run.gave_result or (trial.is_scripted and not run.fault)) and not trial.shows_result(at):
+            # Of an error that is a fault a later rule tells where it cost the trial.
+            cause: Cause = "lost observation" if run.gave_result else "error not shown"
+            yield Finding(cause, f"the loop never showed the model what {call} gave, {gave}", [at])
+    if trial.stop == StopReason.ERROR_VALVE and trial.runs and trial.runs[-1][0] > trial.last_at and trial.runs[-1][1].gave_result:
+        detail = f"the error valve ended the run when {call} had given {gave}"
+        yield Finding("lost observation", detail, [trial.runs[-1][0]])
+
+
+def _shown_instead(prompt: Sequence[str], run: ToolRun, receipts: set[str], results: set[str]) -> str | None:
+    """Return what a prompt shows in the place of a result; None if it shows the result, or nothing that is recognised as its place.
+
+    The place is where a receipt stands that no result has; or where a text stands that is the result but for its digits: beside its
+    own receipt, or anywhere if the prompt has none of it. `receipts`: those of the trial's results; `results`: without backslashes.
+    """
+    own = {receipt_of(mark) for mark in MARK.finditer(run.data)}
+    beside = [(f"{call}.{one.content}", one) for text in prompt for call, seen in _sightings(text).items() for one in seen]
+    shown = [one for receipt, one in beside if receipt in own]
+    if shown:
+        return shown[-1].text[-MAX_SHOWN:] if all(_is_changed(one, bare(run.result)) for one in shown) else None
+    unknown = [one.text for receipt, one in beside if receipt not in receipts]
+    if own and unknown:
+        return unknown[-1][-MAX_SHOWN:]
+    if shows(prompt, run.result) or len(WORD.findall(run.result)) < MIN_WORDS:
         return None
-    place, last = chosen[-1]
-    if last.fault not in ENDED_EARLY or not trial.is_open(last.fault):
+    forms = (run.result.strip(), json.dumps(run.result, ensure_ascii=False)[1:-1])
+    like = re.compile("|".join(r"\d+".join(re.escape(part) for part in re.split(r"\d", form)) for form in forms))
+    found = (match[0] for message in prompt for match in like.finditer(message))
+    return next((text for text in found if text.replace("\\", "") not in results), None)
+
+
+def _is_changed(seen: Sighting, given: str) -> bool:
+    """Whether what stands beside a result's receipt is the result with other digits, white space aside.
+
+    Behind a single mark the result may be cut, so that the last characters in common may be those of what follows.
+    """
+    shown = bare(seen.text)
+    if seen.side == "front":
+        alike = common_start(re.sub(r"\d", "0", shown), re.sub(r"\d", "0", given))
+        sure = alike if alike == len(given) else max(0, alike - MIN_SHOWN)
+        shown, given = shown[:sure], given[:sure]
+    return shown != given and re.sub(r"\d+", "0", shown) == re.sub(r"\d+", "0", given)
+
+
+_ANSWERING = frozenset({*CHOOSING, Role.ANSWER.value, Role.SUMMARIZE.value, Role.FORMAT.value})
+"""Roles whose replies may state the answer."""
+
+
+def _of_answer(trial: TracedTrial) -> Iterator[Finding]:
+    last, at = trial.last, trial.last_at
+    if last is None or trial.matched is None:
+        return
+    if not trial.is_finished:  # did the model answer more than once?
+        decided = [
+            (place, one_line(render_value(ask.value)))
+            for place, ask in trial.asks
+            if ask.role == Role.DECIDE and ask.value is not None
+        ]
+        often = Counter(answer for _, answer in decided)
+        for place, answer in [each for each in decided if often[each[1]] > 1][:1]:
+            detail = f"the model answered {_quoted(answer)} {_times(often[answer])}, and the loop went on"
+            yield Finding("termination", detail, [place])
+        return
+    left = [each for each in trial.matched[2] if not _ever_ran(trial, each.call) and _is_worth_running(trial, each)]
+    if left and left[0].event != at:  # another request followed, such as one that states the answer
+        yield Finding("termination", f"{_never_ran(trial, left[0])}, and ended the run", [left[0].event])
+        return
+    replies = [ask for _, ask in trial.asks if ask.role in _ANSWERING and ask.reply is not None]
+    moves = [ask.move for ask in replies if ask.move is not None and ask.move_kind in ("answer", "text")]
+    stated = [value for move in moves if (value := move.get("value", move.get("text"))) is not None]
+    given = one_line(render_value(trial.head.answer))
+    if any(given == one_line(render_value(value)) for value in (*stated, *(ask.reply for ask in replies))):
+        return
+    answered = f"the loop answered {_quoted(trial.head.answer)}"
+    if stated:
+        yield Finding("altered answer", f"{answered}, where the model wrote {_quoted(stated[-1])}", [at])
+    elif last.calls:
+        yield Finding("termination", f"{answered} at reply {last.number}, where the model wrote {call_text(last.calls[0])}", [at])
+    elif last.wire_error is None:
+        yield Finding("altered answer", f"{answered}, though no reply stated an answer", [at])
+
+
+# --- what blocked it, and what was never put right ---
+
+_ENDED_EARLY = ("decision.early_finish", "decision.no_tool", "weakness.step")
+_HARMLESS = ("decision.forget", "decision.repeated_call", NEVER_FINISH, "tool.slow", "tool.huge", "calls.late", "calls.same_ids")
+"""Kinds that no wrong answer comes from by itself: what they cost is a step, or room in the prompt."""
+_FAULTS: Sequence[tuple[tuple[str, ...], Cause, str]] = (
+    (
+        ("calls.too_early",),
+        "fault not recovered",
+        "a call stood in one reply with those whose effect it needs ({fault}), and ran before they were done",
+    ),
+    (("tool.lies",), "fault not recovered", "{what} gave a false result, {result}, and nothing set it right"),
+    (("inject.",), "obeyed instruction", "the result of {what} carried an instruction ({fault}), and the model obeyed it"),
+    (_ENDED_EARLY, "termination", "{what} left out work that was to be done"),
+    (("weakness.answer",), "answer form", "{what} stated the answer in another form"),
+)
+"""Beginnings of kinds of faults, the cause that each is, and what it did, where that is all that there is to say."""
+
+
+def _of_fault(trial: TracedTrial, at: int) -> Finding:
+    event = trial.events[at]
+    assert not isinstance(event, Note)
+    fault, run = event.fault, event if isinstance(event, ToolRun) else None
+    what, result = (f"reply {trial.number(at)}", "") if run is None else (call_text(run.call), shortened(run.result))
+    for kinds, cause, says in _FAULTS:
+        if fault.startswith(kinds):
+            events = [] if cause == "answer form" else [at]  # which is about the end
+            return Finding(cause, says.format(what=what, fault=fault, result=result), events)
+    if run is not None:
+        if trial.hides_error(at):
+            detail = f"{what} failed ({fault}), and the loop did not show the model its error, {result!r}"
+            return Finding("error not shown", detail, [at])
+        runs = [place for place, other in trial.runs if other.call.key == run.call.key and other.fault]
+        return Finding("fault not recovered", f"{what} failed {_times(len(runs))} ({fault}) and never got through", runs)
+    assert isinstance(event, ModelExchange)
+    if fault in WRONG_CALLS:
+        called = f" called {call_text(event.calls[0])}" if event.calls else ""
+        made = [place for place, _ in trial.runs if trial.decider(place) is event]
+        return Finding("tool argument", f"{what}{called} with {WRONG_CALLS[fault]}", [at, *made])
+    why = "" if event.error is None else f", {shortened(event.error[1])}"
+    return Finding("fault not recovered", f"the provider failed at {what} ({fault}{why})", [at])
+
+
+def _early(trial: TracedTrial) -> Finding | None:
+    """A scripted model answered before its work was done."""
+    at, last = next(((at, ask) for at, ask in reversed(trial.asks) if ask.role in CHOOSING), (-1, None))
+    if last is None or last.fault not in _ENDED_EARLY or not trial.is_open(last.fault):
         return None
-    return RuleFinding("termination", f"answered at {reply(last.number)}, before its work was done", [place])
+    return Finding("termination", f"answered at reply {last.number}, before its work was done", [at])
 
 
-def _misread(trial: TracedTrial) -> RuleFinding | None:
-    """Return the divergence of a trial whose last reply was spoiled, and which missed nothing but the answer."""
-    for place, ask in reversed(list(trial.asks())):
-        if ask.error is None and ask.wire_error is None:
-            is_decisive = trial.is_finished or (trial.other_course and not calls_left_out(trial))
-            if ask.fault.startswith("wire.") and trial.is_open(ask.fault, ask.role) and is_decisive:
-                sentence = f"{reply(ask.number)} was spoiled ({ask.fault}) and read as {quoted_answer(trial.head.answer)}"
-                return RuleFinding("parse", sentence, [place])
-            return None
+def _untold(trial: TracedTrial) -> Finding | None:
+    """A limit was reached, and most of what went wrong before was never told to the model, put right or not."""
+    if trial.stop not in (StopReason.MAX_STEPS, StopReason.FORCED):
+        return None
+    errors = [one for one in trial.setbacks if one.kind in ("unreadable", *_FAILED)]
+    untold = [one[:3:2] for one in errors if not trial.was_told(one)]
+    return _worst(trial, [one for one in errors if one[:3:2] in untold]) if 2 * len(untold) > len(trial.setbacks) else None
+
+
+def _blocked(trial: TracedTrial) -> Finding | None:
+    """The loop did not finish: what went wrong most often after its last new result."""
+    return None if trial.is_finished else _worst(trial, _standing(trial, trial.last_new))
+
+
+def _misread(trial: TracedTrial) -> Finding | None:
+    """The last reply was spoiled and read as something else, and only the answer was missing."""
+    at, last = next(((at, ask) for at, ask in reversed(trial.asks) if ask.error is None and ask.wire_error is None), (-1, None))
+    if last is None or not last.fault.startswith("wire.") or not trial.is_open(last.fault, last.role):
+        return None
+    if not trial.is_finished and (trial.left_out or not trial.other_course):
+        return None
+    return Finding("parse", f"reply {last.number} was spoiled ({last.fault}) and read as {_quoted(trial.head.answer)}", [at])
+
+
+def _never_recovered(trial: TracedTrial) -> Finding | None:
+    """Of a scripted model: the first fault that was never put right, and that wrong answers come from."""
+    for at, event in enumerate(trial.events):
+        fault = "" if isinstance(event, Note) else event.fault
+        role = event.role if isinstance(event, ModelExchange) else ""
+        if fault and fault not in _HARMLESS and not fault.startswith("wire.") and trial.is_open(fault, role):
+            return _of_fault(trial, at)
     return None
 
 
-# --- what blocked it ---
+def _gave_up(trial: TracedTrial) -> Finding | None:
+    """The loop finished: what went wrong after its last new result."""
+    return _worst(trial, _lasting(trial, _standing(trial, trial.last_new))) if trial.is_finished else None
 
 
-def _untold(trial: TracedTrial) -> RuleFinding | None:
-    """Return what most of the steps before a limit went into that the loop did not tell the model, put right or not."""
-    if trial.head.stop not in (StopReason.MAX_STEPS, StopReason.FORCED):
-        return None
-    met = [*of_replies(trial, every=True), *of_calls(trial, every=True)]
-    errors = [one for one in met if one.kind in ("unreadable", "failed run", "not run")]
-    untold = [(one.kind, one.what) for one in errors if not was_told(trial, one)]
-    return _worst(trial, [one for one in errors if (one.kind, one.what) in untold]) if 2 * len(untold) > len(met) else None
+def _again(trial: TracedTrial) -> Finding | None:
+    """Calls were made again that had given a result: in a trial that finished, or more often than anything else went wrong."""
+    again = [one for one in _standing(trial) if one.kind == "repeated"]
+    unreadable = sum(ask.wire_error is not None for _, ask in trial.asks)
+    failed = sum(one.kind in _FAILED for one in trial.setbacks)
+    return _worst(trial, again) if trial.is_finished or len(again) >= max(unreadable, failed) else None
 
 
-def _blocked(trial: TracedTrial) -> RuleFinding | None:
-    if trial.is_finished:
-        return None
-    return _worst(trial, [setback for setback in setbacks(trial, trial.last_new) if setback.kind != "unfit"])
+_TELLING = re.compile(r"\d|\w+\W+\w+\W+\w+\W+\w+")
+"""A result that tells something: a number, or several words. A bare `ok` tells nothing of what was done."""
 
 
-def _gave_up(trial: TracedTrial) -> RuleFinding | None:
-    return _worst(trial, _lasting(trial, setbacks(trial, trial.last_new))) if trial.is_finished else None
+def _argument(trial: TracedTrial) -> Finding | None:
+    """The loop finished: a tool was called with other arguments than in the other course, and gave another result.
+
+    The same result told the model the same, so that arguments made no difference, unless an end state is judged.
+    """
+    for place, step in enumerate(trial.course if trial.is_finished else ()):
+        if place not in trial.unmatched or step.call is None or step.event is None:
+            continue
+        meant = [other for other in trial.left_out if other.call is not None and other.call.tool == step.call.tool]
+        tells = step.gave_result and "state" not in trial.head.scores and _TELLING.search(step.observed) is not None
+        if meant and not (tells and any(step.observed == other.observed for other in meant)):
+            return Finding("tool argument", f"called {step.text}, where the other course called {meant[0].text}", [step.event])
+    return None
 
 
-def _again(trial: TracedTrial) -> RuleFinding | None:
-    """Return what was done again: a call that was repeated, or what the steps of an unfinished trial went into most."""
-    again = [setback for setback in setbacks(trial, -1) if setback.kind == "repeated"]
-    return (
-        _worst(trial, again)
-        if trial.is_finished or len(again) >= max(1, len(unreadable_replies(trial)), len(failed_calls(trial)))
-        else None
-    )
+def _never_put_right(trial: TracedTrial) -> Finding | None:
+    """What went wrong anywhere and was never put right."""
+    left = _standing(trial)
+    left = _lasting(trial, left) if trial.is_finished else [one for one in left if one.kind not in ("repeated", "no call")]
+    return _worst(trial, [one for one in left if one.kind != "not run" or one.fault])
 
 
-def _never_put_right(trial: TracedTrial) -> RuleFinding | None:
-    remaining = setbacks(trial, -1)
-    remaining = (
-        _lasting(trial, remaining) if trial.is_finished else [setback for setback in remaining if setback.kind not in _LATER]
-    )
-    return _worst(trial, [setback for setback in remaining if setback.kind != "not run" or setback.fault])
+_FAILED = ("failed run", "not run")
 
 
-_LATER = frozenset({"unfit", "repeated", "no call"})
-"""Setbacks that are not the cause as long as there is another."""
-
-
-def _unfit(trial: TracedTrial) -> RuleFinding | None:
-    """Return what a scripted model said when it had nothing that fits the form."""
-    return _worst(trial, [setback for setback in setbacks(trial, trial.last_new) if setback.kind == "unfit"])
+def _standing(trial: TracedTrial, since: int = -1) -> list[Setback]:
+    return [one for one in trial.setbacks if one.stands and one.event > since]
 
 
 def _lasting(trial: TracedTrial, setbacks: Sequence[Setback]) -> list[Setback]:
     """Return the setbacks without those that the loop got past by going on."""
-    last, _ = trial.last_ask
-    return [setback for setback in setbacks if setback.kind in ("request", "failed run", "not run") or _is_at(setback, last)]
+    at_end = ("unreadable", "misread")
+    return [one for one in setbacks if one.kind in ("request", *_FAILED) or (one.kind in at_end and one.event == trial.last_at)]
 
 
-def _is_at(setback: Setback, last: int | None) -> bool:
-    return setback.kind in ("unreadable", "misread") and setback.event == last
-
-
-def _worst(trial: TracedTrial, setbacks: Sequence[Setback]) -> RuleFinding | None:
+def _worst(trial: TracedTrial, setbacks: Sequence[Setback]) -> Finding | None:
     """Return the cause that most of the setbacks have, the latest among equals."""
     if not setbacks:
         return None
-    causes = [_cause(trial, setback) for setback in setbacks]
-    often = Counter(causes)
-    cause = max(reversed(causes), key=lambda cause: often[cause])
-    mine = [setback for setback, its in zip(setbacks, causes, strict=True) if its == cause]
-    what = Counter(setback.what for setback in mine)
-    main = max(reversed(mine), key=lambda setback: what[setback.what])
-    same = [setback for setback in mine if (setback.kind, setback.what) == (main.kind, main.what)]
-    faults = [setback.fault or fault_behind_call(trial, setback.event) for setback in same]
-    return RuleFinding(cause, in_words(trial, same), [setback.event for setback in same], faults)
+    causes = [_cause(trial, one) for one in setbacks]
+    cause = _commonest(causes, "other")
+    mine = [one for one, its in zip(setbacks, causes, strict=True) if its == cause]
+    what = _commonest([one.what for one in mine], "")
+    kind = [one.kind for one in mine if one.what == what][-1]
+    same = [one for one in mine if (one.kind, one.what) == (kind, what)]
+    return Finding(cause, without_bytes(_in_words(trial, same)), [one.event for one in same], _behind(trial, same))
+
+
+def _behind(trial: TracedTrial, setbacks: Sequence[Setback]) -> list[str]:
+    """Return the kinds of fault that setbacks suffered; for noise as an argument, that of the call that gave it."""
+    return [one.fault or trial.fault_of_call(one.event) or (GARBAGE if trial.damaged_source(one.event) else "") for one in setbacks]
 
 
 def _cause(trial: TracedTrial, setback: Setback) -> Cause:
-    if setback.kind in ("unreadable", "unfit", "misread"):
+    if setback.kind in ("unreadable", "misread"):
         return "parse"
     if setback.fault == NEVER_FINISH or setback.kind == "no call":
         return "termination"
-    if setback.kind in ("failed run", "not run") and hides_error(trial, setback.event):
+    if setback.kind in _FAILED and trial.hides_error(setback.event):
         return "error not shown"
-    if setback.fault in WRONG_CALLS or (setback.kind == "not run" and not damaged_source(trial, setback.event)):
+    if setback.fault in WRONG_CALLS or (setback.kind == "not run" and not trial.damaged_source(setback.event)):
         return "tool argument"
     return "lost observation" if setback.kind == "repeated" else "fault not recovered"
 
 
-# --- what a scripted model's faults tell ---
+_SAYS = {
+    "unreadable": "{replies} could not be read{fault}{then}",
+    "misread": "{replies} {were} spoiled{fault} and read as something else",
+    "request": "the provider failed at {replies}{because}{then}",
+    "failed run": "{what} failed {times}{because}{then}",
+    "not run": "{believed}the call {what} could not be run {times}{because}{then}",
+    "no call": "{replies} made no call and gave no answer",
+}
+"""What is said of setbacks of a kind."""
+MIN_NUMBERS = 4
+"""Replies that are named one by one."""
 
 
-def _faults(trial: TracedTrial) -> RuleFinding | None:
-    for place, event in enumerate(trial.events):
-        if isinstance(event, Note) or not event.fault or event.fault in HARMLESS or event.fault.startswith("wire."):
-            continue
-        if trial.is_open(event.fault, event.role if isinstance(event, ModelExchange) else ""):
-            return _of_fault(trial, place, event)
-    return None
+def _in_words(trial: TracedTrial, same: Sequence[Setback]) -> str:
+    """Describe one or more setbacks of one kind and matter, in time."""
+    kind, place, what, why, fault, _ = same[-1]
+    numbers = [trial.number(one.event) for one in same]
+    if fault == NEVER_FINISH:
+        return f"called {same[0].what} at reply {numbers[0]}, instead of answering"
+    if kind == "repeated":
+        if fault in WRONG_CALLS:
+            return f"called {what} with {WRONG_CALLS[fault]}, {_times(len(same) + 1)}"
+        cut = next((number for one, number in zip(same, numbers, strict=True) if trial.was_cut_out(one.event)), None)
+        if cut is not None:
+            return f"called {what} again at reply {cut}, whose result had been cut out of the prompt"
+        when = f"at reply {numbers[0]}" if len(same) == 1 else f"{_times(len(same))}, first at reply {numbers[0]}"
+        return f"called {what} again {when}, although the prompt showed its result"
+    replies = f"reply {numbers[0]}" if len(same) == 1 else f"replies {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
+    if len(numbers) > MIN_NUMBERS:
+        replies = f"{len(numbers)} replies, from {numbers[0]} to {numbers[-1]},"
+    said = "" if why == NOT_RUN else shortened(why)
+    reason = ": ".join(part for part in ("" if said.startswith(fault) else fault, said) if part)  # a provider's error is its kind
+    source = trial.damaged_source(place)
+    return _SAYS[kind].format(
+        replies=replies,
+        what=what,
+        times=_times(len(same)),
+        were="was" if len(same) == 1 else "were",
+        fault=f" ({fault})" if fault else "",
+        because=f" ({reason})" if reason else "",
+        believed=f"believed the damaged result of {call_text(source)} ({GARBAGE}), and passed it on: " if source else "",
+        then=_what_followed(trial, same),
+    )
 
 
-def _of_fault(trial: TracedTrial, place: int, event: ModelExchange | ToolRun) -> RuleFinding:
-    if event.fault == "calls.too_early":
-        detail = f"a call stood in one reply with those whose effect it needs ({event.fault}), and ran before they were done"
-        return RuleFinding("fault not recovered", detail, [place])
-    if isinstance(event, ToolRun):
-        if event.fault == "tool.lies":
-            detail = f"{call_text(event.call)} gave a false result, {shortened(event.result)}, and nothing set it right"
-            return RuleFinding("fault not recovered", detail, [place])
-        if event.fault.startswith("inject."):
-            detail = f"the result of {call_text(event.call)} carried an instruction ({event.fault}), and the model obeyed it"
-            return RuleFinding("obeyed instruction", detail, [place])
-        key = event.call.key
-        runs = [at for at, run in enumerate(trial.events) if isinstance(run, ToolRun) and run.call.key == key and run.fault]
-        if hides_error(trial, place):
-            error = quoted_answer(event.result)
-            detail = f"{call_text(event.call)} failed ({event.fault}), and the loop did not show the model its error, {error}"
-            return RuleFinding("error not shown", detail, [place])
-        detail = f"{call_text(event.call)} failed {times(len(runs))} ({event.fault}) and never got through"
-        return RuleFinding("fault not recovered", detail, runs)
-    if event.fault in WRONG_CALLS:
-        call = f" called {call_text(event.calls[0])}" if event.calls else ""
-        return RuleFinding("tool argument", f"{reply(event.number)}{call} with {WRONG_CALLS[event.fault]}", _made_by(trial, place))
-    if event.fault in ENDED_EARLY:
-        return RuleFinding("termination", f"{reply(event.number)} left out work that was to be done", [place])
-    if event.fault == "weakness.answer":
-        return RuleFinding("answer form", f"{reply(event.number)} stated the answer in another form", [])
-    why = "" if event.error is None else f", {shortened(event.error[1])}"
-    return RuleFinding("fault not recovered", f"the provider failed at {reply(event.number)} ({event.fault}{why})", [place])
+_ENDINGS: Mapping[str | None, str] = {
+    StopReason.MAX_STEPS: "then the limit was reached",
+    StopReason.FORCED: "then the limit was reached",
+    StopReason.UNFINISHED: "then the one turn was over",
+    StopReason.ERROR_VALVE: "then the error valve ended the run",
+}
+"""How a run ends that the loop did not end itself; else it did not ask again."""
 
 
-def _made_by(trial: TracedTrial, place: int) -> list[int]:
-    """Return a reply's own event, and those of the runs that it decided on."""
-    runs = (at for at, event in enumerate(trial.events) if isinstance(event, ToolRun) and trial.decider(at) is trial.events[place])
-    return [place, *runs]
+def _what_followed(trial: TracedTrial, same: Sequence[Setback]) -> str:
+    """Say whether the model was told, and asked again; and how much more often in the other course."""
+    untold = "" if all(map(trial.was_told, same)) else "; the next prompt did not show the error"
+    ending = ""
+    if not any(ask.role in CHOOSING or ask.role == same[-1].what for _, ask in trial.asks_after(same[-1].event)):
+        gave_up = "the loop did not ask again" if len(same) == 1 else "the loop gave up"
+        ending = f"; then {_gave_up_early(trial)}" if trial.steps_left else f"; {_ENDINGS.get(trial.stop, gave_up)}"
+    about = {one.event for one in same}
+    signatures = {step.signature for step in trial.course if step.event in about}
+    own = sum(step.signature in signatures for step in trial.course)
+    more = sum(signature in signatures for signature in trial.other) - own
+    return f"{untold}{ending}{f'; the other course tried {_times(more)} more' if more > 0 else ''}"
 
 
-# --- what the other course tells ---
+def _gave_up_early(trial: TracedTrial) -> str:
+    return f"the loop ended ({trial.stop}) {counted(trial.steps_left, 'step')} before its limit"
 
 
-def _argument(trial: TracedTrial) -> RuleFinding | None:
-    if not trial.is_finished:
+# --- the end ---
+
+
+def _lost_sight(trial: TracedTrial) -> Finding | None:
+    """The last prompt lacked the question, or results that both courses had."""
+    latest = {ask.role: at for at, ask in trial.asks if ask.role in _ANSWERING}
+    if not latest or trial.stop not in (StopReason.FINISHED, StopReason.FORCED):
         return None
-    alone = unmatched([step.signature for step in trial.course], [step.signature for step in trial.other_course])
-    own_calls = {step.call.key for step in trial.course if step.call is not None}
-    others = [step for place, step in enumerate(trial.other_course) if place in alone and could_run(step)]
+    last = max(latest.values())
+    if trial.head.query and not shows([text for at in latest.values() for text in trial.prompts[at]], trial.head.query):
+        return Finding("lost observation", f"the prompt of reply {trial.number(last)} no longer showed the question")
+    runs = dict(trial.runs)
     for place, step in enumerate(trial.course):
-        if place not in trial.unmatched or step.call is None or step.event is None:
-            continue
-        meant = [other for other in others if other.call and other.call.tool == step.call.tool and other.call.key not in own_calls]
-        if meant and not any(_gave_the_same(trial, step, other) for other in meant):
-            sentence = f"called {step.text}, where the other course called {meant[0].text}"
-            return RuleFinding("tool argument", sentence, [step.event])
+        was_seen = place not in trial.unmatched and step.gave_result and step.event is not None and step.event < last
+        if was_seen and not any(trial.is_shown(runs[step.event or 0], at) for at in latest.values()):
+            detail = f"answered at reply {trial.number(last)}, when the prompt no longer showed the result of {step.text}"
+            return Finding("lost observation", detail)
     return None
 
 
-def _gave_the_same(trial: TracedTrial, step: TracedStep, other: TracedStep) -> bool:
-    """Whether two calls told the model the same, so that arguments made no difference; not where an end state is judged."""
-    tells = _TELLING.search(step.observed) is not None  # a bare `ok` tells nothing of what was done
-    return step.gave_result and tells and step.observed == other.observed and END_STATE not in trial.head.scores
+_STOPS: Mapping[str, tuple[Cause, str]] = {
+    StopReason.MAX_STEPS: ("termination", "the limit was reached (max_steps)"),
+    StopReason.FORCED: ("termination", "the limit was reached, and an answer was asked for (forced)"),
+    StopReason.UNFINISHED: ("termination", "the one turn was over (unfinished)"),
+    StopReason.ERROR_VALVE: ("termination", "the error valve ended the run"),
+    StopReason.PARSE_FAILED: ("parse", "the run ended with stop parse_failed"),
+    StopReason.PROVIDER_ERROR: ("fault not recovered", "the run ended with stop provider_error"),
+    StopReason.RECOVERY_FAILED: ("fault not recovered", "the run ended with stop recovery_failed"),
+}
 
 
-_TELLING = re.compile(r"\d|\w+\W+\w+\W+\w+\W+\w+")
-"""A result that tells something: a number, or several words."""
+def _ended(trial: TracedTrial) -> Finding | None:
+    """The loop did not finish, or answered with calls of the other course left."""
+    last, stop = f"reply {len(trial.asks)}", trial.stop
+    if trial.is_finished:
+        fewer = len(trial.other) - len(trial.course)
+        if trial.left_out and all(step.call is None for step in trial.course):
+            said = f"answered at {last} and made no call; the other course called {trial.left_out[0].text}"
+        elif trial.left_out:
+            said = f"answered at {last} and never called {trial.left_out[0].text}"
+        elif fewer > 0 and not trial.other_course:
+            said = f"answered at {last}, {counted(fewer, 'step')} before the other course"
+        else:
+            return None
+        return Finding("termination", said)
+    failed = [one for one in trial.setbacks if one.kind in _FAILED]
+    unreadable = [ask.fault for _, ask in trial.asks if ask.wire_error is not None]
+    spent = (
+        (len(unreadable), "reply that could not be read", "replies that could not be read"),
+        (len(failed), "call that failed", "calls that failed"),
+        (len(trial.repeated), "call made again", "calls made again"),
+    )
+    spent_on = ", ".join(counted(*each) for each in spent if each[0])
+    met = sorted({fault.kind for fault in trial.record.faults if fault.landed and not fault.absorbed})
+    on_the_way = f"; used up on the way: {spent_on}" if spent_on else f"; met on the way: {', '.join(met)}" if met else ""
+    if not stop:
+        after = f" after {last}" if trial.asks else ""
+        said = NO_CONTENT if trial.trace.lacks_content else f"the trace does not say how the run ended{after}{on_the_way}"
+        return Finding("other", said)
+    cause, how = _STOPS.get(stop, ("termination", f"the run ended with stop {stop}"))
+    how = _gave_up_early(trial) if trial.steps_left else how
+    at = f" at {last}" if trial.asks else ""
+    return Finding(cause, f"{how}{at}{on_the_way}", faults=[*unreadable, *_behind(trial, failed)] if spent_on else met)
 
 
-def _lost(trial: TracedTrial) -> RuleFinding | None:
-    """Return what the prompts lacked that the answer came from: the question, or results that the other course came from, too."""
-    latest = {ask.role: place for place, ask in trial.asks() if ask.role in _ANSWERING}
-    if not latest or trial.head.stop not in _ANSWERED:
-        return None
-    messages = [message for place in latest.values() for message in trial.prompts[place]]
-    place, number = max((place, ask.number) for place, ask in trial.asks() if place in latest.values())
-    if trial.head.query and not shows(messages, trial.head.query):
-        return RuleFinding("lost observation", f"the prompt of {reply(number)} no longer showed the question")
-    for at, step in enumerate(trial.course):
-        run = trial.events[step.event] if step.event is not None and step.event < place else None
-        if at in trial.unmatched or not isinstance(run, ToolRun) or not run.gave_result:
-            continue
-        if any(trial.is_shown(run, asked) for asked in latest.values()):
-            continue
-        sentence = f"answered at {reply(number)}, when the prompt no longer showed the result of {step.text}"
-        return RuleFinding("lost observation", sentence)
-    return None
+def _other(trial: TracedTrial) -> Finding | None:
+    """The same calls, and another answer."""
+    return Finding("other", f"answered {_quoted(trial.head.answer)}")
 
 
-_ANSWERED = frozenset({StopReason.FINISHED.value, StopReason.FORCED.value})
-_ANSWERING = frozenset({*CHOOSING, Role.ANSWER.value, Role.SUMMARIZE.value, Role.FORMAT.value})
-
-
-def _other(trial: TracedTrial) -> RuleFinding | None:
-    return RuleFinding("other", f"answered {quoted_answer(trial.head.answer)}")
-
-
-_RULES: Sequence[Callable[[TracedTrial], RuleFinding | None]] = (
-    _limited,
-    _broken,
-    _obeyed,
-    _refused,
-    _altered,
-    _early,
-    _untold,
-    _blocked,
-    _misread,
-    _faults,
+RULES: Sequence[Callable[[TracedTrial], Finding | None]] = (
+    _broken_off,  # time limit, budget, crash, termination
+    _obeyed,  # obeyed instruction
+    _refused,  # answer refused
+    _altered,  # altered, dropped and added call, altered result and answer; also what else the loop left out
+    _early,  # termination
+    _untold,  # error not shown, parse
+    _blocked,  # whatever went wrong most often
+    _misread,  # parse
+    _never_recovered,  # the fault's kind says it
     _gave_up,
-    _again,
-    _argument,
+    _again,  # lost observation
+    _argument,  # tool argument
     _never_put_right,
-    _unfit,
-    _lost,
-    how_it_ended,
-    _other,
+    _lost_sight,  # lost observation
+    _ended,  # termination, or what the stop names
+    _other,  # other
 )

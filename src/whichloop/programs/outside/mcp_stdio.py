@@ -13,7 +13,6 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 
 HEAD = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 INTERNAL_ERROR = -32603
@@ -21,61 +20,36 @@ DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _WRITING = threading.Lock()
 
 
-def passed_on(url: str, line: bytes) -> Iterator[bytes]:
-    """Yield what comes back for a message; nothing for one that wants no answer."""
+def id_of(message: bytes) -> object:
+    """Return the id of a message; None for a notification, and for what is no message at all."""
     try:
-        with DIRECT.open(urllib.request.Request(url, line, HEAD)) as response:  # noqa: S310  # the address is ours
-            body: bytes = response.read()
-            yield from _messages(body, response.headers.get_content_type())
-    except urllib.error.HTTPError as error:
-        body = error.read()
-        yield body if b'"jsonrpc"' in body and _number(body) is not None else _failed(line, str(error))
-    except (OSError, ValueError) as error:
-        yield _failed(line, str(error))
-
-
-def _messages(body: bytes, kind: str) -> Iterator[bytes]:
-    if kind != "text/event-stream":
-        yield body
-        return
-    for line in body.splitlines():
-        if line.startswith(b"data: "):
-            yield line.removeprefix(b"data: ")
-
-
-def _failed(line: bytes, why: str) -> bytes:
-    """Return the error that answers a message; nothing for a notification, or for what is no message at all."""
-    number = _number(line)
-    if number is None:
-        return b""
-    return json.dumps({"jsonrpc": "2.0", "id": number, "error": {"code": INTERNAL_ERROR, "message": why}}).encode()
-
-
-def _number(line: bytes) -> object:
-    """Return the id of a message; None if it has none."""
-    try:
-        return json.loads(line)["id"]
+        return json.loads(message)["id"]
     except (ValueError, KeyError, TypeError):
         return None
 
 
-def answer(url: str, line: bytes) -> None:
-    """Pass a message on, and write what comes back, each message on a line of its own."""
-    for message in passed_on(url, line):
-        if message.strip():
-            with _WRITING:
-                sys.stdout.buffer.write(message + b"\n")
-                sys.stdout.buffer.flush()
+def pass_on(url: str, line: bytes) -> None:
+    """Pass a message on, and write what comes back, each message on a line. A request that fails is answered with an error."""
+    failure, body, is_stream = "", b"", False
+    try:
+        with DIRECT.open(urllib.request.Request(url, line, HEAD)) as response:  # noqa: S310  # the address is ours
+            body, is_stream = response.read(), response.headers.get_content_type() == "text/event-stream"
+    except (OSError, ValueError) as error:
+        failure = str(error)
+        body = error.read() if isinstance(error, urllib.error.HTTPError) else b""
+    if failure and id_of(body) is None:
+        broken = {"jsonrpc": "2.0", "id": id_of(line), "error": {"code": INTERNAL_ERROR, "message": failure}}
+        body = b"" if broken["id"] is None else json.dumps(broken).encode()
+    messages = [part[6:] for part in body.splitlines() if part.startswith(b"data: ")] if is_stream else [body]
+    with _WRITING:
+        for message in filter(bytes.strip, messages):
+            sys.stdout.buffer.write(message + b"\n")
+        sys.stdout.buffer.flush()
 
 
 def main() -> None:
-    asking = []
-    for line in sys.stdin.buffer:
-        if line.strip():
-            asking.append(threading.Thread(target=answer, args=(sys.argv[1], line)))
-            asking[-1].start()
-    for thread in asking:
-        thread.join()
+    for line in filter(bytes.strip, sys.stdin.buffer):
+        threading.Thread(target=pass_on, args=(sys.argv[1], line)).start()  # none is a daemon: the end waits for all answers
 
 
 if __name__ == "__main__":

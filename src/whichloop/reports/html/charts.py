@@ -20,10 +20,10 @@ from whichloop.experiments.why.losses import ArmLosses, Why
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import ArmResult
 from whichloop.metrics.factors.factorial import Effect
-from whichloop.metrics.record import Record
-from whichloop.metrics.record_table import alike, records_by_arm
+from whichloop.metrics.record import Record, records_by_arm
+from whichloop.metrics.record_table import alike
 from whichloop.metrics.statistics import Interval, VerdictWord
-from whichloop.metrics.summary import METRICS, PRIMARY
+from whichloop.metrics.summary import METRICS, PRIMARY, labels
 from whichloop.metrics.sums import ranked
 from whichloop.metrics.trajectory.causes import Cause
 from whichloop.metrics.views import CostPoint, Front
@@ -77,7 +77,7 @@ def charts(run: Results, why: Why | None = None) -> dict[str, Markup]:
     drawn: dict[str, Markup] = {}
     if any(arm.summary.accuracy is not None for arm in arms):
         drawn["accuracy"] = accuracy(arms)
-    if ablation is not None and (main := [each for each in ablation.effects.effects if each.metric == PRIMARY]):
+    if ablation is not None and (main := [each for each in ablation.effects if each.metric == PRIMARY]):
         drawn["effects"] = effects(main)
     if fronts:
         drawn["cost"] = cost(fronts, infos)
@@ -239,7 +239,7 @@ def cost(fronts: Sequence[Front], infos: Sequence[ArmInfo]) -> Markup:
         if len(fronts) > 1:
             y += 18
             drawn.append(heading(name, y - 4))
-        made, y = _plane(front, names, y)
+        made, y = _plane(front, labels({each.unit for each in fronts})[front.unit], names, y)
         drawn += made
         said.append(f"{name}: {'; '.join(_point_in_words(point, front) for point in front.points)}.")
     below, y = legend(FRONT, y + 16)
@@ -270,8 +270,8 @@ class _Plane:
         return round(self.top + self.high * (1 - share), 2)
 
 
-def _plane(front: Front, names: Mapping[str, str], y: float) -> tuple[list[Markup], float]:
-    """Return the plane of one group from y on, and the y where it ends."""
+def _plane(front: Front, unit: str, names: Mapping[str, str], y: float) -> tuple[list[Markup], float]:
+    """Return the plane of one group from y on, and the y where it ends. `unit`: the label of its costs."""
     points = [point for point in front.points if math.isfinite(point.cost.value)]
     texts = {point.arm: label_lines(names.get(point.arm, point.arm), MAX_LABEL, 4) for point in points}
     height = max(_HIGH, _LINE * len(points) * max(map(len, texts.values()), default=1))
@@ -293,7 +293,7 @@ def _plane(front: Front, names: Mapping[str, str], y: float) -> tuple[list[Marku
         low, high = plane.y(point.accuracy.low), plane.y(point.accuracy.high)
         drawn.append(element("line", x1=x, x2=x, y1=low, y2=high, class_="error"))
     drawn += [mark("dot" if point.on_front else "undecided", *plane.at(point)) for point in points]
-    drawn.append(element("text", f"{front.counted} per trial", x=middle, y=bottom + 34, text_anchor="middle", class_="axis"))
+    drawn.append(element("text", f"{unit} per trial", x=middle, y=bottom + 34, text_anchor="middle", class_="axis"))
     return drawn, bottom + 44
 
 

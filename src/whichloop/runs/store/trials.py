@@ -10,25 +10,24 @@ import math
 import os
 import shutil
 import sqlite3
+import struct
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
-from typing import Any, Self
+from typing import Self
 from zlib import crc32
 
-import numpy as np
 import zstandard
 
-from whichloop.metrics.record import Record, Shared
-from whichloop.metrics.record_fields import MAX_COUNT
-from whichloop.metrics.record_table import OWN, ROW, RecordStore, RecordTable, Rows, common_json, shared_fields
+from whichloop.metrics.record import MAX_COUNT, Record
 from whichloop.metrics.trace import Trace, TraceError
 from whichloop.protocol.files import open_regular
-from whichloop.protocol.json_text import load_json
+from whichloop.protocol.json_text import Encoder, load_json
 from whichloop.protocol.names import meant, most_like, several
 from whichloop.protocol.values import one_line
 
@@ -52,15 +51,16 @@ MAX_KINDS = 8_192
 """Kinds that a writer remembers; then it forgets them all, and writes them anew."""
 LEVEL = 3
 """Level of compression. Higher ones save a quarter, and take three times as long."""
-_BLOCK = 65_536
-"""Rows that are read at a time."""
 FOLDS_S = 2.0
 """Seconds within which a finished run is folded into one file, unless somebody goes on reading it."""
 MAX_LIKENED = 2_000
 """Trials among which the one is looked for that is most like a mistyped name: some tenths of a second."""
+OWN = ("repeat", "seed", "wall_s", "started_at", "attempt", "trace_at")
+"""Fields in which trials differ that went alike."""
 _BLANK = dict.fromkeys(OWN, 0)
-GUARDED = np.dtype([("number", "<i8"), *((name, ROW[name]) for name in ("kind", *OWN)), ("crc", "<i8")])
+GUARDED = struct.Struct("<qIqqddqqq")
 """What the CRC-32 of a trial is of: all else of its row, and last the CRC-32 of its kind."""
+_ENCODER = Encoder(separators=(",", ":"), allow_nan=False)
 
 
 @contextmanager
@@ -70,7 +70,10 @@ def _told(folder: Path) -> Iterator[None]:
         yield
     except RunError:
         raise
-    except (sqlite3.Error, zstandard.ZstdError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        *(sqlite3.Error, zstandard.ZstdError, struct.error, OSError),
+        *(ValueError, KeyError, TypeError, AttributeError, RecursionError),
+    ) as error:
         why = one_line(str(getattr(error, "strerror", None) or error))
         raise RunError(f"{folder / TRIALS}: {why if isinstance(error, sqlite3.Error | OSError) else f'damaged: {why}'}") from None
 
@@ -143,69 +146,45 @@ def count_rows(folder: Path) -> int:
         return _rows(db)
 
 
-def read_all(folder: Path, after: int = 0) -> RecordStore:
-    """Return all records of a run, also those that a later one of the same trial replaces. `after`: without so many first ones.
+def each_record(folder: Path, after: int = 0) -> list[Record]:
+    """Return every record as it was written, also those that a later one of the same trial replaces.
 
-    Raises RunError for a row that is damaged or not a record.
+    `after`: without so many first ones. Raises RunError for a row that is damaged or not a record.
     """
     with _opened(folder) as db:
         db.execute("BEGIN")  # one snapshot
-        kinds, places, crcs = list[Record](), dict[int, int](), dict[int, int]()
-        shared = Shared()
+        kinds, records = dict[int, tuple[Record, int]](), list[Record]()
         for kind, text, crc in db.execute("SELECT kind, record, crc FROM kinds"):
             if crc32(text.encode()) != crc:
                 raise _damaged(folder, f"kind {kind}")
-            places[kind], crcs[kind] = len(kinds), crc
             try:
-                kinds.append(shared_fields(Record.from_json({**shared.of(load_json(text, finite=True)), **_BLANK})))
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                kinds[kind] = Record.from_json({**load_json(text, finite=True), **_BLANK}), crc
+            except (ValueError, TypeError, RecursionError) as error:
                 raise RunError(f"{folder / TRIALS}: kind {kind}: not a record of a trial: {one_line(str(error))}") from None
-        rows = db.execute("SELECT * FROM trials WHERE number > ? ORDER BY number", (after,))
-        blocks = [np.empty(0, dtype=ROW)]
-        while block := rows.fetchmany(_BLOCK):
-            blocks.append(_checked(folder, block, places, crcs))
-        return RecordStore(kinds, np.concatenate(blocks))
-
-
-def _checked(folder: Path, block: Sequence[tuple[Any, ...]], places: dict[int, int], crcs: dict[int, int]) -> Rows:
-    """Return rows of the file as those of a table. Raises RunError for the first that is damaged or out of bounds."""
-    guarded = np.array([(*row[:-1], crcs.get(row[1], -1)) for row in block], dtype=GUARDED)
-    raw, size = guarded.tobytes(), GUARDED.itemsize
-    for place, row in enumerate(block):
-        if crc32(raw[place * size : (place + 1) * size]) != row[-1] or row[1] not in places:
-            raise _damaged(folder, f"row {row[0]}")
-    rows = np.empty(len(block), dtype=ROW)
-    for name in OWN:
-        rows[name] = guarded[name]
-        most = np.iinfo(np.int64).max if name == "seed" else MAX_COUNT
-        if not (np.abs(rows[name]) <= most).all() or (name in ("repeat", "attempt", "trace_at") and (rows[name] < 0).any()):
-            raise RunError(f"{folder / TRIALS}: {name} of a trial is out of bounds")
-    rows["kind"] = [places[row[1]] for row in block]
-    return rows
+        for *row, crc in db.execute("SELECT * FROM trials WHERE number > ? ORDER BY number", (after,)):
+            record, kind_crc = kinds.get(row[1], (None, -1))
+            if record is None or crc32(GUARDED.pack(*row, kind_crc)) != crc:
+                raise _damaged(folder, f"row {row[0]}")
+            repeat, _, wall_s, started_at, attempt, trace_at = own = row[2:]
+            if min(repeat, attempt, trace_at) < 0 or max(repeat, attempt, trace_at, abs(wall_s), abs(started_at)) > MAX_COUNT:
+                raise RunError(f"{folder / TRIALS}: row {row[0]}: a number is out of bounds")
+            records.append(replace(record, **dict(zip(OWN, own, strict=True))))
+        return records
 
 
 def _damaged(folder: Path, where: str) -> RunError:
     return RunError(f"{folder / TRIALS}: {where}: its checksum does not fit, so it was damaged or edited after it was written")
 
 
-def read_records(folder: Path) -> RecordTable:
+def read_records(folder: Path) -> list[Record]:
     """Return the records of a run, the last one of each trial, in the order in which trials first ended. Raises RunError."""
-    return read_all(folder).latest()
-
-
-def each_record(folder: Path, after: int = 0) -> Iterator[Record]:
-    """Yield every record as it was written, also those that a later one of the same trial replaces. Raises RunError.
-
-    `after`: without so many first ones.
-    """
-    store = read_all(folder, after)
-    return store.records(np.arange(len(store.rows)))
+    return list({record.key: record for record in each_record(folder)}.values())
 
 
 def find_trial(folder: Path, trial: str) -> Record:
     """Return the record of `ARM/TASK/REPEAT`, or a part of that, see `name_meant`. Raises RunError if none or several match."""
     records = read_records(folder)
-    names = [f"{kind.arm}/{kind.task}/{repeat}" for kind, repeat in zip(records.kinds(), records.column("repeat"), strict=True)]
+    names = [record.name for record in records]
     return records[names.index(name_meant(names, trial, folder))]
 
 
@@ -298,7 +277,7 @@ class TrialFile:
             self._db.execute("COMMIT")
 
     def _add(self, record: Record, trace: bytes) -> None:
-        text = common_json(record)
+        text = _ENCODER.encode({name: value for name, value in record.to_json().items() if name not in OWN})
         if text not in self._kinds:
             self._kinds = {} if len(self._kinds) >= MAX_KINDS else self._kinds
             self._kind += 1
@@ -310,7 +289,7 @@ class TrialFile:
         if not all(map(math.isfinite, own.values())):
             raise ValueError(f"trial {record.name}: {own}: a number is not finite")
         row = (self._rows, kind, *own.values())
-        guard = crc32(np.array((*row, crc), dtype=GUARDED).tobytes())
+        guard = crc32(GUARDED.pack(*row, crc))
         self._db.execute("INSERT INTO trials VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, guard))
         if trace:
             frame = self._compressor.compress(trace)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from whichloop.metrics.arm_info import exceeds
-from whichloop.metrics.record_table import DISTANCES, MIN_CACHED_TOKENS, distance_range
+from whichloop.metrics.measures import DISTANCES, MIN_CACHED_TOKENS, distance_range
 from whichloop.models.faults import IMPLICIT
 from whichloop.models.metering import Budget, Meter, Waits
 from whichloop.models.prices import Price

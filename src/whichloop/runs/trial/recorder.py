@@ -98,9 +98,9 @@ class Recorder:
             fields = {} if exchange.error is None else self._failure_fields(request, exchange.error)
         event = ModelExchange(
             role,
+            request.scope,
             same,
             messages[same:],
-            request.scope,
             request.tool_choice,
             exchange.illegible,
             exchange.fault or "",

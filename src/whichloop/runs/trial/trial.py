@@ -13,7 +13,6 @@ from whichloop.datasets.task import Environment, Suite
 from whichloop.datasets.validity import replay
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.record import SCORER, UNREPLAYABLE, FaultRecord, Record
-from whichloop.metrics.record_fields import check_fields
 from whichloop.metrics.scorers import false_success, is_abstention, reads_state, scores_of
 from whichloop.metrics.trace import Trace, TraceHead
 from whichloop.models.faults import IMPLICIT, Fault
@@ -57,11 +56,6 @@ SWALLOWED = "cancellation was swallowed"
 """Reason of a trial whose loop had to be abandoned."""
 STANDS = frozenset({StopReason.FINISHED, StopReason.TIMEOUT, StopReason.BUDGET})
 """Stops that are scored: the loop reached them despite a request that its provider refused, or by its own limit."""
-_FROM_OUTSIDE = (
-    *("input_tokens", "output_tokens", "cached_tokens", "cost_usd", "nominal_usd", "user_cost_usd", "user_counts"),
-    *("seconds", "wall_s", "simulated_s"),
-)
-"""Fields of a record whose numbers a model, a loop or a clock gives."""
 
 
 class NotRun(Exception):
@@ -351,10 +345,6 @@ def finished_trial(run: LoopRun, started_at: float) -> FinishedTrial:
         except Exception as error:  # ours or the suite's, never the loop's: the trial is errored, not wrong
             errored = f"{place}{type(error).__name__}: {error}"
     fields = _counted(run)
-    try:
-        check_fields({name: fields[name] for name in _FROM_OUTSIDE})
-    except ValueError as error:
-        return _errored(trial, run.context, f"record: {error}", started_at)
     abstained = isinstance(answer, str) and is_abstention(answer) and not outcome.gave_up
     clean = redact(text)  # the answer itself may hold what a tool read from the environment
     record = Record(
@@ -379,6 +369,10 @@ def finished_trial(run: LoopRun, started_at: float) -> FinishedTrial:
         started_at=started_at,
         attempt=trial.attempt,
     )
+    try:
+        Record.from_json(record.to_json())  # numbers that a model, a loop or a clock gave
+    except ValueError as error:
+        return _errored(trial, run.context, f"record: {error}", started_at)
     return FinishedTrial(record, trace_line(Trace(_head(run, record, outcome, end_state), tuple(recorder.events))))
 
 

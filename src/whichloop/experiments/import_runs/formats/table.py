@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 from whichloop.datasets.importing.columns import has_decimal_comma, with_point
-from whichloop.metrics.arm_warnings import blank_score
 from whichloop.metrics.trace import ToolRun
 from whichloop.protocol import StopReason
 from whichloop.protocol.digest import digest
@@ -304,10 +303,11 @@ def _trial(
     ended_by_error = status == "errored" and bool(error or in_score or not is_nothing(cells.get("status")))
     answered = "" if chat is None else answer_of(chat[1])
     spelled = cells["score"].strip() if isinstance(cells["score"], str) else ""
+    blank = f"the score is '{spelled}'" if spelled else "the score is blank"
     return ForeignTrial(
         *key,
         status=status,
-        reason=error or (blank_score(spelled) if status == "errored" and value is None else ""),
+        reason=error or (blank if status == "errored" and value is None else ""),
         score=value if status == "scored" else None,
         stop=told_stop or (StopReason.CRASHED if ended_by_error else StopReason.FINISHED if answered else None),
         answer=answered or None if is_nothing(cells.get("answer")) else answer_of(cells["answer"]),
