@@ -17,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from pages import head, make_tables, row
 from whichloop.metrics.bootstrap import sign_flip
@@ -31,9 +30,6 @@ from whichloop.metrics.statistics import (
     Interval,
     accuracy_interval,
     independent_difference,
-    standard_error,
-    unit_values,
-    wilson,
 )
 from whichloop.metrics.summary import PRIMARY, TaskValues
 from whichloop.metrics.views import cost_per_solved, quartiles
@@ -157,29 +153,6 @@ def graded(scene: Scene, generator: Generator) -> bool:
     return holds(accuracy_interval(rates(scene, generator)[:, None].tolist(), scene.clusters), scene.mean)
 
 
-def retained(scene: Scene, generator: Generator) -> bool:
-    """Shares of events, each trial's of its own number of them, such as the results that its prompts needed and showed."""
-    needed = 1 + generator.poisson(5, (scene.tasks, scene.repeats))
-    shown = generator.binomial(needed, rates(scene, generator)[:, None])
-    return holds(accuracy_interval((shown / needed).tolist(), scene.clusters), scene.mean)
-
-
-def attacked(scene: Scene, generator: Generator) -> bool:
-    """Shares of those trials in which a result carried an instruction, three in four of them; a task without one is left out."""
-    scores = solved(rates(scene, generator), scene.repeats, generator)
-    carried = generator.random(scores.shape) < 0.75
-    known = [place for place, row in enumerate(carried) if row.any()]
-    values = [scores[place][carried[place]].tolist() for place in known]
-    clusters = None if scene.clusters is None else [scene.clusters[place] for place in known]
-    return holds(accuracy_interval(values, clusters), scene.mean)
-
-
-def every_trial_counted(scene: Scene, generator: Generator) -> bool:
-    """What not to do: Wilson as if every trial were a task of its own."""
-    scores = solved(rates(scene, generator), scene.repeats, generator)
-    return holds(wilson(float(scores.sum()), scores.size), scene.mean)
-
-
 @cache
 def _tried(scene: Scene, seed: int) -> Reliability | None:
     generator = np.random.default_rng(seed)
@@ -292,25 +265,6 @@ def gains_apart(difference: float) -> Check:
         return holds(independent_difference(chosen, other), difference)
 
     return check
-
-
-def small_difference(scene: Scene, generator: Generator) -> bool:
-    return holds(PairedFlip(_apart(scene, generator, SMALL), scene.clusters).interval(), SMALL)
-
-
-def unadjusted_difference(scene: Scene, generator: Generator) -> bool:
-    """What not to do: Student's t, which takes what it saw for all there is."""
-    d = unit_values(_apart(scene, generator, SMALL), scene.clusters)
-    half = float(stats.t.ppf(0.975, len(d) - 1)) * standard_error(d)
-    return holds((float(d.mean()) - half, float(d.mean()) + half), SMALL)
-
-
-def lower_bound(scene: Scene, generator: Generator) -> bool:
-    return PairedFlip(_apart(scene, generator), scene.clusters).bounds()[0] <= DIFFERENCE
-
-
-def upper_bound(scene: Scene, generator: Generator) -> bool:
-    return PairedFlip(_apart(scene, generator), scene.clusters).bounds()[1] >= DIFFERENCE
 
 
 RATIO = 1.1
@@ -512,10 +466,7 @@ SECTIONS = (
         "95 % interval of …",
         (
             Row("accuracy", accuracy, COVERS),
-            Row("*Wilson on all trials*", every_trial_counted, ANY),
             Row("graded scores", graded, COVERS),
-            Row("retention", retained, COVERS),
-            Row("injection, and utility kept", attacked, COVERS),
             Row("pass^2", repeats(lambda r: r.pass_hat[1], lambda s: moment(s, 2)), COVERS, HALF, "repeats"),
             Row("pass@2", repeats(lambda r: r.pass_at[1], lambda s: 2 * s.mean - moment(s, 2)), COVERS, HALF, "repeats"),
             Row(
@@ -538,10 +489,6 @@ SECTIONS = (
         (
             Row("difference of accuracy, 0.1", difference, COVERS),
             Row("difference of accuracy, none", no_difference, COVERS),
-            Row("difference of accuracy, 0.02", small_difference, COVERS),
-            Row("*the same by Student's t*", unadjusted_difference, ANY),
-            Row("one-sided lower bound of it", lower_bound, COVERS),
-            Row("one-sided upper bound of it", upper_bound, COVERS),
             Row("difference of steps", step_difference, COVERS),
             Row("one-sided bound of a ratio of steps", ratio_bound, COVERS),
             Row("difference within a budget", budget_difference, COVERS),
