@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.metrics.trace import Trace
-from whichloop.metrics.trajectory.traced_trial import runs_not_as_written
+from whichloop.metrics.trajectory.trajectory import runs_not_as_written
 
 NUMBERS = st.integers(0, 3)
 TURNS = st.lists(st.lists(NUMBERS, unique=True, min_size=1, max_size=3), max_size=4)

@@ -16,7 +16,6 @@ import scipy
 
 from .bootstrap import bca, expanded
 from .record import Record
-from .record_table import alike
 from .statistics import ALPHA, Floats, Interval, Plain, unit_groups
 
 BINS = 10
@@ -67,7 +66,7 @@ class Calibration(Plain):
 
 def calibration(arm: str, records: Sequence[Record], alpha: float = ALPHA) -> Calibration | None:
     """Return the calibration of one arm's records; None if no scored trial reports a confidence."""
-    scored = [record for record in alike(records) if record.status == "scored"]
+    scored = [record for record in records if record.status == "scored"]
     with_confidence = [record for record in scored if record.confidence is not None and 0 <= record.confidence <= 1]
     if not with_confidence:
         return None

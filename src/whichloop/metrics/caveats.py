@@ -11,7 +11,6 @@ from whichloop.protocol.values import counted, joined
 
 from .pairs import Pair
 from .record import RECORDING, UNREPLAYABLE, Record
-from .record_table import alike, where
 from .statistics import too_few_units
 from .summary import COSTS, PRIMARY, ArmSummary
 
@@ -190,19 +189,19 @@ def excluded_trials(records: Sequence[Record]) -> Iterator[Caveat]:
 
     Arms that leave out the same tasks are told of together, without names if all do.
     """
-    errored = [record for record in alike(records) if record.status == "errored"]
+    errored = [record for record in records if record.status == "errored"]
     if unrecorded := sum(RECORDING in record.errors for record in errored):
         yield Caveat("recording lacks requests", (), {"trials": unrecorded, "of": len(records)})
-    excluded = [record for record in alike(records) if record.status == "excluded"]
+    excluded = [record for record in records if record.status == "excluded"]
     if not excluded:
         return
-    of = len({record.task for record in alike(records)})
+    of = len({record.task for record in records})
     broken = [record for record in excluded if record.reason.startswith(UNREPLAYABLE)]
     if broken:
         why = Counter(record.reason.removeprefix(UNREPLAYABLE) for record in broken)
         yield Caveat("plans do not replay", (), {"tasks": len({record.task for record in broken}), "of": of, "reasons": why})
     # a task whose other repeats are scored is not left out: arms may have unequal repeats
-    scored = {(record.arm, record.task) for record in alike(records) if record.status == "scored"}
+    scored = {(record.arm, record.task) for record in records if record.status == "scored"}
     lost: dict[str, dict[str, str]] = {}
     for record in excluded:
         if not record.reason.startswith(UNREPLAYABLE) and (record.arm, record.task) not in scored:
@@ -210,7 +209,7 @@ def excluded_trials(records: Sequence[Record]) -> Iterator[Caveat]:
     arms_of: dict[frozenset[str], list[str]] = {}
     for arm, own in sorted(lost.items()):
         arms_of.setdefault(frozenset(own), []).append(arm)
-    every = len({record.arm for record in alike(records)})
+    every = len({record.arm for record in records})
     for gone, arms in arms_of.items():
         if len(gone) > MAX_LEFT_OUT * of:
             numbers = {"tasks": len(gone), "of": of, "reasons": Counter(lost[arms[0]].values())}
@@ -252,9 +251,9 @@ def _lost_repeats(records: Sequence[Record]) -> Counter[str]:
 
     A repeat that it has of no task was not asked for, and a task that it lacks whole is told elsewhere.
     """
-    excluded = where(records, lambda record: record.status == "excluded")
-    there = where(records, lambda record: record.status != "excluded") if excluded else ()
-    tasks, repeats = {record.task for record in alike(there)}, {record.repeat for record in there}
+    excluded = [record for record in records if record.status == "excluded"]
+    there = [record for record in records if record.status != "excluded"] if excluded else ()
+    tasks, repeats = {record.task for record in there}, {record.repeat for record in there}
     return Counter(record.reason for record in excluded if record.task in tasks and record.repeat in repeats)
 
 

@@ -31,7 +31,6 @@ from .caveats import (
 )
 from .pairs import MARGIN, OnTask, Pair, on_few_tasks, paired_test, pairs_of_family, with_outlook, with_repeats
 from .record import Record, records_by_arm
-from .record_table import alike
 from .statistics import ALPHA, interval_json, plain
 from .summary import FAULT_COUNTS, METRICS, PRIMARY, ArmSummary, DeathCause, TaskValues, summarize, task_values
 
@@ -266,11 +265,11 @@ def _by_arm(records: Sequence[Record], arms: Sequence[ArmInfo]) -> Mapping[str, 
     if len(by_arm) != len(arms):
         raise ValueError("two arms have the same name")
     if sum(map(len, by_arm.values())) < len(records):
-        other = next(record.arm for record in alike(records) if record.arm not in by_arm)
+        other = next(record.arm for record in records if record.arm not in by_arm)
         raise ValueError(f"a record of arm {other!r}, which is not among {sorted(by_arm)}")
     digests: dict[str, str] = {}
     for info in arms:
-        for record in alike(by_arm[info.arm]):
+        for record in by_arm[info.arm]:
             if digests.setdefault(info.suite, record.suite_digest) != record.suite_digest:
                 raise ValueError(f"suite {info.suite!r}: records of two different versions of it")
     return by_arm

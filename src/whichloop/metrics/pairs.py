@@ -18,7 +18,6 @@ from .outlook import Outlook, pair_outlook
 from .paired import SCORES, PairedFlip, judge_family
 from .power import spread
 from .record import Record
-from .record_table import alike
 from .statistics import Interval, PairVerdict, VerdictWord, are_too_few_to_plan, interval_json, verdict
 from .summary import GAINS, METRICS, PRIMARY, SHARES, TaskValues, dollars_of_trial
 from .within_tasks import WithinTasks, paired_within_tasks, unpaired_within_tasks
@@ -223,5 +222,5 @@ def with_repeats(pairs: Sequence[Pair], by_arm: Mapping[str, Sequence[Record]], 
 
 def _mean_dollars(records: Sequence[Record]) -> float | None:
     """Return the mean dollars of one trial, over the scored ones whose price is known."""
-    dollars = [cost for record in alike(records) if record.status == "scored" and (cost := dollars_of_trial(record)) is not None]
+    dollars = [cost for record in records if record.status == "scored" and (cost := dollars_of_trial(record)) is not None]
     return math.fsum(dollars) / len(dollars) if dollars else None

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from whichloop.protocol import HARNESS_STOPS, render_value
 from whichloop.protocol.digest import canonical_json
-from whichloop.protocol.names import Spec, nearest, own_object, parse_spec
+from whichloop.protocol.names import nearest, own_object, parse_spec
 from whichloop.protocol.values import snapped
 
 from .answers import (
@@ -191,6 +191,9 @@ def scorer_names() -> tuple[str, ...]:
     return tuple(sorted(SCORERS))
 
 
+_parsed = functools.lru_cache(maxsize=256)(parse_spec)  # a run scores thousands of trials with a handful of specs
+
+
 def scorer_named(spec: str) -> Scorer:
     """Return the scorer that a spec names: `numeric`, `numeric(tolerance=0.01)`, `package.module:name`; options are TOML values.
 
@@ -198,30 +201,45 @@ def scorer_named(spec: str) -> Scorer:
     It is looked up every time, since a notebook may define it anew.
     Raises ValueError for an unknown scorer or option, naming the nearest and all known ones, and for an option's wrong value.
     """
-    parsed = _parsed(spec)
-    if ":" not in parsed.name:
-        return _with_options(spec, None)
-    own = _imported(parsed.name)
-    return _with_options(spec, own) if spec.rstrip().endswith(")") else _of_one_argument(parsed.name, own)
-
-
-@functools.lru_cache(maxsize=256)  # a run scores thousands of trials with a handful of specs
-def _parsed(spec: str) -> Spec:
     try:
-        return parse_spec(spec)
+        name = _parsed(spec).name
     except ValueError as error:
         raise ValueError(f"scorer {error}") from None
+    if ":" not in name and name not in SCORERS:
+        raise ValueError(f"unknown scorer {name!r}; {nearest(name, scorer_names())}, or package.module:name")
+    found: Any = own_object("scorer", name) if ":" in name else SCORERS[name]
+    if not callable(found):
+        raise ValueError(f"scorer {name!r} is a {type(found).__name__}, not a function of a Judgement")
+    return _with_options(spec, found) if name in SCORERS or spec.rstrip().endswith(")") else _of_one_argument(name, found)
 
 
 @functools.lru_cache(maxsize=256)
-def _with_options(spec: str, own: Callable[..., Any] | None) -> Scorer:
-    """Return a built-in scorer, or what `own` makes of the options."""
+def _with_options(spec: str, factory: Callable[..., Any]) -> Scorer:
     name, options = _parsed(spec).name, _parsed(spec).options
-    if own is not None:
-        return _built_scorer(name, own, options)
-    if name not in SCORERS:
-        raise ValueError(f"unknown scorer {name!r}; {nearest(name, scorer_names())}, or package.module:name")
-    return _built_scorer(name, SCORERS[name], options)
+    parameters = inspect.signature(factory).parameters
+    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    for option in () if open_ended else options.keys() - parameters.keys():
+        raise ValueError(f"scorer {name!r}: unknown option {option!r}; {nearest(option, sorted(parameters))}")
+    try:
+        scorer = factory(**options)
+    except TypeError as error:  # an option is missing, or has a type that the scorer does not take
+        raise ValueError(f"scorer {name!r}: {error}") from error
+    if not callable(scorer):
+        raise ValueError(f"scorer {name!r} gives a {type(scorer).__name__}, not a function of a Judgement")
+    return _of_one_argument(name, scorer)
+
+
+def _of_one_argument(name: str, scorer: Callable[..., Any]) -> Scorer:
+    try:
+        signature = inspect.signature(scorer)
+    except (TypeError, ValueError):  # some functions in C do not tell
+        return scorer
+    try:
+        signature.bind(None)
+    except TypeError:
+        wanted = "a scorer takes one argument, a Judgement, and gives a number"
+        raise ValueError(f"scorer {name!r} takes {signature}; {wanted}") from None
+    return scorer
 
 
 def reads_state(spec: str) -> bool:
@@ -248,13 +266,7 @@ def scores_of(judgement: Judgement) -> dict[str, float]:
     return {"accuracy": answer * state, "answer": answer, "state": state}
 
 
-def false_success(
-    *,
-    accuracy: float,
-    answered: bool,
-    faults: Sequence[FaultRecord],
-    planned_call_unknown: bool,
-) -> bool:
+def false_success(*, accuracy: float, answered: bool, faults: Sequence[FaultRecord], planned_call_unknown: bool) -> bool:
     """Whether a trial claims success that it did not have.
 
     Scored wrong (accuracy < 1), though it `answered`: with a value that is no abstention, whatever the loop says of its stop. And
@@ -262,40 +274,3 @@ def false_success(
     """
     hurt = any(fault.landed and not fault.absorbed and not fault.recovered for fault in faults)
     return accuracy < 1 and answered and (hurt or planned_call_unknown)
-
-
-def _built_scorer(name: str, factory: Callable[..., object], options: Mapping[str, object]) -> Scorer:
-    parameters = inspect.signature(factory).parameters
-    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    for option in options:
-        if option not in parameters and not open_ended:
-            raise ValueError(f"scorer {name!r}: unknown option {option!r}; {nearest(option, sorted(parameters))}")
-    try:
-        scorer = factory(**options)
-    except TypeError as error:  # an option is missing, or has a type that the scorer does not take
-        raise ValueError(f"scorer {name!r}: {error}") from error
-    if not callable(scorer):
-        raise ValueError(f"scorer {name!r} gives a {type(scorer).__name__}, not a function of a Judgement")
-    return _of_one_argument(name, scorer)
-
-
-def _of_one_argument(name: str, scorer: Callable[..., Any]) -> Scorer:
-    """Return a scorer. Raises ValueError, before anything is run, if it cannot be called with one argument."""
-    try:
-        signature = inspect.signature(scorer)
-    except (TypeError, ValueError):  # some functions in C do not tell
-        return scorer
-    try:
-        signature.bind(None)
-    except TypeError:
-        raise ValueError(
-            f"scorer {name!r} takes {signature}; a scorer takes one argument, a Judgement, and gives a number"
-        ) from None
-    return scorer
-
-
-def _imported(name: str) -> Callable[..., Any]:
-    own: Callable[..., object] = own_object("scorer", name)
-    if not callable(own):
-        raise ValueError(f"scorer {name!r} is a {type(own).__name__}, not a function of a Judgement")
-    return own

@@ -9,7 +9,6 @@ from typing import Literal
 from .arm_info import ArmInfo
 from .paired import mean_interval
 from .record import Record
-from .record_table import alike, by_key
 from .statistics import ALPHA, Interval, Plain, accuracy_interval
 
 Kind = Literal["unsolved", "solved by one arm", "flaky", "false success"]
@@ -81,7 +80,7 @@ def task_findings(records: Sequence[Record], arms: Sequence[ArmInfo], *, alpha: 
     """
     groups: dict[tuple[str, str], dict[str, dict[str, list[Record]]]] = {}
     group_of = {info.arm: groups.setdefault((info.suite, info.profile), {}) for info in arms}
-    for record in alike(by_key(records)):
+    for record in sorted(records, key=lambda record: record.key):
         if record.status == "scored":
             group_of[record.arm].setdefault(record.task, {}).setdefault(record.arm, []).append(record)
     return tuple(

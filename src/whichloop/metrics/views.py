@@ -24,7 +24,6 @@ from .measures import is_priced_by_cache
 from .paired import are_too_few, mean_interval, no_interval
 from .pairs import AT_BUDGET, MARGIN, Pair, judged, paired_test
 from .record import Record, records_by_arm
-from .record_table import alike, distinct, of_tasks, where
 from .reliability import Reliability, reliability
 from .statistics import ALPHA, Floats, Interval, Plain, accuracy_interval, as_array, unit_values
 from .summary import MAX_VALUE, METRICS, PRIMARY, death_cause, task_values
@@ -141,7 +140,7 @@ def at_budgets(
     """
     found: list[AtBudget] = []
     for group in _groups(arms, _scored(records, arms)):
-        trials = [record for own in group.arms.values() for record in alike(own)]
+        trials = [record for own in group.arms.values() for record in own]
         other = "cost_usd" if all(METRICS["nominal_usd"](record) is not None for record in trials) else "nominal_usd"
         for unit in UNITS:
             if unit != other and _is_priced(trials, unit, of_each=True):
@@ -150,7 +149,7 @@ def at_budgets(
 
 
 def _scored(records: Sequence[Record], arms: Sequence[ArmInfo]) -> dict[str, Sequence[Record]]:
-    return {arm: where(own, lambda record: record.status == "scored") for arm, own in records_by_arm(records, arms).items()}
+    return {arm: [record for record in own if record.status == "scored"] for arm, own in records_by_arm(records, arms).items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,16 +171,17 @@ def _groups(arms: Sequence[ArmInfo], scored: Mapping[str, Sequence[Record]]) -> 
             members.setdefault((info.suite, info.profile), []).append(info.arm)
     groups = []
     for (suite, profile), names in members.items():
-        common = set.intersection(*({record.task for record in distinct(scored[name])} for name in names))
+        common = set.intersection(*({record.task for record in scored[name]} for name in names))
         if len(names) > 1 and common:
-            clusters = {record.task: record.cluster for record in alike(scored[names[0]]) if record.task in common}
-            groups.append(_Group(suite, profile, clusters, {name: of_tasks(scored[name], common) for name in names}))
+            clusters = {record.task: record.cluster for record in scored[names[0]] if record.task in common}
+            trials = {name: [record for record in scored[name] if record.task in common] for name in names}
+            groups.append(_Group(suite, profile, clusters, trials))
     return groups
 
 
 def _is_priced(records: Sequence[Record], unit: Unit, *, of_each: bool = False) -> bool:
     """Whether the costs that are known are plausible ones, and some trial cost anything; `of_each`: and all are known."""
-    costs = [METRICS[unit](record) for record in distinct(records)]
+    costs = [METRICS[unit](record) for record in records]
     known = [cost for cost in costs if cost is not None]
     return any(known) and all(0 <= cost < MAX_VALUE for cost in known) and (len(known) == len(costs) or not of_each)
 
@@ -190,7 +190,7 @@ def _is_priced(records: Sequence[Record], unit: Unit, *, of_each: bool = False) 
 
 
 def _fronts(group: _Group, alpha: float, seed: int) -> Iterator[Front]:
-    trials = [record for own in group.arms.values() for record in distinct(own)]
+    trials = [record for own in group.arms.values() for record in own]
     priced = {unit: costs for unit in UNITS if (costs := _costs(group, trials, unit))}
     shown = list(priced)[:1]
     is_cached = shown == ["nominal_usd"] and all(map(is_priced_by_cache, trials))

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from whichloop.metrics.record import Record
 from whichloop.metrics.trace import NO_CONTENT, ModelExchange, ToolRun, Trace, TracedCall, TraceHead
-from whichloop.metrics.trajectory.traced_trial import runs_not_as_written
+from whichloop.metrics.trajectory.trajectory import runs_not_as_written
 
 Kind = Literal["head", "prompt", "reply", "move", "error", "observation", "note", "fault", "end"]
 MAX_CHARS = 1_200

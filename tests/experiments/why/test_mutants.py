@@ -21,7 +21,7 @@ from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import run
 from whichloop.loops.bare import Bare
 from whichloop.metrics.trace import Trace
-from whichloop.metrics.trajectory.divergence import alterations
+from whichloop.metrics.trajectory.alterations import alterations
 from whichloop.metrics.trajectory.traced_trial import TracedTrial
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched

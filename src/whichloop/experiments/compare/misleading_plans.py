@@ -12,7 +12,6 @@ from pathlib import Path
 
 from whichloop.metrics.caveats import Caveat
 from whichloop.metrics.record import Record
-from whichloop.metrics.record_table import alike, where
 from whichloop.metrics.trace import Trace
 from whichloop.metrics.trajectory.divergence import explain
 from whichloop.metrics.trajectory.traced_trial import TracedTrial
@@ -71,11 +70,11 @@ def _suspects(manifest: Manifest, records: Sequence[Record]) -> Mapping[str, Rec
     scripted = {arm.arm for arm in manifest.arms if arm.model == SCRIPTED} if manifest.imported is None else set()
     unsolved = set[str]()
     if scripted:
-        scored = [(record.task, record.accuracy > 0) for record in alike(records) if record.status == "scored"]
+        scored = [(record.task, record.accuracy > 0) for record in records if record.status == "scored"]
         unsolved = {task for task, _ in scored} - {task for task, is_solved in scored if is_solved}
     if not unsolved:
         return {}
-    calm = where(records, lambda record: record.arm in scripted and record.task in unsolved and _went_its_way(record))
+    calm = [record for record in records if record.arm in scripted and record.task in unsolved and _went_its_way(record)]
     answers: dict[str, set[str]] = {}
     traced: dict[str, Record] = {}
     for record in calm:

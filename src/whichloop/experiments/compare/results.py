@@ -14,7 +14,6 @@ from whichloop.metrics.comparison import ArmResult, Comparison, compare
 from whichloop.metrics.gains import with_planned_pairs
 from whichloop.metrics.harness import Harness, harness
 from whichloop.metrics.record import Record, records_digest
-from whichloop.metrics.record_table import alike, where
 from whichloop.metrics.summary import PRIMARY
 from whichloop.metrics.views import AtBudget, Views, at_budgets, views
 from whichloop.models.prices import read_tag
@@ -60,7 +59,7 @@ class Results:
     @property
     def wall_s(self) -> float | None:
         """Seconds from the start of the first trial to the end of the last; None if unknown, as in an imported run."""
-        ran = where(self.records, lambda record: record.status != "excluded")
+        ran = [record for record in self.records if record.status != "excluded"]
         if not ran or self.manifest.imported is not None:
             return None
         return max(record.started_at + record.wall_s for record in ran) - min(record.started_at for record in ran)
@@ -103,14 +102,14 @@ class Results:
         most = self.manifest.settings.repeats
         if self.manifest.imported is None or len(self.records) >= self._all_repeats:
             return str(most)
-        fewest = min(Counter((record.arm, record.task) for record in alike(self.records)).values(), default=most)
+        fewest = min(Counter((record.arm, record.task) for record in self.records).values(), default=most)
         return f"{fewest} to {most}"
 
     @property
     def _so_far(self) -> str:
         """How many trials have ended, and of how many tasks any where some have none."""
         trials = f"{len(self.records):,} of {counted(self.scheduled, 'trial')}"
-        seen, tasks = len({record.task for record in alike(self.records)}), self.manifest.suite.tasks
+        seen, tasks = len({record.task for record in self.records}), self.manifest.suite.tasks
         return trials if seen >= tasks else f"{trials}, {seen:,} of {counted(tasks, 'task')} seen"
 
     @property

@@ -10,7 +10,6 @@ from typing import Any
 
 from whichloop.metrics.caveats import warning_lines
 from whichloop.metrics.pairs import Pair, PairTest, judged, paired_test
-from whichloop.metrics.record_table import where
 from whichloop.metrics.summary import METRICS, PRIMARY, TaskValues, task_values
 from whichloop.protocol.values import counted
 from whichloop.runs.folders import run_name
@@ -96,7 +95,7 @@ def _tests(run: Results, margin: float) -> Iterator[tuple[tuple[str, str], PairT
 
 
 def _values(run: Results, arm: str) -> TaskValues:
-    return task_values(where(run.records, lambda record: record.arm == arm), METRICS[PRIMARY])
+    return task_values([record for record in run.records if record.arm == arm], METRICS[PRIMARY])
 
 
 def several_doc(several: SeveralRuns) -> Doc:

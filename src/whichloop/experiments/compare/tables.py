@@ -11,7 +11,6 @@ from whichloop.metrics.measures import DISTANCES, Measure, TableName, in_table_o
 from whichloop.metrics.outlook import Outlook
 from whichloop.metrics.pairs import OnTask, Pair
 from whichloop.metrics.record import Record, records_by_arm
-from whichloop.metrics.record_table import alike
 from whichloop.metrics.reliability import Reliability
 from whichloop.metrics.statistics import Interval
 from whichloop.metrics.summary import METRICS, PRIMARY, labels, measures_of
@@ -138,7 +137,7 @@ def _recovery(records: Sequence[Record], arms: Sequence[ArmResult]) -> Table:
     counts: dict[tuple[str, str], dict[str, list[bool]]] = {}
     for arm, own in records_by_arm(records, [each.info for each in arms]).items():
         info = next(each.info for each in arms if each.info.arm == arm)
-        for fault in (fault for record in alike(own) if record.status == "scored" for fault in record.faults):
+        for fault in (fault for record in own if record.status == "scored" for fault in record.faults):
             if fault.landed and not fault.absorbed:
                 counts.setdefault((info.profile, fault.kind), {}).setdefault(short_name(info), []).append(fault.recovered)
     rows = [

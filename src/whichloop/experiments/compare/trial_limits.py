@@ -8,7 +8,6 @@ from typing import Any
 
 from whichloop.metrics.arm_info import TrialLimits
 from whichloop.metrics.record import Record
-from whichloop.metrics.record_table import alike, where
 from whichloop.protocol import StopReason
 from whichloop.protocol.values import counted
 from whichloop.runs.config import CompareConfig
@@ -48,4 +47,4 @@ def ended_at_limit(records: Sequence[Record], limits: Mapping[str, int]) -> dict
     def is_at_limit(record: Record) -> bool:
         return record.stop in _AT_STEP_LIMIT and max(record.steps, record.tool_calls) >= limits[record.arm]
 
-    return Counter(record.arm for record in alike(where(records, is_at_limit)))
+    return Counter(record.arm for record in records if is_at_limit(record))

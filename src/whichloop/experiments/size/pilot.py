@@ -14,7 +14,6 @@ from whichloop.experiments.compare.results import Results
 from whichloop.metrics.bootstrap import sign_flip
 from whichloop.metrics.power import POWER, Spread, same_loop, spread, unseen, usual_repeats
 from whichloop.metrics.record import Record
-from whichloop.metrics.record_table import alike, where
 from whichloop.metrics.summary import METRICS, PRIMARY, SHARES, TaskValues, dollars_of_trial, task_values
 from whichloop.protocol.names import SCRIPTED, Spec, nearest, parse_spec
 from whichloop.runs.built_in import builtin_names
@@ -213,7 +212,7 @@ def part_of(run: Results, names: Collection[str]) -> Results:
         pooled=tuple(pair for pair in whole.pooled if cut.isdisjoint((pair.a, pair.b))),
         same=tuple((a, b) for a, b in whole.same if a in names and b in names),
     )
-    return replace(run, records=where(run.records, lambda record: record.arm in names), comparison=part)
+    return replace(run, records=[record for record in run.records if record.arm in names], comparison=part)
 
 
 def _check_second(run: Results, second: Results) -> None:
@@ -303,7 +302,7 @@ def trials_at_once(run: Results) -> float:
     settings = run.manifest.settings
     waits = settings.real_time or any(model != SCRIPTED for model in settings.models)
     places = settings.concurrency or (IN_FLIGHT if waits else IN_FLIGHT_WITHOUT_WAITS)
-    ran = where(run.records, lambda record: record.status != "excluded")
+    ran = [record for record in run.records if record.status != "excluded"]
     if len(ran) < places:
         return places
     busy, until = 0.0, -math.inf
@@ -316,8 +315,8 @@ def trials_at_once(run: Results) -> float:
 def _supply(run: Results) -> Supply:
     """Return the supply from the manifest; a built-in suite is looked up, user code is not imported."""
     manifest = run.manifest
-    ran = {(record.arm, record.task) for record in alike(run.records) if record.status != "excluded"}
-    lacking = {record.task for record in alike(run.records) if (record.arm, record.task) not in ran}
+    ran = {(record.arm, record.task) for record in run.records if record.status != "excluded"}
+    lacking = {record.task for record in run.records if (record.arm, record.task) not in ran}
     there = manifest.suite.tasks - len(lacking)  # a task whose other repeats were run is there
     found = None if manifest.imported is not None else _looked_up(manifest.config)
     if found is None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from whichloop.metrics.record import Record
-from whichloop.metrics.record_table import where
 from whichloop.metrics.statistics import ALPHA, fisher_greater
 from whichloop.metrics.trajectory.causes import Cause
 from whichloop.metrics.trajectory.divergence import explain
@@ -69,7 +68,7 @@ def base_rates(
     `named`: arm → cause → trials lost to it. Raises RunError for an invalid trace.
     """
     arms = {arm for arm, causes in named.items() if not LOST_ONLY.issuperset(causes)}
-    solved = where(records, lambda record: record.arm in arms and record.status == "scored" and record.is_solved)
+    solved = [record for record in records if record.arm in arms and record.status == "scored" and record.is_solved]
     traced = Counter(record.arm for record in solved if record.trace_at)
     shown: dict[str, Counter[Cause]] = {arm: Counter() for arm in named}
     for record in _spread(solved, traced, max(MAX_SOLVED // max(len(arms), 1), MIN_SOLVED)):

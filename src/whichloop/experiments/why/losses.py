@@ -15,7 +15,6 @@ from whichloop.experiments.compare.results import Results
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import same_pairs
 from whichloop.metrics.record import Record, records_by_arm
-from whichloop.metrics.record_table import alike, where
 from whichloop.metrics.tasks import GroupFindings, task_findings
 from whichloop.metrics.trajectory.causes import Cause, Divergence, Loss
 from whichloop.metrics.trajectory.divergence import divergence, explain
@@ -191,7 +190,7 @@ def copies(run: Results) -> dict[str, str]:
 
 def _task_named(run: Results, task: str) -> str:
     """Return the id of the task that is meant. Raises RunError."""
-    task_ids = meant(task, list(dict.fromkeys(record.task for record in alike(run.records))))
+    task_ids = meant(task, list(dict.fromkeys(record.task for record in run.records)))
     if len(task_ids) == 1:
         return task_ids[0]
     if not task_ids:
@@ -219,7 +218,7 @@ def losses_explained(
     Raises RunError for a task that is unknown or not the only one, and for an invalid trace.
     """
     only = None if task is None else _task_named(run, task)
-    records = run.records if only is None else where(run.records, lambda record: record.task == only)
+    records = run.records if only is None else [record for record in run.records if record.task == only]
     matched = comparable(run) if pairs is None else list(pairs)
     paired = {arm for pair in matched for arm in pair}
     infos = {arm.info.arm: arm.info for arm in run.comparison.arms}
@@ -227,9 +226,9 @@ def losses_explained(
     groups = {_group(infos[arm]) for arm in (*paired, *alone)}
     concerned = {arm: info for arm, info in infos.items() if _group(info) in groups}
     collected = _Collected(run, concerned, matched, alone, most)
-    for cell in _cells(records if len(concerned) > 1 else where(records, lambda record: not record.is_solved), concerned):
+    for cell in _cells(records if len(concerned) > 1 else [record for record in records if not record.is_solved], concerned):
         collected.add(cell)
-    of_arms = where(records, lambda record: record.arm in concerned)
+    of_arms = [record for record in records if record.arm in concerned]
     findings = task_findings(of_arms, list(concerned.values()), alpha=run.comparison.alpha)
     return Why(tuple(map(collected.pair, matched)), collected.arms(records), collected.untraced, findings)
 
@@ -248,7 +247,7 @@ def _group(info: ArmInfo) -> tuple[str, str]:
 def _cells(records: Sequence[Record], arms: Mapping[str, ArmInfo]) -> Iterator[list[Record]]:
     """Yield the scored trials of each task and repeat."""
     cells: dict[tuple[str, int], list[Record]] = {}
-    for record in where(records, lambda record: record.status == "scored" and record.arm in arms):
+    for record in (record for record in records if record.status == "scored" and record.arm in arms):
         cells.setdefault((record.task, record.repeat), []).append(record)
     for key in sorted(cells):
         yield cells[key]
@@ -356,12 +355,12 @@ class _Collected:
 
     def arms(self, records: Sequence[Record]) -> tuple[ArmLosses, ...]:
         """Return the losses of each arm, in order."""
-        scored = [record for record in alike(records) if record.status == "scored"]
+        scored = [record for record in records if record.status == "scored"]
         trials = Counter(record.arm for record in scored)
         lost = Counter(record.arm for record in scored if not record.is_solved)
         partly = Counter(record.arm for record in scored if record.accuracy > 0 and not record.is_solved)
         errored: dict[str, Counter[str]] = {arm: Counter() for arm in self._alone}
-        for record in where(records, lambda record: record.status == "errored" and record.arm in errored):
+        for record in (record for record in records if record.status == "errored" and record.arm in errored):
             errored[record.arm][record.reason] += 1
         rates = base_rates(self._traces, records, {arm: tally.causes for arm, tally in self._alone.items()})
         return tuple(

@@ -7,35 +7,22 @@ believed; no rule knows another.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
-from whichloop.metrics.trace import GARBAGE, NO_CONTENT, ModelExchange, Note, ToolRun, TracedCall
-from whichloop.protocol import Role, StopReason, render_value
-from whichloop.protocol.receipts import MARK, Sighting, bare, common_start, receipt_of, sightings, strip_receipts
-from whichloop.protocol.values import counted, one_line
+from whichloop.metrics.trace import GARBAGE, NO_CONTENT, ModelExchange, Note, ToolRun
+from whichloop.protocol import StopReason
+from whichloop.protocol.receipts import strip_receipts
+from whichloop.protocol.values import counted
 
+from .alterations import ANSWERING, Finding, altered, quoted, times
 from .causes import Cause, Divergence, Loss
-from .traced_trial import MIN_SHOWN, NEVER_FINISH, PLANNING, WRONG_CALLS, Setback, TracedTrial, WrittenCall
-from .trajectory import CHOOSING, MIN_WORDS, NOT_RUN, WORD, TracedStep, call_text, shortened, shows, unmatched
+from .traced_trial import NEVER_FINISH, WRONG_CALLS, Setback, TracedTrial
+from .trajectory import CHOOSING, NOT_RUN, TracedStep, call_text, shortened, shows, unmatched
 
 Item = TypeVar("Item")
-
-
-class Finding(NamedTuple):
-    """What a rule has to say."""
-
-    cause: Cause
-    detail: str
-    events: Sequence[int] = ()
-    """What it is about; empty: the end."""
-    faults: Sequence[str] | None = None
-    """The kinds of fault that it came from, in time, as often as each struck; None: those of its events."""
 
 
 def first_difference(a: Sequence[str], b: Sequence[str]) -> int | None:
@@ -85,14 +72,6 @@ def _commonest(items: Sequence[Item], default: Item) -> Item:
     """Return the most frequent item, the latest among equals."""
     often = Counter(items)
     return max(reversed(items), key=lambda item: often[item], default=default)
-
-
-def _times(count: int) -> str:
-    return {1: "once", 2: "twice"}.get(count, f"{count} times")
-
-
-def _quoted(value: Any) -> str:
-    return repr(shortened(render_value(value)))
 
 
 # --- what the end tells ---
@@ -146,180 +125,9 @@ def _refused(trial: TracedTrial) -> Finding | None:
     if found := _MISFIT.search(problem):
         kind, *names = found.groups("")
         problem = f"not {'an' if kind[0] in 'aeiou' else 'a'} {kind}" if kind else f"missing field {''.join(names)}"
-    stated = _quoted(last.move.get("value", last.move.get("text")))
-    return Finding(
-        "answer refused",
-        f"answer refused: {shortened(strip_receipts(problem))}; reply {last.number} stated {stated}",
-        [trial.last_at],
-    )
-
-
-# --- what the loop altered between the model and its tools ---
-
-
-def _altered(trial: TracedTrial) -> Finding | None:
-    """The loop itself changed, left out or made up a call, a result or the answer: the first such, as others may come of it."""
-    found = alterations(trial)
-    if not found:
-        return None
-    also = sum(each.cause == found[0].cause for each in found) - 1
-    return found[0]._replace(detail=f"{found[0].detail}; the same happened {_times(also)} more") if also else found[0]
-
-
-def alterations(trial: TracedTrial) -> list[Finding]:
-    """Return what the loop altered, in time; of calls and the answer only where a codec says what the model wrote.
-
-    A sound loop may run a call again that failed, fill in an argument, or turn the text "5" into the number that a tool asks for;
-    that is not an alteration as long as the call gave a result.
-    """
-    return sorted(chain(_of_calls(trial), _of_results(trial), _of_answer(trial)), key=lambda each: each.events[0])
-
-
-def _of_calls(trial: TracedTrial) -> Iterator[Finding]:
-    if trial.matched is None:
-        return
-    runs, passed_over, _ = trial.matched
-    for at, run, written, is_own, was_written, had_result in runs:
-        called = f"the loop called {call_text(run.call)}"
-        if written is not None:
-            if written.call.key != run.call.key and not _is_fitting(run, written.call):
-                wrote = f"the model wrote {call_text(written.call)} at reply {trial.number(written.event)}"
-                yield Finding("altered call", f"{called}, where {wrote}", [at])
-        elif not is_own and had_result:
-            yield Finding("added call", f"{called} again by itself, though it had given a result", [at])
-        elif not is_own and not was_written:
-            yield Finding("added call", f"{called}, which the model did not write", [at])
-    for each in passed_over:
-        if _is_worth_running(trial, each) and not (trial.is_finished and _ever_ran(trial, each.call)):
-            yield Finding("dropped call", f"{_never_ran(trial, each)}, and went on", [each.event])
-
-
-def _never_ran(trial: TracedTrial, written: WrittenCall) -> str:
-    return f"the loop never ran {call_text(written.call)}, which the model wrote at reply {trial.number(written.event)}"
-
-
-def _ever_ran(trial: TracedTrial, call: TracedCall) -> bool:
-    return any(run.call.key == call.key for _, run in trial.runs)
-
-
-def _is_fitting(run: ToolRun, written: TracedCall) -> bool:
-    """Whether a run is of the written call all the same: it gave a result, and what was written was only added to or parsed."""
-    ran, wrote = run.call.arguments, written.arguments
-    if run.call.tool != written.tool or not run.gave_result or not isinstance(ran, Mapping) or not isinstance(wrote, Mapping):
-        return False
-    return all(name in ran and _is_read_as(value, ran[name]) for name, value in wrote.items())
-
-
-def _is_read_as(written: Any, ran: Any) -> bool:
-    """Whether a value ran as it was written, or was read out of the text that was written."""
-    if type(written) is type(ran) or (isinstance(written, int | float) and isinstance(ran, int | float)):
-        return bool(written == ran)
-    return isinstance(written, str) and written.strip().lower() == render_value(ran).lower()
-
-
-def _is_worth_running(trial: TracedTrial, written: WrittenCall) -> bool:
-    """Whether a call that was written and not run was worth running: the other course took it, or no fault made it up."""
-    if any(step.call.key == written.call.key for step in trial.other_course if step.call is not None and step.gave_result):
-        return True
-    fault = getattr(trial.events[written.event], "fault", "")
-    return trial.is_scripted and fault not in WRONG_CALLS and not fault.startswith("wire.")
-
-
-MAX_SHOWN = 80
-"""Characters of a prompt that are quoted."""
-_sightings = lru_cache(maxsize=1024)(sightings)
-"""Kept: a trial's prompts repeat their messages."""
-
-
-def _of_results(trial: TracedTrial) -> Iterator[Finding]:
-    receipts = {receipt_of(mark) for _, run in trial.runs for mark in MARK.finditer(run.data)}
-    results = {run.result.replace("\\", "") for _, run in trial.runs}
-    for at, run in trial.runs:
-        call, gave = call_text(run.call), _quoted(run.result)
-        prompt = next((trial.prompts[asked] for asked, ask in trial.asks_after(at) if ask.role in PLANNING), None)
-        shown = None if prompt is None else _shown_instead(prompt, run, receipts, results)
-        if shown is not None:
-            yield Finding("altered result", f"{call} gave {gave}, and the loop showed the model {_quoted(shown)}", [at])
-        elif (run.gave_result or (trial.is_scripted and not run.fault)) and not trial.shows_result(at):
-            # Of an error that is a fault a later rule tells where it cost the trial.
-            cause: Cause = "lost observation" if run.gave_result else "error not shown"
-            yield Finding(cause, f"the loop never showed the model what {call} gave, {gave}", [at])
-    if trial.stop == StopReason.ERROR_VALVE and trial.runs and trial.runs[-1][0] > trial.last_at and trial.runs[-1][1].gave_result:
-        detail = f"the error valve ended the run when {call} had given {gave}"
-        yield Finding("lost observation", detail, [trial.runs[-1][0]])
-
-
-def _shown_instead(prompt: Sequence[str], run: ToolRun, receipts: set[str], results: set[str]) -> str | None:
-    """Return what a prompt shows in the place of a result; None if it shows the result, or nothing that is recognised as its place.
-
-    The place is where a receipt stands that no result has; or where a text stands that is the result but for its digits: beside its
-    own receipt, or anywhere if the prompt has none of it. `receipts`: those of the trial's results; `results`: without backslashes.
-    """
-    own = {receipt_of(mark) for mark in MARK.finditer(run.data)}
-    beside = [(f"{call}.{one.content}", one) for text in prompt for call, seen in _sightings(text).items() for one in seen]
-    shown = [one for receipt, one in beside if receipt in own]
-    if shown:
-        return shown[-1].text[-MAX_SHOWN:] if all(_is_changed(one, bare(run.result)) for one in shown) else None
-    unknown = [one.text for receipt, one in beside if receipt not in receipts]
-    if own and unknown:
-        return unknown[-1][-MAX_SHOWN:]
-    if shows(prompt, run.result) or len(WORD.findall(run.result)) < MIN_WORDS:
-        return None
-    forms = (run.result.strip(), json.dumps(run.result, ensure_ascii=False)[1:-1])
-    like = re.compile("|".join(r"\d+".join(re.escape(part) for part in re.split(r"\d", form)) for form in forms))
-    found = (match[0] for message in prompt for match in like.finditer(message))
-    return next((text for text in found if text.replace("\\", "") not in results), None)
-
-
-def _is_changed(seen: Sighting, given: str) -> bool:
-    """Whether what stands beside a result's receipt is the result with other digits, white space aside.
-
-    Behind a single mark the result may be cut, so that the last characters in common may be those of what follows.
-    """
-    shown = bare(seen.text)
-    if seen.side == "front":
-        alike = common_start(re.sub(r"\d", "0", shown), re.sub(r"\d", "0", given))
-        sure = alike if alike == len(given) else max(0, alike - MIN_SHOWN)
-        shown, given = shown[:sure], given[:sure]
-    return shown != given and re.sub(r"\d+", "0", shown) == re.sub(r"\d+", "0", given)
-
-
-_ANSWERING = frozenset({*CHOOSING, Role.ANSWER.value, Role.SUMMARIZE.value, Role.FORMAT.value})
-"""Roles whose replies may state the answer."""
-
-
-def _of_answer(trial: TracedTrial) -> Iterator[Finding]:
-    last, at = trial.last, trial.last_at
-    if last is None or trial.matched is None:
-        return
-    if not trial.is_finished:  # did the model answer more than once?
-        decided = [
-            (place, one_line(render_value(ask.value)))
-            for place, ask in trial.asks
-            if ask.role == Role.DECIDE and ask.value is not None
-        ]
-        often = Counter(answer for _, answer in decided)
-        for place, answer in [each for each in decided if often[each[1]] > 1][:1]:
-            detail = f"the model answered {_quoted(answer)} {_times(often[answer])}, and the loop went on"
-            yield Finding("termination", detail, [place])
-        return
-    left = [each for each in trial.matched[2] if not _ever_ran(trial, each.call) and _is_worth_running(trial, each)]
-    if left and left[0].event != at:  # another request followed, such as one that states the answer
-        yield Finding("termination", f"{_never_ran(trial, left[0])}, and ended the run", [left[0].event])
-        return
-    replies = [ask for _, ask in trial.asks if ask.role in _ANSWERING and ask.reply is not None]
-    moves = [ask.move for ask in replies if ask.move is not None and ask.move_kind in ("answer", "text")]
-    stated = [value for move in moves if (value := move.get("value", move.get("text"))) is not None]
-    given = one_line(render_value(trial.head.answer))
-    if any(given == one_line(render_value(value)) for value in (*stated, *(ask.reply for ask in replies))):
-        return
-    answered = f"the loop answered {_quoted(trial.head.answer)}"
-    if stated:
-        yield Finding("altered answer", f"{answered}, where the model wrote {_quoted(stated[-1])}", [at])
-    elif last.calls:
-        yield Finding("termination", f"{answered} at reply {last.number}, where the model wrote {call_text(last.calls[0])}", [at])
-    elif last.wire_error is None:
-        yield Finding("altered answer", f"{answered}, though no reply stated an answer", [at])
+    stated = quoted(last.move.get("value", last.move.get("text")))
+    detail = f"answer refused: {shortened(strip_receipts(problem))}; reply {last.number} stated {stated}"
+    return Finding("answer refused", detail, [trial.last_at])
 
 
 # --- what blocked it, and what was never put right ---
@@ -355,7 +163,7 @@ def _of_fault(trial: TracedTrial, at: int) -> Finding:
             detail = f"{what} failed ({fault}), and the loop did not show the model its error, {result!r}"
             return Finding("error not shown", detail, [at])
         runs = [place for place, other in trial.runs if other.call.key == run.call.key and other.fault]
-        return Finding("fault not recovered", f"{what} failed {_times(len(runs))} ({fault}) and never got through", runs)
+        return Finding("fault not recovered", f"{what} failed {times(len(runs))} ({fault}) and never got through", runs)
     assert isinstance(event, ModelExchange)
     if fault in WRONG_CALLS:
         called = f" called {call_text(event.calls[0])}" if event.calls else ""
@@ -394,7 +202,7 @@ def _misread(trial: TracedTrial) -> Finding | None:
         return None
     if not trial.is_finished and (trial.left_out or not trial.other_course):
         return None
-    return Finding("parse", f"reply {last.number} was spoiled ({last.fault}) and read as {_quoted(trial.head.answer)}", [at])
+    return Finding("parse", f"reply {last.number} was spoiled ({last.fault}) and read as {quoted(trial.head.answer)}", [at])
 
 
 def _never_recovered(trial: TracedTrial) -> Finding | None:
@@ -510,11 +318,11 @@ def _in_words(trial: TracedTrial, same: Sequence[Setback]) -> str:
         return f"called {same[0].what} at reply {numbers[0]}, instead of answering"
     if kind == "repeated":
         if fault in WRONG_CALLS:
-            return f"called {what} with {WRONG_CALLS[fault]}, {_times(len(same) + 1)}"
+            return f"called {what} with {WRONG_CALLS[fault]}, {times(len(same) + 1)}"
         cut = next((number for one, number in zip(same, numbers, strict=True) if trial.was_cut_out(one.event)), None)
         if cut is not None:
             return f"called {what} again at reply {cut}, whose result had been cut out of the prompt"
-        when = f"at reply {numbers[0]}" if len(same) == 1 else f"{_times(len(same))}, first at reply {numbers[0]}"
+        when = f"at reply {numbers[0]}" if len(same) == 1 else f"{times(len(same))}, first at reply {numbers[0]}"
         return f"called {what} again {when}, although the prompt showed its result"
     replies = f"reply {numbers[0]}" if len(same) == 1 else f"replies {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
     if len(numbers) > MIN_NUMBERS:
@@ -525,7 +333,7 @@ def _in_words(trial: TracedTrial, same: Sequence[Setback]) -> str:
     return _SAYS[kind].format(
         replies=replies,
         what=what,
-        times=_times(len(same)),
+        times=times(len(same)),
         were="was" if len(same) == 1 else "were",
         fault=f" ({fault})" if fault else "",
         because=f" ({reason})" if reason else "",
@@ -554,7 +362,7 @@ def _what_followed(trial: TracedTrial, same: Sequence[Setback]) -> str:
     signatures = {step.signature for step in trial.course if step.event in about}
     own = sum(step.signature in signatures for step in trial.course)
     more = sum(signature in signatures for signature in trial.other) - own
-    return f"{untold}{ending}{f'; the other course tried {_times(more)} more' if more > 0 else ''}"
+    return f"{untold}{ending}{f'; the other course tried {times(more)} more' if more > 0 else ''}"
 
 
 def _gave_up_early(trial: TracedTrial) -> str:
@@ -566,7 +374,7 @@ def _gave_up_early(trial: TracedTrial) -> str:
 
 def _lost_sight(trial: TracedTrial) -> Finding | None:
     """The last prompt lacked the question, or results that both courses had."""
-    latest = {ask.role: at for at, ask in trial.asks if ask.role in _ANSWERING}
+    latest = {ask.role: at for at, ask in trial.asks if ask.role in ANSWERING}
     if not latest or trial.stop not in (StopReason.FINISHED, StopReason.FORCED):
         return None
     last = max(latest.values())
@@ -626,16 +434,11 @@ def _ended(trial: TracedTrial) -> Finding | None:
     return Finding(cause, f"{how}{at}{on_the_way}", faults=[*unreadable, *_behind(trial, failed)] if spent_on else met)
 
 
-def _other(trial: TracedTrial) -> Finding | None:
-    """The same calls, and another answer."""
-    return Finding("other", f"answered {_quoted(trial.head.answer)}")
-
-
 RULES: Sequence[Callable[[TracedTrial], Finding | None]] = (
     _broken_off,  # time limit, budget, crash, termination
     _obeyed,  # obeyed instruction
     _refused,  # answer refused
-    _altered,  # altered, dropped and added call, altered result and answer; also what else the loop left out
+    altered,  # altered, dropped and added call, altered result and answer; also what else the loop left out
     _early,  # termination
     _untold,  # error not shown, parse
     _blocked,  # whatever went wrong most often
@@ -647,5 +450,5 @@ RULES: Sequence[Callable[[TracedTrial], Finding | None]] = (
     _never_put_right,
     _lost_sight,  # lost observation
     _ended,  # termination, or what the stop names
-    _other,  # other
+    lambda trial: Finding("other", f"answered {quoted(trial.head.answer)}"),  # the same calls, and another answer
 )

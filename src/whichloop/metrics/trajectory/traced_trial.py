@@ -6,8 +6,10 @@ showed and what the outcome states.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
+from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from whichloop.metrics.record import Record
@@ -15,7 +17,7 @@ from whichloop.metrics.trace import GARBAGE, ModelExchange, Note, ToolRun, Trace
 from whichloop.protocol import Role, StopReason
 from whichloop.protocol.receipts import strip_receipts
 
-from .trajectory import CHOOSING, WORD, TracedStep, course, group, new_words, prompts, shows, unmatched
+from .trajectory import CHOOSING, WORD, TracedStep, course, group, matched_runs, new_words, prompts, shows, unmatched
 
 WRONG_CALLS = {
     "decision.wrong_value": "a wrong value",
@@ -36,117 +38,18 @@ MIN_SHOWN, MIN_TOLD, MIN_WORD_CHARS = 12, 40, 4
 """Characters of a result, and of a tool's error, that a design may show alone, and of a word that says something."""
 
 
-class WrittenCall(NamedTuple):
-    """A call as the model wrote it."""
-
-    call: TracedCall
-    event: int
-    scope: str
-
-
-class MatchedRun(NamedTuple):
-    """A run of a tool, and what the model wrote of it."""
-
-    event: int
-    run: ToolRun
-    stands_for: WrittenCall | None
-    """The call of the last replies that ran: the same one, or the one in whose place the loop made it; None: it stands for none."""
-    is_own: bool
-    """The loop may make such a run by itself: the call had failed, or the last reply was about one that did, or was unreadable."""
-    was_written: bool
-    """The model has written the very call, then or earlier."""
-    had_result: bool
-    """The last run of the same call before gave a result."""
-
-    @property
-    def is_as_written(self) -> bool:
-        """Whether the call ran as the model wrote it for this run."""
-        return self.is_own and self.was_written if self.stands_for is None else self.stands_for.call.key == self.run.call.key
-
-
-def matched_runs(events: Sequence[TraceEvent]) -> tuple[list[MatchedRun], list[WrittenCall], list[WrittenCall]] | None:
-    """Return the runs with the calls that they are of, the calls that the loop went on without, and those left at the end.
-
-    None where the trace does not say what every deciding reply was read as, or has none.
-    """
-    deciding = [event for event in events if isinstance(event, ModelExchange) and event.role in CHOOSING]
-    if not deciding or not all(ask.move_kind or ask.wire_error is not None or ask.error is not None for ask in deciding):
-        return None
-    runs: list[MatchedRun] = []
-    passed_over: list[WrittenCall] = []
-    waiting: list[WrittenCall] = []
-    written: set[str] = set()
-    had_result: dict[str, bool] = {}
-    failed: set[str] = set()  # calls that failed after the last deciding reply
-    is_recovering = False  # the last reply was about a failed call; what the loop then does is its own
-    for place, event in enumerate(events):
-        if isinstance(event, ModelExchange):
-            is_recovering = event.role == Role.RECOVER
-            left = (
-                []
-                if is_recovering
-                else [one for one in waiting if event.role not in CHOOSING or event.scope not in ("", one.scope)]
-            )
-            if event.role in CHOOSING:
-                failed.clear()
-                passed_over += [one for one in waiting if one not in left]
-            waiting = left + [WrittenCall(call, place, event.scope) for call in event.calls]
-            written.update(call.key for call in (*event.calls, *_recovering(event)))
-        elif isinstance(event, ToolRun):
-            key = event.call.key
-            meant = [one for one in waiting if one.call.key == key]
-            is_own = not meant and is_recovering
-            if not meant:
-                later = _keys_before_next_reply(events[place + 1 :])
-                still_open = [one for one in waiting if one.call.key not in later]
-                meant = [one for one in still_open if one.call.tool == event.call.tool] or still_open
-                is_own = is_recovering or (key in failed and (key in written or not meant))
-            stands_for = None if is_own or not meant else meant[0]
-            if stands_for is not None:
-                waiting.remove(stands_for)
-            runs.append(MatchedRun(place, event, stands_for, is_own, key in written, had_result.get(key, False)))
-            had_result[key] = event.gave_result
-            (failed.discard if event.gave_result else failed.add)(key)
-    return runs, passed_over, waiting
-
-
-def _recovering(ask: ModelExchange) -> list[TracedCall]:
-    """Return the call that a recovery names."""
-    call = ask.move.get("call") if ask.move is not None and ask.move_kind == "recovery" else None
-    return (
-        [TracedCall(call["name"], call.get("arguments"))] if isinstance(call, Mapping) and isinstance(call.get("name"), str) else []
-    )
-
-
-def _keys_before_next_reply(events: Sequence[TraceEvent]) -> set[str]:
-    keys = set()
-    for event in events:
-        if isinstance(event, ModelExchange) and event.role in CHOOSING and not event.scope:
-            break
-        if isinstance(event, ToolRun):
-            keys.add(event.call.key)
-    return keys
-
-
-def runs_not_as_written(events: Sequence[TraceEvent]) -> frozenset[int]:
-    """Return the events of the runs whose calls the model did not write so for them; none where the trace does not say what it
-    wrote."""
-    return frozenset(each.event for each in (matched_runs(events) or [()])[0] if not each.is_as_written)
-
-
 class Setback(NamedTuple):
-    """Something that went wrong, at an event."""
+    """Something that went wrong at an event: `what` was called or asked for, `why` is what was said about it.
+
+    `fault`: its kind; empty: none is known. `stands`: it was not put right afterwards.
+    """
 
     kind: Literal["unreadable", "misread", "request", "failed run", "not run", "repeated", "no call"]
     event: int
     what: str
-    """The call, or what was asked for."""
     why: str
-    """What was said about it."""
     fault: str
-    """Kind of the fault that the reply or the run suffered; empty: none is known."""
     stands: bool
-    """It was not put right afterwards."""
 
 
 class TracedTrial:
@@ -199,7 +102,7 @@ class TracedTrial:
         return held
 
     def asks_after(self, since: int) -> list[tuple[int, ModelExchange]]:
-        return [(place, ask) for place, ask in self.asks if place > since]
+        return self.asks[bisect_right(self.asks, since, key=itemgetter(0)) :]
 
     def decider(self, place: int) -> ModelExchange | None:
         """Return the reply that decided on what happened at an event: itself, or the last that made the call, or that could
@@ -328,13 +231,21 @@ def _is_same(one: ModelExchange, other: ModelExchange) -> bool:
 
 def _of_replies(trial: TracedTrial) -> Iterator[Setback]:
     for place, ask in trial.asks:
-        stands, later = _stands(trial, ask.fault, ask.role), [one for _, one in trial.asks_after(place)]
+        stands, failed = _stands(trial, ask.fault, ask.role), ask.error is not None or ask.wire_error is not None
+        later = trial.asks_after(place) if failed else []
         if ask.wire_error is not None:
             if ask.fault or not trial.is_scripted:  # else a scripted model had nothing to say in the form asked for
-                yield Setback("unreadable", place, group(ask), ask.wire_error, ask.fault, stands and not _was_read(ask, later))
+                yield Setback(
+                    "unreadable",
+                    place,
+                    group(ask),
+                    ask.wire_error,
+                    ask.fault,
+                    stands and not _was_read(ask, [one for _, one in later]),
+                )
         elif ask.fault.startswith("wire.") and ask.role in CHOOSING and trial.is_open(ask.fault, ask.role, calls_only=True):
             yield Setback("misread", place, group(ask), ask.reply_text, ask.fault, stands)
-        elif ask.error is not None and not any(_is_same(ask, one) and one.error is None for one in later):
+        elif ask.error is not None and not any(_is_same(ask, one) and one.error is None for _, one in later):
             yield Setback("request", place, group(ask), ": ".join(ask.error), ask.fault, stands)
         elif ask.role == Role.DECIDE and ask.move_kind == "text":
             yield Setback("no call", place, group(ask), ask.reply_text, ask.fault, stands)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 from whichloop.metrics.trace import ModelExchange, ToolRun, Trace, TracedCall, TraceEvent, canonical
 from whichloop.protocol import Role, render_value
@@ -40,9 +40,8 @@ class TracedStep:
     signature: str
     """Six hex digits of both in full."""
     event: int | None = field(default=None, compare=False)
-    """Index in the trace's events, in the order in which they happened; None for the end."""
+    """Index in the trace's events; None for the end."""
     call: TracedCall | None = field(default=None, compare=False)
-    """What was called."""
     gave_result: bool = field(default=False, compare=False)
     """The call gave a result."""
 
@@ -100,8 +99,10 @@ def course(trace: Trace) -> tuple[TracedStep, ...]:
             if same:
                 taken = min(same, key=lambda each: each[1].slot)
                 waiting.remove(taken)
-                turn = [each for each in turn if each is not taken[1]]
-                steps = [each for each in steps if each is not taken[1].step]
+                if taken[1] in turn:
+                    turn.remove(taken[1])
+                else:  # another request has ended its turn
+                    steps = [each for each in steps if each is not taken[1].step]
                 slot = taken[1].slot
             slots[event.call.key] = slot
             turn.append(_of_call(event.call, event, place, slot))
@@ -253,3 +254,91 @@ def new_words(before: Prompt, now: Prompt, own: str) -> Counter[str]:
     same = sum(1 for _ in takewhile(lambda both: both[0] == both[1], zip(before, now, strict=False)))
     said, old, its = (Counter(WORD.findall("\n".join(texts).lower())) for texts in (now[same:], before[same:], [own]))
     return said - old - its
+
+
+# --- runs beside the calls that the model wrote ---
+
+
+class WrittenCall(NamedTuple):
+    """A call as the model wrote it."""
+
+    call: TracedCall
+    event: int
+    scope: str
+
+
+class MatchedRun(NamedTuple):
+    """A run of a tool, and what the model wrote of it.
+
+    `stands_for`: the call of the last replies that ran, the same one, or the one in whose place the loop made it. `is_own`: the
+    loop may make the run by itself: the call had failed, or the last reply was about one that did, or could not be read.
+    `was_written`: the model wrote the very call, then or earlier. `had_result`: the last run of the same call gave a result.
+    """
+
+    event: int
+    run: ToolRun
+    stands_for: WrittenCall | None
+    is_own: bool
+    was_written: bool
+    had_result: bool
+
+
+def matched_runs(events: Sequence[TraceEvent]) -> tuple[list[MatchedRun], list[WrittenCall], list[WrittenCall]] | None:
+    """Return the runs with the calls that they are of, the calls that the loop went on without, and those left at the end.
+
+    None where the trace does not say what every deciding reply was read as, or has none.
+    """
+    deciding = [event for event in events if isinstance(event, ModelExchange) and event.role in CHOOSING]
+    if not deciding or not all(ask.move_kind or ask.wire_error is not None or ask.error is not None for ask in deciding):
+        return None
+    runs: list[MatchedRun] = []
+    passed_over: list[WrittenCall] = []
+    waiting: list[WrittenCall] = []
+    written: set[str] = set()
+    had_result: dict[str, bool] = {}
+    failed: set[str] = set()  # calls that failed after the last deciding reply
+    acts_itself = False  # the last reply was about a failed call, or could not be read by the codec: what follows is the loop's own
+    for place, event in enumerate(events):
+        if isinstance(event, ModelExchange):
+            acts_itself = event.role == Role.RECOVER or event.wire_error is not None
+            left = [] if event.role == Role.RECOVER else waiting
+            if event.role in CHOOSING:
+                failed.clear()
+                left = [one for one in waiting if event.scope not in ("", one.scope)]
+                passed_over += [one for one in waiting if one not in left]
+            waiting = left + [WrittenCall(call, place, event.scope) for call in event.calls]
+            written.update(call.key for call in event.calls)
+            recovered = event.move.get("call") if event.move is not None and event.move_kind == "recovery" else None
+            if isinstance(recovered, Mapping):
+                written.add(TracedCall(str(recovered.get("name")), recovered.get("arguments")).key)
+        elif isinstance(event, ToolRun):
+            key, is_own = event.call.key, False
+            meant = [one for one in waiting if one.call.key == key]
+            if not meant:
+                before_next = takewhile(lambda one: not isinstance(one, ModelExchange) or _goes_on(one), events[place + 1 :])
+                later = {one.call.key for one in before_next if isinstance(one, ToolRun)}
+                still_open = [one for one in waiting if one.call.key not in later]
+                meant = [one for one in still_open if one.call.tool == event.call.tool] or still_open
+                is_own = acts_itself or (key in failed and (key in written or not meant))
+            stands_for = None if is_own or not meant else meant[0]
+            if stands_for is not None:
+                waiting.remove(stands_for)
+            runs.append(MatchedRun(place, event, stands_for, is_own, key in written, had_result.get(key, False)))
+            had_result[key] = event.gave_result
+            (failed.discard if event.gave_result else failed.add)(key)
+    return runs, passed_over, waiting
+
+
+def _goes_on(ask: ModelExchange) -> bool:
+    """Whether calls of an earlier reply may still run after a request."""
+    return ask.role not in CHOOSING or bool(ask.scope)
+
+
+def runs_not_as_written(events: Sequence[TraceEvent]) -> frozenset[int]:
+    """Return the events of the runs whose calls the model did not write so for them; none where the trace does not say what it
+    wrote."""
+    return frozenset(
+        at
+        for at, run, stands_for, is_own, was_written, _ in (matched_runs(events) or ([],))[0]
+        if not (is_own and was_written if stands_for is None else stands_for.call.key == run.call.key)
+    )

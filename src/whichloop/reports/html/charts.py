@@ -21,7 +21,6 @@ from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import ArmResult
 from whichloop.metrics.factors.factorial import Effect
 from whichloop.metrics.record import Record, records_by_arm
-from whichloop.metrics.record_table import alike
 from whichloop.metrics.statistics import Interval, VerdictWord
 from whichloop.metrics.summary import METRICS, PRIMARY, labels
 from whichloop.metrics.sums import ranked
@@ -182,7 +181,7 @@ def spreads(records: Sequence[Record], infos: Sequence[ArmInfo], name: str) -> d
     """Return arm → the median of a measure over its scored trials, and what lies around it."""
     measure, rows = METRICS[name], dict[str, ChartRow]()
     for arm, own in records_by_arm(records, infos).items():
-        values = [value for record in alike(own) if record.status == "scored" and (value := measure(record)) is not None]
+        values = [value for record in own if record.status == "scored" and (value := measure(record)) is not None]
         if values:
             rows[arm] = _spread_row(values)
     return rows

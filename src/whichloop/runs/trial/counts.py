@@ -1,4 +1,4 @@
-"""What a trial does with its context and with the model's calls, and its time, price and limits; `metrics.record_table` says what
+"""What a trial does with its context and with the model's calls, and its time, price and limits; `metrics.measures` says what
 the counts mean."""
 
 from __future__ import annotations
