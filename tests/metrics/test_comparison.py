@@ -245,7 +245,13 @@ def test_the_object_for_scripts():
     made = compare(records, arms).to_json(run="runs/1", digest="abc", wall_s=2.5)
     assert (made["run"], made["digest"], made["wall_s"], made["alpha"], made["margin"]) == ("runs/1", "abc", 2.5, 0.05, 0.02)
     first = made["arms"][0]
-    said: dict[str, Any] = {"arm": "a", "loop": "a", "options": {"retries": 1, "limit": "Infinity"}, "model": "scripted", "profile": "clean"}
+    said: dict[str, Any] = {
+        "arm": "a",
+        "loop": "a",
+        "options": {"retries": 1, "limit": "Infinity"},
+        "model": "scripted",
+        "profile": "clean",
+    }
     said |= {"suite": "s", "trials": 3, "scored": 3, "errored": 0, "excluded": 0, "cost_usd": None, "stops": {"finished": 3}}
     assert first.items() >= said.items()
     for metric in ("accuracy", "steps", "lm_calls", "tokens", "seconds"):
