@@ -91,7 +91,7 @@ def _count(made: Mapping[str, DefectCount], found: Results) -> None:
     """Add one run's losses; its first arm is the sound loop."""
     sound, *others = [arm.info.arm for arm in found.comparison.arms]
     reasons = losses_explained(found, pairs=[(sound, other) for other in others], arms=others)
-    alone = {(arm.arm, lost.task, lost.repeat): lost.loss.cause for arm in reasons.arms for lost in arm.examples}
+    alone = {(arm.arm, lost.task, lost.repeat): lost.cause for arm in reasons.arms for lost in arm.examples}
     for pair in reasons.pairs:
         for parted in pair.divergences:
             if parted.loser != sound:

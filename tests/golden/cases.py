@@ -280,7 +280,7 @@ def rounded(values: Mapping[str, float | None], *names: str) -> list[float | Non
 
 
 def verdict_case(case: str) -> Any:
-    """The loops to adopt, the arms and pairs on accuracy, and how many warnings there are of each kind."""
+    """The loops to adopt, the arms and pairs on accuracy, and which warnings there are."""
     with tempfile.TemporaryDirectory() as folder:
         if case in COMMANDS:
             for words in COMMANDS[case]:
@@ -311,7 +311,7 @@ def facts(said: dict[str, Any]) -> Any:
             for pair in (*said["pairs"], *said["pooled"])
             if pair["metric"] == "accuracy"
         },
-        "warnings": Counter(warning["code"] for warning in said["warnings"]),
+        "warnings": dict.fromkeys((warning["code"] for warning in said["warnings"]), 1),
     }
     if "effects" in said:
         made["choices"] = {choice["factor"]: choice["value"] for choice in said["answer"]["choices"]}

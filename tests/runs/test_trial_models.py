@@ -256,7 +256,7 @@ def test_tools_fail_a_real_model_too_alike_in_each_run_and_a_gate_runs_it_again(
     faults = [fault for record in found.records for fault in record.faults]
     assert faults
     assert all(fault.landed and fault.point.startswith("tool:") for fault in faults)
-    lost = [one.loss.detail for arm in losses_explained(found).arms for one in arm.examples]
+    lost = [one.detail for arm in losses_explained(found).arms for one in arm.examples]
     assert any("tool." in detail for detail in lost)
     experiment = prepare(CompareConfig(runs=tmp_path / "runs", mlflow=False, budget={"calls": 20}, concurrency=2, **asked))
     assert run(experiment, Unwatched()) != ""

@@ -152,11 +152,6 @@ class ArmSummary:
         return bool(self.scored) and sum(self.crashes.values()) == self.scored
 
     @property
-    def always_late(self) -> bool:
-        """Whether every scored trial ran out of time, and there are some."""
-        return bool(self.scored) and sum(self.late.values()) == self.scored
-
-    @property
     def errored_share(self) -> float:
         """The share of errored trials among those that were to be scored."""
         return self.errored / max(self.scored + self.errored, 1)
@@ -207,45 +202,23 @@ def task_values(records: Iterable[Record], metric: Callable[[Record], float | No
     return TaskValues(values, clusters, templates)
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What a summary says of one measure."""
-
-    mean: Interval | None
-    """Over the tasks where it is known."""
-    known: int
-    """Scored trials where it is known."""
-    over_templates: Interval | None = None
-    """See `ArmSummary`."""
-
-    @classmethod
-    def of(cls, name: str, values: TaskValues, alpha: float) -> Measured:
-        """Sum up the values of the measure of that name."""
-        mean = (_share if METRICS[name].is_share else _mean)(values, alpha)
-        over_templates = _over_templates(values, alpha) if name == PRIMARY else None
-        return cls(mean, sum(map(len, values.values.values())), over_templates)
-
-
-def summarize(records: Sequence[Record], alpha: float = ALPHA, known: Mapping[str, Measured] | None = None) -> ArmSummary:
-    """Return the summary of one arm's records, one per trial; repeats are reduced to task means before any interval.
-
-    `known`: what has been read of measures already, by name.
-    """
-    scored = scored_of(records)
-    measured = dict(known or {})
-    for name in METRICS.keys() - measured.keys():
-        measured[name] = Measured.of(name, task_values(scored, METRICS[name]), alpha)
-    statuses = Counter(record.status for record in records)
-    faults = count_faults(scored)
+def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
+    """Return the summary of one arm's records, one per trial; repeats are reduced to task means before any interval."""
+    scored = [record for record in records if record.status == "scored"]
+    statuses, faults = Counter(record.status for record in records), count_faults(scored)
+    values = {name: task_values(scored, measure) for name, measure in METRICS.items()}
+    templates = values[PRIMARY].shared_templates(values[PRIMARY].values)
+    shown = {name: task_values(scored, partial(retention_at, distance=name)) for name in DISTANCES}
+    not_asked_for = sum(record.call_counts.get("not_asked_for", 0) for record in scored)
     return ArmSummary(
         trials=len(records),
         scored=len(scored),
         errored=statuses["errored"],
         excluded=statuses["excluded"],
         tasks=len({record.task for record in scored}),
-        means={name: measured[name].mean for name in METRICS},
-        known={name: measured[name].known for name in COSTS},
-        stops=_counted(Counter(record.stop for record in scored if record.stop is not None)),
+        means={name: _mean(of, alpha, is_share=METRICS[name].is_share) for name, of in values.items()},
+        known={name: sum(map(len, values[name].values.values())) for name in COSTS},
+        stops=_counted(record.stop for record in scored if record.stop is not None),
         errors=_summed(record.errors for record in scored),
         retries=_summed(record.retries for record in records),
         faults=faults,
@@ -253,15 +226,15 @@ def summarize(records: Sequence[Record], alpha: float = ALPHA, known: Mapping[st
         implicit_wrong=event_rate(faults.implicit_wrong, faults.implicit, alpha),
         false_success=_trials_with("false_success", scored, told_by="false_success"),
         right_unseen=_trials_with("right_unseen", scored, told_by="answer_unseen"),
-        not_asked_for=_not_asked_for(scored),
-        exclusions=_reasons(records, "excluded"),
+        not_asked_for=not_asked_for / max(1, sum(record.tool_calls for record in scored)),
+        exclusions=_counted(record.reason for record in records if record.status == "excluded"),
         crashes=Counter(record.reason for record in scored if record.stop == StopReason.CRASHED),
-        errored_reasons=_reasons(records, "errored"),
+        errored_reasons=_counted(record.reason for record in records if record.status == "errored"),
         dead=death_cause(scored),
-        retention_at=_retention_at(scored, alpha),
+        retention_at={name: share for name, of in shown.items() if (share := _mean(of, alpha, is_share=True)) is not None},
         tells_faults=not records or any(record.tells_faults for record in records),
         lost_to=lost_to(scored),
-        over_templates=measured[PRIMARY].over_templates,
+        over_templates=None if templates is None else _over_units(values[PRIMARY], templates, alpha),
         served_by_cache=served_by_cache(scored),
         late=_late(scored),
     )
@@ -290,7 +263,8 @@ def lost_to(scored: Sequence[Record]) -> Mapping[str, float]:
 
 def death_cause(scored: Sequence[Record]) -> DeathCause:
     """Return why an arm's scored trials say nothing about an agent; a trial whose calls are not known counts as one with calls."""
-    if scored and not any(map(_asked, scored)):
+    calls = METRICS["lm_calls"]
+    if scored and not any(calls(record) != 0 or record.stop == StopReason.BUDGET for record in scored):  # the budget may forbid all
         return "never asked"
     return "crashed" if scored and all(record.stop == StopReason.CRASHED for record in scored) else ""
 
@@ -299,7 +273,6 @@ _SECONDS = re.compile(r"\d+(\.\d+)? s\b")
 
 
 def _late(scored: Sequence[Record]) -> Counter[str]:
-    """Return what is told of the trials that ran out of time → trials."""
     trials, first = Counter[str](), dict[str, str]()
     for record in scored:
         if record.stop == StopReason.TIMEOUT:
@@ -311,21 +284,6 @@ def _trials_with(name: str, scored: Sequence[Record], *, told_by: str) -> int | 
     """Return how many trials have a flag; None where no source tells it. `told_by`: the field that it rests on."""
     known_records = [record for record in scored if told_by not in record.unknown]
     return sum(getattr(record, name) for record in known_records) if known_records or not scored else None
-
-
-def _not_asked_for(scored: Sequence[Record]) -> float:
-    found = sum(record.call_counts.get("not_asked_for", 0) for record in scored)
-    return found / max(1, sum(record.tool_calls for record in scored))
-
-
-def scored_of(records: Sequence[Record]) -> Sequence[Record]:
-    """Return the scored trials."""
-    return [record for record in records if record.status == "scored"]
-
-
-def _asked(record: Record) -> bool:
-    """Whether the model was asked, or would have been, had the budget allowed it."""
-    return METRICS["lm_calls"](record) != 0 or record.stop == StopReason.BUDGET
 
 
 def count_faults(records: Sequence[Record]) -> FaultCounts:
@@ -343,44 +301,26 @@ def count_faults(records: Sequence[Record]) -> FaultCounts:
     )
 
 
-def _share(values: TaskValues, alpha: float) -> Interval | None:
-    if not values.values:
+def _mean(of: TaskValues, alpha: float, *, is_share: bool) -> Interval | None:
+    if not of.values:
         return None
-    return accuracy_interval(list(values.values.values()), list(values.clusters.values()), alpha)
+    clusters = list(of.clusters.values())
+    if is_share:
+        return accuracy_interval(list(of.values.values()), clusters, alpha)
+    return mean_interval(list(of.means.values()), clusters, alpha)
 
 
-def _mean(values: TaskValues, alpha: float) -> Interval | None:
-    if not values.values:
-        return None
-    return mean_interval(list(values.means.values()), list(values.clusters.values()), alpha)
-
-
-def _over_templates(values: TaskValues, alpha: float) -> Interval | None:
-    templates = values.shared_templates(values.values)
-    if templates is None:
-        return None
-    return replace(accuracy_interval(list(values.values.values()), templates, alpha), n=unit_count(templates), units=None)
-
-
-def _retention_at(scored: Sequence[Record], alpha: float) -> dict[str, Interval]:
-    distances = {distance for record in scored for distance in record.results_needed}
-    shown = {name: task_values(scored, partial(retention_at, distance=name)) for name in DISTANCES if name in distances}
-    shares = {name: _share(values, alpha) for name, values in shown.items()}
-    return {name: share for name, share in shares.items() if share is not None}
-
-
-def _reasons(records: Sequence[Record], status: Literal["errored", "excluded"]) -> dict[str, int]:
-    return _counted(Counter(record.reason for record in records if record.status == status))
+def _over_units(of: TaskValues, units: Sequence[str], alpha: float) -> Interval:
+    return replace(accuracy_interval(list(of.values.values()), units, alpha), n=unit_count(units), units=None)
 
 
 def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     total = Counter[str]()
-    for each in counts:
-        if each:
-            total.update(each)
-    return _counted(+total)
+    for each in filter(None, counts):
+        total.update(each)
+    return dict(sorted((+total).items()))
 
 
-def _counted(counter: Counter[str]) -> dict[str, int]:
+def _counted(said: Iterable[str]) -> dict[str, int]:
     """Return the counts sorted by name, so that equal records in any order give an equal summary."""
-    return {name: counter[name] for name in sorted(counter)}
+    return dict(sorted(Counter(said).items()))

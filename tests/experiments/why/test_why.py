@@ -6,7 +6,7 @@ import json
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -115,8 +115,8 @@ def test_a_trial_by_itself_is_told_as_in_the_list(found):
     records = {record.key: record for record in found.records}
     for one in arm.examples:
         told = recorded_doc(found.folder, records[arm.arm, one.task, one.repeat])
-        assert {**told.data, **asdict(one.loss)} == told.data
-        assert told.facts["Cause"] == [f"{one.loss.cause}, step {one.loss.step}: {one.loss.detail}"]
+        assert all(told.data[name] == getattr(one, name) for name in ("cause", "step", "detail", "fault"))
+        assert told.facts["Cause"] == [f"{one.cause}, step {one.step}: {one.detail}"]
 
 
 def test_the_step_of_a_cause_is_the_first_of_the_replies_that_it_is_about(tmp_path):
@@ -126,11 +126,11 @@ def test_the_step_of_a_cause_is_the_first_of_the_replies_that_it_is_about(tmp_pa
     found = ran(tmp_path / "runs", loops=("bare",), profiles=(str(profile),), suite="arithmetic", tasks=9)
     (arm,) = losses_explained(found, pairs=()).arms
     records = {record.key: record for record in found.records}
-    ended = [one for one in arm.examples if (one.loss.cause, one.stop) == ("parse", "error_valve")]
+    ended = [one for one in arm.examples if (one.cause, one.stop) == ("parse", "error_valve")]
     assert ended
     for one in ended:
         steps = course(read_trace(found.folder, records[arm.arm, one.task, one.repeat]))
-        at = one.loss.step - 1
+        at = one.step - 1
         assert (len(steps) - at, [step.text for step in steps[at:-1]]) == (4, ["decide"] * 3)
 
 
@@ -151,9 +151,9 @@ def test_a_loss_that_names_faults_is_counted_under_one_of_them(tmp_path):
     counted: Counter[str] = Counter()
     for arm in losses_explained(found, pairs=()).arms:
         for example in arm.examples:
-            named = {kind for kind in met[arm.arm, example.task] if kind in example.loss.detail}
-            assert not named or example.loss.fault in named, example.loss
-            counted[example.loss.fault] += bool(named)
+            named = {kind for kind in met[arm.arm, example.task] if kind in example.detail}
+            assert not named or example.fault in named, example
+            counted[example.fault] += bool(named)
     assert counted.total() > 8
     assert {"tool.garbage", "wire.truncated"} <= counted.keys()
 

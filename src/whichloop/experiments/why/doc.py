@@ -141,7 +141,7 @@ def _examples(run: Results, arms: Sequence[ArmLosses]) -> tuple[Lines, Lines]:
     """Return an example of each cause with the command that shows it: those of the frequent causes, and the others, a detail."""
     told = [
         (
-            (cause, f"step {one.loss.step}: {one.loss.detail}"),
+            (cause, f"step {one.step}: {one.detail}"),
             ("show", show_command(run.folder, f"{arm.arm}/{one.task}/{one.repeat}")),
         )
         for cause in _by_frequency(arms)
@@ -167,8 +167,8 @@ def example_of(cause: Cause, arms: Sequence[ArmLosses]) -> tuple[ArmLosses, Lost
     for arm in having:
         kinds.update(arm.kinds[cause])
     main = max(kinds, key=lambda kind: (kinds[kind], kind), default="")
-    examples = [(arm, one) for arm in having for one in arm.examples if one.loss.cause == cause]
-    return max(examples, key=lambda each: (each[1].solved_by > 0, each[0].lost, each[1].loss.fault == main), default=None)
+    examples = [(arm, one) for arm in having for one in arm.examples if one.cause == cause]
+    return max(examples, key=lambda each: (each[1].solved_by > 0, each[0].lost, each[1].fault == main), default=None)
 
 
 def _remedy(run: Results, arms: Sequence[ArmLosses], infos: Mapping[str, ArmInfo]) -> str:

@@ -31,20 +31,15 @@ Example = TypeVar("Example")
 ArmPair = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class LostTrial:
+@dataclass(frozen=True, kw_only=True)
+class LostTrial(Loss):
     """A trial that was not solved, with its own cause."""
 
     task: str
     repeat: int
     stop: str | None
-    loss: Loss
     solved_by: int = 0
     """Number of arms of the same suite and profile that solved the same trial."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {name: value for name, value in asdict(self).items() if name != "loss"} | asdict(self.loss)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +94,7 @@ class ArmLosses:
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         rates = {cause: rate.to_json() for cause, rate in self.base_rates.items()}
-        return asdict(self) | {"base_rates": rates, "examples": [example.to_json() for example in self.examples]}
+        return asdict(self) | {"base_rates": rates}
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +232,8 @@ def _lost(record: Record, loss: Loss, cell: Iterable[Record], infos: Mapping[str
     group = _group(infos[record.arm])
     solvers = (each.arm for each in cell if each.status == "scored" and each.is_solved)
     solved_by = sum(arm in infos and _group(infos[arm]) == group for arm in solvers)
-    return LostTrial(record.task, record.repeat, record.stop, loss.of(infos[record.arm].subject), solved_by)
+    of: dict[str, Any] = {"task": record.task, "repeat": record.repeat, "stop": record.stop, "solved_by": solved_by}
+    return LostTrial(**vars(loss.of(infos[record.arm].subject)), **of)
 
 
 def _group(info: ArmInfo) -> tuple[str, str]:
@@ -331,7 +327,7 @@ class _Collected:
         trial = TracedTrial(self._traces.read(record), record, limit=self._limits.get(record.arm))
         if record.arm in self._alone:
             lost = _lost(record, explain(trial), cell, self._infos)
-            self._alone[record.arm].add(lost.loss.cause, lost.loss.fault, lost, self._most, lost.solved_by)
+            self._alone[record.arm].add(lost.cause, lost.fault, lost, self._most, lost.solved_by)
         for pair, winner, steps in winners:
             if steps:
                 parted = divergence(winner, steps, trial) or _same_course(winner, record, len(trial.course))
