@@ -27,8 +27,6 @@ from whichloop.metrics.paired import PairedFlip
 from whichloop.metrics.statistics import accuracy_interval
 
 PAGE = Path(__file__).parents[1] / "docs" / "statistics.md"
-LEAST = 0.94
-"""What every cell is to cover."""
 Z = float(-special.ndtri(0.025))
 SAME = 20
 """Runs of each cell whose interval is held against the library's own."""

@@ -37,7 +37,7 @@ from whichloop.metrics.summary import TaskValues
 
 PAGE = Path(__file__).parents[1] / "docs" / "size.md"
 POWER = 0.8
-RUNS, RUNS_OF_PILOTS, LOOKED_AT = 300, 150, 400
+RUNS, RUNS_OF_PILOTS = 300, 150
 PILOT = 120
 MANY = 20_000
 """Tasks that stand for all there are."""

@@ -13,7 +13,7 @@ from scipy import stats
 
 from tests.cases import cases
 from whichloop.metrics.paired import PairedFlip, mean_interval
-from whichloop.metrics.statistics import standard_error, unit_count
+from whichloop.metrics.statistics import equal_units, standard_error, unit_count
 
 LATTICE = st.integers(1, 10).flatmap(lambda k: st.lists(st.integers(-k, k).map(lambda x: x / k), min_size=1, max_size=40))
 DIFFERENCES = LATTICE | st.lists(st.sampled_from([-1.0, 0.0, 1.0]) | st.floats(-1, 1), min_size=1, max_size=40)
@@ -175,6 +175,14 @@ def test_a_loss_of_the_margin_in_single_tasks_is_called_equivalent_no_more_often
         counts = range(min(n, 60))
         called = [k for k in counts if PairedFlip([-1.0] * k + [0.0] * (n - k)).p_equivalence(margin) < alpha]
         assert sum(stats.binom.pmf(k, n, margin) for k in called) <= alpha
+
+
+def test_a_large_cluster_that_is_lost_weighs_more():
+    """Three clusters of 30 beside 60 single tasks count as 150²/2,760 units of equal size."""
+    clusters = [*("a" * 30 + "b" * 30 + "c" * 30), *[""] * 60]
+    low, _ = PairedFlip([0.0] * 150, clusters).bounds(0.05)
+    assert equal_units(clusters, 150) == pytest.approx(8.152, abs=1e-3)
+    assert low == pytest.approx(-(1 - 0.05 ** (1 / equal_units(clusters, 150))))
 
 
 def test_many_gains_outweigh_what_a_few_tasks_might_lose():

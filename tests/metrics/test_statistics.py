@@ -15,6 +15,7 @@ from whichloop.metrics.statistics import (
     Interval,
     accuracy_interval,
     clopper_pearson,
+    equal_units,
     event_rate,
     fisher_greater,
     independent_difference,
@@ -150,7 +151,9 @@ def test_one_repeat_of_0_and_1_is_clopper_and_pearson_on_tasks(outcomes):
 def test_all_success_and_all_failure_are_clopper_and_pearson_on_units(n, repeats, outcome, data):
     """Neither repeats of one task nor tasks of one template add a unit: their agreement proves nothing about the next."""
     clusters = clustered([0.0] * n, data)
-    units = unit_count(clusters)
+    count = unit_count(clusters)
+    units = count**2 / (count / equal_units(clusters, n) * (count + 1) - 1)  # of equal size: their number
+    assert units <= count + 1e-9
     interval = accuracy_interval([[outcome] * repeats] * n, clusters)
     assert (interval.low, interval.high) == pytest.approx(clopper_pearson(outcome * units, units))
 

@@ -33,7 +33,7 @@ import scipy
 from .arm_info import ArmInfo
 from .bootstrap import bca_ends, draw_sums, expanded, unit_sums, without_each
 from .record import Record, records_by_arm
-from .statistics import ALPHA, Clusters, Floats, Interval, Plain, independent_difference
+from .statistics import ALPHA, NO_SPREAD, Clusters, Floats, Interval, Plain, independent_difference
 from .summary import METRICS, PRIMARY, task_values
 
 DRAWS = 1_999
@@ -263,7 +263,7 @@ class Crossed:
         )
         noise = (self._moves(self._drawn, source) - estimate) * wider
         size = float(np.linalg.norm(estimate))
-        along = noise @ (estimate / size) if size > 0 else noise[:, 0]
+        along = noise @ (estimate / size) if size > NO_SPREAD else noise[:, 0]
         squares = (noise**2).sum(1)
         # What was found may be smaller than noise alone gives, whatever moved: then that nothing moved fits best.
         room = along**2 - squares + max(size**2, float(np.median(squares)))

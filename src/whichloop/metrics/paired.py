@@ -33,6 +33,7 @@ from .statistics import (
     Floats,
     Interval,
     as_array,
+    equal_units,
     shared_units,
     student_quantile,
     unit_values,
@@ -128,10 +129,11 @@ class PairedFlip:
         units = unit_values(values, clusters)
         self.tasks, self.units, self.value = len(values), len(units), float(values.mean())
         self._flip: FlipTails = sign_flip(values, clusters)
+        count = equal_units(clusters, len(values))
         self._sides: dict[Side, _Scores | AmountLaw] = (
             {"greater": AmountLaw(units), "less": AmountLaw(-units)}
             if reach is None
-            else {"greater": _Scores(units, reach), "less": _Scores(-units, reach)}
+            else {"greater": _Scores(units, reach, count), "less": _Scores(-units, reach, count)}
         )
         self.reach = math.inf if reach is None else reach
 
@@ -184,17 +186,18 @@ class _Scores:
     modified t does (1978, JASA 73:536) at a one-sided level of about 5 %. Against a bound below 0 the larger p of that and the
     exact binomial one of units lost whole (Clopper & Pearson 1934): where losses sit in a few units, or hardly any differ, a sample
     may show none of them, and the normal law alone would call 100 units that all agree a proof that fewer than 2 % are lost.
+    `count`: the units, if all were of equal size: a large cluster that is lost weighs more.
     """
 
-    def __init__(self, units: Floats, reach: float) -> None:
+    def __init__(self, units: Floats, reach: float, count: float) -> None:
         squares = units**2
         square, mean = float(squares.sum()), float(units.mean())
-        self._n, self._reach = len(units), reach
+        self._count, self._reach, n = count, reach, len(units)
         size = (float((squares**2).sum()) + reach**4) / (square + reach**2)
-        center = self._n * mean / (self._n + 2)
+        center = n * mean / (n + 2)
         skew = min((float((squares * units).sum()) - reach**3) / (square + 2 * reach**2), 0.0)
-        self._center = center + skew / (self._n + 2)
-        self._error = math.sqrt(max((square + 2 * size) / (self._n + 2) - center**2, 0.0) / (self._n + 2))
+        self._center = center + skew / (n + 2)
+        self._error = math.sqrt(max((square + 2 * size) / (n + 2) - center**2, 0.0) / (n + 2))
         self._gained = min(max(mean / reach, -1.0), 1.0)
 
     def p(self, bound: float) -> float:
@@ -211,19 +214,19 @@ class _Scores:
     def _not_lost(self, share: float) -> float:
         """Return the chance of so few units lost on balance, were `share` of them lost; what was gained on balance hides as many
         more."""
-        lost = -self._gained * self._n
+        lost = -self._gained * self._count
         if lost <= 0:
-            return max(1.0 - share - self._gained, 0.0) ** self._n
-        if share >= 1 or lost >= self._n:
+            return float(max(1.0 - share - self._gained, 0.0) ** self._count)
+        if share >= 1 or lost >= self._count:
             return float(share < 1)
-        return float(scipy.special.betainc(self._n - lost, lost + 1, 1 - share))
+        return float(scipy.special.betainc(self._count - lost, lost + 1, 1 - share))
 
     def _most_lost(self, alpha: float) -> float:
         """Return the share at which `_not_lost` is alpha."""
-        lost = -self._gained * self._n
+        lost = -self._gained * self._count
         if lost <= 0:
-            return float(1.0 - self._gained - alpha ** (1 / self._n))
-        return float(scipy.special.betaincinv(lost + 1, self._n - lost, 1 - alpha)) if lost < self._n else 1.0
+            return float(1.0 - self._gained - alpha ** (1 / self._count))
+        return float(scipy.special.betaincinv(lost + 1, self._count - lost, 1 - alpha)) if lost < self._count else 1.0
 
 
 class HolmStep(NamedTuple):

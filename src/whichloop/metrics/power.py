@@ -40,7 +40,7 @@ POWER = 0.8
 MAX_UNITS = 10_000_000
 """A plan of more units is not a plan."""
 PSEUDO_UNITS = 2
-"""Units of +1 and of -1 that the intervals of scores append (Bonett & Price 2012)."""
+"""Units of +1 and of -1, the largest that the law of scores appends (Bonett & Price 2012)."""
 UNSEEN = 3
 """Units that may be unusual, 95 % sure, where none of many was: the rule of three (Hanley & Lippman-Hand 1983)."""
 DOUBLE = math.log(2) ** 2

@@ -56,6 +56,8 @@ def read_as(kind: type[T], data: object) -> T:
     except ValidationError as error:
         last = error.errors(include_url=False, include_input=False, include_context=False)[-1]
         raise ValueError(": ".join([*map(str, last["loc"][:1]), last["msg"]])) from None
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     return value
 
 

@@ -171,12 +171,18 @@ def accuracy_interval(scores: Sequence[Sequence[float]], clusters: Clusters = No
     units = unit_values(means, clusters)
     rare = 1 - units if value > 0.5 else units
     mean = (float(rare.sum()) + 1) / (len(rare) + 1)
-    variance = (float((rare**2).sum()) + 1) / (len(rare) + 1) - mean**2
+    variance = (float((rare**2).sum()) + len(units) / equal_units(clusters, len(means))) / (len(rare) + 1) - mean**2
     effective = len(units) * mean * (1 - mean) / variance
     if np.isin(flat, (0.0, 1.0)).all():
         effective = min(effective, float(len(flat)))
     low, high = clopper_pearson(value * effective, effective, alpha)
     return Interval(value, low, high, len(means), shared_units(len(units), len(means)))
+
+
+def equal_units(clusters: Clusters, n: int) -> float:
+    """Return how many units of equal size the n tasks are worth: n²/Σm² for units of m tasks (Kish 1965)."""
+    groups = unit_groups(clusters, n)
+    return float(n) if groups is None else n**2 / float((np.bincount(groups) ** 2).sum())
 
 
 def standard_error(values: ArrayLike, clusters: Clusters = None) -> float:

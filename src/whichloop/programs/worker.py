@@ -187,6 +187,8 @@ class Worker:
                 failed = message.get("failed", "")
         except OSError as error:
             self._why_gone = f"{self._solver.python}: {error.strerror}"
+        except ValueError:
+            self._why_gone = "the process of the solver wrote into the pipe of its runner"
         finally:
             self.is_closed = True
             if process is not None and reading is not None:

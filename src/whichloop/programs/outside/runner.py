@@ -16,6 +16,7 @@ script the runner only says whether this Python can read it; without anything, w
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import hashlib
 import http.client
@@ -25,7 +26,6 @@ import inspect
 import json
 import keyword
 import linecache
-import math
 import os
 import sys
 import unicodedata
@@ -58,7 +58,7 @@ LITERAL = (str, int, bool, type(None))
 PLAIN_TYPES = {
     "string": "str", "number": "float", "integer": "int", "boolean": "bool", "object": "dict", "array": "list", "null": "None",
 }  # fmt: skip
-NAMES = {"Any": Any, "Literal": Literal, "Optional": Optional, "Union": Union, "inf": math.inf, "nan": math.nan}
+NAMES = {"Any": Any, "Literal": Literal, "Optional": Optional, "Union": Union}
 """What the source of a function has beside keywords: types, and numbers whose texts are no literals."""
 
 
@@ -101,6 +101,8 @@ def source(tool: Mapping[str, Any], is_async: bool) -> str:
         schema, kind = properties[word], annotation(properties[word])
         fields = schema if isinstance(schema, dict) else {}
         default = fields.get("default")
+        with contextlib.suppress(TypeError, ValueError):
+            default = json.loads(json.dumps(default), parse_constant=lambda _: None)
         if word not in required:
             kind = kind if default is not None or kind.startswith("Optional") or kind == "Any" else f"Optional[{kind}]"
             kind = f"{kind} = {default!r}"
