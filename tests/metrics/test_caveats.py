@@ -86,6 +86,12 @@ def test_errored_trials_and_unknown_costs_of_each_arm_are_told_and_where_two_dif
         assert [each.numbers["points"] for each in found.get(code, [])] == ([pytest.approx(100 * gap)] if gap > MAX_ERRORED else [])
 
 
+@pytest.mark.parametrize(("errored", "codes"), [(1, []), (2, []), (3, ["errored trials", "errored unlike"])])
+def test_up_to_two_errored_trials_of_a_hundred_are_not_told(errored, codes):
+    lost = [record("a", task, status="errored") for task in range(errored)]
+    assert [*told([*lost, *outcomes("a", [1.0] * 100)[errored:], *outcomes("b", [1.0] * 100)])] == codes
+
+
 @given(gone=st.dictionaries(st.sampled_from("abc"), st.sets(st.integers(0, TASKS - 1), max_size=8), min_size=2))
 @settings(max_examples=cases(15))
 def test_repeats_that_a_file_lacks_are_told_as_errored_ones_are(gone):

@@ -167,8 +167,8 @@ def test_only_tasks_scored_in_both_arms_are_paired_and_repeats_are_reduced_befor
     difference = pair(compare([*a, *b], [arm("a"), arm("b")])).difference
     assert (difference.value, difference.n) == (0.5, 2)
     tried = [record("a", 0, score, repeat=place) for place, score in enumerate([1.0, 1.0, 0.0, 0.0])]
-    difference = pair(compare([*tried, record("b", 0, 0.0)], [arm("a"), arm("b")])).difference
-    assert (difference.value, difference.n) == (0.5, 1)
+    difference = pair(compare([*tried, record("a", 1), *outcomes("b", [0.0, 0.0])], [arm("a"), arm("b")])).difference
+    assert (difference.value, difference.n) == (0.75, 2)  # and not 3 of 5 trials
 
 
 def test_arms_are_paired_within_suite_and_profile_only():

@@ -215,6 +215,7 @@ def test_a_design_without_trials_has_no_gain_and_an_arm_that_is_not_there_is_ref
         ({"a0": 51, "a1": 50, "b0": 50, "b1": 51}, ("a", "b"), "by chance"),
         ({"a0": 51, "a1": 52, "b0": 50, "b1": 90}, ("a", "b"), "gains differ"),  # before, the two were not told apart
         ({"b0": 50, "b1": 90, "a0": 51, "a1": 52}, ("a", "b"), "gains differ"),
+        ({"a0": 60, "a1": 62, "b0": 40, "b1": 65}, ("a", "b"), "gains differ"),  # and here they are not afterwards
         ({"a0": 60, "a1": 60, "b0": 30, "b1": 90}, ("a", "b"), "crossed"),
     ],
 )

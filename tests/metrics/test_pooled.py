@@ -87,6 +87,7 @@ def test_small_differences_under_each_profile_add_up(compared):
 
 
 def test_a_loop_that_did_not_meet_every_profile_is_left_out_and_so_is_a_task_that_one_profile_lacks(compared):
-    scores = {("a", "p"): [1.0] * 3, ("b", "p"): [0.0] * 3, ("c", "p"): [1.0] * 3, ("a", "q"): [1.0] * 3, ("b", "q"): [1.0] * 2}
+    met = {"a": "pqr", "b": "pqr", "c": "pq", "d": "p"}
+    scores = {(loop, profile): [1.0] * 3 for loop, profiles in met.items() for profile in profiles} | {("b", "q"): [1.0] * 2}
     (pair,) = compared(scores).pooled
     assert (pair.a, pair.b, pair.difference.n) == ("a", "b", 2)

@@ -74,6 +74,11 @@ def test_power_is_a_probability(units, difference, variance, margin, alpha, scor
     assert 0 <= difference_power(units, difference, variance, alpha) <= 1
 
 
+@given(units=st.integers(2, 12), difference=DIFFERENCE, alpha=LEVEL)
+def test_units_whose_signs_may_all_agree_by_chance_show_no_difference(units, difference, alpha):
+    assert PairedFlip([1.0] * units).p_difference < alpha or difference_power(units, difference, 0.01, alpha) == 0
+
+
 @given(units=UNITS, difference=DIFFERENCE, variance=VARIANCE, margin=MARGIN, alpha=LEVEL, scores=BOOL)
 def test_swapping_the_arms_changes_no_power_of_a_verdict(units, difference, variance, margin, alpha, scores):
     assert difference_power(units, -difference, variance, alpha) == difference_power(units, difference, variance, alpha)

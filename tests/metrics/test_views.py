@@ -201,9 +201,10 @@ def test_cost_per_solved_by_hand():
     assert (found.value, found.n) == (20.0, 8)
     assert 10 <= found.low < 20 < found.high
     assert (always.low, always.value, always.high) == (10.0, 10.0, 10.0)
-    (rare,) = views([record("a", task, float(task == 0)) for task in range(5)], ARMS[:1]).per_solved
+    (rare,) = views([record("a", task, float(task == 0)) for task in range(10)], ARMS[:1]).per_solved
     assert rare.value is not None
-    assert (rare.value.value, rare.value.high, rare.to_json()["value"]["high"]) == (500.0, math.inf, None)
+    assert (rare.value.value, rare.value.high, rare.to_json()["value"]["high"]) == (1000.0, math.inf, None)
+    assert rare.value.low == pytest.approx(200, rel=0.1)
     records = [record("a", task, cost_usd=0.01) for task in range(3)] + [record("b", task, 0.0) for task in range(3)]
     prices = {(item.arm, item.unit): item.value for item in views(records, ARMS[:2]).per_solved}
     assert prices.keys() == {("a", "cost_usd"), ("a", "tokens"), ("b", "tokens")}
