@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.metrics.lost_trials import ADD, LOST, MUL, Talk, begun, down, landed, read, record, repeated, solved
+from tests.metrics.lost_trials import ADD, LOST, MUL, Talk, begun, down, landed, ran_otherwise, read, record, repeated, solved
 from whichloop.metrics.record import FaultRecord, Record
 from whichloop.metrics.trajectory.causes import Cause, Loss
 from whichloop.metrics.trajectory.divergence import divergence, explain
@@ -34,6 +34,44 @@ def test_each_way_to_lose_is_named(name):
     loss = explain_trial(read(trace), of)
     assert (loss.cause, loss.detail) == (cause, detail)
     assert 1 <= loss.step <= len(course(read(trace)))
+
+
+def fails_twice(told: str) -> Talk:
+    said = "the tool add is out of order today"
+    return repeated(2, begun(), lambda talk: talk.call("add", **ADD).ran(said, ok=False, told=False).tell(told))
+
+
+def carried(fault: str, answer: Any, *, recovered: bool) -> tuple[dict[str, Any], Record]:
+    of_result = fault if fault.startswith("inject.") else ""
+    talk = begun().call("add", **ADD).ran("14", fault=of_result).answer(answer, fault="" if of_result else fault)
+    return talk.ends(answer), record(landed(fault, "decide:c1" if of_result else "decide:answer", recovered=recovered))
+
+
+CUT = begun().call("add", **ADD).ran("the sum of these two is 14", told=False).tell("the sum").answer(15).ends(15)
+SILENT = repeated(2, begun(), lambda talk: talk.ask(move={"move": "text", "text": "Well"})).ends(None, "error_valve")
+
+
+@pytest.mark.parametrize(
+    ("trace", "of", "cause", "step"),
+    [
+        (ran_otherwise(Talk().call("mul", **MUL), "mul", a=4, b=4).ends(None, "crashed"), record(), "crash", 2),
+        (ran_otherwise(Talk().call("mul", a="3", b=4), "mul", **MUL).answer(15).ends(15), record(), "other", 2),
+        (ran_otherwise(Talk().call("mul", a=3), "mul", **MUL).answer(15).ends(15), record(), "other", 2),
+        (Talk().call("mul", **MUL).ran("down", ok=False).ran("12").answer(12).ends(12), record(), "other", 3),
+        (begun().call("add", **ADD).ends(None, "max_steps"), record(landed("calls.late", "tool:c1")), "termination", 3),
+        (CUT, record(), "lost observation", 2),
+        (*carried("inject.answer", "injected", recovered=False), "obeyed instruction", 2),
+        (*carried("inject.answer", "15", recovered=True), "other", 3),
+        (fails_twice("What is next?").ends(None, "error_valve"), record(), "error not shown", 2),
+        (fails_twice("the tool add is out").ends(None, "error_valve"), record(), "fault not recovered", 2),
+        (repeated(3, down(begun()), Talk.unreadable).ends("gave up", "error_valve"), record(), "parse", 3),
+        (*carried("wire.truncated", 1, recovered=True), "other", 3),
+        (SILENT, record(), "termination", 2),
+    ],
+)
+def test_what_comes_close_to_another_cause_is_told_from_it_and_has_its_step(trace, of, cause, step):
+    loss = explain_trial(read(trace), of)
+    assert (loss.cause, loss.step) == (cause, step)
 
 
 @pytest.mark.parametrize(

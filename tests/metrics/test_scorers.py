@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import math
 import re
 import string
 import subprocess
@@ -18,8 +19,8 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.datasets.task import Task
 from whichloop.metrics.answers import Judgement
-from whichloop.metrics.scorers import is_abstention, reads_state, scorer_named, scorer_names
-from whichloop.protocol import Query
+from whichloop.metrics.scorers import SCORERS, is_abstention, reads_state, scorer_named, scorer_names, scores_of
+from whichloop.protocol import Query, StopReason
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -448,3 +449,24 @@ def test_naming_a_scorer_imports_neither_jsonschema_nor_a_suite() -> None:
     code = "import sys; from whichloop.metrics.scorers import scorer_named; scorer_named('exact'); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert not {"jsonschema", "whichloop.datasets.bfcl"} & set(done.stdout.split())
+
+
+@pytest.mark.parametrize("stop", [*StopReason])
+def test_a_right_answer_counts_unless_the_harness_ended_the_trial(stop):
+    given_up = {"timeout", "budget", "crashed", "cancelled"}
+    assert scores_of(Judgement(Task("t", Query("?"), 5), "5", stop.value)) == {"accuracy": float(stop.value not in given_up)}
+
+
+def test_a_score_out_of_bounds_is_an_error_but_for_rounding(monkeypatch):
+    def scored(value):
+        monkeypatch.setitem(SCORERS, "own", lambda: lambda judgement: value)
+        return scores_of(Judgement(Task("t", Query("?"), 5, scorer="own"), "5", "finished"))
+
+    assert scored(1 + 1e-12) == {"accuracy": 1.0}
+    for value in (1.5, -0.1, math.nan):
+        with pytest.raises(ValueError, match=f"gave {value}"):
+            scored(value)
+
+
+def test_text_of_json_is_not_taken_where_the_schema_wants_a_text():
+    assert [score("schema", 5, "5", {"type": kind}) for kind in ("string", "integer")] == [0, 1]
