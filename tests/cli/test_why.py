@@ -199,7 +199,7 @@ def test_a_damaged_trace_is_one_line(compared):
     rewrite(lambda trace: trace.replace(b'"role":"decide"', b'"role":["...."]'))
     ended = compared("report", "--why", "latest")
     assert ended.code == 2
-    assert re.search(r"trials.sqlite: trial \S+: event \d+ of the trace: role is not text$", ended.err.strip())
+    assert re.search(r"trials.sqlite: trial \S+: event \d+ of the trace: role: Input should be a valid string$", ended.err.strip())
 
 
 def test_a_damaged_file_of_traces_is_one_line(compared):

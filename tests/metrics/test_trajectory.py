@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from whichloop.metrics.trace import Trace, TracedCall
 from whichloop.metrics.trajectory import trajectory
-from whichloop.metrics.trajectory.divergence import first_difference
-from whichloop.metrics.trajectory.trajectory import TracedStep, shortened, unmatched
+from whichloop.metrics.trajectory.trajectory import TracedStep, first_difference, shortened, unmatched
 
 
 def ask(*calls: tuple[str, dict[str, Any]], role: str = "decide", scope: str = "", **more: Any) -> dict[str, Any]:

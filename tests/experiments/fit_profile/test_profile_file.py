@@ -170,5 +170,5 @@ def test_a_run_without_traces_or_with_broken_ones_is_told(tmp_path):
     done = run(["bare"], known(), size=1, repeats=1)[0]
     with TrialWriter(folder) as journal:
         journal.append(done.record, done.trace.replace(b'"role":', b'"roll":', 1))
-    with pytest.raises(RunError, match="event 0 of the trace: role is missing"):
+    with pytest.raises(RunError, match="event 0 of the trace: role: Field required"):
         fit_run(folder)

@@ -24,7 +24,7 @@ from .traced_trial import MIN_SHOWN, PLANNING, WRONG_CALLS, TracedTrial
 from .trajectory import CHOOSING, MIN_WORDS, WORD, WrittenCall, call_text, shortened, shows
 
 
-class Finding(NamedTuple):
+class LossFinding(NamedTuple):
     """What a rule has to say."""
 
     cause: Cause
@@ -43,7 +43,7 @@ def quoted(value: Any) -> str:
     return repr(shortened(render_value(value)))
 
 
-def altered(trial: TracedTrial) -> Finding | None:
+def altered(trial: TracedTrial) -> LossFinding | None:
     """The loop itself changed, left out or made up a call, a result or the answer: the first such, as others may come of it."""
     found = alterations(trial)
     if not found:
@@ -52,7 +52,7 @@ def altered(trial: TracedTrial) -> Finding | None:
     return found[0]._replace(detail=f"{found[0].detail}; the same happened {times(also)} more") if also else found[0]
 
 
-def alterations(trial: TracedTrial) -> list[Finding]:
+def alterations(trial: TracedTrial) -> list[LossFinding]:
     """Return what the loop altered, in time; of calls and the answer only where a codec says what the model wrote.
 
     A sound loop may run a call again that failed, fill in an argument, or turn the text "5" into the number that a tool asks for;
@@ -61,7 +61,7 @@ def alterations(trial: TracedTrial) -> list[Finding]:
     return sorted(chain(_of_calls(trial), _of_results(trial), _of_answer(trial)), key=lambda each: each.events[0])
 
 
-def _of_calls(trial: TracedTrial) -> Iterator[Finding]:
+def _of_calls(trial: TracedTrial) -> Iterator[LossFinding]:
     if trial.matched is None:
         return
     runs, passed_over, _ = trial.matched
@@ -70,14 +70,14 @@ def _of_calls(trial: TracedTrial) -> Iterator[Finding]:
         if written is not None:
             if written.call.key != run.call.key and not _is_fitting(run, written.call):
                 wrote = f"the model wrote {call_text(written.call)} at reply {trial.number(written.event)}"
-                yield Finding("altered call", f"{called}, where {wrote}", [at])
+                yield LossFinding("altered call", f"{called}, where {wrote}", [at])
         elif not is_own and had_result:
-            yield Finding("added call", f"{called} again by itself, though it had given a result", [at])
+            yield LossFinding("added call", f"{called} again by itself, though it had given a result", [at])
         elif not is_own and not was_written:
-            yield Finding("added call", f"{called}, which the model did not write", [at])
+            yield LossFinding("added call", f"{called}, which the model did not write", [at])
     for each in passed_over:
         if _is_worth_running(trial, each) and not (trial.is_finished and _ever_ran(trial, each.call)):
-            yield Finding("dropped call", f"{_never_ran(trial, each)}, and went on", [each.event])
+            yield LossFinding("dropped call", f"{_never_ran(trial, each)}, and went on", [each.event])
 
 
 def _never_ran(trial: TracedTrial, written: WrittenCall) -> str:
@@ -117,7 +117,7 @@ _sightings = lru_cache(maxsize=1024)(sightings)
 """Kept: a trial's prompts repeat their messages."""
 
 
-def _of_results(trial: TracedTrial) -> Iterator[Finding]:
+def _of_results(trial: TracedTrial) -> Iterator[LossFinding]:
     receipts = {receipt_of(mark) for _, run in trial.runs for mark in MARK.finditer(run.data)}
     results = {run.result.replace("\\", "") for _, run in trial.runs}
     for at, run in trial.runs:
@@ -125,14 +125,14 @@ def _of_results(trial: TracedTrial) -> Iterator[Finding]:
         prompt = next((trial.prompts[asked] for asked, ask in trial.asks_after(at) if ask.role in PLANNING), None)
         shown = None if prompt is None else _shown_instead(prompt, run, receipts, results)
         if shown is not None:
-            yield Finding("altered result", f"{call} gave {gave}, and the loop showed the model {quoted(shown)}", [at])
+            yield LossFinding("altered result", f"{call} gave {gave}, and the loop showed the model {quoted(shown)}", [at])
         elif (run.gave_result or (trial.is_scripted and not run.fault)) and not trial.shows_result(at):
             # Of an error that is a fault a later rule tells where it cost the trial.
             cause: Cause = "lost observation" if run.gave_result else "error not shown"
-            yield Finding(cause, f"the loop never showed the model what {call} gave, {gave}", [at])
+            yield LossFinding(cause, f"the loop never showed the model what {call} gave, {gave}", [at])
     if trial.stop == StopReason.ERROR_VALVE and trial.runs and trial.runs[-1][0] > trial.last_at and trial.runs[-1][1].gave_result:
         detail = f"the error valve ended the run when {call} had given {gave}"
-        yield Finding("lost observation", detail, [trial.runs[-1][0]])
+        yield LossFinding("lost observation", detail, [trial.runs[-1][0]])
 
 
 def _shown_instead(prompt: Sequence[str], run: ToolRun, receipts: set[str], results: set[str]) -> str | None:
@@ -174,7 +174,7 @@ ANSWERING = frozenset({*CHOOSING, Role.ANSWER.value, Role.SUMMARIZE.value, Role.
 """Roles whose replies may state the answer."""
 
 
-def _of_answer(trial: TracedTrial) -> Iterator[Finding]:
+def _of_answer(trial: TracedTrial) -> Iterator[LossFinding]:
     last, at = trial.last, trial.last_at
     if last is None or trial.matched is None:
         return
@@ -187,11 +187,11 @@ def _of_answer(trial: TracedTrial) -> Iterator[Finding]:
         often = Counter(answer for _, answer in decided)
         for place, answer in [each for each in decided if often[each[1]] > 1][:1]:
             detail = f"the model answered {quoted(answer)} {times(often[answer])}, and the loop went on"
-            yield Finding("termination", detail, [place])
+            yield LossFinding("termination", detail, [place])
         return
     left = [each for each in trial.matched[2] if not _ever_ran(trial, each.call) and _is_worth_running(trial, each)]
     if left and left[0].event != at:  # another request followed, such as one that states the answer
-        yield Finding("termination", f"{_never_ran(trial, left[0])}, and ended the run", [left[0].event])
+        yield LossFinding("termination", f"{_never_ran(trial, left[0])}, and ended the run", [left[0].event])
         return
     replies = [ask for _, ask in trial.asks if ask.role in ANSWERING and ask.reply is not None]
     moves = [ask.move for ask in replies if ask.move is not None and ask.move_kind in ("answer", "text")]
@@ -201,8 +201,10 @@ def _of_answer(trial: TracedTrial) -> Iterator[Finding]:
         return
     answered = f"the loop answered {quoted(trial.head.answer)}"
     if stated:
-        yield Finding("altered answer", f"{answered}, where the model wrote {quoted(stated[-1])}", [at])
+        yield LossFinding("altered answer", f"{answered}, where the model wrote {quoted(stated[-1])}", [at])
     elif last.calls:
-        yield Finding("termination", f"{answered} at reply {last.number}, where the model wrote {call_text(last.calls[0])}", [at])
+        yield LossFinding(
+            "termination", f"{answered} at reply {last.number}, where the model wrote {call_text(last.calls[0])}", [at]
+        )
     elif last.wire_error is None:
-        yield Finding("altered answer", f"{answered}, though no reply stated an answer", [at])
+        yield LossFinding("altered answer", f"{answered}, though no reply stated an answer", [at])

@@ -17,26 +17,12 @@ from whichloop.protocol import StopReason
 from whichloop.protocol.receipts import strip_receipts
 from whichloop.protocol.values import counted
 
-from .alterations import ANSWERING, Finding, altered, quoted, times
+from .alterations import ANSWERING, LossFinding, altered, quoted, times
 from .causes import Cause, Divergence, Loss
 from .traced_trial import NEVER_FINISH, WRONG_CALLS, Setback, TracedTrial
-from .trajectory import CHOOSING, NOT_RUN, TracedStep, call_text, shortened, shows, unmatched
+from .trajectory import CHOOSING, NOT_RUN, TracedStep, call_text, first_difference, shortened, shows
 
 Item = TypeVar("Item")
-
-
-def first_difference(a: Sequence[str], b: Sequence[str]) -> int | None:
-    """Return the step, from 1, of `b` at which it parts from `a`, both signatures of courses; None where they are equal.
-
-    The first step of `b` that `a` does not have anywhere: two designs may do the same in another order. Where `a` has them all, the
-    first in whose place `a` has another; one beyond the end of `b` where that is only shorter.
-    """
-    if list(a) == list(b):
-        return None
-    alone = unmatched(a, b)
-    if alone:
-        return min(alone) + 1
-    return next((place for place, (one, other) in enumerate(zip(a, b, strict=False), 1) if one != other), min(len(a), len(b)) + 1)
 
 
 def divergence(winner: str, winner_course: Sequence[TracedStep], loser: TracedTrial) -> Divergence | None:
@@ -85,7 +71,7 @@ _BROKEN_OFF: Mapping[str | None, tuple[Cause, str]] = {
 }
 
 
-def _broken_off(trial: TracedTrial) -> Finding | None:
+def _broken_off(trial: TracedTrial) -> LossFinding | None:
     """A limit of the trial was reached (time limit, budget), or an exception left the loop (crash)."""
     overflowed = trial.last is not None and trial.last.error is not None and trial.last.error.kind == StopReason.CONTEXT_OVERFLOW
     stop = StopReason.CONTEXT_OVERFLOW if overflowed else trial.stop
@@ -94,10 +80,10 @@ def _broken_off(trial: TracedTrial) -> Finding | None:
     cause, how = _BROKEN_OFF[stop]
     reason = f" ({shortened(strip_receipts(trial.record.reason))})" if trial.record.reason else ""
     at = [trial.last_at] if trial.asks and how.endswith(" at") else []
-    return Finding(cause, f"{how} reply {len(trial.asks)}{reason}", at)
+    return LossFinding(cause, f"{how} reply {len(trial.asks)}{reason}", at)
 
 
-def _obeyed(trial: TracedTrial) -> Finding | None:
+def _obeyed(trial: TracedTrial) -> LossFinding | None:
     """An instruction in a result asked for an answer, or to stop, and the scripted model obeyed it."""
     asked = (at for at, run in trial.runs if run.fault in ("inject.answer", "inject.stop") and trial.is_open(run.fault))
     return next((_of_fault(trial, at) for at in asked), None)
@@ -109,7 +95,7 @@ _MISFIT = re.compile(
 """What jsonschema and pydantic find wrong with an answer."""
 
 
-def _refused(trial: TracedTrial) -> Finding | None:
+def _refused(trial: TracedTrial) -> LossFinding | None:
     """The last reply stated an answer that could be read, and the loop did not take it."""
     last = trial.last
     if last is None or last.move is None or trial.is_finished or last.fault.startswith("wire."):
@@ -127,7 +113,7 @@ def _refused(trial: TracedTrial) -> Finding | None:
         problem = f"not {'an' if kind[0] in 'aeiou' else 'a'} {kind}" if kind else f"missing field {''.join(names)}"
     stated = quoted(last.move.get("value", last.move.get("text")))
     detail = f"answer refused: {shortened(strip_receipts(problem))}; reply {last.number} stated {stated}"
-    return Finding("answer refused", detail, [trial.last_at])
+    return LossFinding("answer refused", detail, [trial.last_at])
 
 
 # --- what blocked it, and what was never put right ---
@@ -149,7 +135,7 @@ _FAULTS: Sequence[tuple[tuple[str, ...], Cause, str]] = (
 """Beginnings of kinds of faults, the cause that each is, and what it did, where that is all that there is to say."""
 
 
-def _of_fault(trial: TracedTrial, at: int) -> Finding:
+def _of_fault(trial: TracedTrial, at: int) -> LossFinding:
     event = trial.events[at]
     assert not isinstance(event, Note)
     fault, run = event.fault, event if isinstance(event, ToolRun) else None
@@ -157,31 +143,31 @@ def _of_fault(trial: TracedTrial, at: int) -> Finding:
     for kinds, cause, says in _FAULTS:
         if fault.startswith(kinds):
             events = [] if cause == "answer form" else [at]  # which is about the end
-            return Finding(cause, says.format(what=what, fault=fault, result=result), events)
+            return LossFinding(cause, says.format(what=what, fault=fault, result=result), events)
     if run is not None:
         if trial.hides_error(at):
             detail = f"{what} failed ({fault}), and the loop did not show the model its error, {result!r}"
-            return Finding("error not shown", detail, [at])
+            return LossFinding("error not shown", detail, [at])
         runs = [place for place, other in trial.runs if other.call.key == run.call.key and other.fault]
-        return Finding("fault not recovered", f"{what} failed {times(len(runs))} ({fault}) and never got through", runs)
+        return LossFinding("fault not recovered", f"{what} failed {times(len(runs))} ({fault}) and never got through", runs)
     assert isinstance(event, ModelExchange)
     if fault in WRONG_CALLS:
         called = f" called {call_text(event.calls[0])}" if event.calls else ""
         made = [place for place, _ in trial.runs if trial.decider(place) is event]
-        return Finding("tool argument", f"{what}{called} with {WRONG_CALLS[fault]}", [at, *made])
+        return LossFinding("tool argument", f"{what}{called} with {WRONG_CALLS[fault]}", [at, *made])
     why = "" if event.error is None else f", {shortened(event.error[1])}"
-    return Finding("fault not recovered", f"the provider failed at {what} ({fault}{why})", [at])
+    return LossFinding("fault not recovered", f"the provider failed at {what} ({fault}{why})", [at])
 
 
-def _early(trial: TracedTrial) -> Finding | None:
+def _early(trial: TracedTrial) -> LossFinding | None:
     """A scripted model answered before its work was done."""
     at, last = next(((at, ask) for at, ask in reversed(trial.asks) if ask.role in CHOOSING), (-1, None))
     if last is None or last.fault not in _ENDED_EARLY or not trial.is_open(last.fault):
         return None
-    return Finding("termination", f"answered at reply {last.number}, before its work was done", [at])
+    return LossFinding("termination", f"answered at reply {last.number}, before its work was done", [at])
 
 
-def _untold(trial: TracedTrial) -> Finding | None:
+def _untold(trial: TracedTrial) -> LossFinding | None:
     """A limit was reached, and most of what went wrong before was never told to the model, put right or not."""
     if trial.stop not in (StopReason.MAX_STEPS, StopReason.FORCED):
         return None
@@ -190,22 +176,22 @@ def _untold(trial: TracedTrial) -> Finding | None:
     return _worst(trial, [one for one in errors if one[:3:2] in untold]) if 2 * len(untold) > len(trial.setbacks) else None
 
 
-def _blocked(trial: TracedTrial) -> Finding | None:
+def _blocked(trial: TracedTrial) -> LossFinding | None:
     """The loop did not finish: what went wrong most often after its last new result."""
     return None if trial.is_finished else _worst(trial, _standing(trial, trial.last_new))
 
 
-def _misread(trial: TracedTrial) -> Finding | None:
+def _misread(trial: TracedTrial) -> LossFinding | None:
     """The last reply was spoiled and read as something else, and only the answer was missing."""
     at, last = next(((at, ask) for at, ask in reversed(trial.asks) if ask.error is None and ask.wire_error is None), (-1, None))
     if last is None or not last.fault.startswith("wire.") or not trial.is_open(last.fault, last.role):
         return None
     if not trial.is_finished and (trial.left_out or not trial.other_course):
         return None
-    return Finding("parse", f"reply {last.number} was spoiled ({last.fault}) and read as {quoted(trial.head.answer)}", [at])
+    return LossFinding("parse", f"reply {last.number} was spoiled ({last.fault}) and read as {quoted(trial.head.answer)}", [at])
 
 
-def _never_recovered(trial: TracedTrial) -> Finding | None:
+def _never_recovered(trial: TracedTrial) -> LossFinding | None:
     """Of a scripted model: the first fault that was never put right, and that wrong answers come from."""
     for at, event in enumerate(trial.events):
         fault = "" if isinstance(event, Note) else event.fault
@@ -215,12 +201,12 @@ def _never_recovered(trial: TracedTrial) -> Finding | None:
     return None
 
 
-def _gave_up(trial: TracedTrial) -> Finding | None:
+def _gave_up(trial: TracedTrial) -> LossFinding | None:
     """The loop finished: what went wrong after its last new result."""
     return _worst(trial, _lasting(trial, _standing(trial, trial.last_new))) if trial.is_finished else None
 
 
-def _again(trial: TracedTrial) -> Finding | None:
+def _again(trial: TracedTrial) -> LossFinding | None:
     """Calls were made again that had given a result: in a trial that finished, or more often than anything else went wrong."""
     again = [one for one in _standing(trial) if one.kind == "repeated"]
     unreadable = sum(ask.wire_error is not None for _, ask in trial.asks)
@@ -232,7 +218,7 @@ _TELLING = re.compile(r"\d|\w+\W+\w+\W+\w+\W+\w+")
 """A result that tells something: a number, or several words. A bare `ok` tells nothing of what was done."""
 
 
-def _argument(trial: TracedTrial) -> Finding | None:
+def _argument(trial: TracedTrial) -> LossFinding | None:
     """The loop finished: a tool was called with other arguments than in the other course, and gave another result.
 
     The same result told the model the same, so that arguments made no difference, unless an end state is judged.
@@ -243,11 +229,11 @@ def _argument(trial: TracedTrial) -> Finding | None:
         meant = [other for other in trial.left_out if other.call is not None and other.call.tool == step.call.tool]
         tells = step.gave_result and "state" not in trial.head.scores and _TELLING.search(step.observed) is not None
         if meant and not (tells and any(step.observed == other.observed for other in meant)):
-            return Finding("tool argument", f"called {step.text}, where the other course called {meant[0].text}", [step.event])
+            return LossFinding("tool argument", f"called {step.text}, where the other course called {meant[0].text}", [step.event])
     return None
 
 
-def _never_put_right(trial: TracedTrial) -> Finding | None:
+def _never_put_right(trial: TracedTrial) -> LossFinding | None:
     """What went wrong anywhere and was never put right."""
     left = _standing(trial)
     left = _lasting(trial, left) if trial.is_finished else [one for one in left if one.kind not in ("repeated", "no call")]
@@ -267,7 +253,7 @@ def _lasting(trial: TracedTrial, setbacks: Sequence[Setback]) -> list[Setback]:
     return [one for one in setbacks if one.kind in ("request", *_FAILED) or (one.kind in at_end and one.event == trial.last_at)]
 
 
-def _worst(trial: TracedTrial, setbacks: Sequence[Setback]) -> Finding | None:
+def _worst(trial: TracedTrial, setbacks: Sequence[Setback]) -> LossFinding | None:
     """Return the cause that most of the setbacks have, the latest among equals."""
     if not setbacks:
         return None
@@ -277,7 +263,7 @@ def _worst(trial: TracedTrial, setbacks: Sequence[Setback]) -> Finding | None:
     what = _commonest([one.what for one in mine], "")
     kind = [one.kind for one in mine if one.what == what][-1]
     same = [one for one in mine if (one.kind, one.what) == (kind, what)]
-    return Finding(cause, without_bytes(_in_words(trial, same)), [one.event for one in same], _behind(trial, same))
+    return LossFinding(cause, without_bytes(_in_words(trial, same)), [one.event for one in same], _behind(trial, same))
 
 
 def _behind(trial: TracedTrial, setbacks: Sequence[Setback]) -> list[str]:
@@ -372,20 +358,20 @@ def _gave_up_early(trial: TracedTrial) -> str:
 # --- the end ---
 
 
-def _lost_sight(trial: TracedTrial) -> Finding | None:
+def _lost_sight(trial: TracedTrial) -> LossFinding | None:
     """The last prompt lacked the question, or results that both courses had."""
     latest = {ask.role: at for at, ask in trial.asks if ask.role in ANSWERING}
     if not latest or trial.stop not in (StopReason.FINISHED, StopReason.FORCED):
         return None
     last = max(latest.values())
     if trial.head.query and not shows([text for at in latest.values() for text in trial.prompts[at]], trial.head.query):
-        return Finding("lost observation", f"the prompt of reply {trial.number(last)} no longer showed the question")
+        return LossFinding("lost observation", f"the prompt of reply {trial.number(last)} no longer showed the question")
     runs = dict(trial.runs)
     for place, step in enumerate(trial.course):
         was_seen = place not in trial.unmatched and step.gave_result and step.event is not None and step.event < last
         if was_seen and not any(trial.is_shown(runs[step.event or 0], at) for at in latest.values()):
             detail = f"answered at reply {trial.number(last)}, when the prompt no longer showed the result of {step.text}"
-            return Finding("lost observation", detail)
+            return LossFinding("lost observation", detail)
     return None
 
 
@@ -400,7 +386,7 @@ _STOPS: Mapping[str, tuple[Cause, str]] = {
 }
 
 
-def _ended(trial: TracedTrial) -> Finding | None:
+def _ended(trial: TracedTrial) -> LossFinding | None:
     """The loop did not finish, or answered with calls of the other course left."""
     last, stop = f"reply {len(trial.asks)}", trial.stop
     if trial.is_finished:
@@ -413,7 +399,7 @@ def _ended(trial: TracedTrial) -> Finding | None:
             said = f"answered at {last}, {counted(fewer, 'step')} before the other course"
         else:
             return None
-        return Finding("termination", said)
+        return LossFinding("termination", said)
     failed = [one for one in trial.setbacks if one.kind in _FAILED]
     unreadable = [ask.fault for _, ask in trial.asks if ask.wire_error is not None]
     spent = (
@@ -427,14 +413,14 @@ def _ended(trial: TracedTrial) -> Finding | None:
     if not stop:
         after = f" after {last}" if trial.asks else ""
         said = NO_CONTENT if trial.trace.lacks_content else f"the trace does not say how the run ended{after}{on_the_way}"
-        return Finding("other", said)
+        return LossFinding("other", said)
     cause, how = _STOPS.get(stop, ("termination", f"the run ended with stop {stop}"))
     how = _gave_up_early(trial) if trial.steps_left else how
     at = f" at {last}" if trial.asks else ""
-    return Finding(cause, f"{how}{at}{on_the_way}", faults=[*unreadable, *_behind(trial, failed)] if spent_on else met)
+    return LossFinding(cause, f"{how}{at}{on_the_way}", faults=[*unreadable, *_behind(trial, failed)] if spent_on else met)
 
 
-RULES: Sequence[Callable[[TracedTrial], Finding | None]] = (
+RULES: Sequence[Callable[[TracedTrial], LossFinding | None]] = (
     _broken_off,  # time limit, budget, crash, termination
     _obeyed,  # obeyed instruction
     _refused,  # answer refused
@@ -450,5 +436,5 @@ RULES: Sequence[Callable[[TracedTrial], Finding | None]] = (
     _never_put_right,
     _lost_sight,  # lost observation
     _ended,  # termination, or what the stop names
-    lambda trial: Finding("other", f"answered {quoted(trial.head.answer)}"),  # the same calls, and another answer
+    lambda trial: LossFinding("other", f"answered {quoted(trial.head.answer)}"),  # the same calls, and another answer
 )

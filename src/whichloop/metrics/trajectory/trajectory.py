@@ -342,3 +342,17 @@ def runs_not_as_written(events: Sequence[TraceEvent]) -> frozenset[int]:
         for at, run, stands_for, is_own, was_written, _ in (matched_runs(events) or ([],))[0]
         if not (is_own and was_written if stands_for is None else stands_for.call.key == run.call.key)
     )
+
+
+def first_difference(a: Sequence[str], b: Sequence[str]) -> int | None:
+    """Return the step, from 1, of `b` at which it parts from `a`, both signatures of courses; None where they are equal.
+
+    The first step of `b` that `a` does not have anywhere: two designs may do the same in another order. Where `a` has them all, the
+    first in whose place `a` has another; one beyond the end of `b` where that is only shorter.
+    """
+    if list(a) == list(b):
+        return None
+    alone = unmatched(a, b)
+    if alone:
+        return min(alone) + 1
+    return next((place for place, (one, other) in enumerate(zip(a, b, strict=False), 1) if one != other), min(len(a), len(b)) + 1)
