@@ -29,10 +29,9 @@ from whichloop.metrics.reliability import Reliability, reliability
 from whichloop.metrics.statistics import (
     Interval,
     accuracy_interval,
-    independent_difference,
 )
 from whichloop.metrics.summary import PRIMARY, TaskValues
-from whichloop.metrics.views import cost_per_solved, quartiles
+from whichloop.metrics.views import cost_per_solved
 
 PAGE = Path(__file__).parents[1] / "docs" / "statistics.md"
 RUNS = 2_000
@@ -41,7 +40,6 @@ HALF, MIN_RUNS = 1_000, 400
 ALPHA = 0.05
 MARGIN = 0.1
 DIFFERENCE = 0.1
-SMALL = 0.02
 POPULATION = 200_000
 
 Array = NDArray[np.float64]
@@ -185,20 +183,6 @@ def per_solved(scene: Scene, generator: Generator) -> bool:
     return found is None or holds(found, MEAN_STEPS * (1.5 - 0.5 * scene.mean) / scene.mean)
 
 
-def within_budget(scene: Scene, generator: Generator) -> bool:
-    """At the median of the costs that were seen, as the views set it."""
-    scores, costs = _costly(scene, generator)
-    budget = quartiles(costs.ravel().tolist())[0.5]
-    found = accuracy_interval((scores * (costs <= budget)).tolist(), scene.clusters)
-    all_scores, all_costs = _costly_population(scene)
-    return holds(found, float((all_scores * (all_costs <= budget)).mean()))
-
-
-@cache
-def _costly_population(scene: Scene) -> tuple[Array, Array]:
-    return _costly(_many(scene), np.random.default_rng(1))
-
-
 def _many(scene: Scene) -> Scene:
     return Scene(POPULATION, 1, 1, scene.mean, scene.spread)
 
@@ -255,18 +239,6 @@ def no_difference(scene: Scene, generator: Generator) -> bool:
     return holds(PairedFlip(_apart(scene, generator, 0.0), scene.clusters).interval(), 0.0)
 
 
-def gains_apart(difference: float) -> Check:
-    """How much more was gained on tasks that a program was chosen by than on other ones, as many."""
-
-    def check(scene: Scene, generator: Generator) -> bool:
-        chosen, other = (
-            PairedFlip(_apart(scene, generator, gain), scene.clusters).interval() for gain in (SMALL + difference, SMALL)
-        )
-        return holds(independent_difference(chosen, other), difference)
-
-    return check
-
-
 RATIO = 1.1
 
 
@@ -287,16 +259,6 @@ def ratio_bound(scene: Scene, generator: Generator) -> bool:
     return PairedFlip(np.log(b) - np.log(a), scene.clusters, reach=None).bounds()[1] >= float(np.log(RATIO)) - 0.02
 
 
-def budget_difference(scene: Scene, generator: Generator) -> bool:
-    """The second arm costs a third more: within the budget it solves less."""
-    (a, cost_a), (b, cost_b) = _costly(scene, generator), _costly(scene, generator)
-    budget = quartiles([*cost_a.ravel(), *(4 / 3 * cost_b).ravel()])[0.5]
-    d = (a * (cost_a <= budget)).mean(1) - (b * (4 / 3 * cost_b <= budget)).mean(1)
-    scores, costs = _costly_population(scene)
-    truth = (scores * (costs <= budget)).mean() - (scores * (4 / 3 * costs <= budget)).mean()
-    return holds(PairedFlip(d, scene.clusters).interval(), float(truth))
-
-
 def _sd(effects: Array) -> float:
     return float(effects.std(ddof=1))
 
@@ -313,9 +275,6 @@ BOTH = 0.05 * np.array([[1.0, -1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
 BOTH_MOVE = math.sqrt(float((BOTH**2).sum()) / ((len(LOOPS) - 1) * (len(MODELS) - 1)))
 
 
-NOTHING = np.zeros(3)
-
-
 @dataclass(frozen=True, eq=False)
 class Movers:
     """What moves accuracy beside the tasks."""
@@ -325,21 +284,16 @@ class Movers:
     models: Array = field(default_factory=lambda: MODELS)
     both: Array = field(default_factory=lambda: np.zeros((3, 3)))
     """[loop, model]"""
-    by_task: Array | None = None
-    """How far a loop moves a task that it moves by 1 more than the average one, [loop]; None: as far as `loops`."""
 
 
 CROSSED, TOGETHER = Movers(), Movers(both=BOTH)
-EQUAL, EQUAL_ON_AVERAGE, CLOSE = Movers(NOTHING), Movers(NOTHING, by_task=LOOPS), Movers(LOOPS / 10)
-NO_LOOP_NO_MODEL, AS_FAR = Movers(NOTHING, NOTHING), Movers(MODELS)
-"""Loops that are equal or nearly so, models too, and loops that differ as models do."""
+EQUAL = Movers(np.zeros(3))
 
 
 def _crossed(scene: Scene, generator: Generator, movers: Movers) -> Crossed:
     """Three loops × three models; tasks differ, and so do they in how much a loop moves them. Of the scene its size counts."""
     base, own = (scene.shared(generator.uniform(low, high, scene.units)) for low, high in (BASE, OWN))
-    by_task = movers.loops if movers.by_task is None else movers.by_task
-    loops = movers.loops[:, None] + by_task[:, None] * (own - 1)
+    loops = movers.loops[:, None] * own
     rate = base + loops[:, None] + movers.models[:, None] + movers.both[:, :, None]
     drawn = generator.random((scene.repeats, *rate.shape)) < rate
     chance = None if scene.repeats == 1 else drawn.var(0, ddof=1).mean((0, 1)) / scene.repeats
@@ -371,12 +325,6 @@ def flipped(apart: float) -> Check:
 
 def equivalent(apart: float) -> Check:
     return lambda scene, generator: PairedFlip(_apart(scene, generator, apart), scene.clusters).p_equivalence(MARGIN) < ALPHA
-
-
-def lost_one_way(scene: Scene, generator: Generator) -> bool:
-    """Of tasks (templates) that a always solves, b never solves a share as large as the margin: nothing else differs."""
-    lost = scene.shared((generator.random(scene.units) < MARGIN).astype(float))
-    return PairedFlip(lost, scene.clusters).p_equivalence(MARGIN) < ALPHA
 
 
 def equal_steps(scene: Scene, generator: Generator) -> bool:
@@ -477,7 +425,6 @@ SECTIONS = (
                 "repeats",
             ),
             Row("mean steps, tokens, cost", mean_steps, COVERS),
-            Row("accuracy within a budget", within_budget, COVERS),
             Row("cost per solved task", per_solved, COVERS, MIN_RUNS),
             Row("Brier", confidence(lambda c: c.brier, brier), MIN_TASKS, MIN_RUNS, "confidence"),
             Row("AUROC", confidence(lambda c: c.auroc, auroc), COVERS, MIN_RUNS, "confidence"),
@@ -491,9 +438,6 @@ SECTIONS = (
             Row("difference of accuracy, none", no_difference, COVERS),
             Row("difference of steps", step_difference, COVERS),
             Row("one-sided bound of a ratio of steps", ratio_bound, COVERS),
-            Row("difference within a budget", budget_difference, COVERS),
-            Row("optimism, 0.1: gain on some tasks less that on others", gains_apart(DIFFERENCE), COVERS),
-            Row("optimism, none", gains_apart(0.0), COVERS),
         ),
     ),
     Section(
@@ -511,12 +455,6 @@ SECTIONS = (
                 "the same less what models move, 0.05",
             ),
             Row("loops, 0", part_of("loop", 0.0, EQUAL), COVERS, MIN_RUNS, "equal loops"),
-            Row("loops, 0, though not on each task", part_of("loop", 0.0, EQUAL_ON_AVERAGE), COVERS, MIN_RUNS),
-            Row(f"loops, {_sd(CLOSE.loops):g}", part_of("loop", _sd(CLOSE.loops), CLOSE), COVERS, MIN_RUNS),
-            Row("models, 0", part_of("model", 0.0, NO_LOOP_NO_MODEL), COVERS, MIN_RUNS),
-            Row(f"loops minus models, 0 less {_sd(MODELS):g}", loops_against_models(EQUAL), COVERS, MIN_RUNS, "equal loops"),
-            Row(f"loops minus models, {_sd(MODELS):g} each", loops_against_models(AS_FAR), COVERS, MIN_RUNS),
-            Row("loops minus models, 0 each", loops_against_models(NO_LOOP_NO_MODEL), COVERS, MIN_RUNS),
             Row(f"loop × model, {BOTH_MOVE:g}", part_of("loop × model", BOTH_MOVE, TOGETHER), COVERS, MIN_RUNS),
             Row("loop × model, 0", part_of("loop × model", 0.0), COVERS, MIN_RUNS, "what loops × models move, nothing"),
             Row(f"task, {TASKS_DIFFER:.2f}", part_of("task", TASKS_DIFFER), FEW_UNITS, MIN_RUNS, "what tasks differ by, 0.12"),
@@ -537,7 +475,6 @@ SECTIONS = (
             Row("sign-flip: arms are equal", flipped(0.0), LEVEL, RUNS, "equal arms"),
             Row("any verdict of five equal arms (Holm)", any_pair, LEVEL, MIN_RUNS),
             Row("equivalence: accuracy differs by the margin", equivalent(MARGIN), LEVEL),
-            Row("equivalence: the margin is lost in whole tasks", lost_one_way, LEVEL),
             Row("equivalence: steps differ by the margin", equal_steps, SKEWED),
             Row("any equivalence of five arms (Holm)", any_equivalent, LEVEL, MIN_RUNS),
             Row("any wrong verdict of three arms, one better by the margin", any_wrong, LEVEL, RUNS),
