@@ -45,10 +45,10 @@ def test_what_the_page_reads_from_the_example_stands_there():
     seen, unseen = ([value for cell, value in accuracy.items() if cell[0] == word] for word in ("observe", "finish"))
     assert min(seen) > max(unseen)
     shown = " ".join(" ".join(lines).split())
-    assert "on_parse_error: finish → observe .34 [" in shown
-    assert "extract: true → false: -.09 with on_parse_error=finish, +.02 with on_parse_error=observe" in shown
-    assert re.search(r"extract: true → false -\.03 \[\S+ \S+ \S+ undecided -891 ", shown)
-    assert "Use react_extract(on_parse_error=observe, parse_retries=2)" in shown
+    assert "on_parse_error: finish → observe .35 [" in shown
+    assert "extract: true → false: -.08 with on_parse_error=finish, +.02 with on_parse_error=observe" in shown
+    assert re.search(r"extract: true → false -\.03 \[\S+ \S+ \S+ undecided -887 ", shown)
+    assert "Use react_extract(extract=false, on_parse_error=observe, parse_retries=2)" in shown
 
 
 def test_the_factors_on_the_page_can_be_typed():

@@ -413,33 +413,6 @@ def test_a_wrong_spec_says_what_is_known(spec, message):
         scorer_named(spec)
 
 
-def test_a_scorer_of_the_users_own(tmp_path, monkeypatch):
-    (tmp_path / "own_scorers.py").write_text(
-        "def half(judgement):\n    return 0.5\n\n\ndef fixed(value):\n    return lambda judgement: value\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    assert score("own_scorers:half", "x", "y") == 0.5
-    assert score("own_scorers:fixed(value=0.25)", "x", "y") == 0.25
-    with pytest.raises(ValueError, match=r"unknown option 'valeu'; did you mean 'value'\? known: value"):
-        scorer_named("own_scorers:fixed(valeu=1)")
-    with pytest.raises(ValueError, match="missing"):
-        scorer_named("own_scorers:fixed()")
-    with pytest.raises(ValueError, match="not a function"):
-        scorer_named("own_scorers:half(judgement=1)")
-
-
-def test_a_scorer_that_cannot_be_called_with_a_judgement_is_refused_by_name(tmp_path, monkeypatch):
-    (tmp_path / "own_arity.py").write_text(
-        "def two(a, b):\n    return 1.0\n\n\ndef more(a, b=1, *c):\n    return 1.0\n\n\ndef made():\n    return lambda: 1.0\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    assert score("own_arity:more", "x", "y") == 1.0
-    with pytest.raises(ValueError, match=r"^scorer 'own_arity:two' takes \(a, b\); a scorer takes one argument, a Judgement"):
-        scorer_named("own_arity:two")
-    with pytest.raises(ValueError, match=r"takes \(\); a scorer takes one argument"):
-        scorer_named("own_arity:made()")
-
-
 def test_a_scorer_says_that_it_reads_the_end_state() -> None:
     assert reads_state("package.module:of_ones_own")
     assert {name for name in scorer_names() if reads_state(name)} == {"bfcl"}
