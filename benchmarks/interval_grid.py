@@ -98,18 +98,17 @@ class PairCell:
     def found(self, runs: int) -> PairsFound:
         """How often the interval holds the loss, and how often a gate passes with a margin as large as the loss."""
         d = self.differences(runs)
-        low, high, passing = p_above(d, -self.loss), p_above(-d, self.loss), p_above(d, -self.loss)
+        low, high = p_above(d, -self.loss), p_above(-d, self.loss)
         z = d.sum(1) / np.sqrt(np.maximum((d**2).sum(1), 1e-12))
         # Elsewhere the test of 0 changes nothing.
         for place in np.flatnonzero(((z > 1) & (low >= 0.025)) | ((z < -1) & (high < 0.025))):
             tails = sign_flip(d[place])
-            low[place], passing[place] = (min(p[place], tails.greater) for p in (low, passing))
-            high[place] = max(high[place], tails.less)
-        for one, above, below in list(zip(d, passing, high, strict=True))[:SAME]:
+            low[place], high[place] = min(low[place], tails.greater), max(high[place], tails.less)
+        for one, above, below in list(zip(d, low, high, strict=True))[:SAME]:
             told = PairedFlip(one)
             assert (told.p(-self.loss, "greater") < 0.05) == (above < 0.05), self
             assert (told.p(-self.loss, "less") < 0.025) == (below < 0.025), self
-        return PairsFound(float(((low >= 0.025) & (high >= 0.025)).mean()), float((passing < 0.05).mean()))
+        return PairsFound(float(((low >= 0.025) & (high >= 0.025)).mean()), float((low < 0.05).mean()))
 
 
 class PairsFound(NamedTuple):

@@ -21,8 +21,6 @@ from .statistics import ALPHA, Interval, Plain, independent_difference, interval
 from .summary import METRICS, PRIMARY, ArmSummary, TaskValues, task_values
 from .sums import PairedSums
 
-NOTHING = TaskValues({}, {})
-
 
 def planned_pairs(records: Sequence[Record], arms: Sequence[tuple[str, str]], alpha: float, margin: float) -> list[Pair]:
     """Return after minus before on accuracy for each pair of arms, before and after: the planned comparisons of an optimization.
