@@ -68,7 +68,7 @@ def test_another_version_has_an_environment_of_its_own_without_our_pins(
     ("installs", "said"),
     [
         ("echo no route to the index >&2; exit 7", "ended with exit code 7: Resolved no route to the index\n"),
-        ("true", "its wiring cannot be imported: ModuleNotFoundError: No module named 'agents'\n"),
+        ("true", "wiring/openai_agents.py:solve: ModuleNotFoundError: No module named 'agents'\n"),
     ],
 )
 def test_what_fails_leaves_nothing_half_made_and_what_was_there_as_it_is(whichloop, home, uv, installs, said):

@@ -43,7 +43,7 @@ def install(
         if not quiet:
             say(f"{release.name} {release.version}: installing into {release.folder}")
         start = time.monotonic()
-        folder = installing.install(release, partial(told, label), again=again)
+        installing.install(release, partial(told, label))
         arm = label if release.is_pinned else f"{release.name}(venv={label})"
         took = f"in {time.monotonic() - start:.0f} s"
-        print(terminal_safe(f"{release.name} {release.version}: installed {took}, in {folder}; --loop '{arm}'"))
+        print(terminal_safe(f"{release.name} {release.version}: installed {took}, in {release.folder}; --loop '{arm}'"))

@@ -6,8 +6,6 @@ import re
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields, make_dataclass
-from functools import lru_cache
-from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
@@ -34,15 +32,10 @@ def is_release(text: str) -> bool:
 
 def packages_in(folder: Path) -> Mapping[str, str]:
     """Return the version of each package in an environment, by its plain name, sorted, and that of Python."""
-    places = sorted(folder.glob("lib/python*/site-packages"))
-    return _versions(folder, tuple((str(place), place.stat().st_mtime_ns) for place in places))
-
-
-@lru_cache(maxsize=64)  # reading them takes 50 ms, and each arm asks several times; a folder that changed is read again
-def _versions(folder: Path, places: tuple[tuple[str, int], ...]) -> Mapping[str, str]:
-    paths = [place for place, _ in places]
-    versions = {plain_name(item.metadata["Name"]): item.version for item in distributions(path=paths) if item.metadata["Name"]}
-    python = _PYTHON.search((folder / "pyvenv.cfg").read_text(encoding="utf-8")) if (folder / "pyvenv.cfg").is_file() else None
+    installed = (info.stem.rpartition("-") for info in folder.glob("lib/python*/site-packages/*.dist-info"))
+    config = folder / "pyvenv.cfg"
+    python = _PYTHON.search(config.read_text(encoding="utf-8")) if config.is_file() else None
+    versions = {plain_name(name): version for name, _, version in installed}
     return dict(sorted(versions.items())) | {"python": python[1] if python else "unknown"}
 
 
@@ -113,27 +106,10 @@ class Framework(ProgramLoop):
 
 _ENDS, _ANSWERS = Framework.stops, {StopReason.FORCED}
 _NO_LIMIT = _ENDS - {StopReason.MAX_STEPS}
-_TABLE: Mapping[str, tuple[AbstractSet[StopReason], tuple[str, ...]]] = {
-    "agent_framework": (_NO_LIMIT | _ANSWERS, ("agent-framework-core", "agent-framework-openai")),
-    "agno": (_ENDS, ("agno", "openai")),  # it has no limit of steps: the gateway ends it
-    "autogen": (_ENDS, ("autogen-agentchat", "autogen-ext[openai]")),
-    "crewai": (_ENDS | _ANSWERS, ("crewai",)),  # at its limit it asks for an answer, and not every model gives one
-    "deepagents": (_ENDS, ("deepagents", "langchain", "langgraph", "langchain-openai")),
-    "dspy_react": (_ENDS | _ANSWERS, ("dspy", "litellm")),
-    "google_adk": (_ENDS, ("google-adk", "litellm", "mcp")),
-    "haystack": (_NO_LIMIT, ("haystack-ai", "openai")),  # at its limit it returns the last message, whatever it is
-    "langchain": (_ENDS, ("langchain", "langgraph", "langchain-openai")),
-    "langgraph": (_ENDS, ("langgraph", "langgraph-prebuilt", "langchain-openai")),
-    "llama_index": (_ENDS, ("llama-index-core", "llama-index-llms-openai-like")),
-    "openai_agents": (_ENDS, ("openai-agents",)),
-    "pydantic_ai": (_ENDS, ("pydantic-ai-slim[openai]", "openai")),
-    "smolagents": (_NO_LIMIT | _ANSWERS, ("smolagents[openai]", "openai")),
-    "strands": (_ENDS, ("strands-agents[openai]", "openai")),
-}
-"""Name → how a trial may stop, and what is installed."""
+_SHOWN = Literal["default", "shown"]
 _VALUES: Mapping[str, tuple[Any, Any]] = {
-    "tool_errors": (Literal["default", "shown"], "default"),
-    "unknown_tool": (Literal["default", "shown"], "default"),
+    "tool_errors": (_SHOWN, "default"),
+    "unknown_tool": (_SHOWN, "default"),
     "retries": (int, 1),
     "wire": (Literal["responses", "chat"], "responses"),
 }
@@ -141,38 +117,51 @@ _VALUES: Mapping[str, tuple[Any, Any]] = {
 _MIDDLEWARE = (
     "`shown`: `ToolErrorMiddleware` gives a tool's error to the model (docs.langchain.com/oss/python/langchain/middleware)."
 )
-_OPTIONS: Mapping[str, Mapping[str, str]] = {
-    "agent_framework": {
-        "tool_errors": "`shown`: `include_detailed_errors` gives them to the model (learn.microsoft.com/agent-framework).",
-        "wire": "`OpenAIChatClient`, over Responses, or `OpenAIChatCompletionClient` (learn.microsoft.com/agent-framework).",
-    },
-    "deepagents": {"tool_errors": _MIDDLEWARE},
-    "google_adk": {
-        "tool_errors": "`shown`: `ReflectAndRetryToolPlugin` shows it (google.github.io/adk-docs/plugins/reflect-and-retry).",
-    },
-    "langchain": {"tool_errors": _MIDDLEWARE},
-    "langgraph": {
-        "tool_errors": "`shown`: `ToolNode(handle_tool_errors=True)` (reference.langchain.com/python/langgraph.prebuilt).",
-    },
-    "openai_agents": {
-        "tool_errors": "`shown`: `failure_error_function` words it for the model (openai.github.io/openai-agents-python/tools).",
-        "unknown_tool": "`shown`: `tool_not_found_behavior` tells it (openai.github.io/openai-agents-python/running_agents).",
-        "wire": "What the SDK asks OpenAI over by default, or Chat Completions (openai.github.io/openai-agents-python/models).",
-    },
-    "pydantic_ai": {
-        "tool_errors": "`shown`: a tool that fails raises `ModelRetry` (ai.pydantic.dev/tools-advanced/#tool-retries).",
-        "retries": "Failures in a row of one tool that the model may mend (ai.pydantic.dev/tools-advanced/#tool-retries).",
-        "wire": "What a name such as `openai:gpt-5` stands for, or `OpenAIChatModel` (ai.pydantic.dev/models/openai).",
-    },
-}
-"""Framework → option → what it does."""
 
 
-def _arm(name: str, stops: AbstractSet[StopReason], requires: tuple[str, ...]) -> type[Framework]:
-    docs, own = _OPTIONS.get(name, {}), {"name": name, "requires": requires, "stops": stops, "__module__": __name__}
+def _arm(name: str, stops: AbstractSet[StopReason], *requires: str, **docs: str) -> type[Framework]:
+    """Return the arm of a framework. `requires`: what is installed; `docs`: option → what it does."""
+    own = {"name": name, "requires": requires, "stops": stops, "__module__": __name__}
     options = [(each, _VALUES[each][0], field(default=_VALUES[each][1], metadata={"doc": doc})) for each, doc in docs.items()]
     return make_dataclass(name, options, bases=(Framework,), namespace=own, frozen=True, slots=True)
 
 
-FRAMEWORKS: Final[Mapping[str, type[Framework]]] = {name: _arm(name, *row) for name, row in _TABLE.items()}
+_ARMS = (
+    _arm(
+        "agent_framework", _NO_LIMIT | _ANSWERS, "agent-framework-core", "agent-framework-openai",
+        tool_errors="`shown`: `include_detailed_errors` gives them to the model (learn.microsoft.com/agent-framework).",
+        wire="`OpenAIChatClient`, over Responses, or `OpenAIChatCompletionClient` (learn.microsoft.com/agent-framework).",
+    ),
+    _arm("agno", _ENDS, "agno", "openai"),  # it has no limit of steps: the gateway ends it
+    _arm("autogen", _ENDS, "autogen-agentchat", "autogen-ext[openai]"),
+    _arm("crewai", _ENDS | _ANSWERS, "crewai"),  # at its limit it asks for an answer, and not every model gives one
+    _arm("deepagents", _ENDS, "deepagents", "langchain", "langgraph", "langchain-openai", tool_errors=_MIDDLEWARE),
+    _arm("dspy_react", _ENDS | _ANSWERS, "dspy", "litellm"),
+    _arm(
+        "google_adk", _ENDS, "google-adk", "litellm", "mcp",
+        tool_errors="`shown`: `ReflectAndRetryToolPlugin` shows it (google.github.io/adk-docs/plugins/reflect-and-retry).",
+    ),
+    _arm("haystack", _NO_LIMIT, "haystack-ai", "openai"),  # at its limit it returns the last message, whatever it is
+    _arm("langchain", _ENDS, "langchain", "langgraph", "langchain-openai", tool_errors=_MIDDLEWARE),
+    _arm(
+        "langgraph", _ENDS, "langgraph", "langgraph-prebuilt", "langchain-openai",
+        tool_errors="`shown`: `ToolNode(handle_tool_errors=True)` (reference.langchain.com/python/langgraph.prebuilt).",
+    ),
+    _arm("llama_index", _ENDS, "llama-index-core", "llama-index-llms-openai-like"),
+    _arm(
+        "openai_agents", _ENDS, "openai-agents",
+        tool_errors="`shown`: `failure_error_function` words it for the model (openai.github.io/openai-agents-python/tools).",
+        unknown_tool="`shown`: `tool_not_found_behavior` tells it (openai.github.io/openai-agents-python/running_agents).",
+        wire="What the SDK asks OpenAI over by default, or Chat Completions (openai.github.io/openai-agents-python/models).",
+    ),
+    _arm(
+        "pydantic_ai", _ENDS, "pydantic-ai-slim[openai]", "openai",
+        tool_errors="`shown`: a tool that fails raises `ModelRetry` (ai.pydantic.dev/tools-advanced/#tool-retries).",
+        retries="Failures in a row of one tool that the model may mend (ai.pydantic.dev/tools-advanced/#tool-retries).",
+        wire="What a name such as `openai:gpt-5` stands for, or `OpenAIChatModel` (ai.pydantic.dev/models/openai).",
+    ),
+    _arm("smolagents", _NO_LIMIT | _ANSWERS, "smolagents[openai]", "openai"),
+    _arm("strands", _ENDS, "strands-agents[openai]", "openai"),
+)  # fmt: skip
+FRAMEWORKS: Final[Mapping[str, type[Framework]]] = {arm.name: arm for arm in _ARMS}
 """Name, which is that of the file in `wiring` and of the tested versions → the arm."""

@@ -133,8 +133,6 @@ MAX_ANSWER_BYTES = 1 << 20
 """What a program may print on standard output, where nothing but its answer belongs."""
 _ERROR = re.compile(r"\w*(?:Error|Exception|error|panic|fatal)\b.*\S")
 """What lines that name an error have; Node writes its version below them."""
-_BEGINNINGS = (b"#!", b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
-"""How a file begins that can be executed: a script's, Linux's, two of macOS."""
 
 
 def process_message(code: int, printed: bytes, errors: str) -> dict[str, Any]:
@@ -221,7 +219,4 @@ def executable(first: str) -> str:
     if found is None:
         cure = f"; write python {first}, or {first}:FUNCTION" if first.endswith(".py") else ""
         raise ValueError(f"command: {first} is no program: it cannot be executed{cure}")
-    with contextlib.suppress(PermissionError), open(found, "rb") as opened:  # what may be run need not be readable
-        if not opened.read(4).startswith(_BEGINNINGS):
-            raise ValueError(f"command: {first} is no program: it begins neither with #! nor as an executable does")
     return found

@@ -131,7 +131,7 @@ MAX_START_S = 300
 
 
 def look_at(solver: Solver) -> Mapping[str, Any]:
-    """Start an interpreter once, and let it import the solver's function or read its script, if it names one.
+    """Start an interpreter once, and let it import the solver's function, if it names one.
 
     Of a solver that names nothing, the interpreter's version, `python`, and its `packages` are returned, name → version.
     Raises ValueError if that fails.
@@ -231,7 +231,7 @@ class Program(ProgramLoop):
     def version(self) -> str:
         """No version: a program that changes is told by its source. Raises ValueError for one that cannot begin.
 
-        Asked before the first trial: it imports a function once, and has its Python read a script.
+        Asked before the first trial: it imports a function once.
         """
         for name in self.keys:
             if name not in os.environ:
@@ -242,13 +242,11 @@ class Program(ProgramLoop):
                 raise ValueError(f"{self.command.strip()}: there is no file {file} here")
             look_at(self.solver())
             return ""
-        python, (first, *rest) = executable(self.command_words()[0]), self.words
-        if Path(first).name.startswith("python") and rest and not {"-c", "-m", "-"} & set(rest):
-            script = next((word for word in rest if word.endswith(".py")), "") if rest[0].startswith("-") else rest[0]
-            if script and not Path(script).exists():
-                raise ValueError(f"{self.command.strip()}: there is no file {script} here")
-            if Path(script).is_file():
-                look_at(self.solver()._replace(python=python, target=script))
+        executable(self.command_words()[0])
+        first, *rest = self.words
+        script = next((word for word in rest if word.endswith(".py")), "")
+        if Path(first).name.startswith("python") and script and not {"-c", "-m", "-"} & set(rest) and not Path(script).exists():
+            raise ValueError(f"{self.command.strip()}: there is no file {script} here")
         return ""
 
     @property

@@ -2,17 +2,14 @@
 
 from deepagents import create_deep_agent
 from langchain.agents.middleware import ToolErrorMiddleware
-from langchain_core.tools import StructuredTool
 from langchain_openai import ChatOpenAI
 from langgraph.errors import GraphRecursionError
 
 
 async def solve(task):
     model = ChatOpenAI(model=task.model, base_url=task.base_url, api_key=task.api_key, timeout=None)
-    tools = [StructuredTool.from_function(coroutine=tool) for tool in task.tools]
-    told = ToolErrorMiddleware(on_error=lambda error, request: f"Error: {error}")
-    cures = [told] if task.options["tool_errors"] == "shown" else []
-    agent = create_deep_agent(model, tools=tools, middleware=cures)
+    told = [ToolErrorMiddleware(on_error=lambda error, request: f"Error: {error}")]
+    agent = create_deep_agent(model, tools=list(task.tools), middleware=told if task.options["tool_errors"] == "shown" else [])
     try:
         state = await agent.ainvoke({"messages": [("user", task.question)]}, {"recursion_limit": 4 * task.max_steps})
     except GraphRecursionError as error:

@@ -2,7 +2,6 @@
 
 import warnings
 
-from langchain_core.tools import StructuredTool
 from langchain_openai import ChatOpenAI
 from langgraph.errors import GraphRecursionError
 from langgraph.prebuilt import ToolNode, create_react_agent
@@ -10,7 +9,7 @@ from langgraph.prebuilt import ToolNode, create_react_agent
 
 async def solve(task):
     model = ChatOpenAI(model=task.model, base_url=task.base_url, api_key=task.api_key, timeout=None)
-    tools = [StructuredTool.from_function(coroutine=tool) for tool in task.tools]
+    tools = list(task.tools)
     tool_node = ToolNode(tools, handle_tool_errors=True) if task.options["tool_errors"] == "shown" else tools
     with warnings.catch_warnings():  # it is deprecated in favour of `langchain.agents.create_agent`, and says so each time
         warnings.simplefilter("ignore")

@@ -7,25 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Literal, Self
 
 Cause = Literal[
-    "parse",
-    "crash",
-    "termination",
-    "lost observation",
-    "time limit",
-    "budget",
-    "tool argument",
-    "fault not recovered",
-    "obeyed instruction",
-    "altered call",
-    "dropped call",
-    "added call",
-    "altered result",
-    "altered answer",
-    "answer form",
-    "error not shown",
-    "answer refused",
-    "other",
-]
+    "parse", "crash", "termination", "lost observation", "time limit", "budget", "tool argument", "fault not recovered",
+    "obeyed instruction", "altered call", "dropped call", "added call", "altered result", "altered answer", "answer form",
+    "error not shown", "answer refused", "other",
+]  # fmt: skip
 MEANINGS: Mapping[Cause, str] = {
     "parse": "a reply could not be read, or was read as something else, and the loop never got past it",
     "crash": "an exception left the loop, or it returned what is no outcome",

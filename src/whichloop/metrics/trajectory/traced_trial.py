@@ -231,24 +231,16 @@ def _is_same(one: ModelExchange, other: ModelExchange) -> bool:
 
 def _of_replies(trial: TracedTrial) -> Iterator[Setback]:
     for place, ask in trial.asks:
-        stands, failed = _stands(trial, ask.fault, ask.role), ask.error is not None or ask.wire_error is not None
-        later = trial.asks_after(place) if failed else []
+        what, fault, stands = group(ask), ask.fault, _stands(trial, ask.fault, ask.role)
         if ask.wire_error is not None:
-            if ask.fault or not trial.is_scripted:  # else a scripted model had nothing to say in the form asked for
-                yield Setback(
-                    "unreadable",
-                    place,
-                    group(ask),
-                    ask.wire_error,
-                    ask.fault,
-                    stands and not _was_read(ask, [one for _, one in later]),
-                )
-        elif ask.fault.startswith("wire.") and ask.role in CHOOSING and trial.is_open(ask.fault, ask.role, calls_only=True):
-            yield Setback("misread", place, group(ask), ask.reply_text, ask.fault, stands)
-        elif ask.error is not None and not any(_is_same(ask, one) and one.error is None for _, one in later):
-            yield Setback("request", place, group(ask), ": ".join(ask.error), ask.fault, stands)
+            if fault or not trial.is_scripted:  # else a scripted model had nothing to say in the form asked for
+                yield Setback("unreadable", place, what, ask.wire_error, fault, stands and not _was_read(trial, place, ask))
+        elif fault.startswith("wire.") and ask.role in CHOOSING and trial.is_open(fault, ask.role, calls_only=True):
+            yield Setback("misread", place, what, ask.reply_text, fault, stands)
+        elif ask.error is not None and not any(_is_same(ask, one) and one.error is None for _, one in trial.asks_after(place)):
+            yield Setback("request", place, what, ": ".join(ask.error), fault, stands)
         elif ask.role == Role.DECIDE and ask.move_kind == "text":
-            yield Setback("no call", place, group(ask), ask.reply_text, ask.fault, stands)
+            yield Setback("no call", place, what, ask.reply_text, fault, stands)
 
 
 def _of_calls(trial: TracedTrial) -> Iterator[Setback]:
@@ -266,9 +258,8 @@ def _of_calls(trial: TracedTrial) -> Iterator[Setback]:
                 yield Setback("repeated", step.event, step.text, step.observed, mark, stands=True)  # what was done twice is done
         elif not step.gave_result and not _belongs_to_task(trial, number, run, mark):
             fault = trial.fault_of_call(step.event)
-            stands = step.call.key not in put_right and _stands(
-                trial, fault, "" if run is not None or decider is None else decider.role
-            )
+            role = decider.role if decider is not None and run is None else ""
+            stands = step.call.key not in put_right and _stands(trial, fault, role)
             kind: Literal["failed run", "not run"] = "not run" if run is None or run.never_ran else "failed run"
             yield Setback(kind, step.event, step.text, step.observed, fault, stands)
 
@@ -278,15 +269,16 @@ def _stands(trial: TracedTrial, kind: str, role: str) -> bool:
     return all(fault.kind != kind for fault in trial.record.faults) or trial.is_open(kind, role)
 
 
-def _was_read(ask: ModelExchange, later: Sequence[ModelExchange]) -> bool:
+def _was_read(trial: TracedTrial, place: int, ask: ModelExchange) -> bool:
     """Whether the loop got past a reply that it could not read.
 
     By a later one to the same request; of requests that are sent for one task each, by one that makes a call, unless a fault is
     known to have stayed; of those that only keep the books, by going on at all.
     """
+    later = trial.asks_after(place)
     if ask.role not in CHOOSING:
         return bool(later)
-    same = (one for one in later if group(one) == group(ask) and one.move_kind)
+    same = (one for _, one in later if group(one) == group(ask) and one.move_kind)
     return any(one.scope == ask.scope or (one.calls and not ask.fault) for one in same)
 
 

@@ -1,6 +1,6 @@
 """Runs a solver for one trial after the other, or for many at once, in the interpreter of a framework or of a user's agent.
 
-    python runner.py FILE.py:FUNCTION | MODULE:FUNCTION | SCRIPT | ""
+    python runner.py FILE.py:FUNCTION | MODULE:FUNCTION | ""
 
 Standard library only, Python 3.9 or later, and nothing of whichloop. It reads one JSON object a line, and writes one:
 
@@ -9,8 +9,8 @@ Standard library only, Python 3.9 or later, and nothing of whichloop. It reads o
          {"id", "answer"} | {"id", "stop": "max_steps"[, "answer"]} | {"id", "type", "error"}
 
 The function is `solve(task)` (see SolverTask), or `solve(question, tools, *, base_url, api_key, model)`; both may be coroutines.
-A parameter `url`, `max_steps`, `tools_url` or `mcp_url` gets that, too. What the function prints goes to standard error. Of a
-script the runner only says whether this Python can read it; without anything, which Python it is and which packages it has.
+A parameter `url`, `max_steps`, `tools_url` or `mcp_url` gets that, too. What the function prints goes to standard error. Without
+anything the runner only says which Python it is and which packages it has.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from functools import lru_cache, partial
 from importlib.metadata import distributions
 from typing import Any, Literal, Optional, Union
 from urllib.parse import quote, urlsplit
-from zipfile import is_zipfile
 
 MAX_LINE = 1 << 26
 MAX_ERROR_CHARS = 2_000
@@ -252,17 +251,6 @@ def _wanted(signature: inspect.Signature) -> list[str]:
     return [name for name in WHERE if takes_all or name in signature.parameters]
 
 
-def read_script(file: str) -> None:
-    """Raise NoProgram for a script that this Python cannot read; archives and compiled files are taken as they are."""
-    if is_zipfile(file) or file.endswith(".pyc"):
-        return
-    try:
-        with open(file, "rb") as opened:
-            compile(opened.read(), file, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError) as error:
-        raise NoProgram(f"no Python program: {error}") from None
-
-
 async def solved(solve: Callable[..., Any], job: Mapping[str, Any]) -> dict[str, Any]:
     """Return the message that ends a trial, but for its id."""
     task = SolverTask(job)
@@ -344,10 +332,6 @@ def main() -> None:
         if not target:
             found = {each["Name"]: each["Version"] or "" for item in distributions() if (each := item.metadata)["Name"]}
             say({"ready": {"python": sys.version.split()[0], "packages": found}})
-            return
-        if os.path.isfile(target):
-            read_script(target)
-            say({"ready": {}})
             return
         solve = function_named(target)
     except BaseException as error:
