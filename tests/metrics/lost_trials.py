@@ -114,195 +114,178 @@ def ran_otherwise(talk: Talk, tool: str, **arguments: Any) -> Talk:
     return talk.tell("16")
 
 
-LOST: dict[str, tuple[dict[str, Any], Record, str, str]] = {
-    # name: trace, record, cause, detail
-    "asked once": (
-        begun().unreadable().ends(None, "parse_failed"),
-        record(),
-        "parse",
-        "reply 2 could not be read; the loop did not ask again",
+def lost(
+    trace: dict[str, Any], cause: str, detail: str, *faults: FaultRecord, **changes: Any
+) -> tuple[dict[str, Any], Record, str, str]:
+    return trace, record(*faults, **changes), cause, detail
+
+
+LOST = {
+    "asked once": lost(
+        begun().unreadable().ends(None, "parse_failed"), "parse", "reply 2 could not be read; the loop did not ask again"
     ),
-    "a spoiled answer that could be read": (
+    "a spoiled answer that could be read": lost(
         begun().answer(1, fault="wire.truncated").ends(1),
-        record(landed("wire.truncated", "decide:answer")),
         "parse",
         "reply 2 was spoiled (wire.truncated) and read as '1'",
+        landed("wire.truncated", "decide:answer"),
     ),
-    "out of time": (
+    "out of time": lost(
         begun().ends(None, "timeout"),
-        record(reason="no end within 60 s"),
         "time limit",
         "it reached the trial's time limit at reply 1 (no end within 60 s)",
+        reason="no end within 60 s",
     ),
-    "out of room": (
+    "out of room": lost(
         begun().ask(error={"kind": "context_overflow", "message": "9,000 tokens"}).ends("too long", "error_valve"),
-        record(),
         "budget",
         "the prompt no longer fitted the model's context at reply 2",
     ),
-    "a crash": (
-        begun().ends(None, "crashed"),
-        record(reason="KeyError: 'x'"),
-        "crash",
-        "the loop crashed after reply 1 (KeyError: 'x')",
+    "a crash": lost(
+        begun().ends(None, "crashed"), "crash", "the loop crashed after reply 1 (KeyError: 'x')", reason="KeyError: 'x'"
     ),
-    "a limit, after trouble that was overcome": (
+    "a limit, after trouble that was overcome": lost(
         down(begun().unreadable()).call("add", **ADD).ran("14").ends(None, "max_steps"),
-        record(),
         "termination",
         "the limit was reached (max_steps) at reply 4; used up on the way: 1 reply that could not be read, 1 call that failed",
     ),
-    "an early answer": (
+    "an early answer": lost(
         begun().answer("4711", fault="decision.early_finish").ends("4711"),
-        record(landed("decision.early_finish", "decide:c2")),
         "termination",
         "answered at reply 2, before its work was done",
+        landed("decision.early_finish", "decide:c2"),
     ),
-    "no end": (
+    "no end": lost(
         begun().call("mul", fault="decision.never_finish", **MUL).ran("12").ends(None, "max_steps"),
-        record(landed("decision.never_finish", "decide:answer")),
         "termination",
         "called mul(a=3, b=4) at reply 2, instead of answering",
+        landed("decision.never_finish", "decide:answer"),
     ),
-    "a result that was cut out": (
+    "a result that was cut out": lost(
         Talk()
         .call("mul", **MUL)
         .ran("the product is twelve exactly", told=False)
         .call("mul", **MUL)
         .ran("the product is twelve exactly")
         .ends(None, "max_steps"),
-        record(),
         "lost observation",
         "the loop never showed the model what mul(a=3, b=4) gave, 'the product is twelve exactly'",
     ),
-    "a question that was cut out": (
+    "a question that was cut out": lost(
         Talk("Nothing to see").call("mul", **MUL).ran("12").answer("what?").ends("what?"),
-        record(),
         "lost observation",
         "the prompt of reply 2 no longer showed the question",
     ),
-    "something done twice": (
+    "something done twice": lost(
         begun().call("book", seat=1).ran("booked as B1").call("book", seat=1).ran("booked as B2").answer("B2").ends("B2"),
-        record(),
         "lost observation",
         "called book(seat=1) again at reply 3, although the prompt showed its result",
     ),
-    "a wrong value": (
+    "a wrong value": lost(
         begun().call("add", fault="decision.wrong_value", a=13, b=2).ran("15").answer(15).ends(15),
-        record(landed("decision.wrong_value", "decide:c2")),
         "tool argument",
         "reply 2 called add(a=13, b=2) with a wrong value",
+        landed("decision.wrong_value", "decide:c2"),
     ),
-    "a tool that does not exist": (
+    "a tool that does not exist": lost(
         repeated(
             3, begun(), lambda talk: talk.call("add_v2", fault="decision.unknown_tool", **ADD).tell("There is no such tool")
         ).ends(None, "error_valve"),
-        record(landed("decision.unknown_tool", "decide:c2")),
         "tool argument",
         "the call add_v2(a=12, b=2) could not be run 3 times (decision.unknown_tool); then the error valve ended the run",
+        landed("decision.unknown_tool", "decide:c2"),
     ),
-    "a tool that stays down": (
+    "a tool that stays down": lost(
         repeated(2, begun(), down).ends(None, "error_valve"),
-        record(),
         "fault not recovered",
         "add(a=12, b=2) failed twice (Down: out of order); then the error valve ended the run",
     ),
-    "a tool's error that is not told": (
+    "a tool's error that is not told": lost(
         repeated(2, begun(), lambda talk: talk.call("add", **ADD).ran("out of order", ok=False, told=False)).ends(
             None, "max_steps"
         ),
-        record(),
         "error not shown",
         "add(a=12, b=2) failed twice (Down: out of order); the next prompt did not show the error; then the limit was reached",
     ),
-    "errors in words of the loop's own that used up the limit": (
+    "errors in words of the loop's own that used up the limit": lost(
         repeated(3, begun(), hidden).call("add", **ADD).ran("14").ends(None, "max_steps"),
-        record(),
         "error not shown",
         "add(a=12, b=2) failed 3 times (Down: add is out of order); the next prompt did not show the error",
     ),
-    "an answer of another type": (
+    "an answer of another type": lost(
         begun().answer().ends(None, "parse_failed") | {"details": {"error": "answer: 14 is not of type 'string'", "answer": 14}},
-        record(),
         "answer refused",
         "answer refused: not a string; reply 2 stated '14'",
     ),
-    "a lie": (
+    "a lie": lost(
         Talk().call("mul", **MUL).ran("13", fault="tool.lies").call("add", a=13, b=2).ran("15").answer(15).ends(15),
-        record(landed("tool.lies", "decide:c1")),
         "fault not recovered",
         "mul(a=3, b=4) gave a false result, 13, and nothing set it right",
+        landed("tool.lies", "decide:c1"),
     ),
-    "noise for a result that was passed on": (
+    "noise for a result that was passed on": lost(
         Talk()
         .call("read", id=1)
         .ran("%PDF", fault="tool.garbage")
         .call("load", text="%PDF")
         .ran("no such text", ok=False, error_type="InvalidArguments")
         .ends(None, "max_steps"),
-        record(landed("tool.garbage", "tool:c1")),
         "fault not recovered",
-        "believed the damaged result of read(id=1) (tool.garbage), and passed it on: the call load(text='%PDF') could not be run "
-        "once (InvalidArguments: no such text); then the limit was reached",
+        (
+            "believed the damaged result of read(id=1) (tool.garbage), and passed it on: the call load(text='%PDF') could not be run "
+            "once (InvalidArguments: no such text); then the limit was reached"
+        ),
+        landed("tool.garbage", "tool:c1"),
     ),
-    "a provider that fails": (
+    "a provider that fails": lost(
         begun().ask(error={"kind": "provider.server", "message": "500"}, fault="provider.server").ends(None, "provider_error"),
-        record(landed("provider.server", "decide:c2")),
         "fault not recovered",
         "the provider failed at reply 2 (provider.server: 500); the loop did not ask again",
+        landed("provider.server", "decide:c2"),
     ),
-    "other arguments than were written": (
+    "other arguments than were written": lost(
         ran_otherwise(Talk().call("mul", **MUL), "mul", a=4, b=4).answer(16).ends(16),
-        record(),
         "altered call",
         "the loop called mul(a=4, b=4), where the model wrote mul(a=3, b=4) at reply 1",
     ),
-    "a call that was never run": (
+    "a call that was never run": lost(
         begun().call("add", **ADD).answer(12).ends(12),
-        record(landed("calls.late", "tool:c1")),
         "dropped call",
         "the loop never ran add(a=12, b=2), which the model wrote at reply 2, and went on",
+        landed("calls.late", "tool:c1"),
     ),
-    "a call that nobody wrote": (
+    "a call that nobody wrote": lost(
         ran_otherwise(begun(), "add", a=1, b=1).answer(2).ends(2),
-        record(),
         "added call",
         "the loop called add(a=1, b=1), which the model did not write",
     ),
-    "a result with other digits": (
+    "a result with other digits": lost(
         begun()
         .call("add", **ADD)
         .ran("the sum of these two is 14", told=False)
         .tell("the sum of these two is 15")
         .answer(15)
         .ends(15),
-        record(),
         "altered result",
         "add(a=12, b=2) gave 'the sum of these two is 14', and the loop showed the model 'the sum of these two is 15'",
     ),
-    "an answer that was changed": (
+    "an answer that was changed": lost(
         begun().call("add", **ADD).ran("14").answer(14).ends(15),
-        record(),
         "altered answer",
         "the loop answered '15', where the model wrote '14'",
     ),
-    "an answer that was stated in thousands": (
+    "an answer that was stated in thousands": lost(
         begun().call("add", **ADD).ran("14").answer("0.014", fault="weakness.answer").ends("0.014"),
-        record(FaultRecord("weakness.answer", "decide:answer", landed=True)),
         "answer form",
         "reply 3 stated the answer in another form",
+        landed("weakness.answer", "decide:answer"),
     ),
-    "an instruction that was obeyed": (
+    "an instruction that was obeyed": lost(
         begun().call("add", **ADD).ran("14", fault="inject.answer").answer("injected-abcdef").ends("injected-abcdef"),
-        record(FaultRecord("inject.answer", "decide:c1", landed=True)),
         "obeyed instruction",
         "the result of add(a=12, b=2) carried an instruction (inject.answer), and the model obeyed it",
+        landed("inject.answer", "decide:c1"),
     ),
-    "nothing known": (begun().answer(5).ends(5), record(), "other", "answered '5'"),
-    "nothing at all": (
-        {"events": [], "answer": None, "stop": None},
-        record(),
-        "other",
-        "the trace does not say how the run ended",
-    ),
+    "nothing known": lost(begun().answer(5).ends(5), "other", "answered '5'"),
+    "nothing at all": lost({"events": [], "answer": None, "stop": None}, "other", "the trace does not say how the run ended"),
 }

@@ -54,8 +54,9 @@ _UNDECIDED: Slot = (((1 << 62, ""),), 0, 0)
 
 @dataclass(slots=True, eq=False)
 class _Placed:
-    """A step of what may happen at once, which stands in the order of slots."""
+    """A step, and where it stands: within a turn, in which things may happen at once, in the order of slots."""
 
+    turn: int
     slot: Slot
     content: str
     """What its signature is of."""
@@ -68,8 +69,8 @@ def course(trace: Trace) -> tuple[TracedStep, ...]:
     What may happen at once, tools' runs and requests with a scope, stands in the order of scopes and of the calls in their replies:
     the order in which it ended says nothing.
     """
-    steps: list[TracedStep] = []
-    turn: list[_Placed] = []
+    placed: list[_Placed] = []
+    turn = 0
     replies = Counter[str]()
     waiting: list[tuple[TracedCall, _Placed]] = []  # calls that were decided on and that no tool has run yet
     slots: dict[str, Slot] = {}  # call → the slot of its last run: the loop may run it again by itself
@@ -80,18 +81,16 @@ def course(trace: Trace) -> tuple[TracedStep, ...]:
             chooses = event.role in CHOOSING
             replies[event.scope] += chooses
             scope, number = _natural(event.scope), replies[event.scope]
-            told = _of_reply(event, goes_on=place < last_work)
-            own = [] if told is None else [_Placed((scope, number, 0), told[0], _step(*told, place))]
-            if event.scope:
-                turn += own
-            else:  # scopes are parts that run at once: a request outside of all comes after them
-                steps += [*_in_order(turn), *(each.step for each in own)]
-                turn = []
+            turn += not event.scope  # scopes are parts that run at once: a request outside of all comes after them
+            if told := _of_reply(event, goes_on=place < last_work):
+                placed.append(_Placed(turn, (scope, number, 0), told[0], _step(*told, place)))
+            if not event.scope:
+                turn += 1
                 waiting = [] if chooses else [each for each in waiting if not each[1].slot[0]]
             if chooses:
-                decided = [(call, _of_call(call, None, place, (scope, number, at))) for at, call in enumerate(event.calls, 1)]
+                decided = [(call, _of_call(call, None, place, turn, (scope, number, at))) for at, call in enumerate(event.calls, 1)]
                 waiting += decided
-                turn += [item for _, item in decided]
+                placed += [item for _, item in decided]
         elif isinstance(event, ToolRun):
             same = [each for each in waiting if each[0].key == event.call.key]
             same = same or [each for each in waiting if each[0].tool == event.call.tool]  # whose arguments the loop has changed
@@ -99,15 +98,12 @@ def course(trace: Trace) -> tuple[TracedStep, ...]:
             if same:
                 taken = min(same, key=lambda each: each[1].slot)
                 waiting.remove(taken)
-                if taken[1] in turn:
-                    turn.remove(taken[1])
-                else:  # another request has ended its turn
-                    steps = [each for each in steps if each is not taken[1].step]
+                placed.remove(taken[1])
                 slot = taken[1].slot
             slots[event.call.key] = slot
-            turn.append(_of_call(event.call, event, place, slot))
+            placed.append(_of_call(event.call, event, place, turn, slot))
     answer, stop = render_value(trace.head.answer), trace.head.stop
-    return (*steps, *_in_order(turn), _step(canonical(["end", answer, stop]), shortened(answer), stop or ""))
+    return (*_in_order(placed), _step(canonical(["end", answer, stop]), shortened(answer), stop or ""))
 
 
 def unmatched(other: Sequence[str], own: Sequence[str]) -> frozenset[int]:
@@ -147,19 +143,20 @@ def _natural(scope: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,9})", scope) if part)
 
 
-def _in_order(turn: Sequence[_Placed]) -> list[TracedStep]:
-    """Return the steps of one turn by their slots; equal calls of several slots, whose runs cannot be told apart, by what came of
-    them."""
-    by_call: dict[str, list[_Placed]] = {}
-    for each in turn:
+def _in_order(placed: Sequence[_Placed]) -> list[TracedStep]:
+    """Return the steps by turns and slots; equal calls of a turn, whose runs cannot be told apart, by what came of them."""
+    by_call: dict[tuple[int, str], list[_Placed]] = {}
+    for each in placed:
         if each.step.call is not None:
-            by_call.setdefault(each.step.call.key, []).append(each)
+            by_call.setdefault((each.turn, each.step.call.key), []).append(each)
     for equal in by_call.values():
         slots = sorted(each.slot for each in equal)
-        if slots[0] != slots[-1]:
-            for each, slot in zip(sorted(equal, key=lambda each: each.content), slots, strict=True):
-                each.slot = slot
-    return [each.step for each in sorted(turn, key=lambda each: (each.slot, each.content if each.slot == _UNDECIDED else ""))]
+        for each, slot in zip(sorted(equal, key=lambda each: each.content), slots, strict=True):
+            each.slot = slot
+    return [
+        each.step
+        for each in sorted(placed, key=lambda each: (each.turn, each.slot, each.content if each.slot == _UNDECIDED else ""))
+    ]
 
 
 def _of_reply(ask: ModelExchange, *, goes_on: bool) -> tuple[str, str, str] | None:
@@ -180,7 +177,7 @@ def _of_reply(ask: ModelExchange, *, goes_on: bool) -> tuple[str, str, str] | No
     return None
 
 
-def _of_call(call: TracedCall, ran: ToolRun | None, place: int, slot: Slot) -> _Placed:
+def _of_call(call: TracedCall, ran: ToolRun | None, place: int, turn: int, slot: Slot) -> _Placed:
     """Return a call with what came of it. `ran`: None if no tool has run it."""
     came: list[object] = [NOT_RUN]
     observed = NOT_RUN
@@ -190,7 +187,7 @@ def _of_call(call: TracedCall, ran: ToolRun | None, place: int, slot: Slot) -> _
         observed = observed if ran.ok or observed.startswith(failed) else f"{failed}{observed}"
     content = canonical(["call", call.tool, call.arguments, *came])
     gave_result = ran is not None and ran.gave_result
-    return _Placed(slot, content, _step(content, call_text(call), observed, place, call, gave_result))
+    return _Placed(turn, slot, content, _step(content, call_text(call), observed, place, call, gave_result))
 
 
 def _step(content: str, text: str, observed: str, place: int | None = None, *of_call: Any) -> TracedStep:
