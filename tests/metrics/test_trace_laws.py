@@ -163,19 +163,6 @@ def test_what_json_cannot_say_has_a_key_too() -> None:
         assert TracedCall("f", strange).key == TracedCall("f", strange).key
 
 
-@given(trace=TRACE)
-def test_a_trace_without_content_is_one_of_requests_that_say_nothing(trace: Trace) -> None:
-    is_told = trace.head.query != "" or trace.head.answer is not None
-    for event in trace.events:
-        is_told = is_told or not isinstance(event, ModelExchange) or says(event)
-    assert trace.lacks_content == (trace.events != () and not is_told)
-
-
-def says(event: ModelExchange) -> bool:
-    texts = [event.reply, event.wire_error, *(text for message in event.messages for text in (message.content, message.calls))]
-    return any(texts) or event.native_calls != () or event.error is not None
-
-
 SILENT = Trace(TraceHead(), (ModelExchange("decide", messages=(Message("user", ""),), reply=""),))
 
 

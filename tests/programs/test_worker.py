@@ -16,7 +16,7 @@ from whichloop.models.fake import FakeModel
 from whichloop.programs.loop import ProgramLoop
 from whichloop.programs.program import Program
 from whichloop.programs.worker import MANY_JOBS, MAX_WORKERS, Solver, SolverFailed, WorkerGone, framework_environment
-from whichloop.protocol import Act, BudgetExceeded, Query, StopReason, ToolCall
+from whichloop.protocol import Act, Query, StopReason, ToolCall
 
 TOYS = Path(__file__).with_name("toy_solvers.py")
 AT = "at tests/programs/toy_solvers.py:\\d+"
@@ -89,11 +89,6 @@ def test_a_program_is_stopped_one_request_after_its_limit_unless_it_answers_ther
     assert (outcome.stop, outcome.answer, len(model.requests)) == (StopReason.MAX_STEPS, None, 3)
     outcome = run(Toy(solve="answers_at_the_limit"))
     assert (outcome.answer, outcome.stop) == ("the best so far", StopReason.FORCED)
-
-
-def test_a_used_up_budget_leaves_the_run_whatever_the_program_makes_of_it():
-    with pytest.raises(BudgetExceeded):
-        run(Toy(), answering(BudgetExceeded("no more")))
 
 
 # --- what becomes of the process ---

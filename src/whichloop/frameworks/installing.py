@@ -65,7 +65,7 @@ def install(release: Release, say: Callable[[str], None]) -> None:
     """Make the environment of a framework, with uv where it is found, else with pip.
 
     The tested version comes with the tested versions of all that it needs, another one with what the index has today. `say` gets
-    each line of what the installer prints. Raises ValueError; then nothing half made is left, and an older environment is as it was.
+    each line of what the installer prints. Raises ValueError; then nothing half made is left, and an older environment stays.
     """
     name, folder = release.name, release.folder
     making = folder.with_name(f".{release.label}.{os.getpid()}")

@@ -2,7 +2,6 @@
 
 import litellm  # noqa: F401  # ADK imports it with its first request, and that takes longer than a trial may
 from google.adk.agents import LlmAgent
-from google.adk.agents.invocation_context import LlmCallsLimitExceededError
 from google.adk.agents.run_config import RunConfig
 from google.adk.models.lite_llm import LiteLlm
 from google.adk.plugins import ReflectAndRetryToolPlugin
@@ -19,14 +18,11 @@ async def solve(task):
     message = types.Content(role="user", parts=[types.Part(text=task.question)])
     limit = RunConfig(max_llm_calls=task.max_steps)
     text = ""
-    try:
-        async for event in runner.run_async(user_id="user", session_id=session.id, new_message=message, run_config=limit):
-            if "LlmCallsLimit" in str(event.error_code or ""):
-                raise task.StepLimit
-            if event.error_message:  # it raises nothing: errors are events
-                raise RuntimeError(f"{event.error_code}: {event.error_message}")
-            if event.is_final_response() and event.content and event.content.parts:
-                text = "".join(part.text or "" for part in event.content.parts)
-    except LlmCallsLimitExceededError as error:
-        raise task.StepLimit from error
+    async for event in runner.run_async(user_id="user", session_id=session.id, new_message=message, run_config=limit):
+        if "LlmCallsLimit" in str(event.error_code or ""):
+            raise task.StepLimit
+        if event.error_message:  # it raises nothing: errors are events
+            raise RuntimeError(f"{event.error_code}: {event.error_message}")
+        if event.is_final_response() and event.content and event.content.parts:
+            text = "".join(part.text or "" for part in event.content.parts)
     return text
