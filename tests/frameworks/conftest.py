@@ -30,6 +30,15 @@ def make_environment(folder, **packages):
     return folder
 
 
+def skip_without(*names):
+    """Skip a test whose frameworks are not installed."""
+    for name in names:
+        try:
+            assert table.FRAMEWORKS[name]().version
+        except ValueError as error:
+            pytest.skip(str(error))
+
+
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """The folder of installed environments, empty."""

@@ -10,6 +10,8 @@ from whichloop.frameworks.table import FRAMEWORKS
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_loop
 
+from .conftest import skip_without
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 AS_DOCUMENTED = {
@@ -40,20 +42,13 @@ unknown.
 """
 
 
-def needs(name):
-    try:
-        assert FRAMEWORKS[name]().version
-    except ValueError as error:
-        pytest.skip(str(error))
-
-
 def broken(spec):
     return {finding.law: finding.detail for finding in check_loop(make_loop(parse_spec(spec))) if finding.status == "failed"}
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_a_wiring_keeps_the_laws(name):
-    needs(name)
+    skip_without(name)
     known = OF_THE_FRAMEWORK.get(name, {})
     found = broken(AS_DOCUMENTED.get(name, name))
     assert {law: detail for law, detail in found.items() if known.get(law, "\n") not in detail} == {}
@@ -61,5 +56,5 @@ def test_a_wiring_keeps_the_laws(name):
 
 @pytest.mark.parametrize("name", AS_DOCUMENTED)
 def test_defaults_keep_a_tools_error_from_the_model_and_nothing_else(name):
-    needs(name)
+    skip_without(name)
     assert broken(name).keys() <= {"tool errors", "finishing"}

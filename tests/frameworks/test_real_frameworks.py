@@ -13,9 +13,10 @@ from tests.cli.conftest import here, whichloop
 from whichloop.checks.program import check_program
 from whichloop.checks.program.agent_faults import BY_NAME
 from whichloop.checks.program.naming import TOLD_STEPS
-from whichloop.frameworks.table import FRAMEWORKS
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_loop
+
+from .conftest import skip_without
 
 __all__ = ["here", "whichloop"]
 
@@ -41,14 +42,6 @@ def environments(monkeypatch):
     folder = os.environ.get("WHICHLOOP_TESTED_FRAMEWORKS")
     if folder:
         monkeypatch.setenv("WHICHLOOP_HOME", folder)
-
-
-def skip_without(*names):
-    for name in names:
-        try:
-            assert FRAMEWORKS[name]().version
-        except ValueError as error:
-            pytest.skip(str(error))
 
 
 def each(specs):

@@ -231,8 +231,8 @@ LOST = {
         .ran("no such text", ok=False, error_type="InvalidArguments")
         .ends(None, "max_steps"),
         "fault not recovered",
-        "believed the damaged result of read(id=1) (tool.garbage), and passed it on: the call load(text='%PDF') could not be run once "
-        "(InvalidArguments: no such text); then the limit was reached",
+        "believed the damaged result of read(id=1) (tool.garbage), and passed it on: the call load(text='%PDF') could not be run "
+        "once (InvalidArguments: no such text); then the limit was reached",
         landed("tool.garbage", "tool:c1"),
     ),
     "a provider that fails": lost(
