@@ -98,7 +98,8 @@ def test_a_drawn_unit_counts_as_often_as_it_is_drawn(trials, counts, data):
     units = [place % 3 for place in range(len(trials))]
     chosen = [trial for place, trial in enumerate(trials) for _ in range(counts[units[place]])]
     assume(chosen and len(trials) >= 3)
-    drawn = histogram(confidence, right, units).drawn(np.array([counts], dtype=float))
+    found, times = histogram(confidence, right, units), np.array([counts], dtype=float)
+    drawn = Histogram(found.levels, times @ found.right, times @ found.wrong)
     assert measured(drawn) == pytest.approx(measured(whole(data.draw(st.permutations(chosen)))), nan_ok=True)
 
 

@@ -178,7 +178,7 @@ def test_all_budgets_of_a_unit_are_one_family():
     assert [len(at.pairs) for at in budgets] == [3, 3, 3]
     smallest = min(pairs, key=lambda pair: pair.p)
     assert smallest.p_holm == pytest.approx(min(1.0, 9 * smallest.p))
-    assert views(records, ARMS) == views(records, ARMS) != views(records, ARMS, seed=1)
+    assert views(records, ARMS) == views(records, ARMS)
 
 
 @pytest.mark.parametrize(("arms", "pairs"), [(16, 120), (17, 0)])

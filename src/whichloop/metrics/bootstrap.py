@@ -22,45 +22,32 @@ from .statistics import ALPHA, NO_SPREAD, Clusters, Floats, Interval, as_array, 
 DRAWS = 9_999
 """Draws of a bootstrap, of few units."""
 Statistic = Callable[[Floats], Floats]
-"""counts[draw, unit], how often each unit was drawn, to one estimate per draw; NaN where a draw allows none."""
+"""sums[draw, …] to one estimate per draw; NaN where a draw allows none."""
 
 
-def bca(
-    statistic: Statistic,
-    units: int,
-    alpha: float = ALPHA,
-    *,
-    draws: int = DRAWS,
-    seed: int = 0,
-    left_out: Callable[[], Floats] | None = None,
-) -> tuple[float, float]:
-    """Return the bias-corrected and accelerated interval (low, high) over units (Efron 1987), as `scipy.stats.bootstrap` does.
+def bca(statistic: Statistic, parts: Floats, alpha: float = ALPHA, *, draws: int = DRAWS) -> tuple[float, float]:
+    """Return the bias-corrected and accelerated interval (low, high) of a statistic of sums over units (Efron 1987; Efron &
+    Tibshirani 1993, 14.10), as `scipy.stats.bootstrap` gives it. `parts[unit, …]`: what is summed.
 
-    `left_out` gives the estimates without each unit where there is a shorter way than to count all others. A draw that allows no
-    estimate counts as one that gives that of the whole sample. Where the correction does not exist (units that are all equal, an
-    estimate beyond all draws), the plain percentiles stand; one unit gives low = high. Of many units fewer draws are taken, see
-    `draws_of`. Raises ValueError for no units, or where the whole sample allows no estimate.
+    A draw that allows no estimate counts as one that gives that of the whole sample. Where the correction does not exist (units
+    that are all equal, an estimate beyond all draws), the plain percentiles stand; one unit gives low = high. Of many units fewer
+    draws are taken, see `draws_of`. Raises ValueError for no units, or where the whole sample allows no estimate.
     """
-    whole = float(statistic(np.ones((1, units)))[0]) if units else np.nan
+    whole = float(statistic(parts.sum(0, keepdims=True))[0]) if len(parts) else np.nan
     if np.isnan(whole):
-        raise ValueError(f"no estimate from {units} units")
-    if units == 1:
+        raise ValueError(f"no estimate from {len(parts)} units")
+    if len(parts) == 1:
         return whole, whole
-    drawn = np.concatenate([statistic(counts) for counts in draw_counts(units, draws_of(draws, units), seed)])
-    return bca_ends(drawn, _left_out(statistic, units) if left_out is None else left_out(), whole, alpha)
-
-
-def bca_ends(drawn: Floats, alone: Floats, whole: float, alpha: float) -> tuple[float, float]:
-    """Return the ends of the interval from known estimates (Efron & Tibshirani 1993, 14.10): those of the draws, those without each
-    unit, and the whole's."""
 
     def settled(estimates: Floats) -> Floats:
         # The correction counts draws below the whole.
         same = np.isnan(estimates) | (np.abs(estimates - whole) <= _ROUNDING * abs(whole))
         return np.where(same, whole, estimates)
 
-    drawn, alone = settled(drawn), settled(alone)
-    ends = np.array((alpha / 2, 1 - alpha / 2))
+    total = parts.sum(0)
+    rest = total - parts
+    alone = settled(statistic(np.where(np.abs(rest) <= _ROUNDING * np.abs(total), 0.0, rest)))  # rounding alone leaves nothing
+    drawn, ends = settled(statistic(draw_sums(parts, draws))), np.array((alpha / 2, 1 - alpha / 2))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         bias = scipy.special.ndtri((np.count_nonzero(drawn < whole) + np.count_nonzero(drawn <= whole)) / (2 * len(drawn)))
         influence = alone.mean() - alone
@@ -69,13 +56,6 @@ def bca_ends(drawn: Floats, alone: Floats, whole: float, alpha: float) -> tuple[
         levels = scipy.special.ndtr(bias + shifted / (1 - acceleration * shifted))
     low, high = np.quantile(drawn, ends if np.isnan(levels).any() else levels)
     return float(low), float(high)
-
-
-def _left_out(statistic: Statistic, units: int) -> Floats:
-    """Return the estimate without each unit in turn."""
-    rows = _rows(units)
-    alone = (1.0 - np.eye(min(rows, units - start), units, start) for start in range(0, units, rows))
-    return np.concatenate([statistic(counts) for counts in alone])
 
 
 def expanded(alpha: float, units: int) -> float:
@@ -104,10 +84,6 @@ def draws_of(draws: int, units: int) -> int:
     return min(draws, max(MIN_DRAWS, _MAX_PLACES // units))
 
 
-def _rows(units: int) -> int:
-    return max(1, min(_MAX_AT_ONCE, _MAX_COUNTS // units))
-
-
 def bca_ratio(
     above: ArrayLike, below: ArrayLike, clusters: Clusters = None, alpha: float = ALPHA, *, draws: int = DRAWS
 ) -> Interval:
@@ -123,17 +99,9 @@ def bca_ratio(
             ratios = totals[:, 0] / totals[:, 1]
         return np.where(np.isfinite(ratios), ratios, np.nan)
 
-    level, alone = expanded(alpha, len(sums)), lambda: ratio(without_each(sums))
-    low, high = bca(lambda counts: ratio(counts @ sums), len(sums), level, draws=draws, left_out=alone)
+    low, high = bca(ratio, sums, expanded(alpha, len(sums)), draws=draws)
     value = float(ratio(sums.sum(0, keepdims=True))[0])
     return Interval(value, min(low, value), max(high, value), len(parts))
-
-
-def without_each(parts: Floats) -> Floats:
-    """Return the sum of `parts[unit, …]` without each of them; what rounding alone leaves counts as 0."""
-    whole = parts.sum(0)
-    sums = whole - parts
-    return np.where(np.abs(sums) <= _ROUNDING * np.abs(whole), 0.0, sums)
 
 
 def unit_sums(values: Floats, clusters: Clusters) -> Floats:
@@ -146,9 +114,13 @@ def unit_sums(values: Floats, clusters: Clusters) -> Floats:
     return sums
 
 
-def draw_counts(units: int, draws: int, seed: int) -> Iterator[Floats]:
-    """Yield counts[draw, unit] of so many bootstrap draws with replacement, some at a time; they are not to be changed."""
-    return iter(_kept_counts(units, draws, seed)) if units * draws <= _MAX_KEPT else _drawn_counts(units, draws, seed)
+def draw_sums(parts: Floats, draws: int) -> Floats:
+    """Return the sums of `parts[unit, …]` in each of so many bootstrap draws with replacement, always the same ones; of many units
+    there are fewer draws, see `draws_of`."""
+    units = len(parts)
+    number = draws_of(draws, units)
+    made = _kept_counts(units, number) if units * number <= _MAX_KEPT else draw_counts(units, number)
+    return np.concatenate([counts @ parts for counts in made])
 
 
 _MAX_KEPT = 1_000_000
@@ -156,25 +128,17 @@ _MAX_KEPT = 1_000_000
 
 
 @lru_cache(maxsize=2)
-def _kept_counts(units: int, draws: int, seed: int) -> tuple[Floats, ...]:
-    kept = tuple(_drawn_counts(units, draws, seed))
-    for counts in kept:
-        counts.flags.writeable = False
-    return kept
+def _kept_counts(units: int, draws: int) -> tuple[Floats, ...]:
+    return tuple(draw_counts(units, draws))
 
 
-def _drawn_counts(units: int, draws: int, seed: int) -> Iterator[Floats]:
-    generator, rows = np.random.default_rng(seed), _rows(units)
+def draw_counts(units: int, draws: int) -> Iterator[Floats]:
+    """Yield counts[draw, unit], how often each unit was drawn, some draws at a time."""
+    generator, rows = np.random.default_rng(0), max(1, min(_MAX_AT_ONCE, _MAX_COUNTS // units))
     for start in range(0, draws, rows):
         drawn = generator.integers(0, units, (min(rows, draws - start), units))
         flat = (drawn + units * np.arange(len(drawn))[:, None]).ravel()
         yield np.bincount(flat, minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
-
-
-def draw_sums(sums: Floats, draws: int, seed: int) -> Floats:
-    """Return the sums of `sums[unit, …]` in each of so many bootstrap draws; of many units there are fewer draws, see
-    `draws_of`."""
-    return np.concatenate([counts @ sums for counts in draw_counts(len(sums), draws_of(draws, len(sums)), seed)])
 
 
 MAX_DENOMINATOR = 2_520

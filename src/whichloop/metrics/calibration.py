@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import scipy
@@ -78,17 +79,14 @@ def calibration(arm: str, records: Sequence[Record], alpha: float = ALPHA) -> Ca
         [record.is_solved for record in with_confidence],
         [unit_of[record.task] for record in with_confidence],
     )
-    whole, units = bars.whole, len(bars.right)
+    whole = Histogram(bars.levels, *(side.sum(0, keepdims=True) for side in (bars.right, bars.wrong)))
+
+    def of_sums(measure: Measure, sums: Floats) -> Floats:
+        return measure(Histogram(bars.levels, *np.hsplit(sums, 2)))
 
     def interval(measure: Measure) -> Interval:
-        value = float(measure(whole)[0])
-        low, high = bca(
-            lambda counts: measure(bars.drawn(counts)),
-            units,
-            expanded(alpha, units),
-            draws=DRAWS,
-            left_out=lambda: measure(Histogram(bars.levels, whole.right - bars.right, whole.wrong - bars.wrong)),
-        )
+        value, parts = float(measure(whole)[0]), np.hstack((bars.right, bars.wrong))
+        low, high = bca(partial(of_sums, measure), parts, expanded(alpha, len(parts)), draws=DRAWS)
         return Interval(value, min(low, value), max(high, value), len(tasks))
 
     found = bins(whole)
@@ -107,7 +105,7 @@ def calibration(arm: str, records: Sequence[Record], alpha: float = ALPHA) -> Ca
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How many trials reported which confidence, by unit of inference or by draw."""
+    """How many trials reported which confidence, by unit of inference, by draw, or of all."""
 
     levels: Floats
     """Distinct confidences, ascending."""
@@ -115,15 +113,6 @@ class Histogram:
     """[unit, level]"""
     wrong: Floats
     """[unit, level]"""
-
-    @property
-    def whole(self) -> Histogram:
-        """All units in one."""
-        return self.drawn(np.ones((1, len(self.right))))
-
-    def drawn(self, counts: Floats) -> Histogram:
-        """Return one row per draw, from counts[draw, unit]."""
-        return Histogram(self.levels, counts @ self.right, counts @ self.wrong)
 
 
 Measure = Callable[[Histogram], Floats]

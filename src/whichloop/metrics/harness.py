@@ -24,14 +24,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
 import scipy
 
 from .arm_info import ArmInfo
-from .bootstrap import bca_ends, draw_sums, expanded, unit_sums, without_each
+from .bootstrap import bca, draw_sums, expanded, unit_sums
 from .record import Record, records_by_arm
 from .statistics import ALPHA, NO_SPREAD, Clusters, Floats, Interval, Plain, independent_difference
 from .summary import METRICS, PRIMARY, task_values
@@ -191,12 +191,7 @@ class Crossed:
     @cached_property
     def _drawn(self) -> Floats:
         """The columns' sums in each draw of units."""
-        return draw_sums(self._sums, DRAWS, 0)
-
-    @cached_property
-    def _alone(self) -> Floats:
-        """The columns' sums without each unit."""
-        return without_each(self._sums)
+        return draw_sums(self._sums, DRAWS)
 
     def _total(self, totals: Floats, name: str) -> Floats:
         return totals[:, self._at[name]][:, 0]
@@ -240,19 +235,18 @@ class Crossed:
             SourcePart(source, self._interval(source, alpha), values[source] / whole) for source in SOURCES if source in values
         )
 
-    def _deviation(self, totals: Floats, source: str) -> Floats:
+    def _deviation(self, source: str, totals: Floats) -> Floats:
         """Return the square root of a source's variance; 0 of a negative estimate."""
         return np.sqrt(np.maximum(self.variances(totals)[source], 0.0))
 
     def _interval(self, source: str, alpha: float) -> Interval:
         """Return a source's deviation, of what was chosen (loops, models or both) with the interval that inverts a test."""
-        value, units = float(self._deviation(self._whole, source)[0]), len(self._sums)
+        value, units = float(self._deviation(source, self._whole)[0]), len(self._sums)
         low, high = value, value
         if units > 1 and source in FIXED:
             low, high = self._inverted(source, alpha)
         elif units > 1:
-            drawn, alone = (self._deviation(totals, source) for totals in (self._drawn, self._alone))
-            low, high = bca_ends(drawn, alone, value, expanded(alpha, units))
+            low, high = bca(partial(self._deviation, source), self._sums, expanded(alpha, units), draws=DRAWS)
         return Interval(value, min(low, value), max(high, value), self.tasks)
 
     def _inverted(self, source: str, alpha: float) -> tuple[float, float]:

@@ -116,12 +116,11 @@ def views(
     *,
     alpha: float = ALPHA,
     margin: float = MARGIN,
-    seed: int = 0,
 ) -> Views:
-    """Return all views of records, one per trial. `budgets`: what `at_budgets` found, if known; `seed`: of the draws."""
+    """Return all views of records, one per trial. `budgets`: what `at_budgets` found, if known."""
     scored = _scored(records, arms)
     return Views(
-        tuple(front for group in _groups(arms, scored) for front in _fronts(group, alpha, seed)),
+        tuple(front for group in _groups(arms, scored) for front in _fronts(group, alpha)),
         at_budgets(records, arms, alpha=alpha, margin=margin) if budgets is None else tuple(budgets),
         tuple(
             _per_solved(arm, trials, unit, alpha) for arm, trials in scored.items() for unit in UNITS if _is_priced(trials, unit)
@@ -189,7 +188,7 @@ def _is_priced(records: Sequence[Record], unit: Unit, *, of_each: bool = False) 
 # --- accuracy against cost ---
 
 
-def _fronts(group: _Group, alpha: float, seed: int) -> Iterator[Front]:
+def _fronts(group: _Group, alpha: float) -> Iterator[Front]:
     trials = [record for own in group.arms.values() for record in own]
     priced = {unit: costs for unit in UNITS if (costs := _costs(group, trials, unit))}
     shown = list(priced)[:1]
@@ -197,7 +196,7 @@ def _fronts(group: _Group, alpha: float, seed: int) -> Iterator[Front]:
     if is_cached and priced.get("cost_usd") not in (None, priced["nominal_usd"]):
         shown.append("cost_usd")
     for unit in shown:
-        yield _front(group, unit, priced[unit], alpha, seed)
+        yield _front(group, unit, priced[unit], alpha)
 
 
 def _costs(group: _Group, trials: Sequence[Record], unit: Unit) -> dict[str, dict[str, float]]:
@@ -209,7 +208,7 @@ def _costs(group: _Group, trials: Sequence[Record], unit: Unit) -> dict[str, dic
     return costs if set.intersection(*map(set, costs.values())) else {}
 
 
-def _front(group: _Group, unit: Unit, costs: Mapping[str, Mapping[str, float]], alpha: float, seed: int) -> Front:
+def _front(group: _Group, unit: Unit, costs: Mapping[str, Mapping[str, float]], alpha: float) -> Front:
     clusters, arms = group.clusters, list(group.arms)
     scores = {arm: task_values(own, METRICS[PRIMARY]) for arm, own in group.arms.items()}
     common = [task for task in clusters if all(task in own for own in costs.values())]
@@ -217,7 +216,7 @@ def _front(group: _Group, unit: Unit, costs: Mapping[str, Mapping[str, float]], 
         np.array([[of_arm[task] for of_arm in means] for task in common])
         for means in ([scores[arm].means for arm in arms], [costs[arm] for arm in arms])
     )
-    shares = front_shares(accuracies, prices, [clusters[task] for task in common], seed)
+    shares = front_shares(accuracies, prices, [clusters[task] for task in common])
     right = [accuracy_interval([scores[arm].values[task] for task in clusters], [*clusters.values()], alpha) for arm in arms]
     dear = [mean_interval([*own.values()], [clusters[task] for task in own], alpha) for own in costs.values()]
     ahead = on_front(*(np.array([[interval.value for interval in side]]) for side in (right, dear)))[0]
@@ -226,7 +225,7 @@ def _front(group: _Group, unit: Unit, costs: Mapping[str, Mapping[str, float]], 
 
 
 def front_shares(
-    accuracy: Floats, cost: Floats, clusters: Sequence[str] | None = None, seed: int = 0, draws: int = DRAWS
+    accuracy: Floats, cost: Floats, clusters: Sequence[str] | None = None, draws: int = DRAWS
 ) -> Floats:
     """Return the share of bootstrap draws of units in which each arm is on the front; `accuracy[task, arm]`, `cost[task, arm]`.
 
@@ -234,7 +233,7 @@ def front_shares(
     """
     arms = accuracy.shape[1]
     sums = unit_sums(np.hstack((accuracy, cost, np.ones((len(accuracy), 1)))), clusters)
-    drawn = draw_sums(sums, draws, seed)
+    drawn = draw_sums(sums, draws)
     means = drawn[:, :-1] / drawn[:, -1:]
     return np.asarray(on_front(means[:, :arms], means[:, arms:]).mean(0), dtype=np.float64)
 

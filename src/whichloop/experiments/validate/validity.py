@@ -105,23 +105,20 @@ def rank_agreement(real: Floats, predicted: Floats, clusters: Sequence[str], alp
     `real`, `predicted`: [loop, task]. tau-b is the sum of sign·sign over all pairs of loops, divided by √(pairs untied in one ×
     pairs untied in the other). None where all loops of one side are equal.
     """
-    one, two = (unit_sums(side.T, list(clusters)) for side in (real, predicted))
+    parts = unit_sums(np.vstack((real, predicted)).T, list(clusters))
     places = np.array(list(combinations(range(len(real)), 2)))
 
-    def signs(counts: Floats, sums: Floats) -> Floats:
-        totals = np.round(counts @ sums, DIGITS)
-        return np.asarray(np.sign(totals[:, places[:, 0]] - totals[:, places[:, 1]]), dtype=np.float64)
-
-    def statistic(counts: Floats) -> Floats:
-        ours, theirs = signs(counts, one), signs(counts, two)
+    def statistic(sums: Floats) -> Floats:
+        totals = np.hsplit(np.round(sums, DIGITS), 2)
+        ours, theirs = (np.sign(side[:, places[:, 0]] - side[:, places[:, 1]]) for side in totals)
         untied = np.sqrt(np.abs(ours).sum(1) * np.abs(theirs).sum(1))
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray((ours * theirs).sum(1) / untied, dtype=np.float64)
 
-    whole = float(statistic(np.ones((1, len(one))))[0])
+    whole = float(statistic(parts.sum(0, keepdims=True))[0])
     if np.isnan(whole):
         return None
-    low, high = bca(statistic, len(one), alpha)
+    low, high = bca(statistic, parts, alpha)
     return Interval(whole, min(low, whole), max(high, whole), real.shape[1])
 
 
