@@ -242,9 +242,9 @@ def test_dev_gains_are_over_common_tasks_and_turn_around(before, after):
     found, turned = dev_gain(before, after), dev_gain(after, before)
     assert (found is None) == (turned is None) == (not before.keys() & after.keys())
     if found is not None and turned is not None:
-        assert found.gain == pytest.approx(-turned.gain)
+        assert found.difference.value == pytest.approx(-turned.difference.value)
         assert 0 <= found.before <= 1
-        assert found.tasks == len(before.keys() & after.keys())
+        assert found.difference.n == len(before.keys() & after.keys())
 
 
 def test_optimism_is_what_dev_showed_beyond_the_locked_tasks():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +15,12 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from tests.metrics.test_comparison import arm
+from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.paired import mean_interval
 from whichloop.metrics.record import Record
 from whichloop.metrics.statistics import accuracy_interval
-from whichloop.metrics.views import CostPoint, Views, cost_per_solved, front_shares, on_front, quartiles, views
+from whichloop.metrics.views import CostPoint, Views, at_budgets, cost_per_solved, front_shares, on_front, quartiles
+from whichloop.metrics.views import views as views_of
 
 ARMS = [arm(name) for name in "abc"]
 POINTS = st.lists(st.tuples(st.sampled_from([0.0, 0.5, 1.0]), st.sampled_from([1.0, 2.0, 3.0])), min_size=1, max_size=6)
@@ -27,6 +30,10 @@ def record(name: str, task: int, accuracy: float = 1.0, tokens: int = 100, **cha
     values: dict[str, Any] = {"suite": "s", "suite_digest": "d", "repeat": 0, "seed": 0, "status": "scored"}
     values |= {"scores": {"accuracy": accuracy}, "input_tokens": tokens, "calls": {"decide": 1}}
     return Record(arm=name, task=f"t{task}", **(values | changes))
+
+
+def views(records: Sequence[Record], arms: Sequence[ArmInfo]) -> Views:
+    return views_of(records, arms, at_budgets(records, arms))
 
 
 def points(found: Views) -> dict[str, CostPoint]:

@@ -156,7 +156,7 @@ def _size(folders: Sequence[Path], names: Sequence[str], metric: str | None, mar
 
     pilot, *again = map(results, folders)
     arms = [arm for name in names for arm in required_arms(pilot, name)]
-    infos = [arm.info for arm in pilot.comparison.arms if arm.info.arm in arms]
+    infos = [info for info in pilot.comparison.infos if info.arm in arms]
     request = SizeRequest(
         PRIMARY if metric is None else metric,
         margin,

@@ -32,7 +32,7 @@ from .caveats import (
 from .pairs import MARGIN, OnTask, Pair, on_few_tasks, paired_test, pairs_of_family, with_outlook, with_repeats
 from .record import Record, records_by_arm
 from .statistics import ALPHA, interval_json, plain
-from .summary import FAULT_COUNTS, METRICS, PRIMARY, ArmSummary, DeathCause, TaskValues, summarize, task_values
+from .summary import FAULT_COUNTS, METRICS, PRIMARY, ArmSummary, DeathCause, TaskValues, all_values, summarize
 
 _COURSE = (
     *("status", "reason", "stop", "answer", "scores", "steps", "calls", "tool_calls", "errors", "retries", "trace_digest"),
@@ -163,6 +163,11 @@ class Comparison:
     """Pairs of arms that did the same in every trial."""
 
     @property
+    def infos(self) -> tuple[ArmInfo, ...]:
+        """What the arms are made of."""
+        return tuple(arm.info for arm in self.arms)
+
+    @property
     def dead_arms(self) -> tuple[ArmResult, ...]:
         """The arms whose accuracy is not that of an agent: they crashed in every trial, or, told after those, never asked their
         model."""
@@ -214,23 +219,20 @@ def compare(
     """
     by_arm = _by_arm(records, arms)
 
-    def values_of(metric: str) -> dict[str, TaskValues]:
-        return {arm: task_values(own, METRICS[metric]) for arm, own in by_arm.items()}
-
-    def decided(metric: str, values: Mapping[_Names, tuple[TaskValues, TaskValues]]) -> list[Pair]:
-        tests = {names: paired_test(metric, a, b, margin) for names, (a, b) in values.items()}
+    def decided(metric: str, both: Mapping[_Names, tuple[TaskValues, TaskValues]]) -> list[Pair]:
+        tests = {names: paired_test(metric, a, b, margin) for names, (a, b) in both.items()}
         return pairs_of_family(metric, tests, alpha)
 
-    compared = tuple(ArmResult(info, summarize(by_arm[info.arm], alpha)) for info in arms)
+    values = {arm: all_values(own) for arm, own in by_arm.items()}
+    scores = {arm: own[PRIMARY] for arm, own in values.items()}
+    compared = tuple(ArmResult(info, summarize(by_arm[info.arm], alpha, values[info.arm])) for info in arms)
     summaries = {arm.info.arm: arm.summary for arm in compared}
     agents = [one.info for one in compared if one.summary.dead != "never asked" and not is_not_the_models(one.summary)]
     matched = _matched(agents) if paired else []
-    scores = values_of(PRIMARY)
     pairs = with_outlook(decided(PRIMARY, {(a, b): (scores[a], scores[b]) for a, b in matched}), scores, by_arm, alpha)
     pairs = with_repeats(pairs, by_arm, agents)
     for metric in (name for name in METRICS if name != PRIMARY):
-        values = values_of(metric)
-        pairs += decided(metric, {(a, b): (values[a], values[b]) for a, b in matched})
+        pairs += decided(metric, {(a, b): (values[a][metric], values[b][metric]) for a, b in matched})
     same_air = _matched(arms)
     common = dict.fromkeys(matched, 0) | {(pair.a, pair.b): pair.difference.n for pair in pairs if pair.metric == PRIMARY}
     caveats = (

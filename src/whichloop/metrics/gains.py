@@ -16,21 +16,10 @@ from .comparison import Comparison
 from .measures import Measure
 from .paired import SCORES, PairedFlip
 from .pairs import Pair, paired_test, pairs_of_family, with_outlook
-from .record import Record
+from .record import Record, records_by_arm
 from .statistics import ALPHA, Interval, Plain, independent_difference, interval_json, plain
 from .summary import METRICS, PRIMARY, ArmSummary, TaskValues, task_values
 from .sums import PairedSums
-
-
-def planned_pairs(records: Sequence[Record], arms: Sequence[tuple[str, str]], alpha: float, margin: float) -> list[Pair]:
-    """Return after minus before on accuracy for each pair of arms, before and after: the planned comparisons of an optimization.
-
-    They are a family of their own, one test per design. A pair without a task in common is left out.
-    """
-    by_arm = _by_arm(records)
-    values = {arm: task_values(by_arm.get(arm, []), METRICS[PRIMARY]) for pair in arms for arm in pair}
-    tests = {(after, before): paired_test(PRIMARY, values[after], values[before], margin) for before, after in arms}
-    return with_outlook(pairs_of_family(PRIMARY, tests, alpha), values, by_arm, alpha)
 
 
 def with_planned_pairs(comparison: Comparison, records: Sequence[Record], arms: Sequence[tuple[str, str]]) -> Comparison:
@@ -38,17 +27,26 @@ def with_planned_pairs(comparison: Comparison, records: Sequence[Record], arms: 
 
     All other pairs stay in the family of all pairs.
     """
-    gain_pairs = planned_pairs(records, arms, comparison.alpha, comparison.margin)
+    gain_pairs = _planned_pairs(records_by_arm(records, comparison.infos), arms, comparison.alpha, comparison.margin)
     planned = {(pair.a, pair.b, PRIMARY): pair for gain in gain_pairs for pair in (gain, gain.turned)}
     pairs = (replace(planned.get((pair.a, pair.b, pair.metric), pair), within=pair.within) for pair in comparison.pairs)
     return replace(comparison, pairs=tuple(pairs))
 
 
-def _by_arm(records: Sequence[Record]) -> dict[str, list[Record]]:
-    by_arm: dict[str, list[Record]] = {}
-    for record in records:
-        by_arm.setdefault(record.arm, []).append(record)
-    return by_arm
+def _planned_pairs(
+    by_arm: Mapping[str, Sequence[Record]], arms: Sequence[tuple[str, str]], alpha: float, margin: float
+) -> list[Pair]:
+    """Return after minus before on accuracy for each pair of arms, before and after: the planned comparisons of an optimization.
+
+    They are a family of their own, one test per design. A pair without a task in common is left out.
+    """
+    values = {arm: _scores(by_arm[arm]) for pair in arms for arm in pair}
+    tests = {(after, before): paired_test(PRIMARY, values[after], values[before], margin) for before, after in arms}
+    return with_outlook(pairs_of_family(PRIMARY, tests, alpha), values, by_arm, alpha)
+
+
+def _scores(records: Sequence[Record]) -> TaskValues:
+    return task_values(records, METRICS[PRIMARY])
 
 
 _RATIOS = {"token_ratio": "tokens", "nominal_usd_ratio": "nominal_usd", "cost_usd_ratio": "cost_usd"}
@@ -193,9 +191,9 @@ def gains(comparison: Comparison, records: Sequence[Record], designs: Sequence[A
     for name in (arm for design in designs for arm in (design.before, design.after)):
         if name not in accuracy:
             raise ValueError(f"no arm is called {name!r}")
-    by_arm = _by_arm(records)
-    values = {arm: task_values(by_arm.get(arm, []), METRICS[PRIMARY]) for arm in accuracy}
-    tested = {pair.a: pair for pair in planned_pairs(records, [(d.before, d.after) for d in designs], alpha, margin)}
+    by_arm = records_by_arm(records, comparison.infos)
+    values = {arm: _scores(own) for arm, own in by_arm.items()}
+    tested = {pair.a: pair for pair in _planned_pairs(by_arm, [(d.before, d.after) for d in designs], alpha, margin)}
 
     def gain(design: Arms) -> Gain:
         before, after = accuracy[design.before], accuracy[design.after]
@@ -203,10 +201,13 @@ def gains(comparison: Comparison, records: Sequence[Record], designs: Sequence[A
             return Gain(design.design, before, after, None)
         new, old = by_arm[design.after], by_arm[design.before]
         ratios = {name: _ratio(METRICS[of], new, old, alpha) for name, of in _RATIOS.items()}
-        alone = _alone(values[design.after], values[design.before], alpha)
-        return Gain(design.design, before, after, tested[design.after], alone, **ratios)
+        return Gain(design.design, before, after, tested[design.after], _alone(new, old, alpha), **ratios)
 
-    by_task = {d.design: _gains_by_task(values[d.before], values[d.after]) for d in designs}
+    by_task = {}  # what each task gained, within [-1, 1]; only tasks that were scored in both arms count
+    for d in designs:
+        old, new = values[d.before], values[d.after]
+        gained = {task: [new.means[task] - mean] for task, mean in old.means.items() if task in new.means}
+        by_task[d.design] = TaskValues(gained, old.clusters)
     tests = {(a, b): paired_test(PRIMARY, by_task[a], by_task[b], margin, reach=2 * SCORES) for a, b in combinations(by_task, 2)}
     before, after = (
         _ranking({name: (accuracy[arm], values[arm]) for name, arm in side.items()}, alpha, margin)
@@ -217,13 +218,13 @@ def gains(comparison: Comparison, records: Sequence[Record], designs: Sequence[A
 
 def difference(records: Sequence[Record], earlier: Sequence[Record], arm: str, alpha: float) -> Interval | None:
     """Return what an arm solved more than in an earlier run of the same tasks; None without a task in common."""
-    new, old = (task_values(_by_arm(run).get(arm, []), METRICS[PRIMARY]) for run in (records, earlier))
+    new, old = ([record for record in run if record.arm == arm] for run in (records, earlier))
     return _alone(new, old, alpha)
 
 
-def _alone(after: TaskValues, before: TaskValues, alpha: float) -> Interval | None:
+def _alone(after: Sequence[Record], before: Sequence[Record], alpha: float) -> Interval | None:
     """Return the difference at the level of one design alone; None without a task in common."""
-    test = paired_test(PRIMARY, after, before, 0.0)
+    test = paired_test(PRIMARY, _scores(after), _scores(before), 0.0)
     return None if test is None else test.flip.interval(alpha)
 
 
@@ -259,12 +260,6 @@ def _ranking(arms: Mapping[str, tuple[Interval | None, TaskValues]], alpha: floa
     return Ranking(tuple(ranked), pairs)
 
 
-def _gains_by_task(before: TaskValues, after: TaskValues) -> TaskValues:
-    """Return what each task gained, within [-1, 1]; only tasks that were scored in both arms count."""
-    old, new = before.means, after.means
-    return TaskValues({task: [new[task] - old[task]] for task in old if task in new}, before.clusters)
-
-
 # --- the gain that the optimizer saw ---
 
 
@@ -277,21 +272,13 @@ class DevGain:
     difference: Interval
     """After minus before, paired over the dev tasks."""
 
-    @property
-    def gain(self) -> float:
-        return self.difference.value
-
-    @property
-    def tasks(self) -> int:
-        return self.difference.n
-
     def optimism(self, gain: Gain) -> Interval | None:
         """Return how much larger this gain is than `gain` on the locked tasks, which are other ones; None if unknown."""
         return None if gain.alone is None else independent_difference(self.difference, gain.alone)
 
     def to_json(self) -> dict[str, float | int]:
         """Return plain JSON."""
-        return {"before": self.before, "after": self.after, "gain": self.gain, "tasks": self.tasks}
+        return {"before": self.before, "after": self.after, "gain": self.difference.value, "tasks": self.difference.n}
 
 
 def dev_gain(

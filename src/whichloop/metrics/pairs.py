@@ -10,6 +10,8 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import attrgetter
 from statistics import fmean
 from typing import Any, Literal
 
@@ -47,11 +49,8 @@ def on_few_tasks(by_arm: Mapping[str, Sequence[Record]]) -> tuple[OnTask, ...]:
     """Return what each arm did on each task, in the order of arms and tasks."""
     found = []
     for arm, records in by_arm.items():
-        tasks: dict[str, list[Record]] = {}
-        for record in records:
-            if record.status == "scored":
-                tasks.setdefault(record.task, []).append(record)
-        for task, own in sorted(tasks.items()):
+        scored = sorted((record for record in records if record.status == "scored"), key=attrgetter("task"))
+        for task, own in ((task, [*trials]) for task, trials in groupby(scored, attrgetter("task"))):
             stops = Counter(record.stop for record in own if record.stop is not None)
             costs = (_mean([measure(record) for record in own]) for measure in (dollars_of_trial, METRICS["tokens"]))
             found.append(OnTask(arm, task, len(own), math.fsum(record.accuracy for record in own), stops, *costs))

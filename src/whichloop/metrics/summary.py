@@ -202,11 +202,20 @@ def task_values(records: Iterable[Record], metric: Callable[[Record], float | No
     return TaskValues(values, clusters, templates)
 
 
-def summarize(records: Sequence[Record], alpha: float = ALPHA) -> ArmSummary:
-    """Return the summary of one arm's records, one per trial; repeats are reduced to task means before any interval."""
+def all_values(records: Sequence[Record]) -> dict[str, TaskValues]:
+    """Return the values of each measure, task by task, of one arm's records."""
+    scored = [record for record in records if record.status == "scored"]
+    return {name: task_values(scored, measure) for name, measure in METRICS.items()}
+
+
+def summarize(records: Sequence[Record], alpha: float = ALPHA, values: Mapping[str, TaskValues] | None = None) -> ArmSummary:
+    """Return the summary of one arm's records, one per trial; repeats are reduced to task means before any interval.
+
+    `values`: what `all_values` gives of them, if known.
+    """
+    values = all_values(records) if values is None else values
     scored = [record for record in records if record.status == "scored"]
     statuses, faults = Counter(record.status for record in records), count_faults(scored)
-    values = {name: task_values(scored, measure) for name, measure in METRICS.items()}
     templates = values[PRIMARY].shared_templates(values[PRIMARY].values)
     shown = {name: task_values(scored, partial(retention_at, distance=name)) for name in DISTANCES}
     not_asked_for = sum(record.call_counts.get("not_asked_for", 0) for record in scored)

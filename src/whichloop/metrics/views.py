@@ -112,16 +112,15 @@ class Views(Plain):
 def views(
     records: Sequence[Record],
     arms: Sequence[ArmInfo],
-    budgets: Sequence[AtBudget] | None = None,
+    budgets: Sequence[AtBudget],
     *,
     alpha: float = ALPHA,
-    margin: float = MARGIN,
 ) -> Views:
-    """Return all views of records, one per trial. `budgets`: what `at_budgets` found, if known."""
+    """Return all views of records, one per trial. `budgets`: what `at_budgets` found, which takes no bootstrap."""
     scored = _scored(records, arms)
     return Views(
         tuple(front for group in _groups(arms, scored) for front in _fronts(group, alpha)),
-        at_budgets(records, arms, alpha=alpha, margin=margin) if budgets is None else tuple(budgets),
+        tuple(budgets),
         tuple(
             _per_solved(arm, trials, unit, alpha) for arm, trials in scored.items() for unit in UNITS if _is_priced(trials, unit)
         ),
@@ -133,7 +132,7 @@ def views(
 def at_budgets(
     records: Sequence[Record], arms: Sequence[ArmInfo], *, alpha: float = ALPHA, margin: float = MARGIN
 ) -> tuple[AtBudget, ...]:
-    """Return the view at equal budgets alone, which takes no bootstrap.
+    """Return the arms of each group at equal budgets.
 
     Dollars as billed have budgets only where nothing says what they would be uncached.
     """
@@ -260,22 +259,20 @@ def _budgets(group: _Group, trials: Sequence[Record], unit: Unit, alpha: float, 
         for quartile, budget in budgets.items()
     }
     matched = list(combinations(group.arms, 2)) if len(group.arms) <= MAX_PAIRED else []
-    tests = {
-        (quartile, a, b): test
+    tests = [
+        (quartile, ((a, b), test))
         for quartile, values in within.items()
         for a, b in matched
         if (test := paired_test(AT_BUDGET, values[a], values[b], margin)) is not None
-    }
-    pairs = zip(tests, judged(AT_BUDGET, [((a, b), test) for (_, a, b), test in tests.items()], alpha), strict=True)
-    pairs_at: dict[float, list[Pair]] = {}
-    for (quartile, _, _), pair in pairs:
-        pairs_at.setdefault(quartile, []).append(pair)
+    ]
+    decided = judged(AT_BUDGET, [test for _, test in tests], alpha)
     for quartile, budget in budgets.items():
         arms = {
             arm: accuracy_interval([*values.values.values()], [*values.clusters.values()], alpha)
             for arm, values in within[quartile].items()
         }
-        yield AtBudget(group.suite, group.profile, unit, budget, quartile, arms, tuple(pairs_at.get(quartile, ())))
+        pairs = tuple(pair for (at, _), pair in zip(tests, decided, strict=True) if at == quartile)
+        yield AtBudget(group.suite, group.profile, unit, budget, quartile, arms, pairs)
 
 
 def to_be_typed(dollars: float) -> float:

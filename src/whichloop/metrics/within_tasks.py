@@ -15,6 +15,7 @@ import numpy as np
 from .bootstrap import FlipTails, sign_flip
 from .record import Record
 from .statistics import Floats, log_choices
+from .summary import METRICS, PRIMARY, task_values
 
 
 class WithinTasks(NamedTuple):
@@ -56,7 +57,7 @@ def unpaired_within_tasks(a: Sequence[Record], b: Sequence[Record]) -> WithinTas
 
     None where some score is neither 0 nor 1, and where an arm has no two trials of a task.
     """
-    first, second = (_by_task(arm) for arm in (a, b))
+    first, second = (task_values(arm, METRICS[PRIMARY]).values for arm in (a, b))
     common = [task for task in first if task in second]
     of_a, of_b = ([score for task in common for score in arm[task]] for arm in (first, second))
     if not common or min(len(of_a), len(of_b)) < 2 * len(common) or not {*of_a, *of_b} <= {0.0, 1.0}:
@@ -64,14 +65,6 @@ def unpaired_within_tasks(a: Sequence[Record], b: Sequence[Record]) -> WithinTas
     both = [(first[task], second[task]) for task in common]
     tails, excess = drawn_sum([Stratum(int(sum(a)), len(a), int(sum(a) + sum(b)), len(a) + len(b)) for a, b in both])
     return WithinTasks(tails.two_sided, excess)
-
-
-def _by_task(arm: Sequence[Record]) -> dict[str, list[float]]:
-    tasks: dict[str, list[float]] = {}
-    for record in arm:
-        if record.status == "scored":
-            tasks.setdefault(record.task, []).append(record.accuracy)
-    return tasks
 
 
 class Stratum(NamedTuple):

@@ -84,7 +84,7 @@ class Loaded:
         A measure that somebody added has a column, too, unless another column has its name. Excluded trials stand last. `trial` is
         the name that `trace` takes. Accuracy and added measures are NaN where the trial was not scored.
         """
-        infos = {arm.info.arm: arm.info for arm in self.comparison.arms}
+        infos = {info.arm: info for info in self.comparison.infos}
         places = {arm: number for number, arm in enumerate(infos)}
         ordered = sorted(self.results.records, key=lambda one: (one.status == "excluded", places[one.arm], one.task, one.repeat))
         table = self._measured([_trial(record) | _arm_of(infos[record.arm]) for record in ordered], TRIALS)
@@ -102,7 +102,7 @@ class Loaded:
     @cached_property
     def pairs(self) -> pd.DataFrame:
         """Return a row per pair of arms and metric: a minus b with interval, p values, verdict, and what is likely to decide it."""
-        infos = {arm.info.arm: arm.info for arm in self.comparison.arms}
+        infos = {info.arm: info for info in self.comparison.infos}
         return to_frame(
             [
                 {name: part for name, part in pair.to_json().items() if name != "outlook" or part is not None}

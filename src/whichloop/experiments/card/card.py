@@ -96,7 +96,7 @@ def run_card(run: Results, named: str | None, allow: Collection[str] = ()) -> Do
 
     Raises RunError for several loops, one that cannot be made here or has changed, and code that is not allowed; Trouble.
     """
-    every = [arm.info for arm in run.comparison.arms]
+    every = run.comparison.infos
     names = [info.arm for info in every] if named is None else required_arms(run, named)
     loops = dict.fromkeys(info.without_profile for info in every if info.arm in names)
     if len(loops) != 1:

@@ -124,14 +124,13 @@ class Results:
     def views(self) -> Views:
         """The views of accuracy against cost, equal budgets, repeats and confidence; computed on first use."""
         compared = self.comparison
-        infos = [arm.info for arm in compared.arms]
-        return views(self.records, infos, self.budgets, alpha=compared.alpha, margin=compared.margin)
+        return views(self.records, compared.infos, self.budgets, alpha=compared.alpha)
 
     @cached_property
     def budgets(self) -> tuple[AtBudget, ...]:
         """The view of accuracy at equal budgets, which the answer reads too."""
         compared = self.comparison
-        return at_budgets(self.records, [arm.info for arm in compared.arms], alpha=compared.alpha, margin=compared.margin)
+        return at_budgets(self.records, compared.infos, alpha=compared.alpha, margin=compared.margin)
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -142,7 +141,7 @@ class Results:
     def same_loops(self) -> list[list[str]]:
         """The groups of loops that did the same in every trial."""
         arms: dict[str, dict[tuple[str, str, str], str]] = {}
-        for info in (arm.info for arm in self.comparison.arms):
+        for info in self.comparison.infos:
             arms.setdefault(info.variant, {})[info.suite, info.model, info.profile] = info.arm
         groups: list[list[str]] = []
         for loop, own in arms.items():
@@ -158,8 +157,8 @@ class Results:
     @cached_property
     def harness(self) -> tuple[Harness, ...]:
         """How much of accuracy is the loop and how much the model, where loops × models are crossed; nothing of an ablation."""
-        infos = [arm.info for arm in self.comparison.arms]
-        return () if self.manifest.is_ablation else harness(self.records, infos, self.comparison.alpha)
+        compared = self.comparison
+        return () if self.manifest.is_ablation else harness(self.records, compared.infos, compared.alpha)
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that `--json` prints; its names are stable."""

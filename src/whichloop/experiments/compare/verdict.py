@@ -270,7 +270,7 @@ def verdict_of(columns: Sequence[Column], alpha: float, margin: float, *, means:
 
 def columns_of(comparison: Comparison, prefix: str = "") -> list[Column]:
     """Return the columns of a run. `prefix`: stands before their names, as where several runs are read together."""
-    infos = [arm.info for arm in comparison.arms]
+    infos = comparison.infos
     pairs = () if comparison.invalid else comparison.pairs
     unit, columns = unit_of_cost(comparison.arms), []
     for key in dict.fromkeys(map(_key, infos)):
@@ -284,9 +284,9 @@ def columns_of(comparison: Comparison, prefix: str = "") -> list[Column]:
 
 def means_of(comparison: Comparison) -> list[Gap]:
     """Return the gaps over the mean of each model's profiles; none where a mean over them is of nothing."""
-    if comparison.invalid or are_mixed([arm.info for arm in comparison.arms]):
+    if comparison.invalid or are_mixed(comparison.infos):
         return []
-    infos = {arm.info.without_profile: arm.info for arm in comparison.arms}
+    infos = {info.without_profile: info for info in comparison.infos}
     models, gaps = {info.model for info in infos.values()}, []
     for pair in comparison.pooled:
         a, b = infos[pair.a], infos[pair.b]

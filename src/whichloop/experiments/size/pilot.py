@@ -137,7 +137,7 @@ def read_pilot(run: Results, request: SizeRequest, second: Results | None = None
     if not working:
         raise RunError(f"{run.folder}: a pilot needs a loop that works; each crashed always or never asked its model")
     first, *others = (part_of(each, working) for each in runs)
-    infos = [arm.info for arm in first.comparison.arms]
+    infos = first.comparison.infos
     scored = {
         info.arm: [[r for r in each.records if r.arm == info.arm and r.status == "scored"] for each in (first, *others)]
         for info in infos
@@ -181,7 +181,7 @@ def _joined(by_run: Iterable[Sequence[Record]]) -> list[Record]:
 
 def _arms(run: Results, request: SizeRequest) -> list[str]:
     """Return the names of the arms that are asked for. Raises SettingError for a name that the run does not have."""
-    infos = [arm.info for arm in run.comparison.arms]
+    infos = run.comparison.infos
     loops, profiles = ([info.without_profile for info in infos], [info.profile for info in infos])
     for what, named, present in (("loop", request.loops, loops), ("profile", request.profiles, profiles)):
         for name in named:

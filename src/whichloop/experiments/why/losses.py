@@ -122,7 +122,7 @@ def arms_named(run: Results, name: str) -> list[str]:
 
     A part of a name will do if only one loop, or only one arm, has it. Raises RunError, with their names, if several have it.
     """
-    infos = [arm.info for arm in run.comparison.arms]
+    infos = run.comparison.infos
     arms = [info.arm for info in infos]
     matching = [name] if name in arms else [arm for arm in arms if arm.startswith(f"{name}/") or _unversioned(run, arm) == name]
     if matching:
@@ -150,7 +150,7 @@ def required_arms(run: Results, name: str) -> list[str]:
     arms = arms_named(run, name)
     if not arms:
         arm_names = [arm.info.arm for arm in run.comparison.arms]
-        suggestion = near(name, [*map(short_name, (arm.info for arm in run.comparison.arms)), *arm_names])
+        suggestion = near(name, [*map(short_name, run.comparison.infos), *arm_names])
         raise RunError(f"{run.folder}: no arm {name!r}; {f'{suggestion} ' if suggestion else ''}there are {', '.join(arm_names)}")
     return arms
 
@@ -169,14 +169,14 @@ def pairs_named(run: Results, a: str, b: str) -> list[ArmPair]:
 
 def comparable(run: Results) -> list[ArmPair]:
     """Return the pairs of arms of one suite and profile, by name."""
-    infos = [arm.info for arm in run.comparison.arms]
+    infos = run.comparison.infos
     return [(a.arm, b.arm) for a, b in combinations(infos, 2) if (a.suite, a.profile) == (b.suite, b.profile)]
 
 
 def copies(run: Results) -> dict[str, str]:
     """Return arm → the first arm of its suite and profile that did the same in every trial; an arm without one is left out."""
     summaries = {arm.info.arm: arm.summary for arm in run.comparison.arms}
-    by_arm = records_by_arm(run.records, [arm.info for arm in run.comparison.arms])
+    by_arm = records_by_arm(run.records, run.comparison.infos)
     first_of: dict[str, str] = {}
     for first, later in same_pairs(comparable(run), summaries, by_arm):
         first_of.setdefault(later, first)
@@ -216,7 +216,7 @@ def losses_explained(
     records = run.records if only is None else [record for record in run.records if record.task == only]
     matched = comparable(run) if pairs is None else list(pairs)
     paired = {arm for pair in matched for arm in pair}
-    infos = {arm.info.arm: arm.info for arm in run.comparison.arms}
+    infos = {info.arm: info for info in run.comparison.infos}
     alone = list(arms) if arms is not None else [arm for arm in infos if not paired or arm in paired]
     groups = {_group(infos[arm]) for arm in (*paired, *alone)}
     concerned = {arm: info for arm, info in infos.items() if _group(info) in groups}
