@@ -55,15 +55,3 @@ def test_under_the_null_p_is_at_most_alpha_with_a_chance_of_alpha_whatever_the_m
     tails = [(law[place:].sum(), law[: place + 1].sum()) for place in range(len(law))]
     rejected = [chance for chance, pair in zip(law, tails, strict=True) if 2 * min(pair) <= alpha]
     assert math.fsum(rejected) <= alpha + 1e-9
-
-
-@pytest.mark.parametrize("runs", [500, pytest.param(2000, marks=pytest.mark.slow)])
-def test_trials_of_the_same_rates_are_told_apart_in_at_most_five_percent(runs):
-    generator = np.random.default_rng(11)
-    told = 0
-    rates = np.array([0.9, 0.7, 0.5, 0.8])
-    for _ in range(runs):
-        a, b = generator.binomial(30, rates), generator.binomial(20, rates)
-        made = [Stratum(int(one), 30, int(one + other), 50) for one, other in zip(a, b, strict=True)]
-        told += drawn_sum(made)[0].two_sided < 0.05
-    assert told / runs <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / runs)

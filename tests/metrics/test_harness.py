@@ -68,14 +68,6 @@ def test_no_interval_is_printed_without_a_width(seed):
         assert (ends["low"] is None) == (ends["high"] is None) == cell.endswith("no interval") == (part.deviation.high < 0.0005)
 
 
-def test_a_part_that_is_estimated_as_0_in_all_draws_has_no_interval():
-    random = np.random.default_rng(1)
-    drawn = random.binomial(1, np.broadcast_to(random.beta(2, 2, 60), (3, 3, 3, 60)))
-    parts = Crossed(drawn.mean(0), (drawn.var(0, ddof=1) / 3).mean((0, 1))).parts()
-    (part,) = (part for part in parts if part.source == "loop × task")
-    assert part.to_json()["deviation"] == {"value": 0.0, "low": None, "high": None, "n": 60}
-
-
 @pytest.mark.parametrize("spread", [0.0, 0.02, 0.1])
 def test_with_equal_noise_everywhere_the_interval_of_loops_is_that_of_the_noncentral_f(spread):
     """Steiger 2004: the noncentralities under which the F that was found is neither too small nor too large."""

@@ -76,16 +76,6 @@ def test_the_pooled_difference_is_the_mean_over_profiles_in_any_order(compared, 
     assert pair.difference.n == pair.units == TASKS
 
 
-def test_small_differences_under_each_profile_add_up(compared):
-    """Five tasks of twenty under each profile, others each time: neither profile tells the two apart, both together do."""
-    solved = [1.0] * 20
-    lost = {"p": [0.0] * 4 + [1.0] * 16, "q": [1.0] * 16 + [0.0] * 4}
-    found = compared({("a", "p"): solved, ("a", "q"): solved} | {("b", profile): own for profile, own in lost.items()})
-    assert {pair.verdict.word for pair in found.pairs if pair.metric == "accuracy"} == {"undecided"}
-    assert [(pair.a, pair.b, pair.verdict.word) for pair in found.pooled] == [("a", "b", "better")]
-    assert found.to_json()["pooled"][0]["verdict"] == "better"
-
-
 def test_a_loop_that_did_not_meet_every_profile_is_left_out_and_so_is_a_task_that_one_profile_lacks(compared):
     met = {"a": "pqr", "b": "pqr", "c": "pq", "d": "p"}
     scores = {(loop, profile): [1.0] * 3 for loop, profiles in met.items() for profile in profiles} | {("b", "q"): [1.0] * 2}

@@ -288,18 +288,6 @@ def test_only_where_a_few_units_were_unusual_more_is_planned_with_than_was_seen(
     assert found.floor == (3 / clusters if len(unusual) <= UNSEEN else 0.0)
 
 
-def test_repeats_spare_clusters_that_differ_by_chance_alone():
-    """Nine clusters of four tasks, each solved half the time: nearly all that varies is chance within tasks."""
-    rng = np.random.default_rng(1)
-    names = [f"c{task % 9}" for task in range(36)]
-    a, b = (values(rng.integers(0, 2, (36, 3)).astype(float).tolist(), names) for _ in range(2))
-    found = spread(a, b)
-    assert found is not None
-    assert found.unusual == 9
-    sizes = [units_to_decide(found, repeats, 0.1) for repeats in (1, 3, 10)]
-    assert sizes == sorted(set(sizes), key=fewest, reverse=True)
-
-
 @pytest.mark.parametrize("scores", [[], [[1.0]]])
 def test_fewer_than_two_units_say_nothing(scores):
     assert spread(values(scores), values(scores)) is None

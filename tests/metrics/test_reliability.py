@@ -96,11 +96,3 @@ def test_the_parts_of_the_variance_are_the_formulae(scores):
     within = np.mean(3 / 2 * means * (1 - means))
     assert split.within == pytest.approx(within)
     assert split.between == pytest.approx(max(np.var(means, ddof=1) - within / 3, 0.0), abs=1e-12)
-
-
-def test_variance_splits_by_hand():
-    """Means 0, 1, .5: Var = .25; σ̂² = 0, 0, .5, so that within is 1/6 and a twelfth of it is chance."""
-    split = variance_split([[0, 0], [1, 1], [0, 1]])
-    assert split is not None
-    assert (split.within, split.between) == pytest.approx((1 / 6, 0.25 - 1 / 12))
-    assert variance_split([[0, 1], [1]]) is None

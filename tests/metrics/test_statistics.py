@@ -95,13 +95,6 @@ def test_clustered_error_vectors():
     assert standard_error(x, clusters) == pytest.approx(0.21517, abs=5e-6)
 
 
-def test_paired_error_vector():
-    a, b = [1, 1, 1, 0, 1, 0, 1, 1, 0, 1], [0, 1, 1, 0, 0, 0, 1, 0, 0, 1]
-    d = np.subtract(a, b)
-    assert d.mean() == pytest.approx(0.3)
-    assert standard_error(d) == pytest.approx(0.15275, abs=5e-6)
-
-
 # One arm.
 
 
@@ -171,15 +164,6 @@ def test_effective_size_by_hand():
     assert (interval.low, interval.high) == pytest.approx(clopper_pearson(effective / 2, effective))
 
 
-def test_one_failure_among_many_repeats_counts_as_a_task_not_as_a_trial():
-    """One trial of 1,200: e = .1 of one task and a pseudo-task of 1, n_eff = 120 m(1 - m)/v = 129, not 1,199."""
-    interval = accuracy_interval([[1] * 10] * 119 + [[1] * 9 + [0]])
-    mean = 1.1 / 121
-    effective = 120 * mean * (1 - mean) / (1.01 / 121 - mean**2)
-    assert effective == pytest.approx(130.8, abs=0.1)
-    assert (interval.low, interval.high) == pytest.approx(clopper_pearson(1199 / 1200 * effective, effective))
-
-
 @given(share=st.floats(0, 1), n=st.integers(1, 500), repeats=st.integers(1, 10))
 def test_effective_size_is_at_most_all_trials(share, n, repeats):
     """Repeats that balance out in every task look more certain than all trials together could be."""
@@ -200,13 +184,6 @@ def test_copies_of_a_template_are_no_evidence(per_cluster, outcomes):
     assert many.low <= one.low + 1e-9
     assert many.high >= one.high - 1e-9
     assert many.n == len(copies)
-
-
-def test_graded_scores_by_hand():
-    """.2, .4, .9 and a pseudo-task of 1: mean .625, variance 2.01/4 - .625², n_eff = 3 x .234375/variance."""
-    interval = accuracy_interval([[0.2], [0.4], [0.9]])
-    effective = 3 * 0.234375 / (2.01 / 4 - 0.625**2)
-    assert (interval.low, interval.high) == pytest.approx(clopper_pearson(effective / 2, effective), abs=1e-6)
 
 
 @given(value=st.floats(0.2, 0.8), n=st.integers(10, 400))
@@ -232,35 +209,16 @@ def test_mean_interval_bounds_its_estimate(values, data):
         assert (interval.low, interval.high) == (-math.inf, math.inf)
 
 
-@given(values=AMOUNTS)
-def test_a_mean_has_an_interval_from_as_many_tasks_on_as_a_sign_test_needs(values):
-    """Six that all lie to one side leave 1/64 of chance, less than the 2.5 % to each side; five leave 1/32."""
-    assume(len(set(values)) == 1 or np.ptp(values) > 1e-6 * np.mean(values))
-    assert finite(mean_interval(values)) == (len(values) >= 6 or len(set(values)) == 1)
-
-
 @given(value=st.floats(0, 1e6), n=st.integers(1, 20))
 def test_a_quantity_that_does_not_vary_has_no_width(value, n):
     interval = mean_interval([value] * n)
     assert interval.as_dict() == pytest.approx({"value": value, "low": value, "high": value, "n": n})
 
 
-def test_mean_interval_by_hand():
-    values = [2, 4, 6, 8, 10, 12]
-    half = 2.570582 * standard_error(values)  # Student's t of five degrees of freedom
-    interval = mean_interval(values)
-    assert (interval.low, interval.high) == pytest.approx((7 - half, 7 + half), abs=1e-5)
-
-
 @given(values=st.lists(st.floats(-10, 10), min_size=2, max_size=20))
 def test_clusters_of_one_are_no_clusters(values):
     own = [str(place) for place in range(len(values))]
     assert standard_error(values, own) == standard_error(values) == standard_error(values, ["a"] * len(values))
-
-
-def test_clusters_must_match_tasks():
-    with pytest.raises(ValueError, match="2 clusters for 3 tasks"):
-        mean_interval([1, 2, 3], ["a", "b"])
 
 
 def test_event_rate_of_nothing_is_unknown():

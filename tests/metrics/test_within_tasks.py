@@ -140,19 +140,6 @@ def test_what_repeats_show_of_tasks_that_are_too_few_is_told_as_of_these_tasks(r
     assert list(decision_lines(found, "3 tasks")) == [("Adopt", "a (on these 3 tasks)")]
 
 
-def test_loops_that_repeats_do_not_tell_apart_are_not_ranked(record):
-    found = verdict(compared(record, {"a": [True] * 40 + [False] * 20, "b": [False] * 20 + [True] * 40}))
-    assert found.decision == Decision("Undecided", ("a", "b"))
-    assert not found.is_of_these_tasks
-
-
-def test_with_unequal_numbers_of_repeats_the_loop_that_is_ahead_is_adopted(record):
-    """Of imported repeats the sign is that of the test, not of how many trials were solved."""
-    records = [*of_tasks(record, "a", (20, 20), trials=40), *of_tasks(record, "b", (18, 18), trials=20)]
-    found = verdict(compare(records, [ArmInfo(arm, arm, {}, "m", IMPORTED, "s") for arm in "ab"]))
-    assert found.decision == Decision("Adopt", ("b",))
-
-
 @settings(max_examples=cases(12))
 @given(st.integers(1, 8), st.integers(2, 12), st.randoms(use_true_random=False))
 def test_the_table_of_tasks_adds_up_to_what_the_arms_solved(record, tasks, repeats, random):

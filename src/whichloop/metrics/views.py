@@ -223,9 +223,7 @@ def _front(group: _Group, unit: Unit, costs: Mapping[str, Mapping[str, float]], 
     return Front(group.suite, group.profile, unit, tuple(points))
 
 
-def front_shares(
-    accuracy: Floats, cost: Floats, clusters: Sequence[str] | None = None, draws: int = DRAWS
-) -> Floats:
+def front_shares(accuracy: Floats, cost: Floats, clusters: Sequence[str] | None = None, draws: int = DRAWS) -> Floats:
     """Return the share of bootstrap draws of units in which each arm is on the front; `accuracy[task, arm]`, `cost[task, arm]`.
 
     A draw takes the same units in all arms, so that what is hard or dear for all moves no arm against another.
