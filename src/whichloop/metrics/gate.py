@@ -129,23 +129,10 @@ class GateLine:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        return {
-            "arm": self.arm,
-            "metric": self.metric,
-            "result": self.result,
-            "reason": self.reason,
-            "was": self.baseline,
-            "is": self.run,
-            "effect": self.effect.to_json(),
-            "ratio": self.is_ratio,
-            "margin": self.margin,
-            "tasks": self.tasks,
-            "units": self.units,
-            "p_worse": self.p_worse,
-            "p_holm": self.p_holm,
-            "p_beyond": self.p_beyond,
-            "tasks_to_decide": self.tasks_to_decide,
-        }
+        told = {name: getattr(self, name) for name in ("arm", "metric", "result", "reason")}
+        sides = {"was": self.baseline, "is": self.run, "effect": self.effect.to_json(), "ratio": self.is_ratio}
+        numbers = ("margin", "tasks", "units", "p_worse", "p_holm", "p_beyond", "tasks_to_decide")
+        return told | sides | {name: getattr(self, name) for name in numbers}
 
 
 def judge_lines(held: Sequence[Held], alpha: float = ALPHA) -> tuple[GateLine, ...]:

@@ -181,8 +181,7 @@ class Crossed:
         rows = {"n": np.ones(self.tasks), "task": task, "task²": task**2, "chance": 0 * task if chance is None else chance}
         rows |= {f"{source}²": (each**2).sum(0) for source, each in moves.items()}
         columns = {name: row[None] for name, row in rows.items()} | moves
-        ends = np.cumsum([len(each) for each in columns.values()]).tolist()
-        self._at = {name: slice(end - len(each), end) for end, (name, each) in zip(ends, columns.items(), strict=True)}
+        self._names, self._ends = list(columns), np.cumsum([len(each) for each in columns.values()])[:-1]
         self._sums = unit_sums(np.concatenate(list(columns.values())).T, clusters)
         self._whole = self._sums.sum(0)[None]
         self.cells = np.round(means.mean(2), 9)
@@ -193,39 +192,42 @@ class Crossed:
         """The columns' sums in each draw of units."""
         return draw_sums(self._sums, DRAWS)
 
-    def _total(self, totals: Floats, name: str) -> Floats:
-        return totals[:, self._at[name]][:, 0]
+    def _parts(self, totals: Floats) -> dict[str, Floats]:
+        """Return the columns of sums by their names, `[draw, which]`; `n`, `task`, `chance` and squares have one each."""
+        return dict(zip(self._names, np.split(totals, self._ends, axis=1), strict=True))
 
     def _moves(self, totals: Floats, source: str) -> Floats:
         """Return how far loops, models, or loop × model move the mean, `[draw, which]`."""
-        return totals[:, self._at[source]] / self._total(totals, "n")[:, None]
+        parts = self._parts(totals)
+        return parts[source] / parts["n"]
 
     def sums_of_squares(self, totals: Floats | None = None) -> dict[str, Floats]:
         """Return source → sum of squares in each draw, `totals[draw, column]`; None: of all tasks. They add up to the whole."""
-        totals = self._whole if totals is None else totals
-        n, task, square = (self._total(totals, name) for name in ("n", "task", "task²"))
+        parts = self._parts(self._whole if totals is None else totals)
+        n, task, square = (parts[name][:, 0] for name in ("n", "task", "task²"))
         sums = {"task": self._size["loop"] * self._size["model"] * (square - task**2 / n)}
         for source, size in self._size.items():
-            fixed = (totals[:, self._at[source]] ** 2).sum(1) / n
-            sums |= {source: size * fixed, f"{source} × task": size * (self._total(totals, f"{source}²") - fixed)}
+            fixed = (parts[source] ** 2).sum(1) / n
+            sums |= {source: size * fixed, f"{source} × task": size * (parts[f"{source}²"][:, 0] - fixed)}
         return sums
 
     def variances(self, totals: Floats | None = None) -> dict[str, Floats]:
         """Return source → estimate of its variance, which may be negative."""
         totals = self._whole if totals is None else totals
-        n = np.maximum(self._total(totals, "n"), 2.0)  # one task alone has no variance
+        parts = self._parts(totals)
+        n = np.maximum(parts["n"][:, 0], 2.0)  # one task alone has no variance
         mean = {
             source: squares / (self._degrees[source.removesuffix(" × task")] * (n - 1 if "task" in source else 1))
             for source, squares in self.sums_of_squares(totals).items()
         }
         of_all = mean["loop × model × task"]
-        chance = self._total(totals, "chance") / n
+        chance = parts["chance"][:, 0] / n
         rest = chance if self._has_chance else of_all
-        parts = {"task": (mean["task"] - rest) / (self._size["loop"] * self._size["model"])}
+        found = {"task": (mean["task"] - rest) / (self._size["loop"] * self._size["model"])}
         for source, size in self._size.items():
-            parts[source] = (mean[source] - mean[f"{source} × task"]) / (size * n)
-            parts[f"{source} × task"] = (mean[f"{source} × task"] - rest) / size
-        return parts | {"loop × model × task": of_all - chance} | ({"chance": chance} if self._has_chance else {})
+            found[source] = (mean[source] - mean[f"{source} × task"]) / (size * n)
+            found[f"{source} × task"] = (mean[f"{source} × task"] - rest) / size
+        return found | {"loop × model × task": of_all - chance} | ({"chance": chance} if self._has_chance else {})
 
     def parts(self, alpha: float = ALPHA) -> tuple[SourcePart, ...]:
         """Return what each source moves accuracy by; `chance` of a task mean of so many repeats."""

@@ -20,7 +20,7 @@ from .outlook import Outlook, pair_outlook
 from .paired import SCORES, PairedFlip, judge_family
 from .power import spread
 from .record import Record
-from .statistics import Interval, PairVerdict, VerdictWord, are_too_few_to_plan, interval_json, verdict
+from .statistics import Interval, PairVerdict, VerdictWord, are_too_few_to_plan, interval_json, plain, verdict
 from .summary import GAINS, METRICS, PRIMARY, SHARES, TaskValues, dollars_of_trial
 from .within_tasks import WithinTasks, paired_within_tasks, unpaired_within_tasks
 
@@ -117,22 +117,11 @@ class Pair:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        return {
-            "a": self.a,
-            "b": self.b,
-            "metric": self.metric,
-            "family": self.family,
-            "difference": self.difference.as_dict(),
-            "over_templates": interval_json(self.over_templates),
-            "units": self.units,
-            "p": self.p,
-            "p_holm": self.p_holm,
-            "level": self.level,
-            "margin": self.margin,
-            "verdict": self.verdict.word,
-            "within_margin": self.verdict.within_margin,
-            "outlook": None if self.outlook is None else self.outlook.to_json(),
-        }
+        names = {name: getattr(self, name) for name in ("a", "b", "metric", "family")}
+        intervals = {"difference": self.difference.as_dict(), "over_templates": interval_json(self.over_templates)}
+        numbers = {name: getattr(self, name) for name in ("units", "p", "p_holm", "level", "margin")}
+        said = {"verdict": self.verdict.word, "within_margin": self.verdict.within_margin, "outlook": plain(self.outlook)}
+        return names | intervals | numbers | said
 
 
 @dataclass(frozen=True, slots=True)

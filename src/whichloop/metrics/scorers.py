@@ -199,7 +199,7 @@ def scorer_named(spec: str) -> Scorer:
 
     A name with a colon is imported: the scorer itself, or with brackets a function that takes the options and returns the scorer.
     It is looked up every time, since a notebook may define it anew.
-    Raises ValueError for an unknown scorer or option, naming the nearest and all known ones, and for an option's wrong value.
+    Raises ValueError for an unknown scorer, naming the nearest and all known ones, and for an unknown option or a wrong value.
     """
     try:
         name = _parsed(spec).name
@@ -216,13 +216,9 @@ def scorer_named(spec: str) -> Scorer:
 @functools.lru_cache(maxsize=256)
 def _with_options(spec: str, factory: Callable[..., Any]) -> Scorer:
     name, options = _parsed(spec).name, _parsed(spec).options
-    parameters = inspect.signature(factory).parameters
-    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    for option in () if open_ended else options.keys() - parameters.keys():
-        raise ValueError(f"scorer {name!r}: unknown option {option!r}; {nearest(option, sorted(parameters))}")
     try:
         scorer = factory(**options)
-    except TypeError as error:  # an option is missing, or has a type that the scorer does not take
+    except TypeError as error:  # an option is unknown or missing, or has a type that the scorer does not take
         raise ValueError(f"scorer {name!r}: {error}") from error
     if not callable(scorer):
         raise ValueError(f"scorer {name!r} gives a {type(scorer).__name__}, not a function of a Judgement")

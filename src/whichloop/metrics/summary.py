@@ -28,7 +28,7 @@ def dollars_of_trial(record: Record) -> float | None:
     return record.cost_usd if record.nominal_usd is None else record.nominal_usd
 
 
-METRICS = {name: replace(measure, name=name, label=measure.label or name) for name, measure in MEASURES.items()}
+METRICS = {name: replace(measure, name=name, label=measure.label or name.replace("_", " ")) for name, measure in MEASURES.items()}
 """The measures of every arm and pair, by name. Of a share more is better unless it is a harm, of all else less."""
 SHARES = frozenset(name for name, measure in METRICS.items() if measure.is_share)
 """Those in [0, 1], whose differences and margins are in points."""
