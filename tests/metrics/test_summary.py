@@ -1,4 +1,4 @@
-"""An arm's summary: what enters it, what does not, and when nothing is known."""
+"""An arm's summary: what enters it, what does not, when nothing is known, and what was lost to which kinds of fault."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from whichloop.metrics.record import FaultRecord, Record
 from whichloop.metrics.scorers import false_success
 from whichloop.metrics.statistics import Interval, clopper_pearson
-from whichloop.metrics.summary import METRICS, ArmSummary, summarize
+from whichloop.metrics.summary import METRICS, NO_FAULT, ArmSummary, lost_to, summarize
 from whichloop.protocol import StopReason
 
 
@@ -208,3 +208,40 @@ def test_implicit_failures_are_counted_with_those_believed_and_those_that_ended_
     assert found.implicit_wrong is not None
     assert found.implicit_wrong.value == pytest.approx(2 / 3)
     assert summarize([record(scores={"accuracy": 0.0}, faults=(explicit,))]).implicit_wrong is None
+
+
+FAULT_LISTS = st.lists(
+    st.builds(
+        FaultRecord,
+        st.sampled_from(["wire.fenced", "wire.malformed", "tool.raises"]),
+        st.just("decide:c1"),
+        st.booleans(),
+        st.booleans(),
+        st.booleans(),
+    ),
+    max_size=3,
+).map(tuple)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), FAULT_LISTS), min_size=1, max_size=8))
+def test_the_kinds_together_make_what_was_lost(trials):
+    records = [record(task=f"t{n}", scores={"accuracy": right}, faults=faults) for n, (right, faults) in enumerate(trials)]
+    made = lost_to(records)
+    assert math.fsum(made.values()) == pytest.approx(1 - math.fsum(right for right, _ in trials) / len(trials))
+    landed = {fault.kind for _, faults in trials for fault in faults if fault.landed and not fault.absorbed}
+    assert {*made} <= landed | {NO_FAULT}
+
+
+def test_a_fault_that_the_loop_got_past_is_to_blame_only_where_no_other_is():
+    past = FaultRecord("wire.fenced", "decide:c1", landed=True, recovered=True)
+    lasting = FaultRecord("wire.malformed", "decide:c2", landed=True)
+    absorbed = FaultRecord("wire.duplicated", "decide:c3", landed=True, absorbed=True)
+    wrong = {"accuracy": 0.0}
+    assert lost_to([record(scores=wrong, faults=(past, lasting, absorbed))]) == {"wire.malformed": 1.0}
+    assert lost_to([record(scores=wrong, faults=(past, absorbed))]) == {"wire.fenced": 1.0}
+    assert lost_to([record(scores=wrong, faults=(lasting, FaultRecord("wire.fenced", "x", landed=True)))]) == {
+        "wire.fenced": 0.5,
+        "wire.malformed": 0.5,
+    }
+    assert lost_to([record(scores=wrong, faults=(absorbed,))]) == {NO_FAULT: 1.0}
+    assert lost_to([record(scores={"accuracy": 1.0}, faults=(lasting,))]) == {}
