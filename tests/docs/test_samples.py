@@ -16,7 +16,9 @@ def in_shell(page: Path) -> bool:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("page", [pytest.param(page, marks=[pytest.mark.thorough] * in_shell(page), id=page.name) for page in PAGES])
+@pytest.mark.parametrize(
+    "page", [pytest.param(each, marks=[pytest.mark.thorough] * in_shell(each), id=each.name) for each in PAGES]
+)
 def test_the_samples_of_a_page_print_what_it_says(page: Path, tmp_path: Path) -> None:
     for sample, printed in printed_by(page.read_text("utf-8"), tmp_path):
         if sample.expected:
