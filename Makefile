@@ -93,6 +93,7 @@ pytest-frameworks: $(READY_DEV) $(READY_FRAMEWORK)
 lint: $(READY_DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
 
 types: $(READY_DEV)
 	$(BIN)/mypy

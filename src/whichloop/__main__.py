@@ -18,7 +18,7 @@ def main() -> None:
         if getattr(sys, name) is None:  # closed, as by `>&-`
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115
     try:
-        from whichloop.cli.main import main as commands  # takes a moment
+        from whichloop.cli.main import main as commands  # noqa: PLC0415  # takes a moment
 
         commands()
         code = 0

@@ -56,11 +56,11 @@ def offline(file: Path, folder: Path) -> str:
     return said_by(folder, {"PATH": os.environ["PATH"]}, "no_network.py", quiet=True)
 
 
-COMPARE, OPTIMIZE, REFUNDS = (EXAMPLES / f"{name}.py" for name in ("compare", "optimize_prompts", "refunds"))
+CANAL, COMPARE, OPTIMIZE, REFUNDS = (EXAMPLES / f"{name}.py" for name in ("canal", "compare", "optimize_prompts", "refunds"))
 
 
 def test_the_other_examples_are_short_and_tested_here() -> None:
-    assert set(EXAMPLES.glob("*.py")) == {*FILES, COMPARE, OPTIMIZE, REFUNDS}
+    assert set(EXAMPLES.glob("*.py")) == {*FILES, COMPARE, OPTIMIZE, REFUNDS, CANAL}
     for file, most in ((COMPARE, 40), (OPTIMIZE, 40), (REFUNDS, 80)):
         assert len(file.read_text("utf-8").splitlines()) < most
 

@@ -216,8 +216,8 @@ def _check_program(thing: object, words: Sequence[str], options: Options, progre
 
 
 def _check_model(name: str, options: Options) -> Check:
-    from whichloop.models.local.model import open_model
-    from whichloop.models.probe import ProbeReport, probe
+    from whichloop.models.local.model import open_model  # noqa: PLC0415  # only some checks need it
+    from whichloop.models.probe import ProbeReport, probe  # noqa: PLC0415  # only some checks need it
 
     async def ask() -> ProbeReport:
         model = open_model(name, options.base_url)

@@ -100,7 +100,7 @@ class Query(Parametrized[AnswerT]):
                 raise TypeError(f"query: {name} must be a text, not {type(value).__name__}")
         answer_type = None
         if schema is not None and not isinstance(schema, Mapping):
-            from .schema import AnswerType  # loads pydantic: a typed answer may, the import of a loop must not
+            from .schema import AnswerType  # noqa: PLC0415  # loads pydantic: a typed answer may, the import of a loop must not
 
             answer_type = AnswerType(schema)
             schema = answer_type.json_schema

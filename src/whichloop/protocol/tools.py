@@ -92,7 +92,7 @@ class Tool:
         Raises TypeError for what cannot be called, for a generator function, and if an argument's type has no JSON schema;
         ValueError for a name that no provider takes, such as that of a lambda.
         """
-        from .schema import Arguments  # loads pydantic: the first typed tool may, the import of a loop must not
+        from .schema import Arguments  # noqa: PLC0415  # loads pydantic: the first typed tool may, the import of a loop must not
 
         if not callable(function):
             raise TypeError(f"a tool must be callable, got {type(function).__name__}")

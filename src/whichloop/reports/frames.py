@@ -29,7 +29,7 @@ TEXTS = frozenset(
 def to_frame(rows: Iterable[Mapping[str, Any]], first: Sequence[str] = ()) -> pd.DataFrame:
     """Return rows as a DataFrame. `first`: the columns that it always has, and that come first; the others follow, by name."""
     with needed_by("a DataFrame"):
-        import pandas as pd
+        import pandas as pd  # noqa: PLC0415  # an extra
 
     cells = [flat(row) for row in rows]
     others = sorted({name for row in cells for name in row} - set(first))

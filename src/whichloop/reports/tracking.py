@@ -36,7 +36,7 @@ def log_results(found: Results | OptimizationResult, config: CompareConfig, page
         return f"nothing was logged to MLflow, which is not installed: {how_to_install('mlflow')}"
     uri = uri_of(config, found.folder.parent)
     try:
-        from . import mlflow
+        from . import mlflow  # noqa: PLC0415  # an extra
 
         mlflow.log(found, uri, config.experiment, page)
     except Exception as error:  # the boundary to MLflow, its database and the network: none of them may cost a result

@@ -255,7 +255,7 @@ def open_models(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, 
     real: Mapping[str, Model] = {}
     if config.opened_models and not config.replays:
         with needed_by(f"model {config.opened_models[0]}"):
-            from .real_models import open_real_models  # imports DSPy, which takes seconds
+            from .real_models import open_real_models  # noqa: PLC0415  # imports DSPy, which takes seconds
 
         real = open_real_models(config, begun)
     _check_dollars(config, real)

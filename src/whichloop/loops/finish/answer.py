@@ -129,9 +129,8 @@ def _problems(value: Any, schema: Mapping[str, Any] | None, above: list[str]) ->
         shown = repr(value)
         shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
         return [] if isinstance(value, str) else [f"{_place(above)}: {shown} is not of type 'string'"]
-    # Imported here: it takes long, and an answer in plain text needs none of it.
-    from jsonschema.validators import validator_for
-    from referencing import Registry
+    from jsonschema.validators import validator_for  # noqa: PLC0415  # takes long, and plain text needs none
+    from referencing import Registry  # noqa: PLC0415  # takes long, and plain text needs none
 
     validator = validator_for(schema)(schema, registry=Registry())  # an empty registry fetches nothing
     try:

@@ -54,7 +54,7 @@ def resolve_model(given: Any) -> Model:
     settings: dict[str, Any] = {"model": given} if isinstance(given, str) else dict(given) if isinstance(given, Mapping) else {}
     model, retries, delay = settings.pop("model", None), settings.pop("num_retries", 0), settings.pop("retry_delay", 0.0)
     if isinstance(model, str):
-        from whichloop.dspy_seam import model_named  # imports DSPy, which takes a second: only a model by name needs it
+        from whichloop.dspy_seam import model_named  # noqa: PLC0415  # imports DSPy, which takes a second: only a model by name needs it
 
         model = model_named(model, settings)
     if not isinstance(model, Model) or retries < 0 or delay < 0:

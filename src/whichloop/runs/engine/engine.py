@@ -134,7 +134,7 @@ async def opened(job: Job, progress: Progress) -> AsyncIterator[Engine]:
         if job.config.engine == "local":
             links = Links(ProcessLink, job.config.workers or 1)
         else:
-            from .ray import cluster_links
+            from .ray import cluster_links  # noqa: PLC0415  # an extra
 
             progress.noted("starting Ray" if job.config.address is None else f"connecting to Ray at {job.config.address}")
             links = stack.enter_context(cluster_links(job.config.address, job.config.workers))

@@ -44,7 +44,7 @@ def main() -> None:
             return  # the parent is gone
         sys.path[:] = json.loads(setup)["path"]
         quiet_loops()
-        from .worker import WorkerLoop
+        from .worker import WorkerLoop  # noqa: PLC0415  # once the path is set
 
         try:
             worker = WorkerLoop(setup, hang_file)
