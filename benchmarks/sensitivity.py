@@ -188,9 +188,7 @@ def of_wording(tasks: int) -> str:
     found = changes(reworded, WORDED, tasks) | changes(hidden, WORDED[-1:], tasks)
     rows = {f"{len(HOWS)} rewordings, the largest change": [max((found[loop, how] for how in HOWS), key=abs) for loop in LOOPS]}
     rows |= {what: [found[loop, what] for loop in LOOPS] for what in hidden}
-    return "\n".join(
-        [*head("change", *LOOPS), *(row(what, *(f"{each:+.3f}" for each in cells)) for what, cells in rows.items())]
-    )
+    return "\n".join([*head("change", *LOOPS), *(row(what, *(f"{each:+.3f}" for each in cells)) for what, cells in rows.items())])
 
 
 def main() -> None:
