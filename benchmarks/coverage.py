@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import combinations
@@ -396,8 +396,8 @@ class Section:
     name: str
     head: str
     rows: tuple[Row, ...]
-    columns: tuple[str, ...] = tuple(scene.name for scene in SCENES)
-    """What is told of each scene: of crossed loops and models its size alone, since their rates are their own."""
+    worst: Callable[[Iterable[float]], float] | None = min
+    """The share that is shown, with its scene; None: those of all scenes."""
 
 
 COVERS, LEVEL, ANY = (0.94, 1.0), (0.0, 0.05), (0.0, 1.0)
@@ -466,7 +466,6 @@ SECTIONS = (
                 "what loops × tasks differ by, 0.03",
             ),
         ),
-        columns=tuple(scene.size for scene in SCENES),
     ),
     Section(
         "false alarms",
@@ -479,6 +478,7 @@ SECTIONS = (
             Row("any equivalence of five arms (Holm)", any_equivalent, LEVEL, MIN_RUNS),
             Row("any wrong verdict of three arms, one better by the margin", any_wrong, LEVEL, RUNS),
         ),
+        max,
     ),
     Section(
         "power",
@@ -487,6 +487,7 @@ SECTIONS = (
             Row("sign-flip: a is better by 0.1", flipped(DIFFERENCE), ANY),
             Row("equivalence: none, margin 0.1", equivalent(0.0), ANY),
         ),
+        None,
     ),
 )
 
@@ -500,10 +501,24 @@ def share_of(row: Row, scene: Scene, runs: int) -> float | None:
 
 
 def lines(section: Section, share: float) -> Iterator[str]:
-    yield from head(section.head, *section.columns)
-    for line in section.rows:
-        found = (share_of(line, scene, round(share * line.runs)) for scene in SCENES)
-        yield row(line.name, *("–" if one is None else f"{one:.3f}" for one in found))
+    found = {
+        line.name: {scene: one for scene in SCENES if (one := share_of(line, scene, round(share * line.runs))) is not None}
+        for line in section.rows
+    }
+    yield from table(section, found)
+
+
+def table(section: Section, found: Mapping[str, Mapping[Scene, float]]) -> Iterator[str]:
+    """`found`: row → scene → share."""
+    if section.worst is None:
+        yield from head(section.head, *found)
+        for scene in SCENES:
+            yield row(scene.name, *(f"{shares[scene]:.3f}" for shares in found.values()))
+        return
+    yield from head(section.head, "least" if section.worst is min else "most", "in")
+    for name, shares in found.items():
+        worst = section.worst(shares.values())
+        yield row(name, f"{worst:.3f}", next(scene.size for scene, one in shares.items() if one == worst))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ arm: accuracies of 0.5 to 0.995 (those below are their mirror image), single tri
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple, dataclass
 from functools import partial
 from itertools import product
@@ -56,7 +56,7 @@ class Found:
     """What one cell gave."""
 
     ours: Share
-    others: tuple[Share, ...]
+    wilson: Share
 
 
 def share(ends: Ends, truth: float) -> Share:
@@ -137,21 +137,14 @@ PAIR_TASKS, CLUSTERS, REPEATS, LOSSES = (60, 120, 200, 300, 600), (1, 4, 10), (1
 
 
 def pairs(runs: int) -> Iterator[str]:
-    told = (f"{kind}: {what}" for kind in KINDS for what in ("least coverage", "most misses"))
-    yield from head("tasks to a cluster", "repeats", *told)
-    for size, repeats in product(CLUSTERS, REPEATS):
+    yield from head("tasks to a cluster", *(f"{kind}: {what}" for kind in KINDS for what in ("least coverage", "most misses")))
+    for size in CLUSTERS:
         cells: list[str] = []
         for kind in KINDS:
-            at = product(PAIR_TASKS, CHANCES, LOSSES)
-            is_told = kind != "clusters" or size > 1
-            found = [PairCell(tasks, size, repeats, world, kind, loss).found(runs) for tasks, world, loss in at if is_told]
+            at = product(PAIR_TASKS, REPEATS, CHANCES, LOSSES) if kind != "clusters" or size > 1 else ()
+            found = [PairCell(tasks, size, repeats, world, kind, loss).found(runs) for tasks, repeats, world, loss in at]
             cells += [f"{min(one.covered for one in found):.3f}", f"{max(one.missed for one in found):.3f}"] if found else ["–"] * 2
-        yield row(size, repeats, *cells)
-
-
-def coverage(found: Sequence[Found]) -> tuple[str, str]:
-    covered = [one.ours.covered for one in found]
-    return f"{min(covered):.3f}", f"{np.median(covered):.3f}"
+        yield row(size, *cells)
 
 
 # --- one arm ---
@@ -184,7 +177,7 @@ class ArmCell:
         for one, low, high in list(zip(scores, *ours, strict=True))[:SAME]:
             told = accuracy_interval(list(one), clusters)
             assert np.allclose((told.low, told.high), (low, high), atol=1e-9), self
-        return Found(share(ours, self.mean), (share(on_effective_number(units, trials), self.mean),))
+        return Found(share(ours, self.mean), share(on_effective_number(units, trials), self.mean))
 
 
 def ends_of(units: Array, trials: float) -> Ends:
@@ -212,25 +205,28 @@ def on_effective_number(units: Array, trials: float) -> Ends:
 MEANS = (0.5, 0.8, 0.9, 0.95, 0.99, 0.995)
 SPREADS = (0.05, 0.5, 2.0, 20.0, float("inf"))
 SIZES = (10, 20, 30, 60, 120, 500)
-ARMS: Mapping[str, tuple[ArmCell, ...]] = {
-    **{f"{n} tasks × 1": tuple(ArmCell(n, 1, 1, mean, float("inf")) for mean in MEANS) for n in SIZES},
-    **{f"{n} tasks × {k}": tuple(ArmCell(n, 1, k, *at) for at in product(MEANS, SPREADS)) for n, k in product(SIZES, (2, 3, 10))},
-    **{f"{n} tasks, graded": tuple(ArmCell(n, 1, 0, *at) for at in product(MEANS, SPREADS[:-1])) for n in SIZES},
-    **{
-        f"{n} templates of {size} × {k}": tuple(ArmCell(n, size, k, *at) for at in product(MEANS, SPREADS))
+ARMS: Mapping[str, tuple[tuple[ArmCell, ...], ...]] = {
+    "10 to 500 tasks × 1": tuple(tuple(ArmCell(n, 1, 1, mean, float("inf")) for mean in MEANS) for n in SIZES),
+    "10 to 500 tasks × 2, 3, 10": tuple(
+        tuple(ArmCell(n, 1, k, *at) for at in product(MEANS, SPREADS)) for n, k in product(SIZES, (2, 3, 10))
+    ),
+    "10 to 500 tasks, graded": tuple(tuple(ArmCell(n, 1, 0, *at) for at in product(MEANS, SPREADS[:-1])) for n in SIZES),
+    "5 to 45 templates": tuple(
+        tuple(ArmCell(n, size, k, *at) for at in product(MEANS, SPREADS))
         for n, (size, k) in product((5, 8, 12, 24, 45), ((3, 1), (5, 3), (10, 1)))
-    },
+    ),
 }
+"""Row of the table → its sizes, each with cells of several rates."""
 
 
 def arms(runs: int) -> Iterator[str]:
-    columns = ("one arm", "cells", "least coverage", "median coverage", "*Wilson: least coverage*")
-    yield from head(*columns, "width beside Wilson's, median")
-    for name, cells in ARMS.items():
-        found = [one.found(runs) for one in cells]
-        before = [one.others[0] for one in found]
-        ratio = np.median([one.ours.width / old.width for one, old in zip(found, before, strict=True)])
-        yield row(name, len(found), *coverage(found), f"{min(old.covered for old in before):.3f}", f"{ratio:.2f}")
+    yield from head("one arm", "cells", "least coverage", "Wilson: least coverage", "width beside Wilson's, medians of sizes")
+    for name, sizes in ARMS.items():
+        found = [[one.found(runs) for one in cells] for cells in sizes]
+        all_cells = [one for cells in found for one in cells]
+        ours, wilson = (min(each) for each in zip(*((one.ours.covered, one.wilson.covered) for one in all_cells), strict=True))
+        widths = sorted(float(np.median([one.ours.width / one.wilson.width for one in cells])) for cells in found)
+        yield row(name, len(all_cells), f"{ours:.3f}", f"{wilson:.3f}", f"{widths[0]:.2f} to {widths[-1]:.2f}")
 
 
 # --- the page ---

@@ -12,16 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from measures_faults import card_table, disclosed, searched, smallest_table
+from measures_faults import disclosed, faults_table, searched
 
 import whichloop
 from pages import head, make_tables, row
 from whichloop.experiments.compare.results import Results
-from whichloop.experiments.compare.tables import TITLES, harness_table, measures_table
+from whichloop.experiments.compare.tables import harness_table, measures_table
 from whichloop.metrics.statistics import Interval
 from whichloop.runs.registry import find
 from whichloop.text.doc import Table
-from whichloop.text.numbers import interval, p_value, verdict
+from whichloop.text.numbers import interval, p_value
 
 PAGE = Path(__file__).parents[1] / "docs" / "measures.md"
 PROFILES = ("clean", "flaky-format", "flaky-tools", "forgetful")
@@ -40,7 +40,6 @@ CLEAN, CROSSED, INJECTED = OVERVIEW_PROFILES = ("clean", "crossed-calls", "injec
 Column = tuple[str, str]
 """Profile and measure."""
 COLUMNS: tuple[Column, ...] = (
-    (CLEAN, "retention"),
     (CLEAN, "prefix_stability"),
     (CLEAN, "tokens_with_cache"),
     (CROSSED, "accuracy"),
@@ -74,18 +73,7 @@ def overview(found: Results) -> str:
     """The tables."""
     loops = tuple(dict.fromkeys(arm.info.arm.rpartition("/")[0] for arm in found.comparison.arms))
     means = {column: _means(found, column) for column in COLUMNS}
-    cards, smallest = disclosed(found), searched(found)
-    (split,) = map(harness_table, found.harness)
-    folded = (
-        ("The harness cards of these loops, side by side", card_table(cards)),
-        ("The smallest sets of faults with which their lost trials are still lost", smallest_table(smallest)),
-        (split.title, split),
-    )
-    return "\n\n".join([as_markdown(_means_table(loops, means)), *(_folded(*each) for each in folded)])
-
-
-def _folded(title: str, table: Table) -> str:
-    return f"<details><summary>{title}</summary>\n\n{as_markdown(table)}\n\n</details>"
+    return "\n\n".join(map(as_markdown, (_means_table(loops, means), faults_table(disclosed(found), searched(found)))))
 
 
 def _means_table(loops: Sequence[str], means: Mapping[Column, Means]) -> Table:
@@ -113,7 +101,8 @@ def rounded(mean: Interval) -> Interval:
 def of_context(tasks: int | None, runs: Path) -> str:
     """What the designs, and `bare` without its older results, do with their context on long tasks."""
     found = compared((*DESIGNS, "microcompact(loop=bare)"), "long_haul", ("clean",), tasks, runs)
-    return as_markdown(measures_table(TITLES["context"], found.comparison.arms, "context"))
+    shown = ("arm", "retention", "prefix stability", "tokens with a prompt cache")
+    return as_markdown(only(measures_table("", found.comparison.arms, "context"), *shown))
 
 
 def of_harness(tasks: int | None, runs: Path) -> str:
@@ -128,7 +117,7 @@ def of_calls(tasks: int | None, runs: Path) -> str:
     arms = compared(
         (*DESIGNS, *AT_ONCE, "microcompact(loop=finish, keep=1)"), "errands", ("crossed-calls",), tasks, runs
     ).comparison.arms
-    table = measures_table(TITLES["calls"], arms, "calls")
+    table = only(measures_table("", arms, "calls"), "arm", "calls lost", "write and read overlapped")
     accuracies = {arm.info.arm: interval(arm.summary.accuracy, 3) for arm in arms}
     rows = [(cells[0], accuracies[str(cells[0])], *cells[1:]) for cells in table.rows]
     return as_markdown(Table("", ("arm", "accuracy", *table.columns[1:]), tuple(rows)))
@@ -138,19 +127,27 @@ def of_injection(tasks: int | None, runs: Path) -> str:
     """How far instructions in results come in the designs, and in `bare` behind each defence, and behind all of them."""
     guarded = [f"guarded(loop=bare, {options})" for options in DEFENCES]
     found = compared((*DESIGNS, *guarded), "events", ("injected",), tasks, runs)
-    against = [
-        (f"`{pair.b}`", interval(pair.difference, 3), p_value(pair.p_holm), verdict(pair))
+    against = {
+        pair.b: (interval(pair.difference, 3), p_value(pair.p_holm))
         for pair in found.comparison.pairs
         if pair.metric == "injection_executed" and pair.a == "bare/injected"
-    ]
-    columns = ("bare/injected minus", "injection executed, trial by trial", "p (Holm, all pairs)", "verdict on bare/injected")
-    injected = measures_table(TITLES["injection"], found.comparison.arms, "injection")
-    return "\n\n".join(map(as_markdown, (injected, Table("", columns, tuple(against)))))
+    }
+    shown = ("arm", "injection attempted", "injection executed", "utility kept")
+    shares = only(measures_table("", found.comparison.arms, "injection"), *shown)
+    rows = tuple((*cells, *against.get(str(cells[0]), ("–", "–"))) for cells in shares.rows)
+    return as_markdown(Table("", (*shown, "`bare` minus it, executed", "p (Holm, all pairs)"), rows))
 
 
 def compared(loops: tuple[str, ...], suite: str, profiles: tuple[str, ...], tasks: int | None, runs: Path) -> Results:
     """Run loops on a suite."""
     return whichloop.compare(loops, suite, profiles, tasks=tasks, runs=runs, mlflow=False, progress=False).results
+
+
+def only(table: Table, *columns: str) -> Table:
+    """Some columns of a table, each share without its number of tasks."""
+    places = [table.columns.index(column) for column in columns]
+    rows = [tuple(str(cells[place]).partition(", n = ")[0] for place in places) for cells in table.rows]
+    return Table("", columns, tuple(rows))
 
 
 def as_markdown(table: Table) -> str:

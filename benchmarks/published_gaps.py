@@ -140,7 +140,7 @@ def tables(prediction: Mapping[str, Any], published: Rows) -> Iterator[str]:
         raise ValueError(f"{len(known)} of the predicted models have published scores in both forms")
     truth = _gaps([{form: share(published[name][form], BASE) for form in LOOPS} for name in known])
     ways = {
-        "the tunnel": _gaps([model["predicted"] for model in known.values()]),
+        "the scripted model": _gaps([model["predicted"] for model in known.values()]),
         "the single-turn gap itself": _gaps([{form: model[form]["single turn"] for form in LOOPS} for model in known.values()]),
         "no gap": np.zeros(len(truth)),
         "a constant: the mean gap of the other models": (truth.sum() - truth) / (len(truth) - 1),
@@ -156,12 +156,9 @@ def tables(prediction: Mapping[str, Any], published: Rows) -> Iterator[str]:
         named = "–" if way == "no gap" else f"{int(np.sum(guess * truth > 0))} of {int(np.sum(truth != 0))}"
         yield row(way, ranked, interval(_mean, errors[way]), less, named)
     yield ""
-    yield from head("model", "single turn: native, text", "predicted", "published", "gap predicted", "gap published")
-    for name, guess, gap in sorted(zip(known, ways["the tunnel"], truth, strict=True), key=lambda each: -each[2]):
-        model = known[name]
-        single = [model[form]["single turn"] for form in LOOPS]
-        cells = (single, model["predicted"].values(), [share(published[name][form], BASE) for form in LOOPS])
-        yield row(f"`{name}`", *(", ".join(f"{value:.3f}" for value in each) for each in cells), f"{guess:+.3f}", f"{gap:+.3f}")
+    yield from head("model", "gap predicted", "gap published")
+    for name, guess, gap in sorted(zip(known, ways["the scripted model"], truth, strict=True), key=lambda each: -each[2]):
+        yield row(f"`{name}`", f"{guess:+.3f}", f"{gap:+.3f}")
 
 
 def _gaps(accuracies: Sequence[Mapping[Form, float]]) -> Values:

@@ -6,8 +6,8 @@ python benchmarks/real_models.py RUN … [--write] [--in FOLDER]
 --register copies what `learn profile RUN --ahead N` predicts beside docs/validity.md, gives it a row there, so that both can be
 committed before the tasks are run, and prints the name of the file. Otherwise `learn profile RUN --held-out` comes before: it holds
 a prediction against the run. Markdown to stdout; --write adds the rows to docs/validity.md and copies the prediction beside it.
-A registered prediction keeps its file and its row, whatever came of it: only the row of the same prediction is replaced. The other
-tables show the last run of each model.
+A registered prediction keeps its file and its row, whatever came of it: only the row of the same prediction is replaced. The second
+table shows the last run of each model.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,27 +35,16 @@ BLOCK = "real models"
 HEADS = (
     (
         "| model | suite, tasks | guessing solves | prediction | verdict | pairs told apart | misplaced | tau-b "
-        "| largest gap of accuracy | off | errors never made |",
-        "|---|---|---|---|---|---:|---:|---|---:|---:|---|",
+        "| largest gap of accuracy | off |",
+        "|---|---|---|---|---|---:|---:|---|---:|---:|",
     ),
     (
-        "| model | loop | trials | accuracy | steps | tokens | replies that could not be read, a trial |",
-        "|---|---|---:|---|---|---|---:|",
-    ),
-    (
-        "| model | loop | accuracy on the held-out tasks | predicted | solved, by template | trials without a tool call "
-        "| trials that the limit of steps ended | minutes of the held-out trials |",
-        "|---|---|---|---|---|---:|---:|---:|",
-    ),
-    (
-        "| model | kind of fault | rate that the fit found |",
-        "|---|---|---|",
+        "| model | loop | accuracy | held-out tasks alone | predicted | solved, by template | without a tool call | at the limit |",
+        "|---|---|---|---|---|---|---:|---:|",
     ),
 )
-"""The tables: of validations, of what the loops scored, of what was predicted beside it, and of the profile that predicted it."""
+"""The tables: of validations, and of what the loops scored beside what was predicted."""
 DIGEST_CHARS = 12
-FITTED = re.compile(r'^"([a-z_.]+)" = ([0-9.]+)  # (\[.*?\], [0-9.]+ of [0-9.]+ points)', re.MULTILINE)
-"""A rate in a fitted profile, with its interval and from how many points it comes."""
 GUESSING = re.compile(r"guessing: (.+?) \(.*?\) passes ([0-9.]+)%")
 """What the check of a suite says of an agent that does no work, where it solves too much."""
 LIMITED = (StopReason.FORCED.value, StopReason.MAX_STEPS.value)
@@ -111,8 +100,8 @@ def _registered(folder: Path) -> Path:
     if _link(copy.stem) not in tables:
         predicted, manifest = read_document(copy), read_manifest(folder)
         told = _told(manifest, _model(manifest, folder), copy.stem, len(predicted["fitted"]), len(predicted["held_out"]))
-        row = f"| {' | '.join([*told, 'not held against a run yet', *['–'] * 6])} |"
-        write_block(PAGE, BLOCK, with_rows(tables, ([row], [], [], [])))
+        row = f"| {' | '.join([*told, 'not held against a run yet', *['–'] * 5])} |"
+        write_block(PAGE, BLOCK, with_rows(tables, ([row], [])))
     return copy
 
 
@@ -122,16 +111,9 @@ def rows(folder: Path) -> tuple[list[str], ...]:
     model = _model(run.manifest, folder)
     try:
         found = read_document(folder / FOLDER / VALIDITY)
-        prediction = read_document(folder / FOLDER / PREDICTION)
     except FileNotFoundError:
         raise RunError(f"{folder} is not validated: whichloop learn profile {folder} --held-out") from None
-    fitted = [f"| {model} | `{kind}` | {float(rate):.2f} {known} |" for kind, rate, known in FITTED.findall(prediction["profile"])]
-    return (
-        [_validation(run, model, found)],
-        list(_scores(run, model)),
-        list(_predicted(run, model, found, frozenset(prediction["held_out"]))),
-        fitted,
-    )
+    return [_validation(run, model, found)], list(_scores(run, model, found))
 
 
 def _model(manifest: Manifest, folder: Path) -> str:
@@ -175,43 +157,27 @@ def _validation(run: Results, model: str, found: Mapping[str, Any]) -> str:
         "–" if tau is None else f"{tau['value']:.2f} [{tau['low']:.2f}, {tau['high']:.2f}]",
         f"{max(gaps):.3f}",
         f"{sum(gap['off'] for gap in found['differences'])} of {len(found['differences'])}",
-        ", ".join(found["unknown_errors"]) or "none",
     )
     return f"| {' | '.join(cells)} |"
 
 
-def _scores(run: Results, model: str) -> Iterator[str]:
-    for arm in run.comparison.arms:
-        summary = arm.summary
-        unread = sum(count for kind, count in summary.errors.items() if kind.startswith("wire"))
-        cells = (
-            model,
-            f"`{arm.info.loop}`",
-            str(summary.scored),
-            interval(summary.accuracy, 2),
-            interval(summary.means["steps"], 1),
-            interval(summary.means["tokens"], 0),
-            f"{unread / max(1, summary.scored):.1f}",
-        )
-        yield f"| {' | '.join(cells)} |"
-
-
-def _predicted(run: Results, model: str, found: Mapping[str, Any], held_out: Collection[str]) -> Iterator[str]:
-    names = {arm.info.arm: arm.info.loop for arm in run.comparison.arms}
+def _scores(run: Results, model: str, found: Mapping[str, Any]) -> Iterator[str]:
+    arms = {arm.info.arm: arm for arm in run.comparison.arms}
     for loop in found["loops"]:
+        arm = arms[loop["arm"]]
         trials = [record for record in run.records if record.arm == loop["arm"] and record.status == "scored"]
         templates = sorted({record.template for record in trials})
         of_template = [[record.accuracy for record in trials if record.template == name] for name in templates]
         solved = ", ".join(f"{name} {sum(one):g} of {len(one)}" for name, one in zip(templates, of_template, strict=True))
         cells = (
             model,
-            f"`{names[loop['arm']]}`",
+            f"`{arm.info.loop}`",
+            interval(arm.summary.accuracy, 2),
             interval(Interval(**loop["real"]), 2),
             interval(Interval(**loop["predicted"]), 2),
             solved,
             f"{sum(record.tool_calls == 0 for record in trials)} of {len(trials)}",
             f"{sum(record.stop in LIMITED for record in trials)} of {len(trials)}",
-            f"{sum(record.seconds for record in trials if record.task in held_out) / 60:.0f}",
         )
         yield f"| {' | '.join(cells)} |"
 

@@ -20,7 +20,7 @@ from rewording import HOWS
 from scipy.stats import kendalltau
 
 import whichloop
-from pages import head, write_block
+from pages import head, row, write_block
 from whichloop.models.profiles import Profile, load_profile
 
 PAGE = Path(__file__).parents[1] / "docs" / "sensitivity.md"
@@ -186,10 +186,9 @@ def of_wording(tasks: int) -> str:
     reworded = {how: f'rewording:Reworded(loop="{{}}", how="{how}")' for how in HOWS}
     hidden = {f"tools' errors: {what} hidden": f'rewording:Hiding(loop="{{}}", what="{what}")' for what in ("words", "all")}
     found = changes(reworded, WORDED, tasks) | changes(hidden, WORDED[-1:], tasks)
-    rows = head("change", *LOOPS)
-    return "\n".join(
-        [*rows, *(f"| {how} | {' | '.join(f'{found[loop, how]:+.3f}' for loop in LOOPS)} |" for how in (*reworded, *hidden))]
-    )
+    rows = {f"{len(HOWS)} rewordings, the largest change": [max((found[loop, how] for how in HOWS), key=abs) for loop in LOOPS]}
+    rows |= {what: [found[loop, what] for loop in LOOPS] for what in hidden}
+    return "\n".join([*head("change", *LOOPS), *(row(what, *(f"{each:+.3f}" for each in cells)) for what, cells in rows.items())])
 
 
 def main() -> None:

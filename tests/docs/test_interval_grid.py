@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -38,10 +37,10 @@ def test_every_row_of_one_arm_covers():
 def test_no_loss_of_the_page_is_missed_too_often():
     """Neither where it is spread evenly, nor in whole tasks or clusters."""
     rows = shown("grid of losses")
-    assert [(int(row[0]), int(row[1])) for row in rows] == list(product(GRID.CLUSTERS, GRID.REPEATS))
+    assert [int(row[0]) for row in rows] == list(GRID.CLUSTERS)
     for row in rows:
-        assert all(float(cell) >= 0.94 for cell in row[2::2] if cell != "–"), row
-        assert all(float(cell) <= 0.06 for cell in row[3::2] if cell != "–"), row
+        assert all(float(cell) >= 0.94 for cell in row[1::2] if cell != "–"), row
+        assert all(float(cell) <= 0.06 for cell in row[2::2] if cell != "–"), row
 
 
 @pytest.mark.parametrize(
@@ -63,7 +62,7 @@ def test_one_arm_covers_in_cells_that_were_short_of_it(cell):
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_smaller_simulation_covers_too():
-    for cell in (cell for cells in GRID.ARMS.values() for cell in cells):
+    for cell in (cell for sizes in GRID.ARMS.values() for cells in sizes for cell in cells):
         assert cell.found(200).ours.covered >= 0.94 - noise(0.94, 200), cell
 
 
