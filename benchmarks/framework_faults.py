@@ -13,8 +13,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
 
-from frameworks import PAGE, arms_of, columns
-from pages import write_block
+from frameworks import PAGE, arms_of
+from pages import columns, write_block
 from whichloop.checks.program import ProgramReport, Trouble, check_program
 from whichloop.checks.program.agent_faults import BY_NAME
 from whichloop.checks.program.naming import TOLD_STEPS

@@ -17,7 +17,7 @@ from typing import cast
 
 from markupsafe import Markup
 
-from pages import write_block
+from pages import columns, write_block
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import Results, results
@@ -111,15 +111,6 @@ def accuracies(found: Results, profiles: Sequence[str]) -> Iterator[str]:
 
 def short(value: Interval | None) -> str:
     return interval(value).replace("0.", ".")
-
-
-def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Lay rows out as text in a fence."""
-    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    yield "```text"
-    for cells in rows:
-        yield "  ".join(f"{cell:{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()
-    yield "```"
 
 
 def tables(asked: Asked) -> Iterator[tuple[str, str]]:
