@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from typer.main import get_command
@@ -22,7 +22,7 @@ COMMON = 4
 """An option of so many commands is shown once."""
 
 
-def lines(rows: list[tuple[str, ...]]) -> Iterator[str]:
+def lines(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
     """Lay rows out in columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -48,14 +48,14 @@ def commands() -> str:
         options = [each for each in context.command.get_params(context) if each.param_type_name == "option" and each.name != "help"]
         found[name] = dict.fromkeys(map(option, options))
     users: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    for name, options in found.items():
-        for each in options:
+    for name, theirs in found.items():
+        for each in theirs:
             users[each].append(name)
     common = [each for each, names in users.items() if len(names) >= COMMON]
     shown = ["of many commands", *(f"  {line}" for line in lines(common))]
-    for name, options in found.items():
-        own = [each for each in options if each not in common]
-        also = " ".join(flag.split()[0].split("/")[0] for flag in (each[0] for each in options if each in common))
+    for name, theirs in found.items():
+        own = [each for each in theirs if each not in common]
+        also = " ".join(flag.split()[0].split("/")[0] for flag in (each[0] for each in theirs if each in common))
         shown += ["", f"{usage[name]}{f'  [{also}]' if also else ''}", *(f"  {line}" for line in (lines(own) if own else ()))]
     return "\n".join(shown)
 
