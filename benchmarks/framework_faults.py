@@ -8,11 +8,13 @@ Frameworks that are not installed are left out, and named. --write renews the ta
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from textwrap import wrap
 
 from frameworks import PAGE, arms_of
-from pages import head, write_block
+from pages import columns, write_block
 from whichloop.checks.program import ProgramReport, Trouble, check_program
 from whichloop.checks.program.agent_faults import BY_NAME
 from whichloop.checks.program.naming import TOLD_STEPS
@@ -27,7 +29,9 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "at once": ("late_first", "write_and_read", "one_of_two_hangs"),
     "provider": ("rate_limit", "server_error_once", "server_error_always", "dropped", "garbled", "cut_stream"),
 }
-MARKS = {"silent": "**silent**", "unlimited": "**unlimited**", "not applicable": "–"}
+WIDTH = 60
+"""Of the column of agents."""
+MARKS = {"silent": "SILENT", "unlimited": "UNLIMITED", "not applicable": "–"}
 
 
 def reports(loops: Sequence[str], groups: Sequence[str]) -> Iterator[tuple[str, ProgramReport]]:
@@ -44,13 +48,25 @@ def reports(loops: Sequence[str], groups: Sequence[str]) -> Iterator[tuple[str, 
 
 
 def table(found: Mapping[str, ProgramReport], faults: Sequence[str]) -> str:
-    rows = head("agent", *faults)
+    """Lines for the agents that do the same in every fault. Where the arms of a framework differ, its name says which one it is."""
+    alike: dict[tuple[str, ...], list[str]] = {}
     for loop, report in found.items():
         by_fault = {finding.fault: finding.outcome for finding in report.findings}
-        name, bracket, options = loop.partition("(")
-        shown = f"{name}@{report.version}{bracket}{options}" if report.version else loop
-        rows.append(f"| `{shown}` | {' | '.join(MARKS.get(by_fault[fault], by_fault[fault]) for fault in faults)} |")
-    return "\n".join(rows)
+        alike.setdefault(tuple(MARKS.get(by_fault[fault], by_fault[fault]) for fault in faults), []).append(loop)
+    rows = [[*faults, "agents"]]
+    for outcomes, loops in alike.items():
+        first, *more = wrap(", ".join(dict.fromkeys(named(loop, loops, found) for loop in loops)), WIDTH)
+        rows += [[*outcomes, first], *([""] * len(faults) + [line] for line in more)]
+    return "\n".join(columns(rows))
+
+
+def named(loop: str, alike: Sequence[str], found: Iterable[str]) -> str:
+    """Return a design's name, or a framework's with the reading of tools' errors, where its arms differ."""
+    if design := re.fullmatch(r"provider_retry\(loop=(\w+)\)", loop):
+        return design[1]
+    name = loop.partition("(")[0]
+    differ = {each for each in found if each.partition("(")[0] == name} - {*alike}
+    return f"{name}({'shown' if 'shown' in loop else 'default'})" if differ else name
 
 
 def main() -> None:

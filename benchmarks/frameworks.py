@@ -1,9 +1,9 @@
-"""Agent frameworks beside our five designs: the same tasks, tools, model and faults; Markdown, and a page of each suite's run.
+"""Agent frameworks beside our five designs: the same tasks, tools, model and faults; a table of accuracies.
 
 python benchmarks/frameworks.py [--suite NAME …] [--framework NAME …] [--profile NAME …] [--tasks N] [--runs FOLDER] [--write]
 
 Each suite is one run in FOLDER, which goes on where it was interrupted. Frameworks that are not installed are left out, and named:
-`whichloop install --all`. --write renews the tables in docs/frameworks.md, and the picture.
+`whichloop install --all`. --write renews the table of arithmetic in docs/frameworks.md, and the picture.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import cast
 
 from markupsafe import Markup
 
-from pages import head, write_block
+from pages import columns, write_block
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import Results, results
@@ -34,8 +34,8 @@ from whichloop.runs.registry import find
 PAGE = Path(__file__).parents[1] / "docs" / "frameworks.md"
 PICTURE = PAGE.with_name("frameworks.svg")
 RUNS = Path("runs") / "frameworks"
-SUITES = ("arithmetic", "ecommerce", "library")
-PICTURED = SUITES[0]
+SUITE = "arithmetic"
+"""The suite of the page's table, and of its picture."""
 PROFILES = ("clean", "flaky-format", "flaky-tools", "forgetful", "provider-trouble")
 DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")
 TASKS = 120
@@ -98,33 +98,19 @@ def interval(value: Interval | None, digits: int = 2) -> str:
     return f"{value.value:.{digits}f} [{value.low:.{digits}f}, {value.high:.{digits}f}]"
 
 
-def accuracies(found: Results, profiles: Sequence[str]) -> list[str]:
-    """A row for each loop: its accuracy under each profile, and its calls and tokens in clean air; best under faults first."""
-    rows = []
+def accuracies(found: Results, profiles: Sequence[str]) -> Iterator[str]:
+    """Yield a line for each loop, best under faults first: accuracy under each profile, then tokens under the first."""
+    rows: list[tuple[float, list[str]]] = []
     for loop, arms in by_loop(found).items():
-        cells = [interval(arms[profile].summary.accuracy) for profile in profiles]
-        clean = arms[profiles[0]].summary
-        cost = [interval(clean.means.get("lm_calls"), 1), interval(clean.means.get("tokens"), 0)]
-        mean = sum(arm.summary.accuracy.value for name, arm in arms.items() if name != "clean" and arm.summary.accuracy)
-        rows.append((-mean, f"| `{loop}` | {' | '.join([*cells, *cost])} |"))
-    costs = [f"calls, {profiles[0]}", f"tokens, {profiles[0]}"]
-    return [*head("loop", *profiles, *costs), *(row for _, row in sorted(rows))]
+        tokens = arms[profiles[0]].summary.means.get("tokens")
+        faulty = [arm.summary.accuracy.value for name, arm in arms.items() if name != "clean" and arm.summary.accuracy]
+        cells = [*(short(arms[profile].summary.accuracy) for profile in profiles), f"{tokens.value:,.0f}" if tokens else "–", loop]
+        rows.append((-sum(faulty), cells))
+    yield from columns([[*profiles, "tokens", "loop"], *(cells for _, cells in sorted(rows))])
 
 
-def landed(found: Results) -> list[str]:
-    """A row for each loop: how its trials ended under the faulty profiles, and what became of its faults."""
-    rows = head("loop", "ended (faulty profiles)", "faults landed", "recovered")
-    for loop, arms in by_loop(found).items():
-        faulty = [arm.summary for profile, arm in arms.items() if profile != "clean"]
-        stops: dict[str, int] = {}
-        for summary in faulty:
-            for stop, count in summary.stops.items():
-                stops[stop] = stops.get(stop, 0) + count
-        ended = ", ".join(f"{stop} {count}" for stop, count in sorted(stops.items(), key=lambda item: -item[1]))
-        there, meant = sum(one.faults.landed for one in faulty), sum(one.faults.scheduled for one in faulty)
-        recovered = sum(one.faults.recovered for one in faulty)
-        rows.append(f"| `{loop}` | {ended} | {there} of {meant} | {recovered} |")
-    return rows
+def short(value: Interval | None) -> str:
+    return interval(value).replace("0.", ".")
 
 
 def tables(asked: Asked) -> Iterator[tuple[str, str]]:
@@ -134,10 +120,9 @@ def tables(asked: Asked) -> Iterator[tuple[str, str]]:
         made = found.manifest
         asked_of = f"{made.suite.tasks} tasks of `{suite}` {made.suite.version}, seed {made.seed}"
         said = f"{asked_of}; made on {made.created[:10]}; digest `{found.digest[:12]}`."
-        if suite == PICTURED and asked.writes and set(MARKS) <= set(asked.profiles):
+        if suite == SUITE and asked.writes and set(MARKS) <= set(asked.profiles):
             PICTURE.write_text(picture(found), encoding="utf-8")
         yield f"accuracy, {suite}", "\n".join([said, "", *accuracies(found, asked.profiles)])
-        yield f"endings, {suite}", "\n".join(landed(found))
 
 
 # --- the picture ---
@@ -188,9 +173,9 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     loops = tuple(arms_of(given.framework or builtin_names("framework")))
-    asked = Asked(given.suite or SUITES, given.profile or PROFILES, loops, given.tasks, given.runs, given.write)
+    asked = Asked(given.suite or (SUITE,), given.profile or PROFILES, loops, given.tasks, given.runs, given.write)
     for name, table in tables(asked):
-        if given.write:
+        if given.write and name == f"accuracy, {SUITE}":
             write_block(PAGE, name, table)
         print(f"\n## {name}\n\n{table}", flush=True)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 
@@ -16,6 +16,15 @@ def row(*cells: object) -> str:
 def head(*columns: str) -> list[str]:
     """Return the first two lines of a table."""
     return [row(*columns), "|---" * len(columns) + "|"]
+
+
+def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield rows laid out as text, in a fence."""
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    yield "```text"
+    for cells in rows:
+        yield "  ".join(f"{cell:{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()
+    yield "```"
 
 
 def block(page: Path, name: str) -> str:

@@ -2,7 +2,7 @@
 
 python benchmarks/profile_fits.py [--share S] [--write]
 
---write renews the tables in docs/tunnel.md. A fit reads a run of the five designs, two repeats of each task.
+--write renews the tables in docs/real-models.md. A fit reads a run of the five designs, two repeats of each task.
 Its intervals are held against the rates that were put in. Then the designs run under the fitted profile and under the true one, on
 the same tasks with another seed than the fit's, and Kendall's tau-b says whether they come in the same order. The true profile also
 runs under further seeds: their mean tau between themselves is what noise leaves of the same profile. Pairs of designs that these
@@ -15,7 +15,7 @@ import math
 import statistics
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from pages import make_tables
+from pages import head, make_tables, row
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.run import run
 from whichloop.experiments.fit_profile.fit import FittedProfile, fit_run, to_toml
@@ -33,7 +33,7 @@ from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import read_manifest
 from whichloop.runs.store.trials import each_record
 
-PAGE = Path(__file__).parents[1] / "docs" / "tunnel.md"
+PAGE = Path(__file__).parents[1] / "docs" / "real-models.md"
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 PROFILES = ("flaky-format", "flaky-tools", "forgetful", "stubborn")
 SUITE = "arithmetic"
@@ -44,24 +44,12 @@ TRUE_RUNS = 4
 
 
 @dataclass(slots=True)
-class KindFits:
-    """The fits of one rate."""
-
-    covered: int = 0
-    fits: int = 0
-    ratios: list[float] = field(default_factory=list)
-    """Fitted rate by true rate."""
-
-
-@dataclass(slots=True)
 class ProfileFits:
     """The fits to runs under one profile."""
 
     name: str
-    kinds: dict[str, KindFits] = field(default_factory=lambda: defaultdict(KindFits))
-    untold: set[str] = field(default_factory=set)
-    never: list[float] = field(default_factory=list)
-    forget: list[float] = field(default_factory=list)
+    covered: list[bool] = field(default_factory=list)
+    """Whether its interval has the true rate, for each rate that a run tells, of each fit."""
     taus: list[float] = field(default_factory=list)
     ruled: list[float] = field(default_factory=list)
     """Tau over the pairs of designs that the true runs tell apart, per fit."""
@@ -73,17 +61,8 @@ class ProfileFits:
     """Largest difference of a design's accuracies under the fitted and the true profile, per fit."""
 
     def add(self, true: Profile, fitted: FittedProfile) -> None:
-        for kind, rate in true.rates.items():
-            interval = fitted.rates[kind].interval
-            if interval is None:
-                self.untold.add(kind)
-                continue
-            found = self.kinds[kind]
-            found.fits += 1
-            found.covered += interval.low <= rate <= interval.high
-            found.ratios.append(interval.value / rate)
-        self.never.append(fitted.profile.clears.never)
-        self.forget.append(fitted.profile.forget)
+        told = [(rate, found) for kind, rate in true.rates.items() if (found := fitted.rates[kind].interval) is not None]
+        self.covered += [found.low <= rate <= found.high for rate, found in told]
 
 
 def ran(profile: str, tasks: int, seed: int, runs: Path, repeats: int = 2) -> Path:
@@ -151,34 +130,24 @@ def fitted_to(name: str, fits: int, tasks: int) -> ProfileFits:
     return found
 
 
-def tables(listed: Iterable[ProfileFits]) -> list[str]:
-    """Return the two tables: by profile, and by kind of fault."""
-    all_fits = list(listed)
-    by_profile = [
-        "| profile | tau, mean | lowest | true against itself | pairs told apart | tau of these, mean | "
-        "largest gap of accuracy, mean | never, true | fitted | forget, true | fitted |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    by_kind = ["| profile | kind | fits | covered | fitted / true |", "|---|---|---|---|---|"]
-    for found in all_fits:
-        true, pairs = load_profile(found.name), math.comb(len(LOOPS), 2)
-        by_profile.append(
-            f"| {found.name} | {statistics.mean(found.taus):.2f} | {min(found.taus):.2f} | {statistics.mean(found.same):.2f} | "
-            f"{found.pairs} of {pairs} | {statistics.mean(found.ruled):.2f} | {statistics.mean(found.gaps):.2f} | "
-            f"{true.clears.never:.2f} | {statistics.mean(found.never):.2f} | "
-            f"{true.forget:.2f} | {statistics.mean(found.forget):.2f} |"
-        )
-        for kind, fits in found.kinds.items():
-            share = f"{fits.covered / fits.fits:.2f}"
-            by_kind.append(f"| {found.name} | {kind} | {fits.fits} | {share} | {statistics.mean(fits.ratios):.2f} |")
-        by_kind += [f"| {found.name} | {kind} | 0 | not told | – |" for kind in sorted(found.untold)]
-    return [*by_profile, "", *by_kind]
-
-
 def lines(share: float) -> list[str]:
     fits = round(share * FITS)
-    made = tables(fitted_to(name, fits, TASKS) for name in PROFILES)
-    return [f"{fits} fits each to {TASKS} tasks of `{SUITE}`, two repeats, five designs.", "", *made]
+    rows = head(
+        "profile",
+        "tau, mean",
+        "lowest",
+        "true against itself",
+        "pairs told apart",
+        "tau of these",
+        "gap of accuracy",
+        "rates covered",
+    )
+    for found in (fitted_to(name, fits, TASKS) for name in PROFILES):
+        means = (statistics.mean(found.ruled), statistics.mean(found.gaps), statistics.mean(found.covered))
+        taus = (statistics.mean(found.taus), min(found.taus), statistics.mean(found.same))
+        pairs = f"{found.pairs} of {math.comb(len(LOOPS), 2)}"
+        rows.append(row(found.name, *map("{:.2f}".format, taus), pairs, *map("{:.2f}".format, means)))
+    return [f"{fits} fits each to {TASKS} tasks of `{SUITE}`, two repeats, five designs.", "", *rows]
 
 
 if __name__ == "__main__":

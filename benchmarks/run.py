@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pages import head, row, write_block
+from pages import columns, write_block
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "speed.md"
@@ -136,8 +136,8 @@ def ratio(value: float) -> str:
     return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
 
 
-def section(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join([f"## {title}", "", *head(*columns), *(row(*cells) for cells in rows)])
+def section(title: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join([f"## {title}", "", *columns([names, *rows])])
 
 
 VERSIONS = """

@@ -231,7 +231,7 @@ class Completions(BaseHTTPRequestHandler):
 
 
 def test_a_model_of_ones_own_answers_over_http_and_its_failures_are_the_providers() -> None:
-    gateway = code_of("A model of your own", PAGE.with_name("models.md"))["Gateway"]
+    gateway = code_of("A model of your own", PAGE.with_name("real-models.md"))["Gateway"]
     server = ThreadingHTTPServer(("127.0.0.1", 0), Completions)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

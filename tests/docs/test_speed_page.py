@@ -32,8 +32,7 @@ def tables(text: str) -> Shown:
     shown: Shown = {}
     for part in text.split("\n## ")[1:]:
         title, _, rest = part.partition("\n")
-        lines = [line for line in rest.splitlines() if line.startswith("|") and not re.fullmatch(r"[|\s-]+", line)]
-        shown[title] = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+        shown[title] = [re.split(r" {2,}", line) for line in rest.split("```")[1].splitlines()[1:]]
     return shown
 
 

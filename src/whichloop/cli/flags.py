@@ -29,10 +29,10 @@ def names(module: str, function: str, *arguments: str) -> Callable[[str], list[s
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object.", rich_help_panel=PRINTED)]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", metavar="", help="Print answer and warnings alone.", rich_help_panel=PRINTED)]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", metavar="", help="Print all tables and notes.", rich_help_panel=PRINTED)]
-Runs = Annotated[Path, typer.Option("--runs", help="Folder of the runs.")]
+Runs = Annotated[Path, typer.Option("--runs", metavar="FOLDER", help="Folder of the runs.")]
 Run = Annotated[str, typer.Argument(metavar="RUN", help="Run directory, its name in --runs, or `latest`.")]
 Allow = Annotated[
-    list[str] | None, typer.Option("--allow", metavar="NAME", help="Code of your own that the run may use: module:Name, a command.")
+    list[str] | None, typer.Option("--allow", metavar="NAME", help="Code of your own that may run: module:Name, a command.")
 ]
 Settings = Annotated[
     list[str] | None, typer.Option("-s", metavar="NAME=VALUE", help="Any other setting: `list settings` prints them.")

@@ -35,7 +35,8 @@ def report(
     card: Annotated[bool, typer.Option("--card", metavar="", help="What a loop is and does.", rich_help_panel=CARD)] = False,
     allow: Allow = None,
     form: Annotated[
-        Literal["md", "csv", "html"] | None, typer.Option("--format", help="Another form.", rich_help_panel=PRINTED)
+        Literal["md", "csv", "html"] | None,
+        typer.Option("--format", metavar="md|csv|html", help="Another form.", rich_help_panel=PRINTED),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="File for --format.", rich_help_panel=PRINTED)

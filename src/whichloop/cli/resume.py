@@ -18,7 +18,7 @@ def resume(
     run: Run = LATEST,
     retry: Annotated[
         Literal["infrastructure", "errors"] | None,
-        typer.Option(help="Run failed trials again; errors: crashes and timeouts, too, which the results say."),
+        typer.Option(metavar="infrastructure|errors", help="Run failed trials again; errors: also crashes and timeouts."),
     ] = None,
     rescore: Annotated[bool, typer.Option("--rescore", metavar="", help="Judge the answers again; no model is called.")] = False,
     add_loop: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Loop to add.", rich_help_panel=ADDED)] = None,

@@ -87,7 +87,7 @@ MAX_ERRORED = 0.02
 MAX_RIGHT_UNSEEN = 0.05
 """Share of an arm's trials that are right though no prompt showed what the answer rests on, beyond which verdicts carry a warning.
 
-One such trial says nothing. Honest loops give hardly any: see docs/tunnel.md.
+One such trial says nothing. Honest loops give hardly any: see docs/scripted-model.md.
 """
 MAX_NOT_ASKED_FOR = 0.05
 """Share of an arm's calls that no reply asked for and whose results were shown, beyond which verdicts carry a warning."""

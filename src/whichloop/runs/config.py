@@ -61,13 +61,13 @@ class BudgetConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     calls: Positive | None = None
-    """Maximum number of model calls."""
+    """Model calls at most."""
     tokens: Positive | None = None
-    """Maximum number of tokens, input and output."""
+    """Tokens at most, input and output."""
     dollars: Limit | None = None
-    """Maximum cost in US dollars, as far as prices are known."""
+    """US dollars at most, as far as prices are known."""
     seconds: Limit | None = None
-    """Maximum running time in seconds."""
+    """Seconds at most."""
 
     @model_validator(mode="before")
     @classmethod
@@ -81,31 +81,31 @@ class ProviderConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     call_timeout_s: Limit = 60.0
-    """Time limit for one attempt at a reply of a real model, in seconds; at most half of a trial's time limit is used."""
+    """Seconds for one attempt at a reply; never more than half of a trial's time."""
     attempts: Annotated[int, Field(ge=1, le=20)] = 4
-    """Maximum number of attempts at one reply of a real model, for failures that may be temporary."""
+    """Attempts at one reply at most, for failures that may pass."""
     requests_per_minute: Positive | None = None
-    """Maximum number of requests per minute to each real model."""
+    """Requests per minute to each real model at most."""
     tokens_per_minute: Positive | None = None
-    """Maximum number of tokens per minute to and from each real model."""
+    """Tokens per minute, input and output, of each real model at most."""
     prices: Path | None = None
-    """TOML file of prices in US dollars per million tokens; they override the prices that ship with DSPy."""
+    """TOML file of prices, US dollars per million tokens; they override DSPy's."""
     without: Annotated[tuple[Capability, ...], ONE_OR_MORE] = ()
-    """Capability that the real model lacks, whatever its provider claims: `tool_choice`, `response_schema` or `streaming`."""
+    """Capability that the real model lacks: `tool_choice`, `response_schema` or `streaming`."""
     context_tokens: Positive | None = None
-    """Maximum size of a request to a real model in tokens, estimated; a larger request is not sent."""
+    """Estimated tokens of a request at most; a larger one is not sent."""
     probe: bool = False
-    """Test what the real model can do before the run starts."""
+    """Test what the model can do before the run."""
     constrain: bool = False
-    """Hold the replies of a local model to the JSON schema of the format that the loop reads, where that is JSON."""
+    """Hold a local model's replies to the JSON schema that the loop reads."""
     temperature: Annotated[float | None, IfAbsent("the provider's own"), Field(ge=0, le=10, allow_inf_nan=False)] = None
-    """Sampling temperature of a real model; a loop that sets one overrides it."""
+    """Sampling temperature; a loop that sets one overrides it."""
     top_p: Annotated[float | None, IfAbsent("the provider's own"), Field(gt=0, le=1)] = None
-    """Probability mass for nucleus sampling of a real model; a loop that sets one overrides it."""
+    """Mass for nucleus sampling; a loop that sets one overrides it."""
     max_tokens: Annotated[Positive | None, IfAbsent("the provider's own")] = None
-    """Maximum length of a reply of a real model, in tokens."""
+    """Tokens of a reply at most."""
     seed: Annotated[Seed | None, IfAbsent("none is sent")] = None
-    """Sampling seed that is sent to a real model."""
+    """Sampling seed that is sent."""
 
 
 STRESS_PROFILES = ("flaky-format", "flaky-tools")
@@ -124,83 +124,81 @@ class CompareConfig(BaseModel):
         "react_extract",
         "stateless",
     )
-    """Loops to compare: `name`, `name(option=value)` or `package.module:Name`."""
+    """Loops: `name`, `name(option=value)` or `package.module:Name`."""
     suite: str = "arithmetic"
     """Suite of tasks, `name` or `name(option=value)`."""
     data: Path | None = None
-    """File that the suite reads its tasks from, if it imports them."""
+    """File that the suite reads its tasks from."""
     tools: str | None = None
-    """Your own tools for a suite that brings none: `my.module`, `my.module:NAME`, `mcp:COMMAND` or `mcp:URL`."""
+    """Tools of your own: `my.module`, `my.module:NAME`, `mcp:COMMAND` or `mcp:URL`."""
     profiles: Annotated[Names, Field(min_length=1), IfAbsent("flaky-format and flaky-tools; with a real model clean")] = ("clean",)
-    """Fault profiles: built-in names or TOML files. Under a real model their faults of tools and providers strike alone."""
+    """Fault profiles or TOML files; of a real model, their faults of tools and providers."""
     models: Annotated[Names, Field(min_length=1)] = (SCRIPTED,)
     """Models: `scripted`, a real one such as openai/gpt-4o-mini, `local` or `local:FILE`."""
     user: Annotated[str | None, IfAbsent("the suite's script")] = None
-    """Model that plays the users of a suite that has them, a real one, in place of their script."""
+    """Real model that plays the suite's users."""
     base_url: Annotated[str | None, IfAbsent("the provider's own")] = None
-    """Address of a server that answers for the real models, in their provider's protocol: OpenAI's for `openai/NAME`."""
+    """Address of a server for the real models, in their provider's protocol."""
     provider: ProviderConfig = Field(default_factory=ProviderConfig)
     """How requests are sent to real models."""
     price: Annotated[str | None, IfAbsent("it costs nothing")] = None
-    """Price of the scripted model's tokens, INPUT/OUTPUT or INPUT/OUTPUT/CACHED in US dollars per million, such as 0.15/0.60, or
-    a model that has it, such as openai/gpt-4o-mini; costs and limits in dollars are counted with it."""
+    """Price of the scripted model: INPUT/OUTPUT[/CACHED], US dollars per million tokens, or a model that has it."""
     cassette: Path | None = None
-    """Folder that recorded model replies are read from or written to."""
+    """Folder of recorded replies."""
     cassette_mode: Annotated[CassetteModeName | None, IfAbsent("replay")] = None
-    """How the recording is used: `record`, `replay`, `replay-or-record` or `refresh`."""
+    """How it is used: `record`, `replay`, `replay-or-record` or `refresh`."""
     quarantine: Path | None = None
-    """TOML or JSON file that maps the ids of known bad tasks to reasons; the results list them as excluded."""
+    """TOML or JSON file: ids of bad tasks to reasons; they are excluded."""
     split: Annotated[str | None, IfAbsent("all")] = None
-    """Split of the suite whose tasks are used, such as train, dev or test."""
+    """Split of the suite: train, dev, test or another."""
     tasks: Annotated[Positive | None, IfAbsent("all")] = None
-    """Maximum number of tasks; the first ones of the suite are used."""
+    """Tasks at most, the first ones."""
     skip_unplanned: bool = False
-    """Exclude tasks without a plan, which the scripted model cannot solve, instead of refusing to run."""
+    """Exclude tasks without a plan instead of refusing to run."""
     repeats: Repeats = 1
-    """Number of trials for each arm and task."""
+    """Trials of each arm and task."""
     seed: Seed = 0
     """Seed of every random draw."""
     max_tool_steps: Annotated[Positive | None, IfAbsent("the suite's own limit")] = None
-    """Maximum number of tool steps in each trial."""
+    """Tool steps of each trial at most."""
     concurrency: Annotated[Positive | None, IfAbsent(_CONCURRENCY)] = None
-    """Number of trials in flight at once."""
+    """Trials in flight at once."""
     engine: Engine = "local"
-    """Where trials run: `local`, on this machine, or `ray`, on a Ray cluster."""
+    """Where trials run: `local`, this machine, or `ray`, a cluster."""
     address: Annotated[str | None, IfAbsent("a cluster is started on this machine")] = None
     """Address of a running Ray cluster."""
     workers: Annotated[
         Positive | None, IfAbsent("none; one for your own code; one per processor for many trials, and with Ray")
     ] = None
-    """Number of processes that run trials."""
+    """Processes that run trials."""
     trial_timeout_s: Annotated[Limit, Field(ge=MIN_TRIAL_S)] = 60.0
-    """Time limit for one trial, in seconds of wall time, at least 0.25; with the scripted model, for the time without a request or
-    a call."""
+    """Seconds for one trial; with the scripted model, without a request or a call."""
     tool_timeout_s: Limit = DEFAULT_TIME_LIMIT_S
-    """Time limit for one call of a tool that sets no limit of its own, in seconds."""
+    """Seconds for one call of a tool that sets no limit."""
     traces: str = "all"
-    """Which traces are kept: `all`, `failures`, `sample=N` (N trials per arm, the same for all arms) or `none`."""
+    """Traces that are kept: `all`, `failures`, `sample=N` (the same N trials of each arm) or `none`."""
     real_time: bool = False
-    """Sleep through simulated delays instead of only counting them."""
+    """Sleep through simulated delays."""
     budget: BudgetConfig = Field(default_factory=BudgetConfig)
-    """Limits on what the whole run may spend, counted over all its sessions."""
+    """Limits of the whole run, over all its sessions."""
     trial_budget: BudgetConfig = Field(default_factory=BudgetConfig)
-    """Limits on what each trial may spend, its time simulated with the scripted model; one that spends more is not solved."""
+    """Limits of each trial; one that exceeds them is not solved."""
     alpha: Fraction = 0.05
-    """Significance level of tests; intervals have a confidence of 1 - alpha."""
+    """Significance level; intervals have a confidence of 1 - alpha."""
     margin: Fraction = 0.02
-    """Difference in accuracy, from 0 to 1, below which two arms count as equivalent."""
+    """Difference in accuracy below which two arms are equivalent."""
     name: Annotated[str | None, IfAbsent("what was compared")] = None
-    """Name of the run, in the title of its page and in MLflow."""
+    """Name of the run, on its page and in MLflow."""
     runs: Path = Path("runs")
-    """Folder that holds the run directories."""
+    """Folder of the run directories."""
     mlflow: Annotated[bool | None, IfAbsent("where MLFLOW_TRACKING_URI or tracking_uri is set")] = None
     """Log the results to MLflow."""
     tracking_uri: Annotated[str | None, IfAbsent("MLFLOW_TRACKING_URI, else SQLite in the runs folder")] = None
-    """Address of the MLflow tracking server or store."""
+    """Address of MLflow's server or store."""
     experiment: str = "whichloop"
     """Name of the MLflow experiment."""
     otlp: Annotated[str | None, Field(exclude=True)] = None
-    """Address of an OTLP endpoint, such as http://localhost:4318, that gets the spans of each trial when it has ended."""
+    """Address of an OTLP endpoint that gets the spans of each trial."""
 
     @field_validator("loops", "profiles", "models")
     @classmethod
@@ -286,7 +284,7 @@ class CompareConfig(BaseModel):
 
     @property
     def in_flight(self) -> int:
-        """Number of trials in flight at once."""
+        """Trials in flight at once."""
         if self.concurrency is not None:
             return self.concurrency
         if any(map(is_local_model, self.opened_models)):

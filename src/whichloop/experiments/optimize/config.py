@@ -54,17 +54,17 @@ class SearchConfig(BaseModel):
     optimizer: str = "BootstrapFewShot"
     """Optimizer (teleprompter), `name` or `name(option=value)`."""
     budget: BudgetConfig = BudgetConfig(calls=2000)
-    """Limits on what the rollouts of each design may spend."""
+    """Limits of each design's rollouts."""
     proposer_budget: BudgetConfig | None = None
-    """Limits on what the optimizer's own requests for each design may spend; if absent, the same as `budget`."""
+    """Limits of the optimizer's own requests for each design; if absent, those of `budget`."""
     proposer: Annotated[str | None, IfAbsent("the model of the loops")] = None
     """Model that proposes prompts: a real one, or `scripted`."""
     train: Positive = 40
-    """Maximum number of tasks of the train split."""
+    """Tasks to learn from at most."""
     dev: Positive = 40
-    """Maximum number of tasks of the dev split."""
+    """Tasks to be scored on at most."""
     threads: Annotated[Positive | None, IfAbsent("1 with the scripted model, 8 with a real one")] = None
-    """Number of rollouts in flight at once; one at a time makes a search repeatable."""
+    """Rollouts in flight at once; 1 makes a search repeatable."""
 
 
 class OptimizeConfig(BaseModel):

@@ -14,7 +14,7 @@ from whichloop.runs.config import CompareConfig
 
 from .pages import DOCS, ROOT
 
-PAGE = " ".join((DOCS / "models.md").read_text(encoding="utf-8").split())
+PAGE = " ".join((DOCS / "real-models.md").read_text(encoding="utf-8").split())
 WORDS = {2: "two", 6: "six"}
 SIZE = re.compile(r"\b(\d+) MB\b")
 
