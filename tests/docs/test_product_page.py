@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, get_args
 
 import pytest
@@ -44,15 +45,16 @@ def heard() -> list[dict[str, Any]]:
     wandering = FakeModel(ProviderError("busy", "rate_limit"), CALL, Act("", (ToolCall("cost", {}),)), "Well.", Answer("", "2"))
     ProviderRetry(Bare(), delay_s=0).run_sync(query, tools, wandering, observer)
     checkpoint, model = Checkpoint(needs_approval=["price"]), FakeModel(CALL, CALL, CALL, Answer("", "2"))
-    for decide in (
-        lambda call: checkpoint.approve(call, arguments={"item": 3}),
-        lambda call: checkpoint.approve(call, arguments={"item": "milk"}),
-        lambda call: checkpoint.reject(call, "too dear"),
-        lambda call: checkpoint.answer(call, "2"),
-    ):
+    decisions: list[tuple[Callable[..., Any], dict[str, Any]]] = [
+        (checkpoint.approve, {"arguments": {"item": 3}}),
+        (checkpoint.approve, {"arguments": {"item": "milk"}}),
+        (checkpoint.reject, {"reason": "too dear"}),
+        (checkpoint.answer, {"result": "2"}),
+    ]
+    for decide, given in decisions:
         with pytest.raises(ApprovalRequired):
             Resumable(Bare(), checkpoint).run_sync(query, tools, model, observer)
-        decide(checkpoint.pending[0])
+        decide(checkpoint.pending[0], **given)
     assert Resumable(Bare(), checkpoint).run_sync(query, tools, model, observer).ok
     return observer.sent
 
