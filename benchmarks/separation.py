@@ -2,8 +2,8 @@
 
 python benchmarks/separation.py [--tasks N] [--suite NAME …] [--write]
 
---write renews the rows of these suites, by default of all, in the tables of docs/suites.md and docs/results.md; it takes
-all tasks of each, a minute or two a suite.
+--write renews the rows of these suites, by default of all, in the table of docs/suites.md; it takes all tasks of each, a
+minute or two a suite.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import whichloop
@@ -22,7 +22,7 @@ from whichloop.runs.registry import generated_suites
 ROOT = Path(__file__).parents[1]
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 PROFILES = ("clean", "flaky-format", "flaky-tools", "forgetful", "stubborn")
-BLOCKS = {"separation": ROOT / "docs" / "suites.md", "separation in short": ROOT / "docs" / "results.md"}
+PAGE = ROOT / "docs" / "suites.md"
 
 
 def compared(suite: str, tasks: int | None, runs: Path) -> Comparison:
@@ -37,25 +37,7 @@ def told_apart(found: Comparison, profile: str) -> int:
     return sum(pair.verdict.word in ("better", "worse") for pair in pairs)
 
 
-def accuracies(found: Comparison, profile: str) -> dict[str, str]:
-    """Design → accuracy with interval."""
-    made = {}
-    for arm in found.arms:
-        if arm.info.profile == profile and arm.summary.accuracy is not None:
-            value = arm.summary.accuracy
-            made[arm.info.loop] = f"{value.value:.2f} [{value.low:.2f}, {value.high:.2f}]"
-    return made
-
-
-def whole(suite: str, found: Comparison) -> Iterator[str]:
-    """The rows of one suite: a profile each."""
-    for profile in PROFILES:
-        values = accuracies(found, profile)
-        cells = [values.get(loop, "–") for loop in LOOPS]
-        yield f"| `{suite}` | {profile} | {' | '.join(cells)} | {told_apart(found, profile)} |"
-
-
-def short(suite: str, found: Comparison) -> str:
+def row_of(suite: str, found: Comparison) -> str:
     """The row of one suite: per profile, the range of the designs' accuracies and the pairs told apart."""
     cells = []
     for profile in PROFILES:
@@ -66,16 +48,13 @@ def short(suite: str, found: Comparison) -> str:
     return f"| `{suite}` | {' | '.join(cells)} |"
 
 
-def tables(suites: Sequence[str], tasks: int | None) -> dict[str, str]:
-    """The tables by the name of the block that they stand in."""
-    long_rows, short_rows = head("suite", "profile", *LOOPS, "pairs told apart"), head("suite", *PROFILES)
+def table(suites: Sequence[str], tasks: int | None) -> str:
+    rows = head("suite", *PROFILES)
     with tempfile.TemporaryDirectory() as folder:
         for suite in suites:
-            found = compared(suite, tasks, Path(folder))
-            long_rows += whole(suite, found)
-            short_rows.append(short(suite, found))
-            print(short_rows[-1], file=sys.stderr)
-    return {"separation": "\n".join(long_rows), "separation in short": "\n".join(short_rows)}
+            rows.append(row_of(suite, compared(suite, tasks, Path(folder))))
+            print(rows[-1], file=sys.stderr)
+    return "\n".join(rows)
 
 
 def with_rows(page: str, table: str) -> str:
@@ -98,11 +77,11 @@ def main() -> None:
     given = parser.parse_args()
     if given.write and given.tasks is not None:
         parser.error("--write takes all tasks of a suite: leave --tasks out")
-    for name, table in tables(given.suite or sorted(generated_suites()), given.tasks).items():
-        if given.write:
-            write_block(BLOCKS[name], name, with_rows(block(BLOCKS[name], name), table))
-        else:
-            print(f"\n{table}")
+    made = table(given.suite or sorted(generated_suites()), given.tasks)
+    if given.write:
+        write_block(PAGE, "separation", with_rows(block(PAGE, "separation"), made))
+    else:
+        print(f"\n{made}")
 
 
 if __name__ == "__main__":

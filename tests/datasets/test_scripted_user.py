@@ -296,7 +296,7 @@ def test_trials_with_a_user_are_the_same_one_by_one_and_all_at_once(tmp_path: Pa
 
 def test_the_user_of_the_docs_waits_for_the_change_that_they_want() -> None:
     page = Path(__file__).parents[2] / "docs" / "suites.md"
-    (code,) = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    (code,) = re.findall(r"```python orders.py\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
     names: dict[str, Any] = {}
     exec(code, names)
     place = names["open_environment"](None)

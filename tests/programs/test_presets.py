@@ -1,6 +1,6 @@
 """Command-line agents by name: what each is given, and that agents of the real ones' shapes solve tasks with it.
 
-The open-source ones run for real where the folder WHICHLOOP_CLI_AGENTS has them (see docs/cli-agents.md).
+The open-source ones run for real where the folder WHICHLOOP_CLI_AGENTS has them (see docs/your-agent.md).
 """
 
 import json

@@ -31,7 +31,7 @@ from .worker import API_KEY, RUNNER, Solver, own_environment, trial_environment
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A command-line agent: how it is started, after its documentation, which docs/cli-agents.md names.
+    """A command-line agent: how it is started, after its documentation, which docs/your-agent.md names.
 
     Texts hold `$url`, below which the trial is served, `$folder`, the agent's home in which it runs, `$model`, `$steps` and `$key`.
     The server of tools is called `whichloop`, so that the model knows the tools by their own names (`models/wires/base.py`).
