@@ -44,7 +44,7 @@ class Sample:
 
 def samples(page: str) -> Iterator[Sample]:
     found = list(FENCE.finditer(page))
-    for this, behind in zip(found, [*found[1:], None], strict=True):
+    for this, behind in zip(found, [*found[1:], None], strict=False):  # a page may have no block
         language, file, text = this.groups()
         follows = behind is not None and behind[1] == "text" and not page[this.end() : behind.start()].strip()
         yield Sample(language, file or "", text, behind if follows else None)
