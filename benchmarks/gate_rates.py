@@ -109,7 +109,8 @@ class Size:
 
     @property
     def said(self) -> str:
-        return f"{self.repeats}" if self.repeats == self.run_repeats else f"{self.repeats}, of the run {self.run_repeats}"
+        more = "" if self.repeats == self.run_repeats else f", of the run × {self.run_repeats}"
+        return f"{self.tasks} × {self.repeats}{more}"
 
 
 def judged(tasks: Tasks, size: Size, metrics: Mapping[str, float], arms: int, change: Change, rng: np.random.Generator) -> str:
@@ -157,27 +158,28 @@ def share(count: int, of: int) -> str:
     return f"{count / of:.3f} [{low:.3f}, {high:.3f}]"
 
 
+def names(worlds: Sequence[World]) -> list[str]:
+    return [world.name for world in worlds]
+
+
 def false_alarms(runs: int, worlds: Sequence[World] = WORLDS) -> Iterator[str]:
     """Nothing changed."""
-    yield from head("world", "tasks", "repeats", "lines", "false alarms", "pass", "undecided")
-    for world in worlds:
-        for size, metrics, arms in FALSE_ALARMS:
-            found = outcomes(world, size, runs, metrics=metrics, arms=arms)
-            lines = f"{arms} × {', '.join(metrics)}"
-            passed, undecided = (f"{found[name] / runs:.2f}" for name in ("pass", "undecided"))
-            yield row(world.name, size.tasks, size.said, lines, share(found["regression"], runs), passed, undecided)
+    yield from head("tasks × repeats", "metrics", *names(worlds))
+    for size, metrics, arms in FALSE_ALARMS:
+        found = [outcomes(world, size, runs, metrics=metrics, arms=arms)["regression"] for world in worlds]
+        of = "" if arms == 1 else f" of {arms} arms"
+        yield row(size.said, f"{', '.join(metrics)}{of}", *(share(count, runs) for count in found))
 
 
 def hidden(runs: int, worlds: Sequence[World] = WORLDS) -> Iterator[str]:
     """What changed lies exactly on the margin: a chance that cannot fall by so much takes the mean, and so the margin, with it."""
-    yield from head("world", "tasks", "repeats", "metrics and margins", "passes")
-    for world in worlds:
-        for size, names, change in HIDDEN:
+    yield from head("tasks × repeats", "metrics", *names(worlds))
+    for size, held, change in HIDDEN:
+        passes = []
+        for world in worlds:
             margins = {PRIMARY: -_truth(world, size.repeats, change.drop)[0], "steps": MORE}
-            metrics = {name: margins[name] for name in names}
-            found = outcomes(world, size, runs, metrics=metrics, change=change)
-            said = ", ".join(f"{name} {margin:.3f}" for name, margin in metrics.items())
-            yield row(world.name, size.tasks, size.said, said, share(found["pass"], runs))
+            passes.append(outcomes(world, size, runs, metrics={name: margins[name] for name in held}, change=change)["pass"])
+        yield row(size.said, ", ".join(held), *(share(count, runs) for count in passes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,13 +201,15 @@ class Plan:
         return counted["regression" if self.drop else "pass"] / runs
 
 
-def plans(worlds: Sequence[World] = WORLDS) -> Iterator[Plan]:
-    """For each world and drop the tasks that a power of 0.8 takes."""
-    for world in worlds:
-        for repeats in (1, 3):
-            for drop in DROPS:
-                yield _plan(world, repeats, drop, MARGIN)
-            yield _plan(world, repeats, 0.0, 0.05)
+CHANGES = (*((drop, MARGIN) for drop in DROPS), (0.0, 0.05))
+"""Drops with their margins; no drop is to pass."""
+
+
+def plans(worlds: Sequence[World] = WORLDS) -> Iterator[list[Plan]]:
+    """For each number of repeats and each change the tasks that a power of 0.8 takes, world by world."""
+    for repeats in (1, 3):
+        for drop, margin in CHANGES:
+            yield [_plan(world, repeats, drop, margin) for world in worlds]
 
 
 def _plan(world: World, repeats: int, drop: float, margin: float) -> Plan:
@@ -232,11 +236,12 @@ def _truth(world: World, repeats: int, drop: float) -> tuple[float, float]:
 
 def power(runs: int, worlds: Sequence[World] = WORLDS) -> Iterator[str]:
     """A change of a known size, at the number of tasks that was asked for."""
-    yield from head("world", "repeats", "change", "margin", "should be", "tasks asked for", "promised", "found")
-    for plan in plans(worlds):
-        change, wanted = (f"-{plan.drop:g}", "regression") if plan.drop else ("none", "pass")
-        found = f"{plan.found(runs):.2f}"
-        yield row(plan.world.name, plan.repeats, change, f"{plan.margin:g}", wanted, plan.tasks, f"{plan.promised:.2f}", found)
+    yield from head("repeats", "change, margin", "should be", *names(worlds))
+    for found in plans(worlds):
+        first = found[0]
+        change, wanted = (f"-{first.drop:g}", "regression") if first.drop else ("none", "pass")
+        cells = (f"{plan.tasks}: {plan.found(runs):.2f}" for plan in found)
+        yield row(first.repeats, f"{change}, {first.margin:g}", wanted, *cells)
 
 
 # --- real loops ---
@@ -270,14 +275,11 @@ REAL_METRICS = (ACCURACY, METRICS)
 
 def real(seeds: int) -> Iterator[str]:
     """Our own loops on the arithmetic suite's 120 tasks; every pair of runs has seeds of its own."""
-    yield from head("baseline", "run", "profile", "metrics", "pairs of runs", "regression", "pass", "undecided")
+    yield from head("baseline", "run", "profile", *(", ".join(metrics) for metrics in REAL_METRICS))
     with tempfile.TemporaryDirectory() as folder:
         for was, now, profile in REAL:
             counted = against_another_seed(was, now, profile, seeds, Path(folder))
-            for found, metrics in zip(counted, REAL_METRICS, strict=True):
-                passed, undecided = (f"{found[name] / seeds:.2f}" for name in ("pass", "undecided"))
-                told = share(found["regression"], seeds)
-                yield row(f"`{was}`", f"`{now}`", profile, ", ".join(metrics), seeds, told, passed, undecided)
+            yield row(f"`{was}`", f"`{now}`", profile, *(share(found["regression"], seeds) for found in counted))
 
 
 TABLES: Mapping[str, Callable[[float], Iterator[str]]] = {

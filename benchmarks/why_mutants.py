@@ -108,16 +108,19 @@ def _defect_of(arm: str) -> str:
 
 
 def table(counts: Iterable[DefectCount]) -> list[str]:
-    """Return the Markdown table, and the sum in its last row."""
-    rows: list[str] = head("planted defect", "cause", "lost", "named", "named, alone", "otherwise called")
-    listed = list(counts)
-    for each in listed:
-        others = ", ".join(f"{cause} {count}" for cause, count in (each.against + each.alone).most_common() if cause != each.cause)
-        shares = [counted[each.cause] for counted in (each.against, each.alone)]
-        rows.append(row(DEFECTS[each.name].says, each.cause, each.lost, *shares, others or "–"))
-    right, alone = sum(each.against[each.cause] for each in listed), sum(each.alone[each.cause] for each in listed)
-    rows.append(f"| all {len(listed)} kinds | | {sum(each.lost for each in listed)} | {right} | {alone} | |")
-    return rows
+    """Return the Markdown table: a row per cause that is planted, and the sum in its last row."""
+    by_cause: dict[str, list[DefectCount]] = {}
+    for each in counts:
+        by_cause.setdefault(each.cause, []).append(each)
+    listed = [each for group in by_cause.values() for each in group]
+    rows = [_row(cause, group) for cause, group in by_cause.items()]
+    return [*head("planted cause", "kinds", "lost", "named", "named, alone", "worst kind"), *rows, _row("all", listed)]
+
+
+def _row(name: str, group: Sequence[DefectCount]) -> str:
+    named = (sum(getattr(each, side)[each.cause] for each in group) for side in ("against", "alone"))
+    worst = min(min(each.named) for each in group)
+    return row(name, len(group), sum(each.lost for each in group), *named, f"{worst:.3f}")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,8 @@
-"""`whichloop import`, from other tools' files to the gate; and the page about it."""
+"""`whichloop import`, from other tools' files to the gate; and the table of columns on its page."""
 
 from __future__ import annotations
 
 import json
-import re
-import shlex
-import shutil
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -41,14 +37,6 @@ def inspect_log(solver, solved, calls=2):
     ]
     spec = {"task": "sums", "solver": solver, "model": "openai/gpt-4o-mini"}
     return {"version": 2, "status": "success", "eval": spec, "samples": samples}
-
-
-def write_eval(path, log):
-    """As an archive."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
-        made.writestr("header.json", json.dumps({**log, "samples": None}))
-        for sample in log["samples"]:
-            made.writestr(f"samples/{sample['id']}_epoch_1.json", json.dumps(sample))
 
 
 def test_a_bound_on_trials_without_a_score_decides_the_exit_code(whichloop, here):
@@ -140,31 +128,6 @@ def test_arms_that_share_no_task_are_not_compared_and_the_exit_code_says_so(whic
 
 
 # --- the page ---
-
-
-def commands():
-    """What the page types, line by line."""
-    blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    return [shlex.split(line, comments=True) for block in blocks for line in block.splitlines()]
-
-
-def test_the_pages_examples_run(whichloop, here):
-    text = PAGE.read_text(encoding="utf-8")
-    (table,) = re.findall(r"```csv\n(.*?)```", text, re.DOTALL)
-    (here / "table.csv").write_text(table)
-    (chat,) = re.findall(r"`chat\.jsonl`.*?```json\n(.*?)```", text, re.DOTALL)
-    (here / "chat.jsonl").write_text(json.dumps(json.loads(chat)))
-    for name in ("report.json", "report-2.json"):
-        shutil.copy(FILES / "capitals.json", here / name)
-    shutil.copytree(FILES / "atif", here / "trajectories")
-    (here / "logs").mkdir()
-    for name, solved in {"logs/react": 50, "react": 50, "plan": 20, "react-2": 50, "plan-2": 20}.items():
-        write_eval(here / f"{name}.eval", inspect_log(name.removesuffix("-2"), solved))
-    not_here = ("jobs", "runs", "simulations", "results.json")
-    for program, *arguments in (command for command in commands() if not command[2].startswith(not_here)):
-        assert program == "whichloop"
-        ended = whichloop(*arguments)
-        assert ended.code == 0, (arguments, ended.err)
 
 
 def test_the_page_names_every_column():
