@@ -81,8 +81,8 @@ def test_an_unknown_defect_is_refused() -> None:
 
 def test_the_page_counts_every_kind_and_each_is_named() -> None:
     rows = re.findall(r"^\| ([a-z ]+) \| (\d+) \| .* \| ([\d.]+) \|$", block(PAGE, "mutants"), re.MULTILINE)
-    causes = Counter(kind.cause for kind in DEFECTS.values())
-    assert {cause: int(kinds) for cause, kinds, _ in rows} == {**causes, "all": len(DEFECTS)}
+    causes = Counter[str](kind.cause for kind in DEFECTS.values())
+    assert {cause: int(kinds) for cause, kinds, _ in rows} == dict(causes, all=len(DEFECTS))
     assert all(float(worst) >= MIN_NAMED for *_, worst in rows)
 
 
