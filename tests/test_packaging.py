@@ -59,6 +59,11 @@ def test_the_source_archive_holds_what_building_needs(clone, tmp_path):
     assert {"pyproject.toml", "README.md", "LICENSE"} <= names
 
 
+def test_the_citation_is_of_this_version():
+    lines = (ROOT / "CITATION.cff").read_text("utf-8").splitlines()
+    assert {f"version: {project()['version']}", f"license: {project()['license']}", "cff-version: 1.2.0"} <= {*lines}
+
+
 def said_in(wheel: Path, name: str) -> str:
     """Return the text of a file that tells about the wheel."""
     with zipfile.ZipFile(wheel) as archive:

@@ -16,7 +16,7 @@ import typer.main
 from tests.docs.pages import DOCS, ROOT
 from whichloop.cli.main import ClickError, app
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [*(ROOT / name for name in ("AGENTS.md", "README.md", "CONTRIBUTING.md")), *sorted(DOCS.glob("*.md"))]
 BLOCK = re.compile(r"^ *```[^\n]*\n(.*?)^ *```|((?:^ {4}[^\n]*\n)+)", re.MULTILINE | re.DOTALL)
 """In a fence, or indented."""
 TYPED = re.compile(r"\s*(?:\$ |- |[\w ]+ {2,})?whichloop (.+?)(?: {2,}.*)?")
