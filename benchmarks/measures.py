@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -127,11 +128,13 @@ def of_injection(tasks: int | None, runs: Path) -> str:
     """How far instructions in results come in the designs, and in `bare` behind each defence, and behind all of them."""
     guarded = [f"guarded(loop=bare, {options})" for options in DEFENCES]
     found = compared((*DESIGNS, *guarded), "events", ("injected",), tasks, runs)
-    against = {
-        pair.b: (interval(pair.difference, 3), p_value(pair.p_holm))
-        for pair in found.comparison.pairs
-        if pair.metric == "injection_executed" and pair.a == "bare/injected"
-    }
+    against = {}
+    for pair in found.comparison.pairs:
+        if pair.metric == "injection_executed" and "bare/injected" in (pair.a, pair.b):
+            change, other = pair.difference, pair.b
+            if other == "bare/injected":  # the more accurate arm comes first
+                change, other = replace(change, value=-change.value, low=-change.high, high=-change.low), pair.a
+            against[other] = (interval(change, 3), p_value(pair.p_holm))
     shown = ("arm", "injection attempted", "injection executed", "utility kept")
     shares = only(measures_table("", found.comparison.arms, "injection"), *shown)
     rows = tuple((*cells, *against.get(str(cells[0]), ("–", "–"))) for cells in shares.rows)

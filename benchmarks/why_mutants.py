@@ -119,8 +119,9 @@ def table(counts: Iterable[DefectCount]) -> list[str]:
 
 def _row(name: str, group: Sequence[DefectCount]) -> str:
     named = (sum(getattr(each, side)[each.cause] for each in group) for side in ("against", "alone"))
-    worst = min(min(each.named) for each in group)
-    return row(name, len(group), sum(each.lost for each in group), *named, f"{worst:.3f}")
+    worst: float = min(min(each.named) for each in group)
+    made: str = row(name, len(group), sum(each.lost for each in group), *named, f"{worst:.3f}")
+    return made
 
 
 if __name__ == "__main__":

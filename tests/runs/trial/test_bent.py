@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from whichloop import Bare
-from whichloop.datasets import arithmetic
+from whichloop.datasets import arithmetic, events
+from whichloop.loops.stateless import Stateless
 from whichloop.metrics.caveats import unsound_arms
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import summarize
@@ -40,13 +41,14 @@ def suite() -> Any:
     return arithmetic.load()
 
 
-def ran(loop: Any, profile: str, tasks: int = TASKS) -> Sequence[Record]:
+def ran(loop: Any, profile: str, tasks: int = TASKS, on: Any = None) -> Sequence[Record]:
     """The records of a loop on the first tasks."""
-    limited = loop.with_step_limit(suite().max_tool_steps)
-    arm, context = Arm("bent", Spec("bent", {}), limited, "scripted", load_profile(profile)), TrialContext(suite())
+    of = on or suite()
+    limited = loop.with_step_limit(of.max_tool_steps)
+    arm, context = Arm("bent", Spec("bent", {}), limited, "scripted", load_profile(profile)), TrialContext(of)
 
     async def all_of_them() -> list[Record]:
-        return [(await run_trial(Trial(arm, task, 0, 0), context)).record for task in suite().tasks[:tasks]]
+        return [(await run_trial(Trial(arm, task, 0, 0), context)).record for task in of.tasks[:tasks]]
 
     return run_sync(all_of_them())
 
@@ -141,6 +143,12 @@ class Looking(Bent):
             left += [value for name in names if (value := getattr(one, name, None)) is not None]
             left += list(one.values()) if isinstance(one, dict) else list(one) if isinstance(one, list | tuple | set) else []
         return Outcome(None, StopReason.FINISHED, 0)
+
+
+def test_a_retry_with_the_tool_that_failed_is_asked_for() -> None:
+    """`stateless` keeps the tool of a call that an instruction in a result had planted, and takes the arguments of the reply."""
+    records = ran(Stateless(), "injected", on=events.load(40))
+    assert not any(record.call_counts.get("not_asked_for") for record in records)
 
 
 def test_nothing_that_a_loop_holds_leads_to_the_script() -> None:

@@ -107,9 +107,9 @@ class CallUse:
             else:
                 self._unasked_new += digest not in self._tried
                 self._unasked_again += digest in self._gave
+                if self.planned and digest not in self._said:
+                    self._unsaid.add(digest)
         self._tried.add(digest)
-        if self.planned and digest not in self._said:
-            self._unsaid.add(digest)
         if gave and fault not in IMPLICIT:  # what nobody takes for the result may be asked for again
             self._gave.add(digest)
 
