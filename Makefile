@@ -31,7 +31,7 @@ help:
 	@echo "make optimize   optimize the prompts of the five loops, and compare them before and after on locked tasks"
 	@echo "make local      install a small real model, for whichloop compare --model local"
 	@echo "make real       the five designs on that model, recorded, fitted, predicted and put into docs/validity.md: about half an hour"
-	@echo "make frameworks  compare fifteen agent frameworks with the five loops, each in an environment of its own: hours"
+	@echo "make frameworks  compare fifteen agent frameworks with the five loops, each in an environment of its own: about an hour"
 	@echo "make browser    install Debian's Chromium with its driver, for the tests of pages in a browser"
 	@echo "make test       lint, types, tests"
 	@echo "make fast       two thirds of the tests, without the costliest and with fewer cases of each property: about a minute"
