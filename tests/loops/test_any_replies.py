@@ -1,0 +1,313 @@
+"""Every built-in loop whatever a model, a tool or a caller does: always an Outcome, within the limit, nothing left running."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.cases import cases
+from tests.loops.bare.helpers import observed
+from tests.loops.drawn import BY_ROLE, FAILURES, RESULTS, WITH_CALLS, WORDS, WRITTEN
+from tests.loops.finish.helpers import assert_legal, offered
+from tests.rows import row
+from whichloop.loops.bare import Bare
+from whichloop.loops.finish import Finish
+from whichloop.loops.phased import Phased
+from whichloop.loops.react_extract import ReactExtract
+from whichloop.loops.stateless import ConversationState, Stateless
+from whichloop.models.scripted_calls import pieces
+from whichloop.protocol import (
+    Capabilities,
+    Chunk,
+    Inexpressible,
+    Loop,
+    Outcome,
+    Query,
+    Reply,
+    Request,
+    Role,
+    StopReason,
+    Tool,
+    Toolbox,
+    run_sync,
+)
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_loop
+
+LIMIT = 3
+SCHEMA = {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}
+LOOPS: dict[str, st.SearchStrategy[Any]] = {
+    "bare": st.builds(
+        Bare,
+        max_steps=st.integers(1, 6),
+        max_consecutive_errors=st.none() | st.integers(1, 6),
+        decision_format=st.sampled_from(["json", "json", "fields", "native"]),
+        instructions=st.sampled_from(["Reply with JSON.", None]),
+        fences=st.sampled_from(["refuse", "read"]),
+        keep_bad_replies=st.booleans(),
+        validate_arguments=st.booleans(),
+        check_types=st.booleans(),
+        list_tools_in_error=st.booleans(),
+        error_type_in_text=st.booleans(),
+        on_provider_error=st.sampled_from(["stop", "observe"]),
+    ),
+    "finish": st.builds(
+        Finish,
+        max_steps=st.none() | st.integers(0, 5),
+        parse_retries=st.integers(0, 3),
+        retries_consume_steps=st.booleans(),
+        finish_with_tools=st.sampled_from(["stop", "ask_again"]),
+        forced_finish=st.sampled_from(["both", "tool_choice", "xml", "off"]),
+        parallel_tools=st.booleans(),
+        typed_output=st.booleans(),
+        system_prompt=st.sampled_from([None, "S"]),
+    ),
+    "phased": st.builds(
+        Phased,
+        max_rounds=st.integers(1, 3),
+        max_tool_tasks=st.none() | st.integers(0, 3),
+        understand=st.booleans(),
+        plan=st.booleans(),
+        reflect=st.booleans(),
+        failed_dependency=st.sampled_from(["run", "skip", "fail"]),
+        tool_layout=st.sampled_from(["executor", "agent"]),
+    ),
+    "react_extract": st.builds(
+        ReactExtract,
+        max_iterations=st.integers(1, 5),
+        extract=st.booleans(),
+        on_parse_error=st.sampled_from(["finish", "observe"]),
+        on_unknown_tool=st.sampled_from(["observe", "finish"]),
+        parse_retries=st.integers(0, 2),
+        overflow_attempts=st.integers(0, 3),
+        tell_extract=st.booleans(),
+    ),
+    "stateless": st.builds(
+        Stateless,
+        max_iterations=st.integers(1, 5),
+        execution_mode=st.sampled_from(["sequential", "parallel", "selective"]),
+        enable_error_recovery=st.booleans(),
+        response_style=st.sampled_from(["concise", "detailed", None]),
+        include_confidence=st.none() | st.booleans(),
+        finish_with_tools=st.sampled_from(["stop", "run_first", "ask_again"]),
+        constrain_names=st.booleans(),
+        validate_output=st.booleans(),
+        told_max_iterations=st.none() | st.integers(1, 9),
+        max_empty_decisions=st.none() | st.integers(1, 3),
+        max_recovery_rounds=st.integers(0, 3),
+        max_history_length=st.none() | st.integers(1, 3),
+        history_as=st.sampled_from(["prose", "messages"]),
+    ),
+    "wrappers": st.sampled_from(
+        [
+            'guarded(loop="bare", tools=needed, writes=confirmed)',
+            'repeat_guard(loop="bare", stop_at=3)',
+            'microcompact(loop="finish", keep=1)',
+        ]
+    ).map(lambda spec: make_loop(parse_spec(spec), LIMIT)),
+}
+
+
+class Drawn:
+    """Draws each reply: a move of the request's role that its format can say, or what the design's model may write instead."""
+
+    name = "drawn"
+
+    def __init__(self, data: st.DataObject, design: str, cancel_at: int | None = None) -> None:
+        self.data = data
+        self.noise = WRITTEN.get(design, WITH_CALLS) | WORDS.map(str) | FAILURES
+        self.capabilities = Capabilities(tool_choice=data.draw(st.booleans()))
+        self.requests: list[Request] = []
+        self.ticks = 0
+        self.cancel_at = cancel_at
+        self.cancelled = asyncio.Event()
+
+    async def tick(self) -> None:
+        """One point at which the run may be cancelled: there it hangs until that happens."""
+        self.ticks += 1
+        await asyncio.sleep(0)
+        if self.ticks - 1 == self.cancel_at:
+            self.cancelled.set()
+            await asyncio.Event().wait()
+
+    async def complete(self, request: Request) -> Reply:
+        self.requests.append(request)
+        await self.tick()
+        said = self.data.draw(self.noise if self.data.draw(st.integers(0, 3)) == 0 else BY_ROLE[request.role])
+        if isinstance(said, Exception):
+            raise said
+        if isinstance(said, Reply | str):
+            return said if isinstance(said, Reply) else Reply(said)
+        assert request.codec is not None
+        try:
+            return request.codec.render(said)
+        except Inexpressible:
+            return Reply(repr(said))
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        for chunk in pieces(await self.complete(request)):
+            yield chunk
+
+    @property
+    def roles(self) -> list[Role]:
+        return [request.role for request in self.requests]
+
+
+def toolbox(model: Drawn) -> tuple[Toolbox, list[int]]:
+    """Three tools, and how many of their runs are going on."""
+    running: list[int] = []
+
+    async def add(a: int = 0, b: int = 0) -> Any:
+        """Add two numbers."""
+        running.append(a)
+        try:
+            await model.tick()
+            result = model.data.draw(RESULTS)
+            if isinstance(result, BaseException):
+                raise result
+            return result
+        finally:
+            running.remove(a)
+
+    odd = Tool.from_function(lambda x=0: [x], name="odd", blocking=False)
+    return Toolbox([Tool.from_function(add), Tool.from_function(add, name="search"), odd]), running
+
+
+# --- what each design holds to beside the laws of all ---
+
+
+def check_bare(loop: Bare, outcome: Outcome, model: Drawn) -> None:
+    seen = observed(outcome)
+    assert isinstance(outcome.answer, str) == (outcome.stop not in (StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW))
+    assert len(model.requests) <= loop.max_steps
+    errors = [entry["status"] == "error" for entry in seen]
+    assert outcome.steps == len(seen) <= loop.max_steps
+    assert outcome.details["consecutive_errors"] == next((i for i, bad in enumerate(reversed(errors)) if not bad), len(errors))
+    if loop.max_consecutive_errors is not None:
+        runs = "".join("x" if bad else " " for bad in errors).split()
+        assert max(map(len, runs), default=0) <= loop.max_consecutive_errors
+    assert all(entry.keys() <= {"status", "data", "tool_name"} and isinstance(entry["data"], str) for entry in seen)
+    assert json.loads(json.dumps(outcome.details["history"])) == outcome.details["history"]
+
+
+def check_finish(loop: Finish, outcome: Outcome, model: Drawn) -> None:
+    limit = 1 if loop.max_steps is None else loop.max_steps
+    assert outcome.steps <= limit
+    each = 1 if loop.retries_consume_steps and loop.max_steps is not None else 1 + loop.parse_retries
+    assert model.roles.count(Role.DECIDE) <= limit * each
+    assert model.roles.count(Role.ANSWER) <= loop.parse_retries + 2
+    for request in model.requests:
+        assert_legal(request.messages)
+        assert "2 + 3" in request.messages[0 if loop.system_prompt is None else 1].content
+        assert offered(request) == ["add", "search", "odd", "__finish__"]
+
+
+def check_phased(loop: Phased, outcome: Outcome, model: Drawn) -> None:
+    unanswered = (StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW)
+    assert loop.max_tool_tasks is None or outcome.steps <= loop.max_tool_tasks
+    assert model.roles.count(Role.SELECT) <= outcome.steps
+    assert outcome.details["rounds"] <= loop.max_rounds
+    assert model.roles.count(Role.PLAN) <= loop.max_rounds
+    own = {name: value for name, value in outcome.details.items() if name != "exception"}  # what the boundary adds for a product
+    assert json.loads(json.dumps(own)) == own
+    if outcome.stop not in unanswered:
+        assert {task["status"] for task in outcome.details["tasks"]} <= {"completed", "failed"}
+
+
+def check_react_extract(loop: ReactExtract, outcome: Outcome, model: Drawn) -> None:
+    decisions, answers = model.roles.count(Role.DECIDE), model.roles.count(Role.ANSWER)
+    assert outcome.steps <= loop.max_iterations
+    assert outcome.steps <= decisions <= outcome.steps + loop.overflow_attempts + 1
+    assert answers <= (loop.parse_retries + loop.overflow_attempts + 1 if loop.extract else 0)
+    assert sorted(model.roles, key=str, reverse=True) == model.roles, "extract stands last"
+    kept = outcome.details["trajectory"]
+    assert sorted({int(key.rpartition("_")[2]) for key in kept}) == [*range(outcome.steps)]
+    for step in range(outcome.steps):
+        kinds = [key.rpartition("_")[0] for key in kept if key.endswith(f"_{step}")]
+        assert kinds in (["thought", "tool_name", "tool_args", "observation"], ["error"])
+
+
+def check_stateless(loop: Stateless, outcome: Outcome, model: Drawn) -> None:
+    assert outcome.steps <= loop.max_iterations
+    assert model.roles.count(Role.DECIDE) <= loop.max_iterations
+    assert outcome.confidence is None or 0 <= outcome.confidence <= 1
+    assert all("2 + 3" in request.messages[-1].content for request in model.requests)
+    state = outcome.details["state"]
+    assert ConversationState.model_validate_json(state.model_dump_json()) == state
+    entries = state.conversation_history
+    made = sum(result["status"] != "skipped" for item in entries if item.iteration > 0 for result in item.results)
+    assert state.total_tool_calls == made or any(item.iteration == -1 for item in entries)
+
+
+def check_wrappers(loop: Loop, outcome: Outcome, model: Drawn) -> None:
+    assert model.roles.count(Role.DECIDE) <= LIMIT + 1
+
+
+CHECKS: dict[str, Callable[..., None]] = {
+    "bare": check_bare,
+    "finish": check_finish,
+    "phased": check_phased,
+    "react_extract": check_react_extract,
+    "stateless": check_stateless,
+    "wrappers": check_wrappers,
+}
+each_design = pytest.mark.parametrize("design", LOOPS)
+EVERY = settings(deadline=None, max_examples=cases(40), suppress_health_check=[*HealthCheck])
+
+
+@each_design
+@EVERY
+@given(data=st.data(), schema=st.sampled_from([None, None, SCHEMA]))
+@row("X-21", "G-9", "X-2", "X-6")
+def test_any_replies_and_results_end_in_a_declared_outcome_within_the_limit(design: str, data: st.DataObject, schema: Any) -> None:
+    async def bounded() -> Outcome:
+        outcome = await loop.run(Query("What is 2 + 3?", schema=schema), tools, model)
+        assert asyncio.all_tasks() == {asyncio.current_task()}, "something is left running"
+        return outcome
+
+    loop, model = data.draw(LOOPS[design]), Drawn(data, design)
+    tools, running = toolbox(model)
+    outcome = run_sync(bounded())
+    assert outcome.stop in loop.stops
+    assert not running
+    assert all(request.codec is not None and request.codec.role is request.role for request in model.requests)
+    CHECKS[design](loop, outcome, model)
+
+
+@each_design
+@EVERY
+@given(data=st.data(), point=st.integers(0, 12), by_token=st.booleans())
+@row("X-15", "G-3")
+def test_cancelled_at_any_point_a_run_is_over_and_nothing_goes_on(
+    design: str, data: st.DataObject, point: int, by_token: bool
+) -> None:
+    async def cancel() -> None:
+        loop, model, token = data.draw(LOOPS[design]), Drawn(data, design, cancel_at=point), asyncio.Event()
+        if design == "phased" and by_token:
+            loop = replace(loop, cancellation_token=token)
+        tools, running = toolbox(model)
+        run = asyncio.create_task(loop.run(Query("What is 2 + 3?"), tools, model))
+        hanging = asyncio.create_task(model.cancelled.wait())
+        await asyncio.wait({run, hanging}, return_when=asyncio.FIRST_COMPLETED)
+        hanging.cancel()
+        asked = len(model.requests)
+        if not run.done() and design == "phased" and by_token:
+            token.set()
+        elif not run.done():
+            run.cancel()
+        done, _ = await asyncio.wait({run}, timeout=5)
+        assert done, "cancellation was swallowed"
+        assert run.cancelled() or run.result().stop in loop.stops
+        assert run.cancelled() or not model.cancelled.is_set() or run.result().stop is StopReason.CANCELLED
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() - {asyncio.current_task(), hanging} == set()
+        assert (running, len(model.requests)) == ([], asked)
+
+    run_sync(cancel())
