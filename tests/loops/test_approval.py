@@ -18,20 +18,7 @@ from whichloop.loops.finish import Finish
 from whichloop.loops.resumable import EDITED, GIVEN_UP, RAISED, ApprovalRequired, Resumable
 from whichloop.loops.stateless import Stateless
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import (
-    Act,
-    Answer,
-    Loop,
-    NativeCall,
-    Observer,
-    Outcome,
-    Query,
-    Reply,
-    RunEvent,
-    Tool,
-    Toolbox,
-    ToolCall,
-)
+from whichloop.protocol import Act, Answer, Loop, NativeCall, Observer, Outcome, Query, Reply, RunEvent, Tool, Toolbox, ToolCall
 from whichloop.protocol.events import ApprovalAsked, ApprovalDecided, ToolFinished, ToolStarted
 
 LET = {"pay": lambda arguments: False}

@@ -26,6 +26,7 @@ from whichloop.loops.phased.codecs import ANSWER, PLAN, REASON, REFLECT, SELECT,
 from whichloop.loops.react_extract_codecs import extract_codec, react_codec
 from whichloop.loops.stateless import AgentReasonerSignature, ErrorRecoverySignature
 from whichloop.loops.stateless.signatures import (
+    MAX_CALLS,
     DecideCodec,
     FormatDetailedResponse,
     FormatResponse,
@@ -127,7 +128,7 @@ MOST_CALLS = {
     "react_extract": [1, 1, 0, 0, 0, 0],
     "finish": [64] * 6 + [0] * 7,
     "phased": [0, 0, 64, *[0] * 7],
-    "stateless": [64] * 3 + [1] + [0] * 5,
+    "stateless": [MAX_CALLS] * 3 + [1] + [0] * 5,
 }
 ROLES = {
     "bare": ["decide"] * 6,
@@ -301,7 +302,7 @@ GAPS: list[tuple[Codec, Move, bool]] = [
     (REASON, Answer("", "x"), False),
     *((codec, Understanding("x"), False) for codec in CODECS["stateless"]),
     *((DECIDE, move, False) for move in (Answer("t", 3, 0.5), Answer("t", "3"), Answer("t", "3", 1.5))),
-    (DECIDE, Act("t", (ADD,) * 64), True),
+    (DECIDE, Act("t", (ADD,) * MAX_CALLS), True),
     *((DECIDE, Act("t", (ToolCall("add", {"a": odd}),)), False) for odd in (nested(300), float("nan"), "\ud800")),
     *((RECOVER, Recovery("retry", ToolCall("add", {"a": odd})), False) for odd in (nested(300), float("nan"), "\ud800")),
     (DECIDE, Act("t", (ToolCall("add", {"a": nested(60)}),)), True),

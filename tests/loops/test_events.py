@@ -272,18 +272,6 @@ def test_a_run_without_an_observer_of_events_is_not_watched(name: str, monkeypat
         assert ended.stop is StopReason.PROVIDER_ERROR
 
 
-@pytest.mark.parametrize("name", DESIGNS)
-def test_what_an_observer_raises_leaves_the_run(name: str) -> None:
-    class Broken(Listening):
-        def on_event(self, event: RunEvent) -> None:
-            super().on_event(event)
-            if isinstance(event, ReplyReceived):
-                raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        DESIGNS[name]().run_sync(Query("How much?"), TOOLS, FakeModel(then="Well."), Broken())
-
-
 def collected(loop: Loop, model: Model, tools: Toolbox = TOOLS, **how: Any) -> tuple[list[RunEvent], BaseException | None]:
     """The events of a run, and what it raised."""
     events: list[RunEvent] = []

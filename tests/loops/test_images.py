@@ -22,7 +22,6 @@ from whichloop.loops.repeat_guard import RepeatGuard
 from whichloop.loops.resumable import Resumable
 from whichloop.loops.stateless import Stateless
 from whichloop.models.fake import FakeModel
-from whichloop.models.recording import canonical
 from whichloop.protocol import Act, Answer, Loop, Message, Query, Request, StopRun, Toolbox, ToolCall, run_sync
 from whichloop.protocol.files import Image
 
@@ -98,13 +97,6 @@ def test_another_image_is_another_query_for_a_run_that_is_taken_up() -> None:
     assert Resumable(Bare(), checkpoint).run_sync(ASKED, Toolbox([look]), FakeModel(Answer("", "A cat."))).answer == "A cat."
 
 
-def test_a_guard_is_shown_no_image() -> None:
-    model = FakeModel(*['{"tools": ["look"]}'] * 3, then=Answer("", "A cat."))
-    run_sync(Guarded(Bare(), tools="needed").run(ASKED, Toolbox([look]), model))
-    assert shown(model.requests[0]) == []
-    assert shown(model.requests[-1]) == [(HELD,)]
-
-
 def test_a_hook_may_put_an_image_into_the_history_in_openais_format() -> None:
     def on_step(step: Any) -> None:
         step.history.append(Message("user", "And this.", images=(FAR,)).as_dict())
@@ -113,11 +105,6 @@ def test_a_hook_may_put_an_image_into_the_history_in_openais_format() -> None:
     ended = Finish(max_steps=3, on_step=on_step).run_sync(ASKED, Toolbox([look]), model)
     assert shown(model.requests[-1]) == [(HELD,), (FAR,)]
     assert ended.messages[0].sent is None  # a history cannot say which image stood where
-
-
-def test_a_recording_holds_a_message_with_its_image() -> None:
-    (message,) = canonical(Request((Message("user", "This?", images=(HELD,)),)))["messages"]
-    assert message["content"][1]["image_url"]["url"] == HELD.url
 
 
 def test_a_comparison_refuses_a_task_with_images() -> None:

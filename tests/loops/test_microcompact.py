@@ -64,13 +64,3 @@ def test_results_are_tool_messages_and_what_a_user_says_right_after_an_assistant
     for place, role in enumerate(roles):
         after_assistant = place > 0 and roles[place - 1] == "assistant"
         assert (place in found) is (role == "tool" or (role == "user" and after_assistant))
-
-
-def test_stops_and_step_limit_are_those_of_the_loop_within() -> None:
-    assert Microcompact(Bare()).stops == Bare().stops
-    assert Microcompact(Bare(), keep=2).with_step_limit(4) == Microcompact(Bare(max_steps=5), keep=2)
-
-
-def test_keeping_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="keep must be at least 1"):
-        Microcompact(Bare(), keep=0)

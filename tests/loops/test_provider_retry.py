@@ -71,15 +71,6 @@ def test_as_many_attempts_are_made_as_are_allowed_and_needed(attempts: int, fail
     assert model.requests == min(attempts, len(failures) + 1)
 
 
-def test_each_request_has_all_the_attempts() -> None:
-    model: Any = Failing([])
-    asking = RetryingModel(model, 3, 0, SILENT)
-    for _ in range(2):
-        model.errors = [ProviderError("no", "rate_limit")] * 2
-        assert run_sync(asking.complete(Request(()))).text == ANSWER
-    assert model.requests == 6
-
-
 @pytest.mark.parametrize("error", [*(ProviderError("no", kind) for kind in LASTING), ContextOverflow("too long")])  # type: ignore[arg-type]
 def test_what_no_other_attempt_mends_is_raised_at_once(error: ModelError) -> None:
     model = Failing([error])
@@ -144,27 +135,12 @@ def test_law_waits_double_and_the_providers_wish_comes_first_up_to_the_cap(
     assert model.requests == len(tried) + 1
 
 
-def test_a_provider_that_asks_for_a_long_pause_ends_the_run_at_once_and_the_error_says_how_long() -> None:
-    model = Failing([ProviderError("come back later", "rate_limit", retry_after_s=300.0)])
-    outcome = ProviderRetry(Bare(), attempts=3).run_sync(Query("2 + 2?"), Toolbox(), model)
-    assert (outcome.stop.value, model.requests) == ("provider_error", 1)
-    assert outcome.details["exception"].retry_after_s == 300.0
-
-
 def test_the_loop_within_does_not_see_what_passes_and_the_trace_does() -> None:
     notes = Notes()
     model: Any = Failing([ProviderError("for a moment", "server")])
     outcome = run_sync(ProviderRetry(Bare()).run(Query("2 + 2?"), Toolbox(), model, notes))
     assert (outcome.answer, outcome.stop.value) == ("4", "finished")
     assert [kind for kind, _ in notes.notes] == ["provider_retry"]
-
-
-@pytest.mark.parametrize(
-    ("options", "said"), [({"attempts": 0}, "attempts"), ({"delay_s": -1.0}, "delay_s"), ({"delay_s": 61.0}, "delay_s")]
-)
-def test_a_bad_option_is_named(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        ProviderRetry(Bare(), **options)
 
 
 class Insisting(WrappedModel):

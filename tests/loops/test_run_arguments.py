@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -137,28 +138,6 @@ def test_a_function_is_a_model(function: Callable[[Request], Any]) -> None:
         Bare().run_sync(Query("How many?"), Toolbox(), cast(Any, function))
 
 
-def test_a_function_that_returns_no_reply_is_told() -> None:
-    with pytest.raises(TypeError, match=r"^model mine: return a Reply or a text, or yield pieces, not int$"):
-        Bare().run_sync(Query("How many?"), Toolbox(), FunctionModel(lambda request: 3, name="mine"))
-
-
-def test_the_logged_error_of_a_tool_has_no_other_before_it(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, logger="whichloop.loops")
-    model = FakeModel(Act("", (ToolCall("price", {"item": "tea"}),)), Answer("", "None."))
-    Bare().run_sync(Query("How much?"), Toolbox([price]), model)
-    assert "KeyError" in caplog.text
-    assert "RuntimeError" not in caplog.text
-
-
-def test_an_error_that_is_not_the_models_stays_what_it_is() -> None:
-    def on_step(step: Any) -> None:
-        raise AssertionError("not reached")
-
-    model = FakeModel(then=AttributeError("of the client's"))
-    with pytest.raises(AttributeError, match=r"^of the client's$"):
-        Finish(max_steps=2, on_step=on_step).run_sync(Query("How much?"), Toolbox([price]), model)
-
-
 @pytest.mark.parametrize(
     ("make", "told"),
     [
@@ -206,21 +185,6 @@ def test_an_observer_that_would_yield_is_refused() -> None:
     model = FakeModel()
     with pytest.raises(TypeError, match=r"^observer: Yields\.on_event is a generator function, and its events would be lost"):
         Finish().run_sync(Query("How much?"), Toolbox(), model, Yields())
-    assert model.requests == []
-
-
-def test_a_class_whose_objects_yield_is_a_tool_like_any_other() -> None:
-    assert not Tool("rows", "", {}, Rows).is_async
-
-
-def test_an_observer_whose_events_nobody_would_await_is_refused() -> None:
-    class Waits(Observer):
-        async def on_event(self, event: RunEvent) -> None:  # type: ignore[override]
-            raise AssertionError(event)
-
-    model = FakeModel()
-    with pytest.raises(TypeError, match=r"^observer: Waits\.on_event is async, and its events would be lost"):
-        Finish().run_sync(Query("How much?"), Toolbox(), model, Waits())
     assert model.requests == []
 
 
@@ -280,9 +244,34 @@ def test_a_tool_that_raises_is_logged_with_its_traceback_and_answers_go_on(caplo
     assert trace is not None
 
 
-def test_an_attempt_that_is_made_again_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "whichloop.loops")
-    loop = ProviderRetry(Bare(), attempts=2)
-    busy = ProviderError("busy", retry_after_s=0.001)
-    assert run_sync(loop.run(Query("How much?"), Toolbox([price]), FakeModel(busy, Answer("", "2")))).ok
-    assert [record.getMessage() for record in caplog.records] == ["attempt 1 of 2 failed, and the next follows in 0.001 s: busy"]
+@pytest.mark.parametrize(
+    ("design", "options", "said"),
+    [
+        (Finish, {"parse_retry": 1}, r"^Finish: unknown option 'parse_retry'; did you mean 'parse_retries'\?"),
+        (Finish, {"parse_retries": "1"}, "^Finish: parse_retries: Input should be a valid integer, got '1'$"),
+        (Finish, {"parse_retries": None}, "^Finish: parse_retries: .*, got None$"),
+        (Bare, {"max_step": 3}, r"^Bare: unknown option 'max_step'; did you mean 'max_steps'\?"),
+        (ReactExtract, {"extract": "yes"}, "^ReactExtract: extract: Input should be a valid boolean, got 'yes'$"),
+        (
+            Bare,
+            {"max_consecutive_errors": "x"},
+            "^Bare: max_consecutive_errors: Input should be a valid integer.*, or None, got 'x'$",
+        ),
+        (Bare, {"fences": "cut"}, "^Bare: fences must be one of refuse, read, not 'cut'$"),
+        (Bare, {"decision_format": 7}, "^Bare: decision_format must be one of json, fields, native, not 7$"),
+        (Finish, {"forced_finish": None}, "^Finish: forced_finish must be one of both, tool_choice, xml, off, not None$"),
+        (Stateless, {"response_style": "long"}, "response_style must be one of concise, detailed, None, not 'long'$"),
+        (RepeatGuard, {"warn": 3}, r"^RepeatGuard: unknown option 'warn'; did you mean 'warn_at'\?"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_the_option(design: Any, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said) as raised:
+        design(**options)
+    assert "\n" not in str(raised.value)
+
+
+def test_right_options_are_kept_as_they_are() -> None:
+    assert Finish(max_steps=None, parse_retries=3, temperature=1) == replace(Finish(), parse_retries=3, temperature=1)
+    assert Bare(5).max_steps == 5
+    with pytest.raises(ValueError, match=r"^max_steps must be at least 1, not 0$"):
+        Bare(0)

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any, TypeVar, assert_type
+from typing import Any, TypeVar
 
 import pytest
 from pydantic import BaseModel, ConfigDict, field_validator
@@ -84,12 +84,6 @@ def test_what_a_design_checks_is_no_answer_if_it_does_not_fit(loop: Loop, said: 
     assert answered(loop, *said) == (None, StopReason.PARSE_FAILED)
 
 
-@pytest.mark.parametrize("loop", [Finish(max_steps=2), ReactExtract()], ids=lambda loop: loop.name)
-def test_what_fits_is_a_json_value(loop: Loop) -> None:
-    said = [Answer("", {"total": 7})] if isinstance(loop, Finish) else [react("finish"), Answer("", {"total": 7})]
-    assert answered(loop, *said) == ({"total": 7}, StopReason.FINISHED)
-
-
 class Part(BaseModel):
     grams: int
 
@@ -123,18 +117,6 @@ def test_a_request_states_every_field_of_the_type_before_any_refusal(loop: Loop,
     assert len(model.requests) == len(said)
     shown = json.dumps([*(one.as_dict() for one in model.requests[-1].messages), *(t.parameters for t in model.requests[-1].tools)])
     assert all(field in shown for field in ("carrier", "parts", "grams"))
-
-
-@pytest.mark.parametrize("decision_format", ["fields", "native"])
-def test_a_text_of_bare_may_state_a_string_without_quotation_marks(decision_format: Any) -> None:
-    ended = run_sync(Bare(decision_format=decision_format).run(Query("Who?", schema=str), Toolbox(), FakeModel(Answer("", "Ann"))))
-    assert ended.answer == "Ann"
-
-
-def test_the_prompt_of_a_query_without_a_type_speaks_of_no_schema() -> None:
-    model = FakeModel(Answer("", "Ann"))
-    run_sync(Bare().run(Query("Who?"), Toolbox(), model))
-    assert "schema" not in "".join(message.content for message in model.requests[0].messages)
 
 
 # --- a type for a schema ---
@@ -245,30 +227,6 @@ def test_what_the_type_refuses_again_and_again_is_no_answer(loop: Loop, stop: St
     assert ended.details["error"].startswith("the answer is no Positive: total: ")
 
 
-@pytest.mark.parametrize("loop", [Bare(), PHASED, Stateless(response_style=None)], ids=lambda loop: loop.name)
-def test_a_json_schema_refuses_nothing_in_designs_that_only_a_type_makes_ask_again(loop: Loop) -> None:
-    model = FakeModel(stated(loop, {"total": "many"}))
-    assert run_sync(loop.run(Query("What is the bill?", schema=SCHEMA), Toolbox(), model)).ok
-
-
-NULLS: list[tuple[Loop, list[FakeItem]]] = [
-    (Bare(), [Answer("", "null")]),
-    (Finish(max_steps=2), [Reply("", (NativeCall("c1", "__finish__", '{"answer": null}'),))]),
-    (PHASED, ["null"]),
-    (ReactExtract(), [react("finish"), "[[ ## reasoning ## ]]\nSo.\n\n[[ ## answer ## ]]\nnull\n\n[[ ## completed ## ]]"]),
-    (Stateless(response_style=None), [Answer("", "null", 0.9)]),
-]
-
-
-@pytest.mark.parametrize(("loop", "said"), NULLS, ids=lambda value: getattr(value, "name", ""))
-def test_null_is_an_answer_where_the_type_takes_it(loop: Loop, said: list[FakeItem]) -> None:
-    ended = run_sync(loop.run(Query("What is the bill?", schema=int | None, history=()), Toolbox(), FakeModel(*said)))
-    assert (ended.answer, ended.is_null, ended.ok, ended.error) == (None, True, True, None)
-    assert ended.messages[-1].content == "null"
-    alone = run_sync(loop.run(Query("What is the bill?", schema=int), Toolbox(), FakeModel(*said, then=said[-1])))
-    assert (alone.is_null, alone.ok) == (False, False)
-
-
 SAYING_NULL: list[tuple[Loop, list[FakeItem]]] = [
     (Bare(), ['{"thought": "", "final_answer": null}']),
     (Bare(fences="read"), ['```json\n{"final_answer": null, "tool_name": ""}\n```']),
@@ -372,16 +330,3 @@ def test_a_trial_judges_json_also_where_the_query_has_a_type(tmp_path: Path) -> 
     suite = Suite("bills", "1", (task,), lambda task: StatelessEnvironment(()))
     run = whichloop.compare([Finish()], suite=suite, profiles=["clean"], mlflow=False, runs=tmp_path)
     assert list(run.trials["accuracy"]) == [1.0]
-
-
-def test_types_go_from_the_query_to_the_answer() -> None:
-    """Read by mypy as well: a wrong type here is an error in `make test`."""
-    bill: Bill | None = typed(Bill, Bare(), Answer("", {"total": 7})).answer
-    assert bill is not None
-    model = FakeModel(then=Answer("", [7]))
-    assert_type(Bare().run_sync(Query("How much?", schema=Owed), Toolbox(), model).answer, Owed | None)
-    assert_type(ProviderRetry(Bare()).run_sync(Query("How much?", "", list[int]), Toolbox(), model).answer, list[int] | None)
-    assert_type(Bare().run_sync(Query("How much?"), Toolbox(), model), Outcome[Any])
-    assert_type(Bare().run_sync(Query("How much?", schema=SCHEMA), Toolbox(), model), Outcome[Any])
-    assert Query[Bill | None]("How much?", schema=Bill) == Query("How much?", schema=Bill)
-    assert Outcome[Bill | None](bill, StopReason.FINISHED, 1).answer is bill

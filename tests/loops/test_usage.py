@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from typing import Any, assert_type
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -15,7 +15,6 @@ from whichloop.loops.checkpoint import Checkpoint
 from whichloop.loops.finish import Finish
 from whichloop.loops.provider_retry import ProviderRetry
 from whichloop.loops.resumable import Resumable
-from whichloop.loops.shared.boundary import run_events
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import (
     Act,
@@ -37,20 +36,11 @@ from whichloop.protocol import (
 )
 from whichloop.protocol.chat import reply_of_pieces
 from whichloop.protocol.events import (
-    AnswerChunk,
-    ApprovalAsked,
-    ApprovalDecided,
-    CallInvalid,
-    EventOf,
-    LoopNote,
     ReplyChunk,
     ReplyReceived,
-    ReplyUnreadable,
-    RequestFailed,
     RequestStarted,
     RunEnded,
     ToolFinished,
-    ToolStarted,
 )
 from whichloop.protocol.outcome import RunUsage
 
@@ -252,34 +242,6 @@ def test_what_is_no_piece_is_told(function: Callable[[Request], Any], words: str
 
 
 # --- types of events ---
-
-
-def test_a_type_checker_knows_the_answer_of_the_last_event_and_all_kinds_of_events() -> None:
-    def shown(event: EventOf[Bill | None]) -> str:
-        match event:
-            case (
-                RequestStarted() | ReplyChunk() | AnswerChunk() | ReplyReceived() | ReplyUnreadable() | RequestFailed() | LoopNote()
-            ):
-                return "model"
-            case CallInvalid() | ApprovalAsked() | ApprovalDecided() | ToolStarted() | ToolFinished():
-                return "tool"
-            case RunEnded(outcome=outcome):
-                assert_type(outcome, Outcome[Bill | None] | None)
-                return f"{outcome.answer.total}" if outcome is not None and outcome.answer is not None else "none"
-
-    async def last() -> str:
-        said = ""
-        async for event in run_events(Finish(max_steps=2), Query("?", schema=Bill), Toolbox(), FakeModel(Answer("", {"total": 7}))):
-            said = shown(event)
-        return said
-
-    assert run_sync(last()) == "7"
-
-
-@pytest.mark.parametrize("estimated", [False, True])
-def test_the_json_of_what_a_run_took_says_that_its_tokens_are_estimated(estimated: bool) -> None:
-    usage = RunUsage(1, 0, Usage(10, 5, estimated=estimated))
-    assert usage.as_dict().get("estimated", False) == estimated
 
 
 def test_attempts_that_the_client_makes_by_itself_are_requests_in_success_and_failure() -> None:

@@ -97,12 +97,16 @@ CASES = {
     "another failure does not": Case(
         {"max_steps": 1}, [ADD, ProviderError("429", "rate_limit")], StopReason.PROVIDER_ERROR, None, 1, [D, A]
     ),
+    "no retries": Case({"parse_retries": 0}, [BAD], StopReason.PARSE_FAILED, None, 1, [D]),
+    "five retries": Case({"max_steps": 9, "parse_retries": 5}, [*[BAD] * 5, finish()], StopReason.FINISHED, "x", 6, [D] * 6),
+    "an error result for arguments": Case({}, [says(native("add", "[1]")), finish()], StopReason.FINISHED, "x", 2, [D, D]),
     "XML takes a native finish": Case({"max_steps": 0, "forced_finish": "xml"}, [finish()], StopReason.FORCED, "x", 0, [A]),
 }
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 @row("S3-4", "S3-5", "S3-19", "S3-43", "B3-4", "B3-19", "B3-20", "B3-23", "X-4", "X-7")
+@row("finish.max_steps", "finish.parse_retries", "finish.retries_consume_steps", "S3-26")
 def test_a_run_goes_as_its_replies_say(case: Case) -> None:
     model = Script(*case.replies)
     outcome = run(steps(**case.options), model)
@@ -188,15 +192,6 @@ def test_no_call_beside_an_invalid_forced_finish_runs_or_stays_without_a_result(
     assert_legal(model.requests[2].messages)
     forced = "Tool error: not run, only __finish__ can be called now"
     assert [text == forced for text in results(model.requests[2])] == [False, True, False, True]
-
-
-@row("S3-32", "B3-12", "B3-23")
-def test_a_single_turn_runs_a_tool_once_and_says_that_it_did_not_finish() -> None:
-    heard: list[Step] = []
-    unfinished = run(Finish(on_step=heard.append), Script(ADD)).details["unfinished"]
-    assert unfinished.tool_calls == (ToolCall("add", {"a": 1, "b": 2}),)
-    assert [(result.name, result.output) for result in unfinished.tool_results] == [("add", 3)]
-    assert heard == []
 
 
 @row("S3-26", "X-4", "B3-3")

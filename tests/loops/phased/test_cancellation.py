@@ -11,7 +11,7 @@ import pytest
 from tests.loops.helpers import Notes, Script
 from tests.loops.phased.helpers import ADD, LAYOUTS, CallbackLog, ended, finished, hang, limited, pure, task
 from tests.rows import row
-from whichloop.loops.phased import AgentTools, PhaseTask, ToolContextManager, ToolExecutor, ToolExecutorOptions
+from whichloop.loops.phased import AgentTools, ToolContextManager, ToolExecutor, ToolExecutorOptions
 from whichloop.protocol import BudgetExceeded, Toolbox, run_sync
 
 each_layout = pytest.mark.parametrize("layout", LAYOUTS)
@@ -136,28 +136,6 @@ def test_a_tool_in_a_thread_is_waited_for_and_then_abandoned(in_time: bool, layo
         let_go.set()
         assert ended(work) == [("completed", "done", None) if in_time else ("failed", None, "cancelled")]
         assert notes.notes == ([] if in_time else [("abandoned", {"tool": "work_on", "task": "t1"})])
-
-    run_sync(main())
-
-
-@row("B1-12")
-def test_beside_a_thread_that_has_ended_an_async_call_is_not_waited_for() -> None:
-    async def main() -> None:
-        token = asyncio.Event()
-
-        def quick() -> str:
-            """Ends at once, in a thread."""
-            return "done"
-
-        async def wait() -> None:
-            """Sets the token, and never ends by itself."""
-            token.set()
-            await hang()
-
-        work: PhaseTask = task(("quick", {}), ("wait", {}))
-        async with asyncio.timeout(10):
-            await cut_off(made("agent", [quick, wait], cancel_grace_s=60).execute_tools(work, "q", None, token))
-        assert ended(work) == [("completed", "done", None), ("failed", None, "cancelled")]
 
     run_sync(main())
 

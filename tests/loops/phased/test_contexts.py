@@ -1,7 +1,8 @@
-"""Where results are kept: the context manager."""
+"""Where results are kept, and what the formats of single phases say."""
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from tests.loops.helpers import Notes
 from tests.loops.phased.helpers import ADD, executor, finished, task
 from tests.rows import row
 from whichloop.loops.phased import ToolContextManager
-from whichloop.protocol import render_value
+from whichloop.loops.phased.codecs import ANSWER, REASON, REFLECT, SELECT, UNDERSTAND, answer_codec, contexts_codec
+from whichloop.protocol import Completion, NativeCall, Reply, Text, WireError, render_value
 
 KEPT = st.lists(
     st.tuples(
@@ -96,3 +98,46 @@ def test_arguments_that_json_cannot_say_are_kept_as_text() -> None:
     loop.append(loop)
     (found,) = kept.load([kept.save("t", {"x": loop}, 1, "t", "q")])
     assert found.args == {"arguments": render_value({"x": loop})}
+
+
+# --- formats ---
+
+CONTEXTS = contexts_codec({"c1": "3 [r:1]", "c2": "five [r:2]", "c3": ""})
+
+
+TYPED = answer_codec({"type": "integer"})
+
+
+TYPED_NULL = answer_codec({"type": ["integer", "null"]}, takes_null=True)
+
+
+def test_a_missing_answer_is_none() -> None:
+    for codec, text in ((TYPED_NULL, '{"reasoning": "why"}'), (TYPED, '{"answer": null}')):
+        with pytest.raises(WireError, match='"answer" is missing'):
+            codec.parse(Reply(text))
+
+
+def test_an_answer_that_is_not_whole_yet_is_told_as_far_as_it_goes() -> None:
+    assert TYPED.answer_so_far('{"reasoning": "r", "answer": "Be', {}) == ANSWER.answer_so_far("Be", {}) == "Be"
+    assert UNDERSTAND.answer_so_far('{"answer": "x"}', {}) == REASON.answer_so_far("x", {}) == ""
+
+
+def test_contexts_are_those_whose_last_word_stands_in_the_text() -> None:
+    reply = CONTEXTS.render(Text("It is 3 [r:1]"))
+    assert json.loads(reply.text) == {"contexts": ["c1", "c3"], "why": "It is 3 [r:1]"}
+
+
+@row("S1-24")
+def test_a_reflection_has_four_fields_and_a_single_text_is_a_list_of_one() -> None:
+    reply = Reply('{"isComplete": false, "reasoning": "r", "missingInfo": "m", "suggestedNextSteps": "s"}')
+    assert REFLECT.parse(reply) == Completion(False, "r", ("m",))
+    for wrong in ('"isComplete": 1', '"reasoning": 1', '"missingInfo": 1', '"suggestedNextSteps": [1]'):
+        with pytest.raises(WireError, match=wrong.partition(":")[0]):
+            REFLECT.parse(Reply(f'{{"isComplete": true, {wrong}}}'))
+
+
+@pytest.mark.parametrize("arguments", ["[1]", "3", "null", '{"a": ', "nope", '{"a": NaN}'])
+@row("X-6")
+def test_arguments_that_are_no_object_are_a_wire_error(arguments: str) -> None:
+    with pytest.raises(WireError, match=r"arguments of add"):
+        SELECT.parse(Reply("", (NativeCall("1", "add", arguments),)))

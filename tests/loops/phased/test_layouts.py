@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import random
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tests.cases import cases
 from tests.loops.helpers import Notes
 from tests.loops.phased.helpers import (
     FAIL,
@@ -38,7 +43,7 @@ from whichloop.loops.phased import (
     Understanding,
 )
 from whichloop.protocol import Outcome, Query, Reply, Request, Role, StopReason, ToolCall
-from whichloop.protocol.moves import Act, Completion, Text
+from whichloop.protocol.moves import Act, Text
 
 
 class Own:
@@ -221,12 +226,37 @@ def test_option_max_tool_tasks_bounds_the_tool_tasks_of_the_whole_run() -> None:
     assert "step limit" in model.prompts("reflect")[1]
 
 
-@pytest.mark.parametrize("is_complete", [True, False])
-@row("S1-43")
-def test_the_limit_falls_on_tasks_in_the_order_in_which_they_can_start(is_complete: bool) -> None:
-    model = Brain(plan=plan(("t3", "C.", ("t2",)), ("t2", "B.", ("t1",)), ("t1", "A.")), reflect=Completion(is_complete))
-    outcome = run(Phased(max_tool_tasks=2), model)
-    assert (outcome.stop, outcome.steps) == (StopReason.FINISHED if is_complete else StopReason.FORCED, 2)
-    done = ("completed", None)
-    assert statuses(outcome) == {"r1.t1": done, "r1.t2": done, "r1.t3": ("failed", "step limit")}
-    assert model.roles.count("plan") == 1
+class Shuffled(Brain):
+    """Answers requests in flight in random order; two of equal scope are never in flight together."""
+
+    def __init__(self, chance: random.Random, **said: Any) -> None:
+        super().__init__(**said)
+        self.chance = chance
+        self.in_flight: set[str] = set()
+
+    async def complete(self, request: Request) -> Reply:
+        assert request.scope not in self.in_flight
+        self.in_flight.add(request.scope)
+        for _ in range(self.chance.randint(0, 5)):
+            await asyncio.sleep(0)
+        self.in_flight.remove(request.scope)
+        return await super().complete(request)
+
+
+@given(seed=st.integers(0, 10_000), layout=st.sampled_from(LAYOUTS))
+@settings(max_examples=cases(10))
+@row("S1-21", "S1-33", "X-16")
+def test_the_order_in_which_concurrent_requests_are_answered_changes_nothing(
+    seed: int, layout: Literal["executor", "agent"]
+) -> None:
+    tasks = plan(("a", "A."), ("a", "A again."), ("b", "B.", ("a",)), ("c", "C.", ("nope",)), ("d", "D.", ("b", "c")), ("e", "E."))
+    picks = by_task(a=adding(1, 1), b=[*adding(2, 2), *FAIL], c=FAIL, d=adding(3, 3), e="{")
+    loop = Phased(tool_layout=layout, max_tool_tasks=9)
+
+    def outcome(model: Brain) -> tuple[Any, ...]:
+        model.sayings |= {"plan": [tasks, tasks], "select": [picks], "reflect": [INCOMPLETE]}
+        made = run(loop, model)
+        shown = sorted(json.dumps([request.role.value, request.scope, request.as_dict()]) for request in model.requests)
+        return made.answer, made.stop, made.steps, made.details, shown
+
+    assert outcome(Shuffled(random.Random(seed))) == outcome(Brain())

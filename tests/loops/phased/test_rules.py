@@ -1,14 +1,13 @@
-"""The loop of phases: the rules for all designs."""
+"""The loop of phases: how a run ends, and a test for options that no other file has."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.loops.helpers import Notes
 from tests.loops.phased.helpers import (
@@ -21,7 +20,6 @@ from tests.loops.phased.helpers import (
     box,
     by_task,
     finished,
-    giving,
     hang,
     plan,
     run,
@@ -30,9 +28,11 @@ from tests.loops.phased.helpers import (
 from tests.rows import row
 from whichloop.loops.phased import AgentCallbacks, Phase, Phased, TaskStatus
 from whichloop.protocol import (
+    Act,
+    Answer,
     BudgetExceeded,
     Chunk,
-    ContextOverflow,
+    Completion,
     Loop,
     Outcome,
     ProviderError,
@@ -41,16 +41,11 @@ from whichloop.protocol import (
     Request,
     Role,
     StopReason,
-    Tool,
+    Tasks,
     Toolbox,
     ToolCall,
-    render_value,
 )
-from whichloop.protocol.moves import Act, Answer, Completion, Tasks
-from whichloop.protocol.names import parse_spec
-from whichloop.runs.registry import make_loop
 
-ROLES = ["understand", "plan", "select", "reflect", "summarize", "answer"]
 AB = plan(("a", "A."), ("b", "B."))
 each_layout = pytest.mark.parametrize("layout", LAYOUTS)
 
@@ -74,34 +69,8 @@ def test_phased_stops_are_declared_exactly_where_they_can_be_reached() -> None:
     assert run(Phased(), Brain(plan=Tasks(()))).stop is StopReason.FINISHED
 
 
-@pytest.mark.parametrize("role", ROLES)
-@each_layout
-@row("G-2", "G-3")
-def test_phased_provider_error_and_overflow_end_without_answer_or_further_call(role: str, layout: Any) -> None:
-    for error, stop in ((ProviderError("down"), StopReason.PROVIDER_ERROR), (ContextOverflow("down"), StopReason.CONTEXT_OVERFLOW)):
-        said: dict[str, Any] = {"plan": AB, role: error}
-        model = Brain(**said)
-        outcome = run(Phased(tool_layout=layout), model)
-        assert (outcome.answer, outcome.stop, outcome.details["error"]) == (None, stop, "down")
-        assert model.roles[-1] == role
-        assert model.roles.count(role) == 1
-        assert "in_progress" not in {status for status, _ in statuses(outcome).values()}
-
-
-@pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("leaving", [BudgetExceeded("spent"), ZeroDivisionError("a bug")])
-@each_layout
-@row("G-3")
-def test_phased_budget_and_bugs_leave_the_loop(role: str, leaving: BaseException, layout: Any) -> None:
-    said: dict[str, Any] = {"plan": AB, role: leaving}
-    model = Brain(**said)
-    with pytest.raises(type(leaving)):
-        run(Phased(tool_layout=layout), model)
-    assert model.roles.count(role) == 1
-
-
-@pytest.mark.parametrize("where", [*ROLES, "tool", "stream"])
-@pytest.mark.parametrize("how", ["token", "outside", "both"])
+@pytest.mark.parametrize("where", ["plan", "select", "answer", "tool", "stream"])
+@pytest.mark.parametrize("how", ["token", "both"])
 @row("G-2", "G-3")
 def test_phased_the_token_ends_the_run_as_cancelled_and_cancellation_leaves_it(where: str, how: str) -> None:
     told = CallbackLog()
@@ -272,61 +241,6 @@ def test_a_time_limit_inside_a_stream_counts_though_there_is_a_token() -> None:
     assert finished(main()).details["error"] == "no reply within 0.02 s"
 
 
-@each_layout
-@row("G-5", "X-10")
-def test_phased_interrupts_leave_and_all_else_that_a_tool_raises_is_a_failed_call(layout: Any) -> None:
-    raising = Brain(select=Act("", (ToolCall("any", {}),)))
-    with pytest.raises(KeyboardInterrupt):
-        asyncio.run(Phased(tool_layout=layout).run(Query("Q"), box(giving(KeyboardInterrupt())), raising))
-    errors = ((SystemExit(2), "SystemExit: 2"), (OSError(), "OSError: "), (GeneratorExit("g"), "GeneratorExit: g"))
-    for raised, text in errors:
-        model = Brain(select=Act("", (ToolCall("any", {}),)))
-        outcome = run(Phased(tool_layout=layout), model, giving(raised))
-        assert outcome.details["tasks"][0]["toolCalls"][0]["error"] == text
-        assert text in model.prompts("reflect")[0]
-
-
-@row("G-5", "X-10")
-def test_phased_what_json_cannot_say_is_shown_as_its_text() -> None:
-    class Thing:
-        def __str__(self) -> str:
-            return "a thing"
-
-    model = Brain(select=Act("", (ToolCall("any", {}),)))
-    run(Phased(), model, giving(Thing()))
-    assert render_value(Thing()) == "a thing"
-    assert "a thing" in model.prompts("answer")[0]
-
-
-@row("X-10")
-def test_phased_a_hung_tool_fails_and_its_neighbours_do_not() -> None:
-    tools = Toolbox([Tool.from_function(hang, time_limit_s=0.02), *box()])
-    outcome = finished(Phased().run(Query("Q"), tools, Brain(select=Act("", (ToolCall("hang", {}), *adding(1, 2))))))
-    calls = outcome.details["tasks"][0]["toolCalls"]
-    late = ("failed", "TimeoutError: no result within 0.02 s")
-    assert [(call["status"], call["error"]) for call in calls] == [late, ("completed", None)]
-
-
-@pytest.mark.parametrize("name", ["submit", "branch", "finish", "__finish__"])
-@row("G-6", "X-18")
-def test_phased_reserves_no_tool_name(name: str) -> None:
-    tools = Toolbox([Tool.from_function(lambda: "ran", name=name, blocking=False)])
-    outcome = Phased().run_sync(Query("Q"), tools, Brain(select=Act("", (ToolCall(name, {}),))))
-    assert outcome.details["tasks"][0]["toolCalls"][0]["output"] == "ran"
-
-
-@given(st.integers(0, 30))
-@row("G-8", "X-13")
-def test_phased_n_tool_steps_are_n_tool_tasks_and_rounds_stay(tool_steps: int) -> None:
-    assert Phased(plan=False).with_step_limit(tool_steps) == Phased(plan=False, max_tool_tasks=tool_steps)
-    for spec, loop in (
-        ("phased", Phased(max_tool_tasks=tool_steps)),
-        ("phased(max_tool_tasks=2)", Phased(max_tool_tasks=2)),
-        ("phased(max_rounds=7)", Phased(max_rounds=7, max_tool_tasks=tool_steps)),
-    ):
-        assert make_loop(parse_spec(spec), tool_steps) == loop
-
-
 @row("X-6")
 def test_phased_an_answer_that_cannot_be_read_is_taken_as_text() -> None:
     schema, notes = {"type": "integer"}, Notes()
@@ -334,3 +248,80 @@ def test_phased_an_answer_that_cannot_be_read_is_taken_as_text() -> None:
     assert run(Phased(), Brain(answer="three"), schema=schema, observer=notes).answer == "three"
     assert ("unreadable", "answer") in [(kind, data.get("phase")) for kind, data in notes.notes]
     assert run(Phased(), Brain(answer="")).answer == ""
+
+
+@row("phased.understand", "phased.plan", "phased.reflect")
+def test_options_understand_plan_and_reflect_off_leave_out_a_request() -> None:
+    roles = ["understand", "plan", "select", "reflect", "summarize", "answer"]
+    for option in ("understand", "plan", "reflect"):
+        model = Brain(reflect=INCOMPLETE)
+        options: dict[str, Any] = {option: False}
+        outcome = run(Phased(max_rounds=1, **options), model)
+        assert model.roles == [role for role in roles if role != option]
+        assert option not in outcome.details["phases"]
+        assert outcome.stop is (StopReason.FINISHED if option == "reflect" else StopReason.FORCED)
+        assert [task["description"] == "What is 1 + 2?" for task in outcome.details["tasks"]] == [option == "plan"]
+
+
+@pytest.mark.parametrize(("grace", "gathered"), [(20.0, 1), (0.0, 0)])
+@row("phased.cancel_grace_s", "B1-12", "X-15")
+def test_option_cancel_grace_s_is_how_long_a_thread_is_waited_for(grace: float, gathered: int) -> None:
+    """Also beside a task that ends at once."""
+
+    async def main() -> Any:
+        begun, let_go, token = threading.Event(), threading.Event(), asyncio.Event()
+
+        def work() -> str:
+            """Works in its thread."""
+            begun.set()
+            let_go.wait(30)
+            return "paid"
+
+        async def hang() -> None:
+            """Never ends by itself; lets the other go on, in time, once it is cancelled."""
+            try:
+                await asyncio.Event().wait()
+            finally:
+                if grace:
+                    asyncio.get_running_loop().call_later(0.05, let_go.set)
+
+        select = lambda request: Act("", (ToolCall("work" if request.scope == "b" else "hang", {}),))  # noqa: E731
+        model = Brain(plan='{"tasks": [{"id": "a", "description": "A."}, {"id": "b", "description": "B."}]}', select=select)
+        loop = Phased(cancel_grace_s=grace, cancellation_token=token)
+        running = asyncio.create_task(loop.run(Query("Q"), Toolbox([work, hang]), model))
+        await asyncio.to_thread(begun.wait, 20)
+        token.set()
+        outcome = await running
+        let_go.set()
+        return outcome
+
+    outcome = finished(main())
+    assert (outcome.stop, outcome.details["gathered"]) == (StopReason.CANCELLED, gathered)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"max_rounds": 0}, "max_rounds"),
+        ({"max_tool_tasks": -1}, "max_tool_tasks"),
+        ({"cancel_grace_s": -1.0}, "cancel_grace_s"),
+        ({"cancel_grace_s": float("nan")}, "cancel_grace_s"),
+        ({"prompts": {"plann": "x"}}, "plann"),
+        ({"failed_dependency": "runn"}, "failed_dependency must be one of run, skip, fail, not 'runn'"),
+        ({"tool_layout": "both"}, "tool_layout must be one of executor, agent, not 'both'"),
+    ],
+)
+def test_bad_values_are_refused_by_name(wrong: dict[str, Any], field: str) -> None:
+    with pytest.raises(ValueError, match=field):
+        Phased(**wrong)
+
+
+@row("S1-5")
+def test_prompts_can_be_replaced_by_phase_and_the_format_stays() -> None:
+    model, small = Brain(), Brain()
+    run(Phased(prompts={Phase.PLAN: "Plan like a pirate.", Phase.EXECUTE: "Pick like one."}, select_model=small), model)
+    (plan,) = (request.messages[0].content for request in model.requests if request.role.value == "plan")
+    assert plan.startswith("Plan like a pirate.")
+    assert '"dependsOn"' in plan
+    assert small.requests[0].messages[0].content.startswith("Pick like one.")
+    assert (small.roles, "select" in model.roles) == (["select"], False)

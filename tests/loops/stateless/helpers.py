@@ -17,15 +17,7 @@ from whichloop.loops.stateless import (
     ManualAgentLoop,
     Stateless,
 )
-from whichloop.protocol import (
-    SILENT,
-    BudgetExceeded,
-    Observer,
-    Outcome,
-    Query,
-    Toolbox,
-    run_sync,
-)
+from whichloop.protocol import SILENT, BudgetExceeded, Observer, Outcome, Query, Toolbox, run_sync
 from whichloop.protocol import ToolCall as Call
 
 

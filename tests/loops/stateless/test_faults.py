@@ -15,7 +15,6 @@ import pytest
 from tests.loops.helpers import Notes, Script
 from tests.loops.stateless.helpers import (
     ADD,
-    BAD,
     EMPTY,
     FAIL,
     PLAIN,
@@ -33,12 +32,10 @@ from tests.loops.stateless.helpers import (
     shown,
     state,
     success,
-    summary,
     think,
 )
 from tests.prepared import ran_in_fork
 from tests.rows import row
-from whichloop.dspy_seam import lm_of
 from whichloop.loops.stateless import (
     ActionDecision,
     ActionType,
@@ -52,13 +49,7 @@ from whichloop.loops.stateless import (
     Stateless,
     ToolCall,
 )
-from whichloop.protocol import (
-    Reply,
-    Role,
-    StopReason,
-    Toolbox,
-    Usage,
-)
+from whichloop.protocol import Reply, Role, StopReason, Toolbox, Usage
 
 
 @row("S0-59", "B0-29")
@@ -165,20 +156,6 @@ def test_the_parts_are_modules_and_their_predictors_are_found() -> None:
     plain = ManualAgentLoop(Toolbox())
     assert (plain.options.enable_error_recovery, plain.options.response_style) == (True, "concise")
     assert agent(None, response_style=None).response_formatter is None
-
-
-@row("S0-63")
-def test_the_reasoner_by_itself_answers_from_the_configured_model() -> None:
-    model = Script(summary("S."), think(ADD), think(ADD))
-    with dspy.context(lm=lm_of(model)):
-        reasoner = AgentReasoner(["add"])
-        made = reasoner(
-            user_query="Q", conversation_history="h" * 3001, last_tool_results=None, available_tools="[]", iteration_count=1
-        )
-        reasoner("Q", "h", "r", "[]", 2, max_iterations=7)
-    assert made.reasoning_output.tool_calls[0].tool_name == "add"
-    assert [shown(request, "max_iterations") for request in model.requests[1:]] == ["5", "7"]
-    assert shown(model.requests[1], "conversation_history").startswith("[Summarized earlier history]: S.")
 
 
 @row("S0-66")
@@ -393,33 +370,9 @@ def test_tokens_are_the_sum_of_the_decisions_calls() -> None:
     assert agent(model, response_style="concise").get_next_action(state()).tokens_used is None
 
 
-@row("B0-34")
-def test_what_an_unreadable_reply_took_counts_too() -> None:
-    replies = [Reply(STOP, usage=Usage(20, 1)), Reply(BAD, usage=Usage(10, 1))]
-    decision = agent(Script(*replies), validate_output=True).get_next_action(state())
-    assert (decision.action_type, decision.tokens_used) == (ActionType.FINAL_RESPONSE, 32)
-    assert agent(Script(BAD)).get_next_action(state()).tokens_used is None
-
-
 @row("B0-35")
 def test_a_repeated_id_runs_again() -> None:
     model = Script(STOP, think(final="4"))
     made = manager(model)
     assert [made.run_activity("Q", "same")["final_response"] for _ in range(2)] == ["3", "4"]
     assert made.activity_cache == {}
-
-
-@pytest.mark.parametrize("raised", [SystemExit(3), ValueError("v"), KeyError("k")])
-@row("G-5", "X-10")
-def test_whatever_a_tool_raises_is_an_error_result(raised: BaseException) -> None:
-    def raising() -> None:
-        """Raises."""
-        raise raised
-
-    registry = MultiToolRegistry()
-    registry.register(raising)
-    for source in (registry, Toolbox([raising])):
-        decider = ManualAgentLoop(source, False, None, model=Script(think(("raising", {})), STOP))
-        made = ActivityManager(decider, source).new_state("Q")
-        ActivityManager(decider, source).continue_activity(made)
-        assert made.conversation_history[0].results[0]["error_type"] == type(raised).__name__

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 from typing import Any
 
 import dspy
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tests.cases import cases
+from tests.loops.drawn import DECISION, decisions
 from tests.loops.helpers import Notes, Script
-from tests.loops.looking import check_tool_max_chars, check_tool_threads, check_tool_timeout_s
 from tests.loops.stateless.helpers import (
     ADD,
     BAD,
@@ -38,21 +40,12 @@ from tests.loops.stateless.helpers import (
 )
 from tests.rows import row
 from whichloop.dspy_seam import lm_of
-from whichloop.loops.stateless import (
-    ActionType,
-    ActivityManager,
-    ConversationManager,
-    ManualAgentLoop,
-    Stateless,
-    StatelessProgram,
-)
-from whichloop.loops.stateless.agent import DEFAULT_TOLD
+from whichloop.loops.stateless import ActionType, ActivityManager, ConversationState, ManualAgentLoop, Stateless, StatelessProgram
 from whichloop.protocol import (
     Act,
     Answer,
     BudgetExceeded,
     ContextOverflow,
-    Loop,
     Outcome,
     ProviderError,
     Query,
@@ -62,7 +55,6 @@ from whichloop.protocol import (
     StopReason,
     Text,
     Toolbox,
-    run_sync,
 )
 from whichloop.protocol import ToolCall as Call
 
@@ -80,7 +72,7 @@ ENDINGS: list[tuple[dict[str, Any], list[Any], StopReason, str]] = [
 
 
 @pytest.mark.parametrize(("options", "replies", "stop", "status"), ENDINGS)
-@row("G-2", "G-3", "X-21")
+@row("G-2", "G-3", "X-21", "stateless.max_iterations")
 def test_every_ending_has_its_stop_reason(options: dict[str, Any], replies: list[Any], stop: StopReason, status: str) -> None:
     loop = Stateless(**{"response_style": None} | options)
     model = Script(*replies)
@@ -102,21 +94,6 @@ def test_a_bug_leaves_run_as_it_was() -> None:
     assert ActivityManager(Decides(foreign), Toolbox()).run_activity("Q")["status"] == "error_recovery"
 
 
-class Spent(Toolbox):
-    """A toolbox whose budget is used up."""
-
-    async def call(self, call: Call, *, validate: bool = True) -> Any:
-        raise BudgetExceeded("no more calls")
-
-
-@pytest.mark.parametrize("mode", ["sequential", "parallel", "selective"])
-@row("G-3")
-def test_a_budget_that_ends_at_a_tool_leaves_the_loop(mode: Any) -> None:
-    loop = Stateless(response_style=None, execution_mode=mode, tool_timeout_s=5)
-    with pytest.raises(BudgetExceeded):
-        run_sync(loop.run(Query("Q"), Spent(TOOLS, time_limit_s=None), Script(then=think(ADD, ADD))))
-
-
 @row("G-3")
 def test_siblings_of_a_call_that_ends_the_run_are_stopped() -> None:
     async def main() -> int:
@@ -135,15 +112,6 @@ def test_a_run_without_decision_or_with_an_unreadable_recovery_is_noted() -> Non
     run(PLAIN, Script(ProviderError("down")), observer=notes)
     assert [kind for kind, _ in notes.notes] == ["unreadable", "no_decision"]
     assert notes.notes[1][1] == {"cause": "provider_error", "error": "down"}
-
-
-@row("G-8")
-def test_a_limit_of_tool_steps_leaves_one_decision_to_end() -> None:
-    loop = PLAIN.with_step_limit(3)
-    assert isinstance(loop, Loop)
-    assert loop.max_iterations == 4
-    assert run(loop, Script(*[think(ADD)] * 3, STOP)).stop is StopReason.FINISHED
-    assert run(loop, Script(*[think(ADD)] * 4)).stop is StopReason.MAX_STEPS
 
 
 def test_a_query_with_a_schema_gets_a_value_and_without_one_text() -> None:
@@ -198,17 +166,6 @@ def test_an_option_out_of_range_is_refused_when_the_part_is_built(kind: Any, opt
         kind(*before, **options)
 
 
-@row("stateless.max_iterations")
-def test_option_max_iterations_bounds_the_decisions_and_has_one_default() -> None:
-    model = Script(then=think(ADD))
-    assert run(Stateless(max_iterations=2), model).stop is StopReason.MAX_STEPS
-    assert len(model.requests) == 2
-    manager = inspect.signature(ActivityManager).parameters
-    assert manager["max_iterations"].default == Stateless.__dataclass_fields__["max_iterations"].default == DEFAULT_TOLD
-    kept = inspect.signature(ConversationManager).parameters["max_history_length"]
-    assert kept.default == Stateless.__dataclass_fields__["max_history_length"].default
-
-
 @row("stateless.enable_error_recovery")
 def test_option_enable_error_recovery_off_shows_errors_to_the_next_decision() -> None:
     model = Script(think(FAIL), STOP)
@@ -226,13 +183,6 @@ def test_option_response_style_puts_the_answer_or_leaves_it() -> None:
     texts = {style: outcome.details["final_response"] for style, outcome in ended.items()}
     assert texts == {"concise": "F", "detailed": "F\n\nKey Points:\n• p\n\nConfidence: 90%", None: "3"}
     assert {style: outcome.answer for style, outcome in ended.items()} == {"concise": "F", "detailed": "F", None: "3"}
-
-
-def test_what_stands_under_an_answer_does_not_spoil_a_value() -> None:
-    query = Query("Q", schema={"type": "object", "properties": {"n": {"type": "integer"}}})
-    model = Script(think(final='{"n": 3}', confidence=0.5), formatted('{"n": 3}'))
-    outcome = run_sync(Stateless(include_confidence=True).run(query, Toolbox(), model))
-    assert (outcome.answer, outcome.confidence) == ({"n": 3}, 0.5)
 
 
 def test_a_run_without_an_answer_of_its_own_has_no_confidence() -> None:
@@ -333,21 +283,6 @@ def test_option_history_as_messages_makes_a_conversation_of_earlier_iterations()
     assert len(through.requests[1].messages) == 4
 
 
-@row("stateless.tool_max_chars")
-def test_option_tool_max_chars_cuts_what_the_model_reads_and_by_default_nothing_does() -> None:
-    check_tool_max_chars(Stateless)
-
-
-@row("stateless.tool_timeout_s")
-def test_option_tool_timeout_s_limits_a_call_and_by_default_nothing_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    check_tool_timeout_s(Stateless, monkeypatch)
-
-
-@row("stateless.tool_threads")
-def test_option_tool_threads_puts_tools_on_threads_of_their_own_or_on_the_callers() -> None:
-    check_tool_threads(Stateless, here_by_default=True)
-
-
 def test_a_program_answers_from_the_configured_model() -> None:
     program = StatelessProgram([add], PLAIN)
     assert [name for name, _ in program.named_predictors()] == [*PLAIN.predictors]
@@ -422,3 +357,45 @@ def test_the_validators_verdict_goes_to_the_trace_and_changes_nothing() -> None:
     model = Script(STOP)
     assert run(PLAIN, model).answer == "3"
     assert "output_validator" not in str([name for name, _ in agent().named_predictors()])
+
+
+@given(
+    changes=st.fixed_dictionaries(
+        {
+            "iteration_count": st.integers(1, 5),
+            "recovery_rounds": st.integers(0, 3),
+            "last_tool_results": st.none()
+            | st.lists(
+                st.sampled_from(
+                    [
+                        {"tool_name": "add", "status": "success", "result": [1], "execution_time": 0.0, "parameters": {}},
+                        {"tool_name": "add", "status": "error", "error": "e", "error_type": "E", "parameters": {"a": [1]}},
+                        {"tool_name": "add", "status": "error", "error": "e", "error_type": "E", "parameters": {}, "seen": True},
+                        {"tool_name": "add", "status": "skipped", "reason": "r"},
+                    ]
+                ),
+                max_size=4,
+            ),
+        }
+    ),
+    said=DECISION,
+    strategy=st.sampled_from(["retry", "alternative_tool", "skip", "fail"]),
+)
+@settings(deadline=None, max_examples=cases(25))
+@row("X-9", "S0-24")
+def test_a_decision_depends_on_its_state_alone_and_leaves_it_as_it_was(
+    changes: dict[str, Any],
+    said: dict[str, Any],
+    strategy: Any,
+) -> None:
+    def answer(request: Any) -> Any:
+        known = {Role.RECOVER: Recovery(strategy, None, "d"), Role.FORMAT: Text("f")}
+        return known.get(request.role) or decisions(said)
+
+    state = ConversationState(user_query="Q", **changes)
+    before = state.model_copy(deep=True)
+    agent = ManualAgentLoop(Toolbox(), model=Script(then=answer))
+    first, second = (agent.get_next_action(state) for _ in range(2))
+    assert state == before
+    assert first.model_dump(exclude={"processing_time"}) == second.model_dump(exclude={"processing_time"})
+    assert type(first).model_validate_json(first.model_dump_json()).model_dump() == first.model_dump()

@@ -20,7 +20,6 @@ from tests.loops.stateless.helpers import (
     Decides,
     Watch,
     activity,
-    agent,
     decision,
     entry,
     fail,
@@ -45,14 +44,7 @@ from whichloop.loops.stateless import (
     Stateless,
     ToolCall,
 )
-from whichloop.protocol import (
-    ContextOverflow,
-    ProviderError,
-    Role,
-    StopReason,
-    Tool,
-    Toolbox,
-)
+from whichloop.protocol import ContextOverflow, ProviderError, Role, StopReason, Tool, Toolbox
 
 
 @pytest.mark.parametrize(("mode", "safe", "most"), [("sequential", True, 1), ("parallel", True, 5), ("parallel", False, 1)])
@@ -117,14 +109,6 @@ def test_a_subclass_decides_by_the_method_that_it_overrides(kind: Any) -> None:
     assert (result["final_response"], decider.asked) == ("3", 2)
 
 
-@row("S0-45")
-def test_a_method_put_onto_an_agent_is_asked() -> None:
-    decider = agent(None)
-    mine = Decides(decision(ActionType.FINAL_RESPONSE, final_response="mine"))
-    decider.get_next_action = mine.get_next_action  # type: ignore[method-assign]
-    assert ActivityManager(decider, Toolbox()).run_activity("Q")["final_response"] == "mine"
-
-
 @row("S0-46")
 def test_a_tool_step_updates_the_state() -> None:
     calls = think(("search", {"query": "x"}), ("image_search", {"query": "x"}), ADD)
@@ -159,15 +143,6 @@ def test_error_recovery_ends_the_run_or_lets_it_go_on() -> None:
     stop = decision(ActionType.ERROR_RECOVERY, should_continue=False, final_response="sorry")
     result = ActivityManager(Decides(stop, final), Toolbox()).run_activity("Q")
     assert (result["final_response"], result["status"], result["iterations"]) == ("sorry", "error_recovery", 1)
-
-
-@row("S0-48")
-def test_what_kept_the_agent_from_deciding_is_logged_and_a_bug_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    activity(Script(ProviderError("down")))
-    assert "activity id: provider_error: down" in caplog.text
-    assert "Traceback" not in caplog.text
-    assert activity(Script(RuntimeError("bug")))[0]["status"] == "error_recovery"
-    assert "Traceback" in caplog.text
 
 
 @row("S0-49", "S0-67")
