@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tests.loops.shopper import QUESTION, price
 from tests.loops.test_approval import Heard
 from whichloop.loops.bare import Bare
 from whichloop.loops.finish import Finish
-from whichloop.loops.shared.boundary import watched
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import Act, Answer, Observer, Outcome, Query, StopReason, Toolbox, ToolCall, run_sync
+from whichloop.protocol import Act, Answer, Query, Toolbox, ToolCall
 from whichloop.protocol.events import CallInvalid, ToolFinished, ToolStarted
 
 
@@ -34,15 +31,3 @@ def test_an_unknown_tool_is_told_as_an_invalid_call_and_nothing_else() -> None:
         (invalid,) = heard.of(CallInvalid)
         assert (invalid.error_type, invalid.request) == ("UnknownTool", 0)
         assert heard.of(ToolStarted) == heard.of(ToolFinished) == []
-
-
-def test_a_call_that_no_reply_asked_for_is_told_as_invalid_too() -> None:
-    async def run(query: Any, tools: Toolbox, model: Any, observer: Observer) -> Any:
-        await tools.call(ToolCall("refnud", {}))
-        return Outcome("Done.", StopReason.FINISHED, 1)
-
-    heard = Heard()
-    run_sync(watched(run, Query(QUESTION), Toolbox([price]), FakeModel(), heard))
-    (invalid,) = heard.of(CallInvalid)
-    assert (invalid.request, invalid.error_type) == (None, "UnknownTool")
-    assert heard.of(ToolStarted) == []

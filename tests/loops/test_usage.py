@@ -35,13 +35,7 @@ from whichloop.protocol import (
     run_sync,
 )
 from whichloop.protocol.chat import reply_of_pieces
-from whichloop.protocol.events import (
-    ReplyChunk,
-    ReplyReceived,
-    RequestStarted,
-    RunEnded,
-    ToolFinished,
-)
+from whichloop.protocol.events import ReplyChunk, ReplyReceived, RequestStarted, RunEnded, ToolFinished
 from whichloop.protocol.outcome import RunUsage
 
 

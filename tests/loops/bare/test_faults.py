@@ -342,15 +342,3 @@ FLY, WRONG = "Tool 'fly' not found", call("add", a=1, b=2, c=3)
 def test_an_option_changes_what_the_model_is_told(options: dict[str, Any], reply: str, told: str, told_else: str) -> None:
     assert observed(run(Bare(), Script(reply, answer("x"))))[0]["data"] == told
     assert observed(run(Bare(**options), Script(reply, answer("x"))))[0]["data"].startswith(told_else)
-
-
-@row("bare.check_types", "B4-17")
-def test_option_check_types_refuses_before_the_call() -> None:
-    ran: list[Any] = []
-
-    def spy(x: int) -> None:
-        ran.append(x)
-
-    for check, runs in ((False, 1), (True, 1)):
-        run(Bare(check_types=check), Script(call("spy", x="one"), answer("x")), spy)
-        assert len(ran) == runs

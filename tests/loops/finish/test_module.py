@@ -339,22 +339,6 @@ def test_concurrent_branches_have_scopes_of_their_own_and_count_on_the_same_mode
     assert {result.answer for result in given} == {"a", "b", "c"}
 
 
-@row("S3-35")
-def test_history_and_branch_belong_to_a_call() -> None:
-    agent = agent_of(Script(finish()))
-
-    async def main() -> None:
-        await agent.acall(question="?")
-        with pytest.raises(RuntimeError, match="history"):
-            _ = agent.history
-
-    run_sync(main())
-    with pytest.raises(RuntimeError, match="history"):
-        agent.history = []
-    with pytest.raises(RuntimeError, match="branch"):
-        agent.branch(Review)
-
-
 @pytest.mark.parametrize("cancelled", [True, False])
 @row("S3-36")
 def test_a_branch_ends_with_its_call_whether_that_is_cancelled_or_goes_on(cancelled: bool) -> None:

@@ -205,22 +205,6 @@ def test_results_changed_in_on_step_are_what_the_model_sees() -> None:
     ]
 
 
-@pytest.mark.parametrize("is_async", [True, False])
-@row("S3-13", "S3-40", "X-1")
-def test_a_result_edited_in_place_is_what_the_model_sees(is_async: bool) -> None:
-    def edit(self: Any, step: Step) -> None:
-        for result in step.tool_results:
-            result.output["data"].append("verified")
-
-    async def later(self: Any, step: Step) -> None:
-        edit(self, step)
-
-    give = Tool.from_function(lambda: {"data": ["found"]}, name="give", blocking=False)
-    model = Script(says(native("give", "", "a"), native("give", "", "b")), finish())
-    agent_of(model, later if is_async else edit, tools=[give])(question="?")
-    assert results(model.requests[1]) == ['{"data": ["found", "verified"]}'] * 2
-
-
 @row("S3-13")
 def test_the_list_of_results_may_be_replaced_but_holds_results_only() -> None:
     def on_step(self: Any, step: Step) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.loops.helpers import Notes, Script
-from tests.loops.phased.helpers import ADD, LAYOUTS, CallbackLog, ended, finished, hang, limited, pure, task
+from tests.loops.phased.helpers import ADD, LAYOUTS, CallbackLog, ended, hang, limited, pure, task
 from tests.rows import row
 from whichloop.loops.phased import AgentTools, ToolContextManager, ToolExecutor, ToolExecutorOptions
-from whichloop.protocol import BudgetExceeded, Toolbox, run_sync
+from whichloop.protocol import run_sync
 
 each_layout = pytest.mark.parametrize("layout", LAYOUTS)
 
@@ -138,32 +138,3 @@ def test_a_tool_in_a_thread_is_waited_for_and_then_abandoned(in_time: bool, layo
         assert notes.notes == ([] if in_time else [("abandoned", {"tool": "work_on", "task": "t1"})])
 
     run_sync(main())
-
-
-@row("S1-30", "G-5")
-def test_phased_an_interrupting_tool_leaves_and_stops_its_siblings() -> None:
-    async def main() -> None:
-        async def interrupt() -> None:
-            """Cancels the task that calls it."""
-            own = asyncio.current_task()
-            assert own is not None
-            own.cancel()
-            await asyncio.sleep(0)
-
-        work = task(("hang", {}), ("interrupt", {}))
-        await cut_off(made("executor", pure(interrupt, hang)).execute_tools(work, "q"))
-        assert ended(work) == [("failed", None, "cancelled")] * 2
-
-    run_sync(main())
-
-
-@each_layout
-def test_a_budget_used_up_inside_a_toolbox_leaves_and_ends_the_call(layout: str) -> None:
-    class Spent(Toolbox):
-        async def call(self, call: Any, *, validate: bool = True) -> Any:
-            raise BudgetExceeded("spent")
-
-    seen = CallbackLog()
-    with pytest.raises(BudgetExceeded):
-        finished(made(layout, Spent(pure())).execute_tools(task(("add", {})), "q", seen))
-    assert [update[1] for update in seen.updates] == ["in_progress", "failed"]

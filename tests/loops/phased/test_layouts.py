@@ -19,7 +19,6 @@ from tests.loops.phased.helpers import (
     INCOMPLETE,
     LAYOUTS,
     Brain,
-    CallbackLog,
     adding,
     box,
     by_task,
@@ -38,8 +37,6 @@ from whichloop.loops.phased import (
     TaskStatus,
     ToolCallStatus,
     ToolContextManager,
-    ToolExecutor,
-    ToolExecutorOptions,
     Understanding,
 )
 from whichloop.protocol import Outcome, Query, Reply, Request, Role, StopReason, ToolCall
@@ -135,34 +132,6 @@ def test_a_store_that_fails_loses_no_result(tmp_path: Path) -> None:
     run(Phased(executor=Own(), context_manager=ToolContextManager(tmp_path / "file" / "x")), other, observer=notes)
     assert "forty-two" in other.prompts("answer")[0]
     assert "not_kept" in dict(notes.notes)
-
-
-@row("S1-33")
-def test_concurrent_runs_share_an_executor_and_a_loop_without_mixing() -> None:
-    async def main() -> None:
-        kept = ToolContextManager()
-        brains = [Brain(select=by_task(t1=adding(100 * i, 1))) for i in range(3)]
-
-        class Picker(Brain):
-            async def complete(self, request: Request) -> Reply:
-                await asyncio.sleep(0)
-                return await brains[int(request.messages[1].content.partition("number ")[2][0])].complete(request)
-
-        shared = ToolExecutor(ToolExecutorOptions(list(box()), kept, Picker()))
-        told = [CallbackLog() for _ in brains]
-        loops = [Phased(executor=shared, context_manager=kept, callbacks=log) for log in told]
-        one = Phased()
-        runs = [
-            *(loop.run(Query(f"number {i}"), box(), brains[i]) for i, loop in enumerate(loops)),
-            *(one.run(Query(f"number {i}"), box(), brains[i]) for i in range(3)),
-        ]
-        for outcome in await asyncio.gather(*runs):
-            assert outcome.details["gathered"] == 1
-        for i, brain in enumerate(brains):
-            assert all(f"{100 * i + 1}" in prompt for prompt in brain.prompts("answer"))
-            assert [update[2] for update in told[i].updates] == [None, f"{100 * i + 1}"]
-
-    finished(main())
 
 
 @row("S1-38", "phased.tool_layout")

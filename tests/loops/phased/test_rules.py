@@ -34,7 +34,6 @@ from whichloop.protocol import (
     Chunk,
     Completion,
     Loop,
-    Outcome,
     ProviderError,
     Query,
     Reply,
@@ -202,43 +201,6 @@ def test_phased_what_runs_beside_a_failure_is_stopped_and_what_waits_for_it_neve
     failed = {"r1.t1": ("failed", "ProviderError: down"), "r1.t2": ("failed", "cancelled"), "r1.t3": ("pending", None)}
     assert statuses(outcome) == failed
     assert outcome.details["tasks"][1]["toolCalls"][0]["error"] == "cancelled"
-
-
-@row("B1-2")
-def test_a_token_of_another_event_loop_is_an_error_and_no_cancellation() -> None:
-    token = asyncio.Event()
-
-    async def wait() -> str:
-        """Waits a moment."""
-        await asyncio.sleep(0.01)
-        return "waited"
-
-    def once() -> Outcome:
-        loop = Phased(cancellation_token=token)
-        return loop.run_sync(Query("Q"), box(wait), Brain(select=Act("", (ToolCall("wait", {}),))))
-
-    assert once().stop is StopReason.FINISHED
-    with pytest.raises(RuntimeError, match="different event loop"):
-        once()
-
-
-@row("S1-27", "B1-2")
-def test_a_time_limit_inside_a_stream_counts_though_there_is_a_token() -> None:
-    class Slow(Brain):
-        async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-            try:
-                async with asyncio.timeout(0.02):
-                    yield Chunk("d")
-                    await hang()
-            except TimeoutError:
-                raise ProviderError("no reply within 0.02 s") from None
-
-    async def main() -> Any:
-        told = CallbackLog()
-        told.streams = True
-        return await Phased(cancellation_token=asyncio.Event(), callbacks=told).run(Query("Q"), box(), Slow())
-
-    assert finished(main()).details["error"] == "no reply within 0.02 s"
 
 
 @row("X-6")

@@ -21,7 +21,6 @@ from tests.loops.stateless.helpers import (
     STOP,
     TOOLS,
     activity,
-    add,
     agent,
     entry,
     error,
@@ -106,19 +105,6 @@ def test_a_folded_entry_counts_as_covered_only_up_to_the_entry_after_it() -> Non
         agent(model).get_next_action(state(conversation_history=[folded, entry(6, "six")], history_summary=stored))
         history = shown(model.requests[0], "conversation_history")
         assert ("FOLDED" in history, "six" in history) == (known, True)
-
-
-@row("B0-19")
-def test_the_manager_keeps_the_summary_for_later_decisions() -> None:
-    def long(text: str) -> str:
-        """A long text."""
-        return text * 190
-
-    model = Script(think(*[("long", {"text": "z"})] * 17), summary("S."), think(ADD), STOP)
-    _, made = activity(model, long, add)
-    assert model.roles == [Role.DECIDE, Role.SUMMARIZE, Role.DECIDE, Role.DECIDE]
-    assert made.history_summary is not None
-    assert "S." in shown(model.requests[-1], "conversation_history")
 
 
 @row("X-14")

@@ -97,37 +97,6 @@ def test_the_execution_methods_can_be_overridden_by_plain_functions_or_coroutine
     assert made.conversation_history[0].results[0]["result"] == "chosen"
 
 
-@row("S0-60")
-def test_hooks_may_be_coroutines() -> None:
-    logged: list[str] = []
-
-    class Async(ActivityManager):
-        async def _log_action(self, activity_id: str | None, iteration: int, action: ActionDecision) -> None:
-            logged.append(f"decision {iteration}")
-
-        async def _validate_tool_call(self, tool_call: ToolCall) -> bool:
-            return tool_call.tool_name != "fail"
-
-        async def _search_satisfied(self, result: Any) -> bool:
-            return False
-
-        async def _generate_timeout_response(self, state: ConversationState) -> str:
-            return "timeout"
-
-        async def _should_terminate(self, state: ConversationState, action: ActionDecision) -> bool:
-            return state.total_tool_calls == 1
-
-        async def _create_activity_result(self, *given: Any, **more: Any) -> Any:
-            return super()._create_activity_result(*given, **more) | {"mine": True}
-
-    calls = think(("search", {"query": "x"}), ("image_search", {"query": "x"}), FAIL)
-    result, made = activity(Script(calls, recover("skip"), STOP), kind=Async, execution_mode="selective")
-    assert [item["status"] for item in made.conversation_history[0].results] == ["success", "success", "error"]
-    assert (logged, result["mine"]) == (["decision 1", "decision 2"], True)
-    assert activity(Script(EMPTY), kind=Async, max_iterations=1)[0]["final_response"] == "timeout"
-    assert activity(Script(think(ADD)), kind=Async)[0]["status"] == "terminated"
-
-
 @row("B0-17", "B0-24")
 def test_the_sketchs_removed_api_is_not_there() -> None:
     with pytest.raises(ValueError, match="unknown option 'max_iterations'"):

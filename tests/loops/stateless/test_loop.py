@@ -46,7 +46,6 @@ from whichloop.protocol import (
     Answer,
     BudgetExceeded,
     ContextOverflow,
-    Outcome,
     ProviderError,
     Query,
     Recovery,
@@ -131,19 +130,6 @@ def test_a_query_with_a_schema_gets_a_value_and_without_one_text() -> None:
         asked = shown(model.requests[0], "user_query") + model.requests[0].messages[-1].content
         assert "Q\n\nContext:\nPassage." in asked
         assert ("must be JSON" in asked) is (schema is not None)
-
-
-def test_one_configuration_runs_many_queries_at_once() -> None:
-    loop = Stateless(response_style=None)
-
-    async def one(number: int) -> Outcome:
-        model = Script(think(("add", {"a": number, "b": 0})), lambda request: Answer("t", shown(request, "last_tool_results"), 0.9))
-        return await loop.run(Query(f"Q{number}"), Toolbox([add]), model)
-
-    async def many() -> list[Outcome]:
-        return list(await asyncio.gather(*(one(number) for number in range(20))))
-
-    assert [outcome.answer for outcome in asyncio.run(many())] == [f"add: {number}" for number in range(20)]
 
 
 @pytest.mark.parametrize(
