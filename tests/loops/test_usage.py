@@ -1,4 +1,4 @@
-"""What an outcome says that its run took, and how the replies of a function stream."""
+"""What an outcome says that its run took, how the replies of a function stream, and the ids of calls."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from tests.loops.shopper import QUESTION, Shopper, price
+from tests.loops.test_approval import Heard
 from tests.loops.test_resumable import DESIGNS
 from whichloop.loops.bare import Bare
 from whichloop.loops.checkpoint import Checkpoint
@@ -21,7 +22,6 @@ from whichloop.protocol import (
     Answer,
     CallDelta,
     FunctionModel,
-    Observer,
     Outcome,
     ProviderError,
     Query,
@@ -35,7 +35,7 @@ from whichloop.protocol import (
     run_sync,
 )
 from whichloop.protocol.chat import reply_of_pieces
-from whichloop.protocol.events import ReplyChunk, ReplyReceived, RequestStarted, RunEnded, ToolFinished
+from whichloop.protocol.events import CallInvalid, ReplyChunk, ReplyReceived, RequestStarted, RunEnded, ToolFinished, ToolStarted
 from whichloop.protocol.outcome import RunUsage
 
 
@@ -50,15 +50,6 @@ class Counted(Shopper):
         reply = await super().complete(request)
         usage = Usage(len(str(request.messages)), len(reply.text), cost_usd=0.25) if self.tells else None
         return Reply(reply.text, reply.calls, usage)
-
-
-class Heard(Observer):
-    def __init__(self, streams: bool = False) -> None:
-        self.streams = streams
-        self.events: list[RunEvent] = []
-
-    def on_event(self, event: RunEvent) -> None:
-        self.events.append(event)
 
 
 def told(events: list[RunEvent]) -> RunUsage:
@@ -256,3 +247,28 @@ def test_why_the_provider_failed_stands_in_the_details_of_every_design(name: str
     details = run_sync(DESIGNS[name].run(Query(QUESTION), Toolbox([price]), FakeModel(then=refused))).details
     assert details["exception"] is refused
     assert (details["exception"].kind, details["exception"].is_transient) == ("auth", False)
+
+
+# --- the ids of calls in events, and what is told of a call that cannot be made ---
+
+
+def test_equal_calls_have_ids_that_differ_and_a_models_own_ids_count_for_nothing() -> None:
+    call = ToolCall("price", {"item": "tea"})
+    heard = Heard()
+    model = FakeModel(*[Act("", (call, call))] * 2, Answer("", "Done."))
+    Finish(max_steps=4).run_sync(Query(QUESTION), Toolbox([price]), model, heard)
+    ids = [event.call.call_id for event in heard.of(ToolStarted)]
+    assert len(set(ids)) == 4
+    assert [event.call.call_id for event in heard.of(ToolFinished)] == ids
+    natives = [native.id for request in model.requests[-1:] for message in request.messages for native in message.calls]
+    assert natives == ["call_0", "call_1", "call_2", "call_3"]
+
+
+def test_an_unknown_tool_is_told_as_an_invalid_call_and_nothing_else() -> None:
+    for loop in (Finish(max_steps=3), Bare()):
+        heard = Heard()
+        model = FakeModel(Act("", (ToolCall("refnud", {}),)), Answer("", "Done."))
+        loop.run_sync(Query(QUESTION), Toolbox([price]), model, heard)
+        (invalid,) = heard.of(CallInvalid)
+        assert (invalid.error_type, invalid.request) == ("UnknownTool", 0)
+        assert heard.of(ToolStarted) == heard.of(ToolFinished) == []

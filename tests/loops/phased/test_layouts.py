@@ -14,20 +14,7 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from tests.loops.helpers import Notes
-from tests.loops.phased.helpers import (
-    FAIL,
-    INCOMPLETE,
-    LAYOUTS,
-    Brain,
-    adding,
-    box,
-    by_task,
-    finished,
-    hang,
-    plan,
-    run,
-    statuses,
-)
+from tests.loops.phased.helpers import FAIL, INCOMPLETE, LAYOUTS, Brain, adding, box, by_task, finished, hang, plan, run, statuses
 from tests.rows import row
 from whichloop.loops.phased import (
     AgentCallbacks,

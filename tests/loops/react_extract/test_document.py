@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from tests.loops.helpers import Notes, Script, extract, react
+from tests.loops.helpers import Script, extract, react
 from tests.loops.react_extract.helpers import BAD, TOOLS, add, events, run, shown, system, trajectory
 from tests.prepared import ran_in_fork
 from tests.rows import row
-from whichloop.loops.react_extract import ReactAgent, ReactExtract, ReactExtractProgram, format_trajectory
+from whichloop.loops.react_extract import ReactAgent, ReactExtract, format_trajectory
 from whichloop.loops.react_extract_codecs import ExtractCodec, ReactCodec, instructions_with_tools
 from whichloop.protocol import (
     Act,
@@ -28,7 +28,6 @@ from whichloop.protocol import (
     Query,
     Role,
     StopReason,
-    Tool,
     Toolbox,
     ToolCall,
     run_sync,
@@ -373,140 +372,3 @@ def test_keys_of_one_step_stay_together_and_in_order(steps: list[str]) -> None:
     for k, step in enumerate(steps):
         kinds = [kind for kind, index in order if int(index) == k]
         assert kinds == (["error"] if step == "bad" else ["thought", "tool_name", "tool_args", "observation"])
-
-
-# --- faults ---
-
-
-@pytest.mark.parametrize(
-    ("reply", "seen"),
-    [
-        (react("divide", a=1, b=0), "Error: float division by zero"),
-        (react("add", a=1), "Error: Tool 'add': missing argument 'b'"),
-        (react("fly"), "Error: Unknown tool fly"),
-    ],
-)
-@row("B2-2", "B2-3", "X-17", "G-4")
-def test_a_call_that_fails_is_an_observation_that_extract_sees_without_traceback(reply: str, seen: str) -> None:
-    model = Script(reply, reply, FINISH, extract("cannot say"))
-    outcome = run(ReactExtract(), model)
-    assert trajectory(outcome)["observation_0"].startswith(seen)
-    assert shown(model.requests[-1]).count(seen) == 2
-    assert "Traceback" not in shown(model.requests[1])
-    assert (outcome.answer, outcome.stop) == ("cannot say", StopReason.FINISHED)
-
-
-@row("B2-5")
-def test_a_program_refuses_a_tool_named_finish() -> None:
-    with pytest.raises(ValueError, match="'finish'"):
-        ReactExtractProgram([Tool.from_function(lambda: "x", name="finish")])
-
-
-class Narrow:
-    """Answers like a script, but its context holds `limit` characters of trajectory."""
-
-    def __init__(self, script: Any, limit: int) -> None:
-        self.script, self.limit = script, limit
-        self.name, self.capabilities, self.stream = script.name, script.capabilities, script.stream
-
-    async def complete(self, request: Any) -> Any:
-        if len(shown(request)) > self.limit:
-            self.script.requests.append(request)
-            raise ContextOverflow(f"more than {self.limit} characters")
-        return await self.script.complete(request)
-
-
-@row("B2-6")
-def test_the_oldest_iterations_leave_the_prompt_but_not_the_trajectory() -> None:
-    single = run(ReactExtract(max_iterations=1), Script(ADD, extract("3")))
-    one = len(format_trajectory(trajectory(single)))
-    script, notes = Script(*[ADD] * 4, FINISH, extract("3")), Notes()
-    outcome = run(ReactExtract(), Narrow(script, 3 * one + 10), observer=notes)
-    assert (outcome.answer, outcome.stop, outcome.steps) == ("3", StopReason.FINISHED, 5)
-    assert [f"observation_{k}" in trajectory(outcome) for k in range(5)] == [True] * 5
-    last = shown(script.requests[-1])
-    assert [f"[[ ## thought_{k} ## ]]" in last for k in range(5)] == [False, False, True, True, True]
-    assert [kind for kind, _ in notes.notes] == ["trimmed"]
-
-
-STEPS = [react("add", f"Step {k}.", a=1, b=2) for k in range(4)]
-
-
-@pytest.mark.parametrize(
-    ("options", "replies", "stop", "kept"),
-    [
-        ({"overflow_attempts": 0}, [*STEPS, LONG, extract("3")], "context_overflow", {0, 1, 2, 3}),
-        ({"overflow_attempts": 1}, [*STEPS, LONG, LONG, extract("3")], "context_overflow", {1, 2, 3}),
-        ({"overflow_attempts": 3}, [*STEPS, *[LONG] * 4, extract("3")], "context_overflow", {3}),
-        ({"max_iterations": 4}, [*STEPS, LONG, extract("3")], "forced", {1, 2, 3}),
-        ({"overflow_attempts": 1}, [*STEPS[:3], LONG, FINISH, LONG, extract("3")], "finished", {2}),
-    ],
-)
-@row("B2-6", "X-17", "react_extract.overflow_attempts")
-def test_each_attempt_drops_an_iteration_and_extract_has_attempts_of_its_own(
-    options: dict[str, Any], replies: list[Any], stop: str, kept: set[int]
-) -> None:
-    model = Script(*replies)
-    outcome = run(ReactExtract(**options), model)
-    assert (outcome.answer, outcome.stop, len(model.requests)) == ("3", stop, len(replies))
-    assert {k for k in range(4) if f"Step {k}." in shown(model.requests[-1])} == kept
-
-
-def test_overflows_of_react_are_counted_over_the_whole_run() -> None:
-    model = Script(ADD, ADD, LONG, ADD, LONG, LONG, LONG, extract("A"))
-    outcome = run(ReactExtract(overflow_attempts=2), model)
-    assert (outcome.answer, outcome.stop, outcome.steps) == ("A", StopReason.CONTEXT_OVERFLOW, 3)
-    assert [shown(request)[6:15] for request in model.requests[2:]] == [*(f"thought_{k}" for k in (0, 1, 1, 2, 2)), ""]
-    assert [f"thought_{k}" in trajectory(outcome) for k in range(3)] == [True] * 3
-
-
-@pytest.mark.parametrize(
-    ("failure", "stop"), [(BAD, "parse_failed"), (ProviderError("down"), "provider_error"), (LONG, "context_overflow")]
-)
-@row("B2-8", "X-17")
-def test_extract_failing_keeps_the_trajectory_and_says_why(failure: Any, stop: str) -> None:
-    outcome = run(ReactExtract(max_iterations=1), Script(ADD, then=failure))
-    assert (outcome.answer, outcome.stop, trajectory(outcome)["observation_0"]) == (None, stop, 3)
-    assert outcome.details["error"].startswith("The reply lacks reasoning, answer." if failure == BAD else str(failure))
-
-
-@pytest.mark.parametrize(
-    ("reply", "note"),
-    [
-        (react("divide", a=1, b=0), "The run was cut off at its limit"),
-        (BAD, "The last step could not be read"),
-        (LONG, "The run ended because the trajectory no longer fits"),
-        (FINISH, None),
-    ],
-)
-@row("B2-9", "react_extract.tell_extract")
-def test_option_tell_extract_passes_the_reason_which_is_not_told_by_default(reply: Any, note: str | None) -> None:
-    texts = []
-    for told in (False, True):
-        model = Script(reply, extract("x"))
-        run(ReactExtract(max_iterations=1, tell_extract=told), model)
-        texts.append(shown(model.requests[-1]))
-    assert "[[ ## note ## ]]" not in texts[0]
-    assert texts[1].removeprefix(texts[0]).lstrip().startswith(f"[[ ## note ## ]]\n{note}" if note else "")
-    assert note or texts[1] == texts[0]
-
-
-@pytest.mark.parametrize("retries", [0, 1, 2])
-@row("react_extract.parse_retries", "B2-8")
-def test_option_parse_retries_asks_extract_again_with_the_error_shown(retries: int) -> None:
-    model = Script(FINISH, *[BAD] * 2, extract("x"))
-    outcome = run(ReactExtract(parse_retries=retries), model)
-    assert model.roles.count(A) == retries + 1
-    assert outcome.answer == ("x" if retries == 2 else None)
-    for k in range(1, retries + 1):
-        assert f"[[ ## error_{k} ## ]]\nYour last reply could not be read: The reply lacks" in shown(model.requests[-1])
-    typed = Script(FINISH, extract('["many"]'), BAD, extract("[7]"))
-    outcome = ReactExtract(parse_retries=retries).run_sync(Query("Q", schema=list[int]), Toolbox(), typed)
-    assert (outcome.answer, outcome.steps) == ([7] if retries == 2 else None, 1)
-
-
-@pytest.mark.parametrize("option", ["max_iterations", "parse_retries", "overflow_attempts"])
-@row("react_extract.max_iterations")
-def test_an_option_out_of_range_is_refused_by_name(option: str) -> None:
-    with pytest.raises(ValueError, match=f"{option} must be at least"):
-        ReactExtract(**{option: -1 + (option == "max_iterations")})  # type: ignore[arg-type]  # an int each

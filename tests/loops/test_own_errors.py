@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
+from tests import designs
 from tests.loops.helpers import Heard
 from tests.loops.shopper import PRICES, QUESTION, Shopper, price
 from tests.loops.test_resumable import DESIGNS
 from whichloop.loops.bare import Bare
+from whichloop.loops.finish import tool
+from whichloop.loops.guarded import Guarded
 from whichloop.loops.provider_retry import ProviderRetry
 from whichloop.loops.resumable import Resumable
-from whichloop.protocol import Chunk, Loop, ProviderError, Query, Reply, Request, StopReason, Tool, Toolbox, run_sync
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import (
+    Act,
+    Chunk,
+    Loop,
+    ProviderError,
+    Query,
+    Reply,
+    Request,
+    StopReason,
+    Tool,
+    Toolbox,
+    ToolCall,
+    WireError,
+    run_sync,
+)
 from whichloop.protocol.events import RequestFailed, ToolFinished
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_loop
 
 LOOPS: dict[str, Callable[[], Loop]] = {name: lambda loop=loop: loop for name, loop in DESIGNS.items()} | {
     "resumable": lambda: Resumable(Bare())
@@ -100,3 +121,32 @@ def test_a_model_that_raises_it_gives_no_reply_which_is_the_providers_error(name
 def test_another_attempt_mends_it(name: str) -> None:
     loop = ProviderRetry(LOOPS[name](), attempts=3)
     assert run_sync(loop.run(Query(QUESTION), Toolbox([price]), Failing(2))).answer is not None
+
+
+# --- a WireError of the model's own ---
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+READING = {"bare": Bare(), "keeps none": Bare(keep_bad_replies=False), "guarded": Guarded(Bare(), writes="confirmed")}
+CALL = Act("Add.", (ToolCall("add", {"a": 1, "b": 2}),))
+
+
+@pytest.mark.parametrize("loop", READING.values(), ids=READING)
+@pytest.mark.parametrize("before", [(), (CALL,)], ids=["at first", "later"])
+def test_it_leaves_the_loop_as_any_error_that_is_no_failure_of_a_provider(loop: Loop, before: tuple[Act, ...]) -> None:
+    with pytest.raises((RuntimeError, WireError), match="of the model's own"):
+        loop.run_sync(Query("1 + 2?"), Toolbox([add]), FakeModel(*before, WireError("of the model's own")))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("design", designs.DESIGNS)
+def test_no_design_stumbles_over_it(design: str) -> None:
+    model = FakeModel(then=WireError("of the model's own"))
+    loop = make_loop(parse_spec(design), tool_steps=3)
+    with contextlib.suppress(WireError, RuntimeError):  # and no other error
+        outcome = loop.run_sync(Query("1 + 2?"), Toolbox([add]), model)  # type: ignore[attr-defined]
+        assert outcome.stop != StopReason.FINISHED
