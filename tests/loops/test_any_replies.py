@@ -17,27 +17,10 @@ from tests.loops.bare.helpers import observed
 from tests.loops.drawn import BY_ROLE, FAILURES, RESULTS, WITH_CALLS, WORDS, WRITTEN
 from tests.loops.finish.helpers import assert_legal, offered
 from tests.rows import row
-from whichloop.loops.bare import Bare
-from whichloop.loops.finish import Finish
-from whichloop.loops.phased import Phased
-from whichloop.loops.react_extract import ReactExtract
-from whichloop.loops.stateless import ConversationState, Stateless
+from whichloop.loops import Bare, ConversationState, Finish, Phased, ReactExtract, Stateless
 from whichloop.models.scripted_calls import pieces
-from whichloop.protocol import (
-    Capabilities,
-    Chunk,
-    Inexpressible,
-    Loop,
-    Outcome,
-    Query,
-    Reply,
-    Request,
-    Role,
-    StopReason,
-    Tool,
-    Toolbox,
-    run_sync,
-)
+from whichloop.protocol import Capabilities, Chunk, Loop, Outcome, Query, Request, StopReason, Tool, Toolbox, run_sync
+from whichloop.protocol.moves import Inexpressible, Reply, Role
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_loop
 

@@ -16,33 +16,12 @@ from hypothesis import strategies as st
 from tests.loops.shopper import Shopper
 from tests.loops.stateless.helpers import think
 from tests.loops.test_approval import again
+from whichloop.loops import ApprovalRequired, Checkpoint, Finish, Loop, Model, Phased, Resumable, Stateless
 from whichloop.loops.bare import NOT_TAKEN, Bare
 from whichloop.loops.checkpoint import REFUSED as REJECTED
-from whichloop.loops.checkpoint import Checkpoint
-from whichloop.loops.finish import Finish
-from whichloop.loops.phased import Phased
-from whichloop.loops.resumable import ApprovalRequired, Resumable
-from whichloop.loops.stateless import Stateless
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import (
-    SILENT,
-    Act,
-    Answer,
-    Loop,
-    Model,
-    NativeCall,
-    Observation,
-    Observer,
-    Outcome,
-    Query,
-    Reply,
-    Request,
-    Role,
-    StopReason,
-    Toolbox,
-    ToolCall,
-    run_sync,
-)
+from whichloop.protocol import SILENT, NativeCall, Observation, Observer, Outcome, Query, Request, StopReason, Toolbox, run_sync
+from whichloop.protocol.moves import Act, Answer, Reply, Role, ToolCall
 
 WAITS = ("pay", "refund")
 PLAIN = ("send", "send_sync", "send_slowly")

@@ -11,37 +11,12 @@ from typing import Any
 import pytest
 
 from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper
-from whichloop.loops.bare import Bare
-from whichloop.loops.checkpoint import Checkpoint
-from whichloop.loops.finish import Finish
-from whichloop.loops.guarded import Guarded
-from whichloop.loops.microcompact import Microcompact
-from whichloop.loops.phased import Phased
-from whichloop.loops.provider_retry import ProviderRetry
-from whichloop.loops.repeat_guard import RepeatGuard
+from whichloop.loops import Bare, Checkpoint, Finish, Guarded, Microcompact, Phased, ProviderRetry, RepeatGuard, Stateless
 from whichloop.loops.resumable import ApprovalRequired, Resumable
 from whichloop.loops.shared.boundary import run_of
-from whichloop.loops.stateless import Stateless
-from whichloop.protocol import (
-    SILENT,
-    Loop,
-    Model,
-    Observation,
-    Observer,
-    Outcome,
-    ProviderError,
-    Query,
-    Reply,
-    Request,
-    RunEvent,
-    StopRun,
-    Toolbox,
-    ToolCall,
-    WrappedLoop,
-    WrappedModel,
-    run_sync,
-)
-from whichloop.protocol.events import RunEnded
+from whichloop.protocol import Loop, Observation, Outcome, Query, Reply, StopRun, Toolbox, ToolCall, WrappedLoop, run_sync
+from whichloop.protocol.events import SILENT, Observer, RunEnded, RunEvent
+from whichloop.protocol.model import Model, ProviderError, Request, WrappedModel
 from whichloop.protocol.tools import ToolboxAround
 
 

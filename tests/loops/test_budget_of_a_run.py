@@ -12,10 +12,7 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from tests.loops.shopper import PRICES, QUESTION, Shopper
-from whichloop.loops import Budget, Checkpoint, Loop, Query, Resumable, StopReason, StopRun, Toolbox
-from whichloop.loops.bare import Bare
-from whichloop.loops.finish import Finish
-from whichloop.loops.phased import Phased
+from whichloop.loops import Bare, Budget, Checkpoint, Finish, Loop, Phased, Query, Resumable, StopReason, StopRun, Toolbox
 from whichloop.loops.provider_retry import ProviderRetry
 from whichloop.loops.react_extract import ReactExtract
 from whichloop.loops.resumable import ApprovalRequired

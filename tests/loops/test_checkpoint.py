@@ -22,31 +22,12 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from tests.loops.killed_desk import Desk
 from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper, price
-from whichloop.loops.bare import Bare
+from whichloop.loops import Bare, CheckpointFile, ContextOverflow, Loop, ModelError, NativeCall
 from whichloop.loops.checkpoint import CUT_OFF, NO_RESULT, Checkpoint, RunUnderWay, failure_of, json_value, reply_of
-from whichloop.loops.checkpoint_file import CheckpointFile
 from whichloop.loops.resumable import ApprovalRequired, Resumable, failure_entry, result_entry
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import (
-    Act,
-    Answer,
-    ContextOverflow,
-    Loop,
-    ModelError,
-    NativeCall,
-    Observation,
-    Outcome,
-    ProviderError,
-    Query,
-    Reply,
-    Request,
-    StopRun,
-    Tool,
-    Toolbox,
-    ToolCall,
-    Usage,
-    run_sync,
-)
+from whichloop.protocol import Observation, Outcome, ProviderError, Query, Request, StopRun, Tool, Toolbox, Usage, run_sync
+from whichloop.protocol.moves import Act, Answer, Reply, ToolCall
 from whichloop.protocol.tool_calls import CallId
 
 # --- lines ---

@@ -14,33 +14,11 @@ from pydantic import BaseModel
 
 from tests.loops.helpers import Moves
 from tests.loops.shopper import ANSWER, QUESTION, Shopper, price
-from whichloop.loops.bare import Bare
-from whichloop.loops.finish import Finish
-from whichloop.loops.guarded import Guarded
-from whichloop.loops.microcompact import Microcompact
-from whichloop.loops.phased import Phased
-from whichloop.loops.react_extract import ReactExtract
+from whichloop.loops import Bare, Finish, Guarded, Microcompact, Phased, ReactExtract, Stateless
 from whichloop.loops.shared.conversation import RESULTS, UNTOLD, earlier_turns, turns_for
-from whichloop.loops.stateless import Stateless
-from whichloop.protocol import (
-    Act,
-    Answer,
-    Completion,
-    Inexpressible,
-    Loop,
-    Message,
-    NativeCall,
-    Query,
-    Reply,
-    Request,
-    Role,
-    Toolbox,
-    ToolCall,
-    Understanding,
-    WireError,
-    run_sync,
-)
+from whichloop.protocol import Loop, Message, NativeCall, Query, Request, Toolbox, run_sync
 from whichloop.protocol.chat import SentTurn
+from whichloop.protocol.moves import Act, Answer, Completion, Inexpressible, Reply, Role, ToolCall, Understanding, WireError
 
 DESIGNS: list[Loop] = [
     *(Bare(), Bare(decision_format="native"), Bare(decision_format="fields"), Finish(max_steps=4), Phased(), ReactExtract()),

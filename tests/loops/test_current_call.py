@@ -17,18 +17,10 @@ from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper
 from whichloop import current_call
 from whichloop.datasets.arithmetic import SUITE
 from whichloop.datasets.task import StatelessEnvironment, Task
-from whichloop.loops import CurrentCall
-from whichloop.loops.bare import Bare
-from whichloop.loops.checkpoint import Checkpoint
-from whichloop.loops.finish import Finish
-from whichloop.loops.guarded import Guarded
-from whichloop.loops.microcompact import Microcompact
+from whichloop.loops import Bare, Checkpoint, CurrentCall, Finish, Guarded, Microcompact, RepeatGuard, Stateless, run_events
 from whichloop.loops.provider_retry import ProviderRetry
 from whichloop.loops.react_extract import ReactExtract
-from whichloop.loops.repeat_guard import RepeatGuard
 from whichloop.loops.resumable import ApprovalRequired, Resumable
-from whichloop.loops.shared.boundary import run_events
-from whichloop.loops.stateless import Stateless
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import Loop, Query, StopRun, Tool, Toolbox, ToolCall, run_sync
 from whichloop.protocol.events import ToolStarted

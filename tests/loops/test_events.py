@@ -11,38 +11,17 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tests.loops.helpers import Heard
 from tests.loops.test_run_arguments import LOOPS as DESIGNS
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.run import run
-from whichloop.loops.bare import Bare
-from whichloop.loops.finish import Finish
-from whichloop.loops.phased import Phased
-from whichloop.loops.provider_retry import ProviderRetry
-from whichloop.loops.react_extract import ReactExtract
+from whichloop.loops import Bare, BudgetExceeded, Finish, Phased, ProviderRetry, ReactExtract, Stateless
 from whichloop.loops.shared import boundary
 from whichloop.loops.shared.boundary import run_events, takes_events
-from whichloop.loops.stateless import Stateless
 from whichloop.metrics.record import records_digest
 from whichloop.metrics.trace import ModelExchange, Note, ToolRun
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import (
-    SILENT,
-    Act,
-    Answer,
-    BudgetExceeded,
-    Loop,
-    Model,
-    Observer,
-    Outcome,
-    ProviderError,
-    Query,
-    Reply,
-    RunEvent,
-    StopReason,
-    Toolbox,
-    ToolCall,
-    run_sync,
-)
+from whichloop.protocol import SILENT, Loop, Model, Observer, Outcome, ProviderError, Query, RunEvent, StopReason, Toolbox, run_sync
 from whichloop.protocol.events import (
     CallInvalid,
     LoopNote,
@@ -55,6 +34,7 @@ from whichloop.protocol.events import (
     ToolFinished,
     ToolStarted,
 )
+from whichloop.protocol.moves import Act, Answer, Reply, ToolCall
 from whichloop.runs.built_in import builtin_names
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
@@ -188,15 +168,6 @@ def pieces_make_the_replies(events: list[RunEvent]) -> bool:
 # --- in a product ---
 
 
-class Listening(Observer):
-    def __init__(self, streams: bool = False) -> None:
-        self.streams = streams
-        self.events: list[RunEvent] = []
-
-    def on_event(self, event: RunEvent) -> None:
-        self.events.append(event)
-
-
 def price(item: str) -> float:
     """What an item costs."""
     return {"tea": 1.5}[item]
@@ -219,7 +190,7 @@ UNREADABLE = "Invalid JSON response from LLM - Expecting value: line 1 column 1 
 
 
 def test_a_product_is_told_of_calls_results_errors_and_the_end() -> None:
-    listening = Listening()
+    listening = Heard()
     outcome = Bare(max_consecutive_errors=None).run_sync(Query("How much?"), TOOLS, shopping(), listening)
     shown = [event.as_dict() for event in listening.events]
     for each in shown:
@@ -319,7 +290,7 @@ def test_every_built_in_loop_is_bounded() -> None:
 def test_a_loop_of_ones_own_is_watched_too_also_within_a_wrapper() -> None:
     names = ["loop_note", "tool_started", "tool_finished", "run_ended"]
     assert [event.name for event in collected(Mine(), FakeModel())[0]] == names
-    listening = Listening()
+    listening = Heard()
     assert ProviderRetry(Mine()).run_sync(Query("How much?"), TOOLS, FakeModel(), listening).answer == "1.5"
     assert [event.name for event in listening.events] == names
 
@@ -381,7 +352,7 @@ def test_a_call_that_does_not_fit_says_whether_it_ran(loop: Loop, refused: bool)
         ran.append(amount)
         return "paid"
 
-    observer = Listening()
+    observer = Heard()
     model = FakeModel(Act("Pay.", (ToolCall("pay", {"amount": "all of it"}),)), *[Answer("", "done")] * 2)
     run_sync(loop.run(Query("Pay."), Toolbox([pay]), model, observer))
     (invalid,) = [event for event in observer.events if isinstance(event, CallInvalid)]

@@ -17,30 +17,11 @@ from tests.loops.helpers import Heard, python, texts
 from tests.loops.looking import check_tool_max_chars, check_tool_threads, check_tool_timeout_s
 from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper
 from tests.rows import row
-from whichloop.loops.bare import Bare
-from whichloop.loops.finish import Finish
-from whichloop.loops.phased import Phased
-from whichloop.loops.react_extract import ReactExtract
-from whichloop.loops.stateless import Stateless
+from whichloop.loops import Bare, BudgetExceeded, ContextOverflow, Finish, Phased, ReactExtract, Stateless
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import (
-    SILENT,
-    BudgetExceeded,
-    ContextOverflow,
-    Loop,
-    Observer,
-    Outcome,
-    ProviderError,
-    Query,
-    Reply,
-    Request,
-    StopReason,
-    Tool,
-    Toolbox,
-    ToolCall,
-    run_sync,
-)
+from whichloop.protocol import SILENT, Loop, Observer, Outcome, ProviderError, Query, Request, StopReason, Tool, Toolbox, run_sync
 from whichloop.protocol.events import ToolFinished
+from whichloop.protocol.moves import Reply, ToolCall
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.built_in import options_of
 from whichloop.runs.registry import make_loop

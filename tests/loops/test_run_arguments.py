@@ -11,39 +11,12 @@ from typing import Any, cast
 
 import pytest
 
-from whichloop.loops.bare import Bare
-from whichloop.loops.finish import Finish
-from whichloop.loops.guarded import Guarded
-from whichloop.loops.microcompact import Microcompact
-from whichloop.loops.phased import Phased
-from whichloop.loops.provider_retry import ProviderRetry
-from whichloop.loops.react_extract import ReactExtract
-from whichloop.loops.repeat_guard import RepeatGuard
-from whichloop.loops.stateless import Stateless
+from whichloop.loops import Bare, Finish, Guarded, Loop, Microcompact, Phased, ProviderRetry, ReactExtract, RepeatGuard, Stateless
 from whichloop.models.fake import FakeModel
 from whichloop.models.metering import Budget
-from whichloop.protocol import (
-    Act,
-    Answer,
-    FunctionModel,
-    Loop,
-    NativeCall,
-    Observer,
-    PlanTask,
-    ProviderError,
-    Query,
-    Reply,
-    Request,
-    RunEvent,
-    StopReason,
-    StopRun,
-    Tasks,
-    Tool,
-    Toolbox,
-    ToolCall,
-    Understanding,
-    run_sync,
-)
+from whichloop.protocol import NativeCall, Observer, Query, RunEvent, StopReason, StopRun, Tool, Toolbox, run_sync
+from whichloop.protocol.model import FunctionModel, ProviderError, Request
+from whichloop.protocol.moves import Act, Answer, PlanTask, Reply, Tasks, ToolCall, Understanding
 
 LOOPS: dict[str, Callable[[], Any]] = {
     "bare": Bare,

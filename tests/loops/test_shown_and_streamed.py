@@ -17,43 +17,16 @@ from tests.cases import cases
 from tests.loops.helpers import Script
 from tests.loops.looking import VALUES, box, look, looks_once
 from tests.rows import row
-from whichloop.loops import repeat_guard
-from whichloop.loops.bare import Bare
+from whichloop.loops import ActivityManager, Bare, CallDelta, ConversationState, Finish, ReactExtract, Stateless, Step, repeat_guard
 from whichloop.loops.bare_codecs import FORMATS
-from whichloop.loops.finish import Finish, Step
-from whichloop.loops.phased import (
-    AgentCallbacks,
-    AgentTools,
-    Phased,
-    Scratchpad,
-    TaskStatus,
-    ToolContextManager,
-    ToolExecutorOptions,
-)
-from whichloop.loops.react_extract import ReactExtract
+from whichloop.loops.phased import AgentTools, Phased, ToolExecutorOptions
+from whichloop.loops.phased.state import AgentCallbacks, Scratchpad, TaskStatus, ToolContextManager
 from whichloop.loops.shared.boundary import _AnswerSoFar
-from whichloop.loops.stateless import ActivityManager, ConversationState, Stateless
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import (
-    Answer,
-    CallDelta,
-    Capabilities,
-    Chunk,
-    Inexpressible,
-    NativeCall,
-    Observer,
-    Query,
-    Reply,
-    Request,
-    Role,
-    Tool,
-    Toolbox,
-    ToolCall,
-    WrappedModel,
-    render_value,
-    run_sync,
-)
+from whichloop.protocol import Observer, Query, Request, Tool, Toolbox, WrappedModel, render_value, run_sync
+from whichloop.protocol.chat import Capabilities, Chunk, NativeCall
 from whichloop.protocol.events import AnswerChunk
+from whichloop.protocol.moves import Answer, Inexpressible, Reply, Role, ToolCall
 from whichloop.protocol.names import parse_spec
 from whichloop.protocol.values import cap
 from whichloop.protocol.wire import section

@@ -14,36 +14,13 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
-from whichloop.loops.bare import Bare
+from whichloop.loops import Bare, Finish, Guarded, Phased, ProviderRetry, ReactExtract, RepeatGuard, Resumable, Stateless
 from whichloop.loops.checkpoint import Checkpoint, ResumeError
-from whichloop.loops.finish import Finish
-from whichloop.loops.guarded import Guarded
-from whichloop.loops.phased import Phased
-from whichloop.loops.provider_retry import ProviderRetry
-from whichloop.loops.react_extract import ReactExtract
-from whichloop.loops.repeat_guard import RepeatGuard
-from whichloop.loops.resumable import Resumable
 from whichloop.loops.spans import Spans
-from whichloop.loops.stateless import Stateless
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import (
-    SILENT,
-    Act,
-    Answer,
-    Loop,
-    Message,
-    Observer,
-    ProviderError,
-    Query,
-    Reply,
-    Request,
-    StopRun,
-    Toolbox,
-    ToolCall,
-    Usage,
-    run_sync,
-)
+from whichloop.protocol import SILENT, Loop, Message, Observer, ProviderError, Query, Request, StopRun, Toolbox, Usage, run_sync
 from whichloop.protocol.files import Image
+from whichloop.protocol.moves import Act, Answer, Reply, ToolCall
 
 
 def spans_of(loop: Any, model: Any, tool: Any, observer: Observer = SILENT) -> list[ReadableSpan]:

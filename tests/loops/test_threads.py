@@ -14,12 +14,9 @@ import pytest
 
 from tests.loops.helpers import Script, answer, call, texts
 from tests.loops.looking import looks_once, watched_limits
+from whichloop.loops import Finish, ReactExtract, RepeatGuard, ToolRegistry, module, run_agent, tool
 from whichloop.loops.bare import Bare, History
-from whichloop.loops.bare_standalone import ToolRegistry, run_agent
-from whichloop.loops.finish import Finish, module, tool
 from whichloop.loops.phased import Agent, Phased, PhaseTask, ToolCallStatus, ToolExecutor, ToolExecutorOptions
-from whichloop.loops.react_extract import ReactExtract
-from whichloop.loops.repeat_guard import RepeatGuard
 from whichloop.loops.stateless import ActivityManager, ManualAgentLoop, MultiToolRegistry, Stateless
 from whichloop.models.metering import MeteredToolbox
 from whichloop.protocol import Loop, Observation, Query, Tool, Toolbox, ToolCall, run_sync

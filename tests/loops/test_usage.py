@@ -8,34 +8,15 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from tests.loops.helpers import Heard
 from tests.loops.shopper import QUESTION, Shopper, price
-from tests.loops.test_approval import Heard
 from tests.loops.test_resumable import DESIGNS
-from whichloop.loops.bare import Bare
-from whichloop.loops.checkpoint import Checkpoint
-from whichloop.loops.finish import Finish
-from whichloop.loops.provider_retry import ProviderRetry
-from whichloop.loops.resumable import Resumable
+from whichloop.loops import Bare, CallDelta, Checkpoint, Finish, ProviderRetry, Resumable
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import (
-    Act,
-    Answer,
-    CallDelta,
-    FunctionModel,
-    Outcome,
-    ProviderError,
-    Query,
-    Reply,
-    Request,
-    RunEvent,
-    StopRun,
-    Toolbox,
-    ToolCall,
-    Usage,
-    run_sync,
-)
+from whichloop.protocol import FunctionModel, Outcome, ProviderError, Query, Request, RunEvent, StopRun, Toolbox, Usage, run_sync
 from whichloop.protocol.chat import reply_of_pieces
 from whichloop.protocol.events import CallInvalid, ReplyChunk, ReplyReceived, RequestStarted, RunEnded, ToolFinished, ToolStarted
+from whichloop.protocol.moves import Act, Answer, Reply, ToolCall
 from whichloop.protocol.outcome import RunUsage
 
 

@@ -13,34 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.loops.helpers import Moves, Notes, Script
-from whichloop.loops.bare import Bare
-from whichloop.loops.finish import Finish
+from whichloop.loops import Bare, Chunk, ContextOverflow, Finish, Message, ReactExtract
 from whichloop.loops.microcompact import CLEARED, Microcompact, result_places
 from whichloop.loops.provider_retry import MAX_DELAY_S, ProviderRetry, RetryingModel, _warn_of_both
-from whichloop.loops.react_extract import ReactExtract
 from whichloop.loops.repeat_guard import RepeatCountingToolbox, RepeatGuard
 from whichloop.models.local.model import open_model
 from whichloop.models.metering import Meter, MeteredModel
 from whichloop.models.real import RealOptions
-from whichloop.protocol import (
-    SILENT,
-    Act,
-    Answer,
-    Chunk,
-    ContextOverflow,
-    Message,
-    ModelError,
-    ProviderError,
-    Query,
-    Reply,
-    Request,
-    StopReason,
-    Tool,
-    Toolbox,
-    ToolCall,
-    WrappedModel,
-    run_sync,
-)
+from whichloop.protocol import SILENT, ModelError, ProviderError, Query, Request, StopReason, Tool, Toolbox, WrappedModel, run_sync
+from whichloop.protocol.moves import Act, Answer, Reply, ToolCall
 
 PASSING = ("rate_limit", "server", "overloaded", "timeout", "connection")
 LASTING = ("auth", "bad_request", "refused", "setup")

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.loops.helpers import call
-from whichloop.loops.bare import Bare
-from whichloop.loops.bare_standalone import ToolRegistry, run_agent
+from whichloop.loops import Bare, ToolRegistry, run_agent
 from whichloop.protocol import SILENT, Observer, Outcome, Query, Tool, Toolbox, run_sync
 
 CAP = "Maximum steps reached without final answer"

@@ -18,19 +18,8 @@ from tests.rows import row
 from whichloop.loops.bare import Bare, create_observation
 from whichloop.loops.bare_codecs import INSTRUCTIONS
 from whichloop.loops.bare_standalone import arun_agent, run_agent
-from whichloop.protocol import (
-    BudgetExceeded,
-    ContextOverflow,
-    Message,
-    NativeCall,
-    ProviderError,
-    Query,
-    Reply,
-    StopReason,
-    Tool,
-    Toolbox,
-    run_sync,
-)
+from whichloop.protocol import BudgetExceeded, ContextOverflow, ProviderError, Query, StopReason, Tool, Toolbox, run_sync
+from whichloop.protocol.chat import Message, NativeCall, Reply
 
 # --- faults ---
 

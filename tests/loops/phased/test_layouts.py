@@ -16,16 +16,8 @@ from tests.cases import cases
 from tests.loops.helpers import Notes
 from tests.loops.phased.helpers import FAIL, INCOMPLETE, LAYOUTS, Brain, adding, box, by_task, finished, hang, plan, run, statuses
 from tests.rows import row
-from whichloop.loops.phased import (
-    AgentCallbacks,
-    Phase,
-    Phased,
-    PhaseTask,
-    TaskStatus,
-    ToolCallStatus,
-    ToolContextManager,
-    Understanding,
-)
+from whichloop.loops.phased import Phased, Understanding
+from whichloop.loops.phased.state import AgentCallbacks, Phase, PhaseTask, TaskStatus, ToolCallStatus, ToolContextManager
 from whichloop.protocol import Outcome, Query, Reply, Request, Role, StopReason, ToolCall
 from whichloop.protocol.moves import Act, Text
 

@@ -27,23 +27,8 @@ from tests.loops.phased.helpers import (
 )
 from tests.rows import row
 from whichloop.loops.phased import AgentCallbacks, Phase, Phased, TaskStatus
-from whichloop.protocol import (
-    Act,
-    Answer,
-    BudgetExceeded,
-    Chunk,
-    Completion,
-    Loop,
-    ProviderError,
-    Query,
-    Reply,
-    Request,
-    Role,
-    StopReason,
-    Tasks,
-    Toolbox,
-    ToolCall,
-)
+from whichloop.protocol import BudgetExceeded, Chunk, Loop, ProviderError, Query, Request, StopReason, Toolbox
+from whichloop.protocol.moves import Act, Answer, Completion, Reply, Role, Tasks, ToolCall
 
 AB = plan(("a", "A."), ("b", "B."))
 each_layout = pytest.mark.parametrize("layout", LAYOUTS)

@@ -31,26 +31,9 @@ from tests.loops.phased.helpers import (
 )
 from tests.rows import row
 from whichloop.loops.phased import Agent, AgentTools, Phased, Scratchpad, ToolContextManager, ToolExecutor, ToolExecutorOptions
-from whichloop.loops.phased.codecs import REASON, REFLECT, SELECT, UNDERSTAND, answer_codec, contexts_codec
-from whichloop.models.instructions import ANSWER
-from whichloop.protocol import (
-    Act,
-    Answer,
-    Completion,
-    NativeCall,
-    Outcome,
-    PlanTask,
-    ProviderError,
-    Reply,
-    Role,
-    Tasks,
-    Text,
-    Toolbox,
-    Understanding,
-    WireError,
-    render_value,
-    run_sync,
-)
+from whichloop.loops.phased.codecs import ANSWER, REASON, REFLECT, SELECT, UNDERSTAND, answer_codec, contexts_codec
+from whichloop.protocol import NativeCall, Outcome, ProviderError, Toolbox, render_value, run_sync
+from whichloop.protocol.moves import Act, Answer, Completion, PlanTask, Reply, Role, Tasks, Text, Understanding, WireError
 
 KEPT = st.lists(
     st.tuples(

@@ -20,18 +20,8 @@ from tests.prepared import ran_in_fork
 from tests.rows import row
 from whichloop.loops.react_extract import ReactAgent, ReactExtract, format_trajectory
 from whichloop.loops.react_extract_codecs import ExtractCodec, ReactCodec, instructions_with_tools
-from whichloop.protocol import (
-    Act,
-    ContextOverflow,
-    Inexpressible,
-    ProviderError,
-    Query,
-    Role,
-    StopReason,
-    Toolbox,
-    ToolCall,
-    run_sync,
-)
+from whichloop.protocol import ContextOverflow, ProviderError, Query, StopReason, Toolbox, run_sync
+from whichloop.protocol.moves import Act, Inexpressible, Role, ToolCall
 
 ADD = react("add", a=1, b=2)
 FINISH = react("finish")

@@ -8,15 +8,8 @@ import threading
 import time
 from typing import Any
 
-from whichloop.loops.stateless import (
-    ActionDecision,
-    ActionType,
-    ActivityManager,
-    ConversationEntry,
-    ConversationState,
-    ManualAgentLoop,
-    Stateless,
-)
+from whichloop.loops.stateless import ActivityManager, ManualAgentLoop, Stateless
+from whichloop.loops.stateless.state import ActionDecision, ActionType, ConversationEntry, ConversationState
 from whichloop.protocol import SILENT, BudgetExceeded, Observer, Outcome, Query, Toolbox, run_sync
 from whichloop.protocol import ToolCall as Call
 

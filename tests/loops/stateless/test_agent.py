@@ -36,15 +36,8 @@ from tests.loops.stateless.helpers import (
 )
 from tests.rows import row
 from whichloop.dspy_seam import lm_of
-from whichloop.loops.stateless import (
-    ActionDecision,
-    ActionType,
-    ConversationEntry,
-    ConversationState,
-    ErrorRecoveryModule,
-    ManualAgentLoop,
-)
-from whichloop.loops.stateless.state import HistorySummary
+from whichloop.loops.stateless import ErrorRecoveryModule, ManualAgentLoop
+from whichloop.loops.stateless.state import ActionDecision, ActionType, ConversationEntry, ConversationState, HistorySummary
 from whichloop.protocol import Answer, ContextOverflow, ProviderError, Recovery, Reply, Role, StopReason, Toolbox, run_sync
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import dspy
 import pytest
@@ -41,46 +42,111 @@ from tests.loops.stateless.helpers import (
 from tests.rows import row
 from whichloop.dspy_seam import lm_of
 from whichloop.loops.stateless import ActionType, ActivityManager, ConversationState, ManualAgentLoop, Stateless, StatelessProgram
-from whichloop.protocol import (
-    Act,
-    Answer,
-    BudgetExceeded,
-    ContextOverflow,
-    ProviderError,
-    Query,
-    Recovery,
-    Reply,
-    Role,
-    StopReason,
-    Text,
-    Toolbox,
-)
+from whichloop.protocol import BudgetExceeded, ContextOverflow, ProviderError, Query, StopReason, Toolbox
 from whichloop.protocol import ToolCall as Call
-
-ENDINGS: list[tuple[dict[str, Any], list[Any], StopReason, str]] = [
-    ({}, [STOP], StopReason.FINISHED, "completed"),
-    ({}, [think(FAIL), recover("fail")], StopReason.RECOVERY_FAILED, "completed"),
-    ({}, [EMPTY] * 3, StopReason.ERROR_VALVE, "terminated"),
-    ({"max_iterations": 1}, [think(ADD)], StopReason.MAX_STEPS, "max_iterations"),
-    ({}, [BAD], StopReason.PARSE_FAILED, "error_recovery"),
-    ({}, [ProviderError("down")], StopReason.PROVIDER_ERROR, "error_recovery"),
-    ({}, [ContextOverflow("long")], StopReason.CONTEXT_OVERFLOW, "error_recovery"),
-    ({"response_style": "concise"}, [STOP, BAD], StopReason.PARSE_FAILED, "error_recovery"),
-    ({"response_style": "concise"}, [STOP, ProviderError("down")], StopReason.PROVIDER_ERROR, "error_recovery"),
-]
+from whichloop.protocol.moves import Act, Answer, Recovery, Reply, Role, Text
 
 
-@pytest.mark.parametrize(("options", "replies", "stop", "status"), ENDINGS)
-@row("G-2", "G-3", "X-21", "stateless.max_iterations")
-def test_every_ending_has_its_stop_reason(options: dict[str, Any], replies: list[Any], stop: StopReason, status: str) -> None:
-    loop = Stateless(**{"response_style": None} | options)
-    model = Script(*replies)
+class Case(NamedTuple):
+    """A run without a formatter unless its options say so, and what comes of it."""
+
+    options: dict[str, Any]
+    replies: list[Any]
+    stop: str
+    status: str
+    text: Any
+    roles: str
+    """The first letters of what the model is asked for: Decide, Recover, Format, Summarize."""
+
+
+SILENT_END = think(final="", final_response=None)
+NO_RECOVERY = {"enable_error_recovery": False}
+CONCISE = {"response_style": "concise"}
+FOLDS = {"max_history_length": 1}
+BOTH = think(ADD, should_continue=False, final_response="early")
+DOWN, LONG = ProviderError("down"), ContextOverflow("long")
+LIMIT = "I reached the limit of 3 iterations"
+CASES = {
+    "a stop": Case({}, [STOP], "finished", "completed", "3", "d"),
+    "a call and a stop": Case({}, [think(ADD), STOP], "finished", "completed", "3", "dd"),
+    "nothing recovers": Case({}, [think(FAIL), recover("fail")], "recovery_failed", "completed", ..., "dr"),
+    "no recovery": Case(NO_RECOVERY, [think(FAIL), STOP], "finished", "completed", "3", "dd"),
+    "recovery for two rounds": Case({}, [think(FAIL), *[recover("retry")] * 2, STOP], "finished", "completed", "3", "drrd"),
+    "recovery for no round": Case({"max_recovery_rounds": 0}, [think(FAIL), STOP], "finished", "completed", "3", "dd"),
+    "recovery for three rounds": Case(
+        {"max_recovery_rounds": 3}, [think(FAIL), *[recover("retry")] * 3, STOP], "finished", "completed", "3", "drrrd"
+    ),
+    "three empty decisions": Case({}, [EMPTY, think(should_use_tools=True), EMPTY], "error_valve", "terminated", ..., "ddd"),
+    "a call between empty ones": Case({}, [EMPTY, EMPTY, think(ADD), EMPTY, EMPTY, STOP], "finished", "completed", "3", "dddddd"),
+    "one empty decision": Case({"max_empty_decisions": 1}, [EMPTY], "error_valve", "terminated", ..., "d"),
+    "empty for ever": Case(
+        {"max_empty_decisions": None, "max_iterations": 4}, [EMPTY] * 4, "max_steps", "max_iterations", ..., "dddd"
+    ),
+    "results of before empty ones": Case(
+        {}, [think(ADD, FAIL), recover("skip"), *[EMPTY] * 3], "error_valve", "terminated", "add: 3\nfail: ERROR - broken", "drddd"
+    ),
+    "the limit": Case({"max_iterations": 3}, [think(ADD)] * 3, "max_steps", "max_iterations", LIMIT, "ddd"),
+    "an unreadable decision": Case({}, [BAD], "parse_failed", "error_recovery", ..., "d"),
+    "no provider": Case({}, [DOWN], "provider_error", "error_recovery", ..., "d"),
+    "an overflow": Case({}, [LONG], "context_overflow", "error_recovery", ..., "d"),
+    "an unreadable formatter": Case(CONCISE, [STOP, BAD], "parse_failed", "error_recovery", ..., "df"),
+    "no provider for the formatter": Case(CONCISE, [STOP, DOWN], "provider_error", "error_recovery", ..., "df"),
+    "no provider for the fold": Case(FOLDS, [*[think(ADD)] * 2, DOWN], "provider_error", "error_recovery", ..., "dds"),
+    "an overflow in the fold": Case(FOLDS, [*[think(ADD)] * 2, LONG], "context_overflow", "error_recovery", ..., "dds"),
+    "no fold once it is over": Case(
+        {**FOLDS, "finish_with_tools": "run_first"}, [think(ADD), BOTH], "finished", "completed", "early", "dd"
+    ),
+    "no text at all": Case({}, [SILENT_END], "finished", "completed", "No answer was produced.", "d"),
+    "results for a text": Case(
+        {}, [think(ADD, FAIL), recover("skip"), SILENT_END], "finished", "completed", "add: 3\nfail: ERROR - broken", "drd"
+    ),
+    "a formatted text of results": Case(
+        CONCISE, [think(ADD), SILENT_END, formatted("Three.")], "finished", "completed", "Three.", "ddf"
+    ),
+    "an unknown name": Case({}, [think(("nope", {})), recover("skip"), STOP], "finished", "completed", "3", "drd"),
+    "an unknown name, constrained": Case(
+        {"constrain_names": True}, [think(("nope", {}))], "parse_failed", "error_recovery", ..., "d"
+    ),
+    "a stop beside a call": Case({}, [BOTH], "finished", "completed", "early", "d"),
+    "the call first": Case({"finish_with_tools": "run_first"}, [BOTH], "finished", "completed", "early", "d"),
+    "the call first, without a text": Case(
+        {"finish_with_tools": "run_first"}, [think(ADD, should_continue=False)], "finished", "completed", "add: 3", "d"
+    ),
+    "asked again": Case({"finish_with_tools": "ask_again"}, [BOTH, think(final="late")], "finished", "completed", "late", "dd"),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@row("G-2", "G-3", "X-12", "X-13", "X-21", "S0-47", "S0-50", "S0-59", "B0-12", "B0-16", "B0-21", "B0-23", "B0-29", "B0-36")
+@row("stateless.max_iterations", "stateless.enable_error_recovery", "stateless.told_max_iterations")
+@row("stateless.max_empty_decisions", "stateless.max_recovery_rounds")
+def test_a_run_goes_as_its_replies_say(case: Case) -> None:
+    loop, model = Stateless(**{"response_style": None} | case.options), Script(*case.replies)
     outcome = run(loop, model)
-    assert (outcome.stop, outcome.details["status"]) == (stop, status)
-    assert stop in loop.stops
-    assert len(model.requests) == len(replies), "no further call"
-    if stop in (StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW):
-        assert outcome.answer is None
+    assert (outcome.stop, outcome.details["status"]) == (case.stop, case.status)
+    assert outcome.stop in loop.stops
+    assert "".join(role.value[0] for role in model.roles) == case.roles
+    assert len(model.requests) == len(case.replies), "no further call"
+    text = outcome.details["final_response"]
+    assert case.text is ... or (LIMIT[12:] in text if case.text == LIMIT else text == case.text)
+    assert outcome.stop not in ("provider_error", "context_overflow") or outcome.answer is None
+    told = {shown(request, "max_iterations") for request in model.requests if request.role is Role.DECIDE}
+    assert told == {str(loop.max_iterations)}
+    again = Script(*case.replies)
+    run(replace(loop, told_max_iterations=50), again)
+    assert {shown(request, "max_iterations") for request in again.requests if request.role is Role.DECIDE} == {"50"}
+
+
+def test_stops_that_no_run_can_reach_are_not_declared() -> None:
+    for options, stop in (
+        ({"enable_error_recovery": False}, StopReason.RECOVERY_FAILED),
+        ({"max_recovery_rounds": 0}, StopReason.RECOVERY_FAILED),
+        ({"max_iterations": 1}, StopReason.RECOVERY_FAILED),  # the only decision is not one about errors
+        ({"max_empty_decisions": None}, StopReason.ERROR_VALVE),
+        ({"max_iterations": 2}, StopReason.ERROR_VALVE),
+    ):
+        assert stop not in Stateless(**options).stops  # type: ignore[arg-type]  # of several types
+        assert stop in Stateless().stops
 
 
 @row("G-3")
@@ -152,16 +218,6 @@ def test_an_option_out_of_range_is_refused_when_the_part_is_built(kind: Any, opt
         kind(*before, **options)
 
 
-@row("stateless.enable_error_recovery")
-def test_option_enable_error_recovery_off_shows_errors_to_the_next_decision() -> None:
-    model = Script(think(FAIL), STOP)
-    loop = Stateless(response_style=None, enable_error_recovery=False)
-    run(loop, model)
-    assert model.roles == [Role.DECIDE, Role.DECIDE]
-    assert shown(model.requests[1], "last_tool_results") == "fail: ERROR - broken"
-    assert PLAIN.stops - loop.stops == {StopReason.RECOVERY_FAILED}
-
-
 @row("stateless.response_style")
 def test_option_response_style_puts_the_answer_or_leaves_it() -> None:
     replies = {"concise": [formatted("F")], "detailed": [detailed("F", "p")], None: []}
@@ -203,33 +259,6 @@ def test_option_constrain_names_refuses_an_unknown_tool() -> None:
     assert "Name of the tool to execute" in system(model.requests[0])
     assert run(Stateless(constrain_names=True, response_style=None), Script(think(ADD), STOP)).answer == "3"
     assert Stateless(constrain_names=True, response_style=None).run_sync(Query("Q"), Toolbox(), Script(STOP)).answer == "3"
-
-
-@row("stateless.told_max_iterations")
-def test_option_told_max_iterations_tells_another_limit() -> None:
-    model = Script(then=think(ADD))
-    run(Stateless(max_iterations=2, told_max_iterations=50), model)
-    assert [shown(request, "max_iterations") for request in model.requests] == ["50", "50"]
-
-
-@row("stateless.max_empty_decisions")
-def test_option_max_empty_decisions_ends_the_run_sooner_or_never() -> None:
-    for most, steps, stop in ((1, 1, StopReason.ERROR_VALVE), (None, 10, StopReason.MAX_STEPS)):
-        loop = Stateless(max_empty_decisions=most)
-        outcome = run(loop, Script(then=EMPTY))
-        assert (outcome.steps, outcome.stop) == (steps, stop)
-        assert (StopReason.ERROR_VALVE in loop.stops) is (most is not None)
-    assert StopReason.ERROR_VALVE not in Stateless(max_iterations=2).stops
-
-
-@row("stateless.max_recovery_rounds")
-def test_option_max_recovery_rounds_bounds_recovery() -> None:
-    for rounds in (0, 1, 3):
-        model = Script(then=lambda request: Recovery("retry") if request.role is Role.RECOVER else Act("t", (Call("fail", {}),)))
-        run(Stateless(max_recovery_rounds=rounds), model)
-        assert model.roles.count(Role.RECOVER) == rounds
-    assert StopReason.RECOVERY_FAILED not in Stateless(max_recovery_rounds=0).stops
-    assert StopReason.RECOVERY_FAILED not in Stateless(max_iterations=1).stops, "the only decision is not one about errors"
 
 
 @row("stateless.max_history_length")
