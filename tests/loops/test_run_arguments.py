@@ -11,7 +11,10 @@ from typing import Any, cast
 
 import pytest
 
+from tests.rows import row
 from whichloop.loops import Bare, Finish, Guarded, Loop, Microcompact, Phased, ProviderRetry, ReactExtract, RepeatGuard, Stateless
+from whichloop.loops.bare_standalone import run_agent
+from whichloop.loops.stateless import ActivityManager, ManualAgentLoop
 from whichloop.models.fake import FakeModel
 from whichloop.models.metering import Budget
 from whichloop.protocol import NativeCall, Observer, Query, RunEvent, StopReason, StopRun, Tool, Toolbox, run_sync
@@ -84,6 +87,13 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: Toolbox([lambda: 1]), ValueError, "tool '<lambda>': no provider takes this name"),
     (lambda: Tool.from_function(price, name="my price"), ValueError, "tool 'my price': no provider takes this name"),
     (lambda: FunctionModel(cast(Any, "gpt")), TypeError, "function: give a function of the request, not str"),
+    (lambda: Query(cast(Any, 3)), TypeError, "query: text must be a text, not int"),
+    (lambda: Query("How much?", cast(Any, ["tea"])), TypeError, "query: context must be a text, not list"),
+    (lambda: Toolbox(cast(Any, price)), TypeError, "tools: give a list of tools or functions, not function"),
+    (lambda: Toolbox(cast(Any, Tool.from_function(price))), TypeError, "tools: give a list of tools or functions, not Tool"),
+    (lambda: Toolbox([price], time_limit_s=-1), ValueError, "toolbox: time_limit_s must be more than 0 s, or None, not -1"),
+    (lambda: Toolbox([price], max_chars=-1), ValueError, "toolbox: max_chars must be 0 or more, or None, not -1"),
+    (lambda: Tool.from_function(price, time_limit_s=float("nan")), ValueError, "not nan"),
 ]
 
 
@@ -109,26 +119,6 @@ def test_a_function_is_a_model(function: Callable[[Request], Any]) -> None:
     assert (model.name, Bare().run_sync(Query("How many?"), Toolbox(), model).answer) == ("mine", "Two.")
     with pytest.raises(TypeError, match=r"^model: Model is needed, not function$"):
         Bare().run_sync(Query("How many?"), Toolbox(), cast(Any, function))
-
-
-@pytest.mark.parametrize(
-    ("make", "told"),
-    [
-        (lambda: Query(cast(Any, 3)), "^query: text must be a text, not int$"),
-        (lambda: Query("How much?", cast(Any, ["tea"])), "^query: context must be a text, not list$"),
-        (lambda: Toolbox(cast(Any, price)), r"^tools: give a list of tools or functions, not function$"),
-        (lambda: Toolbox(cast(Any, Tool.from_function(price))), r"^tools: give a list of tools or functions, not Tool$"),
-        (lambda: Toolbox([price], time_limit_s=-1), "^toolbox: time_limit_s must be more than 0 s, or None, not -1$"),
-        (lambda: Toolbox([price], max_chars=-1), "^toolbox: max_chars must be 0 or more, or None, not -1$"),
-        (
-            lambda: Tool.from_function(price, time_limit_s=float("nan")),
-            r"^tool 'price': time_limit_s .* not nan$",
-        ),
-    ],
-)
-def test_what_a_query_or_a_toolbox_cannot_be_made_of_is_told_in_one_line(make: Callable[[], Any], told: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=told):
-        make()
 
 
 PLAIN = Stateless(response_style=None, enable_error_recovery=False)
@@ -217,34 +207,66 @@ def test_a_tool_that_raises_is_logged_with_its_traceback_and_answers_go_on(caplo
     assert trace is not None
 
 
-@pytest.mark.parametrize(
-    ("design", "options", "said"),
-    [
-        (Finish, {"parse_retry": 1}, r"^Finish: unknown option 'parse_retry'; did you mean 'parse_retries'\?"),
-        (Finish, {"parse_retries": "1"}, "^Finish: parse_retries: Input should be a valid integer, got '1'$"),
-        (Finish, {"parse_retries": None}, "^Finish: parse_retries: .*, got None$"),
-        (Bare, {"max_step": 3}, r"^Bare: unknown option 'max_step'; did you mean 'max_steps'\?"),
-        (ReactExtract, {"extract": "yes"}, "^ReactExtract: extract: Input should be a valid boolean, got 'yes'$"),
-        (
-            Bare,
-            {"max_consecutive_errors": "x"},
-            "^Bare: max_consecutive_errors: Input should be a valid integer.*, or None, got 'x'$",
-        ),
-        (Bare, {"fences": "cut"}, "^Bare: fences must be one of refuse, read, not 'cut'$"),
-        (Bare, {"decision_format": 7}, "^Bare: decision_format must be one of json, fields, native, not 7$"),
-        (Finish, {"forced_finish": None}, "^Finish: forced_finish must be one of both, tool_choice, xml, off, not None$"),
-        (Stateless, {"response_style": "long"}, "response_style must be one of concise, detailed, None, not 'long'$"),
-        (RepeatGuard, {"warn": 3}, r"^RepeatGuard: unknown option 'warn'; did you mean 'warn_at'\?"),
-    ],
-)
-def test_a_mistake_is_one_line_that_names_the_option(design: Any, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said) as raised:
-        design(**options)
-    assert "\n" not in str(raised.value)
-
-
 def test_right_options_are_kept_as_they_are() -> None:
     assert Finish(max_steps=None, parse_retries=3, temperature=1) == replace(Finish(), parse_retries=3, temperature=1)
     assert Bare(5).max_steps == 5
     with pytest.raises(ValueError, match=r"^max_steps must be at least 1, not 0$"):
         Bare(0)
+
+
+# --- options ---
+
+MANAGER = partial(ActivityManager, ManualAgentLoop(Toolbox()), Toolbox())
+AGENT = partial(ManualAgentLoop, Toolbox())
+GUARD, RETRY = partial(RepeatGuard, Bare()), partial(ProviderRetry, Bare())
+
+OPTIONS: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
+    (Finish, {"parse_retry": 1}, r"^Finish: unknown option 'parse_retry'; did you mean 'parse_retries'\?"),
+    (Finish, {"parse_retries": "1"}, "^Finish: parse_retries: Input should be a valid integer, got '1'$"),
+    (Finish, {"parse_retries": None}, "^Finish: parse_retries: .*, got None$"),
+    (ReactExtract, {"extract": "yes"}, "^ReactExtract: extract: Input should be a valid boolean, got 'yes'$"),
+    (Bare, {"max_consecutive_errors": "x"}, "^Bare: max_consecutive_errors: Input should be a valid integer.*, or None, got 'x'$"),
+    (Bare, {"fences": "cut"}, "^Bare: fences must be one of refuse, read, not 'cut'$"),
+    (Bare, {"decision_format": 7}, "^Bare: decision_format must be one of json, fields, native, not 7$"),
+    (Bare, {"max_steps": -1}, "max_steps must be at least 1, not -1$"),
+    (Bare, {"max_consecutive_errors": 0}, "max_consecutive_errors must be at least 1"),
+    (Bare, {"answer_retries": -1}, "^answer_retries must be at least 0, not -1$"),
+    (Finish, {"max_steps": -1}, "max_steps"),
+    (Finish, {"max_tokens": 0}, "max_tokens"),
+    (Finish, {"finish_with_tools": "maybe"}, "finish_with_tools"),
+    (Finish, {"forced_finish": None}, "^Finish: forced_finish must be one of both, tool_choice, xml, off, not None$"),
+    (Phased, {"max_rounds": 0}, "max_rounds"),
+    (Phased, {"max_tool_tasks": -1}, "max_tool_tasks"),
+    (Phased, {"cancel_grace_s": float("nan")}, "cancel_grace_s"),
+    (Phased, {"prompts": {"plann": "x"}}, "plann"),
+    (Phased, {"failed_dependency": "runn"}, "failed_dependency must be one of run, skip, fail, not 'runn'"),
+    (Phased, {"tool_layout": "both"}, "tool_layout must be one of executor, agent, not 'both'"),
+    (ReactExtract, {"max_iterations": 0}, "max_iterations must be at least 1"),
+    (ReactExtract, {"parse_retries": -1}, "parse_retries must be at least 0"),
+    (ReactExtract, {"overflow_attempts": -1}, "overflow_attempts must be at least 0"),
+    (Stateless, {"response_style": "long"}, "response_style must be one of concise, detailed, None, not 'long'$"),
+    (MANAGER, {"execution_mode": "paralel"}, "execution_mode must be one of sequential, parallel, selective"),
+    (MANAGER, {"max_iterations": 0}, "max_iterations must be at least 1"),
+    (MANAGER, {"max_history_length": 0}, "max_history_length must be at least 1"),
+    (MANAGER, {"max_empty_decisions": 0}, "max_empty_decisions must be at least 1"),
+    (MANAGER, {"tool_timeout_s": 0}, "tool_timeout_s must be more than 0 s"),
+    (AGENT, {"finish_with_tools": "run-first"}, "finish_with_tools must be one of stop, run_first, ask_again"),
+    (AGENT, {"history_as": "message"}, "history_as must be one of prose, messages"),
+    (AGENT, {"told_max_iterations": 0}, "told_max_iterations must be at least 1"),
+    (AGENT, {"max_recovery_rounds": -1}, "max_recovery_rounds must be at least 0"),
+    (GUARD, {"warn_at": 1}, "warn_at must be at least 2"),
+    (GUARD, {"stop_at": 2}, "stop_at must be at least warn_at"),
+    (RETRY, {"attempts": 0}, "attempts"),
+    (RETRY, {"delay_s": -1.0}, "delay_s"),
+    (RETRY, {"delay_s": 61.0}, "delay_s"),
+    (partial(Microcompact, Bare()), {"keep": 0}, "keep must be at least 1"),
+    (run_agent, {"query": "?", "config": Bare(decision_format="native")}, "llm_func gives text"),
+]
+
+
+@pytest.mark.parametrize(("make", "options", "said"), OPTIONS)
+@row("B4-16", "X-19", "finish.max_tokens")
+def test_a_mistake_in_an_option_is_one_line_that_names_it(make: Callable[..., Any], options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said) as raised:
+        make(**options)
+    assert "\n" not in str(raised.value)

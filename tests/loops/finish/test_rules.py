@@ -119,16 +119,6 @@ def test_a_run_without_hooks_asks_the_same_as_one_whose_hook_does_nothing(replie
 # --- options ---
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [("max_steps", -1), ("parse_retries", -1), ("max_tokens", 0), ("finish_with_tools", "maybe"), ("forced_finish", "maybe")],
-)
-@row("finish.max_tokens")
-def test_an_option_out_of_range_is_refused_by_name(option: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=option):
-        Finish(**{option: value})
-
-
 @row("finish.finish_with_tools")
 def test_option_finish_with_tools_asks_again_after_the_others_have_run() -> None:
     model = Script(GOOD_AND_ADD, finish("late"))

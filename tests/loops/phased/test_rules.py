@@ -246,23 +246,6 @@ def test_option_cancel_grace_s_is_how_long_a_thread_is_waited_for(grace: float, 
     assert (outcome.stop, outcome.details["gathered"]) == (StopReason.CANCELLED, gathered)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "field"),
-    [
-        ({"max_rounds": 0}, "max_rounds"),
-        ({"max_tool_tasks": -1}, "max_tool_tasks"),
-        ({"cancel_grace_s": -1.0}, "cancel_grace_s"),
-        ({"cancel_grace_s": float("nan")}, "cancel_grace_s"),
-        ({"prompts": {"plann": "x"}}, "plann"),
-        ({"failed_dependency": "runn"}, "failed_dependency must be one of run, skip, fail, not 'runn'"),
-        ({"tool_layout": "both"}, "tool_layout must be one of executor, agent, not 'both'"),
-    ],
-)
-def test_bad_values_are_refused_by_name(wrong: dict[str, Any], field: str) -> None:
-    with pytest.raises(ValueError, match=field):
-        Phased(**wrong)
-
-
 @row("S1-5")
 def test_prompts_can_be_replaced_by_phase_and_the_format_stays() -> None:
     model, small = Brain(), Brain()

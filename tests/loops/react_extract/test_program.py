@@ -158,13 +158,6 @@ def test_option_parse_retries_asks_extract_again_with_the_error_shown(retries: i
     assert (outcome.answer, outcome.steps) == ([7] if retries == 2 else None, 1)
 
 
-@pytest.mark.parametrize("option", ["max_iterations", "parse_retries", "overflow_attempts"])
-@row("react_extract.max_iterations")
-def test_an_option_out_of_range_is_refused_by_name(option: str) -> None:
-    with pytest.raises(ValueError, match=f"{option} must be at least"):
-        ReactExtract(**{option: -1 + (option == "max_iterations")})  # type: ignore[arg-type]  # an int each
-
-
 # --- the program ---
 
 

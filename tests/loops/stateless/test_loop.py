@@ -198,26 +198,6 @@ def test_a_query_with_a_schema_gets_a_value_and_without_one_text() -> None:
         assert ("must be JSON" in asked) is (schema is not None)
 
 
-@pytest.mark.parametrize(
-    ("kind", "options", "message"),
-    [
-        (ActivityManager, {"execution_mode": "paralel"}, "execution_mode must be one of sequential, parallel, selective"),
-        (ActivityManager, {"max_iterations": 0}, "max_iterations must be at least 1"),
-        (ActivityManager, {"max_history_length": 0}, "max_history_length must be at least 1"),
-        (ActivityManager, {"max_empty_decisions": 0}, "max_empty_decisions must be at least 1"),
-        (ActivityManager, {"tool_timeout_s": 0}, "tool_timeout_s must be more than 0 s"),
-        (ManualAgentLoop, {"finish_with_tools": "run-first"}, "finish_with_tools must be one of stop, run_first, ask_again"),
-        (ManualAgentLoop, {"history_as": "message"}, "history_as must be one of prose, messages"),
-        (ManualAgentLoop, {"told_max_iterations": 0}, "told_max_iterations must be at least 1"),
-        (ManualAgentLoop, {"max_recovery_rounds": -1}, "max_recovery_rounds must be at least 0"),
-    ],
-)
-def test_an_option_out_of_range_is_refused_when_the_part_is_built(kind: Any, options: dict[str, Any], message: str) -> None:
-    before = {ActivityManager: (Decides(), Toolbox()), ManualAgentLoop: (Toolbox(),)}[kind]
-    with pytest.raises(ValueError, match=message):
-        kind(*before, **options)
-
-
 @row("stateless.response_style")
 def test_option_response_style_puts_the_answer_or_leaves_it() -> None:
     replies = {"concise": [formatted("F")], "detailed": [detailed("F", "p")], None: []}
