@@ -156,14 +156,6 @@ def test_a_turn_that_was_changed_is_shown_as_it_is_now(name: str) -> None:
     assert "(taken out)" in shown
 
 
-def test_a_typed_answer_stands_in_the_messages_as_json() -> None:
-    class Bill(BaseModel):
-        total: int
-
-    ended, _ = said(Finish(max_steps=2), Query("What is the bill?", schema=Bill, history=()), Answer("", {"total": 7}))
-    assert (ended.answer, ended.messages[-1]) == (Bill(total=7), Message("assistant", '{"total": 7}'))
-
-
 def test_an_earlier_answer_under_a_schema_is_written_as_its_fields() -> None:
     class Bill(BaseModel):
         total: int

@@ -331,18 +331,6 @@ def test_a_reader_that_goes_away_ends_the_run() -> None:
     assert ended == ["tea"]
 
 
-def test_each_attempt_at_a_request_is_told() -> None:
-    busy = ProviderError("busy", "rate_limit", retry_after_s=0.001)
-    events, _ = collected(ProviderRetry(Bare()), FakeModel(busy, Answer("", "1.5")))
-    assert [event.name for event in events][:5] == [
-        *("request_started", "request_failed", "loop_note", "request_started", "reply_received"),
-    ]
-    assert isinstance(events[1], RequestFailed)
-    assert str(events[1].error) == "busy"
-    assert isinstance(events[2], LoopNote)
-    assert events[2].as_dict()["data"] == {"attempt": 1, "error": "busy", "delay_s": 0.001}
-
-
 @pytest.mark.parametrize(("loop", "refused"), [(Bare(), False), (Bare(check_types=True), True), (Finish(max_steps=3), True)])
 def test_a_call_that_does_not_fit_says_whether_it_ran(loop: Loop, refused: bool) -> None:
     ran: list[Any] = []

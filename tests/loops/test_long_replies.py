@@ -83,15 +83,6 @@ def test_an_element_is_made_and_read_once_for_each_tag_at_most(units, times, sch
     assert sum(read) <= xml_output.MAX_DEPTH * len(text)
 
 
-@pytest.mark.parametrize("attributes", ['description="it\'s"', "a='1' b=\"2\"", "x", "href=/a/b", ""])
-def test_attributes_are_passed_over(attributes):
-    assert read_output(f"<output><a {attributes}>x</a></output>", NESTED) == ("", {"a": "x"})
-
-
-def test_what_begins_inside_of_an_attribute_is_a_tag():
-    assert read_output("<output><a x='<a>y</a></output>", NESTED) == ("", {"a": "y"})
-
-
 # --- DSPy's chat format ---
 
 

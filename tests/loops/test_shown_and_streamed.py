@@ -15,18 +15,17 @@ from pydantic import BaseModel, Field
 
 from tests.cases import cases
 from tests.loops.helpers import Script
-from tests.loops.looking import VALUES, box, look, looks_once
+from tests.loops.looking import VALUES, look
 from tests.rows import row
-from whichloop.loops import ActivityManager, Bare, CallDelta, ConversationState, Finish, ReactExtract, Stateless, Step, repeat_guard
+from whichloop.loops import ActivityManager, Bare, CallDelta, ConversationState, Finish, Phased, ReactExtract, Stateless, Step
 from whichloop.loops.bare_codecs import FORMATS
-from whichloop.loops.phased import AgentTools, Phased, ToolExecutorOptions
-from whichloop.loops.phased.state import AgentCallbacks, Scratchpad, TaskStatus, ToolContextManager
+from whichloop.loops.phased.state import AgentCallbacks, TaskStatus, ToolContextManager
 from whichloop.loops.shared.boundary import _AnswerSoFar
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import Observer, Query, Request, Tool, Toolbox, WrappedModel, render_value, run_sync
 from whichloop.protocol.chat import Capabilities, Chunk, NativeCall
 from whichloop.protocol.events import AnswerChunk
-from whichloop.protocol.moves import Answer, Inexpressible, Reply, Role, ToolCall
+from whichloop.protocol.moves import Answer, Inexpressible, Reply, Role
 from whichloop.protocol.names import parse_spec
 from whichloop.protocol.values import cap
 from whichloop.protocol.wire import section
@@ -214,26 +213,6 @@ class _KeptPointers(ToolContextManager):
         return self.pointers[-1]
 
 
-@row("S1-40")
-def test_the_summary_gets_all_of_a_result_and_the_model_reads_its_beginning() -> None:
-    heard: list[Any] = []
-
-    class Listens(AgentTools):
-        async def summarize_tool_result(self, query: str, tool_name: str, tool_args: Mapping[str, Any], result: Any) -> str:
-            heard.append(result)
-            return await super().summarize_tool_result(query, tool_name, tool_args, result)
-
-    model, scratchpad = looks_once(), Scratchpad()
-    agent = Listens(ToolExecutorOptions(box("x" * 500, 20), model=model))
-    run_sync(agent.execute_tool_call("look", {}, "Q", scratchpad))
-    assert heard == ["x" * 500]
-    assert scratchpad.entries[0].output == "x" * 500
-    assert "x" * 20 in model.requests[0].messages[-1].content
-    assert "x" * 21 not in model.requests[0].messages[-1].content
-    scratchpad.add_tool_result("look", {}, "x" * 500, "", max_chars=20)
-    assert scratchpad.text.splitlines()[-1] == "look({}): " + cap("x" * 500, 20)
-
-
 @row("S3-40")
 def test_on_step_and_the_trajectory_have_the_tools_own_object() -> None:
     own = ["x" * 500]
@@ -246,17 +225,6 @@ def test_on_step_and_the_trajectory_have_the_tools_own_object() -> None:
     outcome, _ = look(ReactExtract(), own, 20)
     assert steps[0] is own
     assert outcome.details["trajectory"]["observation_0"] is own
-
-
-def test_a_warning_stands_before_all_of_a_result() -> None:
-    async def twice() -> Any:
-        guarded = repeat_guard.RepeatCountingToolbox(box(["x" * 500], 20), 2, None)
-        await guarded.call(ToolCall("look", {}))
-        return await guarded.call(ToolCall("look", {}))
-
-    seen = run_sync(twice())
-    assert seen.value.endswith('\n["' + "x" * 500 + '"]')
-    assert seen.data.endswith("\n" + cap('["' + "x" * 500 + '"]', 20))
 
 
 # --- the answer's text while it is being written: the same pieces of text whatever the design's format is ---

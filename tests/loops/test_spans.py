@@ -188,16 +188,6 @@ def test_another_image_is_another_query_for_a_run_that_is_taken_up() -> None:
     assert Resumable(Bare(), checkpoint).run_sync(ASKED, Toolbox([look]), FakeModel(Answer("", "A cat."))).answer == "A cat."
 
 
-def test_a_hook_may_put_an_image_into_the_history_in_openais_format() -> None:
-    def on_step(step: Any) -> None:
-        step.history.append(Message("user", "And this.", images=(FAR,)).as_dict())
-
-    model = FakeModel(LOOK, Answer("", "A cat."))
-    ended = Finish(max_steps=3, on_step=on_step).run_sync(ASKED, Toolbox([look]), model)
-    assert shown(model.requests[-1]) == [(HELD,), (FAR,)]
-    assert ended.messages[0].sent is None  # a history cannot say which image stood where
-
-
 def test_a_comparison_refuses_a_task_with_images() -> None:
     task = Task("a", ASKED, "a cat", no_plan="an image")
     with pytest.raises(ValueError, match=r"^suite 'cats': task 'a' has images, which a comparison does not show$"):

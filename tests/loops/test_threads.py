@@ -220,19 +220,6 @@ def _another() -> Any:
     return look
 
 
-def test_functions_of_a_registry_have_the_managers_limits_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = watched_limits(monkeypatch)
-    registry = MultiToolRegistry()
-    registry.register(look)
-    for seconds, chars, read in ((None, None, LONG), (70, 7, CUT)):
-        limits.clear()
-        model = looks_once()
-        agent = ManualAgentLoop(registry, response_style=None, model=model)
-        ActivityManager(agent, registry, tool_timeout_s=seconds, tool_max_chars=chars).run_activity("Q")
-        assert read in texts(model)
-        assert {limit for limit in limits if limit is not None} == ({seconds} if seconds else set())
-
-
 def test_an_executor_and_an_agent_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = watched_limits(monkeypatch)
     config = Phased(tool_timeout_s=70, tool_max_chars=7)

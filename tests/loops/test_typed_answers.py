@@ -14,14 +14,9 @@ from pydantic import BaseModel, ConfigDict, field_validator
 import whichloop
 from tests.loops.helpers import Heard, react
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
+from whichloop.loops import Finish, Guarded, Phased, ProviderRetry, ReactExtract, Stateless
 from whichloop.loops.bare import MAX_STEPS_TEXT, Bare
-from whichloop.loops.finish import Finish
-from whichloop.loops.guarded import Guarded
-from whichloop.loops.phased import Phased
 from whichloop.loops.phased.run import ANSWER_RETRIES
-from whichloop.loops.provider_retry import ProviderRetry
-from whichloop.loops.react_extract import ReactExtract
-from whichloop.loops.stateless import Stateless
 from whichloop.models.fake import FakeItem, FakeModel
 from whichloop.protocol import Answer, Loop, NativeCall, Outcome, Plan, Query, Reply, StopReason, Toolbox, run_sync
 from whichloop.protocol.events import LoopNote

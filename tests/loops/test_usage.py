@@ -174,18 +174,6 @@ def test_calls_stream_in_pieces_too_and_a_hook_reads_them() -> None:
     ]
 
 
-async def calls_with_usage(request: Request) -> AsyncIterator[CallDelta | Reply]:
-    yield CallDelta(0, "c", "__finish__", '{"total"')
-    yield CallDelta(0, arguments=": 7}")
-    yield Reply("So.", usage=Usage(6, 4))
-
-
-def test_a_last_reply_without_calls_has_those_of_the_pieces() -> None:
-    outcome = Finish(max_steps=2).run_sync(Query("How much?", schema=Bill), Toolbox(), FunctionModel(calls_with_usage))
-    assert outcome.usage is not None
-    assert (outcome.answer, outcome.usage.total_tokens) == (Bill(total=7), 10)
-
-
 async def yields_a_number(request: Request) -> AsyncIterator[Any]:
     yield 3
 

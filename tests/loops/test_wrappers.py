@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import math
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.loops.helpers import Moves, Notes, Script
+from tests.loops.helpers import Moves, Notes
 from whichloop.loops import Bare, Chunk, ContextOverflow, Finish, Message, ReactExtract
 from whichloop.loops.microcompact import CLEARED, Microcompact, result_places
 from whichloop.loops.provider_retry import MAX_DELAY_S, ProviderRetry, RetryingModel, _warn_of_both
@@ -202,38 +201,6 @@ def test_arguments_are_equal_in_whatever_order() -> None:
         return ["Note:" in (await guarded.call(ToolCall("add", arguments))).data for arguments in given]
 
     assert run_sync(main()) == [False, True, False, False, True]
-
-
-def test_an_error_keeps_its_beginning() -> None:
-    async def main() -> str:
-        guarded = RepeatCountingToolbox(tools(), 2, None)
-        return [(await guarded.call(ToolCall("nope", {}))).data for _ in range(2)][1]
-
-    text = run_sync(main())
-    assert text.startswith("Tool 'nope' not found")
-    assert text.endswith("do something else.")
-
-
-def test_a_loop_that_fails_while_it_is_cancelled_leaves_no_unheard_exception(caplog: pytest.LogCaptureFixture) -> None:
-    class Odd(Bare):
-        async def run(self, *args: Any, **kwargs: Any) -> Any:
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                raise ValueError("while cleaning up") from None
-
-    async def main() -> None:
-        running = asyncio.create_task(RepeatGuard(Odd()).run(Query("Q"), tools(), Script()))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-    gc.freeze()  # what other tests have left: it takes long to look through
-    run_sync(main())
-    gc.collect()
-    assert "never retrieved" not in caplog.text
 
 
 def test_the_hard_stop_ends_the_run_before_the_fifth_call() -> None:

@@ -16,12 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from tests.loops.bare.helpers import ADD, add, data_of, registry, run
+from tests.loops.bare.helpers import add, data_of, registry, run
 from tests.loops.helpers import Script, answer, call
 from tests.rows import row
-from whichloop.loops import bare as tool_signatures
 from whichloop.loops.bare import Bare, Conversation, validate_tool_arguments
-from whichloop.protocol import Message, Query, Tool, Toolbox, ToolCall, run_sync
+from whichloop.protocol import Message, Tool, Toolbox, ToolCall, run_sync
 
 
 class Counter:
@@ -121,27 +120,6 @@ def test_system_text_of_a_tool_without_docstring_or_signature() -> None:
     model = Script(answer("x"))
     run(Bare(instructions="I"), model, Tool("raw", "", {"type": "object"}, dict), Tool.from_function(lambda x: x, name="anon"))
     assert model.requests[0].messages[0].content.splitlines() == ["I", "raw(...)", "anon(x)"]
-
-
-def test_signatures_of_finished_tools_are_let_go() -> None:
-    def once(x: int) -> None: ...
-
-    assert validate_tool_arguments(once, {"x": 1}, "once") is None
-    before = len(tool_signatures._SIGNATURES)
-    del once
-    assert len(tool_signatures._SIGNATURES) == before - 1
-
-
-def test_tool_calls_reach_the_toolbox_unchanged() -> None:
-    calls: list[ToolCall] = []
-
-    class Keeping(Toolbox):
-        async def call(self, call: ToolCall, *, validate: bool = True) -> Any:
-            calls.append(call)
-            return await super().call(call, validate=validate)
-
-    run_sync(Bare().run(Query("Q"), Keeping([add]), Script(ADD, answer("x"))))
-    assert calls == [ToolCall("add", {"a": 1, "b": 2})]
 
 
 class Box(BaseModel):

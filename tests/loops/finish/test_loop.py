@@ -220,17 +220,6 @@ def test_the_error_of_a_finish_is_its_result_or_in_xml_a_users_message() -> None
     assert (error.role, error.content.startswith("Error: ")) == ("user", True)
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [("as it is", "as it is"), ({"a": [1, None]}, '{"a": [1, null]}'), ([1, 2.5], "[1, 2.5]"), (True, "true"), (None, "null")],
-)
-@row("S3-40")
-def test_a_tools_output_reaches_the_model_as_text_or_json(value: Any, text: str) -> None:
-    model = Script(says(native("give")), finish())
-    run(steps(), model, Tool.from_function(lambda: value, name="give", blocking=False))
-    assert results(model.requests[1]) == [text]
-
-
 @pytest.mark.parametrize("order", [1, -1])
 @row("B3-5", "X-3")
 def test_a_valid_finish_beside_other_calls_wins_in_either_order(order: int) -> None:

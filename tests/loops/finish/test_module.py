@@ -327,18 +327,6 @@ def test_branches_are_three_deep_at_most_and_a_childs_error_raises_in_on_step() 
         agent_of(Script(SEARCH, ProviderError("down")), branching)(question="?")
 
 
-@row("B3-24")
-def test_concurrent_branches_have_scopes_of_their_own_and_count_on_the_same_model() -> None:
-    async def on_step(self: Any, step: Step) -> None:
-        given.extend(await asyncio.gather(*[self.branch(Review) for _ in range(3)]))
-
-    given: list[Any] = []
-    model = Script(SEARCH, finish("a"), finish("b"), finish("c"), finish("d"))
-    agent_of(model, on_step)(question="?")
-    assert [request.scope for request in model.requests] == ["", "/Review", "/Review-2", "/Review-3", ""]
-    assert {result.answer for result in given} == {"a", "b", "c"}
-
-
 @pytest.mark.parametrize("cancelled", [True, False])
 @row("S3-36")
 def test_a_branch_ends_with_its_call_whether_that_is_cancelled_or_goes_on(cancelled: bool) -> None:

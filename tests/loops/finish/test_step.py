@@ -265,23 +265,6 @@ def test_whatever_on_step_does_to_the_history_requests_stay_legal(edits: list[An
         assert_legal(request.messages)
 
 
-@pytest.mark.parametrize(
-    ("ids", "removed", "shown"),
-    [("ab", "assistant", ["two"]), ("ab", "tool", ["(removed)", "two"]), ("aa", "tool", ["(removed)", "two"])],
-)
-@row("B3-15")
-def test_a_result_without_call_goes_and_a_call_without_result_gets_a_stub(ids: str, removed: str, shown: list[str]) -> None:
-    def on_step(self: Any, step: Step) -> None:
-        if step.counter == 2:
-            self.history.remove(next(entry for entry in self.history if entry["role"] == removed))
-
-    given = iter(["one", "two"])
-    model = Script(*(says(native("give", "", call_id)) for call_id in ids), finish())
-    agent_of(model, on_step, tools=[Tool.from_function(lambda: next(given), name="give")])(question="?")
-    assert results(model.requests[2]) == shown
-    assert_legal(model.requests[2].messages)
-
-
 @pytest.mark.parametrize("leaving", [BudgetExceeded("spent"), asyncio.CancelledError(), KeyboardInterrupt()])
 @pytest.mark.parametrize("is_async", [True, False])
 @row("G-3")

@@ -202,26 +202,6 @@ def test_calls_run_together_and_places_and_results_stay_in_call_order() -> None:
     assert [output for _, output, _ in ended(work)] == ["0", "1", "2"]
 
 
-@row("S1-33")
-def test_two_users_of_one_executor_share_nothing() -> None:
-    kept, heard = ToolContextManager(), [CallbackLog(), CallbackLog()]
-
-    async def slow_add(a: int, b: int) -> int:
-        """Adds after a while."""
-        await asyncio.sleep(0)
-        return a + b
-
-    made = executor(slow_add, context_manager=kept)
-
-    async def main() -> None:
-        await asyncio.gather(*(made.execute_tools(task(("slow_add", {"a": i, "b": 0})), f"q{i}", heard[i]) for i in range(2)))
-
-    finished(main())
-    for i in range(2):
-        assert [update[2] for update in heard[i].updates] == [None, str(i)]
-        assert [found.result for found in kept.load(kept.pointers_for(f"q{i}"))] == [str(i)]
-
-
 # --- who listens ---
 
 

@@ -8,17 +8,16 @@ import random
 from pathlib import Path
 from typing import Any, Literal
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
 from tests.loops.helpers import Notes
-from tests.loops.phased.helpers import FAIL, INCOMPLETE, LAYOUTS, Brain, adding, box, by_task, finished, hang, plan, run, statuses
+from tests.loops.phased.helpers import FAIL, INCOMPLETE, LAYOUTS, Brain, adding, by_task, plan, run, statuses
 from tests.rows import row
 from whichloop.loops.phased import Phased, Understanding
 from whichloop.loops.phased.state import AgentCallbacks, Phase, PhaseTask, TaskStatus, ToolCallStatus, ToolContextManager
-from whichloop.protocol import Outcome, Query, Reply, Request, Role, StopReason, ToolCall
+from whichloop.protocol import Reply, Request, Role, StopReason, ToolCall
 from whichloop.protocol.moves import Act, Text
 
 
@@ -47,51 +46,6 @@ def test_the_agent_takes_any_executor() -> None:
     assert "forty-two" in model.prompts("reflect")[0]
     assert "forty-two" in model.prompts("answer")[0]
     assert outcome.details["gathered"] == 1
-
-
-class Stuck(Own):
-    """Stays for ever in one of its methods, whatever the token says."""
-
-    def __init__(self, where: str) -> None:
-        super().__init__()
-        self.where, self.begun = where, asyncio.Event()
-
-    async def select_tools(self, task: PhaseTask, understanding: Understanding | None) -> list[ToolCallStatus]:
-        await self.stay("select")
-        return await super().select_tools(task, understanding)
-
-    async def execute_tools(self, task: PhaseTask, query_id: str, callbacks: Any, token: Any = None) -> bool:
-        await self.stay("execute")
-        return True
-
-    async def stay(self, here: str) -> None:
-        if here == self.where:
-            self.begun.set()
-            await hang()
-
-
-@pytest.mark.parametrize(("where", "grace"), [("select", 60.0), ("execute", 0.0), ("execute", 60.0)])
-@row("S1-34", "B1-2", "G-3")
-def test_the_token_ends_an_executor_that_does_not_look_at_it(where: str, grace: float) -> None:
-    """In its own time, unless the run is cancelled from outside as well."""
-
-    async def main() -> Outcome | None:
-        token, executor = asyncio.Event(), Stuck(where)
-        loop = Phased(executor=executor, cancellation_token=token, cancel_grace_s=grace)
-        running = asyncio.create_task(loop.run(Query("Q"), box(), Brain()))
-        await executor.begun.wait()
-        token.set()
-        if where == "execute" and grace:
-            await asyncio.sleep(0.01)
-            running.cancel()
-        await asyncio.wait([running])
-        return None if running.cancelled() else running.result()
-
-    outcome = finished(main())
-    assert (outcome is None) is (where == "execute" and grace > 0)
-    if outcome is not None:
-        assert outcome.stop is StopReason.CANCELLED
-        assert statuses(outcome) == {"r1.t1": ("failed", "cancelled")}
 
 
 @row("S1-31")

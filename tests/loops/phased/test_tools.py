@@ -14,21 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.loops.helpers import Notes, Script
-from tests.loops.phased.helpers import (
-    ADD,
-    LAYOUTS,
-    CallbackLog,
-    add,
-    adding,
-    ended,
-    executor,
-    fail,
-    finished,
-    hang,
-    limited,
-    pure,
-    task,
-)
+from tests.loops.phased.helpers import ADD, LAYOUTS, CallbackLog, add, adding, ended, fail, finished, hang, limited, pure, task
 from tests.rows import row
 from whichloop.loops.phased import Agent, AgentTools, Phased, Scratchpad, ToolContextManager, ToolExecutor, ToolExecutorOptions
 from whichloop.loops.phased.codecs import ANSWER, REASON, REFLECT, SELECT, UNDERSTAND, answer_codec, contexts_codec
@@ -96,17 +82,6 @@ def test_memory_writes_nothing_and_unknown_pointers_are_refused(tmp_path: Path, 
             with pytest.raises(KeyError) as refused:
                 manager.load([pointer])
             assert refused.value.args == (pointer,)
-
-
-@row("S1-31")
-def test_a_directory_that_cannot_be_written_loses_no_result(tmp_path: Path) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("")
-    notes, work = Notes(), task(ADD)
-    made = executor(context_manager=ToolContextManager(blocked / "x"), observer=notes)
-    assert finished(made.execute_tools(work, "q"))
-    assert (work.toolCalls or [])[0].output == "3"
-    assert [kind for kind, _ in notes.notes] == ["not_kept"]
 
 
 def test_arguments_that_json_cannot_say_are_kept_as_text() -> None:
@@ -235,29 +210,6 @@ def test_the_context_manager_is_an_object_of_its_own() -> None:
     assert finished(agent.execute_tools(work, "q")) is True
     assert [found.result for found in kept.load(kept.pointers_for("q"))] == ["3"]
     assert [(call.output, call.summary) for call in work.toolCalls or ()] == [("3", "s")]
-
-
-@row("S1-40", "B1-6")
-def test_a_result_whose_summary_is_cut_off_is_kept() -> None:
-    work = task(ADD)
-
-    async def main() -> None:
-        begun = asyncio.Event()
-
-        class Slow(Script):
-            async def complete(self, request: Any) -> Reply:
-                begun.set()
-                await asyncio.Event().wait()
-                return Reply()
-
-        running = asyncio.create_task(Agent(pure(add), Slow()).execute_tools(work, "q"))
-        await begun.wait()
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-    finished(main())
-    assert ended(work) == [("completed", "3", None)]
 
 
 @row("B1-15")

@@ -12,13 +12,13 @@ import dspy
 import pytest
 from dspy.utils import DummyLM
 
-from tests.loops.predictors.helpers import PREDICTORS, SPECS, _name, add, each, examples_of, loop_of, ran, scripted, seen, split
+from tests.loops.predictors.helpers import PREDICTORS, SPECS, _name, add, each, examples_of, loop_of, ran, scripted, seen
 from whichloop.dspy_seam import FORMAT
 from whichloop.dspy_seam.program import LoopProgram
 from whichloop.loops.react_extract import ReactExtract, ReactExtractProgram
-from whichloop.protocol import Act, Answer, Loop, NativeCall, Optimizable, Reply, ToolCall
+from whichloop.protocol import Loop, NativeCall, Optimizable, Reply
 from whichloop.protocol.names import parse_spec
-from whichloop.protocol.predictor import CONVERSATION, EXAMPLES
+from whichloop.protocol.predictor import EXAMPLES
 from whichloop.protocol.program import read_program
 
 
@@ -49,20 +49,6 @@ def test_extract_shows_a_labelled_example_as_dspy_does() -> None:
     assert "[[ ## answer ## ]]\n2" in requests[-1].messages[2].content
 
 
-def test_react_extracts_file_loads_into_its_own_program(tmp_path: Path) -> None:
-    loop, program = examples_of("react_extract")
-    program = {name: replace(prompt, instructions=f"Be quick, {name}.") for name, prompt in program.items()}
-    file = tmp_path / "optimized.json"
-    LoopProgram(loop.with_predictors(program)).save(file)
-    loaded = ReactExtractProgram()
-    loaded.load(file)
-    by_hand = replace(cast(ReactExtract, loop), program=loaded.program)
-    assert by_hand.predictors == program
-    assert [seen(request) for request in scripted(by_hand)[0]] == [
-        seen(request) for request in scripted(loop.with_predictors(program))[0]
-    ]
-
-
 def test_a_users_own_program_is_changed_as_a_copy() -> None:
     own = ReactExtractProgram()
     own.react.demos = [dspy.Example(query="q", trajectory="", next_thought="t", next_tool_name="add", next_tool_args={"a": 1})]
@@ -82,28 +68,6 @@ def test_a_demonstration_of_a_typed_field_reads_from_json_as_from_the_model() ->
     output_type = reasoner.signature.output_fields["reasoning_output"].annotation
     typed = dict(demo) | {"reasoning_output": output_type(**demo["reasoning_output"])}
     assert FORMAT.format_demos(reasoner.signature, [dict(demo)]) == FORMAT.format_demos(reasoner.signature, [typed])
-
-
-def test_history_as_messages_gives_demonstrations_that_tell_the_history() -> None:
-    loop = loop_of("stateless(history_as=messages)")
-    _, calls, _ = scripted(loop)
-    histories = [call.inputs["conversation_history"] for call in calls if call.predictor == "reasoner"]
-    assert histories[0] == "No previous interactions."
-    assert "add" in histories[-1]
-    assert "The messages above." not in "".join(histories)
-
-
-def test_microcompact_leaves_demonstrations_whole_and_tells_what_was_shown() -> None:
-    loop = loop_of("microcompact(loop=finish, keep=1)")
-    _, program = examples_of("finish")
-    add_up = [Act("", (ToolCall("add", {"a": 1, "b": n}),)) for n in range(3)]
-    plain, _, _ = ran(loop, [*add_up, Answer("", "6")])
-    assert "[old result cleared]" in [message.content for message in plain.requests[-1].messages]
-    model, calls, _ = ran(loop.with_predictors(program), [*add_up, Answer("", "6")])
-    examples, rest = split(model.requests[-1])
-    assert rest == list(plain.requests[-1].messages)
-    assert not any("cleared" in message.content for message in examples)
-    assert "[old result cleared]" in calls[-1].inputs[CONVERSATION]
 
 
 @pytest.mark.parametrize("spec", each(SPECS))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import gc
 import json
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -20,7 +19,6 @@ from tests.loops.react_extract.helpers import BAD, add, run, shown, trajectory
 from tests.rows import row
 from whichloop.dspy_seam import lm_of
 from whichloop.loops.react_extract import ReactExtract, ReactExtractProgram, format_trajectory
-from whichloop.loops.react_extract_codecs import ExtractCodec, ReactCodec
 from whichloop.protocol import ContextOverflow, ProviderError, Query, Role, StopReason, Tool, Toolbox, run_sync
 
 ADD = react("add", a=1, b=2)
@@ -226,15 +224,6 @@ def test_program_can_be_copied_deeply_and_the_copy_is_independent() -> None:
     assert copy.deepcopy(program)(query="Q").answer == "3"
 
 
-def test_program_compiles_with_labeled_few_shot_offline() -> None:
-    trainset = [dspy.Example(query=f"Q{k}", answer=f"A{k}").with_inputs("query") for k in range(3)]
-    compiled = dspy.LabeledFewShot(k=2).compile(ReactExtractProgram([add]), trainset=trainset)
-    first, *_, last = requests_of(compiled)
-    assert len(first) == 2, "an example without a React field is no demonstration of React"
-    assert [message.role for message in last] == ["system", "user", "assistant", "user", "assistant", "user"]
-    assert re.search(r"\[\[ ## answer ## \]\]\nA\d", last[2].content)
-
-
 def test_program_compiles_with_bootstrap_few_shot_and_keeps_the_traced_steps() -> None:
     trainset = [dspy.Example(query="1 + 2?", answer="3").with_inputs("query")]
     optimizer = dspy.BootstrapFewShot(
@@ -250,16 +239,6 @@ def test_program_compiles_with_bootstrap_few_shot_and_keeps_the_traced_steps() -
     assert set(demo.keys()) >= {"query", "trajectory", "next_thought", "next_tool_name", "next_tool_args"}
     assert compiled.extract.demos[0]["answer"] == "3"
     assert "1 + 2?" in requests_of(compiled)[0][1].content
-
-
-def test_codecs_are_told_apart_by_name() -> None:
-    model = Script(react("finish"), extract("x"))
-    run(ReactExtract(), model)
-    run(ReactExtract(extract=False), only := Script(react("finish")))
-    codecs = [request.codec for request in (*model.requests, *only.requests) if request.codec is not None]
-    assert [type(codec) for codec in codecs] == [ReactCodec, ExtractCodec, ReactCodec]
-    assert len({codec.name for codec in codecs}) == 3
-    assert [codec.max_calls for codec in codecs] == [1, 0, 1]
 
 
 # --- costs ---
@@ -310,15 +289,3 @@ def test_cost_is_flat_no_class_and_no_system_message_per_step() -> None:
     short, long = counted(lambda: go(2, "third"), *rendering), counted(lambda: go(40, "fourth"), *rendering)
     assert short == long == {"Adapter.format_system_message": 1, "ChatAdapter.format_field_structure": 1}
     assert not counted(lambda: go(40, "fourth"), *rendering)
-
-
-def test_cost_is_flat_through_predictors_too() -> None:
-    def go(steps: int, name: str) -> None:
-        model = Script(*[react(name, a=1, b=2)] * steps, react("finish"), extract("x"))
-        with dspy.context(lm=lm_of(model)):
-            ReactExtractProgram([tool_named(name)], ReactExtract(max_iterations=100))(query="Q")
-
-    go(1, "warm")
-    assert created(lambda: go(2, "fifth")) == created(lambda: go(20, "sixth"))
-    short = counted(lambda: go(2, "seventh"), dspy.Adapter.format_system_message)
-    assert short == counted(lambda: go(20, "eighth"), dspy.Adapter.format_system_message)

@@ -141,11 +141,6 @@ def state(**changes: Any) -> ConversationState:
     return ConversationState(**{"user_query": "Q", "iteration_count": 1} | changes)
 
 
-def results_of(made: ConversationState, place: int = 0) -> list[dict[str, Any]]:
-    """The results of one entry without their times."""
-    return [{k: v for k, v in item.items() if k != "execution_time"} for item in made.conversation_history[place].results]
-
-
 def detailed(text: str, points: str) -> str:
     return section(reasoning="R.", formatted_response=text, summary_points=points)
 

@@ -312,15 +312,6 @@ def test_a_program_is_saved_loaded_and_bootstrapped(tmp_path: Any) -> None:
     assert texts[0] == texts[1]
 
 
-def test_the_predictors_of_an_agent_by_itself_stand_in_dspys_trace() -> None:
-    decider = agent(None)
-    with dspy.context(lm=lm_of(Script(think(ADD))), trace=[]):
-        decider(state())
-        [(predictor, inputs, outputs)] = dspy.settings.trace
-    assert predictor is decider.agent_reasoner.reasoner.predict
-    assert (inputs["user_query"], outputs.reasoning_output.calls[0].tool_name) == ("Q", "add")
-
-
 def test_both_ways_to_a_model_send_equal_messages() -> None:
     direct, through = (Script(think(ADD, FAIL), recover("skip"), STOP, formatted("F")) for _ in range(2))
     config = Stateless()
