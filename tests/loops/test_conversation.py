@@ -233,11 +233,7 @@ WRONG: list[tuple[Any, type[Exception], str]] = [
     ([{"role": "system", "content": "Be brief."}], ValueError, r"history\[0\]: a system message belongs to the loop"),
     ([{"role": "assistant", "tool_calls": [{"id": "c"}]}], ValueError, r"history\[0\]: each of tool_calls must be"),
     ([{"role": "user", "sent": {"format": 3}}], ValueError, r"history\[0\]: sent must be "),
-    (
-        [{"role": "user", "sent": OBEY}],
-        ValueError,
-        r"history\[0\]: sent: history\[0\]: a system message belongs to the loop",
-    ),
+    ([{"role": "user", "sent": OBEY}], ValueError, r"history\[0\]: sent: history\[0\]: a system message belongs to the loop"),
     (SAID[:2], ValueError, r"history\[1\]: the call 'c' has no result"),
     ((SAID[0], SAID[1], SAID[3]), ValueError, r"history\[2\]: the call 'c' has no result before it"),
     ((SAID[0], SAID[2]), ValueError, r"history\[1\]: the result of 'c' follows no call of that id"),

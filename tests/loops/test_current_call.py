@@ -6,8 +6,6 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -15,8 +13,6 @@ import pytest
 
 from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper
 from whichloop import current_call
-from whichloop.datasets.arithmetic import SUITE
-from whichloop.datasets.task import StatelessEnvironment, Task
 from whichloop.loops import Bare, Checkpoint, CurrentCall, Finish, Guarded, Microcompact, RepeatGuard, Stateless, run_events
 from whichloop.loops.provider_retry import ProviderRetry
 from whichloop.loops.react_extract import ReactExtract
@@ -24,7 +20,6 @@ from whichloop.loops.resumable import ApprovalRequired, Resumable
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import Loop, Query, StopRun, Tool, Toolbox, ToolCall, run_sync
 from whichloop.protocol.events import ToolStarted
-from whichloop.runs.trial.trial import FinishedTrial
 
 MADE: dict[str, Callable[[], Loop]] = {
     **DESIGNS,
@@ -190,23 +185,3 @@ def test_an_agent_that_is_a_tool_has_the_same_keys_when_its_call_is_made_again(m
     assert again.run_sync(Query("Buy."), Toolbox([buy]), FakeModel.script([], "Done.")).ok
     assert keys[:made] == keys[made:]
     assert len(set(keys)) == made
-
-
-def test_a_trial_tells_its_tools_the_same_in_each_run(one_trial: Callable[..., FinishedTrial]) -> None:
-    told: list[CurrentCall] = []
-    suite = SUITE()
-
-    def telling(function: Callable[..., Any], **arguments: Any) -> Any:
-        told.append(current_call())
-        return function(**arguments)
-
-    def opened(task: Task) -> StatelessEnvironment:
-        tools = [replace(tool, function=partial(telling, tool.function)) for tool in suite.open(task).tools]
-        return StatelessEnvironment(tuple(tools))
-
-    one_trial(Bare(), replace(suite, open=opened))
-    first = list(told)
-    one_trial(Bare(), replace(suite, open=opened))
-    assert told == first * 2
-    assert len({one.run_id for one in told}) == 2  # of the plan's replay before the trial, and of the trial
-    assert len({one.idempotency_key for one in told}) == len(first)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -62,10 +61,7 @@ def price(item: str) -> float:
         ({"tools": [price]}, "^tools: Toolbox is needed, not list"),
         ({"model": "openai/gpt-4o-mini"}, "^model: Model is needed, not str"),
         ({"model": FakeModel}, "^model: Model is needed, not the class FakeModel"),
-        (
-            {"observer": print},
-            "^observer: Observer is needed, not builtin_function_or_method",
-        ),
+        ({"observer": print}, "^observer: Observer is needed, not builtin_function_or_method"),
     ],
 )
 def test_an_argument_of_another_type_is_told(name: str, mistake: dict[str, Any], told: str) -> None:
@@ -205,13 +201,6 @@ def test_a_tool_that_raises_is_logged_with_its_traceback_and_answers_go_on(caplo
     kind, _, trace = record.exc_info or (None, None, None)
     assert kind is KeyError
     assert trace is not None
-
-
-def test_right_options_are_kept_as_they_are() -> None:
-    assert Finish(max_steps=None, parse_retries=3, temperature=1) == replace(Finish(), parse_retries=3, temperature=1)
-    assert Bare(5).max_steps == 5
-    with pytest.raises(ValueError, match=r"^max_steps must be at least 1, not 0$"):
-        Bare(0)
 
 
 # --- options ---

@@ -101,14 +101,6 @@ def test_models_among_the_arguments_of_a_function_are_shown_with_their_fields(lo
         assert part in text, part
 
 
-@pytest.mark.parametrize("loop", [Bare(), ReactExtract(), Phased()], ids=named)
-def test_a_plain_signature_is_shown_as_ever(loop: Any) -> None:
-    text = shown(loop, search)
-    assert "required" not in text.partition("search")[2].partition("\n")[0]
-    if loop.name == "bare":
-        assert "search(text: str, limit: int = 5) -> list[str]: Search the shop.\n" in f"{text}\n"
-
-
 @pytest.mark.parametrize("loop", DESIGNS, ids=named)
 @pytest.mark.parametrize(
     "schema",

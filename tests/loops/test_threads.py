@@ -20,7 +20,7 @@ from whichloop.loops.phased import Agent, Phased, PhaseTask, ToolCallStatus, Too
 from whichloop.loops.stateless import ActivityManager, ManualAgentLoop, MultiToolRegistry, Stateless
 from whichloop.models.metering import MeteredToolbox
 from whichloop.protocol import Loop, Observation, Query, Tool, Toolbox, ToolCall, run_sync
-from whichloop.protocol.threads import in_thread, run_here
+from whichloop.protocol.threads import run_here
 from whichloop.protocol.tools import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S, bounded_toolbox
 
 LOOPS: dict[str, Callable[..., Loop]] = {
@@ -158,16 +158,6 @@ def test_a_comparison_always_uses_threads() -> None:
     place = Place()
     box = bounded_toolbox([Tool.from_function(place.look)], None)
     run_here(box.call(ToolCall("look", {})))
-    assert not place.is_callers
-
-
-def test_a_thread_of_its_own_has_no_waiting_caller() -> None:
-    place = Place()
-
-    async def outer() -> None:
-        await in_thread(lambda: asyncio.run(Toolbox([place.look]).call(ToolCall("look", {}))))
-
-    run_here(outer())
     assert not place.is_callers
 
 

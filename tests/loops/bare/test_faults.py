@@ -145,8 +145,7 @@ def test_every_way_to_end_has_its_stop_reason(loop: Bare, replies: list[Any], st
 
 
 @given(
-    loop=st.builds(Bare, max_steps=st.integers(1, 5), max_consecutive_errors=st.none() | st.integers(1, 5)),
-    good=st.integers(0, 4),
+    loop=st.builds(Bare, max_steps=st.integers(1, 5), max_consecutive_errors=st.none() | st.integers(1, 5)), good=st.integers(0, 4)
 )
 @settings(deadline=None, max_examples=cases(25))
 @row("X-21", "B4-7")
@@ -195,10 +194,7 @@ def test_run_agent_takes_an_async_llm_func_and_runs_inside_an_event_loop() -> No
 # --- options ---
 
 FORMATS_SAY: dict[str, tuple[Any, Any]] = {
-    "json": (
-        Reply('{"thought": "Go.", "tool_name": "add", "arguments": {"a": 2, "b": 3}}'),
-        Reply('{"final_answer": "5"}'),
-    ),
+    "json": (Reply('{"thought": "Go.", "tool_name": "add", "arguments": {"a": 2, "b": 3}}'), Reply('{"final_answer": "5"}')),
     "fields": (Reply('Thought: Go.\nTool: add\nArguments: {"a": 2, "b": 3}'), Reply("Thought: Done.\nAnswer: 5")),
     "native": (Reply("Go.", (NativeCall("x1", "add", '{"a": 2, "b": 3}'),)), Reply("5")),
 }

@@ -189,9 +189,7 @@ def improved() -> ReactExtractProgram:
     program = ReactExtractProgram([add])
     program.react.signature = program.react.signature.with_instructions("IMPROVED REACT")
     program.extract.signature = program.extract.signature.with_instructions("IMPROVED EXTRACT")
-    program.react.demos = [
-        dspy.Example(query="DEMO", trajectory="", next_thought="t", next_tool_name="finish", next_tool_args={}),
-    ]
+    program.react.demos = [dspy.Example(query="DEMO", trajectory="", next_thought="t", next_tool_name="finish", next_tool_args={})]
     return program
 
 

@@ -370,9 +370,7 @@ def test_the_validators_verdict_goes_to_the_trace_and_changes_nothing() -> None:
 @settings(deadline=None, max_examples=cases(25))
 @row("X-9", "S0-24")
 def test_a_decision_depends_on_its_state_alone_and_leaves_it_as_it_was(
-    changes: dict[str, Any],
-    said: dict[str, Any],
-    strategy: Any,
+    changes: dict[str, Any], said: dict[str, Any], strategy: Any
 ) -> None:
     def answer(request: Any) -> Any:
         known = {Role.RECOVER: Recovery(strategy, None, "d"), Role.FORMAT: Text("f")}

@@ -156,12 +156,7 @@ def test_results_have_three_shapes() -> None:
     _, made = activity(Script(calls, recover("skip"), STOP), execution_mode="selective")
     found, skipped, failed = made.conversation_history[0].results
     assert found.pop("execution_time") >= 0
-    assert found == {
-        "tool_name": "search",
-        "status": "success",
-        "result": "found 3 pages on x",
-        "parameters": {"query": "x"},
-    }
+    assert found == {"tool_name": "search", "status": "success", "result": "found 3 pages on x", "parameters": {"query": "x"}}
     assert skipped == {"tool_name": "image_search", "status": "skipped", "reason": "Primary search already found results"}
     assert failed == {
         "tool_name": "fail",
