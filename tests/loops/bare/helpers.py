@@ -90,8 +90,3 @@ ERROR_CLASSES = [
     ("{oops", "Invalid JSON response from LLM - Expecting property name enclosed in double quotes: line 1 column 2 (char 1)", None),
     ('{"thought": "hm"}', "No tool_name specified", None),
 ]
-
-
-class Thing:
-    def __str__(self) -> str:
-        return "a thing"

@@ -20,32 +20,6 @@ from whichloop.protocol import ContextOverflow, ProviderError, Reply, StopReason
 DOWN, LONG = ProviderError("down"), ContextOverflow("long")
 
 
-@pytest.mark.parametrize(
-    ("loop", "replies", "stop"),
-    [
-        (steps(), [finish()], StopReason.FINISHED),
-        (steps(on_step=lambda step: step.finish(answer="x")), [ADD], StopReason.FINISHED),
-        (steps(max_steps=1), [ADD, finish()], StopReason.FORCED),
-        (steps(max_steps=1, forced_finish="xml"), [ADD, XML], StopReason.FORCED),
-        (steps(), [BAD, BAD, BAD], StopReason.PARSE_FAILED),
-        (Finish(), [ADD], StopReason.UNFINISHED),
-        (steps(on_step=lambda step: 1 / 0), [ADD], StopReason.TERMINATED),
-        (steps(on_stream=lambda chunk: 1 / 0), [ADD], StopReason.TERMINATED),
-        (steps(max_steps=1, forced_finish="off"), [ADD], StopReason.MAX_STEPS),
-        (steps(), [ADD, DOWN], StopReason.PROVIDER_ERROR),
-        (steps(), [ADD, LONG], StopReason.CONTEXT_OVERFLOW),
-    ],
-    ids=lambda value: value.value if isinstance(value, StopReason) else None,
-)
-@row("G-2", "G-3")
-def test_finish_every_ending_has_its_stop_reason(loop: Finish, replies: list[Any], stop: StopReason) -> None:
-    model = Script(*replies)
-    outcome = run(loop, model)
-    assert (outcome.stop, len(model.requests)) == (stop, len(replies))
-    assert stop in loop.stops
-    assert (outcome.answer is not None) == (stop in (StopReason.FINISHED, StopReason.FORCED, StopReason.MAX_STEPS))
-
-
 REACHING = [
     pytest.param(limit, forced, consume, retries, marks=() if (place % 2, place // 2 % 2) == (first, second) else pytest.mark.slow)
     for place, (limit, forced) in enumerate(product([None, 0, 1, 3], ["both", "tool_choice", "xml", "off"]))

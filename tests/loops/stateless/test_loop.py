@@ -119,7 +119,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 @row("G-2", "G-3", "X-12", "X-13", "X-21", "S0-47", "S0-50", "S0-59", "B0-12", "B0-16", "B0-21", "B0-23", "B0-29", "B0-36")
 @row("stateless.max_iterations", "stateless.enable_error_recovery", "stateless.told_max_iterations")
-@row("stateless.max_empty_decisions", "stateless.max_recovery_rounds")
+@row("stateless.max_empty_decisions", "stateless.max_recovery_rounds", "stateless.finish_with_tools", "S0-61", "B0-17")
 def test_a_run_goes_as_its_replies_say(case: Case) -> None:
     loop, model = Stateless(**{"response_style": None} | case.options), Script(*case.replies)
     outcome = run(loop, model)
@@ -210,25 +210,6 @@ def test_option_response_style_puts_the_answer_or_leaves_it() -> None:
 def test_a_run_without_an_answer_of_its_own_has_no_confidence() -> None:
     outcome = run(Stateless(max_iterations=1), Script(think(ADD, confidence=0.9)))
     assert (outcome.stop, outcome.confidence) == (StopReason.MAX_STEPS, None)
-
-
-@row("stateless.finish_with_tools", "S0-61", "B0-17")
-def test_option_finish_with_tools_stops_runs_first_or_asks_again() -> None:
-    both = think(ADD, should_continue=False, final_response="early")
-    made = {}
-    for option in ("stop", "run_first", "ask_again"):
-        model = Script(both, think(final="late"))
-        outcome = run(Stateless(response_style=None, finish_with_tools=option), model)
-        made[option] = (outcome.answer, outcome.details["total_tool_calls"], outcome.steps)
-        codec = model.requests[0].codec
-        assert codec is not None
-        move = codec.parse(Reply(both))
-        assert isinstance(move, Act if option == "ask_again" else Answer)
-    assert made == {"stop": ("early", 0, 1), "run_first": ("early", 1, 1), "ask_again": ("late", 1, 2)}
-    silent = think(ADD, should_continue=False)
-    assert run(Stateless(response_style=None, finish_with_tools="run_first"), Script(silent)).answer == "add: 3"
-    loop = Stateless(finish_with_tools="run_first")
-    assert run(loop, Script(both, formatted("neat"))).answer == "neat"
 
 
 @row("stateless.constrain_names")
