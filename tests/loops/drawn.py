@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from whichloop.protocol import ContextOverflow, NativeCall, ProviderError
-from whichloop.protocol.moves import Act, Answer, Completion, PlanTask, Recovery, Reply, Role, Tasks, Text, ToolCall, Understanding
+from whichloop.protocol import ContextOverflow, NativeCall, ProviderError, Reply, ToolCall
+from whichloop.protocol.moves import Act, Answer, Completion, PlanTask, Recovery, Role, Tasks, Text, Understanding
 
 MARKUP = [
     "[[ ## answer ## ]]",

@@ -20,8 +20,9 @@ from whichloop.loops import ApprovalRequired, Checkpoint, Finish, Loop, Model, P
 from whichloop.loops.bare import NOT_TAKEN, Bare
 from whichloop.loops.checkpoint import REFUSED as REJECTED
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import SILENT, NativeCall, Observation, Observer, Outcome, Query, Request, StopReason, Toolbox, run_sync
-from whichloop.protocol.moves import Act, Answer, Reply, Role, ToolCall
+from whichloop.protocol import SILENT, Observation, Observer, Outcome, Query, Request, StopReason, Toolbox, ToolCall, run_sync
+from whichloop.protocol.chat import NativeCall, Reply
+from whichloop.protocol.moves import Act, Answer, Role
 
 WAITS = ("pay", "refund")
 PLAIN = ("send", "send_sync", "send_slowly")

@@ -26,9 +26,9 @@ from whichloop.loops import Bare, CheckpointFile, ContextOverflow, Loop, ModelEr
 from whichloop.loops.checkpoint import CUT_OFF, NO_RESULT, Checkpoint, RunUnderWay, failure_of, json_value, reply_of
 from whichloop.loops.resumable import ApprovalRequired, Resumable, failure_entry, result_entry
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import Observation, Outcome, ProviderError, Query, Request, StopRun, Tool, Toolbox, Usage, run_sync
-from whichloop.protocol.moves import Act, Answer, Reply, ToolCall
-from whichloop.protocol.tool_calls import CallId
+from whichloop.protocol import Outcome, ProviderError, Query, Reply, Request, Tool, Toolbox, Usage, run_sync
+from whichloop.protocol.moves import Act, Answer
+from whichloop.protocol.tool_calls import CallId, Observation, StopRun, ToolCall
 
 # --- lines ---
 

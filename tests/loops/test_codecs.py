@@ -87,8 +87,9 @@ EXTRACT, EXTRACT_EVENT, EXTRACT_ANY, EXTRACT_NUMBER = (
 )
 TEXTS = {"type": "array", "items": {"type": "string"}}
 OUTPUTS = [*(Output.of(schema) for schema in (None, EVENT, {"type": "number"}, TEXTS, {})), Output.of_model(Event)]
-FINISH, FINISH_EVENT, FINISH_NUMBER, _, FINISH_ANY, FINISH_MODEL = finishes = [FinishCodec(output) for output in OUTPUTS]
-XML, XML_EVENT, XML_NUMBER, XML_LIST, XML_ANY, _ = xmls = [XmlCodec(output) for output in OUTPUTS]
+FINISHES, XMLS = [FinishCodec(output) for output in OUTPUTS], [XmlCodec(output) for output in OUTPUTS]
+FINISH, FINISH_EVENT, FINISH_NUMBER, _, FINISH_ANY, FINISH_MODEL = FINISHES
+XML, XML_EVENT, XML_NUMBER, XML_LIST, XML_ANY, XML_MODEL = XMLS
 FORCED = FinishCodec(OUTPUTS[0], "finish.forced", Role.ANSWER, 0)
 CONTEXTS = contexts_codec({"c1": "3 [r:1]", "c2": "five [r:2]", "c3": ""})
 TYPED, TYPED_NULL = answer_codec({"type": "integer"}), answer_codec({"type": ["integer", "null"]}, takes_null=True)
@@ -104,7 +105,7 @@ PROSE: list[Any] = [
 CODECS: dict[str, list[Codec]] = {
     "bare": [BARE, FIELDS, CALL, BARE_NULL, FIELDS_NULL, CALL_NULL],
     "react_extract": [REACT, FINISHING, EXTRACT, EXTRACT_EVENT, EXTRACT_ANY, EXTRACT_NUMBER],
-    "finish": [*finishes, *xmls, FORCED],
+    "finish": [*FINISHES, *XMLS, FORCED],
     "phased": [UNDERSTAND, PLAN, SELECT, REFLECT, REASON, SUMMARIZE, CONTEXTS, ANSWER, TYPED, TYPED_NULL],
     "stateless": [DECIDE, DecideCodec(DECIDING, calls_win=True), CONSTRAINED, RECOVER, VALIDATE, *PROSE],
 }
@@ -176,6 +177,7 @@ def test_bound_a_call_and_an_answer_with_printable_words_and_any_json(
     thought: str, name: str, arguments: dict[str, Any], value: Any, text: str, most: int
 ) -> None:
     act = Act(thought, (ToolCall(name, arguments),))
+    codec: Codec
     for codec in (BARE, CALL, REACT, FINISHING, FINISH, FINISH_EVENT, FINISH_ANY, SELECT):
         assert comes_back(codec, act)
     assert comes_back(FIELDS, act) or any(f"{label}:" in thought + name for label in ("Thought", "Tool", "Arguments", "Answer"))
@@ -237,7 +239,7 @@ def test_bound_the_moves_of_phases_recoveries_verdicts_and_prose(
     for calls in ((), (call,), (call, call)):
         assert comes_back(DECIDE, Act(printable, calls)) or any(map(SURROGATES.search, arguments))
     for strategy in ("retry", "alternative_tool", "skip", "fail"):
-        assert comes_back(RECOVER, Recovery(strategy, None, printable))  # type: ignore[arg-type]  # one of the four
+        assert comes_back(RECOVER, Recovery(strategy, None, printable))
     assert comes_back(VALIDATE, Completion(True, "", (printable,)))
     for codec in PROSE:
         assert comes_back(codec, Text(printable))

@@ -16,9 +16,9 @@ from tests.loops.helpers import Moves
 from tests.loops.shopper import ANSWER, QUESTION, Shopper, price
 from whichloop.loops import Bare, Finish, Guarded, Microcompact, Phased, ReactExtract, Stateless
 from whichloop.loops.shared.conversation import RESULTS, UNTOLD, earlier_turns, turns_for
-from whichloop.protocol import Loop, Message, NativeCall, Query, Request, Toolbox, run_sync
+from whichloop.protocol import Loop, Message, NativeCall, Query, Reply, Request, Toolbox, ToolCall, run_sync
 from whichloop.protocol.chat import SentTurn
-from whichloop.protocol.moves import Act, Answer, Completion, Inexpressible, Reply, Role, ToolCall, Understanding, WireError
+from whichloop.protocol.moves import Act, Answer, Completion, Inexpressible, Role, Understanding, WireError
 
 DESIGNS: list[Loop] = [
     *(Bare(), Bare(decision_format="native"), Bare(decision_format="fields"), Finish(max_steps=4), Phased(), ReactExtract()),

@@ -21,7 +21,7 @@ from whichloop.loops.shared.boundary import run_events, takes_events
 from whichloop.metrics.record import records_digest
 from whichloop.metrics.trace import ModelExchange, Note, ToolRun
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import SILENT, Loop, Model, Observer, Outcome, ProviderError, Query, RunEvent, StopReason, Toolbox, run_sync
+from whichloop.protocol import SILENT, Loop, Observer, Outcome, Query, Reply, RunEvent, StopReason, Toolbox, ToolCall, run_sync
 from whichloop.protocol.events import (
     CallInvalid,
     LoopNote,
@@ -34,7 +34,8 @@ from whichloop.protocol.events import (
     ToolFinished,
     ToolStarted,
 )
-from whichloop.protocol.moves import Act, Answer, Reply, ToolCall
+from whichloop.protocol.model import Model, ProviderError
+from whichloop.protocol.moves import Act, Answer
 from whichloop.runs.built_in import builtin_names
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched

@@ -20,8 +20,8 @@ from tests.loops.finish.helpers import assert_legal, offered
 from tests.rows import row
 from whichloop.loops import Bare, ConversationState, Finish, Phased, ReactExtract, Stateless
 from whichloop.models.scripted_calls import pieces
-from whichloop.protocol import Capabilities, Chunk, Loop, Outcome, Query, Request, StopReason, Tool, Toolbox, run_sync
-from whichloop.protocol.moves import Inexpressible, Reply, Role
+from whichloop.protocol import Capabilities, Chunk, Loop, Outcome, Query, Reply, Request, StopReason, Tool, Toolbox, run_sync
+from whichloop.protocol.moves import Inexpressible, Role
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_loop
 
@@ -253,7 +253,7 @@ EVERY = settings(deadline=None, max_examples=cases(40), suppress_health_check=[*
 @row("X-21", "G-9", "X-2", "X-6")
 def test_any_replies_and_results_end_in_a_declared_outcome_within_the_limit(design: str, data: st.DataObject, schema: Any) -> None:
     async def bounded() -> Outcome:
-        outcome = await loop.run(Query("What is 2 + 3?", schema=schema), tools, model)
+        outcome: Outcome = await loop.run(Query("What is 2 + 3?", schema=schema), tools, model)
         assert asyncio.all_tasks() == {asyncio.current_task()}, "something is left running"
         return outcome
 

@@ -15,9 +15,9 @@ from whichloop.loops import Bare, Finish, Phased, ReactExtract
 from whichloop.loops.guarded import UNCONFIRMED, ConfirmCodec, Guarded, GuardedToolbox, GuardQuestions, NeededToolsCodec
 from whichloop.models.instructions import ANSWER, CALL, STOP
 from whichloop.models.profiles import Gullibility, Profile
-from whichloop.protocol import ContextOverflow, Loop, ProviderError, Query, StopReason, Tool, Toolbox, run_sync
+from whichloop.protocol import ContextOverflow, Loop, ProviderError, Query, Reply, StopReason, Tool, Toolbox, ToolCall, run_sync
 from whichloop.protocol.digest import sha256
-from whichloop.protocol.moves import Act, Answer, Completion, Inexpressible, Reply, Role, Text, ToolCall, Understanding, WireError
+from whichloop.protocol.moves import Act, Answer, Completion, Inexpressible, Role, Text, Understanding, WireError
 from whichloop.protocol.receipts import LABEL_LENGTH, announced, closing, opening
 
 SUM = Act("Add.", (ToolCall("add", {"a": 1, "b": 2}),))

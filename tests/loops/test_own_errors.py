@@ -15,9 +15,9 @@ from tests.loops.shopper import PRICES, QUESTION, Shopper, price
 from tests.loops.test_resumable import DESIGNS
 from whichloop.loops import Bare, Guarded, ProviderRetry, Resumable, tool
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import Chunk, Loop, ProviderError, Query, Request, StopReason, Tool, Toolbox, run_sync
+from whichloop.protocol import Chunk, Loop, ProviderError, Query, Reply, Request, StopReason, Tool, Toolbox, ToolCall, run_sync
 from whichloop.protocol.events import RequestFailed, ToolFinished
-from whichloop.protocol.moves import Act, Reply, ToolCall, WireError
+from whichloop.protocol.moves import Act, WireError
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_loop
 

@@ -19,10 +19,10 @@ from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper
 from tests.rows import row
 from whichloop.loops import Bare, BudgetExceeded, ContextOverflow, Finish, Phased, ReactExtract, Stateless
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import SILENT, Loop, Observer, Outcome, ProviderError, Query, Request, StopReason, Tool, Toolbox, run_sync
+from whichloop.protocol import SILENT, Loop, Observer, ProviderError, Query, Reply, Request, Tool, Toolbox, ToolCall, run_sync
 from whichloop.protocol.events import ToolFinished
-from whichloop.protocol.moves import Reply, ToolCall
 from whichloop.protocol.names import parse_spec
+from whichloop.protocol.outcome import Outcome, StopReason
 from whichloop.runs.built_in import options_of
 from whichloop.runs.registry import make_loop
 

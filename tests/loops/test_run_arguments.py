@@ -16,9 +16,9 @@ from whichloop.loops.bare_standalone import run_agent
 from whichloop.loops.stateless import ActivityManager, ManualAgentLoop
 from whichloop.models.fake import FakeModel
 from whichloop.models.metering import Budget
-from whichloop.protocol import NativeCall, Observer, Query, RunEvent, StopReason, StopRun, Tool, Toolbox, run_sync
+from whichloop.protocol import NativeCall, Observer, Query, Reply, RunEvent, StopReason, StopRun, Tool, Toolbox, ToolCall, run_sync
 from whichloop.protocol.model import FunctionModel, ProviderError, Request
-from whichloop.protocol.moves import Act, Answer, PlanTask, Reply, Tasks, ToolCall, Understanding
+from whichloop.protocol.moves import Act, Answer, PlanTask, Tasks, Understanding
 
 LOOPS: dict[str, Callable[[], Any]] = {
     "bare": Bare,

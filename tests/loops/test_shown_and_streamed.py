@@ -22,10 +22,10 @@ from whichloop.loops.bare_codecs import FORMATS
 from whichloop.loops.phased.state import AgentCallbacks, TaskStatus, ToolContextManager
 from whichloop.loops.shared.boundary import _AnswerSoFar
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import Observer, Query, Request, Tool, Toolbox, WrappedModel, render_value, run_sync
+from whichloop.protocol import Observer, Query, Reply, Request, Tool, Toolbox, WrappedModel, render_value, run_sync
 from whichloop.protocol.chat import Capabilities, Chunk, NativeCall
 from whichloop.protocol.events import AnswerChunk
-from whichloop.protocol.moves import Answer, Inexpressible, Reply, Role
+from whichloop.protocol.moves import Answer, Inexpressible, Role
 from whichloop.protocol.names import parse_spec
 from whichloop.protocol.values import cap
 from whichloop.protocol.wire import section

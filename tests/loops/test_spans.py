@@ -18,9 +18,10 @@ from whichloop.loops import Bare, Finish, Guarded, Phased, ProviderRetry, ReactE
 from whichloop.loops.checkpoint import Checkpoint, ResumeError
 from whichloop.loops.spans import Spans
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import SILENT, Loop, Message, Observer, ProviderError, Query, Request, StopRun, Toolbox, Usage, run_sync
+from whichloop.protocol import SILENT, Loop, Observer, ProviderError, Query, Request, StopRun, Toolbox, ToolCall, run_sync
+from whichloop.protocol.chat import Message, Reply, Usage
 from whichloop.protocol.files import Image
-from whichloop.protocol.moves import Act, Answer, Reply, ToolCall
+from whichloop.protocol.moves import Act, Answer
 
 
 def spans_of(loop: Any, model: Any, tool: Any, observer: Observer = SILENT) -> list[ReadableSpan]:

@@ -234,7 +234,7 @@ def test_a_text_is_read_as_what_the_type_wants_it_to_be() -> None:
     ):
         assert asked(Bare(), kind, Answer("", text))[0].answer == answer
     for decision_format in ("fields", "native"):
-        assert asked(Bare(decision_format=decision_format), str, Answer("", "Ann"))[0].answer == "Ann"  # type: ignore[arg-type]
+        assert asked(Bare(decision_format=decision_format), str, Answer("", "Ann"))[0].answer == "Ann"
     ended, _ = asked(Bare(max_steps=1), Bill, "no JSON")
     assert (ended.answer, ended.stop, ended.details["answer"]) == (None, StopReason.MAX_STEPS, MAX_STEPS_TEXT)
 

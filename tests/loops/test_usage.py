@@ -13,10 +13,11 @@ from tests.loops.shopper import QUESTION, Shopper, price
 from tests.loops.test_resumable import DESIGNS
 from whichloop.loops import Bare, CallDelta, Checkpoint, Finish, ProviderRetry, Resumable
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import FunctionModel, Outcome, ProviderError, Query, Request, RunEvent, StopRun, Toolbox, Usage, run_sync
+from whichloop.protocol import Outcome, Query, Reply, RunEvent, StopRun, Toolbox, ToolCall, Usage, run_sync
 from whichloop.protocol.chat import reply_of_pieces
 from whichloop.protocol.events import CallInvalid, ReplyChunk, ReplyReceived, RequestStarted, RunEnded, ToolFinished, ToolStarted
-from whichloop.protocol.moves import Act, Answer, Reply, ToolCall
+from whichloop.protocol.model import FunctionModel, ProviderError, Request
+from whichloop.protocol.moves import Act, Answer
 from whichloop.protocol.outcome import RunUsage
 
 

@@ -19,8 +19,9 @@ from whichloop.loops.repeat_guard import RepeatCountingToolbox, RepeatGuard
 from whichloop.models.local.model import open_model
 from whichloop.models.metering import Meter, MeteredModel
 from whichloop.models.real import RealOptions
-from whichloop.protocol import SILENT, ModelError, ProviderError, Query, Request, StopReason, Tool, Toolbox, WrappedModel, run_sync
-from whichloop.protocol.moves import Act, Answer, Reply, ToolCall
+from whichloop.protocol import SILENT, Query, Reply, StopReason, Tool, Toolbox, ToolCall, run_sync
+from whichloop.protocol.model import ModelError, ProviderError, Request, WrappedModel
+from whichloop.protocol.moves import Act, Answer
 
 PASSING = ("rate_limit", "server", "overloaded", "timeout", "connection")
 LASTING = ("auth", "bad_request", "refused", "setup")

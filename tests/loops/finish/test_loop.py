@@ -33,8 +33,8 @@ from tests.rows import row
 from whichloop.datasets.arithmetic import SUITE
 from whichloop.loops.finish import Finish, ParseError, Step, Unfinished, UnfinishedError
 from whichloop.loops.finish.answer import MAX_CALLS
-from whichloop.protocol import Capabilities, Message, ProviderError, Query, StopReason, Tool, Toolbox, run_sync
-from whichloop.protocol.moves import Reply, Role, ToolCall
+from whichloop.protocol import Capabilities, Message, ProviderError, Query, Reply, StopReason, Tool, Toolbox, ToolCall, run_sync
+from whichloop.protocol.moves import Role
 
 XML_REQUEST = "You must provide your final answer now. Respond with your answer in the following XML structure:"
 REMINDER = (

@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal, Optional
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field
+from pydantic import AliasChoices, BaseModel, Field
 
 from tests.cases import cases
 from tests.loops.finish.helpers import JSON, SEARCH, AnswerOutput, agent_of, finish, native, run, says
@@ -265,3 +266,27 @@ def test_no_validation_error_arises_while_partial_and_a_cut_object_adds_no_key(v
 @pytest.mark.parametrize("text", ["", "[1", "3", "nope", '"x', "[" * 10_000])
 def test_partial_json_of_no_object_is_none(text: str) -> None:
     assert partial_json(text) is None
+
+
+@dataclass
+class Known:
+    name: str
+
+    def __post_init__(self) -> None:
+        {"known": 1}[self.name]
+
+
+class Shadowing(BaseModel):
+    names: list[str]
+    adapters: str
+    read: bool
+    known: Known
+    renamed: str = Field("", validation_alias=AliasChoices("new", "old"))
+
+
+@row("S3-46")
+def test_partial_takes_any_names_and_types_whose_checks_raise_anything() -> None:
+    value = {"names": ["a"], "adapters": "x", "read": True, "known": {"name": "known"}, "new": "y"}
+    seen = snapshots(Shadowing, json.dumps(value))
+    assert {part.known and part.known.name for part in seen} == {None, "known"}
+    assert (seen[-1].names, seen[-1].adapters, seen[-1].read, seen[-1].renamed) == (["a"], "x", True, "y")

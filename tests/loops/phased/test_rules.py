@@ -34,8 +34,8 @@ from tests.loops.phased.helpers import (
 )
 from tests.rows import row
 from whichloop.loops.phased import AgentCallbacks, Phase, Phased, PhaseTask, TaskStatus, ToolCallStatus, ToolContextManager
-from whichloop.protocol import BudgetExceeded, Chunk, Loop, ProviderError, Query, Request, StopReason, Toolbox
-from whichloop.protocol.moves import Act, Answer, Completion, Reply, Role, Tasks, Text, ToolCall, Understanding
+from whichloop.protocol import BudgetExceeded, Chunk, Loop, ProviderError, Query, Reply, Request, StopReason, Toolbox, ToolCall
+from whichloop.protocol.moves import Act, Answer, Completion, Role, Tasks, Text, Understanding
 
 AB = plan(("a", "A."), ("b", "B."))
 each_layout = pytest.mark.parametrize("layout", LAYOUTS)

@@ -18,8 +18,8 @@ from tests.loops.phased.helpers import ADD, LAYOUTS, CallbackLog, add, adding, e
 from tests.rows import row
 from whichloop.loops.phased import Agent, AgentTools, Phased, Scratchpad, ToolContextManager, ToolExecutor, ToolExecutorOptions
 from whichloop.loops.phased.codecs import ANSWER, REASON, REFLECT, SELECT, UNDERSTAND, answer_codec, contexts_codec
-from whichloop.protocol import NativeCall, Outcome, ProviderError, Toolbox, render_value, run_sync
-from whichloop.protocol.moves import Act, Answer, Completion, PlanTask, Reply, Role, Tasks, Text, Understanding, WireError
+from whichloop.protocol import NativeCall, Outcome, ProviderError, Reply, Toolbox, render_value, run_sync
+from whichloop.protocol.moves import Act, Answer, Completion, PlanTask, Role, Tasks, Text, Understanding, WireError
 
 KEPT = st.lists(
     st.tuples(

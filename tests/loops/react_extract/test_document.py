@@ -20,8 +20,8 @@ from tests.prepared import ran_in_fork
 from tests.rows import row
 from whichloop.loops.react_extract import ReactAgent, ReactExtract, format_trajectory
 from whichloop.loops.react_extract_codecs import ExtractCodec, ReactCodec, instructions_with_tools
-from whichloop.protocol import ContextOverflow, ProviderError, Query, StopReason, Toolbox, run_sync
-from whichloop.protocol.moves import Act, Inexpressible, Role, ToolCall
+from whichloop.protocol import ContextOverflow, ProviderError, Query, StopReason, Toolbox, ToolCall, run_sync
+from whichloop.protocol.moves import Act, Inexpressible, Role
 
 ADD = react("add", a=1, b=2)
 FINISH = react("finish")
@@ -139,7 +139,8 @@ def test_extract_is_a_chain_of_thought_over_query_and_whole_trajectory() -> None
     assert list(request.codec.signature.output_fields) == ["reasoning", "answer"]
     assert request.messages[-1].content.startswith("[[ ## query ## ]]\nQ\n")
     assert all(f"Step {k}." in shown(request) for k in range(3))
-    assert (outcome.details.keys(), outcome.details["reasoning"]) == ({"reasoning", "trajectory"}, "By adding.")
+    assert outcome.details.keys() == {"reasoning", "trajectory"}
+    assert outcome.details["reasoning"] == "By adding."
 
 
 @row("S2-9")

@@ -42,9 +42,9 @@ from tests.loops.stateless.helpers import (
 from tests.rows import row
 from whichloop.dspy_seam import lm_of
 from whichloop.loops.stateless import ActionType, ActivityManager, ConversationState, ManualAgentLoop, Stateless, StatelessProgram
-from whichloop.protocol import BudgetExceeded, ContextOverflow, ProviderError, Query, StopReason, Toolbox
+from whichloop.protocol import BudgetExceeded, ContextOverflow, ProviderError, Query, Reply, StopReason, Toolbox
 from whichloop.protocol import ToolCall as Call
-from whichloop.protocol.moves import Act, Answer, Recovery, Reply, Role, Text
+from whichloop.protocol.moves import Act, Answer, Recovery, Role, Text
 
 
 class Case(NamedTuple):
@@ -145,7 +145,7 @@ def test_stops_that_no_run_can_reach_are_not_declared() -> None:
         ({"max_empty_decisions": None}, StopReason.ERROR_VALVE),
         ({"max_iterations": 2}, StopReason.ERROR_VALVE),
     ):
-        assert stop not in Stateless(**options).stops  # type: ignore[arg-type]  # of several types
+        assert stop not in Stateless(**options).stops
         assert stop in Stateless().stops
 
 

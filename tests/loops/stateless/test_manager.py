@@ -321,7 +321,14 @@ class Careful(ActivityManager):
 @row("S0-52", "S0-54", "S0-55", "S0-66", "B0-16", "B0-26", "B0-27")
 def test_errors_are_results_in_call_order_in_every_mode_and_pass_the_hook(mode: Any) -> None:
     watch = Watch(0.02)
-    calls = [("work", {"n": 1}), ("add", {"a": 13, "b": 1}), ("add", {"a": 7, "b": 1}), FAIL, ("work", {"bad": 1}), ("nope", {})]
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("work", {"n": 1}),
+        ("add", {"a": 13, "b": 1}),
+        ("add", {"a": 7, "b": 1}),
+        FAIL,
+        ("work", {"bad": 1}),
+        ("nope", {}),
+    ]
     model = Script(think(*calls), *[recover("skip")] * 5, STOP)
     _, made = activity(model, watch.work, add, fail, kind=Careful, execution_mode=mode)
     entry = made.conversation_history[0]
