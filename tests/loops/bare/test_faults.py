@@ -216,6 +216,13 @@ def test_option_decision_format_changes_how_a_decision_is_written_and_nothing_el
     assert [(request.tools != (), request.parallel_calls) for request in model.requests] == [(native, not native)] * 2
 
 
+@row("bare.decision_format")
+def test_option_decision_format_of_fields_reads_them_in_a_code_fence() -> None:
+    call, closing = '```\nThought: Go.\nTool: add\nArguments: {"a": 2, "b": 3}\n```', "```\nAnswer: 5\n```"
+    outcome = run(Bare(decision_format="fields"), Script(call, closing))
+    assert (outcome.answer, outcome.steps) == ("5", 1)
+
+
 @pytest.mark.parametrize(
     ("form", "bad", "words"),
     [

@@ -220,6 +220,14 @@ def test_a_history_may_be_edited_and_trimmed_and_what_is_mended_is_said_once(cap
     assert len(caplog.records) == 1
 
 
+@row("B3-15")
+def test_a_call_that_a_hook_takes_out_loses_its_result_which_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    model = Script(SEARCH, finish("ok"))
+    with caplog.at_level(logging.WARNING):
+        assert agent_of(model, lambda self, step: self.history.pop() and None)(question="?").answer == "ok"
+    assert (results(model.requests[1]), len(caplog.records)) == ([], 1)
+
+
 ENTRIES = st.one_of(
     st.builds(
         lambda role, text: {"role": role, "content": text},
