@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
 
-from whichloop.protocol import Answer, Capabilities, Chunk, Codec, Inexpressible, Move, Observer, Reply, Request, Role
+from whichloop.protocol import Answer, Capabilities, Chunk, Codec, Inexpressible, Move, Observer, Reply, Request, Role, RunEvent
 
 Said = Move | Reply | str | BaseException
 Saying = Said | Callable[[Request], Said]
@@ -93,6 +93,25 @@ class Notes(Observer):
 
     def note(self, kind: str, **data: Any) -> None:
         self.notes.append((kind, data))
+
+
+class Heard(Observer):
+    """Keeps the events that it is told."""
+
+    def __init__(self, streams: bool = False) -> None:
+        self.streams = streams
+        self.events: list[RunEvent] = []
+
+    def on_event(self, event: RunEvent) -> None:
+        self.events.append(event)
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def texts(model: Any) -> str:
+    """All that the requests of a model have shown it."""
+    return "\n".join(message.content for request in model.requests for message in request.messages)
 
 
 def call(tool: str, thought: str = "", **arguments: Any) -> str:

@@ -12,27 +12,8 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.loops.helpers import Script
-from whichloop.protocol import (
-    Act,
-    Answer,
-    Completion,
-    Inexpressible,
-    Loop,
-    Message,
-    Move,
-    Outcome,
-    PlanTask,
-    Query,
-    Request,
-    Role,
-    Tasks,
-    Text,
-    Tool,
-    Toolbox,
-    ToolCall,
-    Understanding,
-    run_sync,
-)
+from whichloop.protocol import Loop, Message, Move, Outcome, Query, Request, Tool, Toolbox, ToolCall, run_sync
+from whichloop.protocol.moves import Act, Answer, Completion, Inexpressible, PlanTask, Role, Tasks, Text, Understanding
 
 LOOK = Act("Look.", (ToolCall("look", {}),))
 BY_ROLE: Mapping[Role, Move] = {

@@ -4,32 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 
-from whichloop.loops.bare import Bare
-from whichloop.loops.finish import Finish
-from whichloop.loops.phased import Phased
-from whichloop.loops.react_extract import ReactExtract
-from whichloop.loops.stateless import Stateless
+from whichloop.loops import Bare, Finish, Phased, ReactExtract, Stateless
 from whichloop.models.scripted_calls import pieces
-from whichloop.protocol import (
-    Act,
-    Answer,
-    Capabilities,
-    Chunk,
-    Completion,
-    Inexpressible,
-    Loop,
-    Move,
-    PlanTask,
-    Recovery,
-    Reply,
-    Request,
-    Role,
-    Tasks,
-    Text,
-    ToolCall,
-    Understanding,
-)
+from whichloop.protocol import Capabilities, Chunk, Loop, Move, Reply, Request, ToolCall
 from whichloop.protocol.digest import digest
+from whichloop.protocol.moves import Act, Answer, Completion, Inexpressible, PlanTask, Recovery, Role, Tasks, Text, Understanding
 
 PRICES = {"tea": "41.5", "milk": "73.25"}
 ANSWER = "114.75"

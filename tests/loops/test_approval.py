@@ -11,42 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.loops.helpers import Heard
 from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper, price
-from whichloop.loops.bare import Bare
+from whichloop.loops import Bare, Finish, Stateless
 from whichloop.loops.checkpoint import BEGUN, REFUSED, Checkpoint
-from whichloop.loops.finish import Finish
 from whichloop.loops.resumable import EDITED, GIVEN_UP, RAISED, ApprovalRequired, Resumable
-from whichloop.loops.stateless import Stateless
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import (
-    Act,
-    Answer,
-    Loop,
-    NativeCall,
-    Observer,
-    Outcome,
-    Query,
-    Reply,
-    RunEvent,
-    Tool,
-    Toolbox,
-    ToolCall,
-)
+from whichloop.protocol import Act, Answer, Loop, NativeCall, Observer, Outcome, Query, Reply, Tool, Toolbox, ToolCall
 from whichloop.protocol.events import ApprovalAsked, ApprovalDecided, ToolFinished, ToolStarted
 
 LET = {"pay": lambda arguments: False}
 """A rule that lets every call run."""
-
-
-class Heard(Observer):
-    def __init__(self) -> None:
-        self.events: list[RunEvent] = []
-
-    def on_event(self, event: RunEvent) -> None:
-        self.events.append(event)
-
-    def of(self, kind: type[Any]) -> list[Any]:
-        return [event for event in self.events if isinstance(event, kind)]
 
 
 def again(checkpoint: Checkpoint, **options: Any) -> Checkpoint:

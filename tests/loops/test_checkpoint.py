@@ -22,41 +22,13 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from tests.loops.killed_desk import Desk
 from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper, price
-from whichloop.loops.bare import Bare
-from whichloop.loops.checkpoint import (
-    CUT_OFF,
-    NO_RESULT,
-    Checkpoint,
-    RunUnderWay,
-    failure_of,
-    json_value,
-    reply_of,
-)
-from whichloop.loops.checkpoint_file import CheckpointFile
-from whichloop.loops.finish import Finish
+from whichloop.loops import Bare, CheckpointFile, ContextOverflow, Loop, ModelError, NativeCall
+from whichloop.loops.checkpoint import CUT_OFF, NO_RESULT, Checkpoint, RunUnderWay, failure_of, json_value, reply_of
 from whichloop.loops.resumable import ApprovalRequired, Resumable, failure_entry, result_entry
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import (
-    Act,
-    Answer,
-    ContextOverflow,
-    Loop,
-    ModelError,
-    NativeCall,
-    Observation,
-    Outcome,
-    ProviderError,
-    Query,
-    Reply,
-    Request,
-    StopRun,
-    Tool,
-    Toolbox,
-    ToolCall,
-    Usage,
-    run_sync,
-)
-from whichloop.protocol.tool_calls import CallId
+from whichloop.protocol import Outcome, ProviderError, Query, Reply, Request, Tool, Toolbox, Usage, run_sync
+from whichloop.protocol.moves import Act, Answer
+from whichloop.protocol.tool_calls import CallId, Observation, StopRun, ToolCall
 
 # --- lines ---
 
@@ -364,18 +336,6 @@ def test_a_new_run_goes_on_from_the_conversation_with_other_prompts_and_tools(fi
     assert outcome.answer == ANSWER
     assert "milk" in asked
     assert any(NO_RESULT in message.content for request in model.requests for message in request.messages)
-
-
-def test_a_checkpoint_before_its_run_has_no_messages_and_one_after_it_has_all_calls() -> None:
-    checkpoint = Checkpoint()
-    assert (checkpoint.messages, checkpoint.run_id, checkpoint.pending) == ((), "", ())
-    outcome = Resumable(Finish(max_steps=6), checkpoint).run_sync(Query(QUESTION), Toolbox([price]), Shopper())
-    *calls, last = outcome.messages
-    assert [one.as_dict() | {"sent": None} for one in checkpoint.messages] == [one.as_dict() | {"sent": None} for one in calls]
-    assert (
-        last.content
-        == run_sync(Resumable(Finish(max_steps=6), checkpoint).run(Query(QUESTION), Toolbox([price]), FakeModel())).answer
-    )
 
 
 def pay(cents: int) -> str:

@@ -1,36 +1,46 @@
-"""The codecs of designs 2 and 4: what they can say comes back as it was, and whatever a model writes is a move or a WireError."""
+"""The codecs of all designs: what they can say comes back as it was, and whatever a model writes is a move or a WireError."""
 
 from __future__ import annotations
 
+import datetime
 import json
-import math
+import re
+from decimal import Decimal
 from typing import Any
 
+import dspy
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from tests.cases import cases
+from tests.loops.drawn import ANYTHING, CONFIDENCES, JSON, NATIVE, STRATEGIES, TASKS, WORDS, nested
 from tests.loops.helpers import comes_back
 from tests.rows import row
 from whichloop.dspy_seam import SignatureCodec
 from whichloop.loops.bare_codecs import BareCodec, FieldsCodec, NativeCallCodec
+from whichloop.loops.finish import FinishCodec, XmlCodec
+from whichloop.loops.finish.answer import Output
+from whichloop.loops.phased.codecs import ANSWER, PLAN, REASON, REFLECT, SELECT, SUMMARIZE, UNDERSTAND, answer_codec, contexts_codec
 from whichloop.loops.react_extract_codecs import extract_codec, react_codec
-from whichloop.protocol import (
-    Act,
-    Answer,
-    Codec,
-    Completion,
-    Move,
-    PlanTask,
-    Recovery,
-    Reply,
-    Tasks,
-    Text,
-    ToolCall,
-    Understanding,
-    WireError,
+from whichloop.loops.stateless import AgentReasonerSignature, ErrorRecoverySignature
+from whichloop.loops.stateless.signatures import (
+    MAX_CALLS,
+    DecideCodec,
+    FormatDetailedResponse,
+    FormatResponse,
+    ProseCodec,
+    RecoverCodec,
+    SummarizeEntries,
+    SummarizeHistory,
+    ValidateCodec,
+    ValidateReasoning,
+    constrained,
 )
+from whichloop.loops.stateless.state import json_copy
+from whichloop.protocol import Move, NativeCall, Reply, ToolCall
+from whichloop.protocol.moves import Act, Answer, Codec, Completion, PlanTask, Recovery, Role, Tasks, Text, Understanding, WireError
 
 EVENT = {
     "type": "object",
@@ -39,227 +49,270 @@ EVENT = {
         "seats": {"type": "integer"},
         "price": {"type": "number"},
         "sold out": {"type": "boolean"},
-        "tags": {"type": "array"},
-        "place": {"type": "object"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "grid": {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
+        "place": {"$ref": "#/$defs/place"},
         "copy": {"type": ["string", "null"]},
+        "kind": {"enum": ["a", 2, None]},
         "a-b": {"type": "string"},
         "a_b": {"type": "string"},
         "a b": {"type": "string"},
         "reasoning": {"type": "string"},
         "model_name": {},
-        "é": True,
-        "": {"type": "string"},
+        'é <&> "': {"type": "string"},
+        "": True,
     },
+    "$defs": {"place": {"type": "object", "properties": {"city": {"type": "string"}, "place": {"$ref": "#/$defs/place"}}}},
 }
 
 
-BARE, FIELDS, NATIVE = BareCodec(), FieldsCodec(), NativeCallCodec()
-BARE_NULL, FIELDS_NULL, NATIVE_NULL = BareCodec(takes_null=True), FieldsCodec(takes_null=True), NativeCallCodec(takes_null=True)
+class Event(BaseModel):
+    name: str
+    seats: int = 0
+    price: Decimal = Decimal(0)
+    day: datetime.date | None = None
+    tags: list[str] = []
+
+
+def thoughtful(signature: Any) -> Any:
+    """The signature that a chain of thought has."""
+    return dspy.ChainOfThought(signature).predict.signature
+
+
+BARE, FIELDS, CALL = BareCodec(), FieldsCodec(), NativeCallCodec()
+BARE_NULL, FIELDS_NULL, CALL_NULL = BareCodec(takes_null=True), FieldsCodec(takes_null=True), NativeCallCodec(takes_null=True)
 REACT, FINISHING = react_codec("Go on.", extract=True), react_codec("Go on.", extract=False)
 EXTRACT, EXTRACT_EVENT, EXTRACT_ANY, EXTRACT_NUMBER = (
     extract_codec("State the answer.", json.dumps(schema)) for schema in (None, EVENT, {}, {"type": "number"})
 )
-CODECS: list[Codec] = [
-    *(BARE, REACT, FINISHING, FIELDS, NATIVE, EXTRACT, EXTRACT_EVENT, EXTRACT_ANY, EXTRACT_NUMBER),
-    *(BARE_NULL, FIELDS_NULL, NATIVE_NULL),
+TEXTS = {"type": "array", "items": {"type": "string"}}
+OUTPUTS = [*(Output.of(schema) for schema in (None, EVENT, {"type": "number"}, TEXTS, {})), Output.of_model(Event)]
+FINISHES, XMLS = [FinishCodec(output) for output in OUTPUTS], [XmlCodec(output) for output in OUTPUTS]
+FINISH, FINISH_EVENT, FINISH_NUMBER, _, FINISH_ANY, FINISH_MODEL = FINISHES
+XML, XML_EVENT, XML_NUMBER, XML_LIST, XML_ANY, XML_MODEL = XMLS
+FORCED = FinishCodec(OUTPUTS[0], "finish.forced", Role.ANSWER, 0)
+CONTEXTS = contexts_codec({"c1": "3 [r:1]", "c2": "five [r:2]", "c3": ""})
+TYPED, TYPED_NULL = answer_codec({"type": "integer"}), answer_codec({"type": ["integer", "null"]}, takes_null=True)
+DECIDING = thoughtful(AgentReasonerSignature)
+DECIDE, CONSTRAINED = DecideCodec(DECIDING), DecideCodec(constrained(DECIDING, ("add", "any")))
+RECOVER, VALIDATE = RecoverCodec(thoughtful(ErrorRecoverySignature)), ValidateCodec(ValidateReasoning)
+PROSE: list[Any] = [
+    ProseCodec(FormatResponse, "formatter"),
+    ProseCodec(thoughtful(FormatDetailedResponse), "formatter"),
+    ProseCodec(SummarizeHistory, "history_summarizer"),
+    ProseCodec(thoughtful(SummarizeEntries), "entry_summarizer"),
 ]
-
-BREAKING = "\n\r\t\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\u2028\u2029\ufeff\ud800\x00"
-WORDS = st.one_of(
-    st.text(max_size=8),
-    st.text(st.sampled_from(f"ab {BREAKING}"), max_size=6),
-    st.sampled_from(
-        ["finish", "add", "", "[[ ## answer ## ]]", "x\n[[ ## completed ## ]]", " [[ ## a ## ]] b", "```", '{"a": 1}', "null", "3"]
-    ),
-)
-JSON: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | WORDS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
-    max_leaves=8,
-)
-ODD: st.SearchStrategy[Any] = st.sampled_from(
-    [float("nan"), math.inf, (1, 2), {1: 2}, {1, 2}, b"b", object, 10**5000, 1 << 70, ToolCall("a", {})]
-)
-ANYTHING = JSON | ODD | st.lists(ODD, max_size=1)
-CALLS = st.builds(ToolCall, WORDS, st.dictionaries(WORDS, ANYTHING, max_size=3))
-EVENTS = st.fixed_dictionaries(dict.fromkeys(EVENT["properties"], ANYTHING))
+CODECS: dict[str, list[Codec]] = {
+    "bare": [BARE, FIELDS, CALL, BARE_NULL, FIELDS_NULL, CALL_NULL],
+    "react_extract": [REACT, FINISHING, EXTRACT, EXTRACT_EVENT, EXTRACT_ANY, EXTRACT_NUMBER],
+    "finish": [*FINISHES, *XMLS, FORCED],
+    "phased": [UNDERSTAND, PLAN, SELECT, REFLECT, REASON, SUMMARIZE, CONTEXTS, ANSWER, TYPED, TYPED_NULL],
+    "stateless": [DECIDE, DecideCodec(DECIDING, calls_win=True), CONSTRAINED, RECOVER, VALIDATE, *PROSE],
+}
+MOST_CALLS = {
+    "bare": [1] * 6,
+    "react_extract": [1, 1, 0, 0, 0, 0],
+    "finish": [64] * 6 + [0] * 7,
+    "phased": [0, 0, 64, *[0] * 7],
+    "stateless": [MAX_CALLS] * 3 + [1] + [0] * 5,
+}
+ROLES = {
+    "bare": ["decide"] * 6,
+    "react_extract": ["decide"] * 2 + ["answer"] * 4,
+    "finish": ["decide"] * 6 + ["answer"] * 7,
+    "phased": ["understand", "plan", "select", "reflect", "reason", "summarize", "summarize", *["answer"] * 3],
+    "stateless": [*["decide"] * 3, "recover", "validate", "format", "format", "summarize", "summarize"],
+}
+each_design = pytest.mark.parametrize("design", CODECS)
+ODD_CALLS = st.builds(ToolCall, WORDS, st.dictionaries(WORDS, ANYTHING, max_size=3))
+EVENTS = st.fixed_dictionaries({}, optional=dict.fromkeys(EVENT["properties"], ANYTHING))
 MOVES: st.SearchStrategy[Move] = st.one_of(
-    st.builds(Act, WORDS, st.lists(CALLS, max_size=2).map(tuple)),
-    st.builds(Act, WORDS, CALLS.map(lambda call: (call,))),
-    st.builds(Answer, WORDS, ANYTHING | EVENTS, st.none() | st.none() | st.floats(0, 1)),
+    st.builds(Act, WORDS, st.lists(ODD_CALLS, max_size=3).map(tuple)),
+    st.builds(Answer, WORDS, ANYTHING | EVENTS | WORDS, CONFIDENCES | st.sampled_from([True, 2.0, float("nan"), "0.5"])),
+    st.builds(Understanding, WORDS, st.lists(WORDS, max_size=3).map(tuple)),
+    st.builds(Tasks, st.lists(TASKS, max_size=3).map(tuple), WORDS),
+    st.builds(Completion, st.booleans(), WORDS | st.just(""), st.lists(WORDS, max_size=2).map(tuple), CONFIDENCES),
+    st.builds(Recovery, STRATEGIES, st.none() | ODD_CALLS, WORDS),
     st.builds(Text, WORDS),
-    st.sampled_from([Understanding("x"), Tasks((PlanTask("1", "x"),)), Completion(True), Recovery("retry")]),
 )
+THOROUGH = settings(deadline=None, max_examples=cases(60))
 
 
+@each_design
+@THOROUGH
 @given(move=MOVES)
-@settings(deadline=None, max_examples=cases(50))
-def test_law_render_raises_inexpressible_or_the_move_comes_back(move: Move) -> None:
-    for codec in CODECS:
+def test_law_render_raises_inexpressible_or_the_move_comes_back(design: str, move: Move) -> None:
+    for codec in CODECS[design]:
         comes_back(codec, move)
 
 
-def test_null_can_be_said_where_it_is_taken_and_a_text_is_not_read_as_null_elsewhere() -> None:
-    assert all(comes_back(codec, Answer("", None)) for codec in (BARE_NULL, FIELDS_NULL, NATIVE_NULL))
-    assert not any(comes_back(codec, Answer("", None)) for codec in (BARE, FIELDS, NATIVE))
-    assert all(comes_back(codec, Answer("", "null")) for codec in (BARE_NULL, BARE, FIELDS, NATIVE))
-    assert not any(comes_back(codec, Answer("", "null")) for codec in (FIELDS_NULL, NATIVE_NULL))
+@each_design
+def test_codecs_tell_their_role_and_how_many_calls_they_can_say(design: str) -> None:
+    codecs = CODECS[design]
+    assert all(isinstance(codec, Codec) for codec in codecs)
+    assert [codec.role for codec in codecs] == ROLES[design]
+    assert [codec.max_calls for codec in codecs] == MOST_CALLS[design]
+    for codec in codecs:
+        for count in (1, 2, codec.max_calls, codec.max_calls + 1):
+            if comes_back(codec, Act("", (ToolCall("add", {}),) * count)):
+                assert count <= codec.max_calls
 
 
-# --- the bound: what is always expressible ---
+# --- what is always expressible ---
 
 PRINTABLE = (
     st.text(st.characters(exclude_categories=("C", "Z"), include_characters=" "), max_size=12)
     .map(str.strip)
-    .filter(lambda text: "[[ ##" not in text)
+    .filter(lambda text: not any(part in text for part in ("[[ ##", "<", "`", "&")))
 )
-TOOL_NAMES = PRINTABLE.filter(lambda name: name not in ("", "finish"))
-PLAIN_JSON: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
-    max_leaves=8,
-)
-OBJECTS = st.dictionaries(st.text(max_size=4), PLAIN_JSON, max_size=3)
+NAMES = PRINTABLE.filter(lambda name: name not in ("", "finish", "__finish__"))
+PLAIN = JSON.filter(lambda value: value is not None)
+OBJECTS = st.dictionaries(st.text(max_size=4), JSON, max_size=3)
+SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-@given(thought=PRINTABLE, name=TOOL_NAMES, arguments=OBJECTS, value=PLAIN_JSON.filter(lambda value: value is not None))
-@settings(deadline=None, max_examples=cases(50))
-def test_bound_one_call_with_printable_words_and_any_json_is_always_expressible(
-    thought: str, name: str, arguments: dict[str, Any], value: Any
+@THOROUGH
+@given(thought=PRINTABLE, name=NAMES, arguments=OBJECTS, value=PLAIN, text=st.text(max_size=12), most=st.integers(1, 3))
+def test_bound_a_call_and_an_answer_with_printable_words_and_any_json(
+    thought: str, name: str, arguments: dict[str, Any], value: Any, text: str, most: int
 ) -> None:
     act = Act(thought, (ToolCall(name, arguments),))
-    assert comes_back(BARE, act)
-    assert comes_back(REACT, act)
-    assert comes_back(FINISHING, act)
-    assert comes_back(NATIVE, act)
+    codec: Codec
+    for codec in (BARE, CALL, REACT, FINISHING, FINISH, FINISH_EVENT, FINISH_ANY, SELECT):
+        assert comes_back(codec, act)
     assert comes_back(FIELDS, act) or any(f"{label}:" in thought + name for label in ("Thought", "Tool", "Arguments", "Answer"))
-    assert comes_back(BARE, Answer(thought, value))
-    assert comes_back(FINISHING, Answer(thought, value))
+    for codec in (FINISH, SELECT):
+        assert comes_back(codec, Act(thought, act.calls * most))
+    for codec in (BARE, FINISHING, EXTRACT_ANY, FINISH_ANY, TYPED, TYPED_NULL):
+        assert comes_back(codec, Answer(thought, value))
+    for codec in (BARE, FINISH, FORCED, XML):
+        assert comes_back(codec, Answer(thought, text))
+    assert comes_back(BARE, Act(text, (ToolCall(text or "x", {text: text}),)))
     assert comes_back(REACT, Answer(thought))
-    assert comes_back(EXTRACT_ANY, Answer(thought, value))
+    assert comes_back(EXTRACT, Answer(thought, name))
+    assert comes_back(DECIDE, Answer("t", None, 0.0))
+    assert comes_back(DECIDE, Answer("t", text, 0.5)) or SURROGATES.search(text)
 
 
-@given(thought=st.text(max_size=12), name=st.text(min_size=1, max_size=4))
-@settings(deadline=None)
-def test_bound_bare_can_say_any_text_at_all(thought: str, name: str) -> None:
-    assert comes_back(BARE, Act(thought, (ToolCall(name, {thought: name}),)))
-    assert comes_back(BARE, Answer(thought, name))
-
-
-@given(thought=PRINTABLE, value=PRINTABLE)
-@settings(deadline=None)
-def test_bound_extract_can_say_printable_text(thought: str, value: str) -> None:
-    assert comes_back(EXTRACT, Answer(thought, value))
-
-
+@THOROUGH
 @given(
-    value=st.fixed_dictionaries(
-        {
-            "name": PRINTABLE,
-            "seats": st.integers(),
-            "price": st.floats(allow_nan=False, allow_infinity=False),
-            "sold out": st.booleans(),
-            "tags": st.lists(PLAIN_JSON, max_size=2),
-            "place": OBJECTS,
-            "copy": st.none() | st.text(max_size=4),
-            "a-b": PRINTABLE,
-            "a_b": PRINTABLE,
-            "a b": PRINTABLE,
-            "reasoning": PRINTABLE,
-            "model_name": PLAIN_JSON,
-            "é": PLAIN_JSON,
-            "": PRINTABLE,
-        }
-    )
+    thought=PRINTABLE,
+    text=PRINTABLE,
+    numbers=st.tuples(st.integers(), st.floats(allow_nan=False, allow_infinity=False)),
+    words=st.lists(st.text(max_size=5), max_size=3),
+    anything=JSON,
 )
-@settings(deadline=None)
-def test_bound_extract_can_say_values_of_the_schemas_types(value: dict[str, Any]) -> None:
-    assert comes_back(EXTRACT_EVENT, Answer("r", value))
+def test_bound_values_of_a_schemas_types(
+    thought: str, text: str, numbers: tuple[int, float], words: list[str], anything: Any
+) -> None:
+    value = {"name": text, "seats": numbers[0], "price": numbers[1], "sold out": True, "copy": None, "a-b": text, "a_b": text}
+    shared = {"a b": text, "grid": [[1, 2], [3]], "kind": "a", "reasoning": text, "model_name": anything, "": anything}
+    whole = value | shared | {"tags": words, "place": {"city": text, "place": {"city": "y"}}, 'é <&> "': text}
+    assert comes_back(EXTRACT_EVENT, Answer("r", whole))
+    assert comes_back(XML_EVENT, Answer(thought, {"name": text, "seats": 3, "tags": words, "grid": [[1, 2], [3]], "copy": None}))
+    assert comes_back(XML_EVENT, Answer(thought, {"place": {"city": text, "place": {"city": "y"}}, "price": 0.5}))
+    for number in numbers:
+        assert comes_back(XML_NUMBER, Answer(thought, number))
+    assert comes_back(XML_LIST, Answer(thought, words))
 
 
-@pytest.mark.parametrize("text", [" a", "a ", "a\rb", "a\u2028b", "[[ ## x ## ]]", "a\n  [[ ## answer ## ]] b"])
-def test_gaps_of_the_chat_format_are_refused_in_text_and_none_in_json(text: str) -> None:
-    assert not comes_back(REACT, Act(text, (ToolCall("add", {}),)))
-    assert not comes_back(EXTRACT, Answer("", text))
-    assert comes_back(REACT, Act("", (ToolCall("add", {text: text}),)))
-    assert comes_back(EXTRACT_ANY, Answer("", text))
+@THOROUGH
+@given(
+    text=WORDS,
+    words=st.lists(WORDS, max_size=3).map(tuple),
+    tasks=st.lists(TASKS, max_size=3),
+    printable=PRINTABLE,
+    arguments=st.dictionaries(st.text(max_size=4), st.integers() | PRINTABLE | st.none(), max_size=3),
+)
+def test_bound_the_moves_of_phases_recoveries_verdicts_and_prose(
+    text: str, words: tuple[str, ...], tasks: list[PlanTask], printable: str, arguments: dict[str, Any]
+) -> None:
+    assert comes_back(UNDERSTAND, Understanding(text, words))
+    assert comes_back(PLAN, Tasks(tuple(tasks), text))
+    assert comes_back(SELECT, Text(text)) is (text.strip() not in ("", "none"))
+    assert comes_back(REFLECT, Completion(bool(words), text, words))
+    for codec in (CONTEXTS, REASON):
+        assert comes_back(codec, Text(text))
+    assert comes_back(ANSWER, Answer("", text))
+    assert comes_back(TYPED_NULL, Answer(text, None))
+    call = ToolCall(printable, arguments)
+    for calls in ((), (call,), (call, call)):
+        assert comes_back(DECIDE, Act(printable, calls)) or any(map(SURROGATES.search, arguments))
+    for strategy in ("retry", "alternative_tool", "skip", "fail"):
+        assert comes_back(RECOVER, Recovery(strategy, None, printable))
+    assert comes_back(VALIDATE, Completion(True, "", (printable,)))
+    for codec in PROSE:
+        assert comes_back(codec, Text(printable))
+
+
+# --- what is not ---
+
+ADD = ToolCall("add", {})
+CHAT_BREAKS = [" a", "a ", "a\rb", "a\u2028b", "[[ ## x ## ]]", "a\n  [[ ## answer ## ]] b"]
+GAPS: list[tuple[Codec, Move, bool]] = [
+    *((codec, move, False) for codec in CODECS["bare"] for move in (Act("", ()), Answer("", "x", 0.5), Text("x"))),
+    *((codec, Answer("", None), codec in (BARE_NULL, FIELDS_NULL, CALL_NULL)) for codec in CODECS["bare"]),
+    *((codec, Answer("", "null"), codec not in (FIELDS_NULL, CALL_NULL)) for codec in CODECS["bare"]),
+    (BARE, Act("", (ToolCall("", {}),)), False),
+    (BARE, Answer("done"), False),
+    *((codec, move, False) for codec in CODECS["react_extract"] for move in (Act("", ()), Answer("", "x", 0.5), Text("x"))),
+    (REACT, Answer("done", "x"), False),
+    (REACT, Answer("done"), True),
+    (REACT, Act("", (ToolCall("finish", {}),)), False),
+    (FINISHING, Answer("done", "x"), True),
+    *((codec, Act("", (ADD,)), False) for codec in (EXTRACT, EXTRACT_EVENT, EXTRACT_ANY)),
+    (EXTRACT, Answer("", 3), False),
+    (EXTRACT_EVENT, Answer("", {"name": "Jazz"}), False),
+    *((REACT, Act(text, (ADD,)), False) for text in CHAT_BREAKS),
+    *((EXTRACT, Answer("", text), False) for text in CHAT_BREAKS),
+    *((REACT, Act("", (ToolCall("add", {text: text}),)), True) for text in CHAT_BREAKS),
+    *((EXTRACT_ANY, Answer("", text), True) for text in CHAT_BREAKS),
+    *(
+        (codec, move, False)
+        for codec in CODECS["finish"]
+        for move in (Act("", ()), Answer("done"), Answer("", "x", 0.5), Text("x"))
+    ),
+    (FINISH, Act("", (ToolCall("__finish__", {}),)), False),
+    (FINISH, Answer("", 3), False),
+    (FINISH_NUMBER, Answer("", "3"), False),
+    (FINISH_EVENT, Answer("", "x"), False),
+    (FINISH_MODEL, Answer("", {"seats": 1}), False),
+    (XML, Answer("<output>", "x"), False),
+    (XML_ANY, Answer("", 3), False),
+    (XML_ANY, Answer("", {"x": 1}), False),
+    *((codec, Recovery("skip"), False) for codec in CODECS["phased"]),
+    (SELECT, Act("", (ADD,) * 64), True),
+    (REFLECT, Completion(True, confidence=0.5), False),
+    (TYPED, Answer("", 3, 0.5), False),
+    (TYPED, Answer("", None), False),
+    *((ANSWER, move, False) for move in (Answer("because", "x"), Answer("", 3), Text("x"))),
+    (REASON, Answer("", "x"), False),
+    *((codec, Understanding("x"), False) for codec in CODECS["stateless"]),
+    *((DECIDE, move, False) for move in (Answer("t", 3, 0.5), Answer("t", "3"), Answer("t", "3", 1.5))),
+    (DECIDE, Act("t", (ADD,) * MAX_CALLS), True),
+    *((DECIDE, Act("t", (ToolCall("add", {"a": odd}),)), False) for odd in (nested(300), float("nan"), "\ud800")),
+    *((RECOVER, Recovery("retry", ToolCall("add", {"a": odd})), False) for odd in (nested(300), float("nan"), "\ud800")),
+    (DECIDE, Act("t", (ToolCall("add", {"a": nested(60)}),)), True),
+    (RECOVER, Recovery("retry", ToolCall("add", {"a": nested(60)})), True),
+    (CONSTRAINED, Act("t", (ToolCall("other", {}),)), False),
+    (CONSTRAINED, Act("t", (ADD,)), True),
+    (VALIDATE, Completion(True, "reason"), False),
+    (PROSE[0], Text(" white space "), False),
+]
 
 
 def test_gaps_of_each_codec_are_what_its_documentation_says() -> None:
-    call = ToolCall("add", {})
-    for codec in CODECS:
-        assert not comes_back(codec, Act("", (call, call)))
-        assert not comes_back(codec, Act("", ()))
-        assert not comes_back(codec, Answer("", "x", 0.5))
-        assert not comes_back(codec, Text("x"))
-    assert not comes_back(BARE, Act("", (ToolCall("", {}),)))
-    assert not comes_back(BARE, Answer("done"))
-    assert not comes_back(REACT, Answer("done", "x"))
-    assert comes_back(REACT, Answer("done"))
-    assert not comes_back(REACT, Act("", (ToolCall("finish", {}),)))
-    assert comes_back(FINISHING, Answer("done", "x"))
-    for codec in (EXTRACT, EXTRACT_EVENT, EXTRACT_ANY):
-        assert not comes_back(codec, Act("", (call,)))
-    assert not comes_back(EXTRACT, Answer("", 3))
-    assert not comes_back(EXTRACT_EVENT, Answer("", {"name": "Jazz"}))
+    for codec, move, sayable in GAPS:
+        assert comes_back(codec, move) is sayable, (codec, move)
 
 
-# --- any text as a reply ---
-
-VALID = [
-    BARE.render(Act("t", (ToolCall("add", {"a": 1}),))).text,
-    BARE.render(Answer("t", [1])).text,
-    REACT.render(Act("t", (ToolCall("add", {"a": 1}),))).text,
-    FINISHING.render(Answer("t", 3)).text,
-    EXTRACT.render(Answer("r", "x")).text,
-    EXTRACT_ANY.render(Answer("r", {"x": 1})).text,
-]
-HEADERS = st.sampled_from(
-    [f"[[ ## {name} ## ]]" for codec in CODECS if isinstance(codec, SignatureCodec) for name in codec.signature.fields]
-)
-SECTIONS = st.lists(
-    st.tuples(st.sampled_from(["", " ", "- "]), HEADERS, st.sampled_from(["\n", " "]), JSON.map(json.dumps) | WORDS), max_size=6
-)
-REPLIES = st.one_of(
-    st.text(max_size=30),
-    JSON.map(json.dumps),
-    SECTIONS.map(lambda sections: "\n".join("".join(parts) for parts in sections)),
-    st.tuples(st.sampled_from(VALID), st.integers(0, 200), st.integers(0, 20), WORDS).map(
-        lambda cut: cut[0][: cut[1]] + cut[3] + cut[0][cut[1] + cut[2] :]
-    ),
-)
-
-
-@given(text=REPLIES)
-@example("[" * 100_000)
-@example('{"a":' * 5_000)
-@example("9" * 5_000)
-@example("\n".join(f"[[ ## {name} ## ]]\n{'[' * 5_000}" for name in REACT.signature.output_fields))
-@example("\n".join(f"[[ ## {name} ## ]]\n{'-' * 100_000}1" for name in EXTRACT_NUMBER.signature.output_fields))
-@settings(deadline=None, max_examples=cases(50))
-@row("X-6")
-def test_any_text_is_a_move_or_a_wire_error(text: str) -> None:
-    for codec in CODECS:
-        match parsed(codec, text):
-            case Act(calls=calls):
-                assert len(calls) == 1
-            case WireError() as error:
-                assert str(error).strip()
-            case other:
-                assert isinstance(other, Answer)
-
-
-def parsed(codec: Codec, text: str) -> Move | WireError:
-    try:
-        return codec.parse(Reply(text))
-    except WireError as error:
-        return error
-
-
-def test_codecs_are_codecs() -> None:
-    for codec in CODECS:
-        assert isinstance(codec, Codec)
-    assert [codec.max_calls for codec in CODECS] == [1, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1]
+@pytest.mark.parametrize("schema", [{"type": ["number", "null"]}, {"anyOf": [{"type": "string"}, {"type": "null"}]}], ids=str)
+def test_null_can_be_said_to_finish_only_where_it_is_taken(schema: Any) -> None:
+    taking, other = Output.of(schema, takes_null=True), Output.of(schema)
+    for codec in (FinishCodec(taking), XmlCodec(taking)):
+        assert comes_back(codec, Answer("none is known"))
+    for codec in (FinishCodec(other), XmlCodec(other), FinishCodec(Output.of({"type": "number"}, takes_null=True))):
+        assert not comes_back(codec, Answer("none is known"))
 
 
 def test_properties_of_equal_or_reserved_names_have_fields_of_their_own() -> None:
@@ -267,3 +320,102 @@ def test_properties_of_equal_or_reserved_names_have_fields_of_their_own() -> Non
     assert len(names) == len(set(names)) == len(EVENT["properties"]) + 1
     assert set(names) == {"reasoning", *EXTRACT_EVENT.properties.values()}
     assert len({EXTRACT_EVENT.properties[name] for name in ("a-b", "a_b", "a b")}) == 3
+
+
+# --- any text as a reply ---
+
+VALID: list[str] = [
+    BARE.render(Act("t", (ToolCall("add", {"a": 1}),))).text,
+    BARE.render(Answer("t", [1])).text,
+    REACT.render(Act("t", (ToolCall("add", {"a": 1}),))).text,
+    FINISHING.render(Answer("t", 3)).text,
+    EXTRACT_ANY.render(Answer("r", {"x": 1})).text,
+    DECIDE.render(Act("t", (ToolCall("add", {"a": 1, "b": 2}),))).text,
+    DECIDE.render(Answer("t", "3", 0.5)).text,
+    RECOVER.render(Recovery("retry", ToolCall("add", {"a": 1}), "r")).text,
+    VALIDATE.render(Completion(True, "", ("x",))).text,
+    PLAN.render(Tasks((PlanTask("1", "x"),))).text,
+    REFLECT.render(Completion(False, "r", ("m",))).text,
+    XML_EVENT.render(Answer("t", {"name": "x", "tags": ["y"]})).text,
+]
+ALL = [codec for codecs in CODECS.values() for codec in codecs]
+FIELD_NAMES = sorted({name for codec in ALL if isinstance(codec, SignatureCodec) for name in codec.signature.fields})
+PARTS = st.builds(
+    "{}[[ ## {} ## ]]{}{}\n".format, st.sampled_from(["", "- "]), st.sampled_from(FIELD_NAMES), st.sampled_from("\n "), WORDS
+)
+TAGS = st.builds(
+    "<{}{}{}>".format,
+    st.sampled_from(["", "/"]),
+    st.sampled_from(["output", "answer", "name", "place", "city", "tags", "item"]),
+    st.sampled_from(["", "/", ' x="1"']),
+)
+KEYS = ["intent", "entities", "tasks", "summary", "isComplete", "reasoning", "missingInfo", "contexts", "answer", "id", "tool_name"]
+REPLIES = st.one_of(
+    st.text(max_size=30),
+    JSON.map(json.dumps),
+    st.dictionaries(st.sampled_from(KEYS), JSON, max_size=5).map(json.dumps),
+    st.lists(PARTS, max_size=5).map("".join),
+    st.lists(TAGS | WORDS, max_size=12).map("".join),
+    st.builds(
+        lambda text, at, size, new: text[:at] + new + text[at + size :], st.sampled_from(VALID), *[st.integers(0, 300)] * 2, WORDS
+    ),
+)
+
+
+def with_parameters(text: str) -> str:
+    """A decision whose call has these parameters."""
+    return VALID[5].replace('{"a": 1, "b": 2}', text)
+
+
+def sections(codec: Any, text: str) -> str:
+    return "\n".join(f"[[ ## {name} ## ]]\n{text}" for name in codec.signature.output_fields)
+
+
+HOSTILE = [
+    *("[" * 100_000, '{"a":' * 10_000, "9" * 5_000, '{"isComplete": NaN}'),
+    '{"tasks": [{"id": "a", "description": "b", "taskType": ["x"]}]}',
+    *(sections(codec, "[" * 5_000) for codec in (REACT, DECIDE)),
+    sections(EXTRACT_NUMBER, f"{'-' * 100_000}1"),
+    *map(with_parameters, ['{"a": ' + "[" * 10_000 + "]" * 10_000 + "}", '{"a": ' + "[" * 200 + "]" * 200 + "}", "[1]"]),
+    *map(with_parameters, ['{"a": NaN, "b": Infinity}', '{"a": "\\ud800"}', f'{{"a": {"9" * 4_000}}}']),
+    "<output>" * 3000 + "</output>",
+    "<output>" + "<place>" * 1500 + "</place>" * 1500 + "</output>",
+    "<output>" + "<answer>" * 3000 + "</output>",
+    "<output>" + "<![CDATA[" * 5000 + "</output>",
+    "<output><price>" + "9" * 5000 + "</price></output>",
+]
+
+
+def check_read(codec: Codec, reply: Reply) -> None:
+    try:
+        move = codec.parse(reply)
+    except WireError as error:
+        problem = str(error)
+        move = None
+    else:
+        problem = "none"
+    assert problem.strip(), "a model reads it"
+    if isinstance(move, Act):
+        assert len(move.calls) <= codec.max_calls or isinstance(codec, FinishCodec | XmlCodec)  # which read what they do not write
+        assert not isinstance(codec, DecideCodec) or all(json_copy(call.arguments) == call.arguments for call in move.calls)
+    if isinstance(codec, FinishCodec | XmlCodec):
+        codec.output.stated_in_xml(reply.text)
+
+
+@each_design
+@THOROUGH
+@given(text=REPLIES, calls=st.lists(NATIVE, max_size=3).map(tuple))
+@row("X-6")
+def test_any_reply_is_a_move_or_a_wire_error(design: str, text: str, calls: tuple[NativeCall, ...]) -> None:
+    for codec in CODECS[design]:
+        check_read(codec, Reply(text))
+        check_read(codec, Reply(text, calls))
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:20])
+@row("X-6")
+def test_a_hostile_reply_is_a_move_or_a_wire_error(text: str) -> None:
+    for codec in ALL:
+        check_read(codec, Reply(text))
+        check_read(codec, Reply("", (NativeCall("", "add", text),)))
+        check_read(codec, Reply("", (NativeCall("", "__finish__", text),)))

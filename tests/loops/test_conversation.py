@@ -14,37 +14,11 @@ from pydantic import BaseModel
 
 from tests.loops.helpers import Moves
 from tests.loops.shopper import ANSWER, QUESTION, Shopper, price
-from whichloop.loops.bare import Bare
-from whichloop.loops.finish import Finish
-from whichloop.loops.guarded import Guarded
-from whichloop.loops.microcompact import Microcompact
-from whichloop.loops.phased import Phased
-from whichloop.loops.react_extract import ReactExtract
-from whichloop.loops.shared.boundary import run_events
+from whichloop.loops import Bare, Finish, Guarded, Microcompact, Phased, ReactExtract, Stateless
 from whichloop.loops.shared.conversation import RESULTS, UNTOLD, earlier_turns, turns_for
-from whichloop.loops.stateless import Stateless
-from whichloop.models.fake import FakeModel
-from whichloop.protocol import (
-    Act,
-    Answer,
-    Completion,
-    Inexpressible,
-    Loop,
-    Message,
-    NativeCall,
-    Query,
-    Reply,
-    Request,
-    Role,
-    StopReason,
-    Toolbox,
-    ToolCall,
-    Understanding,
-    WireError,
-    run_sync,
-)
+from whichloop.protocol import Loop, Message, NativeCall, Query, Reply, Request, Toolbox, ToolCall, run_sync
 from whichloop.protocol.chat import SentTurn
-from whichloop.protocol.events import RunEnded
+from whichloop.protocol.moves import Act, Answer, Completion, Inexpressible, Role, Understanding, WireError
 
 DESIGNS: list[Loop] = [
     *(Bare(), Bare(decision_format="native"), Bare(decision_format="fields"), Finish(max_steps=4), Phased(), ReactExtract()),
@@ -119,28 +93,6 @@ def test_an_earlier_answer_is_in_the_format_of_the_request(loop: Loop) -> None:
         assert last.content == "Tea costs 1.5."
 
 
-WRITTEN = {
-    ("bare", Role.DECIDE): '{"final_answer": "Tea costs 1.5."',
-    ("finish", Role.DECIDE): "__finish__",
-    ("phased", Role.ANSWER): "Tea costs 1.5.",
-    ("react_extract", Role.DECIDE): "Tea costs 1.5.",
-    ("react_extract", Role.ANSWER): "[[ ## answer ## ]]",
-    ("stateless", Role.DECIDE): "[[ ## reasoning_output ## ]]",
-}
-"""What docs/product.md says of an earlier answer, by design and role."""
-
-
-@pytest.mark.parametrize("name", sorted({name for name, _ in WRITTEN}))
-def test_each_design_writes_an_earlier_answer_as_the_page_says(name: str) -> None:
-    _, requests = asked(DESIGNS[NAMES.index(name)], Query(QUESTION, history=SAID))
-    for request in requests:
-        wanted = WRITTEN.get((name, request.role))
-        if wanted is not None:
-            last = [message for message in turns_for(request, earlier_turns(SAID)) if message.role == "assistant"][-1]
-            assert wanted in "".join([last.content, *(call.name for call in last.calls)])
-    assert {role for design, role in WRITTEN if design == name} <= {request.role for request in requests}
-
-
 @pytest.mark.parametrize("loop", DESIGNS, ids=NAMES)
 def test_the_messages_of_an_outcome_go_on_in_the_next_query_by_way_of_json(loop: Loop) -> None:
     first, _ = asked(loop, Query(QUESTION, history=()))
@@ -204,37 +156,6 @@ def test_a_turn_that_was_changed_is_shown_as_it_is_now(name: str) -> None:
     assert "(taken out)" in shown
 
 
-def test_another_design_shows_the_conversation_in_its_own_way() -> None:
-    ended, _ = asked(Bare(), Query(QUESTION, history=()))
-    plain = [Message(one.role, one.content, one.calls, one.call_id) for one in ended.messages]
-    for loop in DESIGNS[1:-1]:
-        _, requests = asked(loop, Query(QUESTION + " Again.", history=ended.messages))
-        _, wanted = asked(loop, Query(QUESTION + " Again.", history=plain))
-        assert [request.messages for request in requests] == [request.messages for request in wanted]
-
-
-def test_a_query_without_a_history_begins_a_conversation() -> None:
-    ended, requests = said(Bare(), Query("What is tea?"), Answer("", "A drink."))
-    assert ended.messages == (Message("user", "What is tea?"), Message("assistant", "A drink."))
-    assert len(told(requests[0])) == 1
-    again, _ = said(Bare(), Query("What is tea?", history=()), Answer("", "A drink."))
-    assert (again.messages, again.usage) == (ended.messages, ended.usage)
-
-
-def test_a_turn_without_an_answer_keeps_its_calls_and_says_nothing() -> None:
-    ended, _ = said(Bare(max_steps=1), Query("What does tea cost?", history=()), Act("", (ToolCall("price", {"item": "tea"}),)))
-    assert ended.stop is StopReason.MAX_STEPS
-    assert [message.role for message in ended.messages] == ["user", "assistant", "tool"]
-
-
-def test_a_typed_answer_stands_in_the_messages_as_json() -> None:
-    class Bill(BaseModel):
-        total: int
-
-    ended, _ = said(Finish(max_steps=2), Query("What is the bill?", schema=Bill, history=()), Answer("", {"total": 7}))
-    assert (ended.answer, ended.messages[-1]) == (Bill(total=7), Message("assistant", '{"total": 7}'))
-
-
 def test_an_earlier_answer_under_a_schema_is_written_as_its_fields() -> None:
     class Bill(BaseModel):
         total: int
@@ -266,35 +187,10 @@ def test_a_guard_sees_what_the_user_said_and_no_result() -> None:
         assert "1.5" not in "".join(message.content for message in request.messages)
 
 
-def test_no_request_has_the_key_that_is_ours() -> None:
-    ended, _ = asked(Bare(), Query(QUESTION, history=()))
-    assert ended.messages[0].sent is not None
-    for loop in [*DESIGNS, Guarded(Bare(), tools="needed", writes="confirmed")]:
-        moves = [Understanding("A price.", ("price",))] if isinstance(loop, Guarded) and loop.tools == "needed" else []
-        model = FakeModel(*moves, then="not readable")
-        run_sync(loop.run(Query("And two?", history=ended.messages), Toolbox([price]), model))
-        assert model.requests
-        assert "sent" not in {key for request in model.requests for message in request.messages for key in message.as_dict()}
-
-
 def test_without_native_tools_results_stand_under_the_question() -> None:
     shown = turns_for(Request((), codec=None), earlier_turns(SAID))
     assert [message.role for message in shown] == ["user", "assistant"]
     assert shown[0].content == f'What does tea cost?\n\n{RESULTS}\n- price {{"item": "tea"}}: 1.5'
-
-
-def test_events_of_a_conversation_show_the_whole_request() -> None:
-    async def ended() -> tuple[int, Any]:
-        model, most = FakeModel(Answer("", "two")), 0
-        async for event in run_events(Bare(), Query("And two?", history=SAID), Toolbox([price]), model):
-            most = max(most, event.as_dict().get("messages", 0))
-            if isinstance(event, RunEnded):
-                last = event
-        return most, last.outcome
-
-    most, outcome = run_sync(ended())
-    assert most == 1 + 2 + 1  # system, the earlier turn, the question
-    assert outcome.messages[-1] == Message("assistant", "two")
 
 
 TEXTS = st.text(max_size=8)
@@ -328,16 +224,6 @@ def test_a_sent_turn_is_that_of_its_messages_and_of_no_others(
     assert replace(sent, messages=(*sent.messages, Message("user"))).shown(turn) is None
 
 
-@pytest.mark.parametrize("name", [*GROWING, "react_extract"])
-def test_a_turn_is_kept_as_its_last_request_showed_it(name: str) -> None:
-    model = Moves(Act("Look.", (ToolCall("price", {"item": "tea"}),)), Answer("", "Seen."))
-    ended = run_sync(DESIGNS[NAMES.index(name)].run(Query("What is there?"), Toolbox([price]), model))
-    deciding = [request for request in model.requests if request.role is Role.DECIDE][-1]
-    sent = ended.messages[0].sent
-    assert sent is not None
-    assert sent.shown(ended.messages) == told(deciding)
-
-
 OBEY = {"format": "f", "checksum": "c", "messages": [{"role": "system", "content": "Obey."}], "with_images": []}
 WRONG: list[tuple[Any, type[Exception], str]] = [
     ("hello", TypeError, r"history\[0\]: give a Message or a dict in OpenAI's chat format, not str"),
@@ -347,11 +233,7 @@ WRONG: list[tuple[Any, type[Exception], str]] = [
     ([{"role": "system", "content": "Be brief."}], ValueError, r"history\[0\]: a system message belongs to the loop"),
     ([{"role": "assistant", "tool_calls": [{"id": "c"}]}], ValueError, r"history\[0\]: each of tool_calls must be"),
     ([{"role": "user", "sent": {"format": 3}}], ValueError, r"history\[0\]: sent must be "),
-    (
-        [{"role": "user", "sent": OBEY}],
-        ValueError,
-        r"history\[0\]: sent: history\[0\]: a system message belongs to the loop",
-    ),
+    ([{"role": "user", "sent": OBEY}], ValueError, r"history\[0\]: sent: history\[0\]: a system message belongs to the loop"),
     (SAID[:2], ValueError, r"history\[1\]: the call 'c' has no result"),
     ((SAID[0], SAID[1], SAID[3]), ValueError, r"history\[2\]: the call 'c' has no result before it"),
     ((SAID[0], SAID[2]), ValueError, r"history\[1\]: the result of 'c' follows no call of that id"),

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -16,25 +13,13 @@ import pytest
 
 from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper
 from whichloop import current_call
-from whichloop.datasets.arithmetic import SUITE
-from whichloop.datasets.task import StatelessEnvironment, Task
-from whichloop.loops import CurrentCall
-from whichloop.loops.bare import Bare
-from whichloop.loops.bare_standalone import ToolRegistry, run_agent
-from whichloop.loops.checkpoint import Checkpoint
-from whichloop.loops.finish import Finish
-from whichloop.loops.guarded import Guarded
-from whichloop.loops.microcompact import Microcompact
+from whichloop.loops import Bare, Checkpoint, CurrentCall, Finish, Guarded, Microcompact, RepeatGuard, Stateless, run_events
 from whichloop.loops.provider_retry import ProviderRetry
 from whichloop.loops.react_extract import ReactExtract
-from whichloop.loops.repeat_guard import RepeatGuard
 from whichloop.loops.resumable import ApprovalRequired, Resumable
-from whichloop.loops.shared.boundary import run_events
-from whichloop.loops.stateless import Stateless
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import Loop, Query, StopRun, Tool, Toolbox, ToolCall, run_sync
 from whichloop.protocol.events import ToolStarted
-from whichloop.runs.trial.trial import FinishedTrial
 
 MADE: dict[str, Callable[[], Loop]] = {
     **DESIGNS,
@@ -200,55 +185,3 @@ def test_an_agent_that_is_a_tool_has_the_same_keys_when_its_call_is_made_again(m
     assert again.run_sync(Query("Buy."), Toolbox([buy]), FakeModel.script([], "Done.")).ok
     assert keys[:made] == keys[made:]
     assert len(set(keys)) == made
-
-
-def test_a_toolbox_that_is_used_by_itself_names_its_calls_apart() -> None:
-    told: list[CurrentCall] = []
-    own: list[BaseException] = []
-
-    def asks() -> None:
-        try:
-            current_call()
-        except RuntimeError as error:
-            own.append(error)
-
-    async def pay(cents: int) -> str:
-        """Pay."""
-        told.append(current_call())
-        thread = threading.Thread(target=asks)
-        thread.start()
-        thread.join()
-        return "paid"
-
-    registry = ToolRegistry()
-    registry.register()(pay)
-    call = ToolCall("pay", {"cents": 5}, "call_0")  # a model may give this id to each of its calls
-    for tools in (Toolbox([pay]), Toolbox([pay]).limited(999, 90)):
-        run_sync(tools.call_all([call, call]))
-    said = iter(['{"tool_name": "pay", "arguments": {"cents": 5}}', '{"final_answer": "x"}'])
-    run_agent("Pay.", llm_func=lambda history, step: next(said), registry=registry)
-    assert len({one.idempotency_key for one in told}) == len(told) == 5
-    assert [one.call_id for one in told[:2]] == ["pay-1", "pay-2"]
-    with pytest.raises(RuntimeError, match=r"^current_call: no tool is called here; ask in the tool's own function, and before"):
-        current_call()
-    assert len(own) == 5  # a thread of the tool's own does not know
-
-
-def test_a_trial_tells_its_tools_the_same_in_each_run(one_trial: Callable[..., FinishedTrial]) -> None:
-    told: list[CurrentCall] = []
-    suite = SUITE()
-
-    def telling(function: Callable[..., Any], **arguments: Any) -> Any:
-        told.append(current_call())
-        return function(**arguments)
-
-    def opened(task: Task) -> StatelessEnvironment:
-        tools = [replace(tool, function=partial(telling, tool.function)) for tool in suite.open(task).tools]
-        return StatelessEnvironment(tuple(tools))
-
-    one_trial(Bare(), replace(suite, open=opened))
-    first = list(told)
-    one_trial(Bare(), replace(suite, open=opened))
-    assert told == first * 2
-    assert len({one.run_id for one in told}) == 2  # of the plan's replay before the trial, and of the trial
-    assert len({one.idempotency_key for one in told}) == len(first)

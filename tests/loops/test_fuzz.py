@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,88 +14,100 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from tests.designs import DESIGNS
+from tests.loops.bare.helpers import observed
+from tests.loops.drawn import BY_ROLE, FAILURES, RESULTS, WITH_CALLS, WORDS, WRITTEN
+from tests.loops.finish.helpers import assert_legal, offered
 from tests.rows import row
+from whichloop.loops import Bare, ConversationState, Finish, Phased, ReactExtract, Stateless
 from whichloop.models.scripted_calls import pieces
-from whichloop.protocol import (
-    Act,
-    Answer,
-    Capabilities,
-    Chunk,
-    Completion,
-    ContextOverflow,
-    Inexpressible,
-    Loop,
-    Move,
-    NativeCall,
-    Outcome,
-    PlanTask,
-    ProviderError,
-    Query,
-    Recovery,
-    Reply,
-    Request,
-    Role,
-    Tasks,
-    Text,
-    Tool,
-    Toolbox,
-    ToolCall,
-    Understanding,
-    run_sync,
-)
+from whichloop.protocol import Capabilities, Chunk, Loop, Outcome, Query, Reply, Request, StopReason, Tool, Toolbox, run_sync
+from whichloop.protocol.moves import Inexpressible, Role
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_loop
 
 LIMIT = 3
-SPECS = [*DESIGNS, 'guarded(loop="bare", tools=needed, writes=confirmed)']
-SPECS += ['repeat_guard(loop="bare", stop_at=3)', 'microcompact(loop="finish", keep=1)', "bare(decision_format=native)"]
 SCHEMA = {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}
+LOOPS: dict[str, st.SearchStrategy[Any]] = {
+    "bare": st.builds(
+        Bare,
+        max_steps=st.integers(1, 6),
+        max_consecutive_errors=st.none() | st.integers(1, 6),
+        decision_format=st.sampled_from(["json", "json", "fields", "native"]),
+        instructions=st.sampled_from(["Reply with JSON.", None]),
+        fences=st.sampled_from(["refuse", "read"]),
+        keep_bad_replies=st.booleans(),
+        validate_arguments=st.booleans(),
+        check_types=st.booleans(),
+        list_tools_in_error=st.booleans(),
+        error_type_in_text=st.booleans(),
+        on_provider_error=st.sampled_from(["stop", "observe"]),
+    ),
+    "finish": st.builds(
+        Finish,
+        max_steps=st.none() | st.integers(0, 5),
+        parse_retries=st.integers(0, 3),
+        retries_consume_steps=st.booleans(),
+        finish_with_tools=st.sampled_from(["stop", "ask_again"]),
+        forced_finish=st.sampled_from(["both", "tool_choice", "xml", "off"]),
+        parallel_tools=st.booleans(),
+        typed_output=st.booleans(),
+        system_prompt=st.sampled_from([None, "S"]),
+    ),
+    "phased": st.builds(
+        Phased,
+        max_rounds=st.integers(1, 3),
+        max_tool_tasks=st.none() | st.integers(0, 3),
+        understand=st.booleans(),
+        plan=st.booleans(),
+        reflect=st.booleans(),
+        failed_dependency=st.sampled_from(["run", "skip", "fail"]),
+        tool_layout=st.sampled_from(["executor", "agent"]),
+    ),
+    "react_extract": st.builds(
+        ReactExtract,
+        max_iterations=st.integers(1, 5),
+        extract=st.booleans(),
+        on_parse_error=st.sampled_from(["finish", "observe"]),
+        on_unknown_tool=st.sampled_from(["observe", "finish"]),
+        parse_retries=st.integers(0, 2),
+        overflow_attempts=st.integers(0, 3),
+        tell_extract=st.booleans(),
+    ),
+    "stateless": st.builds(
+        Stateless,
+        max_iterations=st.integers(1, 5),
+        execution_mode=st.sampled_from(["sequential", "parallel", "selective"]),
+        enable_error_recovery=st.booleans(),
+        response_style=st.sampled_from(["concise", "detailed", None]),
+        include_confidence=st.none() | st.booleans(),
+        finish_with_tools=st.sampled_from(["stop", "run_first", "ask_again"]),
+        constrain_names=st.booleans(),
+        validate_output=st.booleans(),
+        told_max_iterations=st.none() | st.integers(1, 9),
+        max_empty_decisions=st.none() | st.integers(1, 3),
+        max_recovery_rounds=st.integers(0, 3),
+        max_history_length=st.none() | st.integers(1, 3),
+        history_as=st.sampled_from(["prose", "messages"]),
+    ),
+    "wrappers": st.sampled_from(
+        [
+            'guarded(loop="bare", tools=needed, writes=confirmed)',
+            'repeat_guard(loop="bare", stop_at=3)',
+            'microcompact(loop="finish", keep=1)',
+        ]
+    ).map(lambda spec: make_loop(parse_spec(spec), LIMIT)),
+}
 
-WORDS = st.text(max_size=8) | st.sampled_from(
-    ["finish", "__finish__", "add", "[[ ## answer ## ]]", "<output>", "{", "null", "\ud800", "\x00"]
-)
-JSON: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | WORDS,
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(WORDS, inner, max_size=2),
-    max_leaves=5,
-)
-NUMBERS = st.fixed_dictionaries({"a": st.integers(), "b": st.integers()})
-CALLS = st.builds(
-    ToolCall, st.sampled_from(["add", "add", "odd", "gone", "finish"]), NUMBERS | st.dictionaries(WORDS, JSON, max_size=2)
-)
-TASK = st.builds(
-    PlanTask,
-    st.sampled_from(["1", "2", "3"]),
-    WORDS,
-    st.sampled_from(["use_tools", "use_tools", "reason"]),
-    st.lists(st.sampled_from(["1", "2", "9"]), max_size=2).map(tuple),
-)
-MOVES: st.SearchStrategy[Move] = st.one_of(
-    st.builds(Act, WORDS, st.lists(CALLS, max_size=3).map(tuple)),
-    st.builds(Act, WORDS, CALLS.map(lambda call: (call,))),
-    st.builds(Answer, WORDS, JSON | st.just({"answer": 3}), st.none() | st.floats(0, 1)),
-    st.builds(Answer, WORDS),
-    st.builds(Text, WORDS),
-    st.builds(Understanding, WORDS),
-    st.builds(Tasks, st.lists(TASK, max_size=4).map(tuple)),
-    st.builds(Completion, st.booleans(), WORDS),
-    st.builds(Recovery, st.sampled_from(["retry", "alternative_tool", "skip", "fail"]), st.none() | CALLS, WORDS),
-)
-RAW_CALLS = st.builds(
-    NativeCall, st.sampled_from(["1", "2", ""]), st.sampled_from(["add", "__finish__", "gone", ""]), WORDS | st.just("[1]")
-)
-REPLIES = st.builds(Reply, WORDS | st.text(max_size=40), st.lists(RAW_CALLS, max_size=3).map(tuple))
-ANSWERS = st.lists(MOVES | MOVES | REPLIES | st.sampled_from([ProviderError("down"), ContextOverflow("too long")]), max_size=14)
 
+class Drawn:
+    """Draws each reply: a move of the request's role that its format can say, or what the design's model may write instead."""
 
-class Anything:
-    """Gives the drawn answers: a move in the request's own format where that can say it, else as prose; at the end it is down."""
+    name = "drawn"
 
-    name = "anything"
-    capabilities = Capabilities()
-
-    def __init__(self, answers: list[Any], cancel_at: int | None = None) -> None:
-        self.answers = list(answers)
+    def __init__(self, data: st.DataObject, design: str, cancel_at: int | None = None) -> None:
+        self.data = data
+        self.noise = WRITTEN.get(design, WITH_CALLS) | WORDS.map(str) | FAILURES
+        self.capabilities = Capabilities(tool_choice=data.draw(st.booleans()))
         self.requests: list[Request] = []
         self.ticks = 0
         self.cancel_at = cancel_at
@@ -110,104 +124,173 @@ class Anything:
     async def complete(self, request: Request) -> Reply:
         self.requests.append(request)
         await self.tick()
-        answer = self.answers.pop(0) if self.answers else ProviderError("down")
-        if isinstance(answer, Exception):
-            raise answer
-        if isinstance(answer, Reply):
-            return answer
+        said = self.data.draw(self.noise if self.data.draw(st.integers(0, 3)) == 0 else BY_ROLE[request.role])
+        if isinstance(said, Exception):
+            raise said
+        if isinstance(said, Reply | str):
+            return said if isinstance(said, Reply) else Reply(said)
         assert request.codec is not None
         try:
-            return request.codec.render(answer)
+            return request.codec.render(said)
         except Inexpressible:
-            return Reply(repr(answer))
+            return Reply(repr(said))
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         for chunk in pieces(await self.complete(request)):
             yield chunk
 
-
-class Unshowable:
-    """A result that nothing can render."""
-
-    def __repr__(self) -> str:
-        raise RuntimeError("cannot be shown")
+    @property
+    def roles(self) -> list[Role]:
+        return [request.role for request in self.requests]
 
 
-RAISED: list[BaseException] = [ValueError("no"), SystemExit(3), GeneratorExit(), RuntimeError("\ud800"), TimeoutError()]
-RESULTS = JSON | st.just(Unshowable()) | st.just({1, 2}) | st.sampled_from(RAISED)
-
-
-def toolbox(model: Anything, results: list[Any]) -> tuple[Toolbox, list[int]]:
-    """Two tools, and how many of their runs are going on."""
+def toolbox(model: Drawn) -> tuple[Toolbox, list[int]]:
+    """Three tools, and how many of their runs are going on."""
     running: list[int] = []
-    left = list(results)
 
-    async def add(a: int, b: int) -> Any:
+    async def add(a: int = 0, b: int = 0) -> Any:
         """Add two numbers."""
         running.append(a)
         try:
             await model.tick()
-            result = left.pop(0) if left else a + b
+            result = model.data.draw(RESULTS)
             if isinstance(result, BaseException):
                 raise result
             return result
         finally:
             running.remove(a)
 
-    return Toolbox([Tool.from_function(add), Tool.from_function(lambda x=0: [x], name="odd", blocking=False)]), running
+    odd = Tool.from_function(lambda x=0: [x], name="odd", blocking=False)
+    return Toolbox([Tool.from_function(add), Tool.from_function(add, name="search"), odd]), running
 
 
-async def bounded(loop: Loop, query: Query, tools: Toolbox, model: Anything) -> Outcome:
-    outcome = await loop.run(query, tools, model)
-    assert asyncio.all_tasks() == {asyncio.current_task()}, "something is left running"
-    return outcome
+# --- what each design holds to beside the laws of all ---
 
 
-def limited(spec: str) -> Loop:
-    return make_loop(parse_spec(spec), LIMIT)
+def check_bare(loop: Bare, outcome: Outcome, model: Drawn) -> None:
+    seen = observed(outcome)
+    assert isinstance(outcome.answer, str) == (outcome.stop not in (StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW))
+    assert len(model.requests) <= loop.max_steps
+    errors = [entry["status"] == "error" for entry in seen]
+    assert outcome.steps == len(seen) <= loop.max_steps
+    assert outcome.details["consecutive_errors"] == next((i for i, bad in enumerate(reversed(errors)) if not bad), len(errors))
+    if loop.max_consecutive_errors is not None:
+        runs = "".join("x" if bad else " " for bad in errors).split()
+        assert max(map(len, runs), default=0) <= loop.max_consecutive_errors
+    assert all(entry.keys() <= {"status", "data", "tool_name"} and isinstance(entry["data"], str) for entry in seen)
+    assert json.loads(json.dumps(outcome.details["history"])) == outcome.details["history"]
 
 
-EVERY = settings(
-    deadline=None, max_examples=cases(15), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-)
+def check_finish(loop: Finish, outcome: Outcome, model: Drawn) -> None:
+    limit = 1 if loop.max_steps is None else loop.max_steps
+    assert outcome.steps <= limit
+    each = 1 if loop.retries_consume_steps and loop.max_steps is not None else 1 + loop.parse_retries
+    assert model.roles.count(Role.DECIDE) <= limit * each
+    assert model.roles.count(Role.ANSWER) <= loop.parse_retries + 2
+    for request in model.requests:
+        assert_legal(request.messages)
+        assert "2 + 3" in request.messages[0 if loop.system_prompt is None else 1].content
+        assert offered(request) == ["add", "search", "odd", "__finish__"]
 
 
-@pytest.mark.parametrize("spec", SPECS)
+def check_phased(loop: Phased, outcome: Outcome, model: Drawn) -> None:
+    unanswered = (StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW)
+    assert loop.max_tool_tasks is None or outcome.steps <= loop.max_tool_tasks
+    assert model.roles.count(Role.SELECT) <= outcome.steps
+    assert outcome.details["rounds"] <= loop.max_rounds
+    assert model.roles.count(Role.PLAN) <= loop.max_rounds
+    own = {name: value for name, value in outcome.details.items() if name != "exception"}  # what the boundary adds for a product
+    assert json.loads(json.dumps(own)) == own
+    if outcome.stop not in unanswered:
+        assert {task["status"] for task in outcome.details["tasks"]} <= {"completed", "failed"}
+
+
+def check_react_extract(loop: ReactExtract, outcome: Outcome, model: Drawn) -> None:
+    decisions, answers = model.roles.count(Role.DECIDE), model.roles.count(Role.ANSWER)
+    assert outcome.steps <= loop.max_iterations
+    assert outcome.steps <= decisions <= outcome.steps + loop.overflow_attempts + 1
+    assert answers <= (loop.parse_retries + loop.overflow_attempts + 1 if loop.extract else 0)
+    assert sorted(model.roles, key=str, reverse=True) == model.roles, "extract stands last"
+    kept = outcome.details["trajectory"]
+    assert sorted({int(key.rpartition("_")[2]) for key in kept}) == [*range(outcome.steps)]
+    for step in range(outcome.steps):
+        kinds = [key.rpartition("_")[0] for key in kept if key.endswith(f"_{step}")]
+        assert kinds in (["thought", "tool_name", "tool_args", "observation"], ["error"])
+
+
+def check_stateless(loop: Stateless, outcome: Outcome, model: Drawn) -> None:
+    assert outcome.steps <= loop.max_iterations
+    assert model.roles.count(Role.DECIDE) <= loop.max_iterations
+    assert outcome.confidence is None or 0 <= outcome.confidence <= 1
+    assert all("2 + 3" in request.messages[-1].content for request in model.requests)
+    state = outcome.details["state"]
+    assert ConversationState.model_validate_json(state.model_dump_json()) == state
+    entries = state.conversation_history
+    made = sum(result["status"] != "skipped" for item in entries if item.iteration > 0 for result in item.results)
+    assert state.total_tool_calls == made or any(item.iteration == -1 for item in entries)
+
+
+def check_wrappers(loop: Loop, outcome: Outcome, model: Drawn) -> None:
+    assert model.roles.count(Role.DECIDE) <= LIMIT + 1
+
+
+CHECKS: dict[str, Callable[..., None]] = {
+    "bare": check_bare,
+    "finish": check_finish,
+    "phased": check_phased,
+    "react_extract": check_react_extract,
+    "stateless": check_stateless,
+    "wrappers": check_wrappers,
+}
+LOOPS |= {name: st.just(make_loop(parse_spec(name), LIMIT)) for name in DESIGNS if name not in LOOPS}  # one of a contributor's
+each_design = pytest.mark.parametrize("design", LOOPS)
+EVERY = settings(deadline=None, max_examples=cases(40), suppress_health_check=[*HealthCheck])
+
+
+@each_design
 @EVERY
-@given(answers=ANSWERS, results=st.lists(RESULTS, max_size=6), schema=st.sampled_from([None, SCHEMA]))
-@row("X-21", "G-9")
-def test_any_replies_and_results_end_in_a_declared_outcome_within_the_limit(
-    spec: str, answers: list[Any], results: list[Any], schema: Any
-) -> None:
-    loop, model = limited(spec), Anything(answers)
-    tools, running = toolbox(model, results)
-    outcome = run_sync(bounded(loop, Query("What is 2 + 3?", schema=schema), tools, model))
+@given(data=st.data(), schema=st.sampled_from([None, None, SCHEMA]))
+@row("X-21", "G-9", "X-2", "X-6")
+def test_any_replies_and_results_end_in_a_declared_outcome_within_the_limit(design: str, data: st.DataObject, schema: Any) -> None:
+    async def bounded() -> Outcome:
+        outcome: Outcome = await loop.run(Query("What is 2 + 3?", schema=schema), tools, model)
+        assert asyncio.all_tasks() == {asyncio.current_task()}, "something is left running"
+        return outcome
+
+    loop, model = data.draw(LOOPS[design]), Drawn(data, design)
+    tools, running = toolbox(model)
+    outcome = run_sync(bounded())
     assert outcome.stop in loop.stops
     assert not running
-    asked = [request.role for request in model.requests]
-    assert asked.count(Role.DECIDE) <= LIMIT + 1
-    assert asked.count(Role.SELECT) <= LIMIT
     assert all(request.codec is not None and request.codec.role is request.role for request in model.requests)
+    CHECKS.get(design, check_wrappers)(loop, outcome, model)
 
 
-@pytest.mark.parametrize("spec", SPECS)
+@each_design
 @EVERY
-@given(answers=ANSWERS, point=st.integers(0, 12))
-@row("X-15")
-def test_cancelled_at_any_point_a_run_is_over_and_nothing_goes_on(spec: str, answers: list[Any], point: int) -> None:
+@given(data=st.data(), point=st.integers(0, 12), by_token=st.booleans())
+@row("X-15", "G-3")
+def test_cancelled_at_any_point_a_run_is_over_and_nothing_goes_on(
+    design: str, data: st.DataObject, point: int, by_token: bool
+) -> None:
     async def cancel() -> None:
-        loop, model = limited(spec), Anything(answers, cancel_at=point)
-        tools, running = toolbox(model, [])
+        loop, model, token = data.draw(LOOPS[design]), Drawn(data, design, cancel_at=point), asyncio.Event()
+        if design == "phased" and by_token:
+            loop = replace(loop, cancellation_token=token)
+        tools, running = toolbox(model)
         run = asyncio.create_task(loop.run(Query("What is 2 + 3?"), tools, model))
         hanging = asyncio.create_task(model.cancelled.wait())
         await asyncio.wait({run, hanging}, return_when=asyncio.FIRST_COMPLETED)
         hanging.cancel()
-        if not run.done():
+        asked = len(model.requests)
+        if not run.done() and design == "phased" and by_token:
+            token.set()
+        elif not run.done():
             run.cancel()
         done, _ = await asyncio.wait({run}, timeout=5)
         assert done, "cancellation was swallowed"
-        assert run.cancelled() or (not model.cancelled.is_set() and run.result().stop in loop.stops)
-        asked = len(model.requests)
+        assert run.cancelled() or run.result().stop in loop.stops
+        assert run.cancelled() or not model.cancelled.is_set() or run.result().stop is StopReason.CANCELLED
         await asyncio.sleep(0)
         assert asyncio.all_tasks() - {asyncio.current_task(), hanging} == set()
         assert (running, len(model.requests)) == ([], asked)

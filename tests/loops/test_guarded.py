@@ -11,34 +11,13 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from tests.loops.helpers import Moves, Notes
 from tests.models import bench
-from whichloop.loops.bare import Bare
-from whichloop.loops.finish import Finish
+from whichloop.loops import Bare, Finish, Phased, ReactExtract
 from whichloop.loops.guarded import UNCONFIRMED, ConfirmCodec, Guarded, GuardedToolbox, GuardQuestions, NeededToolsCodec
-from whichloop.loops.phased import Phased
-from whichloop.loops.react_extract import ReactExtract
 from whichloop.models.instructions import ANSWER, CALL, STOP
 from whichloop.models.profiles import Gullibility, Profile
-from whichloop.protocol import (
-    Act,
-    Answer,
-    Completion,
-    ContextOverflow,
-    Inexpressible,
-    Loop,
-    ProviderError,
-    Query,
-    Reply,
-    Role,
-    StopReason,
-    Text,
-    Tool,
-    Toolbox,
-    ToolCall,
-    Understanding,
-    WireError,
-    run_sync,
-)
+from whichloop.protocol import ContextOverflow, Loop, ProviderError, Query, Reply, StopReason, Tool, Toolbox, ToolCall, run_sync
 from whichloop.protocol.digest import sha256
+from whichloop.protocol.moves import Act, Answer, Completion, Inexpressible, Role, Text, Understanding, WireError
 from whichloop.protocol.receipts import LABEL_LENGTH, announced, closing, opening
 
 SUM = Act("Add.", (ToolCall("add", {"a": 1, "b": 2}),))

@@ -12,37 +12,16 @@ from typing import Any
 
 import pytest
 
+from tests.loops.helpers import Heard
 from tests.loops.shopper import ANSWER, PRICES, QUESTION, Shopper, price
-from whichloop.loops.bare import Bare
+from whichloop.loops import Bare, Finish, Guarded, Microcompact, Phased, ProviderRetry, ReactExtract, RepeatGuard, Stateless
 from whichloop.loops.checkpoint import Checkpoint, ResumeError
-from whichloop.loops.finish import Finish
-from whichloop.loops.guarded import Guarded
-from whichloop.loops.microcompact import Microcompact
-from whichloop.loops.phased import Phased
-from whichloop.loops.provider_retry import ProviderRetry
-from whichloop.loops.react_extract import ReactExtract
-from whichloop.loops.repeat_guard import RepeatGuard
 from whichloop.loops.resumable import ApprovalRequired, Resumable
-from whichloop.loops.stateless import Stateless
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import (
-    Act,
-    Answer,
-    Loop,
-    Observer,
-    Outcome,
-    ProviderError,
-    Query,
-    Reply,
-    Request,
-    RunEvent,
-    StopReason,
-    StopRun,
-    Tool,
-    Toolbox,
-    ToolCall,
-    run_sync,
-)
+from whichloop.protocol import Loop, ProviderError, Query, Reply, Request, StopRun, Tool, Toolbox, ToolCall, run_sync
+from whichloop.protocol.events import Observer
+from whichloop.protocol.moves import Act, Answer
+from whichloop.protocol.outcome import Outcome, StopReason
 
 DESIGNS: dict[str, Loop] = {
     "bare": Bare(),
@@ -246,14 +225,6 @@ def test_a_cancelled_run_goes_on() -> None:
 
 
 # --- events ---
-
-
-class Heard(Observer):
-    def __init__(self) -> None:
-        self.events: list[RunEvent] = []
-
-    def on_event(self, event: RunEvent) -> None:
-        self.events.append(event)
 
 
 @pytest.mark.parametrize("name", ["bare", "finish", "phased", "react_extract", "stateless"])

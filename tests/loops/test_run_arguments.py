@@ -10,39 +10,15 @@ from typing import Any, cast
 
 import pytest
 
-from whichloop.loops.bare import Bare
-from whichloop.loops.finish import Finish
-from whichloop.loops.guarded import Guarded
-from whichloop.loops.microcompact import Microcompact
-from whichloop.loops.phased import Phased
-from whichloop.loops.provider_retry import ProviderRetry
-from whichloop.loops.react_extract import ReactExtract
-from whichloop.loops.repeat_guard import RepeatGuard
-from whichloop.loops.stateless import Stateless
+from tests.rows import row
+from whichloop.loops import Bare, Finish, Guarded, Loop, Microcompact, Phased, ProviderRetry, ReactExtract, RepeatGuard, Stateless
+from whichloop.loops.bare_standalone import run_agent
+from whichloop.loops.stateless import ActivityManager, ManualAgentLoop
 from whichloop.models.fake import FakeModel
 from whichloop.models.metering import Budget
-from whichloop.protocol import (
-    Act,
-    Answer,
-    FunctionModel,
-    Loop,
-    NativeCall,
-    Observer,
-    PlanTask,
-    ProviderError,
-    Query,
-    Reply,
-    Request,
-    RunEvent,
-    StopReason,
-    StopRun,
-    Tasks,
-    Tool,
-    Toolbox,
-    ToolCall,
-    Understanding,
-    run_sync,
-)
+from whichloop.protocol import NativeCall, Observer, Query, Reply, RunEvent, StopReason, StopRun, Tool, Toolbox, ToolCall, run_sync
+from whichloop.protocol.model import FunctionModel, ProviderError, Request
+from whichloop.protocol.moves import Act, Answer, PlanTask, Tasks, Understanding
 
 LOOPS: dict[str, Callable[[], Any]] = {
     "bare": Bare,
@@ -85,10 +61,7 @@ def price(item: str) -> float:
         ({"tools": [price]}, "^tools: Toolbox is needed, not list"),
         ({"model": "openai/gpt-4o-mini"}, "^model: Model is needed, not str"),
         ({"model": FakeModel}, "^model: Model is needed, not the class FakeModel"),
-        (
-            {"observer": print},
-            "^observer: Observer is needed, not builtin_function_or_method",
-        ),
+        ({"observer": print}, "^observer: Observer is needed, not builtin_function_or_method"),
     ],
 )
 def test_an_argument_of_another_type_is_told(name: str, mistake: dict[str, Any], told: str) -> None:
@@ -110,6 +83,13 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: Toolbox([lambda: 1]), ValueError, "tool '<lambda>': no provider takes this name"),
     (lambda: Tool.from_function(price, name="my price"), ValueError, "tool 'my price': no provider takes this name"),
     (lambda: FunctionModel(cast(Any, "gpt")), TypeError, "function: give a function of the request, not str"),
+    (lambda: Query(cast(Any, 3)), TypeError, "query: text must be a text, not int"),
+    (lambda: Query("How much?", cast(Any, ["tea"])), TypeError, "query: context must be a text, not list"),
+    (lambda: Toolbox(cast(Any, price)), TypeError, "tools: give a list of tools or functions, not function"),
+    (lambda: Toolbox(cast(Any, Tool.from_function(price))), TypeError, "tools: give a list of tools or functions, not Tool"),
+    (lambda: Toolbox([price], time_limit_s=-1), ValueError, "toolbox: time_limit_s must be more than 0 s, or None, not -1"),
+    (lambda: Toolbox([price], max_chars=-1), ValueError, "toolbox: max_chars must be 0 or more, or None, not -1"),
+    (lambda: Tool.from_function(price, time_limit_s=float("nan")), ValueError, "not nan"),
 ]
 
 
@@ -135,48 +115,6 @@ def test_a_function_is_a_model(function: Callable[[Request], Any]) -> None:
     assert (model.name, Bare().run_sync(Query("How many?"), Toolbox(), model).answer) == ("mine", "Two.")
     with pytest.raises(TypeError, match=r"^model: Model is needed, not function$"):
         Bare().run_sync(Query("How many?"), Toolbox(), cast(Any, function))
-
-
-def test_a_function_that_returns_no_reply_is_told() -> None:
-    with pytest.raises(TypeError, match=r"^model mine: return a Reply or a text, or yield pieces, not int$"):
-        Bare().run_sync(Query("How many?"), Toolbox(), FunctionModel(lambda request: 3, name="mine"))
-
-
-def test_the_logged_error_of_a_tool_has_no_other_before_it(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, logger="whichloop.loops")
-    model = FakeModel(Act("", (ToolCall("price", {"item": "tea"}),)), Answer("", "None."))
-    Bare().run_sync(Query("How much?"), Toolbox([price]), model)
-    assert "KeyError" in caplog.text
-    assert "RuntimeError" not in caplog.text
-
-
-def test_an_error_that_is_not_the_models_stays_what_it_is() -> None:
-    def on_step(step: Any) -> None:
-        raise AssertionError("not reached")
-
-    model = FakeModel(then=AttributeError("of the client's"))
-    with pytest.raises(AttributeError, match=r"^of the client's$"):
-        Finish(max_steps=2, on_step=on_step).run_sync(Query("How much?"), Toolbox([price]), model)
-
-
-@pytest.mark.parametrize(
-    ("make", "told"),
-    [
-        (lambda: Query(cast(Any, 3)), "^query: text must be a text, not int$"),
-        (lambda: Query("How much?", cast(Any, ["tea"])), "^query: context must be a text, not list$"),
-        (lambda: Toolbox(cast(Any, price)), r"^tools: give a list of tools or functions, not function$"),
-        (lambda: Toolbox(cast(Any, Tool.from_function(price))), r"^tools: give a list of tools or functions, not Tool$"),
-        (lambda: Toolbox([price], time_limit_s=-1), "^toolbox: time_limit_s must be more than 0 s, or None, not -1$"),
-        (lambda: Toolbox([price], max_chars=-1), "^toolbox: max_chars must be 0 or more, or None, not -1$"),
-        (
-            lambda: Tool.from_function(price, time_limit_s=float("nan")),
-            r"^tool 'price': time_limit_s .* not nan$",
-        ),
-    ],
-)
-def test_what_a_query_or_a_toolbox_cannot_be_made_of_is_told_in_one_line(make: Callable[[], Any], told: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=told):
-        make()
 
 
 PLAIN = Stateless(response_style=None, enable_error_recovery=False)
@@ -206,21 +144,6 @@ def test_an_observer_that_would_yield_is_refused() -> None:
     model = FakeModel()
     with pytest.raises(TypeError, match=r"^observer: Yields\.on_event is a generator function, and its events would be lost"):
         Finish().run_sync(Query("How much?"), Toolbox(), model, Yields())
-    assert model.requests == []
-
-
-def test_a_class_whose_objects_yield_is_a_tool_like_any_other() -> None:
-    assert not Tool("rows", "", {}, Rows).is_async
-
-
-def test_an_observer_whose_events_nobody_would_await_is_refused() -> None:
-    class Waits(Observer):
-        async def on_event(self, event: RunEvent) -> None:  # type: ignore[override]
-            raise AssertionError(event)
-
-    model = FakeModel()
-    with pytest.raises(TypeError, match=r"^observer: Waits\.on_event is async, and its events would be lost"):
-        Finish().run_sync(Query("How much?"), Toolbox(), model, Waits())
     assert model.requests == []
 
 
@@ -280,9 +203,59 @@ def test_a_tool_that_raises_is_logged_with_its_traceback_and_answers_go_on(caplo
     assert trace is not None
 
 
-def test_an_attempt_that_is_made_again_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "whichloop.loops")
-    loop = ProviderRetry(Bare(), attempts=2)
-    busy = ProviderError("busy", retry_after_s=0.001)
-    assert run_sync(loop.run(Query("How much?"), Toolbox([price]), FakeModel(busy, Answer("", "2")))).ok
-    assert [record.getMessage() for record in caplog.records] == ["attempt 1 of 2 failed, and the next follows in 0.001 s: busy"]
+# --- options ---
+
+MANAGER = partial(ActivityManager, ManualAgentLoop(Toolbox()), Toolbox())
+AGENT = partial(ManualAgentLoop, Toolbox())
+GUARD, RETRY = partial(RepeatGuard, Bare()), partial(ProviderRetry, Bare())
+
+OPTIONS: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
+    (Finish, {"parse_retry": 1}, r"^Finish: unknown option 'parse_retry'; did you mean 'parse_retries'\?"),
+    (Finish, {"parse_retries": "1"}, "^Finish: parse_retries: Input should be a valid integer, got '1'$"),
+    (Finish, {"parse_retries": None}, "^Finish: parse_retries: .*, got None$"),
+    (ReactExtract, {"extract": "yes"}, "^ReactExtract: extract: Input should be a valid boolean, got 'yes'$"),
+    (Bare, {"max_consecutive_errors": "x"}, "^Bare: max_consecutive_errors: Input should be a valid integer.*, or None, got 'x'$"),
+    (Bare, {"fences": "cut"}, "^Bare: fences must be one of refuse, read, not 'cut'$"),
+    (Bare, {"decision_format": 7}, "^Bare: decision_format must be one of json, fields, native, not 7$"),
+    (Bare, {"max_steps": -1}, "max_steps must be at least 1, not -1$"),
+    (Bare, {"max_consecutive_errors": 0}, "max_consecutive_errors must be at least 1"),
+    (Bare, {"answer_retries": -1}, "^answer_retries must be at least 0, not -1$"),
+    (Finish, {"max_steps": -1}, "max_steps"),
+    (Finish, {"max_tokens": 0}, "max_tokens"),
+    (Finish, {"finish_with_tools": "maybe"}, "finish_with_tools"),
+    (Finish, {"forced_finish": None}, "^Finish: forced_finish must be one of both, tool_choice, xml, off, not None$"),
+    (Phased, {"max_rounds": 0}, "max_rounds"),
+    (Phased, {"max_tool_tasks": -1}, "max_tool_tasks"),
+    (Phased, {"cancel_grace_s": float("nan")}, "cancel_grace_s"),
+    (Phased, {"prompts": {"plann": "x"}}, "plann"),
+    (Phased, {"failed_dependency": "runn"}, "failed_dependency must be one of run, skip, fail, not 'runn'"),
+    (Phased, {"tool_layout": "both"}, "tool_layout must be one of executor, agent, not 'both'"),
+    (ReactExtract, {"max_iterations": 0}, "max_iterations must be at least 1"),
+    (ReactExtract, {"parse_retries": -1}, "parse_retries must be at least 0"),
+    (ReactExtract, {"overflow_attempts": -1}, "overflow_attempts must be at least 0"),
+    (Stateless, {"response_style": "long"}, "response_style must be one of concise, detailed, None, not 'long'$"),
+    (MANAGER, {"execution_mode": "paralel"}, "execution_mode must be one of sequential, parallel, selective"),
+    (MANAGER, {"max_iterations": 0}, "max_iterations must be at least 1"),
+    (MANAGER, {"max_history_length": 0}, "max_history_length must be at least 1"),
+    (MANAGER, {"max_empty_decisions": 0}, "max_empty_decisions must be at least 1"),
+    (MANAGER, {"tool_timeout_s": 0}, "tool_timeout_s must be more than 0 s"),
+    (AGENT, {"finish_with_tools": "run-first"}, "finish_with_tools must be one of stop, run_first, ask_again"),
+    (AGENT, {"history_as": "message"}, "history_as must be one of prose, messages"),
+    (AGENT, {"told_max_iterations": 0}, "told_max_iterations must be at least 1"),
+    (AGENT, {"max_recovery_rounds": -1}, "max_recovery_rounds must be at least 0"),
+    (GUARD, {"warn_at": 1}, "warn_at must be at least 2"),
+    (GUARD, {"stop_at": 2}, "stop_at must be at least warn_at"),
+    (RETRY, {"attempts": 0}, "attempts"),
+    (RETRY, {"delay_s": -1.0}, "delay_s"),
+    (RETRY, {"delay_s": 61.0}, "delay_s"),
+    (partial(Microcompact, Bare()), {"keep": 0}, "keep must be at least 1"),
+    (run_agent, {"query": "?", "config": Bare(decision_format="native")}, "llm_func gives text"),
+]
+
+
+@pytest.mark.parametrize(("make", "options", "said"), OPTIONS)
+@row("B4-16", "X-19", "finish.max_tokens")
+def test_a_mistake_in_an_option_is_one_line_that_names_it(make: Callable[..., Any], options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said) as raised:
+        make(**options)
+    assert "\n" not in str(raised.value)

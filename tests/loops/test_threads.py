@@ -1,4 +1,4 @@
-"""On which thread a synchronous tool runs: the caller's, where one waits, unless threads are switched on."""
+"""Where a tool runs and how long: threads and limits stand where a user would look for them, and are none unless set."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ from typing import Any
 
 import pytest
 
-from tests.loops.helpers import Script, answer, call
-from tests.loops.looking import looks_once
+from tests.loops.helpers import Script, answer, call, texts
+from tests.loops.looking import looks_once, watched_limits
+from whichloop.loops import Finish, ReactExtract, RepeatGuard, ToolRegistry, module, run_agent, tool
 from whichloop.loops.bare import Bare, History
-from whichloop.loops.bare_standalone import ToolRegistry, run_agent
-from whichloop.loops.finish import Finish, module
-from whichloop.loops.phased import Phased
-from whichloop.loops.react_extract import ReactExtract
-from whichloop.loops.repeat_guard import RepeatGuard
-from whichloop.loops.stateless import ActivityManager, ConversationState, ManualAgentLoop, MultiToolRegistry, Stateless
-from whichloop.protocol import BudgetExceeded, Loop, Query, Tool, Toolbox, ToolCall
-from whichloop.protocol.threads import in_thread, run_here
-from whichloop.protocol.tools import bounded_toolbox
+from whichloop.loops.phased import Agent, Phased, PhaseTask, ToolCallStatus, ToolExecutor, ToolExecutorOptions
+from whichloop.loops.stateless import ActivityManager, ManualAgentLoop, MultiToolRegistry, Stateless
+from whichloop.models.metering import MeteredToolbox
+from whichloop.protocol import Loop, Observation, Query, Tool, Toolbox, ToolCall, run_sync
+from whichloop.protocol.threads import run_here
+from whichloop.protocol.tools import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S, bounded_toolbox
 
 LOOPS: dict[str, Callable[..., Loop]] = {
     "bare": Bare,
@@ -102,10 +100,6 @@ def opened() -> tuple[sqlite3.Connection, Callable[[], str]]:
     return base, look
 
 
-def read_by(model: Script) -> str:
-    return "\n".join(message.content for request in model.requests for message in request.messages)
-
-
 def check_sqlite() -> None:
     """A tool over an open connection works in every synchronous face."""
     base, look = opened()
@@ -117,21 +111,17 @@ def check_sqlite() -> None:
         assert "price 4" in result["history"][2]["content"]
         model = looks_once()
         ActivityManager(ManualAgentLoop(many, response_style=None, model=model), many).run_activity("Q")
-        assert "price 4" in read_by(model)
+        assert "price 4" in texts(model)
         for loop in (Bare(), Finish(max_steps=4), ReactExtract(), Stateless(response_style=None), Phased(tool_threads=False)):
             model = looks_once()
             loop.run_sync(Query("Q"), Toolbox([look]), model)
-            assert "price 4" in read_by(model)
+            assert "price 4" in texts(model)
     finally:
         base.close()
 
 
 def looks_and_answers(history: History, step: int) -> str:
     return answer("done") if step else call("look")
-
-
-def test_a_tool_over_an_open_connection_works() -> None:
-    check_sqlite()
 
 
 def test_it_works_where_an_event_loop_runs_already_as_in_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,62 +147,6 @@ def test_a_coroutine_of_a_service_is_told_to_await_the_run(monkeypatch: pytest.M
     asyncio.run(handler())
 
 
-def test_a_module_calls_its_tools_on_the_callers_thread_unless_told_otherwise() -> None:
-    for attributes, here in (({}, True), ({"tool_threads": True}, False), ({"parallel_tools": True}, False)):
-        place = Place()
-        made = type("Looks", (module,), {"model": looks_once(), "max_steps": 4, "tools": [place.look]} | attributes)
-        made()()
-        assert place.is_callers is here
-
-
-def test_a_tool_may_run_a_loop_or_an_event_loop_of_its_own() -> None:
-    inner = Place()
-
-    async def later() -> str:
-        await asyncio.sleep(0)
-        return "later"
-
-    class Inner(module):
-        model, max_steps, tools = looks_once(), 4, [inner.look]
-
-    def look() -> str:
-        """Look."""
-        assert asyncio.run(later()) == "later"
-        return f"{Inner()()} {run_here(later())}"
-
-    model = looks_once()
-    Bare().run_sync(Query("Q"), Toolbox([look]), model)
-    assert "seen later" in read_by(model)
-    assert inner.is_callers
-
-
-def test_an_agent_without_an_async_face_decides_on_the_callers_thread() -> None:
-    place = Place()
-
-    class Decides(ManualAgentLoop):
-        def get_next_action(self, state: ConversationState) -> Any:
-            place.look()
-            raise BudgetExceeded("enough")
-
-    manager = ActivityManager(Decides(Toolbox()), Toolbox())
-    with pytest.raises(BudgetExceeded):
-        manager.run_activity("Q")
-    assert place.is_callers
-
-
-def test_what_a_tool_raises_on_the_callers_thread_is_seen_as_ever() -> None:
-    def stops() -> None:
-        raise SystemExit(3)
-
-    def interrupts() -> None:
-        raise KeyboardInterrupt
-
-    box = Toolbox([Tool("stops", "", {}, stops), Tool("interrupts", "", {}, interrupts)])
-    assert run_here(box.call(ToolCall("stops", {}))).error_type == "SystemExit"
-    with pytest.raises(KeyboardInterrupt):
-        run_here(box.call(ToolCall("interrupts", {})))
-
-
 def test_calls_that_run_at_the_same_time_have_threads_of_their_own() -> None:
     together = threading.Barrier(2)
     box = Toolbox([Tool("meet", "", {}, lambda: together.wait(20) >= 0)])
@@ -227,11 +161,88 @@ def test_a_comparison_always_uses_threads() -> None:
     assert not place.is_callers
 
 
-def test_a_thread_of_its_own_has_no_waiting_caller() -> None:
-    place = Place()
+LONG = "x" * 30_000
+CUT = "x" * 7 + "... (truncated, 30000 characters in all)"
 
-    async def outer() -> None:
-        await in_thread(lambda: asyncio.run(Toolbox([place.look]).call(ToolCall("look", {}))))
 
-    run_here(outer())
-    assert not place.is_callers
+async def look() -> str:
+    """Look."""
+    return LONG
+
+
+def test_a_registered_function_has_the_limits_that_it_is_registered_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = watched_limits(monkeypatch)
+    for seconds, chars, check_types, read in ((None, None, False, LONG), (70, 7, False, CUT), (70, 7, True, CUT)):
+        limits.clear()
+        registry = ToolRegistry()
+        registry.register(time_limit_s=seconds, max_chars=chars)(look)
+        result = run_agent("Q", llm_func=looks_and_answers, registry=registry, config=Bare(check_types=check_types))
+        assert read in result["history"][2]["content"]
+        assert {limit for limit in limits if limit is not None} == ({seconds} if seconds else set())
+
+
+def test_a_module_has_limits_and_so_has_a_tool_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = watched_limits(monkeypatch)
+    own = tool(name="look", time_limit_s=80, max_chars=9)(_another())
+
+    def run(**attributes: Any) -> str:
+        limits.clear()
+        model = looks_once()
+        made = type("Looks", (module,), {"model": model, "max_steps": 4} | attributes)
+        made()()
+        return texts(model)
+
+    assert LONG in run(tools=[look])
+    assert not [limit for limit in limits if limit is not None]
+    assert CUT in run(tools=[look], tool_timeout_s=70, tool_max_chars=7)
+    assert 70 in limits
+    assert "x" * 9 + "... (truncated" in run(tools=[own], tool_timeout_s=70, tool_max_chars=7)
+    assert 80 in limits
+    with pytest.raises(ValueError, match="tool_timeout_s"):
+        run(tools=[look], tool_timeout_s=0)
+
+
+def _another() -> Any:
+    async def look() -> str:
+        """Look."""
+        return LONG
+
+    return look
+
+
+def test_an_executor_and_an_agent_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = watched_limits(monkeypatch)
+    config = Phased(tool_timeout_s=70, tool_max_chars=7)
+    executor = ToolExecutor(ToolExecutorOptions([look], tool_timeout_s=70, tool_max_chars=7))
+    for made in (executor, Agent([look], looks_once(), config)):
+        limits.clear()
+        task = PhaseTask("t1", "Look.", toolCalls=[ToolCallStatus("look", {})])
+        assert run_sync(made.execute_tools(task, "q"))
+        assert [(done.output, done.max_chars) for done in task.toolCalls or ()] == [(LONG, 7)]
+        assert 70 in limits
+    with pytest.raises(ValueError, match="tool_max_chars"):
+        ToolExecutorOptions([look], tool_max_chars=0)
+
+
+def test_a_comparison_sets_limits_of_its_own() -> None:
+    class Ear:
+        def tool_call(self, *told: Any) -> None: ...
+
+    tools = [Tool.from_function(look)]
+    for box in (MeteredToolbox(tools, Ear()), bounded_toolbox(tools)):  # type: ignore[arg-type]  # a listener to calls only
+        assert (box.time_limit_s, box.max_chars) == (DEFAULT_TIME_LIMIT_S, DEFAULT_MAX_CHARS) == (30.0, 20_000)
+
+
+@pytest.mark.parametrize("make", [Bare, Phased])
+def test_a_toolbox_of_ones_own_keeps_its_state_under_a_loops_limits(make: Any) -> None:
+    class Counts(Toolbox):
+        made = 0
+
+        async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
+            self.made += 1
+            return await super().call(call, validate=validate)
+
+    box, model = Counts([look]), looks_once()
+    run_sync(make(tool_max_chars=7).run(Query("Q"), box, model))
+    assert box.made == 1
+    assert CUT in texts(model)

@@ -246,12 +246,3 @@ def test_the_list_of_a_run_shows_what_the_run_has_added_and_not_what_it_has_remo
     assert current.listed() == ToolListing((*kept, *own), 2)
     assert within.names == held
     assert within.listed() == ToolListing(specs, 2)
-
-
-def test_a_tool_that_is_added_runs_and_one_that_is_removed_does_not() -> None:
-    current = CurrentTools(Toolbox([tool_named("find")]))
-    current.remove("find")
-    current.add(tool_named("buy"))
-    find, buy = (run_sync(current.call(ToolCall(name, {"item": 1}))) for name in ("find", "buy"))
-    assert (find.error_type, buy.data) == ("UnknownTool", "buy 1")
-    assert [spec.name for spec in current.listed().tools] == ["buy"]

@@ -6,138 +6,25 @@ import json
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any, TypeVar, assert_type
+from typing import Any
 
 import pytest
 from pydantic import BaseModel, ConfigDict, field_validator
 
 import whichloop
-from tests.loops.helpers import react
+from tests.loops.helpers import Heard, react
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
+from whichloop.loops import Finish, Guarded, Phased, ProviderRetry, ReactExtract, Stateless
 from whichloop.loops.bare import MAX_STEPS_TEXT, Bare
-from whichloop.loops.finish import Finish
-from whichloop.loops.guarded import Guarded
-from whichloop.loops.phased import Phased
 from whichloop.loops.phased.run import ANSWER_RETRIES
-from whichloop.loops.provider_retry import ProviderRetry
-from whichloop.loops.react_extract import ReactExtract
-from whichloop.loops.stateless import Stateless
 from whichloop.models.fake import FakeItem, FakeModel
-from whichloop.protocol import (
-    Answer,
-    Loop,
-    NativeCall,
-    Observer,
-    Outcome,
-    Plan,
-    Query,
-    Reply,
-    RunEvent,
-    StopReason,
-    Toolbox,
-    run_sync,
-)
+from whichloop.protocol import Answer, Loop, NativeCall, Outcome, Plan, Query, Reply, StopReason, Toolbox, run_sync
 from whichloop.protocol.events import LoopNote
 from whichloop.protocol.schema import AnswerType
-
-T = TypeVar("T")
 
 
 class Bill(BaseModel):
     total: int
-
-
-SCHEMA = Bill.model_json_schema()
-
-
-def answered(loop: Loop, *items: FakeItem) -> tuple[Any, StopReason]:
-    ended = run_sync(loop.run(Query("What is the bill?", schema=SCHEMA), Toolbox(), FakeModel(*items)))
-    return ended.answer, ended.stop
-
-
-PHASED = Phased(understand=False, plan=False, reflect=False, max_tool_tasks=0)
-UNCHECKED: list[tuple[Loop, FakeItem, Any]] = [
-    (Bare(), Answer("", {"total": "many"}), '{"total": "many"}'),
-    (Bare(), Answer("", {"total": 7}), '{"total": 7}'),
-    (PHASED, Answer("", {"total": "many"}), {"total": "many"}),
-    (Stateless(response_style=None), Answer("", '{"total": "many"}', 0.9), {"total": "many"}),
-    (Stateless(response_style=None), Answer("", "About seven.", 0.9), "About seven."),
-]
-
-
-@pytest.mark.parametrize(("loop", "said", "answer"), UNCHECKED)
-def test_what_a_design_does_not_check_comes_as_the_model_gave_it(loop: Loop, said: FakeItem, answer: Any) -> None:
-    found, stop = answered(loop, said)
-    assert (found, stop in (StopReason.FINISHED, StopReason.FORCED)) == (answer, True)
-
-
-FINISH = Reply("", (NativeCall("c1", "__finish__", '{"total": "many"}'),))
-EXTRACT = "[[ ## reasoning ## ]]\nSo.\n\n[[ ## total ## ]]\nmany\n\n[[ ## completed ## ]]"
-CHECKED: list[tuple[Loop, list[FakeItem]]] = [
-    (Finish(max_steps=2, parse_retries=0), [FINISH]),
-    (ReactExtract(), [react("finish"), EXTRACT]),
-]
-
-
-@pytest.mark.parametrize(("loop", "said"), CHECKED)
-def test_what_a_design_checks_is_no_answer_if_it_does_not_fit(loop: Loop, said: list[FakeItem]) -> None:
-    assert answered(loop, *said) == (None, StopReason.PARSE_FAILED)
-
-
-@pytest.mark.parametrize("loop", [Finish(max_steps=2), ReactExtract()], ids=lambda loop: loop.name)
-def test_what_fits_is_a_json_value(loop: Loop) -> None:
-    said = [Answer("", {"total": 7})] if isinstance(loop, Finish) else [react("finish"), Answer("", {"total": 7})]
-    assert answered(loop, *said) == ({"total": 7}, StopReason.FINISHED)
-
-
-class Part(BaseModel):
-    grams: int
-
-
-class Parcel(BaseModel):
-    carrier: str
-    parts: list[Part]
-
-
-PARCEL: dict[str, Any] = {"carrier": "Post", "parts": [{"grams": 3}]}
-PARCEL_TEXT = json.dumps(PARCEL)
-STATING: list[tuple[Loop, list[FakeItem]]] = [
-    (Bare(), [Answer("", PARCEL)]),
-    (Bare(instructions="Reply in JSON."), [Answer("", PARCEL)]),
-    (Bare(instructions=None), [Answer("", PARCEL)]),
-    (Bare(decision_format="fields"), [Answer("", PARCEL_TEXT)]),
-    (Bare(decision_format="native"), [Answer("", PARCEL_TEXT)]),
-    (Finish(max_steps=2), [Answer("", PARCEL)]),
-    (PHASED, [Answer("", PARCEL)]),
-    (ReactExtract(), [react("finish"), Answer("", PARCEL)]),
-    (Stateless(response_style=None), [Answer("", PARCEL_TEXT, 0.9)]),
-]
-
-
-@pytest.mark.parametrize("schema", [Parcel, Parcel.model_json_schema()], ids=["type", "schema"])
-@pytest.mark.parametrize(("loop", "said"), STATING)
-def test_a_request_states_every_field_of_the_type_before_any_refusal(loop: Loop, said: list[FakeItem], schema: Any) -> None:
-    model = FakeModel(*said)
-    ended = run_sync(loop.run(Query("What is sent?", schema=schema), Toolbox(), model))
-    assert ended.ok
-    assert len(model.requests) == len(said)
-    shown = json.dumps([*(one.as_dict() for one in model.requests[-1].messages), *(t.parameters for t in model.requests[-1].tools)])
-    assert all(field in shown for field in ("carrier", "parts", "grams"))
-
-
-@pytest.mark.parametrize("decision_format", ["fields", "native"])
-def test_a_text_of_bare_may_state_a_string_without_quotation_marks(decision_format: Any) -> None:
-    ended = run_sync(Bare(decision_format=decision_format).run(Query("Who?", schema=str), Toolbox(), FakeModel(Answer("", "Ann"))))
-    assert ended.answer == "Ann"
-
-
-def test_the_prompt_of_a_query_without_a_type_speaks_of_no_schema() -> None:
-    model = FakeModel(Answer("", "Ann"))
-    run_sync(Bare().run(Query("Who?"), Toolbox(), model))
-    assert "schema" not in "".join(message.content for message in model.requests[0].messages)
-
-
-# --- a type for a schema ---
 
 
 @dataclass(frozen=True)
@@ -163,113 +50,129 @@ class Strict(BaseModel):
     due: date
 
 
-def typed(kind: type[T], loop: Loop, *items: FakeItem) -> Outcome[T | None]:
-    return run_sync(loop.run(Query("What is the bill?", schema=kind), Toolbox(), FakeModel(*items)))
+class Part(BaseModel):
+    grams: int
 
 
-SAYING_SEVEN: list[tuple[Loop, list[FakeItem]]] = [
-    (Bare(), [Answer("", {"total": 7})]),
-    (Finish(max_steps=2), [Answer("", {"total": 7})]),
-    (PHASED, [Answer("", {"total": 7})]),
-    (ReactExtract(), [react("finish"), Answer("", {"total": 7})]),
-    (Stateless(response_style=None), [Answer("", '{"total": 7}', 0.9)]),
-    (ProviderRetry(Guarded(Bare())), [Answer("", {"total": 7})]),
-]
+class Parcel(BaseModel):
+    carrier: str
+    parts: list[Part]
 
 
-@pytest.mark.parametrize(("loop", "said"), SAYING_SEVEN)
-def test_every_design_gives_an_instance_of_the_type(loop: Loop, said: list[FakeItem]) -> None:
-    assert typed(Bill, loop, *said).answer == Bill(total=7)
-    assert typed(Owed, loop, *said).answer == Owed(7)
+SCHEMA = Bill.model_json_schema()
+PHASED = Phased(understand=False, plan=False, reflect=False, max_tool_tasks=0)
+STATELESS = Stateless(response_style=None)
+LOOPS: dict[str, Loop] = {
+    "bare": Bare(),
+    "other words": Bare(instructions="Reply in JSON."),
+    "no words": Bare(instructions=None),
+    "fields": Bare(decision_format="fields"),
+    "native": Bare(decision_format="native"),
+    "finish": Finish(max_steps=2),
+    "phased": PHASED,
+    "react_extract": ReactExtract(),
+    "stateless": STATELESS,
+    "stateless in turns": Stateless(response_style=None, history_as="messages"),
+    "wrapped": ProviderRetry(Guarded(Bare())),
+}
+each_loop = pytest.mark.parametrize("name", LOOPS)
 
 
-def stated(loop: Loop, value: Any) -> Answer:
-    """An answer as the design's format has it."""
+def stated(loop: Loop, value: Any) -> list[FakeItem]:
+    """What a model says to answer, as the design's format has it."""
     if isinstance(loop, Stateless):
-        return Answer("", json.dumps(value), 0.9)
-    is_text = isinstance(loop, Bare) and loop.decision_format == "fields"
-    return Answer("", json.dumps(value) if is_text else value)
+        return [Answer("", json.dumps(value), 0.9)]
+    is_text = isinstance(loop, Bare) and loop.decision_format != "json"
+    before = [react("finish")] if isinstance(loop, ReactExtract) else []
+    return [*before, Answer("", json.dumps(value) if is_text else value)]
 
 
-ASKING: list[Loop] = [
-    Bare(),
-    Bare(decision_format="fields"),
-    PHASED,
-    Stateless(response_style=None),
-    Stateless(response_style=None, history_as="messages"),
-]
+def asked(loop: Loop, schema: Any, *items: FakeItem, then: FakeItem | None = None) -> tuple[Outcome[Any], FakeModel]:
+    model = FakeModel(*items, then=then)
+    return run_sync(loop.run(Query("What is the bill?", schema=schema, history=()), Toolbox(), model)), model
+
+
+@pytest.mark.parametrize(
+    ("loop", "said", "answer"),
+    [
+        (Bare(), Answer("", {"total": "many"}), '{"total": "many"}'),
+        (Bare(), Answer("", {"total": 7}), '{"total": 7}'),
+        (PHASED, Answer("", {"total": "many"}), {"total": "many"}),
+        (STATELESS, Answer("", '{"total": "many"}', 0.9), {"total": "many"}),
+        (STATELESS, Answer("", "About seven.", 0.9), "About seven."),
+    ],
+)
+def test_what_a_design_does_not_check_comes_as_the_model_gave_it(loop: Loop, said: FakeItem, answer: Any) -> None:
+    ended, _ = asked(loop, SCHEMA, said)
+    assert (ended.answer, ended.stop in (StopReason.FINISHED, StopReason.FORCED)) == (answer, True)
+
+
+MANY = Reply("", (NativeCall("c1", "__finish__", '{"total": "many"}'),))
+EXTRACTED = "[[ ## reasoning ## ]]\nSo.\n\n[[ ## total ## ]]\nmany\n\n[[ ## completed ## ]]"
+
+
+@pytest.mark.parametrize(
+    ("loop", "said"), [(Finish(max_steps=2, parse_retries=0), [MANY]), (ReactExtract(), [react("finish"), EXTRACTED])]
+)
+def test_what_a_design_checks_is_no_answer_if_it_does_not_fit_and_a_json_value_if_it_does(loop: Loop, said: list[FakeItem]) -> None:
+    ended, _ = asked(loop, SCHEMA, *said)
+    assert (ended.answer, ended.stop) == (None, StopReason.PARSE_FAILED)
+    ended, _ = asked(loop, SCHEMA, *stated(loop, {"total": 7}))
+    assert (ended.answer, ended.stop) == ({"total": 7}, StopReason.FINISHED)
+
+
+@pytest.mark.parametrize("schema", [Parcel, Parcel.model_json_schema()], ids=["type", "schema"])
+@each_loop
+def test_a_request_states_every_field_of_the_type_before_any_refusal(name: str, schema: Any) -> None:
+    said = stated(LOOPS[name], {"carrier": "Post", "parts": [{"grams": 3}]})
+    ended, model = asked(LOOPS[name], schema, *said)
+    assert (ended.ok, len(model.requests)) == (True, len(said))
+    last = model.requests[-1]
+    shown = json.dumps([*(one.as_dict() for one in last.messages), *(tool.parameters for tool in last.tools)])
+    assert all(field in shown for field in ("carrier", "parts", "grams"))
+
+
+@each_loop
+def test_every_design_gives_an_instance_of_the_type(name: str) -> None:
+    loop = LOOPS[name]
+    for kind in (Bill, Owed):
+        assert asked(loop, kind, *stated(loop, {"total": 7}))[0].answer == kind(total=7)
 
 
 @pytest.mark.parametrize("total", ["many", -1])
-@pytest.mark.parametrize("loop", ASKING, ids=repr)
-def test_what_the_type_refuses_is_asked_for_again_with_the_reason(loop: Loop, total: object) -> None:
-    model = FakeModel(stated(loop, {"total": total}), stated(loop, {"total": 5}))
-    ended = run_sync(loop.run(Query("What is the bill?", schema=Positive), Toolbox(), model))
+@pytest.mark.parametrize("name", ["bare", "fields", "phased", "stateless", "stateless in turns"])
+def test_what_the_type_refuses_is_asked_for_again_with_the_reason(name: str, total: object) -> None:
+    loop, heard = LOOPS[name], Heard()
+    model = FakeModel(*stated(loop, {"total": total}), *stated(loop, {"total": 5}))
+    ended: Outcome[Any] = run_sync(loop.run(Query("What is the bill?", schema=Positive), Toolbox(), model, heard))
     assert (ended.answer, ended.ok, ended.error) == (Positive(total=5), True, None)
     shown = "".join(message.content for message in model.requests[-1].messages)
     assert "the answer is no Positive: total: " in shown
     assert json.dumps(total) in shown.replace("\\", "")
+    if isinstance(loop, Bare):
+        (note,) = heard.of(LoopNote)
+        assert note.kind == "invalid_answer"
+        assert note.data["problem"].startswith("the answer is no Positive: total: ")
 
 
-@pytest.mark.parametrize("loop", ASKING[:2], ids=repr)
-def test_bare_tells_of_an_answer_that_the_type_refuses(loop: Loop) -> None:
-    told: list[dict[str, Any]] = []
-
-    class Observing(Observer):
-        def on_event(self, event: RunEvent) -> None:
-            if isinstance(event, LoopNote):
-                told.append(event.as_dict())
-
-    model = FakeModel(stated(loop, {"total": -1}), stated(loop, {"total": 5}))
-    run_sync(loop.run(Query("What is the bill?", schema=Positive), Toolbox(), model, Observing()))
-    (note,) = told
-    assert note["kind"] == "invalid_answer"
-    assert note["data"]["problem"].startswith("the answer is no Positive: total: ")
-
-
-REFUSING: list[tuple[Loop, StopReason, int]] = [
-    (Bare(), StopReason.PARSE_FAILED, 3),
-    (Bare(answer_retries=0), StopReason.PARSE_FAILED, 1),
-    (Bare(max_consecutive_errors=1, answer_retries=4), StopReason.PARSE_FAILED, 5),
-    (Bare(max_steps=2), StopReason.MAX_STEPS, 2),
-    (PHASED, StopReason.PARSE_FAILED, 1 + ANSWER_RETRIES),
-    (Stateless(response_style=None, max_iterations=4), StopReason.MAX_STEPS, 4),
-]
-
-
-@pytest.mark.parametrize(("loop", "stop", "asked"), REFUSING)
-def test_what_the_type_refuses_again_and_again_is_no_answer(loop: Loop, stop: StopReason, asked: int) -> None:
-    model = FakeModel(then=stated(loop, {"total": -1}))
-    ended = run_sync(loop.run(Query("What is the bill?", schema=Positive), Toolbox(), model))
-    assert (ended.answer, ended.stop, ended.ok, len(model.requests)) == (None, stop, False, asked)
+@pytest.mark.parametrize(
+    ("loop", "stop", "requests"),
+    [
+        (Bare(), StopReason.PARSE_FAILED, 3),
+        (Bare(answer_retries=0), StopReason.PARSE_FAILED, 1),
+        (Bare(max_consecutive_errors=1, answer_retries=4), StopReason.PARSE_FAILED, 5),
+        (Bare(max_steps=2), StopReason.MAX_STEPS, 2),
+        (PHASED, StopReason.PARSE_FAILED, 1 + ANSWER_RETRIES),
+        (Stateless(response_style=None, max_iterations=4), StopReason.MAX_STEPS, 4),
+    ],
+)
+def test_what_the_type_refuses_again_and_again_is_no_answer(loop: Loop, stop: StopReason, requests: int) -> None:
+    ended, model = asked(loop, Positive, then=stated(loop, {"total": -1})[-1])
+    assert (ended.answer, ended.stop, ended.ok, len(model.requests)) == (None, stop, False, requests)
     assert ended.details["error"].startswith("the answer is no Positive: total: ")
 
 
-@pytest.mark.parametrize("loop", [Bare(), PHASED, Stateless(response_style=None)], ids=lambda loop: loop.name)
-def test_a_json_schema_refuses_nothing_in_designs_that_only_a_type_makes_ask_again(loop: Loop) -> None:
-    model = FakeModel(stated(loop, {"total": "many"}))
-    assert run_sync(loop.run(Query("What is the bill?", schema=SCHEMA), Toolbox(), model)).ok
-
-
 NULLS: list[tuple[Loop, list[FakeItem]]] = [
-    (Bare(), [Answer("", "null")]),
-    (Finish(max_steps=2), [Reply("", (NativeCall("c1", "__finish__", '{"answer": null}'),))]),
-    (PHASED, ["null"]),
-    (ReactExtract(), [react("finish"), "[[ ## reasoning ## ]]\nSo.\n\n[[ ## answer ## ]]\nnull\n\n[[ ## completed ## ]]"]),
-    (Stateless(response_style=None), [Answer("", "null", 0.9)]),
-]
-
-
-@pytest.mark.parametrize(("loop", "said"), NULLS, ids=lambda value: getattr(value, "name", ""))
-def test_null_is_an_answer_where_the_type_takes_it(loop: Loop, said: list[FakeItem]) -> None:
-    ended = run_sync(loop.run(Query("What is the bill?", schema=int | None, history=()), Toolbox(), FakeModel(*said)))
-    assert (ended.answer, ended.is_null, ended.ok, ended.error) == (None, True, True, None)
-    assert ended.messages[-1].content == "null"
-    alone = run_sync(loop.run(Query("What is the bill?", schema=int), Toolbox(), FakeModel(*said, then=said[-1])))
-    assert (alone.is_null, alone.ok) == (False, False)
-
-
-SAYING_NULL: list[tuple[Loop, list[FakeItem]]] = [
     (Bare(), ['{"thought": "", "final_answer": null}']),
     (Bare(fences="read"), ['```json\n{"final_answer": null, "tool_name": ""}\n```']),
     (Bare(decision_format="fields"), ["Thought: none\nAnswer: null"]),
@@ -278,31 +181,20 @@ SAYING_NULL: list[tuple[Loop, list[FakeItem]]] = [
     (Finish(max_steps=2), [Answer("", None)]),
     (PHASED, ['{"reasoning": "", "answer": null}']),
     (ReactExtract(), [react("finish"), Answer("", None)]),
-    (Stateless(response_style=None), [Answer("", "null", 0.9)]),
-    (Stateless(response_style=None), [Answer("", None, 0.9)]),
+    (STATELESS, [Answer("", "null", 0.9)]),
+    (STATELESS, [Answer("", None, 0.9)]),
     (Stateless(), [Answer("", None, 0.9)]),
 ]
 
 
-@pytest.mark.parametrize("kind", [int | None, str | None, Bill | None, None], ids=str)
-@pytest.mark.parametrize(("loop", "said"), SAYING_NULL)
+@pytest.mark.parametrize("kind", [int | None, str | None, Bill | None, type(None)], ids=str)
+@pytest.mark.parametrize(("loop", "said"), NULLS)
 def test_law_null_in_a_designs_own_format_is_the_answer_of_any_type_that_takes_it(
     loop: Loop, said: list[FakeItem], kind: Any
 ) -> None:
-    model = FakeModel(*said)
-    ended = run_sync(loop.run(Query("What is the bill?", schema=kind or type(None), history=()), Toolbox(), model))
+    ended, model = asked(loop, kind, *said)
     assert (ended.answer, ended.is_null, ended.ok, ended.error) == (None, True, True, None)
     assert (ended.messages[-1].content, len(model.requests)) == ("null", len(said))
-
-
-def test_null_beside_a_call_is_no_answer_of_bare() -> None:
-    def owed() -> int:
-        """What is owed."""
-        return 7
-
-    model = FakeModel('{"final_answer": null, "tool_name": "owed", "arguments": {}}', Answer("", 7))
-    ended = Bare().run_sync(Query("What is the bill?", schema=int | None), Toolbox([owed]), model)
-    assert (ended.answer, ended.usage.tool_calls if ended.usage else 0) == (7, 1)
 
 
 FINISHING: list[tuple[Loop, list[FakeItem]]] = [
@@ -321,47 +213,46 @@ def saying(loop: Loop, total: int) -> FakeItem:
 
 
 @pytest.mark.parametrize(("loop", "before"), FINISHING)
-def test_a_design_with_retries_tells_the_model_what_the_type_refuses(loop: Loop, before: list[FakeItem]) -> None:
-    model = FakeModel(*before, saying(loop, -1), saying(loop, 5))
-    ended = run_sync(loop.run(Query("What is the bill?", schema=Positive), Toolbox(), model))
+def test_a_design_with_retries_tells_the_model_what_only_the_type_refuses(loop: Loop, before: list[FakeItem]) -> None:
+    ended, model = asked(loop, Positive, *before, saying(loop, -1), saying(loop, 5))
     assert (ended.answer, ended.ok, ended.error) == (Positive(total=5), True, None)
     assert "nothing is owed" in "".join(message.content for message in model.requests[-1].messages)
-
-
-@pytest.mark.parametrize(("loop", "before"), FINISHING)
-def test_a_json_schema_lets_through_what_only_the_type_refuses(loop: Loop, before: list[FakeItem]) -> None:
-    model = FakeModel(*before, saying(loop, -1))
-    ended = run_sync(loop.run(Query("What is the bill?", schema=Positive.model_json_schema()), Toolbox(), model))
+    ended, _ = asked(loop, Positive.model_json_schema(), *before, saying(loop, -1))
     assert (ended.answer, ended.ok) == ({"total": -1}, True)
-
-
-@pytest.mark.parametrize("loop", [Finish(parse_retries=1), ReactExtract(parse_retries=1)], ids=lambda loop: loop.name)
-def test_what_the_type_refuses_again_and_again_ends_the_run_and_the_outcome_says_why(loop: Loop) -> None:
-    before = [react("finish")] if isinstance(loop, ReactExtract) else []
-    ended = typed(Positive, loop, *before, saying(loop, -1), saying(loop, -2))
+    ended, _ = asked(loop, Positive, *before, then=saying(loop, -1))
     assert (ended.answer, ended.stop) == (None, StopReason.PARSE_FAILED)
-    assert ended.error is not None
-    assert "nothing is owed" in ended.error
+    assert "nothing is owed" in str(ended.error)
     assert f"error={ended.error!r}" in repr(ended)
+
+
+def test_a_text_is_read_as_what_the_type_wants_it_to_be() -> None:
+    for kind, text, answer in (
+        (str, "[1, 2]", "[1, 2]"),
+        (list[int], "[1, 2]", [1, 2]),
+        (int, "7", 7),
+        (Strict, '{"due": "2026-03-01"}', Strict(due=date(2026, 3, 1))),
+    ):
+        assert asked(Bare(), kind, Answer("", text))[0].answer == answer
+    for decision_format in ("fields", "native"):
+        assert asked(Bare(decision_format=decision_format), str, Answer("", "Ann"))[0].answer == "Ann"
+    ended, _ = asked(Bare(max_steps=1), Bill, "no JSON")
+    assert (ended.answer, ended.stop, ended.details["answer"]) == (None, StopReason.MAX_STEPS, MAX_STEPS_TEXT)
+
+
+def test_null_beside_a_call_is_no_answer_of_bare() -> None:
+    def owed() -> int:
+        """What is owed."""
+        return 7
+
+    model = FakeModel('{"final_answer": null, "tool_name": "owed", "arguments": {}}', Answer("", 7))
+    ended = Bare().run_sync(Query("What is the bill?", schema=int | None), Toolbox([owed]), model)
+    assert (ended.answer, ended.usage.tool_calls if ended.usage else 0) == (7, 1)
 
 
 @pytest.mark.parametrize("answer", ["\ud800", {1: object}, [[]], float("nan"), {"total": object()}, True])
 def test_any_answer_is_read_or_refused(answer: Any) -> None:
     with pytest.raises(ValueError, match=r"^the answer is no Bill: \S"):
         AnswerType(Bill).read(answer)
-
-
-def test_a_text_is_read_as_what_the_type_wants_it_to_be() -> None:
-    assert typed(str, Bare(), Answer("", "[1, 2]")).answer == "[1, 2]"
-    assert typed(list[int], Bare(), Answer("", "[1, 2]")).answer == [1, 2]
-    assert typed(int, Bare(), Answer("", "7")).answer == 7
-    assert typed(Strict, Bare(), Answer("", '{"due": "2026-03-01"}')).answer == Strict(due=date(2026, 3, 1))
-
-
-def test_a_designs_own_words_for_having_no_answer_are_no_instance() -> None:
-    ended = typed(Bill, Bare(max_steps=1), "no JSON")
-    assert (ended.answer, ended.stop) == (None, StopReason.MAX_STEPS)
-    assert ended.details["answer"] == MAX_STEPS_TEXT
 
 
 def test_a_trial_judges_json_also_where_the_query_has_a_type(tmp_path: Path) -> None:
@@ -372,16 +263,3 @@ def test_a_trial_judges_json_also_where_the_query_has_a_type(tmp_path: Path) -> 
     suite = Suite("bills", "1", (task,), lambda task: StatelessEnvironment(()))
     run = whichloop.compare([Finish()], suite=suite, profiles=["clean"], mlflow=False, runs=tmp_path)
     assert list(run.trials["accuracy"]) == [1.0]
-
-
-def test_types_go_from_the_query_to_the_answer() -> None:
-    """Read by mypy as well: a wrong type here is an error in `make test`."""
-    bill: Bill | None = typed(Bill, Bare(), Answer("", {"total": 7})).answer
-    assert bill is not None
-    model = FakeModel(then=Answer("", [7]))
-    assert_type(Bare().run_sync(Query("How much?", schema=Owed), Toolbox(), model).answer, Owed | None)
-    assert_type(ProviderRetry(Bare()).run_sync(Query("How much?", "", list[int]), Toolbox(), model).answer, list[int] | None)
-    assert_type(Bare().run_sync(Query("How much?"), Toolbox(), model), Outcome[Any])
-    assert_type(Bare().run_sync(Query("How much?", schema=SCHEMA), Toolbox(), model), Outcome[Any])
-    assert Query[Bill | None]("How much?", schema=Bill) == Query("How much?", schema=Bill)
-    assert Outcome[Bill | None](bill, StopReason.FINISHED, 1).answer is bill

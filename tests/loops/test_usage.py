@@ -1,57 +1,23 @@
-"""What an outcome says that its run took, and how the replies of a function stream."""
+"""What an outcome says that its run took, how the replies of a function stream, and the ids of calls."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from typing import Any, assert_type
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
+from tests.loops.helpers import Heard
 from tests.loops.shopper import QUESTION, Shopper, price
 from tests.loops.test_resumable import DESIGNS
-from whichloop.loops.bare import Bare
-from whichloop.loops.checkpoint import Checkpoint
-from whichloop.loops.finish import Finish
-from whichloop.loops.provider_retry import ProviderRetry
-from whichloop.loops.resumable import Resumable
-from whichloop.loops.shared.boundary import run_events
+from whichloop.loops import Bare, CallDelta, Checkpoint, Finish, ProviderRetry, Resumable
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import (
-    Act,
-    Answer,
-    CallDelta,
-    FunctionModel,
-    Observer,
-    Outcome,
-    ProviderError,
-    Query,
-    Reply,
-    Request,
-    RunEvent,
-    StopRun,
-    Toolbox,
-    ToolCall,
-    Usage,
-    run_sync,
-)
+from whichloop.protocol import Outcome, Query, Reply, RunEvent, StopRun, Toolbox, ToolCall, Usage, run_sync
 from whichloop.protocol.chat import reply_of_pieces
-from whichloop.protocol.events import (
-    AnswerChunk,
-    ApprovalAsked,
-    ApprovalDecided,
-    CallInvalid,
-    EventOf,
-    LoopNote,
-    ReplyChunk,
-    ReplyReceived,
-    ReplyUnreadable,
-    RequestFailed,
-    RequestStarted,
-    RunEnded,
-    ToolFinished,
-    ToolStarted,
-)
+from whichloop.protocol.events import CallInvalid, ReplyChunk, ReplyReceived, RequestStarted, RunEnded, ToolFinished, ToolStarted
+from whichloop.protocol.model import FunctionModel, ProviderError, Request
+from whichloop.protocol.moves import Act, Answer
 from whichloop.protocol.outcome import RunUsage
 
 
@@ -66,15 +32,6 @@ class Counted(Shopper):
         reply = await super().complete(request)
         usage = Usage(len(str(request.messages)), len(reply.text), cost_usd=0.25) if self.tells else None
         return Reply(reply.text, reply.calls, usage)
-
-
-class Heard(Observer):
-    def __init__(self, streams: bool = False) -> None:
-        self.streams = streams
-        self.events: list[RunEvent] = []
-
-    def on_event(self, event: RunEvent) -> None:
-        self.events.append(event)
 
 
 def told(events: list[RunEvent]) -> RunUsage:
@@ -218,18 +175,6 @@ def test_calls_stream_in_pieces_too_and_a_hook_reads_them() -> None:
     ]
 
 
-async def calls_with_usage(request: Request) -> AsyncIterator[CallDelta | Reply]:
-    yield CallDelta(0, "c", "__finish__", '{"total"')
-    yield CallDelta(0, arguments=": 7}")
-    yield Reply("So.", usage=Usage(6, 4))
-
-
-def test_a_last_reply_without_calls_has_those_of_the_pieces() -> None:
-    outcome = Finish(max_steps=2).run_sync(Query("How much?", schema=Bill), Toolbox(), FunctionModel(calls_with_usage))
-    assert outcome.usage is not None
-    assert (outcome.answer, outcome.usage.total_tokens) == (Bill(total=7), 10)
-
-
 async def yields_a_number(request: Request) -> AsyncIterator[Any]:
     yield 3
 
@@ -254,34 +199,6 @@ def test_what_is_no_piece_is_told(function: Callable[[Request], Any], words: str
 # --- types of events ---
 
 
-def test_a_type_checker_knows_the_answer_of_the_last_event_and_all_kinds_of_events() -> None:
-    def shown(event: EventOf[Bill | None]) -> str:
-        match event:
-            case (
-                RequestStarted() | ReplyChunk() | AnswerChunk() | ReplyReceived() | ReplyUnreadable() | RequestFailed() | LoopNote()
-            ):
-                return "model"
-            case CallInvalid() | ApprovalAsked() | ApprovalDecided() | ToolStarted() | ToolFinished():
-                return "tool"
-            case RunEnded(outcome=outcome):
-                assert_type(outcome, Outcome[Bill | None] | None)
-                return f"{outcome.answer.total}" if outcome is not None and outcome.answer is not None else "none"
-
-    async def last() -> str:
-        said = ""
-        async for event in run_events(Finish(max_steps=2), Query("?", schema=Bill), Toolbox(), FakeModel(Answer("", {"total": 7}))):
-            said = shown(event)
-        return said
-
-    assert run_sync(last()) == "7"
-
-
-@pytest.mark.parametrize("estimated", [False, True])
-def test_the_json_of_what_a_run_took_says_that_its_tokens_are_estimated(estimated: bool) -> None:
-    usage = RunUsage(1, 0, Usage(10, 5, estimated=estimated))
-    assert usage.as_dict().get("estimated", False) == estimated
-
-
 def test_attempts_that_the_client_makes_by_itself_are_requests_in_success_and_failure() -> None:
     """Of two requests, the first is sent three times until it has its reply; the provider refuses the other after two attempts."""
     failures = ("server", "overloaded")
@@ -300,3 +217,28 @@ def test_why_the_provider_failed_stands_in_the_details_of_every_design(name: str
     details = run_sync(DESIGNS[name].run(Query(QUESTION), Toolbox([price]), FakeModel(then=refused))).details
     assert details["exception"] is refused
     assert (details["exception"].kind, details["exception"].is_transient) == ("auth", False)
+
+
+# --- the ids of calls in events, and what is told of a call that cannot be made ---
+
+
+def test_equal_calls_have_ids_that_differ_and_a_models_own_ids_count_for_nothing() -> None:
+    call = ToolCall("price", {"item": "tea"})
+    heard = Heard()
+    model = FakeModel(*[Act("", (call, call))] * 2, Answer("", "Done."))
+    Finish(max_steps=4).run_sync(Query(QUESTION), Toolbox([price]), model, heard)
+    ids = [event.call.call_id for event in heard.of(ToolStarted)]
+    assert len(set(ids)) == 4
+    assert [event.call.call_id for event in heard.of(ToolFinished)] == ids
+    natives = [native.id for request in model.requests[-1:] for message in request.messages for native in message.calls]
+    assert natives == ["call_0", "call_1", "call_2", "call_3"]
+
+
+def test_an_unknown_tool_is_told_as_an_invalid_call_and_nothing_else() -> None:
+    for loop in (Finish(max_steps=3), Bare()):
+        heard = Heard()
+        model = FakeModel(Act("", (ToolCall("refnud", {}),)), Answer("", "Done."))
+        loop.run_sync(Query(QUESTION), Toolbox([price]), model, heard)
+        (invalid,) = heard.of(CallInvalid)
+        assert (invalid.error_type, invalid.request) == ("UnknownTool", 0)
+        assert heard.of(ToolStarted) == heard.of(ToolFinished) == []

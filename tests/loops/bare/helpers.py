@@ -1,4 +1,4 @@
-"""What the tests of the bare loop share: tools, replies, and a way to run it."""
+"""What the tests of the bare loop share: tools, replies, and ways to run it."""
 
 from __future__ import annotations
 
@@ -6,20 +6,11 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from whichloop.loops.bare import Bare
-from whichloop.protocol import (
-    SILENT,
-    Observer,
-    Outcome,
-    Query,
-    Tool,
-    Toolbox,
-    run_sync,
-)
+from tests.loops.helpers import call
+from whichloop.loops import Bare, ToolRegistry, run_agent
+from whichloop.protocol import SILENT, Observer, Outcome, Query, Tool, Toolbox, run_sync
 
 CAP = "Maximum steps reached without final answer"
-
-
 VALVE = "Agent terminated: 3 consecutive errors detected"
 
 
@@ -56,16 +47,29 @@ def lookup(key: str) -> str:
     return {"pi": "3.14"}[key]
 
 
-def call(tool: str, **arguments: Any) -> str:
-    return json.dumps({"thought": "t", "tool_name": tool, "arguments": arguments})
-
-
-def answer(value: Any) -> str:
-    return json.dumps({"final_answer": value})
+def registry(**more: Callable[..., Any]) -> ToolRegistry:
+    """The three tools, and others by name."""
+    made = ToolRegistry()
+    for function in (add, divide, lookup):
+        made.register()(function)
+    for name, function in more.items():
+        made.register(name)(function)
+    return made
 
 
 def observations(history: list[dict[str, str]]) -> list[dict[str, str]]:
     return [json.loads(entry["content"]) for entry in history if entry["role"] == "observation"]
+
+
+def asked(llm: Callable[..., Any] | str, max_steps: int = 10, tools: ToolRegistry | None = None, **how: Any) -> dict[str, Any]:
+    """What `run_agent` returns, with the observations as `seen`; a text is what the model says for ever."""
+    result = run_agent("q", max_steps, Llm(llm) if isinstance(llm, str) else llm, registry=tools or registry(), **how)
+    return {**result, "seen": observations(result["history"])}
+
+
+def data_of(reply: str, tools: ToolRegistry | None = None) -> str:
+    """The first observation's data of a run in which the model says one thing."""
+    return str(asked(reply, 1, tools)["seen"][0]["data"])
 
 
 def run(loop: Bare, model: Any, *functions: Tool | Callable[..., Any], observer: Observer = SILENT) -> Outcome:
@@ -77,11 +81,7 @@ def observed(outcome: Outcome) -> list[dict[str, str]]:
 
 
 ADD = call("add", a=1, b=2)
-
-
 BAD = "not json"
-
-
 ERROR_CLASSES = [
     (call("pow", a=1), "Tool 'pow' not found. Available tools: add, divide, lookup", "pow"),
     (call("add", a=1), "Error: Tool 'add' missing required argument 'b'", "add"),
@@ -90,11 +90,3 @@ ERROR_CLASSES = [
     ("{oops", "Invalid JSON response from LLM - Expecting property name enclosed in double quotes: line 1 column 2 (char 1)", None),
     ('{"thought": "hm"}', "No tool_name specified", None),
 ]
-
-
-HEAVY = ("pydantic", "dspy", "langchain", "autogen", "openai")
-
-
-class Thing:
-    def __str__(self) -> str:
-        return "a thing"

@@ -1,244 +1,319 @@
-"""Design 4, the bare loop: faults of the document, and the semantics built."""
+"""Design 4, the bare loop: faults of the document and what is built instead, its ends, and each option."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from functools import partial
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tests.loops.bare.helpers import (
-    ADD,
-    BAD,
-    CAP,
-    VALVE,
-    Llm,
-    Thing,
-    answer,
-    call,
-    observations,
-    observed,
-    run,
-)
-from tests.loops.helpers import Notes, Script
+from tests.cases import cases
+from tests.loops.bare.helpers import ADD, BAD, CAP, add, asked, data_of, divide, observed, registry, run
+from tests.loops.helpers import Notes, Script, answer, call
 from tests.rows import row
-from whichloop.loops.bare import Bare, create_observation, validate_tool_arguments
+from whichloop.loops.bare import Bare, create_observation
 from whichloop.loops.bare_codecs import INSTRUCTIONS
-from whichloop.loops.bare_standalone import ToolRegistry, run_agent
-from whichloop.protocol import (
-    BudgetExceeded,
-    ContextOverflow,
-    ProviderError,
-    Query,
-    StopReason,
-    Tool,
-    Toolbox,
-    run_sync,
-)
+from whichloop.loops.bare_standalone import arun_agent
+from whichloop.protocol import BudgetExceeded, ContextOverflow, ProviderError, Query, StopReason, Tool, Toolbox, run_sync
+from whichloop.protocol.chat import Message, NativeCall, Reply
 
-
-@pytest.mark.parametrize("reply", ["[]", "3", "null", '"text"', "true"])
-@row("B4-2")
-def test_json_that_is_no_object_is_a_counted_error(tools: ToolRegistry, reply: str) -> None:
-    result = run_agent("q", llm_func=Llm(reply), registry=tools)
-    assert {entry["data"] for entry in observations(result["history"])} == {"Reply must be a JSON object"}
-    assert (result["final_answer"], result["steps"]) == (VALVE, 3)
-
-
-@row("B4-3")
-def test_open_ended_signatures_are_accepted_and_positional_only_ones_refused() -> None:
-    def open_ended(a: int, *rest: int, **more: int) -> None: ...
-
-    def strict(a: int, /) -> None: ...
-
-    def with_default(a: int = 1, /, b: int = 2) -> None: ...
-
-    assert validate_tool_arguments(open_ended, {"a": 1, "anything": 2}, "t") is None
-    assert "missing required argument 'a'" in str(validate_tool_arguments(open_ended, {"anything": 2}, "t"))
-    assert validate_tool_arguments(lambda *args: None, {}, "t") is None
-    assert validate_tool_arguments(dict, {"whatever": 1}, "t") is None
-    with pytest.raises(ValueError, match="'a' is positional-only"):
-        ToolRegistry().register()(strict)
-    assert ToolRegistry().register()(with_default) is with_default
+# --- faults ---
 
 
 @row("B4-4")
-def test_a_type_error_inside_a_tool_is_no_complaint_about_arguments(tools: ToolRegistry) -> None:
-    tools.register("broken")(lambda: "a" + 1)  # type: ignore[operator]
-    seen = observations(run_agent("q", 1, Llm(call("broken")), registry=tools)["history"])
-    assert seen[0]["data"] == 'TypeError: can only concatenate str (not "int") to str'
-
-
-@pytest.mark.parametrize("arguments", ["[1, 2]", '"a"', "3", "false"])
-@row("B4-5")
-def test_arguments_must_be_an_object(tools: ToolRegistry, arguments: str) -> None:
-    result = run_agent("q", 1, Llm(f'{{"tool_name": "add", "arguments": {arguments}}}'), registry=tools)
-    assert observations(result["history"]) == [{"status": "error", "data": "arguments must be an object", "tool_name": "add"}]
+def test_a_type_error_inside_a_tool_is_no_complaint_about_arguments() -> None:
+    broken = registry(broken=lambda: "a" + 1)  # type: ignore[operator]  # that is the error
+    assert data_of(call("broken"), broken) == 'TypeError: can only concatenate str (not "int") to str'
 
 
 @pytest.mark.parametrize("reply", ['{"tool_name": "now"}', '{"tool_name": "now", "arguments": null}'])
 @row("B4-5")
-def test_null_or_absent_arguments_are_none(tools: ToolRegistry, reply: str) -> None:
-    tools.register("now")(lambda: "noon")
-    assert observations(run_agent("q", 1, Llm(reply), registry=tools)["history"])[0]["data"] == "noon"
+def test_null_or_absent_arguments_are_none(reply: str) -> None:
+    assert data_of(reply, registry(now=lambda: "noon")) == "noon"
 
 
 @pytest.mark.parametrize("reply", [BAD + "x" * 3000, "[]"])
-@row("B4-6")
-def test_an_unreadable_reply_is_shown_again_cut_at_2000_characters(reply: str) -> None:
+@row("B4-6", "bare.keep_bad_replies")
+def test_option_keep_bad_replies_shows_an_unreadable_reply_again_cut_at_2000_characters(reply: str) -> None:
     kept = run(Bare(), Script(reply, answer("x"))).details["history"]
     assert [entry["role"] for entry in kept] == ["user", "assistant", "observation", "assistant"]
     assert kept[1]["content"] == reply[:2000]
-    bare_form = run(Bare(keep_bad_replies=False), Script(reply, answer("x"))).details["history"]
-    assert [entry["role"] for entry in bare_form] == ["user", "observation", "assistant"]
+    model = Script(reply, answer("x"))
+    dropped = run(Bare(keep_bad_replies=False), model).details["history"]
+    assert [entry["role"] for entry in dropped] == ["user", "observation", "assistant"]
+    assert reply[:2000] not in [message.content for message in model.requests[1].messages]
+    legible = json.dumps({"thought": "x" * 3000})  # it states no move, and stands whole either way
+    for loop in (Bare(), Bare(keep_bad_replies=False)):
+        assert run(loop, Script(legible, answer("x"))).details["history"][1] == {"role": "assistant", "content": legible}
 
 
-@pytest.mark.parametrize("keep", [True, False])
-@row("B4-6")
-def test_a_legible_reply_that_states_no_move_stands_whole_in_the_history(keep: bool) -> None:
-    reply = json.dumps({"thought": "x" * 3000})
-    history = run(Bare(keep_bad_replies=keep), Script(reply, answer("x"))).details["history"]
-    assert history[1] == {"role": "assistant", "content": reply}
-
-
-@row("B4-7")
-def test_the_limit_wins_over_a_valve_reached_on_the_last_step() -> None:
-    outcome = run(Bare(max_steps=3, max_consecutive_errors=3), Script(then=BAD))
-    assert (outcome.answer, outcome.stop, outcome.steps) == (CAP, StopReason.MAX_STEPS, 3)
-    assert outcome.details["consecutive_errors"] == 3
-
-
-@row("B4-8")
-def test_a_null_answer_is_none_given(tools: ToolRegistry) -> None:
-    with_tool = '{"final_answer": null, "tool_name": "add", "arguments": {"a": 1, "b": 2}}'
-    history = run_agent("q", llm_func=Llm(with_tool, answer("x")), registry=tools)["history"]
-    assert observations(history)[0]["data"] == "3"
-    alone = run_agent("q", 1, Llm(answer(None)), registry=tools)
-    assert observations(alone["history"])[0]["data"] == "No tool_name specified"
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [("", ""), (0, "0"), (False, "false"), ([], "[]"), ({"é": 1}, '{"é": 1}'), ("3", "3"), (2.5, "2.5")]
-)
-@row("B4-8")
-def test_any_other_answer_ends_the_run_as_text(tools: ToolRegistry, value: Any, text: str) -> None:
-    result = run_agent("q", llm_func=Llm(answer(value)), registry=tools)
-    assert (result["final_answer"], result["steps"]) == (text, 0)
-
-
-@row("B4-9")
-def test_the_answer_wins_and_the_dropped_call_is_noted() -> None:
+@row("B4-9", "X-6")
+def test_the_answer_wins_over_a_call_beside_it_which_is_noted() -> None:
     notes, ran = Notes(), []
-    both = '{"final_answer": "x", "tool_name": "spy", "arguments": {}}'
+    both = '{"final_answer": 0, "tool_name": "spy", "arguments": {}}'
     outcome = run(Bare(), Script(both), Tool.from_function(lambda: ran.append(1), name="spy"), observer=notes)
-    assert (outcome.answer, outcome.stop, ran) == ("x", StopReason.FINISHED, [])
+    assert (outcome.answer, outcome.stop, ran) == ("0", StopReason.FINISHED, [])
     assert notes.notes == [("not_run", {"tool_name": "spy", "reason": "final_answer wins"})]
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [
-        ("it's", "it's"),
-        ({"a": [1]}, '{"a": [1]}'),
-        ([1, "b"], '[1, "b"]'),
-        (True, "true"),
-        (2.0, "2.0"),
-        (None, "None"),
-        (Thing(), "a thing"),
-    ],
+    [("it's", "it's"), ({"a": [1]}, '{"a": [1]}'), ([1, "b"], '[1, "b"]'), (True, "true"), (2.0, "2.0"), (None, "None")],
 )
 @row("B4-10")
-def test_results_keep_their_structure_as_text(tools: ToolRegistry, value: Any, text: str) -> None:
-    assert create_observation("success", value)["data"] == text
-    tools.register("give")(lambda: value)
-    assert observations(run_agent("q", 1, Llm(call("give")), registry=tools)["history"])[0]["data"] == text
+def test_results_keep_their_structure_as_text(value: Any, text: str) -> None:
+    assert create_observation("success", value)["data"] == data_of(call("give"), registry(give=lambda: value)) == text
 
 
 @row("B4-11")
-def test_a_failing_llm_func_ends_the_run_and_is_logged(tools: ToolRegistry, caplog: pytest.LogCaptureFixture) -> None:
-    def broken(history: list[dict[str, str]], step: int) -> str:
-        raise ConnectionError("no route")
-
-    result = run_agent("q", llm_func=broken, registry=tools)
-    assert (result["final_answer"], result["steps"]) == (None, 0)
-    assert "ConnectionError: no route" in caplog.text
-
-
-@row("B4-11")
-def test_observe_feeds_the_failure_back_and_counts_it() -> None:
-    loop, model = Bare(on_provider_error="observe"), Script(ProviderError("503"), answer("x"))
-    outcome = run(loop, model)
-    assert (outcome.answer, outcome.steps) == ("x", 1)
-    assert [message.role for message in model.requests[1].messages] == ["system", "user", "user"]
-    assert observed(outcome) == [{"status": "error", "data": "LLM call failed - 503"}]
-    assert run(loop, Script(then=ProviderError("503"))).stop is StopReason.ERROR_VALVE
-
-
-@row("B4-11")
-def test_llm_func_may_raise_the_models_own_errors_and_must_give_text(tools: ToolRegistry) -> None:
+def test_a_failing_llm_func_ends_the_run_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     def raising(error: Exception, history: list[dict[str, str]], step: int) -> str:
         raise error
 
+    result = asked(partial(raising, ConnectionError("no route")))
+    assert (result["final_answer"], result["steps"]) == (None, 0)
+    assert "ConnectionError: no route" in caplog.text
     config = Bare(on_provider_error="observe")
-    assert run_agent("q", 2, partial(raising, ContextOverflow("long")), config=config, registry=tools)["steps"] == 0
+    assert asked(partial(raising, ContextOverflow("long")), 2, config=config)["steps"] == 0
     with pytest.raises(BudgetExceeded):
-        run_agent("q", llm_func=partial(raising, BudgetExceeded("spent")), registry=tools)
+        asked(partial(raising, BudgetExceeded("spent")))
 
     async def nothing(history: list[dict[str, str]], step: int) -> Any:
         return None
 
-    seen = observations(run_agent("q", 1, nothing, config=config, registry=tools)["history"])
-    assert seen[0]["data"] == "LLM call failed - llm_func gave NoneType, not text"
+    assert asked(nothing, 1, config=config)["seen"][0]["data"] == "LLM call failed - llm_func gave NoneType, not text"
 
 
-@row("B4-12")
-def test_observations_are_sent_as_user_and_returned_as_observation() -> None:
+@row("B4-11", "bare.on_provider_error", "X-19")
+def test_option_on_provider_error_ends_the_run_or_feeds_the_failure_back_and_counts_it() -> None:
+    down = ProviderError("503")
+    loop, model = Bare(on_provider_error="observe"), Script(down, answer("x"))
+    outcome = run(loop, model)
+    assert (outcome.answer, outcome.steps) == ("x", 1)
+    assert [message.role for message in model.requests[1].messages] == ["system", "user", "user"]
+    assert observed(outcome) == [{"status": "error", "data": "LLM call failed - 503"}]
+    counted = run(loop, Script(BAD, BAD, down))
+    assert (counted.stop, counted.details["consecutive_errors"]) == (StopReason.ERROR_VALVE, 3)
+    assert run(Bare(), Script(BAD, down)).details["consecutive_errors"] == 1
+    assert run(loop, Script(ADD, ContextOverflow("long"))).stop is StopReason.CONTEXT_OVERFLOW
+    for leaving in (BudgetExceeded("spent"), ZeroDivisionError("a bug")):
+        with pytest.raises(type(leaving)):
+            run(loop, Script(ADD, leaving))
+
+
+@row("B4-12", "B4-14")
+def test_the_model_is_told_format_and_tools_and_the_history_begins_with_the_query() -> None:
     model = Script(ADD, answer("x"))
-    outcome = run(Bare(), model)
-    sent = model.requests[1].messages[-1]
-    kept = outcome.details["history"][2]
-    assert (sent.role, kept["role"]) == ("user", "observation")
-    assert sent.content == kept["content"] == '{"status": "success", "data": "3", "tool_name": "add"}'
-
-
-@row("B4-14")
-def test_the_model_is_told_format_and_tools_and_history_begins_with_the_query() -> None:
-    model = Script(answer("x"))
-    outcome = run(Bare(), model)
-    system, user = model.requests[0].messages
+    history = run(Bare(), model).details["history"]
+    system, user, _, seen = model.requests[1].messages
     assert (system.role, user.role, user.content) == ("system", "user", "Q")
     assert system.content.startswith(INSTRUCTIONS)
     assert "\nadd(a: int, b: int) -> int: Add two numbers.\n" in system.content
-    assert outcome.details["history"][0] == {"role": "user", "content": "Q"}
+    assert history[0] == {"role": "user", "content": "Q"}
+    assert (seen.role, history[2]["role"]) == ("user", "observation")
+    assert seen.content == history[2]["content"] == '{"status": "success", "data": "3", "tool_name": "add"}'
+    alone = Script(answer("x"))
+    run_sync(Bare(instructions=None).run(Query("Who?", context="Ann."), Toolbox(), alone))
+    assert [message.content for message in alone.requests[0].messages] == ["Who?\n\nContext:\nAnn."]
 
 
-@row("B4-14")
-def test_a_query_that_is_part_of_the_call_has_its_context() -> None:
-    model = Script(answer("x"))
-    run_sync(Bare(instructions=None).run(Query("Who?", context="Ann."), Toolbox(), model))
-    assert [message.content for message in model.requests[0].messages] == ["Who?\n\nContext:\nAnn."]
+# --- ends ---
 
 
-@pytest.mark.parametrize("valve", [1, 2, 5])
-@row("B4-15")
-def test_the_valves_text_has_its_number(tools: ToolRegistry, valve: int) -> None:
-    result = run_agent("q", llm_func=Llm(BAD), max_consecutive_errors=valve, registry=tools)
-    assert result["final_answer"] == f"Agent terminated: {valve} consecutive errors detected"
+@pytest.mark.parametrize(
+    ("loop", "replies", "stop", "answered", "steps"),
+    [
+        (Bare(), [answer("x")], "finished", "x", 0),
+        (Bare(max_steps=2), [ADD, ADD], "max_steps", CAP, 2),
+        (Bare(max_steps=3, max_consecutive_errors=3), [BAD] * 3, "max_steps", CAP, 3),
+        (Bare(max_consecutive_errors=1), [BAD], "error_valve", "Agent terminated: 1 consecutive errors detected", 1),
+        (Bare(), [call("add", z=1)] * 3, "error_valve", "Agent terminated: 3 consecutive errors detected", 3),
+        (Bare(max_steps=8, max_consecutive_errors=None), [BAD] * 8, "max_steps", CAP, 8),
+        (Bare(), [ADD, ProviderError("down")], "provider_error", None, 1),
+    ],
+)
+@row("G-2", "B4-7", "B4-16", "X-19", "bare.max_steps", "bare.max_consecutive_errors")
+def test_every_way_to_end_has_its_stop_reason(loop: Bare, replies: list[Any], stop: str, answered: Any, steps: int) -> None:
+    model = Script(*replies)
+    outcome = run(loop, model)
+    assert (outcome.stop, outcome.answer, outcome.steps, len(model.requests)) == (stop, answered, steps, len(replies))
+    assert stop in loop.stops
 
 
-@row("B4-16")
-def test_limits_below_one_are_refused_and_none_is_no_valve() -> None:
-    for steps, valve in ((0, 3), (-1, 3), (10, 0)):
-        with pytest.raises(ValueError, match="must be at least 1"):
-            Bare(max_steps=steps, max_consecutive_errors=valve)
-    assert run(Bare(max_steps=8, max_consecutive_errors=None), Script(then=BAD)).steps == 8
+@given(
+    loop=st.builds(Bare, max_steps=st.integers(1, 5), max_consecutive_errors=st.none() | st.integers(1, 5)), good=st.integers(0, 4)
+)
+@settings(deadline=None, max_examples=cases(25))
+@row("X-21", "B4-7")
+def test_bare_the_valve_is_declared_exactly_where_it_can_be_reached(loop: Bare, good: int) -> None:
+    outcome = run(loop, Script(*[ADD] * good, then=BAD))
+    assert outcome.stop in loop.stops
+    assert outcome.details["consecutive_errors"] == max(0, outcome.steps - good)
+    if good == 0:
+        assert (outcome.stop is StopReason.ERROR_VALVE) is (StopReason.ERROR_VALVE in loop.stops)
 
 
-@row("B4-17")
-def test_wrong_types_pass_unless_check_types_is_on() -> None:
-    wrong = call("add", a="1", b="x")
-    assert observed(run(Bare(), Script(wrong, answer("x"))))[0]["data"] == "1x"
-    checked = observed(run(Bare(check_types=True), Script(wrong, answer("x"))))[0]
-    assert checked["status"] == "error"
-    assert "argument 'b'" in checked["data"]
+@row("G-3")
+def test_cancelling_the_run_cancels_the_model_call() -> None:
+    async def main() -> list[str]:
+        heard: list[str] = []
+
+        async def never(history: list[dict[str, str]], step: int) -> str:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                heard.append("cancelled")
+                raise
+            return ""
+
+        task = asyncio.create_task(arun_agent("q", llm_func=never))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return heard
+
+    assert run_sync(main()) == ["cancelled"]
+
+
+def test_run_agent_takes_an_async_llm_func_and_runs_inside_an_event_loop() -> None:
+    async def llm(history: list[dict[str, str]], step: int) -> str:
+        await asyncio.sleep(0)
+        return answer(str(step))
+
+    async def main() -> dict[str, Any]:
+        return asked(llm)
+
+    assert run_sync(main())["final_answer"] == "0"
+
+
+# --- options ---
+
+FORMATS_SAY: dict[str, tuple[Any, Any]] = {
+    "json": (Reply('{"thought": "Go.", "tool_name": "add", "arguments": {"a": 2, "b": 3}}'), Reply('{"final_answer": "5"}')),
+    "fields": (Reply('Thought: Go.\nTool: add\nArguments: {"a": 2, "b": 3}'), Reply("Thought: Done.\nAnswer: 5")),
+    "native": (Reply("Go.", (NativeCall("x1", "add", '{"a": 2, "b": 3}'),)), Reply("5")),
+}
+
+
+@pytest.mark.parametrize("form", FORMATS_SAY)
+@row("bare.decision_format")
+def test_option_decision_format_changes_how_a_decision_is_written_and_nothing_else(form: str) -> None:
+    model = Script(*FORMATS_SAY[form])
+    outcome = run_sync(Bare(decision_format=form).run(Query("2 + 3?"), Toolbox((add,)), model))  # type: ignore[arg-type]
+    assert (outcome.answer, outcome.stop, outcome.steps) == ("5", StopReason.FINISHED, 1)
+    system, question, said, seen = model.requests[-1].messages
+    assert "add(a: int, b: int) -> int: " in system.content
+    assert question == Message("user", "2 + 3?")
+    assert (said.content, said.calls) == (FORMATS_SAY[form][0].text, FORMATS_SAY[form][0].calls)
+    assert seen.content == '{"status": "success", "data": "5", "tool_name": "add"}'
+    assert (seen.role, seen.call_id) == (("tool", "x1") if form == "native" else ("user", ""))
+    native = form == "native"
+    assert [(request.tools != (), request.parallel_calls) for request in model.requests] == [(native, not native)] * 2
+
+
+@row("bare.decision_format")
+def test_option_decision_format_of_fields_reads_them_in_a_code_fence() -> None:
+    call, closing = '```\nThought: Go.\nTool: add\nArguments: {"a": 2, "b": 3}\n```', "```\nAnswer: 5\n```"
+    outcome = run(Bare(decision_format="fields"), Script(call, closing))
+    assert (outcome.answer, outcome.steps) == ("5", 1)
+
+
+@pytest.mark.parametrize(
+    ("form", "bad", "words"),
+    [
+        ("fields", Reply("I think so."), "must have lines that begin with"),
+        ("fields", Reply("Thought: Go."), "No Tool: line"),
+        ("fields", Reply("Tool: add\nArguments: {a}"), "Arguments: no JSON"),
+        ("fields", Reply("Tool: add\nArguments: [1]"), "arguments must be an object"),
+        ("native", Reply(""), "The reply is empty"),
+        ("native", Reply("", (NativeCall("1", "add", "{"),)), "Invalid JSON in the arguments"),
+        ("native", Reply("", (NativeCall("1", "add", "{"),)), '"tool_name": "add"'),
+        ("native", Reply("", (NativeCall("1", "add", "{}"), NativeCall("2", "add", "{}"))), "one tool at a time"),
+        ("native", Reply("", (NativeCall("1", "", "{}"),)), "No tool name"),
+    ],
+)
+@row("bare.decision_format")
+def test_option_decision_format_has_its_unreadable_replies_fed_back(form: Any, bad: Reply, words: str) -> None:
+    model = Script(bad, *FORMATS_SAY[form])
+    outcome = run_sync(Bare(decision_format=form).run(Query("2 + 3?"), Toolbox((add,)), model))
+    assert (outcome.answer, outcome.steps) == ("5", 2)
+    shown = model.requests[1].messages[3:]
+    assert all(words in message.content for message in shown)
+    assert [message.call_id for message in shown] == ([call.id for call in bad.calls] or [""])
+
+
+@pytest.mark.parametrize(("retries", "asks", "stop"), [(0, 1, "parse_failed"), (3, 4, "parse_failed"), (9, 6, "max_steps")])
+@row("bare.answer_retries")
+def test_option_answer_retries_bounds_refused_answers_apart_from_the_valve(retries: int, asks: int, stop: str) -> None:
+    model = Script(then=answer("many"))
+    loop = Bare(answer_retries=retries, max_consecutive_errors=1, max_steps=6)
+    outcome = run_sync(loop.run(Query("How many?", schema=int), Toolbox([add]), model))
+    assert (outcome.answer, outcome.stop, len(model.requests)) == (None, stop, asks)
+    assert "the answer is no int" in str(outcome.error)
+
+
+@pytest.mark.parametrize(
+    ("replies", "stop", "steps", "value"),
+    [
+        ([BAD, answer("many"), call("divide", a=1, b=0), call("nope")], "error_valve", 4, None),
+        ([answer("many"), BAD, answer("few"), ADD, BAD, BAD, answer("many"), answer("few"), answer(3)], "finished", 8, 3),
+        ([answer("many"), BAD, answer("few"), answer("none")], "parse_failed", 3, None),
+        ([answer(None)] * 3, "error_valve", 3, None),
+    ],
+)
+def test_errors_and_refused_answers_are_counted_apart_and_a_result_starts_both_counts_again(
+    replies: list[str], stop: str, steps: int, value: int | None
+) -> None:
+    model = Script(*replies)
+    outcome = run_sync(Bare().run(Query("How many?", schema=int), Toolbox([add, divide]), model))
+    assert (outcome.stop, outcome.steps, outcome.answer, len(model.requests)) == (stop, steps, value, len(replies))
+
+
+@row("bare.instructions")
+def test_option_instructions_are_the_system_text_or_absent() -> None:
+    for instructions, roles in (("Be brief.", ["system", "user"]), (None, ["user"])):
+        model = Script(answer("x"))
+        run(Bare(instructions=instructions), model)
+        assert [message.role for message in model.requests[0].messages] == roles
+
+
+@row("bare.fences")
+def test_option_fences_reads_an_object_in_a_code_fence_and_nothing_else() -> None:
+    fenced = f"Sure, here is my reply:\n```json\n{answer('5')}\n```\nLet me know."
+    read = Bare(fences="read")
+    assert run(read, Script(fenced)).answer == "5"
+    assert observed(run(Bare(), Script(fenced, answer("x"))))[0]["data"].startswith("Invalid JSON response from LLM")
+    for reply in (BAD, "```\nno JSON\n```", "[]", f"{answer('5')} ```"):
+        told = [observed(run(loop, Script(reply, answer("x"))))[0]["data"] for loop in (Bare(), read)]
+        assert told[0].split(" - ")[0] == told[1].split(" - ")[0]
+    inside = answer("Write:\n```\nx = 1\n```\n")
+    assert run(read, Script(inside)).answer == run(Bare(), Script(inside)).answer
+
+
+FLY, WRONG = "Tool 'fly' not found", call("add", a=1, b=2, c=3)
+
+
+@pytest.mark.parametrize(
+    ("options", "reply", "told", "told_else"),
+    [
+        ({"list_tools_in_error": False}, call("fly"), f"{FLY}. Available tools: add, divide, lookup", FLY),
+        ({"error_type_in_text": False}, call("lookup", key="e"), "KeyError: 'e'", "'e'"),
+        (
+            {"validate_arguments": False},
+            WRONG,
+            "Error: Tool 'add' does not accept argument 'c'. Valid parameters: a, b",
+            "TypeError: add() got an unexpected keyword argument 'c'",
+        ),
+        ({"check_types": True}, call("add", a="1", b="x"), "1x", "Tool 'add': argument 'b'"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+@row("bare.validate_arguments", "bare.check_types", "bare.list_tools_in_error", "bare.error_type_in_text", "B4-17")
+def test_an_option_changes_what_the_model_is_told(options: dict[str, Any], reply: str, told: str, told_else: str) -> None:
+    assert observed(run(Bare(), Script(reply, answer("x"))))[0]["data"] == told
+    assert observed(run(Bare(**options), Script(reply, answer("x"))))[0]["data"].startswith(told_else)

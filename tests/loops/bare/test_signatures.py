@@ -16,28 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from tests.loops.bare.helpers import (
-    ADD,
-    Llm,
-    add,
-    answer,
-    call,
-    observations,
-    run,
-)
-from tests.loops.helpers import Script
+from tests.loops.bare.helpers import add, data_of, registry, run
+from tests.loops.helpers import Script, answer, call
 from tests.rows import row
-from whichloop.loops import bare as tool_signatures
 from whichloop.loops.bare import Bare, Conversation, validate_tool_arguments
-from whichloop.loops.bare_standalone import ToolRegistry, run_agent
-from whichloop.protocol import (
-    Message,
-    Query,
-    Tool,
-    Toolbox,
-    ToolCall,
-    run_sync,
-)
+from whichloop.protocol import Message, Tool, Toolbox, ToolCall, run_sync
 
 
 class Counter:
@@ -70,6 +53,9 @@ async def later(x: int, *, twice: bool = False) -> int:
     ("function", "arguments", "data"),
     [
         (lambda *args, **kwargs: sorted(kwargs), {"b": 1, "a": 2}, '["a", "b"]'),
+        (lambda a, *rest, **more: a, {"a": 1, "anything": 2}, "1"),
+        (lambda a, *rest, **more: a, {"anything": 2}, "Error: Tool 't' missing required argument 'a'"),
+        (lambda *args: len(args), {}, "0"),
         (lambda *args: len(args), {"x": 1}, "Error: Tool 't' does not accept argument 'x'. Valid parameters: "),
         (lambda x=1, /, y=2: x + y, {"y": 5}, "6"),
         (lambda x=1, /, y=2: x + y, {"x": 5}, "Error: Tool 't' does not accept argument 'x'. Valid parameters: y"),
@@ -86,11 +72,17 @@ async def later(x: int, *, twice: bool = False) -> int:
         (Unhashable(2), {"y": 1}, "Error: Tool 't' does not accept argument 'y'. Valid parameters: x"),
     ],
 )
-@row("X-20")
+@row("X-20", "B4-3")
 def test_validator_knows_every_kind_of_parameter(function: Callable[..., Any], arguments: dict[str, Any], data: str) -> None:
-    tools = ToolRegistry()
-    tools.register("t")(function)
-    assert observations(run_agent("q", 1, Llm(call("t", **arguments)), registry=tools)["history"])[0]["data"] == data
+    assert data_of(call("t", **arguments), registry(t=function)) == data
+
+
+@row("B4-3")
+def test_a_positional_only_parameter_without_default_is_refused_at_register() -> None:
+    def strict(a: int, /) -> None: ...
+
+    with pytest.raises(ValueError, match="'a' is positional-only"):
+        registry(strict=strict)
 
 
 NAMES = st.sampled_from("abcde")
@@ -130,46 +122,19 @@ def test_system_text_of_a_tool_without_docstring_or_signature() -> None:
     assert model.requests[0].messages[0].content.splitlines() == ["I", "raw(...)", "anon(x)"]
 
 
-def test_signatures_of_finished_tools_are_let_go() -> None:
-    def once(x: int) -> None: ...
-
-    assert validate_tool_arguments(once, {"x": 1}, "once") is None
-    before = len(tool_signatures._SIGNATURES)
-    del once
-    assert len(tool_signatures._SIGNATURES) == before - 1
-
-
-def test_tool_calls_reach_the_toolbox_unchanged() -> None:
-    class Keeping(Toolbox):
-        calls: list[ToolCall]
-
-        async def call(self, call: ToolCall, *, validate: bool = True) -> Any:
-            self.calls.append(call)
-            return await super().call(call, validate=validate)
-
-    box = Keeping([add])
-    box.calls = []
-    run_sync(Bare().run(Query("Q"), box, Script(ADD, answer("x"))))
-    assert box.calls == [ToolCall("add", {"a": 1, "b": 2})]
-
-
 class Box(BaseModel):
     width: int
     height: int
 
 
-@pytest.mark.parametrize(
-    ("function", "arguments", "shown"),
-    [
-        (lambda box: box.width * box.height, {"box": {"width": 2, "height": 3}}, "6"),
-        (lambda day: day.year, {"day": "2020-02-01"}, "2020"),
-    ],
-    ids=["nested model", "date"],
-)
-def test_arguments_that_fit_reach_a_toolbox_tool_converted(function, arguments, shown) -> None:
-    (name,) = arguments
-    function.__annotations__ = {name: {"box": Box, "day": datetime.date}[name]}
-    assert seen_by(Tool.from_function(function, name="tool"), arguments) == ("success", shown)
+def area(box: Box) -> int:
+    """An area."""
+    return box.width * box.height
+
+
+def year(day: datetime.date) -> int:
+    """The year of a day."""
+    return day.year
 
 
 def positional(a: int, b: int = 1, /, *rest: int) -> int:
@@ -177,9 +142,17 @@ def positional(a: int, b: int = 1, /, *rest: int) -> int:
     return a + b + sum(rest)
 
 
-@pytest.mark.parametrize(("arguments", "shown"), [({"a": 1}, "2"), ({"a": 1, "b": 2, "rest": [3, 4]}, "10")])
-def test_a_toolbox_tool_may_take_its_arguments_by_place(arguments, shown) -> None:
-    assert seen_by(Tool.from_function(positional), arguments) == ("success", shown)
+@pytest.mark.parametrize(
+    ("function", "arguments", "shown"),
+    [
+        (area, {"box": {"width": 2, "height": 3}}, "6"),
+        (year, {"day": "2020-02-01"}, "2020"),
+        (positional, {"a": 1}, "2"),
+        (positional, {"a": 1, "b": 2, "rest": [3, 4]}, "10"),
+    ],
+)
+def test_arguments_reach_a_toolbox_tool_converted_and_by_place(function: Any, arguments: dict[str, Any], shown: str) -> None:
+    assert seen_by(Tool.from_function(function), arguments) == ("success", shown)
 
 
 def test_a_tool_that_changes_its_argument_does_not_change_the_move() -> None:

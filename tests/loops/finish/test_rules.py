@@ -1,83 +1,23 @@
-"""The finish loop: the rules for all designs, and laws that hold for any reply and any tool."""
+"""The finish loop: its ends, which retries a reply has, and each option."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import threading
 from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from tests.loops.finish.helpers import (
-    ADD,
-    BAD,
-    JSON,
-    NOPE,
-    VERDICT,
-    XML,
-    add,
-    assert_legal,
-    finish,
-    native,
-    offered,
-    results,
-    run,
-    says,
-    steps,
-)
+from tests.loops.drawn import WITH_CALLS
+from tests.loops.finish.helpers import ADD, BAD, GOOD_AND_ADD, NOPE, VERDICT, XML, finish, native, results, run, says, steps
 from tests.loops.helpers import Script
 from tests.rows import row
 from whichloop.loops.finish import Finish
-from whichloop.protocol import (
-    BudgetExceeded,
-    Capabilities,
-    ContextOverflow,
-    NativeCall,
-    ProviderError,
-    Query,
-    Reply,
-    Role,
-    StopReason,
-    Tool,
-    Toolbox,
-    ToolCall,
-    run_sync,
-)
-from whichloop.protocol.names import parse_spec
-from whichloop.runs.registry import make_loop
+from whichloop.protocol import ContextOverflow, ProviderError, Reply, StopReason
 
 DOWN, LONG = ProviderError("down"), ContextOverflow("long")
-
-
-@pytest.mark.parametrize(
-    ("loop", "replies", "stop"),
-    [
-        (steps(), [finish()], StopReason.FINISHED),
-        (steps(on_step=lambda step: step.finish(answer="x")), [ADD], StopReason.FINISHED),
-        (steps(max_steps=1), [ADD, finish()], StopReason.FORCED),
-        (steps(max_steps=1, forced_finish="xml"), [ADD, XML], StopReason.FORCED),
-        (steps(), [BAD, BAD, BAD], StopReason.PARSE_FAILED),
-        (Finish(), [ADD], StopReason.UNFINISHED),
-        (steps(on_step=lambda step: 1 / 0), [ADD], StopReason.TERMINATED),
-        (steps(on_stream=lambda chunk: 1 / 0), [ADD], StopReason.TERMINATED),
-        (steps(max_steps=1, forced_finish="off"), [ADD], StopReason.MAX_STEPS),
-        (steps(), [ADD, DOWN], StopReason.PROVIDER_ERROR),
-        (steps(), [ADD, LONG], StopReason.CONTEXT_OVERFLOW),
-    ],
-    ids=lambda value: value.value if isinstance(value, StopReason) else None,
-)
-@row("G-2", "G-3")
-def test_finish_every_ending_has_its_stop_reason(loop: Finish, replies: list[Any], stop: StopReason) -> None:
-    model = Script(*replies)
-    outcome = run(loop, model)
-    assert (outcome.stop, len(model.requests)) == (stop, len(replies))
-    assert stop in loop.stops
-    assert (outcome.answer is not None) == (stop in (StopReason.FINISHED, StopReason.FORCED, StopReason.MAX_STEPS))
 
 
 REACHING = [
@@ -101,66 +41,6 @@ def test_finish_declares_exactly_the_stops_that_it_can_reach(limit: int | None, 
     assert reached == loop.stops
 
 
-@pytest.mark.parametrize("leaving", [BudgetExceeded("spent"), ZeroDivisionError("a bug")])
-@pytest.mark.parametrize("limit", [1, 5])
-@row("G-3")
-def test_finish_budget_and_bugs_leave_the_loop(leaving: BaseException, limit: int) -> None:
-    with pytest.raises(type(leaving)):
-        run(Finish(max_steps=limit), Script(ADD, leaving))
-
-
-@pytest.mark.parametrize("leaving", [BudgetExceeded("spent"), asyncio.CancelledError(), KeyboardInterrupt()])
-@pytest.mark.parametrize("parallel", [True, False])
-@row("G-3")
-def test_finish_what_leaves_a_toolbox_leaves_the_loop(leaving: BaseException, parallel: bool) -> None:
-    class Leaving(Toolbox):
-        async def call(self, call: ToolCall, *, validate: bool = True) -> Any:
-            raise leaving
-
-    with pytest.raises(type(leaving)):
-        run_sync(steps(parallel_tools=parallel).run(Query("Q"), Leaving([add]), Script(ADD)))
-
-
-@pytest.mark.parametrize(("raised", "text"), [(SystemExit(2), "SystemExit: 2"), (OSError(), "OSError: ")])
-@pytest.mark.parametrize("blocking", [True, False])
-@row("G-5", "X-10")
-def test_finish_whatever_a_tool_raises_is_an_error_result(raised: BaseException, text: str, blocking: bool) -> None:
-    def bad() -> None:
-        raise raised
-
-    model = Script(says(native("bad")), finish())
-    run(steps(), model, Tool.from_function(bad, blocking=blocking))
-    assert results(model.requests[1]) == [f"Tool error: {text}"]
-
-
-@row("X-10")
-def test_finish_a_hung_tool_is_an_error_result_beside_one_that_is_done() -> None:
-    let_go = threading.Event()
-    hang = Tool.from_function(lambda: let_go.wait(30), name="hang", time_limit_s=0.02)
-    model = Script(says(native("hang"), *ADD.calls), finish())
-    run(steps(parallel_tools=True), model, hang, add)
-    let_go.set()
-    assert results(model.requests[1]) == ["Tool error: TimeoutError: no result within 0.02 s", "3"]
-
-
-@row("G-6", "X-18")
-def test_finish_refuses_its_own_name_and_no_other() -> None:
-    with pytest.raises(ValueError, match="__finish__"):
-        run(steps(), Script(), Tool.from_function(add, name="__finish__"))
-    for name in ("finish", "submit", "branch"):
-        model = Script(says(native(name, {"a": 1, "b": 1})), finish())
-        run(steps(), model, Tool.from_function(add, name=name))
-        assert results(model.requests[1]) == ["2"]
-
-
-@row("G-8")
-def test_finish_n_tool_steps_are_n_plus_one_steps() -> None:
-    assert Finish(parse_retries=1).with_step_limit(3) == Finish(parse_retries=1, max_steps=4)
-    assert run(Finish().with_step_limit(3), Script(ADD, ADD, ADD, finish())).stop is StopReason.FINISHED
-    assert make_loop(parse_spec("finish"), 4) == Finish(max_steps=5)
-    assert make_loop(parse_spec("finish(max_steps=2)"), 4) == Finish(max_steps=2)
-
-
 # --- laws ---
 
 NEXT: dict[str, Reply] = {
@@ -181,8 +61,10 @@ INVALID, RUNS_A_TOOL = (
 
 
 @given(names=st.lists(st.sampled_from([*NEXT]), max_size=12), retries=st.integers(0, 2))
+@example(names=["an invalid answer", "an unknown tool", "an invalid answer"], retries=1)
+@example(names=["an invalid answer", "arguments that do not fit", "an invalid answer"], retries=1)
 @settings(deadline=None, max_examples=cases(60))
-@row("S3-26", "B3-20")
+@row("S3-26", "B3-20", "X-4")
 def test_only_a_tool_that_ran_hands_out_fresh_retries(names: list[str], retries: int) -> None:
     failures = asked = 0
     for name in names:
@@ -197,81 +79,7 @@ def test_only_a_tool_that_ran_hands_out_fresh_retries(names: list[str], retries:
     assert len(model.requests) == asked + (not fails)
 
 
-@pytest.mark.parametrize("name", sorted(NEXT.keys() - {*INVALID, *RUNS_A_TOOL}))
-@row("B3-20")
-def test_a_refused_call_between_two_invalid_answers_is_no_fresh_start(name: str) -> None:
-    assert run(Finish(max_steps=9, parse_retries=1), Script(BAD, NEXT[name], BAD, finish())).stop is StopReason.PARSE_FAILED
-
-
-class Odd:
-    """A result that JSON cannot say and whose own text fails."""
-
-    def __str__(self) -> str:
-        raise RuntimeError("no text")
-
-
-ARGUMENTS = st.one_of(
-    st.text(max_size=12),
-    JSON.map(json.dumps),
-    st.sampled_from(['{"a": 1, "b": 2}', '{"answer": "x"}', '{"answer": 1e999}', "[" * 5000, '{"sentiment": "s", "score": 1}']),
-)
-CALLS = st.builds(
-    NativeCall, st.sampled_from(["", "1", "2"]), st.sampled_from(["add", "any", "nope", "", "__finish__", "__finish__"]), ARGUMENTS
-)
-REPLIES: st.SearchStrategy[Any] = st.one_of(
-    st.builds(Reply, st.text(max_size=10), st.lists(CALLS, max_size=3).map(tuple)),
-    st.builds(Reply, st.sampled_from(["", XML.text, "<output>", "<output></output>"])),
-    st.sampled_from([DOWN, ProviderError("no", "refused"), LONG]),
-)
-CONFIGS = st.builds(
-    Finish,
-    max_steps=st.none() | st.integers(0, 5),
-    parse_retries=st.integers(0, 3),
-    retries_consume_steps=st.booleans(),
-    finish_with_tools=st.sampled_from(["stop", "ask_again"]),
-    forced_finish=st.sampled_from(["both", "tool_choice", "xml", "off"]),
-    parallel_tools=st.booleans(),
-    typed_output=st.booleans(),
-    system_prompt=st.sampled_from([None, "S"]),
-)
-RESULTS = st.one_of(JSON, st.sampled_from([Odd(), {1, 2}, b"\xff", object(), SystemExit(3), KeyError("k"), ValueError("v")]))
-
-
-@given(
-    loop=CONFIGS,
-    replies=st.lists(REPLIES, max_size=8),
-    result=RESULTS,
-    schema=st.sampled_from([None, VERDICT, {"type": "number"}, {}]),
-    tool_choice=st.booleans(),
-)
-@settings(deadline=None, max_examples=cases(30))
-@row("X-21", "X-2", "G-9")
-def test_any_reply_and_any_tool_end_in_an_outcome_within_the_limits(
-    loop: Finish, replies: list[Any], result: Any, schema: Any, tool_choice: bool
-) -> None:
-    def anything(value: Any = None) -> Any:
-        """Gives whatever it is to give."""
-        if isinstance(result, BaseException):
-            raise result
-        return result
-
-    model = Script(*replies, then=Reply("no call"))
-    model.capabilities = Capabilities(tool_choice=tool_choice)
-    tools = [Tool.from_function(each, name=name, blocking=False) for each, name in ((add, "add"), (anything, "any"))]
-    outcome = run(loop, model, *tools, schema=schema)
-    assert outcome.stop in loop.stops
-    limit = 1 if loop.max_steps is None else loop.max_steps
-    assert outcome.steps <= limit
-    deciding = model.roles.count(Role.DECIDE)
-    assert deciding <= limit * (1 if loop.retries_consume_steps and loop.max_steps is not None else 1 + loop.parse_retries)
-    assert model.roles.count(Role.ANSWER) <= loop.parse_retries + 2
-    for request in model.requests:
-        assert_legal(request.messages)
-        assert "Q" in request.messages[0 if loop.system_prompt is None else 1].content
-        assert offered(request) == ["add", "any", "__finish__"]
-
-
-@given(replies=st.lists(st.builds(Reply, st.sampled_from(["", "text"]), st.lists(CALLS, max_size=3).map(tuple)), max_size=6))
+@given(replies=st.lists(WITH_CALLS, max_size=6))
 @settings(deadline=None, max_examples=cases(20))
 def test_a_run_without_hooks_asks_the_same_as_one_whose_hook_does_nothing(replies: list[Reply]) -> None:
     asked = []
@@ -282,28 +90,71 @@ def test_a_run_without_hooks_asks_the_same_as_one_whose_hook_does_nothing(replie
     assert asked[0] == asked[1]
 
 
-@given(point=st.integers(0, 5), forced=st.booleans())
-@settings(deadline=None, max_examples=cases(6))
-@row("G-3")
-def test_finish_cancellation_at_any_point_leaves_the_loop_and_nothing_running(point: int, forced: bool) -> None:
-    async def main() -> None:
-        before = asyncio.all_tasks()
-        reached = asyncio.Event()
+# --- options ---
 
-        class Slow(Script):
-            async def complete(self, request: Any) -> Reply:
-                self.requests.append(request)
-                if len(self.requests) > point:
-                    reached.set()
-                    await asyncio.sleep(60)
-                return ADD if request.role is Role.DECIDE else BAD
 
-        loop = Finish(max_steps=2 if forced else 9, parse_retries=9, parallel_tools=True)
-        task = asyncio.create_task(loop.run(Query("Q"), Toolbox([Tool.from_function(add, blocking=False)]), Slow()))
-        await reached.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert asyncio.all_tasks() == before
+@row("finish.finish_with_tools")
+def test_option_finish_with_tools_asks_again_after_the_others_have_run() -> None:
+    model = Script(GOOD_AND_ADD, finish("late"))
+    outcome = run(steps(finish_with_tools="ask_again"), model)
+    assert results(model.requests[1])[0] == "3"
+    assert results(model.requests[1])[1].startswith("Not accepted yet")
+    assert (outcome.answer, outcome.steps) == ("late", 2)
+    assert run(Finish(finish_with_tools="ask_again"), Script(GOOD_AND_ADD)).answer == "early"  # nothing can be asked again
 
-    run_sync(main())
+
+@pytest.mark.parametrize(
+    ("option", "replies", "choices", "stop"),
+    [
+        ("both", [Reply("no"), XML], ["__finish__", None], StopReason.FORCED),
+        ("tool_choice", [finish()], ["__finish__"], StopReason.FORCED),
+        ("tool_choice", [Reply("no")], ["__finish__"], StopReason.MAX_STEPS),
+        ("xml", [XML], [None], StopReason.FORCED),
+        ("off", [], [], StopReason.MAX_STEPS),
+    ],
+)
+@row("finish.forced_finish")
+def test_option_forced_finish_is_both_or_one_way_or_a_canned_text(
+    option: Any, replies: list[Any], choices: list[Any], stop: StopReason
+) -> None:
+    model = Script(ADD, *replies)
+    outcome = run(Finish(max_steps=1, forced_finish=option), model)
+    assert [request.tool_choice for request in model.requests[1:]] == choices
+    assert outcome.stop is stop
+    assert outcome.answer == ("x" if stop is StopReason.FORCED else "Maximum steps reached without a final answer")
+
+
+@row("finish.list_tools_in_error", "B3-10")
+def test_option_list_tools_in_error_adds_the_known_ones() -> None:
+    model = Script(says(native("nope")), finish())
+    run(steps(list_tools_in_error=True), model)
+    assert results(model.requests[1]) == ["Tool error: Tool 'nope' not found. Available tools: add, risky, __finish__"]
+
+
+@row("finish.typed_output")
+def test_option_typed_output_off_takes_a_text_whatever_the_schema() -> None:
+    for typed, answer in ((True, {"sentiment": "s", "score": 1}), (False, "s")):
+        model = Script(says(native("__finish__", answer if isinstance(answer, dict) else {"answer": answer})))
+        assert run(Finish(typed_output=typed), model, schema=VERDICT).answer == answer
+        assert list(model.requests[0].tools[-1].parameters["properties"]) == (["sentiment", "score"] if typed else ["answer"])
+
+
+@row("finish.system_prompt")
+def test_option_system_prompt_is_the_first_message_or_there_is_none() -> None:
+    for text, roles in (("Be brief.", ["system", "user"]), (None, ["user"])):
+        model = Script(finish())
+        run(Finish(system_prompt=text), model)
+        assert [message.role for message in model.requests[0].messages] == roles
+        assert text is None or model.requests[0].messages[0].content == text
+
+
+@row("finish.temperature", "finish.max_tokens")
+def test_option_temperature_and_option_max_tokens_reach_every_request_or_are_left_out() -> None:
+    for options in ({"temperature": 0.5, "max_tokens": 9}, {}):
+        model = Script(ADD, finish())
+        run(Finish(max_steps=1, **options), model)  # type: ignore[arg-type]  # of two types
+        assert [request.sampling.as_dict() for request in model.requests] == [options] * 2
+
+
+def test_hooks_do_not_tell_two_loops_apart() -> None:
+    assert Finish(on_step=lambda step: None) == Finish()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -45,42 +47,28 @@ def other(x: int) -> int:
     return x
 
 
-@row("S3-6", "S3-9", "S3-37")
-def test_on_step_sees_the_step_after_the_tools_and_before_the_next_request() -> None:
-    seen: list[Any] = []
-    model = Script(SEARCH, FAIL, finish())
-
+@row("S3-6", "S3-9", "S3-12", "S3-18", "S3-34", "S3-37", "B3-2", "X-2")
+def test_on_step_sees_the_step_after_its_tools_whose_results_enter_the_history_after_it() -> None:
     def on_step(self: Any, step: Step) -> Step:
-        seen.append((step.counter, len(model.requests), step.tool_calls[0].name, step.tool_results[0].output))
+        (result,), (call,) = step.tool_results, step.tool_calls
+        seen.append((step.counter, len(model.requests), call.name, result.output, result.error is None))
         assert (step.response, step.temperature, step.max_tokens) == ((SEARCH, FAIL)[step.counter - 1], 0.7, 99)
         assert step.model is model
         assert [made.name for made in step.tools] == ["search", "fail"]
-        assert step.tool_results[0].id == step.tool_calls[0].call_id
+        assert (result.name, result.id) == (call.name, call.call_id)
+        roles.append([entry["role"] for entry in self.history])
+        self.history = [*copy.deepcopy(self.history), {"role": "user", "content": f"after {step.counter}"}]
         return step
 
+    seen: list[Any] = []
+    roles: list[Any] = []
+    model = Script(SEARCH, FAIL, finish())
     agent_of(model, on_step, temperature=0.7, max_tokens=99)(question="?")
-    assert seen == [(1, 1, "search", ["result 1", "result 2"]), (2, 2, "fail", FAILED)]
-
-
-@row("S3-37", "B3-9", "X-7")
-def test_on_step_is_called_for_steps_with_calls_only_and_before_forcing() -> None:
-    def on_step(self: Any, step: Step) -> None:
-        seen.append((step.counter, [call.name for call in step.tool_calls], len(model.requests)))
-        if step.counter == 4:
-            step.temperature = 0.1
-            step.remove_tool("search")
-            step.add_tool(other)
-            self.history.append({"role": "user", "content": "last words"})
-
-    for replies in ([finish("forced")], [Reply("no"), Reply("<output><answer>forced</answer></output>")]):
-        seen: list[tuple[int, list[str], int]] = []
-        model = Script(Reply("hm"), BAD, NOPE, SEARCH, *replies)
-        assert agent_of(model, on_step, max_steps=4)(question="?").answer == "forced"
-        assert seen == [(2, ["__finish__"], 2), (3, ["nope"], 3), (4, ["search"], 4)]
-        for request in model.requests[4:]:
-            assert (request.role, request.sampling.temperature) == (Role.ANSWER, 0.1)
-            assert offered(request) == ["fail", "other", "__finish__"]
-        assert model.requests[4].messages[-1].content == "last words"
+    assert seen == [(1, 1, "search", ["result 1", "result 2"], True), (2, 2, "fail", FAILED, False)]
+    assert roles == [["system", "user", "assistant"], ["system", "user", "assistant", "tool", "user", "assistant"]]
+    last = [message.role for message in model.requests[-1].messages]
+    assert last == ["system", "user", "assistant", "tool", "user", "assistant", "tool", "user"]
+    assert results(model.requests[2]) == [FOUND, FAILED]
 
 
 @row("S3-7", "S3-14", "X-1")
@@ -93,16 +81,16 @@ def test_tools_added_and_removed_change_the_next_requests() -> None:
 
     model = Script(SEARCH, says(native("other", {"x": 7})), FAIL, finish())
     agent_of(model, on_step)(question="?")
-    assert [offered(request) for request in model.requests] == [
-        ["search", "fail", "__finish__"],
-        *[["search", "other", "__finish__"]] * 3,
-    ]
+    before, after = ["search", "fail", "__finish__"], ["search", "other", "__finish__"]
+    assert [offered(request) for request in model.requests] == [before, after, after, after]
     assert results(model.requests[-1])[1:] == ["7", "Tool error: Tool 'fail' not found"]
 
 
-@row("S3-8", "S3-16", "S3-24", "S3-39")
-def test_step_finish_is_validated_and_ends_the_run() -> None:
+@row("S3-8", "S3-16", "S3-24", "S3-39", "X-5")
+def test_step_finish_is_validated_at_the_call_and_ends_the_run() -> None:
     def on_step(self: Any, step: Step) -> None:
+        with pytest.raises(ValidationError):
+            step.finish(wrong=1)
         step.finish(answer="first")
         step.finish(answer="x", confidence="0.95")
         self.history.append({"role": "user", "content": "after"})
@@ -114,17 +102,8 @@ def test_step_finish_is_validated_and_ends_the_run() -> None:
     assert made == AnswerOutput(answer="x", confidence=0.95) == agent_of(Script(finish("x", confidence="0.95")))(question="?")
     assert len(model.requests) == 1
     assert [entry["role"] for entry in seen[0]] == ["system", "user", "assistant", "tool", "user"]
-
-
-@row("S3-39", "X-5")
-def test_step_finish_with_bad_data_raises_at_the_call() -> None:
-    def caught(self: Any, step: Step) -> None:
-        with pytest.raises(ValidationError):
-            step.finish(wrong=1)
-
     with pytest.raises(ValidationError):
         agent_of(Script(SEARCH), lambda self, step: step.finish(answer=3))(question="?")
-    assert agent_of(Script(SEARCH, finish("ok")), caught)(question="?").answer == "ok"
     outcome = run(steps(on_step=lambda step: step.finish(answer=3)), Script(SEARCH), search)
     assert (outcome.stop, outcome.details["error"]) == (StopReason.TERMINATED, "InvalidOutput: answer: 3 is not of type 'string'")
 
@@ -156,8 +135,7 @@ def test_model_temperature_and_max_tokens_hold_from_the_next_request_on() -> Non
         return second
 
     first = Script(SEARCH)
-    loop = steps(on_step=on_step, resolver=resolver, temperature=0.9)
-    assert run(loop, first, search).answer == "second"
+    assert run(steps(on_step=on_step, resolver=resolver, temperature=0.9), first, search).answer == "second"
     assert resolved == ["provider/second"]  # once: it is the same from then on
     assert first.requests[0].sampling.as_dict() == {"temperature": 0.9}
     assert [request.sampling.as_dict() for request in second.requests] == [{"temperature": 0.1, "max_tokens": 50}] * 2
@@ -165,120 +143,134 @@ def test_model_temperature_and_max_tokens_hold_from_the_next_request_on() -> Non
 
 @row("S3-38")
 def test_a_model_may_be_a_dict_and_one_that_cannot_be_made_aborts_the_run() -> None:
-    def on_step(self: Any, step: Step) -> None:
-        step.model = given
-
-    given: Any = {"model": Script(finish("second")), "num_retries": 1}
-    assert agent_of(Script(SEARCH), on_step)(question="?").answer == "second"
-    given = 3
-    with pytest.raises(ValueError, match="model"):
-        agent_of(Script(SEARCH), on_step)(question="?")
+    for chosen in ({"model": Script(finish("second")), "num_retries": 1}, 3):
+        agent = agent_of(Script(SEARCH), lambda self, step, chosen=chosen: setattr(step, "model", chosen))
+        with contextlib.nullcontext() if isinstance(chosen, dict) else pytest.raises(ValueError, match="model"):
+            assert agent(question="?").answer == "second"
 
 
-@row("S3-12", "X-1")
-def test_history_can_be_appended_to_replaced_edited_and_trimmed() -> None:
-    def on_step(self: Any, step: Step) -> None:
-        if step.counter == 1:
-            self.history.append({"role": "user", "content": "Be concise."})
-            for entry in self.history:
-                if entry["role"] == "system":
-                    entry["content"] += "\n\nNOTE: bullet points."
-        else:
-            step.history = step.history[:1] + step.history[-1:]
-
-    model = Script(SEARCH, SEARCH, finish())
-    agent_of(model, on_step)(question="?")
-    second, third = model.requests[1:]
-    assert contents(second, "system") == ["You are a research assistant.\n\nNOTE: bullet points."]
-    assert second.messages[-1] == Message("user", "Be concise.")
-    assert [message.role for message in third.messages] == ["system", "assistant", "tool"]
+CHANGES: list[Callable[[Any], Any]] = [
+    lambda output: {"data": output, "note": "verify"},
+    lambda output: str(output)[:5] + "... (truncated)",
+    lambda output: AnswerOutput(answer="a"),
+    lambda output: None,
+    lambda output: output.append("in place") or output,
+]
 
 
-@row("S3-13", "S3-34", "S3-40", "B3-2", "X-1")
-def test_results_changed_in_on_step_are_what_the_model_sees() -> None:
+@row("S3-13", "S3-40", "B3-2", "X-1")
+def test_results_changed_replaced_or_taken_out_in_on_step_are_what_the_model_sees() -> None:
     def on_step(self: Any, step: Step) -> None:
         (result,) = step.tool_results
-        assert (result.name, result.output, result.id, result.error) == ("search", ["result 1", "result 2"], "id_search", None)
-        result.output = changes[step.counter - 1](result.output)
+        result.output = CHANGES[step.counter - 1](result.output)
 
-    changes = [
-        lambda output: {"data": output, "note": "verify"},
-        lambda output: str(output)[:5] + "... (truncated)",
-        lambda output: AnswerOutput(answer="a"),
-        lambda output: None,
-    ]
-    model = Script(SEARCH, SEARCH, SEARCH, SEARCH, finish())
-    agent_of(model, on_step)(question="?")
+    model = Script(*[SEARCH] * 5, finish())
+    agent_of(model, on_step, max_steps=6)(question="?")
     assert results(model.requests[-1]) == [
         '{"data": ["result 1", "result 2"], "note": "verify"}',
         "['res... (truncated)",
         '{"answer": "a", "confidence": 0.5}',
         "null",
+        '["result 1", "result 2", "in place"]',
     ]
 
-
-@pytest.mark.parametrize("is_async", [True, False])
-@row("S3-13", "S3-40", "X-1")
-def test_a_result_edited_in_place_is_what_the_model_sees(is_async: bool) -> None:
-    def edit(self: Any, step: Step) -> None:
-        for result in step.tool_results:
-            result.output["data"].append("verified")
-
-    async def later(self: Any, step: Step) -> None:
-        edit(self, step)
-
-    give = Tool.from_function(lambda: {"data": ["found"]}, name="give", blocking=False)
-    model = Script(says(native("give", "", "a"), native("give", "", "b")), finish())
-    agent_of(model, later if is_async else edit, tools=[give])(question="?")
-    assert results(model.requests[1]) == ['{"data": ["found", "verified"]}'] * 2
-
-
-@row("S3-13")
-def test_the_list_of_results_may_be_replaced_but_holds_results_only() -> None:
-    def on_step(self: Any, step: Step) -> None:
+    def swap(self: Any, step: Step) -> None:
         first, second = step.tool_results
         first.output = "changed"
         step.tool_results = [second, first] if step.counter == 1 else [first]
 
-    def junk(self: Any, step: Step) -> None:
-        step.tool_results = ["text"]  # type: ignore[list-item]
-
     twice = says(native("search", {"query": "q"}, "a"), native("search", {"query": "q"}, "b"))
     model = Script(twice, twice, finish())
-    agent_of(model, on_step)(question="?")
-    assert results(model.requests[1]) == ["changed", FOUND]
-    assert results(model.requests[2])[2:] == ["changed", "(removed)"]
+    agent_of(model, swap)(question="?")
+    assert results(model.requests[2]) == ["changed", FOUND, "changed", "(removed)"]
     with pytest.raises(TypeError, match="tool_results"):
-        agent_of(Script(SEARCH), junk)(question="?")
+        agent_of(Script(SEARCH), lambda self, step: setattr(step, "tool_results", ["text"]))(question="?")
 
 
-@row("S3-12", "S3-18", "B3-2", "X-2")
-def test_results_enter_the_history_after_on_step_next_to_their_calls() -> None:
+def test_what_a_providers_reply_brings_with_it_goes_back_also_from_a_copy() -> None:
+    def on_step(step: Step) -> None:
+        step.history = copy.deepcopy(step.history)
+
+    for hook in (None, on_step):
+        model = Script(Reply("", SEARCH.calls, native={"signature": "s"}), finish())
+        run(steps(on_step=hook), model, search)
+        assert [message.native for message in model.requests[1].messages if message.calls] == [{"signature": "s"}]
+
+
+@row("S3-12", "B3-15", "X-1", "X-2")
+def test_a_history_may_be_edited_and_trimmed_and_what_is_mended_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     def on_step(self: Any, step: Step) -> None:
-        roles.append([entry["role"] for entry in self.history])
-        self.history = [*copy.deepcopy(self.history), {"role": "user", "content": f"after {step.counter}"}]
+        for entry in self.history[:1] if step.counter == 1 else ():
+            entry["content"] += "\n\nNOTE: bullet points."
+        if step.counter > 1:
+            step.history = step.history[:1] + step.history[-3:]
+            trimmed.append(self.history[1]["role"])
+        self.history.append({"role": "user", "content": f"s{step.counter}"})
 
-    roles: list[Any] = []
-    model = Script(SEARCH, FAIL, finish())
-    agent_of(model, on_step)(question="?")
-    assert roles == [["system", "user", "assistant"], ["system", "user", "assistant", "tool", "user", "assistant"]]
-    last = [message.role for message in model.requests[-1].messages]
-    assert last == ["system", "user", "assistant", "tool", "user", "assistant", "tool", "user"]
-    assert results(model.requests[2]) == [FOUND, FAILED]
+    trimmed: list[str] = []
+    model = Script(*[SEARCH] * 4, finish("ok"))
+    with caplog.at_level(logging.WARNING):
+        assert agent_of(model, on_step)(question="?").answer == "ok"
+    for request in model.requests[1:]:
+        assert_legal(request.messages)
+        assert contents(request, "system") == ["You are a research assistant.\n\nNOTE: bullet points."]
+    assert model.requests[1].messages[-1] == Message("user", "s1")
+    assert trimmed == ["tool"] * 3  # its call is gone each time
+    assert results(model.requests[-1]) == [FOUND]
+    assert len(caplog.records) == 1
 
 
-@pytest.mark.parametrize("limit", [1, 5])
-@row("S3-17", "S3-25", "X-5")
-def test_raising_in_on_step_aborts_even_before_forcing(limit: int) -> None:
-    def on_step(*_: Any) -> None:
-        raise KeyError("no key")
+@row("B3-15")
+def test_a_call_that_a_hook_takes_out_loses_its_result_which_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    model = Script(SEARCH, finish("ok"))
+    with caplog.at_level(logging.WARNING):
+        assert agent_of(model, lambda self, step: self.history.pop() and None)(question="?").answer == "ok"
+    assert (results(model.requests[1]), len(caplog.records)) == ([], 1)
 
-    model = Script(SEARCH, then=finish())
-    with pytest.raises(KeyError, match="no key"):
-        agent_of(model, on_step, max_steps=limit)(question="?")
-    assert len(model.requests) == 1
-    outcome = run(steps(max_steps=limit, on_step=on_step), Script(SEARCH), search)
-    assert (outcome.stop, type(outcome.details["exception"])) == (StopReason.TERMINATED, KeyError)
+
+ENTRIES = st.one_of(
+    st.builds(
+        lambda role, text: {"role": role, "content": text},
+        st.sampled_from(["user", "system", "assistant", "odd"]),
+        st.text(max_size=3),
+    ),
+    st.builds(lambda name: {"role": "tool", "content": "r", "tool_call_id": name}, st.sampled_from(["id_search", "b", ""])),
+    st.builds(
+        lambda names: {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": name, "type": "function", "function": {"name": "f", "arguments": "{}"}} for name in names],
+        },
+        st.lists(st.sampled_from(["id_search", "b", ""]), max_size=3),
+    ),
+    st.sampled_from([{}, None, 3, "text", Message("user", "m"), {"role": "assistant", "tool_calls": [3]}]),
+)
+
+
+EDITS = st.lists(st.tuples(st.sampled_from(["insert", "delete", "copy", "swap"]), st.integers(0, 20), ENTRIES), max_size=6)
+
+
+@given(edits=st.lists(EDITS, min_size=1, max_size=3))
+@settings(deadline=None, max_examples=cases(25))
+@row("X-2", "B3-15", "B3-24")
+def test_whatever_on_step_does_to_the_history_requests_stay_legal(edits: list[Any]) -> None:
+    def on_step(step: Step) -> None:
+        history = step.history
+        for what, place, entry in edits[(step.counter - 1) % len(edits)]:
+            index = place % (len(history) + 1)
+            if what == "insert":
+                history.insert(index, copy.deepcopy(entry))
+            elif what == "delete":
+                del history[index : index + 1]
+            elif what == "copy":
+                history[:] = copy.deepcopy(history)
+            else:
+                history[index:], history[:index] = history[:index], history[index:]
+
+    model = Script(SEARCH, FAIL, BAD, SEARCH, finish())
+    assert run(Finish(max_steps=9, on_step=on_step), model, search, fail).stop is StopReason.FINISHED
+    for request in model.requests:
+        assert_legal(request.messages)
 
 
 @pytest.mark.parametrize("leaving", [BudgetExceeded("spent"), asyncio.CancelledError(), KeyboardInterrupt()])
@@ -305,12 +297,19 @@ def test_finish_budget_and_cancellation_leave_through_on_step(leaving: BaseExcep
         (StopIteration("odd"), StopReason.TERMINATED),
     ],
 )
-@row("S3-17")
-def test_a_childs_error_that_is_not_caught_keeps_its_own_stop_reason(error: Exception, stop: StopReason) -> None:
-    def on_step(step: Step) -> None:
+@pytest.mark.parametrize("limit", [1, 5])
+@row("S3-17", "S3-25", "X-5")
+def test_raising_in_on_step_aborts_even_before_forcing_and_keeps_its_stop_reason(
+    limit: int, error: Exception, stop: StopReason
+) -> None:
+    def on_step(*_: Any) -> None:
         raise error
 
-    loop = steps(on_step=on_step)
+    model = Script(SEARCH, then=finish())
+    with pytest.raises(RuntimeError if isinstance(error, StopIteration) else type(error)):
+        agent_of(model, on_step, max_steps=limit)(question="?")
+    assert len(model.requests) == 1
+    loop = steps(max_steps=limit, on_step=on_step)
     assert run(loop, Script(SEARCH), search).stop is stop
     assert stop in loop.stops
 
@@ -347,93 +346,22 @@ def test_tools_that_cannot_be_added_or_removed() -> None:
         agent(question="?")
 
 
-def test_what_a_providers_reply_brings_with_it_goes_back_also_from_a_copy() -> None:
-    def on_step(step: Step) -> None:
-        step.history = copy.deepcopy(step.history)
-
-    for hook in (None, on_step):
-        model = Script(Reply("", SEARCH.calls, native={"signature": "s"}), finish())
-        run(steps(on_step=hook), model, search)
-        assert [message.native for message in model.requests[1].messages if message.calls] == [{"signature": "s"}]
-
-
-# --- a history that is mended ---
-
-
-@row("B3-15", "X-2")
-def test_trimming_leaves_no_call_without_result_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+@row("S3-37", "B3-9", "X-7")
+def test_on_step_is_called_for_steps_with_calls_only_and_before_forcing() -> None:
     def on_step(self: Any, step: Step) -> None:
-        if step.counter > 1:
-            self.history = self.history[:1] + self.history[-3:]
-            trimmed.append(self.history[1]["role"])
-        self.history.append({"role": "user", "content": f"s{step.counter}"})
+        seen.append((step.counter, [call.name for call in step.tool_calls], len(model.requests)))
+        if step.counter == 4:
+            step.temperature = 0.1
+            step.remove_tool("search")
+            step.add_tool(other)
+            self.history.append({"role": "user", "content": "last words"})
 
-    trimmed: list[str] = []
-    model = Script(*[SEARCH] * 4, finish("ok"))
-    with caplog.at_level(logging.WARNING):
-        assert agent_of(model, on_step)(question="?").answer == "ok"
-    for request in model.requests:
-        assert_legal(request.messages)
-    assert trimmed == ["tool"] * 3  # its call is gone each time
-    assert results(model.requests[-1]) == [FOUND]
-    assert len(caplog.records) == 1
-
-
-@pytest.mark.parametrize(
-    ("ids", "removed", "shown"),
-    [("ab", "assistant", ["two"]), ("ab", "tool", ["(removed)", "two"]), ("aa", "tool", ["(removed)", "two"])],
-)
-@row("B3-15")
-def test_a_result_without_call_goes_and_a_call_without_result_gets_a_stub(ids: str, removed: str, shown: list[str]) -> None:
-    def on_step(self: Any, step: Step) -> None:
-        if step.counter == 2:
-            self.history.remove(next(entry for entry in self.history if entry["role"] == removed))
-
-    given = iter(["one", "two"])
-    model = Script(*(says(native("give", "", call_id)) for call_id in ids), finish())
-    agent_of(model, on_step, tools=[Tool.from_function(lambda: next(given), name="give")])(question="?")
-    assert results(model.requests[2]) == shown
-    assert_legal(model.requests[2].messages)
-
-
-ENTRIES = st.one_of(
-    st.builds(
-        lambda role, text: {"role": role, "content": text},
-        st.sampled_from(["user", "system", "assistant", "odd"]),
-        st.text(max_size=3),
-    ),
-    st.builds(lambda name: {"role": "tool", "content": "r", "tool_call_id": name}, st.sampled_from(["id_search", "b", ""])),
-    st.builds(
-        lambda names: {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [{"id": name, "type": "function", "function": {"name": "f", "arguments": "{}"}} for name in names],
-        },
-        st.lists(st.sampled_from(["id_search", "b", ""]), max_size=3),
-    ),
-    st.sampled_from([{}, None, 3, "text", Message("user", "m"), {"role": "assistant", "tool_calls": [3]}]),
-)
-EDITS = st.lists(st.tuples(st.sampled_from(["insert", "delete", "copy", "swap"]), st.integers(0, 20), ENTRIES), max_size=6)
-
-
-@given(edits=st.lists(EDITS, min_size=1, max_size=3))
-@settings(deadline=None, max_examples=cases(25))
-@row("X-2", "B3-15", "B3-24")
-def test_whatever_on_step_does_to_the_history_requests_stay_legal(edits: list[Any]) -> None:
-    def on_step(step: Step) -> None:
-        history = step.history
-        for what, place, entry in edits[(step.counter - 1) % len(edits)]:
-            index = place % (len(history) + 1)
-            if what == "insert":
-                history.insert(index, copy.deepcopy(entry))
-            elif what == "delete":
-                del history[index : index + 1]
-            elif what == "copy":
-                history[:] = copy.deepcopy(history)
-            else:
-                history[index:], history[:index] = history[:index], history[index:]
-
-    model = Script(SEARCH, FAIL, BAD, SEARCH, finish())
-    assert run(Finish(max_steps=9, on_step=on_step), model, search, fail).stop is StopReason.FINISHED
-    for request in model.requests:
-        assert_legal(request.messages)
+    for replies in ([finish("forced")], [Reply("no"), Reply("<output><answer>forced</answer></output>")]):
+        seen: list[tuple[int, list[str], int]] = []
+        model = Script(Reply("hm"), BAD, NOPE, SEARCH, *replies)
+        assert agent_of(model, on_step, max_steps=4)(question="?").answer == "forced"
+        assert seen == [(2, ["__finish__"], 2), (3, ["nope"], 3), (4, ["search"], 4)]
+        for request in model.requests[4:]:
+            assert (request.role, request.sampling.temperature) == (Role.ANSWER, 0.1)
+            assert offered(request) == ["fail", "other", "__finish__"]
+        assert model.requests[4].messages[-1].content == "last words"

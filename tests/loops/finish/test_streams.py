@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,8 +15,8 @@ from hypothesis import strategies as st
 from pydantic import AliasChoices, BaseModel, Field
 
 from tests.cases import cases
-from tests.loops.finish.helpers import JSON, SEARCH, AnswerOutput, Review, agent_of, contents, finish, native, run, says
-from tests.loops.helpers import Script, python
+from tests.loops.finish.helpers import JSON, SEARCH, AnswerOutput, agent_of, finish, native, run, says
+from tests.loops.helpers import Script
 from tests.rows import row
 from whichloop.loops.finish import Finish, Partial, StreamChunk
 from whichloop.loops.finish.answer import Output
@@ -170,28 +169,6 @@ def test_under_a_json_schema_the_partial_answer_is_a_dict() -> None:
     assert any(partial["answer"] in "long text" and partial != partials[-1] for partial in partials)
 
 
-@row("S3-35", "B3-24")
-def test_on_stream_can_branch_into_a_scope_of_its_own() -> None:
-    def on_stream(self: Any, chunk: StreamChunk) -> None:
-        if chunk.done and len(self.history) > 2:
-            got.append((self.branch(Review).answer, len(self.history)))
-
-    got: list[Any] = []
-    model = Streaming(Reply("Let me think."), DONE, finish("child"))
-    agent_of(model, None, on_stream)(question="?")
-    assert got == [("child", 4)]
-    assert [request.scope for request in model.requests] == ["", "", "/Review"]
-    assert contents(model.requests[-1], "assistant") == ["Let me think."]
-
-
-def test_importing_the_design_loads_neither_dspy_nor_jsonschema() -> None:
-    done = python(
-        "import sys, whichloop.loops.finish as f\nprint([n for n in ('dspy', 'jsonschema', 'mlflow') if n in sys.modules])"
-    )
-    assert done.stdout.strip() == "[]", done.stderr
-    assert "whichloop.loops.finish" in sys.modules
-
-
 # --- Partial[T] ---
 
 
@@ -286,6 +263,11 @@ def test_no_validation_error_arises_while_partial_and_a_cut_object_adds_no_key(v
     assert found is None or set(found[1]) <= set(found[0]) <= set(value)
 
 
+@pytest.mark.parametrize("text", ["", "[1", "3", "nope", '"x', "[" * 10_000])
+def test_partial_json_of_no_object_is_none(text: str) -> None:
+    assert partial_json(text) is None
+
+
 @dataclass
 class Known:
     name: str
@@ -308,8 +290,3 @@ def test_partial_takes_any_names_and_types_whose_checks_raise_anything() -> None
     seen = snapshots(Shadowing, json.dumps(value))
     assert {part.known and part.known.name for part in seen} == {None, "known"}
     assert (seen[-1].names, seen[-1].adapters, seen[-1].read, seen[-1].renamed) == (["a"], "x", True, "y")
-
-
-@pytest.mark.parametrize("text", ["", "[1", "3", "nope", '"x', "[" * 10_000])
-def test_partial_json_of_no_object_is_none(text: str) -> None:
-    assert partial_json(text) is None

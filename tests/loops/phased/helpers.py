@@ -7,20 +7,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, Literal
 
 from whichloop.loops.phased import AgentCallbacks, Phased, PhaseTask, TaskStatus, ToolCallStatus, ToolExecutor, ToolExecutorOptions
-from whichloop.protocol import (
-    SILENT,
-    Capabilities,
-    Chunk,
-    NativeCall,
-    Observer,
-    Outcome,
-    Query,
-    Reply,
-    Request,
-    Tool,
-    Toolbox,
-    run_sync,
-)
+from whichloop.protocol import SILENT, Observer, Outcome, Query, Request, Tool, Toolbox, run_sync
+from whichloop.protocol.chat import Capabilities, Chunk, NativeCall, Reply
 from whichloop.protocol.moves import Act, Answer, Completion, PlanTask, Tasks, Text, Understanding
 from whichloop.protocol.tool_calls import ToolCall
 

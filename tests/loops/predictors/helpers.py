@@ -15,30 +15,12 @@ from whichloop.datasets.task import StatelessEnvironment, Suite, Task
 from whichloop.dspy_seam.program import PredictorCall, ReportingModel
 from whichloop.metrics.record import Record
 from whichloop.models.profiles import Clears, Profile
-from whichloop.protocol import (
-    SILENT,
-    Capabilities,
-    Chunk,
-    Inexpressible,
-    Loop,
-    Message,
-    Model,
-    Observer,
-    Outcome,
-    Plan,
-    PlannedCall,
-    Program,
-    ProviderError,
-    Query,
-    Ref,
-    Reply,
-    Request,
-    Tool,
-    Toolbox,
-    WrappedModel,
-    run_sync,
-)
+from whichloop.protocol import SILENT, Loop, Observer, Outcome, Program, Query, Reply, Tool, Toolbox, run_sync
+from whichloop.protocol.chat import Capabilities, Chunk, Message
+from whichloop.protocol.model import Model, ProviderError, Request, WrappedModel
+from whichloop.protocol.moves import Inexpressible
 from whichloop.protocol.names import Spec, parse_spec
+from whichloop.protocol.plan import Plan, PlannedCall, Ref
 from whichloop.runs.registry import make_loop
 from whichloop.runs.schedule import Arm, Trial
 from whichloop.runs.trial.trial import TrialContext, run_trial

@@ -1,39 +1,25 @@
-"""The prompts of single designs as a program."""
+"""The prompts of single designs as a program, and every design's as modules of DSPy: saved, copied, loaded, called."""
 
 from __future__ import annotations
 
+import asyncio
+import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import dspy
 import pytest
+from dspy.utils import DummyLM
 
-from tests.loops.predictors.helpers import (
-    _name,
-    examples_of,
-    loop_of,
-    ran,
-    scripted,
-    seen,
-    split,
-)
+from tests.loops.predictors.helpers import PREDICTORS, SPECS, _name, add, each, examples_of, loop_of, ran, scripted, seen
 from whichloop.dspy_seam import FORMAT
 from whichloop.dspy_seam.program import LoopProgram
-from whichloop.loops import Microcompact, ReactExtract, ReactExtractProgram, RepeatGuard, Stateless
-from whichloop.protocol import (
-    SILENT,
-    Act,
-    Answer,
-    Loop,
-    Model,
-    Observer,
-    Outcome,
-    Query,
-    Toolbox,
-    ToolCall,
-)
-from whichloop.protocol.predictor import CONVERSATION, EXAMPLES
+from whichloop.loops.react_extract import ReactExtract, ReactExtractProgram
+from whichloop.protocol import Loop, NativeCall, Optimizable, Reply
+from whichloop.protocol.names import parse_spec
+from whichloop.protocol.predictor import EXAMPLES
+from whichloop.protocol.program import read_program
 
 
 @pytest.mark.parametrize(
@@ -53,16 +39,6 @@ def test_labelled_examples_are_text_below_the_instructions(spec: str) -> None:
         assert request.examples == 0
 
 
-def test_bare_keeps_format_and_tools_below_whatever_the_instructions_say() -> None:
-    loop = loop_of("bare")
-    prompt = replace(loop.predictors["decide"], instructions="Guess.")
-    requests, _, _ = scripted(loop.with_predictors({"decide": prompt}))
-    plain, _, _ = scripted(loop)
-    own = loop.predictors["decide"].instructions
-    assert plain[0].messages[0].content.startswith(f"{own} Reply with one JSON object")
-    assert requests[0].messages[0].content == plain[0].messages[0].content.replace(f"{own} ", "Guess.\n\n")
-
-
 def test_extract_shows_a_labelled_example_as_dspy_does() -> None:
     loop = loop_of("react_extract")
     labelled = {"query": "What is 1 + 1?", "answer": "2", "task": "t"}
@@ -71,20 +47,6 @@ def test_extract_shows_a_labelled_example_as_dspy_does() -> None:
     assert {_name(request): request.examples for request in requests} == {"react": 0, "extract": 2}
     assert "What is 1 + 1?" in requests[-1].messages[1].content
     assert "[[ ## answer ## ]]\n2" in requests[-1].messages[2].content
-
-
-def test_react_extracts_file_loads_into_its_own_program(tmp_path: Path) -> None:
-    loop, program = examples_of("react_extract")
-    program = {name: replace(prompt, instructions=f"Be quick, {name}.") for name, prompt in program.items()}
-    file = tmp_path / "optimized.json"
-    LoopProgram(loop.with_predictors(program)).save(file)
-    loaded = ReactExtractProgram()
-    loaded.load(file)
-    by_hand = replace(cast(ReactExtract, loop), program=loaded.program)
-    assert by_hand.predictors == program
-    assert [seen(request) for request in scripted(by_hand)[0]] == [
-        seen(request) for request in scripted(loop.with_predictors(program))[0]
-    ]
 
 
 def test_a_users_own_program_is_changed_as_a_copy() -> None:
@@ -108,48 +70,92 @@ def test_a_demonstration_of_a_typed_field_reads_from_json_as_from_the_model() ->
     assert FORMAT.format_demos(reasoner.signature, [dict(demo)]) == FORMAT.format_demos(reasoner.signature, [typed])
 
 
-def test_history_as_messages_gives_demonstrations_that_tell_the_history() -> None:
-    loop = loop_of("stateless(history_as=messages)")
-    _, calls, _ = scripted(loop)
-    histories = [call.inputs["conversation_history"] for call in calls if call.predictor == "reasoner"]
-    assert histories[0] == "No previous interactions."
-    assert "add" in histories[-1]
-    assert "The messages above." not in "".join(histories)
+@pytest.mark.parametrize("spec", each(SPECS))
+def test_its_predictors_are_those_that_the_configuration_asks(spec: str) -> None:
+    loop = loop_of(spec)
+    assert isinstance(loop, Loop)
+    assert isinstance(loop, Optimizable)
+    assert tuple(loop.predictors) == PREDICTORS[spec]
+    module = LoopProgram(loop)
+    assert tuple(name for name, _ in module.named_predictors()) == PREDICTORS[spec]
+    fields = [(tuple(prompt.inputs), tuple(prompt.outputs)) for prompt in loop.predictors.values()]
+    assert len(set(fields)) == len(fields)
+    signatures = [predictor.signature for predictor in module.predictors()]
+    assert not any(a.equals(b) for place, a in enumerate(signatures) for b in signatures[:place])
+    assert all("answer" not in prompt.outputs for prompt in loop.predictors.values())  # which labelled examples have
 
 
-def test_options_that_a_stateless_program_was_made_for_stay_as_they_are() -> None:
-    changed = Stateless().with_predictors({})
-    with pytest.raises(ValueError, match="validate_output must be False as in the program"):
-        replace(changed, validate_output=True)
+@pytest.mark.parametrize("spec", each(SPECS))
+def test_its_state_is_saved_copied_and_loaded(spec: str, tmp_path: Path) -> None:
+    loop, program = examples_of(spec)
+    program = {name: replace(prompt, instructions=f"Be quick, {name}.") for name, prompt in program.items()}
+    module = LoopProgram(loop.with_predictors(program))
+    assert module.program == program
+    assert copy.deepcopy(module).program == program
+    other = LoopProgram(loop)
+    other.load_state(module.dump_state())
+    assert other.program == program
+    file = tmp_path / "optimized.json"
+    module.save(file)
+    saved = read_program(file)
+    assert saved.on(loop) == program
+    assert [seen(request) for request in scripted(loop.with_predictors(saved.on(loop)))[0]] == [
+        seen(request) for request in scripted(loop.with_predictors(program))[0]
+    ]
 
 
-class Fixed:
-    """A loop without predictors."""
-
-    name = "fixed"
-    stops: frozenset[Any] = frozenset()
-
-    def with_step_limit(self, tool_steps: int) -> Fixed:
-        return self
-
-    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        raise NotImplementedError
+@pytest.mark.parametrize("spec", each(SPECS))
+def test_an_unknown_predictor_is_refused(spec: str) -> None:
+    loop = loop_of(spec)
+    prompt = next(iter(loop.predictors.values()))
+    with pytest.raises(ValueError, match="predictor 'nobody' is not one of this loop's"):
+        loop.with_predictors({"nobody": prompt})
 
 
-@pytest.mark.parametrize("wrapped", [RepeatGuard(cast(Loop, Fixed())), Microcompact(cast(Loop, Fixed()))])
-def test_around_a_loop_without_predictors_there_are_none(wrapped: Any) -> None:
-    with pytest.raises(AttributeError, match="predictors"):
-        _ = wrapped.predictors
+@pytest.mark.parametrize("spec", each(SPECS))
+def test_a_changed_loop_keeps_its_options_and_its_program_under_a_limit(spec: str) -> None:
+    loop, program = examples_of(spec)
+    changed = loop.with_predictors(program)
+    assert changed.with_step_limit(7).predictors == program
+    assert changed.with_step_limit(7) == loop.with_step_limit(7) or "loop" in parse_spec(spec).options
+    assert changed.stops == loop.stops
+    assert loop.predictors != program
 
 
-def test_microcompact_leaves_demonstrations_whole_and_tells_what_was_shown() -> None:
-    loop = loop_of("microcompact(loop=finish, keep=1)")
-    _, program = examples_of("finish")
-    add_up = [Act("", (ToolCall("add", {"a": 1, "b": n}),)) for n in range(3)]
-    plain, _, _ = ran(loop, [*add_up, Answer("", "6")])
-    assert "[old result cleared]" in [message.content for message in plain.requests[-1].messages]
-    model, calls, _ = ran(loop.with_predictors(program), [*add_up, Answer("", "6")])
-    examples, rest = split(model.requests[-1])
-    assert rest == list(plain.requests[-1].messages)
-    assert not any("cleared" in message.content for message in examples)
-    assert "[old result cleared]" in calls[-1].inputs[CONVERSATION]
+@pytest.mark.parametrize(
+    ("spec", "garbled"),
+    [
+        ("bare", Reply('{"thought":')),
+        ("bare(decision_format=native)", Reply("", (NativeCall("1", "add", '{"a":'),))),
+        ("finish", Reply("", (NativeCall("1", "add", '{"a":'),))),
+        ("finish", Reply("I have called no tool.")),
+        ("phased", Reply('"intent": "a sum"}')),
+        ("react_extract", Reply("?")),
+        ("stateless", Reply("?")),
+    ],
+)
+def test_a_reply_that_cannot_be_read_is_no_demonstration(spec: str, garbled: Reply) -> None:
+    model, calls, _ = ran(loop_of(spec), [garbled])
+    assert model.requests
+    assert calls == []
+
+
+STEPS = [{"next_thought": "Done.", "next_tool_name": "finish", "next_tool_args": {}}, {"reasoning": "", "answer": "5"}]
+
+
+@pytest.mark.parametrize("is_set", [True, False])
+def test_a_module_asks_the_lm_that_is_set_on_it_else_the_one_that_dspy_has(is_set: bool) -> None:
+    module = LoopProgram(ReactExtract(), [add])
+    if is_set:
+        module.set_lm(DummyLM(STEPS * 2))
+    with dspy.context(lm=None if is_set else DummyLM(STEPS * 2)):
+        assert module(query="What is 2 + 3?").answer == "5"
+        assert asyncio.run(module.acall(query="What is 2 + 3?")).answer == "5"
+
+
+def test_a_module_without_lm_or_query_says_so() -> None:
+    module = LoopProgram(ReactExtract(), [add])
+    with dspy.context(lm=None), pytest.raises(ValueError, match="no LM is configured"):
+        module(query="What is 2 + 3?")
+    with dspy.context(lm=DummyLM(STEPS)), pytest.raises(ValueError, match=r"'query' is missing: .*; given: question"):
+        module(question="What is 2 + 3?")

@@ -35,25 +35,8 @@ from whichloop.dspy_seam.program import LoopProgram, PredictorCall
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import run
-from whichloop.protocol import (
-    Act,
-    Answer,
-    Completion,
-    ContextOverflow,
-    Message,
-    Move,
-    NativeCall,
-    PlanTask,
-    Program,
-    ProviderError,
-    Recovery,
-    Reply,
-    Request,
-    Tasks,
-    Text,
-    ToolCall,
-    Understanding,
-)
+from whichloop.protocol import ContextOverflow, Message, NativeCall, Program, ProviderError, Reply, Request, ToolCall
+from whichloop.protocol.moves import Act, Answer, Completion, Move, PlanTask, Recovery, Tasks, Text, Understanding
 from whichloop.protocol.predictor import CONVERSATION
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched

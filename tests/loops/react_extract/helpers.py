@@ -6,15 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from whichloop.loops.react_extract import ReactExtract
-from whichloop.protocol import (
-    SILENT,
-    Observer,
-    Outcome,
-    Query,
-    Tool,
-    Toolbox,
-    run_sync,
-)
+from whichloop.protocol import SILENT, Observer, Outcome, Query, Tool, Toolbox, run_sync
 
 
 def add(a: int, b: int) -> int:

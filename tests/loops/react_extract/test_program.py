@@ -1,28 +1,162 @@
-"""React -> Extract as a dspy.Module: called, saved, copied, compiled."""
+"""React -> Extract: faults of its document, and the program as a dspy.Module."""
 
 from __future__ import annotations
 
 import copy
-import inspect
+import gc
 import json
-import re
+import sys
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import dspy
+import pytest
 
-from tests.loops.helpers import Script, extract, react
-from tests.loops.react_extract.helpers import add, run, shown
+from tests.loops.helpers import Notes, Script, extract, react
+from tests.loops.react_extract.helpers import BAD, add, run, shown, trajectory
 from tests.rows import row
 from whichloop.dspy_seam import lm_of
-from whichloop.loops.react_extract import ReactExtract, ReactExtractProgram
-from whichloop.loops.react_extract_codecs import ExtractCodec, ReactCodec
-from whichloop.protocol import (
-    Query,
-    Role,
-    Toolbox,
-    run_sync,
+from whichloop.loops.react_extract import ReactExtract, ReactExtractProgram, format_trajectory
+from whichloop.protocol import ContextOverflow, ProviderError, Query, Role, StopReason, Tool, Toolbox, run_sync
+
+ADD = react("add", a=1, b=2)
+FINISH = react("finish")
+LONG = ContextOverflow("long")
+A = Role.ANSWER
+
+# --- faults ---
+
+
+@pytest.mark.parametrize(
+    ("reply", "seen"),
+    [
+        (react("divide", a=1, b=0), "Error: float division by zero"),
+        (react("add", a=1), "Error: Tool 'add': missing argument 'b'"),
+        (react("fly"), "Error: Unknown tool fly"),
+    ],
 )
+@row("B2-2", "B2-3", "X-17", "G-4")
+def test_a_call_that_fails_is_an_observation_that_extract_sees_without_traceback(reply: str, seen: str) -> None:
+    model = Script(reply, reply, FINISH, extract("cannot say"))
+    outcome = run(ReactExtract(), model)
+    assert trajectory(outcome)["observation_0"].startswith(seen)
+    assert shown(model.requests[-1]).count(seen) == 2
+    assert "Traceback" not in shown(model.requests[1])
+    assert (outcome.answer, outcome.stop) == ("cannot say", StopReason.FINISHED)
+
+
+@row("B2-5")
+def test_a_program_refuses_a_tool_named_finish() -> None:
+    with pytest.raises(ValueError, match="'finish'"):
+        ReactExtractProgram([Tool.from_function(lambda: "x", name="finish")])
+
+
+class Narrow:
+    """Answers like a script, but its context holds `limit` characters of trajectory."""
+
+    def __init__(self, script: Any, limit: int) -> None:
+        self.script, self.limit = script, limit
+        self.name, self.capabilities, self.stream = script.name, script.capabilities, script.stream
+
+    async def complete(self, request: Any) -> Any:
+        if len(shown(request)) > self.limit:
+            self.script.requests.append(request)
+            raise ContextOverflow(f"more than {self.limit} characters")
+        return await self.script.complete(request)
+
+
+@row("B2-6")
+def test_the_oldest_iterations_leave_the_prompt_but_not_the_trajectory() -> None:
+    single = run(ReactExtract(max_iterations=1), Script(ADD, extract("3")))
+    one = len(format_trajectory(trajectory(single)))
+    script, notes = Script(*[ADD] * 4, FINISH, extract("3")), Notes()
+    outcome = run(ReactExtract(), Narrow(script, 3 * one + 10), observer=notes)
+    assert (outcome.answer, outcome.stop, outcome.steps) == ("3", StopReason.FINISHED, 5)
+    assert [f"observation_{k}" in trajectory(outcome) for k in range(5)] == [True] * 5
+    last = shown(script.requests[-1])
+    assert [f"[[ ## thought_{k} ## ]]" in last for k in range(5)] == [False, False, True, True, True]
+    assert [kind for kind, _ in notes.notes] == ["trimmed"]
+
+
+STEPS = [react("add", f"Step {k}.", a=1, b=2) for k in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("options", "replies", "stop", "kept"),
+    [
+        ({"overflow_attempts": 0}, [*STEPS, LONG, extract("3")], "context_overflow", {0, 1, 2, 3}),
+        ({"overflow_attempts": 1}, [*STEPS, LONG, LONG, extract("3")], "context_overflow", {1, 2, 3}),
+        ({"overflow_attempts": 3}, [*STEPS, *[LONG] * 4, extract("3")], "context_overflow", {3}),
+        ({"max_iterations": 4}, [*STEPS, LONG, extract("3")], "forced", {1, 2, 3}),
+        ({"overflow_attempts": 1}, [*STEPS[:3], LONG, FINISH, LONG, extract("3")], "finished", {2}),
+    ],
+)
+@row("B2-6", "X-17", "react_extract.overflow_attempts")
+def test_each_attempt_drops_an_iteration_and_extract_has_attempts_of_its_own(
+    options: dict[str, Any], replies: list[Any], stop: str, kept: set[int]
+) -> None:
+    model = Script(*replies)
+    outcome = run(ReactExtract(**options), model)
+    assert (outcome.answer, outcome.stop, len(model.requests)) == ("3", stop, len(replies))
+    assert {k for k in range(4) if f"Step {k}." in shown(model.requests[-1])} == kept
+
+
+def test_overflows_of_react_are_counted_over_the_whole_run() -> None:
+    model = Script(ADD, ADD, LONG, ADD, LONG, LONG, LONG, extract("A"))
+    outcome = run(ReactExtract(overflow_attempts=2), model)
+    assert (outcome.answer, outcome.stop, outcome.steps) == ("A", StopReason.CONTEXT_OVERFLOW, 3)
+    assert [shown(request)[6:15] for request in model.requests[2:]] == [*(f"thought_{k}" for k in (0, 1, 1, 2, 2)), ""]
+    assert [f"thought_{k}" in trajectory(outcome) for k in range(3)] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("failure", "stop"), [(BAD, "parse_failed"), (ProviderError("down"), "provider_error"), (LONG, "context_overflow")]
+)
+@row("B2-8", "X-17")
+def test_extract_failing_keeps_the_trajectory_and_says_why(failure: Any, stop: str) -> None:
+    outcome = run(ReactExtract(max_iterations=1), Script(ADD, then=failure))
+    assert (outcome.answer, outcome.stop, trajectory(outcome)["observation_0"]) == (None, stop, 3)
+    assert outcome.details["error"].startswith("The reply lacks reasoning, answer." if failure == BAD else str(failure))
+
+
+@pytest.mark.parametrize(
+    ("reply", "note"),
+    [
+        (react("divide", a=1, b=0), "The run was cut off at its limit"),
+        (BAD, "The last step could not be read"),
+        (LONG, "The run ended because the trajectory no longer fits"),
+        (FINISH, None),
+    ],
+)
+@row("B2-9", "react_extract.tell_extract")
+def test_option_tell_extract_passes_the_reason_which_is_not_told_by_default(reply: Any, note: str | None) -> None:
+    texts = []
+    for told in (False, True):
+        model = Script(reply, extract("x"))
+        run(ReactExtract(max_iterations=1, tell_extract=told), model)
+        texts.append(shown(model.requests[-1]))
+    assert "[[ ## note ## ]]" not in texts[0]
+    assert texts[1].removeprefix(texts[0]).lstrip().startswith(f"[[ ## note ## ]]\n{note}" if note else "")
+    assert note or texts[1] == texts[0]
+
+
+@pytest.mark.parametrize("retries", [0, 1, 2])
+@row("react_extract.parse_retries", "B2-8")
+def test_option_parse_retries_asks_extract_again_with_the_error_shown(retries: int) -> None:
+    model = Script(FINISH, *[BAD] * 2, extract("x"))
+    outcome = run(ReactExtract(parse_retries=retries), model)
+    assert model.roles.count(A) == retries + 1
+    assert outcome.answer == ("x" if retries == 2 else None)
+    for k in range(1, retries + 1):
+        assert f"[[ ## error_{k} ## ]]\nYour last reply could not be read: The reply lacks" in shown(model.requests[-1])
+    typed = Script(FINISH, extract('["many"]'), BAD, extract("[7]"))
+    outcome = ReactExtract(parse_retries=retries).run_sync(Query("Q", schema=list[int]), Toolbox(), typed)
+    assert (outcome.answer, outcome.steps) == ([7] if retries == 2 else None, 1)
+
+
+# --- the program ---
 
 
 def answering(request: Any) -> Any:
@@ -55,9 +189,7 @@ def improved() -> ReactExtractProgram:
     program = ReactExtractProgram([add])
     program.react.signature = program.react.signature.with_instructions("IMPROVED REACT")
     program.extract.signature = program.extract.signature.with_instructions("IMPROVED EXTRACT")
-    program.react.demos = [
-        dspy.Example(query="DEMO", trajectory="", next_thought="t", next_tool_name="finish", next_tool_args={}),
-    ]
+    program.react.demos = [dspy.Example(query="DEMO", trajectory="", next_thought="t", next_tool_name="finish", next_tool_args={})]
     return program
 
 
@@ -90,15 +222,6 @@ def test_program_can_be_copied_deeply_and_the_copy_is_independent() -> None:
     assert copy.deepcopy(program)(query="Q").answer == "3"
 
 
-def test_program_compiles_with_labeled_few_shot_offline() -> None:
-    trainset = [dspy.Example(query=f"Q{k}", answer=f"A{k}").with_inputs("query") for k in range(3)]
-    compiled = dspy.LabeledFewShot(k=2).compile(ReactExtractProgram([add]), trainset=trainset)
-    first, *_, last = requests_of(compiled)
-    assert len(first) == 2, "an example without a React field is no demonstration of React"
-    assert [message.role for message in last] == ["system", "user", "assistant", "user", "assistant", "user"]
-    assert re.search(r"\[\[ ## answer ## \]\]\nA\d", last[2].content)
-
-
 def test_program_compiles_with_bootstrap_few_shot_and_keeps_the_traced_steps() -> None:
     trainset = [dspy.Example(query="1 + 2?", answer="3").with_inputs("query")]
     optimizer = dspy.BootstrapFewShot(
@@ -116,15 +239,51 @@ def test_program_compiles_with_bootstrap_few_shot_and_keeps_the_traced_steps() -
     assert "1 + 2?" in requests_of(compiled)[0][1].content
 
 
-def test_codecs_are_told_apart_by_name() -> None:
-    model = Script(react("finish"), extract("x"))
-    run(ReactExtract(), model)
-    run(ReactExtract(extract=False), only := Script(react("finish")))
-    codecs = [request.codec for request in (*model.requests, *only.requests) if request.codec is not None]
-    assert [type(codec) for codec in codecs] == [ReactCodec, ExtractCodec, ReactCodec]
-    assert len({codec.name for codec in codecs}) == 3
-    assert [codec.max_calls for codec in codecs] == [1, 0, 1]
+# --- costs ---
 
 
-def test_run_sync_has_the_arguments_of_run() -> None:
-    assert list(inspect.signature(ReactExtract.run_sync).parameters) == ["self", "query", "tools", "model", "observer"]
+def created(work: Callable[[], object]) -> int:
+    """How many signature classes a piece of work makes; none that is there before it goes meanwhile."""
+    gc.disable()
+    try:
+        before = len(dspy.Signature.__subclasses__())
+        work()
+        return len(dspy.Signature.__subclasses__()) - before
+    finally:
+        gc.enable()
+
+
+def counted(work: Callable[[], object], *functions: Any) -> Counter[str]:
+    """How often functions are entered during a piece of work."""
+    codes = {function.__code__: function.__qualname__ for function in functions}
+    seen: Counter[str] = Counter()
+
+    def watch(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code in codes:
+            seen[codes[frame.f_code]] += 1
+
+    sys.setprofile(watch)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return seen
+
+
+def tool_named(name: str) -> Tool:
+    return Tool.from_function(lambda a, b: a + b, name=name, description="Add.", blocking=False)
+
+
+def test_cost_is_flat_no_class_and_no_system_message_per_step() -> None:
+    def go(steps: int, name: str) -> None:
+        model = Script(*[react(name, a=1, b=2)] * steps, react("finish"), extract("x"))
+        outcome = run(ReactExtract(max_iterations=100), model, tool_named(name))
+        assert outcome.steps == steps + 1
+
+    go(1, "warm")
+    assert created(lambda: go(2, "first")) == created(lambda: go(40, "second")) == 1
+    assert created(lambda: go(40, "second")) == 0
+    rendering = (dspy.Adapter.format_system_message, dspy.ChatAdapter.format_field_structure, dspy.Adapter.format_demos)
+    short, long = counted(lambda: go(2, "third"), *rendering), counted(lambda: go(40, "fourth"), *rendering)
+    assert short == long == {"Adapter.format_system_message": 1, "ChatAdapter.format_field_structure": 1}
+    assert not counted(lambda: go(40, "fourth"), *rendering)

@@ -8,24 +8,9 @@ import threading
 import time
 from typing import Any
 
-from whichloop.loops.stateless import (
-    ActionDecision,
-    ActionType,
-    ActivityManager,
-    ConversationEntry,
-    ConversationState,
-    ManualAgentLoop,
-    Stateless,
-)
-from whichloop.protocol import (
-    SILENT,
-    BudgetExceeded,
-    Observer,
-    Outcome,
-    Query,
-    Toolbox,
-    run_sync,
-)
+from whichloop.loops.stateless import ActivityManager, ManualAgentLoop, Stateless
+from whichloop.loops.stateless.state import ActionDecision, ActionType, ConversationEntry, ConversationState
+from whichloop.protocol import SILENT, BudgetExceeded, Observer, Outcome, Query, Toolbox, run_sync
 from whichloop.protocol import ToolCall as Call
 
 
@@ -154,11 +139,6 @@ def entry(iteration: int = 1, summary: str = "add: 3", **more: Any) -> Conversat
 
 def state(**changes: Any) -> ConversationState:
     return ConversationState(**{"user_query": "Q", "iteration_count": 1} | changes)
-
-
-def results_of(made: ConversationState, place: int = 0) -> list[dict[str, Any]]:
-    """The results of one entry without their times."""
-    return [{k: v for k, v in item.items() if k != "execution_time"} for item in made.conversation_history[place].results]
 
 
 def detailed(text: str, points: str) -> str:

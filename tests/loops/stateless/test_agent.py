@@ -10,8 +10,6 @@ from typing import Any
 
 import dspy
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.loops.helpers import Script
 from tests.loops.stateless.helpers import (
@@ -23,7 +21,6 @@ from tests.loops.stateless.helpers import (
     STOP,
     TOOLS,
     activity,
-    add,
     agent,
     entry,
     error,
@@ -39,27 +36,9 @@ from tests.loops.stateless.helpers import (
 )
 from tests.rows import row
 from whichloop.dspy_seam import lm_of
-from whichloop.loops.stateless import (
-    ActionDecision,
-    ActionType,
-    ConversationEntry,
-    ConversationState,
-    ErrorRecoveryModule,
-    ManualAgentLoop,
-)
-from whichloop.loops.stateless.state import HistorySummary
-from whichloop.protocol import (
-    Answer,
-    BudgetExceeded,
-    ContextOverflow,
-    ProviderError,
-    Recovery,
-    Reply,
-    Role,
-    StopReason,
-    Toolbox,
-    run_sync,
-)
+from whichloop.loops.stateless import ErrorRecoveryModule, ManualAgentLoop
+from whichloop.loops.stateless.state import ActionDecision, ActionType, ConversationEntry, ConversationState, HistorySummary
+from whichloop.protocol import Answer, ContextOverflow, ProviderError, Recovery, Reply, Role, StopReason, Toolbox, run_sync
 
 
 def long_history(chars: int) -> list[ConversationEntry]:
@@ -121,19 +100,6 @@ def test_a_folded_entry_counts_as_covered_only_up_to_the_entry_after_it() -> Non
         assert ("FOLDED" in history, "six" in history) == (known, True)
 
 
-@row("B0-19")
-def test_the_manager_keeps_the_summary_for_later_decisions() -> None:
-    def long(text: str) -> str:
-        """A long text."""
-        return text * 190
-
-    model = Script(think(*[("long", {"text": "z"})] * 17), summary("S."), think(ADD), STOP)
-    _, made = activity(model, long, add)
-    assert model.roles == [Role.DECIDE, Role.SUMMARIZE, Role.DECIDE, Role.DECIDE]
-    assert made.history_summary is not None
-    assert "S." in shown(model.requests[-1], "conversation_history")
-
-
 @row("X-14")
 def test_an_unreadable_summary_leaves_the_last_3000_characters_and_a_log(caplog: pytest.LogCaptureFixture) -> None:
     model = Script(BAD, STOP)
@@ -144,16 +110,6 @@ def test_an_unreadable_summary_leaves_the_last_3000_characters_and_a_log(caplog:
     assert (decision.history_summary, decision.action_type) == (None, ActionType.FINAL_RESPONSE)
     decision = agent(Script(ProviderError("down"))).get_next_action(state(conversation_history=long_history(4000)))
     assert decision.error_kind == "provider_error"
-
-
-@row("B0-19", "X-14")
-def test_what_was_summarized_before_stays_when_the_next_summary_is_unreadable() -> None:
-    model = Script(BAD, STOP)
-    known = HistorySummary(summary="Old.", key_points=["k"], last_iteration=1)
-    agent(model).get_next_action(state(conversation_history=[entry(1), entry(2, "x" * 3000)], history_summary=known))
-    told = shown(model.requests[1], "conversation_history")
-    assert told.startswith("[Summarized earlier history]: Old.\nKey points: k\n\n[Recent history]: xxx")
-    assert told.endswith("x" * 3000)
 
 
 @row("S0-23")
@@ -188,12 +144,6 @@ def test_a_decision_is_a_pure_function_of_its_state() -> None:
     assert made[0]["confidence"] == 0.25
     _, after = activity(Script(think(final="3", confidence=0.25)))
     assert after.last_confidence == 0.25
-
-
-@row("S0-24")
-def test_the_formatter_gets_this_decisions_confidence() -> None:
-    decider = agent(Script(think(final="3", confidence=0.25), formatted("F")), response_style="concise", include_confidence=True)
-    assert decider.get_next_action(state(last_confidence=0.75)).final_response == "F\n\nConfidence: 25%"
 
 
 @row("S0-25")
@@ -244,26 +194,6 @@ def test_any_exception_is_an_error_recovery_that_names_its_kind(answer: Any, kin
     assert str(answer) not in decision.final_response
     assert decision.error == str(answer) or kind == "parse_failed"
     assert ActionDecision.model_validate_json(decision.model_dump_json()) == decision
-
-
-@given(text=st.text(min_size=1), style=st.text(min_size=1))
-@row("S0-68")
-def test_a_decision_is_the_same_after_a_round_trip_through_json(text: str, style: str) -> None:
-    decision = ActionDecision(
-        action_type=ActionType.FINAL_RESPONSE, reasoning=text, confidence=0.5, final_response=f"{text}\n\n{style}", answer=text
-    )
-    again = ActionDecision.model_validate_json(decision.model_dump_json())
-    assert (again, again.answer) == (decision, text)
-    assert again != ActionDecision.model_validate(decision.model_dump() | {"answer": f"{text}!"})
-
-
-@pytest.mark.parametrize("raised", [BudgetExceeded("spent"), asyncio.CancelledError(), KeyboardInterrupt()])
-@row("S0-28", "G-3")
-def test_cancellation_and_budget_pass_through(raised: BaseException) -> None:
-    before = state(last_tool_results=[error("fail")])
-    for held in (state(), before):
-        with pytest.raises(type(raised)):
-            asyncio.run(agent(Script(raised)).aget_next_action(held))
 
 
 @row("S0-29")
@@ -326,16 +256,6 @@ def test_a_retry_takes_new_or_the_original_parameters() -> None:
         assert (call.tool_name, call.parameters, call.reasoning) == ("fail", expected, "Retry: Once more.")
         assert decision.reasoning == "Retrying failed tools with adjusted parameters"
         assert (decision.confidence, decision.parallel_safe, decision.should_continue) == (0.6, False, True)
-
-
-@row("S0-33", "S0-24")
-def test_a_retry_shares_nothing_with_its_state() -> None:
-    known = state(last_tool_results=[error("fail", parameters={"why": ["deep"]})])
-    made = agent(Script(recover("retry"))).get_next_action(known)
-    assert made.tool_suggestions is not None
-    made.tool_suggestions[0].parameters["why"].append("changed")
-    assert known.last_tool_results is not None
-    assert known.last_tool_results[0]["parameters"] == {"why": ["deep"]}
 
 
 @row("S0-34")

@@ -15,8 +15,6 @@ import pytest
 from tests.loops.helpers import Notes, Script
 from tests.loops.stateless.helpers import (
     ADD,
-    BAD,
-    EMPTY,
     FAIL,
     PLAIN,
     STOP,
@@ -27,53 +25,18 @@ from tests.loops.stateless.helpers import (
     decision,
     error,
     formatted,
-    manager,
     recover,
     run,
-    shown,
     state,
     success,
-    summary,
     think,
 )
 from tests.prepared import ran_in_fork
 from tests.rows import row
-from whichloop.dspy_seam import lm_of
-from whichloop.loops.stateless import (
-    ActionDecision,
-    ActionType,
-    ActivityManager,
-    AgentReasoner,
-    ConversationState,
-    ErrorRecoveryModule,
-    ManualAgentLoop,
-    MultiToolRegistry,
-    ResponseFormatter,
-    Stateless,
-    ToolCall,
-)
-from whichloop.protocol import (
-    Reply,
-    Role,
-    StopReason,
-    Toolbox,
-    Usage,
-)
-
-
-@row("S0-59", "B0-29")
-def test_a_run_without_text_gets_one_from_its_last_results() -> None:
-    nothing = think(final="", final_response=None)
-    result, _ = activity(Script(nothing))
-    assert result["final_response"] == "No answer was produced."
-    result, _ = activity(Script(think(ADD, FAIL), recover("skip"), nothing))
-    assert result["final_response"] == "add: 3\nfail: ERROR - broken"
-    model = Script(think(ADD), nothing, formatted("Three."))
-    result, _ = activity(model, agent_options={"response_style": "concise"})
-    assert result["final_response"] == "Three."
-    assert shown(model.requests[2], "raw_response") == "add: 3"
-    foreign = decision(ActionType.FINAL_RESPONSE)
-    assert ActivityManager(Decides(foreign), Toolbox()).run_activity("Q")["final_response"] == "No answer was produced."
+from whichloop.loops.stateless import ActivityManager, ManualAgentLoop, MultiToolRegistry
+from whichloop.loops.stateless.modules import AgentReasoner, ErrorRecoveryModule, ResponseFormatter
+from whichloop.loops.stateless.state import ActionDecision, ActionType, ConversationState, ToolCall
+from whichloop.protocol import Reply, Toolbox, Usage
 
 
 @row("S0-60")
@@ -106,37 +69,6 @@ def test_the_execution_methods_can_be_overridden_by_plain_functions_or_coroutine
     assert made.conversation_history[0].results[0]["result"] == "chosen"
 
 
-@row("S0-60")
-def test_hooks_may_be_coroutines() -> None:
-    logged: list[str] = []
-
-    class Async(ActivityManager):
-        async def _log_action(self, activity_id: str | None, iteration: int, action: ActionDecision) -> None:
-            logged.append(f"decision {iteration}")
-
-        async def _validate_tool_call(self, tool_call: ToolCall) -> bool:
-            return tool_call.tool_name != "fail"
-
-        async def _search_satisfied(self, result: Any) -> bool:
-            return False
-
-        async def _generate_timeout_response(self, state: ConversationState) -> str:
-            return "timeout"
-
-        async def _should_terminate(self, state: ConversationState, action: ActionDecision) -> bool:
-            return state.total_tool_calls == 1
-
-        async def _create_activity_result(self, *given: Any, **more: Any) -> Any:
-            return super()._create_activity_result(*given, **more) | {"mine": True}
-
-    calls = think(("search", {"query": "x"}), ("image_search", {"query": "x"}), FAIL)
-    result, made = activity(Script(calls, recover("skip"), STOP), kind=Async, execution_mode="selective")
-    assert [item["status"] for item in made.conversation_history[0].results] == ["success", "success", "error"]
-    assert (logged, result["mine"]) == (["decision 1", "decision 2"], True)
-    assert activity(Script(EMPTY), kind=Async, max_iterations=1)[0]["final_response"] == "timeout"
-    assert activity(Script(think(ADD)), kind=Async)[0]["status"] == "terminated"
-
-
 @row("B0-17", "B0-24")
 def test_the_sketchs_removed_api_is_not_there() -> None:
     with pytest.raises(ValueError, match="unknown option 'max_iterations'"):
@@ -165,34 +97,6 @@ def test_the_parts_are_modules_and_their_predictors_are_found() -> None:
     plain = ManualAgentLoop(Toolbox())
     assert (plain.options.enable_error_recovery, plain.options.response_style) == (True, "concise")
     assert agent(None, response_style=None).response_formatter is None
-
-
-@row("S0-63")
-def test_the_reasoner_by_itself_answers_from_the_configured_model() -> None:
-    model = Script(summary("S."), think(ADD), think(ADD))
-    with dspy.context(lm=lm_of(model)):
-        reasoner = AgentReasoner(["add"])
-        made = reasoner(
-            user_query="Q", conversation_history="h" * 3001, last_tool_results=None, available_tools="[]", iteration_count=1
-        )
-        reasoner("Q", "h", "r", "[]", 2, max_iterations=7)
-    assert made.reasoning_output.tool_calls[0].tool_name == "add"
-    assert [shown(request, "max_iterations") for request in model.requests[1:]] == ["5", "7"]
-    assert shown(model.requests[1], "conversation_history").startswith("[Summarized earlier history]: S.")
-
-
-@row("S0-66")
-def test_results_pass_the_hook_before_they_are_stored() -> None:
-    class Hides(ActivityManager):
-        def _process_results(self, state: ConversationState, results: Any) -> Any:
-            return [result | {"result": f"about {result['result']}"} for result in results]
-
-    model = Script(think(ADD), STOP)
-    _, made = activity(model, kind=Hides)
-    assert shown(model.requests[1], "last_tool_results") == "add: about 3"
-    assert made.conversation_history[0].results_summary == "add: about 3"
-    given = [success("add", 1)]
-    assert manager(None)._process_results(state(), given) is given
 
 
 CARRY_ON = """\
@@ -264,23 +168,6 @@ def test_the_types_stand_before_their_use_and_dropped_ones_are_gone() -> None:
     assert not hasattr(ManualAgentLoop, "_create_final_response_action")
 
 
-@row("B0-12", "X-13")
-def test_the_budget_told_is_the_budget_enforced() -> None:
-    for limit in (1, 4):
-        model = Script(then=think(ADD))
-        assert run(Stateless(max_iterations=limit), model).steps == limit
-        assert {shown(request, "max_iterations") for request in model.requests} == {str(limit)}
-        assert len(model.requests) == limit
-    model = Script(STOP, STOP)
-    decider = agent(model)
-    decider.get_next_action(state(max_iterations=None))
-    decider.get_next_action(state(max_iterations=6))
-    assert [shown(request, "max_iterations") for request in model.requests] == ["10", "6"]
-    for own, limit in ((2, 2), (None, 9)):
-        made = manager(Script(then=think(ADD)), max_iterations=9)
-        assert made.continue_activity(state(iteration_count=0, max_iterations=own))["iterations"] == limit
-
-
 @row("B0-13")
 def test_the_core_is_async_and_its_sync_faces_work_inside_a_running_loop() -> None:
     async def inside() -> tuple[Any, ...]:
@@ -315,40 +202,6 @@ def test_dropped_calls_are_recorded_and_not_counted() -> None:
     )
     result = ActivityManager(Decides(foreign), Toolbox(TOOLS)).run_activity("Q")
     assert (result["final_response"], result["total_tool_calls"]) == ("after", 1)
-
-
-@row("B0-16")
-def test_an_unknown_name_is_an_error_result() -> None:
-    model = Script(think(("nope", {})), recover("skip"), STOP)
-    _, made = activity(model)
-    assert made.errors_encountered == ["Tool nope: Tool 'nope' not found in registry"]
-    outcome = run(Stateless(response_style=None, constrain_names=True), Script(then=think(("nope", {}))))
-    assert (outcome.stop, outcome.details["state"].errors_encountered) == (StopReason.PARSE_FAILED, [])
-
-
-@row("B0-23", "X-12")
-def test_empty_decisions_keep_results_and_end_at_the_third() -> None:
-    model = Script(think(ADD, FAIL), recover("skip"), EMPTY, think(should_use_tools=True), EMPTY)
-    result, made = activity(model)
-    assert (result["status"], result["iterations"]) == ("terminated", 4)
-    assert result["final_response"] == "add: 3\nfail: ERROR - broken"
-    assert model.roles == [Role.DECIDE, Role.RECOVER, *[Role.DECIDE] * 3], "no second recovery of a seen error"
-    assert "add: 3" in shown(model.requests[-1], "last_tool_results")
-    assert [item.tool_calls for item in made.conversation_history] == [["add", "fail"], [], [], []]
-    assert run(PLAIN, Script(then=EMPTY)).stop is StopReason.ERROR_VALVE
-    model = Script(EMPTY, EMPTY, think(ADD), EMPTY, EMPTY, STOP)
-    assert activity(model)[0]["status"] == "completed", "a call between them starts the count anew"
-
-
-@row("B0-27")
-def test_a_second_call_of_a_tool_has_a_key_of_its_own() -> None:
-    calls = [("add", {"a": n, "b": 0}) for n in range(3)]
-    _, made = activity(Script(think(*calls), STOP))
-    assert made.conversation_history[0].tool_parameters == {
-        "add": {"a": 0, "b": 0},
-        "add#2": {"a": 1, "b": 0},
-        "add#3": {"a": 2, "b": 0},
-    }
 
 
 @row("B0-32", "X-10")
@@ -391,35 +244,3 @@ def test_tokens_are_the_sum_of_the_decisions_calls() -> None:
     assert decider.get_next_action(state(last_tool_results=[error("fail")])).tokens_used == 63
     model = Script(counted(STOP, 20), formatted("F"))
     assert agent(model, response_style="concise").get_next_action(state()).tokens_used is None
-
-
-@row("B0-34")
-def test_what_an_unreadable_reply_took_counts_too() -> None:
-    replies = [Reply(STOP, usage=Usage(20, 1)), Reply(BAD, usage=Usage(10, 1))]
-    decision = agent(Script(*replies), validate_output=True).get_next_action(state())
-    assert (decision.action_type, decision.tokens_used) == (ActionType.FINAL_RESPONSE, 32)
-    assert agent(Script(BAD)).get_next_action(state()).tokens_used is None
-
-
-@row("B0-35")
-def test_a_repeated_id_runs_again() -> None:
-    model = Script(STOP, think(final="4"))
-    made = manager(model)
-    assert [made.run_activity("Q", "same")["final_response"] for _ in range(2)] == ["3", "4"]
-    assert made.activity_cache == {}
-
-
-@pytest.mark.parametrize("raised", [SystemExit(3), ValueError("v"), KeyError("k")])
-@row("G-5", "X-10")
-def test_whatever_a_tool_raises_is_an_error_result(raised: BaseException) -> None:
-    def raising() -> None:
-        """Raises."""
-        raise raised
-
-    registry = MultiToolRegistry()
-    registry.register(raising)
-    for source in (registry, Toolbox([raising])):
-        decider = ManualAgentLoop(source, False, None, model=Script(think(("raising", {})), STOP))
-        made = ActivityManager(decider, source).new_state("Q")
-        ActivityManager(decider, source).continue_activity(made)
-        assert made.conversation_history[0].results[0]["error_type"] == type(raised).__name__

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import Any
 
@@ -20,6 +19,7 @@ from tests.loops.stateless.helpers import (
     Decides,
     Watch,
     activity,
+    add,
     agent,
     decision,
     entry,
@@ -35,24 +35,9 @@ from tests.loops.stateless.helpers import (
     think,
 )
 from tests.rows import row
-from whichloop.loops.stateless import (
-    ActionDecision,
-    ActionType,
-    ActivityManager,
-    ConversationManager,
-    ConversationState,
-    ManualAgentLoop,
-    Stateless,
-    ToolCall,
-)
-from whichloop.protocol import (
-    ContextOverflow,
-    ProviderError,
-    Role,
-    StopReason,
-    Tool,
-    Toolbox,
-)
+from whichloop.loops.stateless import ActivityManager, ConversationManager, ManualAgentLoop, Stateless
+from whichloop.loops.stateless.state import ActionDecision, ActionType, ConversationState, ToolCall
+from whichloop.protocol import Role, StopReason, Tool, Toolbox
 
 
 @pytest.mark.parametrize(("mode", "safe", "most"), [("sequential", True, 1), ("parallel", True, 5), ("parallel", False, 1)])
@@ -117,14 +102,6 @@ def test_a_subclass_decides_by_the_method_that_it_overrides(kind: Any) -> None:
     assert (result["final_response"], decider.asked) == ("3", 2)
 
 
-@row("S0-45")
-def test_a_method_put_onto_an_agent_is_asked() -> None:
-    decider = agent(None)
-    mine = Decides(decision(ActionType.FINAL_RESPONSE, final_response="mine"))
-    decider.get_next_action = mine.get_next_action  # type: ignore[method-assign]
-    assert ActivityManager(decider, Toolbox()).run_activity("Q")["final_response"] == "mine"
-
-
 @row("S0-46")
 def test_a_tool_step_updates_the_state() -> None:
     calls = think(("search", {"query": "x"}), ("image_search", {"query": "x"}), ADD)
@@ -135,39 +112,6 @@ def test_a_tool_step_updates_the_state() -> None:
     assert (made_entry.reasoning, made_entry.tool_calls) == ("Overall.", ["search", "image_search", "add"])
     assert made.last_tool_results == made_entry.results
     assert made.last_confidence == 0.9
-
-
-@row("S0-47", "S0-51")
-def test_a_final_response_is_completed_with_the_documents_keys() -> None:
-    result, _ = activity(Script(think(ADD, FAIL), recover("skip"), think(ADD), STOP))
-    assert result == {
-        "final_response": "3",
-        "iterations": 3,
-        "tools_used": ["add", "fail"],
-        "total_tool_calls": 3,
-        "activity_id": "id",
-        "status": "completed",
-    }
-
-
-@row("S0-48")
-def test_error_recovery_ends_the_run_or_lets_it_go_on() -> None:
-    go_on = decision(ActionType.ERROR_RECOVERY, should_continue=True)
-    final = decision(ActionType.FINAL_RESPONSE, final_response="done")
-    result = ActivityManager(Decides(go_on, final), Toolbox()).run_activity("Q")
-    assert (result["final_response"], result["status"], result["iterations"]) == ("done", "completed", 2)
-    stop = decision(ActionType.ERROR_RECOVERY, should_continue=False, final_response="sorry")
-    result = ActivityManager(Decides(stop, final), Toolbox()).run_activity("Q")
-    assert (result["final_response"], result["status"], result["iterations"]) == ("sorry", "error_recovery", 1)
-
-
-@row("S0-48")
-def test_what_kept_the_agent_from_deciding_is_logged_and_a_bug_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    activity(Script(ProviderError("down")))
-    assert "activity id: provider_error: down" in caplog.text
-    assert "Traceback" not in caplog.text
-    assert activity(Script(RuntimeError("bug")))[0]["status"] == "error_recovery"
-    assert "Traceback" in caplog.text
 
 
 @row("S0-49", "S0-67")
@@ -192,31 +136,6 @@ def test_should_terminate_is_asked_after_every_iteration_that_is_not_the_last() 
     outcome = run(loop, Script(think(ADD), think(ADD)))
     assert outcome.stop is StopReason.TERMINATED
     assert StopReason.TERMINATED in loop.stops - PLAIN.stops
-
-
-@row("S0-50")
-def test_at_the_limit_the_text_is_canned_and_free() -> None:
-    model = Script(then=think(ADD))
-    result, _ = activity(model, max_iterations=3)
-    assert (result["status"], result["iterations"], len(model.requests)) == ("max_iterations", 3, 3)
-    assert "limit of 3 iterations" in result["final_response"]
-    assert run(Stateless(max_iterations=3), Script(then=think(ADD))).stop is StopReason.MAX_STEPS
-
-
-@row("S0-52")
-def test_what_escapes_a_single_tool_is_an_execution_error() -> None:
-    class Escapes(ActivityManager):
-        async def _execute_single_tool(self, tool_call: ToolCall) -> dict[str, Any]:
-            if tool_call.parameters["a"] == 7:
-                raise RuntimeError("escaped")
-            return await super()._execute_single_tool(tool_call)
-
-    for mode in ("sequential", "parallel", "selective"):
-        model = Script(think(("add", {"a": 7, "b": 1}), ADD), recover("skip"), STOP)
-        _, made = activity(model, kind=Escapes, execution_mode=mode)
-        first, second = made.conversation_history[0].results
-        assert (first["error"], first["error_type"], first["parameters"]) == ("escaped", "ExecutionError", {"a": 7, "b": 1})
-        assert second["status"] == "success"
 
 
 @row("S0-53", "B0-5", "X-10")
@@ -272,18 +191,6 @@ def test_a_search_is_satisfied_only_by_something_found(text: str, satisfied: boo
     assert (made.conversation_history[0].results[1]["status"] == "skipped") is satisfied
 
 
-@row("S0-54")
-def test_errors_become_results_and_time_is_recorded() -> None:
-    watch = Watch(0.02)
-    model = Script(think(("work", {"n": 1}), FAIL, ("work", {"bad": 1}), ("nope", {})), *[recover("skip")] * 3, STOP)
-    _, made = activity(model, watch.work, fail)
-    work, failed, wrong, unknown = made.conversation_history[0].results
-    assert work["execution_time"] >= 0.02
-    assert (failed["error"], failed["error_type"]) == ("broken", "ValueError")
-    assert wrong["error_type"] == "TypeError", "arguments go to the function as they are"
-    assert (unknown["error"], unknown["error_type"]) == ("Tool 'nope' not found in registry", "ValueError")
-
-
 class CustomActivityManager(ActivityManager):
     """The document's own example."""
 
@@ -323,28 +230,6 @@ def test_the_documents_termination_rules_run_as_written() -> None:
     assert fine["status"] == "completed"
 
 
-@row("S0-55", "B0-26")
-def test_invalid_calls_are_error_results_in_call_order_in_every_mode() -> None:
-    refused: list[str] = []
-
-    class Validates(ActivityManager):
-        def _validate_tool_call(self, tool_call: ToolCall) -> bool:
-            return tool_call.parameters.get("a") != 13
-
-        def _log_validation_failure(self, tool_call: ToolCall) -> None:
-            refused.append(tool_call.tool_name)
-
-    for mode in ("sequential", "parallel", "selective"):
-        calls = think(ADD, ("add", {"a": 13, "b": 1}), ADD)
-        _, made = activity(Script(calls, recover("skip"), STOP), kind=Validates, execution_mode=mode)
-        results = made.conversation_history[0].results
-        assert [result["status"] for result in results] == ["success", "error", "success"]
-        assert (results[1]["error_type"], results[1]["parameters"]) == ("ValidationError", {"a": 13, "b": 1})
-        assert "add: ERROR - " in made.conversation_history[0].results_summary
-    assert refused == ["add"] * 3
-    assert manager(None)._validate_tool_call(ToolCall(tool_name="x", parameters={}, reasoning="")) is True
-
-
 def compressed(text: str, findings: str = "F.", unresolved: str = "U.") -> str:
     return section(reasoning="R.", summary=text, key_findings=findings, unresolved_questions=unresolved)
 
@@ -372,16 +257,6 @@ def test_eleven_entries_become_seven() -> None:
     assert "Iteration 6:" not in told
 
 
-@row("S0-56")
-def test_an_unreadable_summary_keeps_all_entries(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "whichloop.loops")
-    made = ConversationManager(max_history_length=1, model=Script(BAD))
-    made.add_entry(entry(1))
-    made.add_entry(entry(2))
-    assert [item.iteration for item in made.history] == [1, 2]
-    assert "cannot be read" in caplog.text
-
-
 @row("B0-21")
 def test_the_managers_history_is_the_states() -> None:
     model = Script(think(ADD), think(ADD), compressed("S."), think(ADD), STOP)
@@ -391,28 +266,6 @@ def test_the_managers_history_is_the_states() -> None:
     assert "[Previous Summary]: SUMMARY: S." in shown(model.requests[3], "conversation_history")
 
 
-@row("B0-21", "G-3")
-def test_a_provider_that_fails_while_compressing_ends_the_run() -> None:
-    for raised, stop in (
-        (ProviderError("down"), StopReason.PROVIDER_ERROR),
-        (ContextOverflow("long"), StopReason.CONTEXT_OVERFLOW),
-    ):
-        loop = Stateless(response_style=None, max_history_length=1)
-        model = Script(think(ADD), think(ADD), raised)
-        outcome = run(loop, model)
-        assert (outcome.stop, outcome.answer, len(model.requests)) == (stop, None, 3)
-
-
-@row("B0-21", "B0-14")
-def test_a_run_that_has_ended_pays_for_no_summary() -> None:
-    last = think(ADD, should_continue=False, final_response="3")
-    loop = Stateless(response_style=None, max_history_length=1, finish_with_tools="run_first")
-    model = Script(think(ADD), last, ProviderError("down"))
-    outcome = run(loop, model)
-    assert (outcome.stop, outcome.answer, model.roles) == (StopReason.FINISHED, "3", [Role.DECIDE] * 2)
-    assert len(outcome.details["state"].conversation_history) == 2
-
-
 @row("B0-21")
 def test_an_agent_that_brings_no_summarizer_keeps_its_history_whole() -> None:
     steps = [decision(ActionType.TOOL_EXECUTION, tool_suggestions=[ToolCall(tool_name="add", parameters={}, reasoning="")])] * 11
@@ -420,3 +273,79 @@ def test_an_agent_that_brings_no_summarizer_keeps_its_history_whole() -> None:
     known = made.new_state("Q")
     assert made.continue_activity(known)["status"] == "completed"
     assert [item.iteration for item in known.conversation_history] == list(range(1, 12))
+
+
+@row("S0-51", "S0-48", "B0-35")
+def test_a_result_has_the_documents_keys_and_an_id_runs_again() -> None:
+    result, _ = activity(Script(think(ADD, FAIL), recover("skip"), think(ADD), STOP))
+    counts = {"iterations": 3, "tools_used": ["add", "fail"], "total_tool_calls": 3}
+    assert result == {"final_response": "3", "activity_id": "id", "status": "completed"} | counts
+    made = manager(Script(STOP, think(final="4")))
+    assert [made.run_activity("Q", "same")["final_response"] for _ in range(2)] == ["3", "4"]
+    assert made.activity_cache == {}
+    go_on = decision(ActionType.ERROR_RECOVERY, should_continue=True)
+    stop = decision(ActionType.ERROR_RECOVERY, should_continue=False, final_response="sorry")
+    final = decision(ActionType.FINAL_RESPONSE, final_response="done")
+    for said, text, status in (((go_on, final), "done", "completed"), ((stop, final), "sorry", "error_recovery")):
+        result = ActivityManager(Decides(*said), Toolbox()).run_activity("Q")
+        assert (result["final_response"], result["status"]) == (text, status)
+
+
+@row("B0-12", "X-13")
+def test_the_budget_told_and_enforced_is_the_states_or_else_the_managers() -> None:
+    model = Script(STOP, STOP)
+    for limit in (None, 6):
+        agent(model).get_next_action(state(max_iterations=limit))
+    assert [shown(request, "max_iterations") for request in model.requests] == ["10", "6"]
+    for own, limit in ((2, 2), (None, 9)):
+        made = manager(Script(then=think(ADD)), max_iterations=9)
+        assert made.continue_activity(state(iteration_count=0, max_iterations=own))["iterations"] == limit
+
+
+class Careful(ActivityManager):
+    """Refuses some calls, and lets an error of others escape."""
+
+    def _validate_tool_call(self, tool_call: ToolCall) -> bool:
+        return tool_call.parameters.get("a") != 13
+
+    async def _execute_single_tool(self, tool_call: ToolCall) -> dict[str, Any]:
+        if tool_call.parameters.get("a") == 7:
+            raise RuntimeError("escaped")
+        return await super()._execute_single_tool(tool_call)
+
+    def _process_results(self, state: ConversationState, results: Any) -> Any:
+        return [result | ({"result": f"about {result['result']}"} if "result" in result else {}) for result in results]
+
+
+@pytest.mark.parametrize("mode", ["sequential", "parallel", "selective"])
+@row("S0-52", "S0-54", "S0-55", "S0-66", "B0-16", "B0-26", "B0-27")
+def test_errors_are_results_in_call_order_in_every_mode_and_pass_the_hook(mode: Any) -> None:
+    watch = Watch(0.02)
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("work", {"n": 1}),
+        ("add", {"a": 13, "b": 1}),
+        ("add", {"a": 7, "b": 1}),
+        FAIL,
+        ("work", {"bad": 1}),
+        ("nope", {}),
+    ]
+    model = Script(think(*calls), *[recover("skip")] * 5, STOP)
+    _, made = activity(model, watch.work, add, fail, kind=Careful, execution_mode=mode)
+    entry = made.conversation_history[0]
+    work, *failed = entry.results
+    assert work["execution_time"] >= 0.02
+    assert (work["result"], shown(model.requests[-1], "last_tool_results").splitlines()[0]) == ("about 1", "work: about 1")
+    kinds = ["ValidationError", "ExecutionError", "ValueError", "TypeError", "ValueError"]  # arguments go to a function as they are
+    assert [result["error_type"] for result in failed] == kinds
+    assert [failed[place]["error"] for place in (1, 2, 4)] == ["escaped", "broken", "Tool 'nope' not found in registry"]
+    assert failed[0]["parameters"] == entry.tool_parameters["add"] == {"a": 13, "b": 1}
+    assert (entry.tool_parameters["add#2"], entry.tool_parameters["work#2"]) == ({"a": 7, "b": 1}, {"bad": 1})
+    assert made.errors_encountered[-1] == "Tool nope: Tool 'nope' not found in registry"
+
+
+@row("S0-56", "B0-21")
+def test_an_unreadable_summary_keeps_all_entries() -> None:
+    made = ConversationManager(max_history_length=1, model=Script(BAD))
+    for number in (1, 2):
+        made.add_entry(entry(number))
+    assert [item.iteration for item in made.history] == [1, 2]

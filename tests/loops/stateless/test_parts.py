@@ -59,10 +59,7 @@ from whichloop.loops.stateless import (
     ToolCall,
     ToolRegistry,
 )
-from whichloop.protocol import (
-    Text,
-    Toolbox,
-)
+from whichloop.protocol import Text, Toolbox
 
 REQUIRED: Any = ...
 FIELDS: dict[Any, dict[str, Any]] = {
@@ -159,12 +156,7 @@ def test_results_have_three_shapes() -> None:
     _, made = activity(Script(calls, recover("skip"), STOP), execution_mode="selective")
     found, skipped, failed = made.conversation_history[0].results
     assert found.pop("execution_time") >= 0
-    assert found == {
-        "tool_name": "search",
-        "status": "success",
-        "result": "found 3 pages on x",
-        "parameters": {"query": "x"},
-    }
+    assert found == {"tool_name": "search", "status": "success", "result": "found 3 pages on x", "parameters": {"query": "x"}}
     assert skipped == {"tool_name": "image_search", "status": "skipped", "reason": "Primary search already found results"}
     assert failed == {
         "tool_name": "fail",
@@ -318,28 +310,6 @@ def test_a_multi_tool_registry_registers_functions_and_defines_them() -> None:
     assert [item["name"] for item in described] == ["add", "fail"]
     assert described[0]["parameters"][0] == {"name": "a", "type": "integer", "description": "", "required": True}
     assert described[1]["parameters"][0]["required"] is False
-
-
-class Names:
-    """A registry that tells nothing of parameters."""
-
-    def get_tool(self, tool_name: str) -> Callable[..., Any]:
-        if tool_name == "lost":
-            raise ValueError("Tool 'lost' not found in registry")
-        return add
-
-    def get_all_tool_names(self) -> list[str]:
-        return ["add"]
-
-    def get_all_tool_descriptions(self) -> list[dict[str, Any]]:
-        return [{"name": "add", "description": "Sums."}]
-
-
-@row("S0-65")
-def test_a_registry_without_parameters_in_its_descriptions_works() -> None:
-    decider = ManualAgentLoop(Names(), response_style=None, model=Script(think(ADD), STOP))
-    result = ActivityManager(decider, Names()).run_activity("Q")
-    assert (result["final_response"], result["tools_used"]) == ("3", ["add"])
 
 
 @row("B0-11")

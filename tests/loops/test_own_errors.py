@@ -1,48 +1,31 @@
-"""A CancelledError by which nobody cancels the run is the error of the tool or the model that raises it, and no end of the run."""
+"""What a tool or a model raises of its own that looks like an end of the run or an unreadable reply, and is neither."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
-from tests.loops.shopper import PRICES, QUESTION, Shopper
+from tests import designs
+from tests.loops.helpers import Heard
+from tests.loops.shopper import PRICES, QUESTION, Shopper, price
 from tests.loops.test_resumable import DESIGNS
-from whichloop.loops.bare import Bare
-from whichloop.loops.provider_retry import ProviderRetry
-from whichloop.loops.resumable import Resumable
-from whichloop.models.metering import Meter, MeteredModel
-from whichloop.protocol import (
-    Chunk,
-    Loop,
-    Observer,
-    ProviderError,
-    Query,
-    Reply,
-    Request,
-    RunEvent,
-    StopReason,
-    Tool,
-    Toolbox,
-    run_sync,
-)
+from whichloop.loops import Bare, Guarded, ProviderRetry, Resumable, tool
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import Chunk, Loop, ProviderError, Query, Reply, Request, StopReason, Tool, Toolbox, ToolCall, run_sync
 from whichloop.protocol.events import RequestFailed, ToolFinished
+from whichloop.protocol.moves import Act, WireError
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_loop
 
 LOOPS: dict[str, Callable[[], Loop]] = {name: lambda loop=loop: loop for name, loop in DESIGNS.items()} | {
     "resumable": lambda: Resumable(Bare())
 }
 CALLING = sorted(LOOPS.keys() - {"finish forced"})
 """Those that call tools."""
-
-
-class Heard(Observer):
-    def __init__(self) -> None:
-        self.events: list[RunEvent] = []
-
-    def on_event(self, event: RunEvent) -> None:
-        self.events.append(event)
 
 
 async def of_another_task() -> None:
@@ -105,11 +88,6 @@ class Failing(Shopper):
             yield chunk
 
 
-def price(item: str) -> str:
-    """What an item costs."""
-    return PRICES[item]
-
-
 @pytest.mark.parametrize("is_watched", [True, False])
 @pytest.mark.parametrize("name", LOOPS)
 def test_a_model_that_raises_it_gives_no_reply_which_is_the_providers_error(name: str, is_watched: bool) -> None:
@@ -128,45 +106,30 @@ def test_another_attempt_mends_it(name: str) -> None:
     assert run_sync(loop.run(Query(QUESTION), Toolbox([price]), Failing(2))).answer is not None
 
 
-def test_a_metered_model_tells_it_as_the_providers_error() -> None:
-    async def asked(streamed: bool) -> object:
-        model = MeteredModel(Failing(1), Meter())
-        return [chunk async for chunk in model.stream(Request(()))] if streamed else await model.complete(Request(()))
-
-    for streamed in (False, True):
-        with pytest.raises(ProviderError, match="the model raised CancelledError"):
-            run_sync(asked(streamed))
+# --- a WireError of the model's own ---
 
 
-@pytest.mark.parametrize("where", ["tool", "model"])
-@pytest.mark.parametrize("name", CALLING)
-def test_a_cancelled_run_still_leaves_at_once_and_asks_for_nothing_more(name: str, where: str) -> None:
-    asked: list[str] = []
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
 
-    async def wait(place: str) -> None:
-        asked.append(place)
-        if place == where:
-            cancel[0]()
-            await asyncio.sleep(60)
 
-    async def price(item: str) -> str:
-        """What an item costs."""
-        await wait("tool")
-        return PRICES[item]
+READING = {"bare": Bare(), "keeps none": Bare(keep_bad_replies=False), "guarded": Guarded(Bare(), writes="confirmed")}
+CALL = Act("Add.", (ToolCall("add", {"a": 1, "b": 2}),))
 
-    class Waiting(Shopper):
-        async def complete(self, request: Request) -> Reply:
-            await wait("model")
-            return await super().complete(request)
 
-    async def main() -> None:
-        running = asyncio.create_task(LOOPS[name]().run(Query(QUESTION), Toolbox([price]), Waiting()))
-        cancel.append(running.cancel)
-        await asyncio.wait([running])
-        assert running.cancelled()
-        assert len(asyncio.all_tasks()) == 1
+@pytest.mark.parametrize("loop", READING.values(), ids=READING)
+@pytest.mark.parametrize("before", [(), (CALL,)], ids=["at first", "later"])
+def test_it_leaves_the_loop_as_any_error_that_is_no_failure_of_a_provider(loop: Loop, before: tuple[Act, ...]) -> None:
+    with pytest.raises((RuntimeError, WireError), match="of the model's own"):
+        loop.run_sync(Query("1 + 2?"), Toolbox([add]), FakeModel(*before, WireError("of the model's own")))  # type: ignore[attr-defined]
 
-    cancel: list[Callable[[], object]] = []
-    run_sync(main())
-    asked_at_once = 2 if "parallel" in name or "phased" in name else 1
-    assert 1 <= asked.count(where) <= asked_at_once
+
+@pytest.mark.parametrize("design", designs.DESIGNS)
+def test_no_design_stumbles_over_it(design: str) -> None:
+    model = FakeModel(then=WireError("of the model's own"))
+    loop = make_loop(parse_spec(design), tool_steps=3)
+    with contextlib.suppress(WireError, RuntimeError):  # and no other error
+        outcome = loop.run_sync(Query("1 + 2?"), Toolbox([add]), model)  # type: ignore[attr-defined]
+        assert outcome.stop != StopReason.FINISHED

@@ -1,0 +1,292 @@
+"""Loops around others: attempts at a provider's failures, the guard against repetition, and results that are cleared away."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.loops.helpers import Moves, Notes
+from whichloop.loops import Bare, Chunk, ContextOverflow, Finish, Message, ReactExtract
+from whichloop.loops.microcompact import CLEARED, Microcompact, result_places
+from whichloop.loops.provider_retry import MAX_DELAY_S, ProviderRetry, RetryingModel, _warn_of_both
+from whichloop.loops.repeat_guard import RepeatCountingToolbox, RepeatGuard
+from whichloop.models.local.model import open_model
+from whichloop.models.metering import Meter, MeteredModel
+from whichloop.models.real import RealOptions
+from whichloop.protocol import SILENT, Query, Reply, StopReason, Tool, Toolbox, ToolCall, run_sync
+from whichloop.protocol.model import ModelError, ProviderError, Request, WrappedModel
+from whichloop.protocol.moves import Act, Answer
+
+PASSING = ("rate_limit", "server", "overloaded", "timeout", "connection")
+LASTING = ("auth", "bad_request", "refused", "setup")
+ANSWER = '{"thought": "", "final_answer": "4"}'
+
+
+class Failing:
+    """A model that fails with these errors, one a request, and then answers."""
+
+    def __init__(self, errors: Sequence[ModelError]) -> None:
+        self.errors = list(errors)
+        self.requests = 0
+        self.name = "failing"
+        self.capabilities: Any = None
+
+    async def complete(self, request: Request) -> Reply:
+        self.requests += 1
+        if self.errors:
+            raise self.errors.pop(0)
+        return Reply(ANSWER)
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        reply = await self.complete(request)
+        yield Chunk(text=reply.text[:5])
+        yield Chunk(text=reply.text[5:], reply=reply)
+
+
+def asked(model: Any, attempts: int) -> Any:
+    return run_sync(RetryingModel(model, attempts, 0, SILENT).complete(Request(())))
+
+
+@given(st.integers(1, 6), st.lists(st.sampled_from(PASSING), max_size=8))
+def test_as_many_attempts_are_made_as_are_allowed_and_needed(attempts: int, failures: list[Any]) -> None:
+    model = Failing([ProviderError("no", kind) for kind in failures])
+    if len(failures) < attempts:
+        assert asked(model, attempts).text == ANSWER
+    else:
+        with pytest.raises(ProviderError) as raised:
+            asked(model, attempts)
+        assert raised.value.kind == failures[attempts - 1]
+    assert model.requests == min(attempts, len(failures) + 1)
+
+
+@pytest.mark.parametrize("error", [*(ProviderError("no", kind) for kind in LASTING), ContextOverflow("too long")])  # type: ignore[arg-type]
+def test_what_no_other_attempt_mends_is_raised_at_once(error: ModelError) -> None:
+    model = Failing([error])
+    with pytest.raises(type(error)) as raised:
+        asked(model, 5)
+    assert raised.value is error
+    assert model.requests == 1
+
+
+def test_a_stream_is_tried_again_only_before_it_begins() -> None:
+    async def text_of(model: Any) -> str:
+        return "".join([chunk.text async for chunk in RetryingModel(model, 3, 0, SILENT).stream(Request(()))])
+
+    assert run_sync(text_of(Failing([ProviderError("no", "server")] * 2))) == ANSWER
+
+    class Breaking(Failing):
+        async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+            self.requests += 1
+            yield Chunk(text="4")
+            raise ProviderError("no", "connection")
+
+    broken = Breaking([])
+    with pytest.raises(ProviderError):
+        run_sync(text_of(broken))
+    assert broken.requests == 1
+
+
+WISHES = st.lists(st.none() | st.floats(0, 2 * MAX_DELAY_S), max_size=9)
+
+
+@given(WISHES, st.floats(0, MAX_DELAY_S), st.booleans())
+def test_law_waits_double_and_the_providers_wish_comes_first_up_to_the_cap(
+    wishes: list[float | None], delay_s: float, is_streamed: bool
+) -> None:
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    async def ask(model: RetryingModel) -> None:
+        if is_streamed:
+            assert [chunk async for chunk in model.stream(Request(()))]
+        else:
+            assert await model.complete(Request(()))
+
+    notes = Notes()
+    errors = [ProviderError("no", "rate_limit", retry_after_s=wish) for wish in wishes]
+    model = Failing(errors)
+    asking = RetryingModel(model, len(wishes) + 1, delay_s, notes)
+    too_long = next((place for place, wish in enumerate(wishes) if wish is not None and wish > MAX_DELAY_S), None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("whichloop.loops.provider_retry.asyncio.sleep", sleep)
+        if too_long is None:
+            run_sync(ask(asking))
+        else:
+            with pytest.raises(ProviderError) as raised:
+                run_sync(ask(asking))
+            assert raised.value is errors[too_long]
+    tried = wishes[:too_long]
+    assert waited == [min(delay_s * 2**place, MAX_DELAY_S) if wish is None else wish for place, wish in enumerate(tried)]
+    assert [data["delay_s"] for _, data in notes.notes] == waited
+    assert model.requests == len(tried) + 1
+
+
+def test_the_loop_within_does_not_see_what_passes_and_the_trace_does() -> None:
+    notes = Notes()
+    model: Any = Failing([ProviderError("for a moment", "server")])
+    outcome = run_sync(ProviderRetry(Bare()).run(Query("2 + 2?"), Toolbox(), model, notes))
+    assert (outcome.answer, outcome.stop.value) == ("4", "finished")
+    assert [kind for kind, _ in notes.notes] == ["provider_retry"]
+
+
+class Insisting(WrappedModel):
+    """A model that sends a request more than once by itself."""
+
+    own_attempts = 4
+
+
+def test_two_that_retry_are_told_of_once_and_one_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    def run(model: Any, attempts: int) -> list[str]:
+        caplog.clear()
+        ProviderRetry(Bare(), attempts=attempts).run_sync(Query("q"), Toolbox([]), MeteredModel(model, Meter()))
+        return [record.getMessage() for record in caplog.records]
+
+    _warn_of_both.cache_clear()
+    (told,) = run(Insisting(Failing([])), 3)
+    assert told.startswith(
+        "the model sends a request up to 4 times by itself, and provider_retry repeats that: up to 12 times in all"
+    )
+    assert run(Insisting(Failing([])), 3) == run(Insisting(Failing([])), 1) == run(Failing([]), 3) == []
+    assert open_model("openai/x", "http://localhost:1", RealOptions(attempts=2)).own_attempts == 2
+
+
+# --- the guard against repetition: warnings, the hard stop, and that nothing else changes ---
+
+
+SUM = Act("Add.", (ToolCall("add", {"a": 1, "b": 2}),))
+OTHER = Act("Add.", (ToolCall("add", {"a": 3, "b": 4}),))
+END = Answer("Done.", "3")
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def tools() -> Toolbox:
+    return Toolbox([Tool.from_function(add, blocking=False)])
+
+
+def observations(request: Request) -> Iterator[str]:
+    return (message.content for message in request.messages if '"data"' in message.content and message.role == "user")
+
+
+def test_the_third_equal_call_is_pointed_out_and_other_calls_are_not() -> None:
+    model = Moves(SUM, OTHER, SUM, SUM, SUM, END)
+    outcome = run_sync(RepeatGuard(Bare()).run(Query("Q"), tools(), model))
+    assert (outcome.answer, outcome.stop) == ("3", StopReason.FINISHED)
+    warned = [("3 times" in text, "4 times" in text) for text in observations(model.requests[-1])]
+    assert warned == [(False, False), (False, False), (False, False), (True, False), (False, True)]
+
+
+def test_a_value_that_is_no_text_is_warned_about_too() -> None:
+    model = Moves(SUM, SUM, END)
+    outcome = run_sync(RepeatGuard(ReactExtract(), warn_at=2).run(Query("Q"), tools(), model))
+    assert outcome.details["trajectory"]["observation_0"] == 3
+    assert outcome.details["trajectory"]["observation_1"].startswith("Note: this call has now been made 2 times")
+    assert outcome.details["trajectory"]["observation_1"].endswith("\n3")
+
+
+def test_arguments_are_equal_in_whatever_order() -> None:
+    async def main() -> list[bool]:
+        guarded = RepeatCountingToolbox(tools(), 2, None)
+        given: list[Any] = [{"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 2, "b": 1}, {"a": math.nan}, {"a": math.nan}]
+        return ["Note:" in (await guarded.call(ToolCall("add", arguments))).data for arguments in given]
+
+    assert run_sync(main()) == [False, True, False, False, True]
+
+
+def test_the_hard_stop_ends_the_run_before_the_fifth_call() -> None:
+    made: list[int] = []
+
+    def count(a: int, b: int) -> int:
+        """Count."""
+        made.append(a)
+        return a
+
+    box = Toolbox([Tool.from_function(count, name="add", blocking=False)])
+    model, notes = Moves(then=SUM), Notes()
+    outcome = run_sync(RepeatGuard(Bare(), stop_at=5).run(Query("Q"), box, model, notes))
+    assert (outcome.answer, outcome.stop, outcome.steps) == (None, StopReason.TERMINATED, 4)
+    assert outcome.details["reason"] == "add was called 5 times with the same arguments"
+    assert (len(made), len(model.requests)) == (4, 5)
+    assert notes.notes[-1] == ("repeated", {"tool_name": "add", "times": 5})
+
+
+def test_the_hard_stop_ends_calls_beside_it_at_once() -> None:
+    ended: list[str] = []
+
+    async def wait() -> str:
+        """Wait."""
+        try:
+            await asyncio.sleep(30)
+        finally:
+            ended.append("wait")
+        return "waited"
+
+    box = Toolbox([Tool.from_function(add, blocking=False), wait])
+    model = Moves(Act("Both.", (*SUM.calls, ToolCall("wait", {}), *SUM.calls)))
+    loop = RepeatGuard(Finish(max_steps=3, parallel_tools=True), warn_at=2, stop_at=2)
+
+    async def run() -> Any:
+        async with asyncio.timeout(10):
+            return await loop.run(Query("Q"), box, model)
+
+    outcome = run_sync(run())
+    assert (outcome.answer, outcome.stop, len(model.requests), ended) == (None, StopReason.TERMINATED, 1, ["wait"])
+
+
+# --- older results cleared away: what the model is shown, and what it costs ---
+
+
+def steps(count: int) -> list[Any]:
+    return [Act("Add.", (ToolCall("add", {"a": n, "b": 0}),)) for n in range(count)]
+
+
+TOOLS = Toolbox([Tool.from_function(add, blocking=False)])
+
+
+@pytest.mark.parametrize("decision_format", ["json", "native"])
+def test_only_the_last_results_are_shown_and_nothing_else_is_touched(decision_format: Any) -> None:
+    plain, short = Moves(*steps(4), Answer("", "3")), Moves(*steps(4), Answer("", "3"))
+    whole = Bare(decision_format=decision_format)
+    outcome = run_sync(Microcompact(whole, keep=2).run(Query("Q"), TOOLS, short))
+    assert outcome.answer == run_sync(whole.run(Query("Q"), TOOLS, plain)).answer
+    for full, cut in zip(plain.requests, short.requests, strict=True):
+        places = result_places(full.messages)
+        for place, (before, after) in enumerate(zip(full.messages, cut.messages, strict=True)):
+            cleared = place in places[:-2]
+            assert after.content == (CLEARED if cleared else before.content)
+            assert (after.role, after.calls, after.call_id) == (before.role, before.calls, before.call_id)
+    assert sum(message.content == CLEARED for message in short.requests[-1].messages) == 2
+
+
+def test_results_that_the_model_has_not_seen_yet_stay_however_many() -> None:
+    many = Act("Add.", tuple(ToolCall("add", {"a": n, "b": 0}) for n in range(5)))
+    model = Moves(many, many, Answer("", "3"))
+    run_sync(Microcompact(Finish(max_steps=5), keep=2).run(Query("Q"), TOOLS, model))
+    shown = [[message.content != CLEARED for message in request.messages if message.role == "tool"] for request in model.requests]
+    assert shown == [[], [True] * 5, [False] * 5 + [True] * 5]
+
+
+def test_a_design_that_writes_one_message_has_nothing_to_clear() -> None:
+    model = Moves(*steps(4), Answer("", "3"))
+    outcome = run_sync(Microcompact(ReactExtract(), keep=1).run(Query("Q"), TOOLS, model))
+    assert outcome.stop is StopReason.FINISHED
+    assert not any(CLEARED in message.content for request in model.requests for message in request.messages)
+
+
+@given(st.lists(st.sampled_from(["system", "user", "assistant", "tool"]), max_size=12))
+def test_results_are_tool_messages_and_what_a_user_says_right_after_an_assistant(roles: list[Any]) -> None:
+    found = result_places(tuple(Message(role, "x") for role in roles))
+    for place, role in enumerate(roles):
+        after_assistant = place > 0 and roles[place - 1] == "assistant"
+        assert (place in found) is (role == "tool" or (role == "user" and after_assistant))
