@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -13,7 +12,6 @@ from scipy import stats
 from benchmarks.pages import block
 from tests.benchmarks import load_benchmark
 
-ROOT = Path(__file__).parents[3]
 RUNS = 400
 NEARLY = 0.01
 """The bounds are approximate, the sign-flip test is exact."""
