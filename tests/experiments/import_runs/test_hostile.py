@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cases import cases
 from tests.experiments.import_runs.conftest import Kit
 from tests.experiments.import_runs.memories import MEMORY
 from tests.experiments.import_runs.spans_made import FORMS, IDS, spans_of, written
@@ -109,6 +110,7 @@ DOCUMENTS = {
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
+@settings(max_examples=cases(15))
 @given(data=st.data(), leaf=leaves)
 def test_a_document_with_anything_anywhere_is_read_or_refused_in_one_line(kit, name, data, leaf):
     document, options = DOCUMENTS[name]
@@ -197,6 +199,15 @@ def test_a_member_that_is_more_than_it_says_is_not_unpacked(kit, method):
         assert tracemalloc.get_traced_memory()[1] < 20_000_000
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, ZSTD])
+def test_a_wrong_checksum_is_seen(kit, method):
+    raw = bytearray(kit.archive({"header.json": b"{}"}, method))
+    for at in (14, raw.index(b"PK\x01\x02") + 16):
+        raw[at] ^= 1
+    with pytest.raises(ValueError, match=r"header\.json: (damaged|cannot be unpacked)"):
+        kit.imported(kit.put(bytes(raw), ".eval"))
 
 
 def test_archives_that_unpack_to_too_much_are_not_begun(kit):

@@ -14,10 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.experiments.size.made_up_pilots import Draw, often, plan, sized, solves, warned
-from whichloop.experiments.compare.results import Results
 from whichloop.experiments.size.doc import SEEN, size_doc
 from whichloop.experiments.size.pilot import SizeRequest, as_shares
-from whichloop.experiments.size.sizes import size
+from whichloop.experiments.size.sizes import Sizing, size
 from whichloop.metrics.power import difference_power, equivalence_power, pass_power, same_loop, spread
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import METRICS, TaskValues, task_values
@@ -69,16 +68,6 @@ def test_a_second_run_is_measured(pilot):
     assert "second run differs" not in warned(both)
 
 
-def test_one_arm_alone_is_planned_beside_another_design(pilot):
-    made = sized(pilot({"a": often(1, 0.5)}), margin=0.05)
-    (reach,) = plan(made, "compare").reaches
-    assert reach.names == ("a", "another design")
-    best = plan(made, "compare").sizes[0]
-    assert best.trials == 2 * best.tasks * best.repeats
-    assert best.cost_usd == pytest.approx(0.01 * best.trials)
-    assert "no pair" in warned(made)
-
-
 def test_the_table_begins_with_the_number_that_the_comparison_named(pilot):
     close = pilot({"a": often(1, 0.8), "b": often(0.97, 0.78)})
     made = sized(close, margin=0.02)
@@ -92,16 +81,6 @@ def test_the_table_begins_with_the_number_that_the_comparison_named(pilot):
     assert [row[0].partition(" ")[0] for row in table.texts[1:]] == [plan.purpose for plan in made.plans for _ in plan.sizes]
     assert sized(pilot({"a": solves(1), "b": solves(0)})).seen is None
     assert size(close, SizeRequest(purposes=("gate",))).seen is None
-
-
-def test_tasks_that_ran_once_are_planned_with_all_that_varies(pilot):
-    made = sized(pilot({"a": often(1, 1, 0), "b": often(1, 0, 0)}, repeats=1), margin=0.1)
-    assert [one.repeats for one in plan(made, "compare").sizes] == [1]
-    assert {one.repeats for one in plan(made, "gate").sizes} == {1, 2, 3, 5, 10}
-    assert all(noise.at_most for noise in made.noise)
-    assert made.noise[0].sd == pytest.approx(math.sqrt(2 * (67 / 100) * (33 / 100) / 100), abs=1e-3)
-    assert "ran once" in warned(made)
-    assert any("at most" in cell for cell in size_doc(made).tables[-1].texts[0])
 
 
 @given(amounts=st.lists(st.lists(st.floats(1, 1e6), min_size=2, max_size=2), min_size=2, max_size=20), more=st.floats(0.98, 1.02))
@@ -131,43 +110,6 @@ def test_templates_are_the_units(pilot):
     assert {one.clusters for one in plan(alone, "gate").sizes} == {None}
     assert " in 40 clusters × 2" in size_doc(clustered).title
     assert "clusters" in size_doc(clustered).tables[0].columns
-
-
-def clustered_import(pilot: Callable[..., Results], draws: dict[str, Draw], repeats: int = 3) -> Results:
-    """36 tasks on nine topics, as an import names them."""
-    origin = {"from": [], "format": "csv", "cluster": "topic"}
-    topic = {"change": lambda r: replace(r, cluster=str(int(r.task[1:]) % 9)), "manifest": {"imported": origin}}
-    return pilot(draws, tasks=36, repeats=repeats, **topic)
-
-
-def test_few_clusters_that_differ_are_planned_with_what_was_seen_of_them(pilot):
-    made = sized(clustered_import(pilot, {"a": solves(0.6), "b": solves(0.5)}), margin=0.1)
-    sizes = sorted(plan(made, "compare").sizes, key=lambda one: one.repeats)
-    assert len(sizes) > 1
-    assert all(fewer.tasks < more.tasks for more, fewer in pairwise(sizes))
-    assert all(one.tasks == 4 * one.clusters for one in sizes)
-    assert "hardly apart" not in warned(made)
-    assert warned(made)["small pilot"].startswith("9 clusters: ")
-    assert warned(made)["clusters"].startswith("36 tasks in 9 clusters count like ")
-
-
-@pytest.mark.parametrize(
-    ("draws", "says"),
-    [
-        ({"a": solves(1), "b": solves(1)}, "a and b: differed otherwise than usual on 0 of 9 clusters"),
-        ({"a": solves(1), "b": solves(0)}, "a and b: differed otherwise than usual on 0 of 9 clusters"),
-        (
-            {"a": solves(1), "b": lambda rng, task: float(task not in (0, 9, 1))},
-            "a and b: differed otherwise than usual on 2 of 9 clusters",
-        ),
-        ({"a": solves(1)}, "a and another design: differed"),
-    ],
-)
-def test_of_clusters_that_hardly_differed_it_says_how_many_did(pilot, draws, says):
-    made = sized(clustered_import(pilot, draws), margin=0.1)
-    assert warned(made)["hardly apart"].startswith(says)
-    sizes = plan(made, "compare").sizes
-    assert [one.repeats for one in sizes] == [1], "more repeats of tasks that never vary are trials for nothing"
 
 
 def test_arms_that_did_the_same_in_every_trial_are_named_and_not_sized(pilot):
@@ -210,7 +152,6 @@ def test_cost_is_trials_times_what_one_took_and_a_run_that_its_processors_held_u
 
 
 def test_the_noise_is_what_two_runs_differ_by(pilot):
-    """p = 1/2 everywhere: 100 tasks x 2 trials, two runs: sqrt(2 · 1/4 / 200)."""
     (noise,) = sized(pilot({"a": solves(0.5)}, tasks=400)).noise
     assert noise.sd == pytest.approx(math.sqrt(2 * 0.25 / 800), rel=0.1)
     assert (noise.band, noise.at_most) == (pytest.approx(1.96 * noise.sd, rel=1e-3), False)
@@ -270,7 +211,6 @@ NO_PILOT: list[tuple[Callable[[Record], Record | None], str, str]] = [
 
 @pytest.mark.parametrize(("change", "metric", "said"), NO_PILOT)
 def test_what_is_no_pilot_for_a_metric_is_told(pilot, change, metric, said):
-    """Two arms that are compared must not be taken for two that are alone."""
     with pytest.raises(RunError, match=said):
         sized(pilot({"a": solves(0.5), "b": solves(0.5)}, change=change), metric=metric)
 
@@ -297,3 +237,49 @@ def test_trials_that_errored_or_are_missing_and_few_tasks_are_told(pilot):
     for tasks, kind in ((2, "few to plan"), (3, "few to plan"), (5, "few to plan"), (30, "small pilot")):
         made = sized(pilot({"a": often(1, 0), "b": often(0, 1)}, tasks=tasks))
         assert warned(made)[kind].startswith(f"{tasks} tasks")
+
+
+def test_few_clusters_are_planned_with_what_was_seen_of_them_and_it_is_said_how_many_differed(pilot):
+    """36 tasks on nine topics, as an import names them."""
+    origin = {"imported": {"from": [], "format": "csv", "cluster": "topic"}}
+
+    def clustered(draws: dict[str, Draw]) -> Sizing:
+        topic = {"change": lambda r: replace(r, cluster=str(int(r.task[1:]) % 9)), "manifest": origin}
+        return sized(pilot(draws, tasks=36, repeats=3, **topic), margin=0.1)
+
+    made = clustered({"a": solves(0.6), "b": solves(0.5)})
+    sizes = sorted(plan(made, "compare").sizes, key=lambda one: one.repeats)
+    assert len(sizes) > 1
+    assert all(fewer.tasks < more.tasks for more, fewer in pairwise(sizes))
+    assert all(one.tasks == 4 * one.clusters for one in sizes)
+    assert "hardly apart" not in warned(made)
+    assert warned(made)["small pilot"].startswith("9 clusters: ")
+    assert warned(made)["clusters"].startswith("36 tasks in 9 clusters count like ")
+    hardly: list[tuple[dict[str, Draw], str]] = [
+        ({"a": solves(1), "b": solves(0)}, "a and b: differed otherwise than usual on 0 of 9 clusters"),
+        (
+            {"a": solves(1), "b": lambda rng, task: float(task not in (0, 9, 1))},
+            "a and b: differed otherwise than usual on 2 of 9 clusters",
+        ),
+        ({"a": solves(1)}, "a and another design: differed"),
+    ]
+    for draws, says in hardly:
+        made = clustered(draws)
+        assert warned(made)["hardly apart"].startswith(says)
+        assert [one.repeats for one in plan(made, "compare").sizes] == [1], "tasks never vary: more repeats are for nothing"
+
+
+def test_one_arm_alone_is_planned_beside_another_design_and_tasks_that_ran_once_with_all_that_varies(pilot):
+    made = sized(pilot({"a": often(1, 0.5)}), margin=0.05)
+    (reach,) = plan(made, "compare").reaches
+    best = plan(made, "compare").sizes[0]
+    assert (reach.names, best.trials) == (("a", "another design"), 2 * best.tasks * best.repeats)
+    assert best.cost_usd == pytest.approx(0.01 * best.trials)
+    assert "no pair" in warned(made)
+    made = sized(pilot({"a": often(1, 1, 0), "b": often(1, 0, 0)}, repeats=1), margin=0.1)
+    assert [one.repeats for one in plan(made, "compare").sizes] == [1]
+    assert {one.repeats for one in plan(made, "gate").sizes} == {1, 2, 3, 5, 10}
+    assert all(noise.at_most for noise in made.noise)
+    assert made.noise[0].sd == pytest.approx(math.sqrt(2 * (67 / 100) * (33 / 100) / 100), abs=1e-3)
+    assert "ran once" in warned(made)
+    assert any("at most" in cell for cell in size_doc(made).tables[-1].texts[0])
