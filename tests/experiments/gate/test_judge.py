@@ -167,6 +167,8 @@ def test_no_larger_loss_gets_a_milder_outcome_and_none_beyond_its_margin_passes(
             {"undecided"} if "tasks_lost" in accept else set()
         )
         assert not any(each.accepted and each.code in ("worse", "crash", "hang") for each in judged.reasons)
+        open_lines = [each.metric for each in judged.reasons if each.accepted and each.code == "undecided"]
+        assert "undecided" in accept or set(open_lines) <= {"accuracy"}, "lost tasks are none of another metric"
 
 
 @pytest.mark.parametrize(
@@ -186,6 +188,13 @@ def test_what_is_accepted_passes_within_its_margin_alone_and_stays_told(wind, ba
     assert judge(found, was, settings=asked(was, {"accuracy": margin})).outcome != "pass"
     if margin:
         assert judge(found, was, settings=asked(was, {"accuracy": 0.05}, code)).outcome != "pass"
+
+
+def test_a_graver_stop_is_no_matter_where_the_accuracy_is_shown_to_be_within_its_margin(wind, baseline):
+    found = changed(wind, both(failing(ALL[0]), of(ALL[1:2], stop="max_steps")))
+    wide, narrow = (judge(found, baseline, settings=asked(baseline, {"accuracy": margin})) for margin in (0.6, 0.1))
+    assert line(wide).reason == "within_margin"
+    assert ["graver_stop" in {each.code for each in judged.reasons} for judged in (wide, narrow)] == [False, True]
 
 
 def test_to_accept_a_changed_suite_accepts_no_loss_in_the_tasks_that_stayed(wind, baseline):
