@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +23,6 @@ from whichloop.experiments.compare.prepare import prepare as prepare_comparison
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import MAX_PAIRED, Results, results
 from whichloop.experiments.compare.run import run
-from whichloop.metrics.statistics import PairVerdict, VerdictWord
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import read_manifest
@@ -32,7 +31,10 @@ from whichloop.text.doc import Lines
 
 pytestmark = pytest.mark.thorough
 
+
 RETRIES = ("parse_retries=0,2", "forced_finish=both,off")
+
+
 FOUR = (*RETRIES, "parallel_tools=false,true", "list_tools_in_error=false,true")
 
 
@@ -103,20 +105,6 @@ def test_a_stopped_run_goes_on_to_the_same_effects(retried, tmp_path):
     assert (again.effects, again.ablation) == (retried.effects, retried.ablation)
 
 
-def test_before_any_trial_there_are_no_effects(config):
-    found = ablation_result(results(prepare("finish", RETRIES, config()).folder))
-    assert found is not None
-    assert (found.effects, ablation_doc(found).data["answer"]["choices"], "Use" in ablation_doc(found).facts) == ([], [], False)
-
-
-def test_each_profile_has_its_effects(config):
-    found = done(prepare("finish", RETRIES, config(profiles=("flaky-format", "clean"), suite="arithmetic(size=6)")))
-    effects = ablation_doc(found).tables[1]
-    assert effects.columns[:3] == ("effect", "profile", "accuracy")
-    assert [row[1] for row in effects.texts] == ["flaky-format", "flaky-format", "clean", "clean"]
-    assert "clean: no odds ratios: outcomes are separated." in found.notes
-
-
 def test_a_fraction_runs_half_of_the_cells_and_says_what_it_leaves_open(config, monkeypatch):
     monkeypatch.setattr(preparing, "MAX_CELLS", 15)
     found = done(prepare("finish", FOUR, config(suite="arithmetic(size=4)")))
@@ -131,21 +119,6 @@ def test_a_fraction_runs_half_of_the_cells_and_says_what_it_leaves_open(config, 
     assert ("not run with just these values" in warned) is (own not in map(found.values, found.ablation.cells))
 
 
-def test_a_fraction_of_mixed_levels_says_how_good_it_is(config, monkeypatch):
-    monkeypatch.setattr(preparing, "MAX_CELLS", 10)
-    varied = ("parse_retries=0,1,2", "forced_finish=both,off", "parallel_tools=true,false")
-    found = done(prepare("finish", varied, config(suite="arithmetic(size=4)")))
-    assert (len(found.layout.cells), found.ablation.resolution) == (10, None)
-    assert any(f"D-optimal, efficiency {found.ablation.efficiency:.2f}" in each for each in ablation_doc(found).facts["Warning"])
-
-
-def test_what_a_loop_wraps_may_vary_too(config):
-    found = done(prepare("repeat_guard", ('loop="bare(max_steps=8)",finish', "warn_at=2,3"), config(suite="arithmetic(size=4)")))
-    assert found.ablation.default is None
-    mains = {effect.term for effect in found.effects if effect.kind == "main"}
-    assert mains == {'loop: "bare(max_steps=8)" → finish', "warn_at: 2 → 3"}
-
-
 def test_many_cells_are_not_compared_in_pairs(config):
     values = ",".join(map(str, range(MAX_PAIRED + 1)))
     found = done(prepare("finish", (f"parse_retries={values}",), config(suite="arithmetic(size=2)")))
@@ -158,9 +131,6 @@ def test_many_cells_are_not_compared_in_pairs(config):
     assert (len(whole.rows), whole.title) == (MAX_PAIRED + 1, "All settings")
     assert {"use, as it is", ""} == {row[1] for row in shorter.texts}
     assert MAX_SETTINGS <= len(shorter.rows) <= MAX_SETTINGS + 1
-
-
-# What is said.
 
 
 @pytest.fixture(scope="module")
@@ -191,40 +161,9 @@ def test_the_document_says_which_setting_to_use_and_what_depends_on_what(reacted
     assert [choice["factor"] for choice in made["answer"]["choices"]] == ["on_parse_error", "extract"]
 
 
-def test_an_invalid_run_has_no_conclusion(reacted):
-    broken = replace(reacted.results, comparison=replace(reacted.results.comparison, invalid=True))
-    facts = ablation_doc(replace(reacted, results=broken)).facts
-    assert facts["Invalid"] == ["no effect of this run holds"]
-    assert {"Use", "Open", "Depends"}.isdisjoint(facts)
-
-
-def test_verdicts_on_interactions_are_of_the_sum(reacted):
-    both = next(effect for effect in reacted.effects if effect.kind == "interaction")
-    made = [replace(both, verdict=PairVerdict(word, False)) for word in get_args(VerdictWord)]
-    tables = ablation_doc(replace(reacted, effects=made)).tables
-    (table,) = [each for each in tables if each.title == "All effects"]
-    assert [row[4] for row in table.texts] == ["more than the sum", "less than the sum", "equivalent", "undecided"]
-
-
-BROKEN: list[Any] = [
-    *(None, [], {}, {"factors": 3}, {"cells": {}}, {"factors": {}}, {"metrics": ["speed"]}, {"factors": {"extract": [1]}}),
-    *({"efficiency": None}, {"resolution": []}),
-]
-
-
-@pytest.mark.parametrize("broken", BROKEN)
-def test_a_manifest_that_makes_no_sense_is_one_line(reacted, tmp_path, broken):
-    own = reacted.results
-    fields = {**own.manifest.ablation, **broken} if isinstance(broken, dict) and broken else broken
-    write_manifest_json(tmp_path, own.manifest.to_json() | {"ablation": fields})
-    with pytest.raises(RunError, match=r"the manifest's 'ablation' does not fit its arms|json: ablation: ") as caught:
-        ablation_result(Results(own.folder, read_manifest(tmp_path), own.records, own.comparison))
-    assert "\n" not in str(caught.value)
-
-
-# What is refused.
-
 MANY = f"parse_retries={','.join(map(str, range(65)))}"
+
+
 REFUSED = [
     ("finish", ["parse_retries"], {}, "vary: 'parse_retries': write option=value,value"),
     ("finish", ["parse_retry=0,2"], {}, "vary: parse_retry: loop finish has no such option; did you mean 'parse_retries'?"),
@@ -248,3 +187,47 @@ def test_bad_input_is_one_line_and_makes_nothing(config, tmp_path, loop, varied,
         prepare(loop, varied, config(**changes))
     assert "\n" not in str(caught.value)
     assert not list(tmp_path.glob(f"runs/*/{MANIFEST}"))
+
+
+def test_each_profile_has_its_effects_and_before_any_trial_there_are_none(config):
+    profiles = ("flaky-format", "clean")
+    found = done(prepare("finish", RETRIES, config(profiles=profiles, suite="arithmetic(size=6)")))
+    effects = ablation_doc(found).tables[1]
+    assert effects.columns[:3] == ("effect", "profile", "accuracy")
+    assert [row[1] for row in effects.texts] == [profile for profile in profiles for _ in range(2)]
+    assert "clean: no odds ratios: outcomes are separated." in found.notes
+    begun = ablation_result(results(prepare("finish", RETRIES, config()).folder))
+    assert begun is not None
+    assert (begun.effects, ablation_doc(begun).data["answer"]["choices"], "Use" in ablation_doc(begun).facts) == ([], [], False)
+
+
+def test_a_fraction_of_mixed_levels_says_how_good_it_is_and_what_a_loop_wraps_may_vary_too(config, monkeypatch):
+    found = done(prepare("repeat_guard", ('loop="bare(max_steps=8)",finish', "warn_at=2,3"), config(suite="arithmetic(size=4)")))
+    assert found.ablation.default is None
+    mains = {effect.term for effect in found.effects if effect.kind == "main"}
+    assert mains == {'loop: "bare(max_steps=8)" → finish', "warn_at: 2 → 3"}
+    monkeypatch.setattr(preparing, "MAX_CELLS", 10)
+    varied = ("parse_retries=0,1,2", "forced_finish=both,off", "parallel_tools=true,false")
+    found = done(prepare("finish", varied, config(suite="arithmetic(size=4)")))
+    assert (len(found.layout.cells), found.ablation.resolution) == (10, None)
+    assert any(f"D-optimal, efficiency {found.ablation.efficiency:.2f}" in each for each in ablation_doc(found).facts["Warning"])
+
+
+BROKEN: list[Any] = [
+    *(None, [], {}, {"factors": 3}, {"cells": {}}, {"factors": {}}, {"metrics": ["speed"]}, {"factors": {"extract": [1]}}),
+    *({"efficiency": None}, {"resolution": []}),
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_manifest_that_makes_no_sense_is_one_line_and_an_invalid_run_has_no_conclusion(reacted, tmp_path, broken):
+    own = reacted.results
+    invalid = replace(own, comparison=replace(own.comparison, invalid=True))
+    facts = ablation_doc(replace(reacted, results=invalid)).facts
+    assert facts["Invalid"] == ["no effect of this run holds"]
+    assert {"Use", "Open", "Depends"}.isdisjoint(facts)
+    fields = {**own.manifest.ablation, **broken} if isinstance(broken, dict) and broken else broken
+    write_manifest_json(tmp_path, own.manifest.to_json() | {"ablation": fields})
+    with pytest.raises(RunError, match=r"the manifest's 'ablation' does not fit its arms|json: ablation: ") as caught:
+        ablation_result(Results(own.folder, read_manifest(tmp_path), own.records, own.comparison))
+    assert "\n" not in str(caught.value)

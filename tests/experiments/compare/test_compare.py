@@ -1,24 +1,29 @@
-"""Results of a run directory: the object for scripts, the numbers that designs differ in, and what a damaged run says."""
+"""Results of a run directory: the object for scripts, what designs differ in, the loop of an arm, and what a damaged run says."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import whichloop
 from tests.kept import put, rows
 from tests.sealing import reseal
 from whichloop.datasets.task import Suite
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, find_record, results
 from whichloop.experiments.compare.run import run
+from whichloop.loops.bare import Bare
+from whichloop.loops.finish import Finish
+from whichloop.loops.repeat_guard import RepeatGuard
 from whichloop.metrics.record import Record
 from whichloop.metrics.scorers import is_abstention
+from whichloop.reports.dataframes import Loaded
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.folders import run_folder
@@ -53,9 +58,6 @@ def of(found: Results, arm: str) -> list[Record]:
     return [record for record in found.records if record.arm == arm]
 
 
-# --- the comparison means something ---
-
-
 def test_a_loop_that_shows_no_observations_solves_what_needs_none(tmp_path, arithmetic_suite: Suite):
     found = made(tmp_path, loops=(BLIND,))
     without_answer = {task.id for task in arithmetic_suite.tasks if task.expected is None}
@@ -87,87 +89,6 @@ def test_the_same_stumble_meets_every_loop_at_the_same_place(wind):
         common = a.keys() & b.keys()
         assert len(common) > 20
         assert {point: a[point] for point in common} == {point: b[point] for point in common}
-
-
-# --- the object for scripts ---
-
-INTERVAL = {"value", "low", "high", "n"}
-TOP = {"run", "digest", "wall_s", "arms", "pairs"}
-ARM = {
-    "arm", "loop", "options", "model", "profile", "suite", "trials", "scored", "errored", "excluded", "accuracy",
-    "steps", "lm_calls", "tokens", "cost_usd", "seconds", "stops", "errors", "faults",
-}  # fmt: skip
-PAIR = {"a", "b", "metric", "difference", "p", "p_holm", "verdict"}
-
-
-def test_the_object_for_scripts_has_the_names_that_stay(breeze):
-    made: Any = json.loads(json.dumps(breeze.to_json(), allow_nan=False))
-    assert made.keys() >= TOP
-    assert len(made["arms"]) == 6
-    for arm in made["arms"]:
-        assert arm.keys() >= ARM
-        assert arm["faults"].keys() >= {"scheduled", "landed", "absorbed", "recovered"}
-        assert arm["scored"] + arm["errored"] + arm["excluded"] == arm["trials"] == 12
-        assert sum(arm["stops"].values()) == arm["scored"]
-        for metric in ("accuracy", "steps", "lm_calls", "tokens", "seconds"):
-            assert arm[metric].keys() == INTERVAL
-            assert arm[metric]["low"] <= arm[metric]["value"] <= arm[metric]["high"]
-        assert arm["cost_usd"] is None
-    for pair in made["pairs"]:
-        assert pair.keys() >= PAIR
-        assert pair["difference"].keys() == INTERVAL
-        assert pair["verdict"] in ("better", "worse", "equivalent", "undecided")
-        assert 0 <= pair["p"] <= pair["p_holm"] <= 1
-    assert len({(pair["a"], pair["b"], pair["metric"]) for pair in made["pairs"]}) == len(made["pairs"])
-    assert made["complete"] is True
-    assert made["scheduled"] == 6 * 12
-    assert len(made["digest"]) == 64
-
-
-def test_wall_time_runs_from_the_first_start_to_the_last_end(breeze):
-    starts = [record.started_at for record in breeze.records]
-    ends = [record.started_at + record.wall_s for record in breeze.records]
-    assert breeze.wall_s == pytest.approx(max(ends) - min(starts))
-    assert math.isfinite(breeze.wall_s)
-
-
-def test_reading_a_run_twice_gives_the_same_from_any_folder(breeze, monkeypatch):
-    monkeypatch.chdir(breeze.folder.parent)
-    assert results(Path(breeze.folder.name)).to_json() == breeze.to_json()
-
-
-# --- a trial by name ---
-
-
-@pytest.mark.parametrize(
-    "name", ["bare/clean/arithmetic-0007/0", "bare/clean/arithmetic-0007", "bare/flaky-tools/arithmetic-0012/0"]
-)
-def test_a_trial_is_found_by_its_name(breeze, name):
-    found = find_record(breeze, name)
-    assert f"{found.arm}/{found.task}/{found.repeat}".startswith(name)
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("nope", "no trial 'nope'; a trial is ARM/TASK/REPEAT, such as bare/clean/arithmetic-0001/0"),
-        (
-            "bare/flaky-tols",
-            "a trial is ARM/TASK/REPEAT, such as bare/flaky-tools/arithmetic-00",
-        ),
-        ("bare/flaky-tols/arithmetic-0002/0", "such as bare/flaky-tools/arithmetic-0002/0"),
-        ("", "matches 72 trials"),
-        ("arithmetic-0007", "matches 6 trials: .*…; type more of ARM/TASK/REPEAT"),
-        ("bare/clean", "matches 12 trials"),
-        ("bare/clean/arithmetic-000", "matches 9 trials"),
-    ],
-)
-def test_a_name_that_fits_none_or_several_is_refused(breeze, name, said):
-    with pytest.raises(RunError, match=said):
-        find_record(breeze, name)
-
-
-# --- nothing is imported, nothing is trusted ---
 
 
 @pytest.fixture
@@ -221,13 +142,6 @@ def test_a_manifest_without_any_one_of_its_parts_is_read_or_refused_in_one_line(
         assert "\n" not in said
 
 
-def test_records_of_an_arm_that_the_manifest_lacks_are_refused(breeze, copy):
-    manifest = breeze.manifest.to_json()
-    manifest = {**manifest, "arms": manifest["arms"][1:]}
-    with pytest.raises(RunError, match="do not fit together"):
-        results(copy(manifest))
-
-
 def test_a_run_that_has_only_begun_has_results(tmp_path):
     experiment = prepare(CompareConfig(loops=("bare",), runs=tmp_path, mlflow=False))
     found = results(experiment.folder)
@@ -239,24 +153,15 @@ def test_a_run_that_has_only_begun_has_results(tmp_path):
 EASY = '''
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
 from whichloop.protocol import Plan, PlannedCall, Query, Ref, Tool
-
 SHAPES = ("flat", "round", "square", "long", "bent")
-
-
 def look(key: str) -> str:
     """Look a thing up."""
     return "blue"
-
-
 LOOK = Tool.from_function(look, blocking=False)
-
-
 def task(i):
     question = f"What colour has the {SHAPES[i % 5]} thing of box {i}, which came in the year {1900 + 7 * i}?"
     plan = Plan((PlannedCall("c1", "look", {"key": f"k{i}"}, f"Look thing {i} up."),), Ref("c1"))
     return Task(f"t{i}", Query(question), "blue", "normalized", plan, labels={"split": "train" if i % 3 else "test"})
-
-
 def load():
     return Suite("easy", "1", tuple(map(task, range(30))), lambda _: StatelessEnvironment((LOOK,)))
 '''
@@ -269,11 +174,145 @@ def easy(tmp_path, monkeypatch) -> dict[str, Any]:
     return {"suite": "too_easy:load", "loops": ("bare",), "runs": tmp_path / "runs", "mlflow": False}
 
 
-def test_a_comparison_on_a_suite_that_fails_a_check_says_so(easy):
-    experiment = prepare(CompareConfig(**easy))
+def test_a_comparison_says_how_many_tasks_are_right_by_construction(tmp_path):
+    rows = [{"question": f"What is {n}?", "answer": f"<<{n}+1={n + 1}>>\n#### {n + gap}"} for n, gap in ((3, 1), (4, 2), (5, 3))]
+    rows.append(rows[1])  # quarantined, as its question was asked before
+    (data := tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = made(tmp_path, loops=("bare",), suite="gsm8k", data=data)
+    assert [text for text in found.comparison.remarks if "by construction" in text] == [
+        "2 of 4 tasks are right by construction under the scripted model: it gives the answer, which no planned call yields."
+    ]
+    assert made(tmp_path, loops=("bare",), suite="arithmetic(size=6)").comparison.remarks == ()
+
+
+@dataclass(frozen=True, slots=True)
+class Four(Bare):
+    """A loop whose author gave it a limit."""
+
+    max_steps: int = 4
+
+
+LOOPS = ["finish", "finish(parse_retries=0)", 'repeat_guard(loop="bare(max_steps=7)")']
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    runs = tmp_path_factory.mktemp("runs")
+    settings: dict[str, Any] = {"tasks": 2, "mlflow": False, "runs": runs}
+    return whichloop.compare([*LOOPS, Four, Bare(max_steps=2)], profiles=["clean", "flaky-tools"], **settings)
+
+
+def test_what_ends_at_a_limit_of_its_own_is_counted_and_the_limit_is_told_in_tool_steps(ran: Loaded) -> None:
+    manifest, limits = ran.results.manifest, ran.results.comparison.limits
+    suites = manifest.suite.max_tool_steps
+    assert [limit for arm, limit in manifest.step_limits.items() if arm.endswith("/clean")] == [suites, suites, 6, 3, 1]
+    stops = [record.arm for record in ran.results.records if record.arm.startswith("bare(") and record.stop == "max_steps"]
+    assert limits.ended["bare(max_steps=2)/clean"] == stops.count("bare(max_steps=2)/clean") > 0
+
+
+INTERVAL = {"value", "low", "high", "n"}
+
+
+ARM = {
+    "arm", "loop", "options", "model", "profile", "suite", "trials", "scored", "errored", "excluded", "accuracy",
+    "steps", "lm_calls", "tokens", "cost_usd", "seconds", "stops", "errors", "faults",
+}  # fmt: skip
+
+
+def test_the_object_for_scripts_has_the_names_that_stay_and_is_the_same_read_again(breeze, monkeypatch):
+    made: Any = json.loads(json.dumps(breeze.to_json(), allow_nan=False))
+    assert made.keys() >= {"run", "digest", "wall_s", "arms", "pairs"}
+    assert (len(made["arms"]), made["complete"], made["scheduled"], len(made["digest"])) == (6, True, 6 * 12, 64)
+    ends = [record.started_at + record.wall_s for record in breeze.records]
+    assert made["wall_s"] == pytest.approx(max(ends) - min(record.started_at for record in breeze.records))
+    for arm in made["arms"]:
+        assert arm.keys() >= ARM
+        assert arm["faults"].keys() >= {"scheduled", "landed", "absorbed", "recovered"}
+        assert arm["scored"] + arm["errored"] + arm["excluded"] == arm["trials"] == 12
+        assert sum(arm["stops"].values()) == arm["scored"]
+        for metric in ("accuracy", "steps", "lm_calls", "tokens", "seconds"):
+            assert arm[metric].keys() == INTERVAL
+            assert arm[metric]["low"] <= arm[metric]["value"] <= arm[metric]["high"]
+        assert arm["cost_usd"] is None
+    for pair in made["pairs"]:
+        assert pair.keys() >= {"a", "b", "metric", "difference", "p", "p_holm", "verdict"}
+        assert pair["difference"].keys() == INTERVAL
+        assert pair["verdict"] in ("better", "worse", "equivalent", "undecided")
+        assert 0 <= pair["p"] <= pair["p_holm"] <= 1
+    assert len({(pair["a"], pair["b"], pair["metric"]) for pair in made["pairs"]}) == len(made["pairs"])
+    monkeypatch.chdir(breeze.folder.parent)
+    assert results(Path(breeze.folder.name)).to_json() == breeze.to_json()
+
+
+NAMED = {
+    "nope": "no trial 'nope'; a trial is ARM/TASK/REPEAT, such as bare/clean/arithmetic-0001/0",
+    "bare/flaky-tols/arithmetic-0002/0": "such as bare/flaky-tools/arithmetic-0002/0",
+    "": "matches 72 trials",
+    "arithmetic-0007": "matches 6 trials: .*…; type more of ARM/TASK/REPEAT",
+    "bare/clean/arithmetic-000": "matches 9 trials",
+}
+
+
+def test_a_trial_is_found_by_its_name_and_one_that_fits_none_or_several_is_refused(breeze):
+    for name in ("bare/clean/arithmetic-0007/0", "bare/clean/arithmetic-0007", "bare/flaky-tools/arithmetic-0012/0"):
+        found = find_record(breeze, name)
+        assert f"{found.arm}/{found.task}/{found.repeat}".startswith(name)
+    for name, said in NAMED.items():
+        with pytest.raises(RunError, match=said):
+            find_record(breeze, name)
+
+
+def test_the_latest_run_is_the_one_that_was_begun_last_whatever_its_name_and_none_of_a_hidden_folder(tmp_path):
+    for age, name in enumerate(["monday", "20260101-000000-arithmetic-aaaa", "20260101-000000-arithmetic-0000"]):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / MANIFEST).touch()
+        os.utime(tmp_path / name / MANIFEST, (age, age))
+        assert run_folder("latest", tmp_path) == tmp_path / name
+    runs = tmp_path / "runs"
+    for name, day in (("new", 2), ("old", 1), (".new.part", 3)):  # written last: the hidden one
+        (runs / name).mkdir(parents=True)
+        write_manifest_json(runs / name, {"config": {}, "created": f"2026-01-0{day}T00:00:00+00:00"})
+    assert run_folder("latest", runs) == runs / "new"
+    with pytest.raises(RunError, match=r"in .*: old, new$"):
+        run_folder("another", runs)
+
+
+def test_a_run_is_found_by_the_name_that_it_was_given_where_no_folder_of_that_name_is_there(tmp_path):
+    names = {"day-shop-1": "nb first", "day-shop-2": "shop", "day-shop-3": None, "day-shop-4": "twice", "day-5": "twice"}
+    for folder, name in names.items():
+        (tmp_path / folder).mkdir()
+        write_manifest_json(tmp_path / folder, {"config": {"name": name}, "created": "2026-01-01T00:00:00+00:00"})
+    for name, folder in (("nb first", "day-shop-1"), ("shop", "day-shop-2"), ("shop-3", "day-shop-3")):  # four have shop as a part
+        assert run_folder(name, tmp_path) == tmp_path / folder
+    with pytest.raises(RunError, match=r"^'twice' matches 2 runs in .*: day-"):
+        run_folder("twice", tmp_path)
+    (tmp_path / "shop").mkdir()
+    assert run_folder("shop", tmp_path) == tmp_path / "shop"
+
+
+def test_unknown_arms_are_told_with_those_that_there_are_and_records_of_one_that_the_manifest_lacks_refused(ran, breeze, copy):
+    with pytest.raises(RunError, match=r"no arm 'phased'; there are finish/clean, "):
+        ran.loop("phased")
+    manifest = breeze.manifest.to_json()
+    with pytest.raises(RunError, match="do not fit together"):
+        results(copy({**manifest, "arms": manifest["arms"][1:]}))
+
+
+def test_a_suite_that_fails_a_check_is_told_and_quarantined_tasks_leave_the_denominator_visibly(easy, tmp_path):
+    listed = tmp_path / "bad.toml"
+    listed.write_text('t3 = "the gold is wrong"\n')
+    experiment = prepare(CompareConfig(**easy, quarantine=listed))
     run(experiment, Unwatched())
-    warnings = results(experiment.folder).to_json()["warnings"]
-    assert [each for each in warnings if each["text"].startswith("the suite fails a check, guessing: same answer")], warnings
+    found = results(experiment.folder)
+    told = found.to_json()
+    (arm,) = told["arms"]
+    assert (arm["scored"], arm["excluded"], found.is_complete) == (29, 1, True)
+    assert arm["exclusions"] == {"quarantined: the gold is wrong": 1}
+    warnings = [each["text"] for each in told["warnings"]]
+    assert [text for text in warnings if text.startswith("the suite fails a check, guessing: same answer")], warnings
+    listed.write_text('t99 = "no such task"\n')
+    with pytest.raises(ValueError, match="has no task 't99'"):
+        prepare(CompareConfig(**easy, quarantine=listed))
 
 
 def test_only_the_tasks_of_the_split_are_asked(easy):
@@ -284,69 +323,34 @@ def test_only_the_tasks_of_the_split_are_asked(easy):
     assert len(list(easy["runs"].iterdir())) == 1
 
 
-def test_quarantined_tasks_leave_the_denominator_visibly(easy, tmp_path):
-    listed = tmp_path / "bad.toml"
-    listed.write_text('t3 = "the gold is wrong"\n')
-    experiment = prepare(CompareConfig(**easy, quarantine=listed))
-    run(experiment, Unwatched())
-    found = results(experiment.folder)
-    (arm,) = found.to_json()["arms"]
-    assert (arm["scored"], arm["excluded"]) == (29, 1)
-    assert arm["exclusions"] == {"quarantined: the gold is wrong": 1}
-    assert found.is_complete
-    listed.write_text('t99 = "no such task"\n')
-    with pytest.raises(ValueError, match="has no task 't99'"):
-        prepare(CompareConfig(**easy, quarantine=listed))
+ARMS: dict[str, Any] = {
+    **{"finish": Finish(), "finish/flaky-tools": Finish(), "finish(parse_retries=0)": Finish(parse_retries=0)},
+    **{"repeat_guard": RepeatGuard(Bare(max_steps=7)), f"{__name__}:Four": Four(), "bare(max_steps=2)": Bare(max_steps=2)},
+}
 
 
-# --- where a run is ---
+def test_the_loop_of_an_arm_is_set_as_it_was_compared_and_a_limit_that_was_typed_is_its_users(ran: Loaded, tmp_path: Path) -> None:
+    assert {name: ran.loop(name) for name in ARMS} == ARMS
+    made = whichloop.compare(["finish", Four], tasks=1, max_tool_steps=11, profiles=["clean"], mlflow=False, runs=tmp_path)
+    assert (made.loop("finish"), made.loop(f"{__name__}:Four")) == (Finish(max_steps=12), Four(max_steps=12))
 
 
-def test_the_latest_run_is_the_one_that_was_begun_last_whatever_its_name(tmp_path):
-    for age, name in enumerate(["monday", "20260101-000000-arithmetic-aaaa", "20260101-000000-arithmetic-0000"]):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / MANIFEST).touch()
-        os.utime(tmp_path / name / MANIFEST, (age, age))
-        assert run_folder("latest", tmp_path) == tmp_path / name
+OTHERS: list[tuple[dict[str, Any], str]] = [
+    ({"configuration": "Finish(max_steps=3)"}, r"is set differently now; it ran as Finish\(max_steps=3\)$"),
+    ({"configuration": ""}, "another tool ran this loop"),
+    ({"program": "0123"}, "its prompts come from an optimized program"),
+    ({"loop": "antigravity:Loop"}, "leads to code of your own, antigravity:Loop: give its whole name to import it$"),
+    ({"options": {"max_stepz": 3}}, "max_stepz"),
+    ({"options": {"loop": "finish.antigravity:Loop"}}, "leads to code of your own, finish.antigravity:Loop"),
+]
 
 
-def test_a_manifest_that_is_written_again_makes_no_run_the_latest_nor_does_one_of_a_hidden_folder(tmp_path):
-    for name, day in (("new", 2), ("old", 1), (".new.part", 3)):  # written last: the hidden one
-        (tmp_path / name).mkdir()
-        write_manifest_json(tmp_path / name, {"config": {}, "created": f"2026-01-0{day}T00:00:00+00:00"})
-    assert run_folder("latest", tmp_path) == tmp_path / "new"
-    with pytest.raises(RunError, match=r"in .*: old, new$"):
-        run_folder("another", tmp_path)
-
-
-def test_a_run_is_found_by_the_name_that_it_was_given_where_no_folder_of_that_name_is_there(tmp_path):
-    for folder, name in (
-        ("day-shop-1", "nb first"),
-        ("day-shop-2", "shop"),
-        ("day-shop-3", None),
-        ("day-shop-4", "twice"),
-        ("day-5", "twice"),
-    ):
-        (tmp_path / folder).mkdir()
-        write_manifest_json(tmp_path / folder, {"config": {"name": name}, "created": "2026-01-01T00:00:00+00:00"})
-    assert run_folder("nb first", tmp_path) == tmp_path / "day-shop-1"
-    assert run_folder("shop", tmp_path) == tmp_path / "day-shop-2"  # four folders have it as a part
-    assert run_folder("shop-3", tmp_path) == tmp_path / "day-shop-3"
-    with pytest.raises(RunError, match=r"^'twice' matches 2 runs in .*: day-"):
-        run_folder("twice", tmp_path)
-    (tmp_path / "shop").mkdir()
-    assert run_folder("shop", tmp_path) == tmp_path / "shop"
-
-
-# --- what is right by construction ---
-
-
-def test_a_comparison_says_how_many_tasks_are_right_by_construction(tmp_path):
-    rows = [{"question": f"What is {n}?", "answer": f"<<{n}+1={n + 1}>>\n#### {n + gap}"} for n, gap in ((3, 1), (4, 2), (5, 3))]
-    rows.append(rows[1])  # quarantined, as its question was asked before
-    (data := tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    found = made(tmp_path, loops=("bare",), suite="gsm8k", data=data)
-    assert [text for text in found.comparison.remarks if "by construction" in text] == [
-        "2 of 4 tasks are right by construction under the scripted model: it gives the answer, which no planned call yields."
-    ]
-    assert made(tmp_path, loops=("bare",), suite="arithmetic(size=6)").comparison.remarks == ()
+@pytest.mark.parametrize(("entry", "said"), OTHERS)
+def test_what_cannot_be_made_as_it_was_says_why(ran: Loaded, tmp_path: Path, entry: dict[str, Any], said: str) -> None:
+    shutil.copytree(ran.results.folder, copied := tmp_path / "run")
+    manifest = json.loads((copied / MANIFEST).read_text())
+    manifest["arms"][0] |= entry
+    (copied / MANIFEST).write_text(json.dumps(manifest))
+    reseal(copied / MANIFEST)
+    with pytest.raises(RunError, match=said):
+        whichloop.load(copied).loop("finish/clean")

@@ -1,28 +1,42 @@
-"""A comparison as a document: the matrix, the verdict's lines, the warnings and the tables, by their facts."""
+"""Comparisons as documents, one run or several side by side: matrix, verdict, warnings, limits and tables, by their facts."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
+import re
+import shutil
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
+from whichloop.experiments.compare.caveats import at_limit, caveats
 from whichloop.experiments.compare.doc import basis, compare_doc
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
-from whichloop.experiments.compare.several_runs import collect, several_doc
+from whichloop.experiments.compare.several_runs import SeveralRuns, collect, several_doc
 from whichloop.experiments.compare.tables import arms_csv
-from whichloop.runs.config import CompareConfig
+from whichloop.experiments.compare.trial_limits import trial_limits
+from whichloop.metrics.arm_info import NO_LIMITS
+from whichloop.metrics.comparison import compare
+from whichloop.runs.config import BudgetConfig, CompareConfig
 from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.store.files import RunError
 from whichloop.text.doc import Table, to_terminal
 
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
+
+
 STRESS = ("flaky-format", "flaky-tools")
+TASKS = 40
 
 
 @pytest.fixture(scope="module")
@@ -37,50 +51,14 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Results]:
 
 @pytest.fixture(scope="module")
 def five(ran: Callable[..., Results]) -> Results:
-    """The README's main job on a third of its tasks."""
-    return ran(loops=LOOPS, profiles=STRESS, suite="arithmetic(size=100)")
+    """The README's main job on a few of its tasks."""
+    return ran(loops=LOOPS, profiles=STRESS, suite=f"arithmetic(size={TASKS})")
 
 
 def column(table: Table, name: str) -> dict[str, Any]:
     """The values of a column by row."""
     place = table.columns.index(name)
     return {str(row[0]): getattr(row[place], "value", None) for row in table.rows}
-
-
-def test_the_matrix_has_a_row_for_each_loop_and_the_amounts_of_its_arms(five):
-    table = compare_doc(five).tables[0]
-    assert table.columns[:6] == ("loop", *STRESS, "steps", "errors", "tokens")
-    arms = {(arm.info.variant, arm.info.profile): arm.summary for arm in five.comparison.arms}
-    for profile in STRESS:
-        assert column(table, profile) == {loop: arms[loop, profile].accuracy.value for loop in column(table, "steps")}
-    for loop, steps in column(table, "steps").items():
-        own = [arms[loop, profile] for profile in STRESS]
-        assert steps == pytest.approx(sum(each.means["steps"].value for each in own) / 2)
-        assert column(table, "tokens")[loop] == pytest.approx(sum(each.means["tokens"].value for each in own) / 2)
-        assert column(table, "errors")[loop] == sum(sum(each.errors.values()) for each in own) / 200
-        assert column(table, "wrong")[loop] == sum(each.false_success for each in own)
-    assert [row[0] for row in table.rows] == sorted(arms_by_mean(five), key=lambda loop: -arms_by_mean(five)[loop])
-
-
-def test_each_arm_has_its_own_interval_in_the_matrix_and_in_the_table_of_arms(five):
-    matrix, arms = compare_doc(five).tables[:2]
-    assert arms.title == "Arms"
-    accuracies = {row[0]: row[arms.columns.index("accuracy")] for row in arms.texts}
-    cells = {(row[0], name): text for row in matrix.texts for name, text in zip(matrix.columns, row, strict=True)}
-    for arm in five.comparison.arms:
-        own = arm.summary.accuracy
-        told = (accuracies[arm.info.arm], cells[arm.info.variant, arm.info.profile])
-        for digits, text in zip((3, 2), told, strict=True):
-            low, high = map(float, text.partition("[")[2].partition("]")[0].split(", "))
-            assert (low, high) == (round(own.low, digits), round(own.high, digits))
-
-
-def arms_by_mean(run: Results) -> dict[str, float]:
-    means: dict[str, list[float]] = {}
-    for arm in run.comparison.arms:
-        assert arm.summary.accuracy is not None
-        means.setdefault(arm.info.variant, []).append(arm.summary.accuracy.value)
-    return {loop: sum(each) / len(each) for loop, each in means.items()}
 
 
 def test_marks_are_those_of_the_pairs(five):
@@ -120,12 +98,6 @@ def test_the_verdict_its_price_its_basis_and_its_doubts_are_lines(five):
     assert {row["loop"]: row["at_limit"] for row in data["answer"]["rows"]} == column(compare_doc(five).tables[0], "limit")
 
 
-def test_the_basis_names_what_the_verdict_rests_on(five: Results, ran: Callable[..., Results]) -> None:
-    calm = ran(loops=("bare", "finish"), profiles=("clean",), suite="arithmetic(size=4)")
-    measured = ran(loops=("bare",), profiles=("text-2024",), suite="arithmetic(size=4)")
-    assert (basis(calm), basis(measured)) == ("scripted model, no faults", "scripted model, rates of text-2024")
-
-
 def test_loops_that_did_the_same_in_every_trial_are_named(ran: Callable[..., Results]) -> None:
     found = ran(loops=("bare", "bare(check_types=true)", "finish"), profiles=("clean",), suite="arithmetic(size=6)")
     assert found.same_loops == [["bare", "bare(check_types=true)"]]
@@ -143,48 +115,199 @@ def test_few_tasks_with_many_repeats_decide_for_these_tasks(ran: Callable[..., R
     assert all(cell.endswith(" of 20") for row in solved.texts for cell in row[1:])
 
 
-def test_every_pair_has_its_own_numbers_in_the_table(five):
-    (table,) = [each for each in compare_doc(five).tables if each.title == "Accuracy, a minus b"]
-    pairs = five.comparison.pairs_on("accuracy")
-    assert [tuple(row[:2]) for row in table.texts] == [(pair.a, pair.b) for pair in pairs]
-    for row, pair in zip(table.texts, pairs, strict=True):
-        assert row[2].startswith(f"{pair.difference.value:.3f}"[:6])
-        assert row[table.columns.index("tasks")] == "100"
-    own = [pair for pair in pairs if pair.p < 0.2]
-    assert min(pair.p_holm for pair in pairs) == pytest.approx(min(1, len(pairs) * min(pair.p for pair in own)))
+@pytest.fixture(scope="module")
+def both(breeze: Results, calm: Results) -> SeveralRuns:
+    return collect([breeze, calm])
 
 
-def test_details_are_all_tables_and_none_is_empty(five):
-    details = [each for each in compare_doc(five).tables if each.detail]
-    begins = ("Arms", "What happened", "Accuracy, a minus b", "Accuracy over all profiles", "Other measures", "Accuracy against")
-    assert not [begin for begin in begins if not any(each.title.startswith(begin) for each in details)]
-    assert all(each.rows and len({len(row) for row in (each.columns, *each.rows)}) == 1 for each in details)
+def test_p_is_adjusted_over_all_pairs_of_all_runs(breeze, tmp_path):
+    shutil.copytree(breeze.folder, tmp_path / "again")
+    found = collect([breeze, results(tmp_path / "again")])
+    pairs = [pair for column in found.columns for pair in column.pairs]
+    single = [pair for pair in breeze.comparison.pairs if pair.metric == "accuracy"]
+    assert [(pair.a, pair.b, pair.p, pair.difference.value) for pair in pairs] == 2 * [
+        (pair.a, pair.b, pair.p, pair.difference.value) for pair in single
+    ]
+    assert all(pair.p <= pair.p_holm <= len(pairs) * pair.p + 1e-12 for pair in pairs)
+    assert all(together.level <= alone.level for together, alone in zip(pairs, single, strict=False))
+    assert all(together.p_holm >= alone.p_holm for together, alone in zip(pairs, single, strict=False))
+    assert [column.name for column in found.columns[::2]] == [
+        f"arithmetic, flaky-format ({breeze.folder.name})",
+        "arithmetic, flaky-format (again)",
+    ]
 
 
-def test_several_runs_have_one_verdict_adjusted_over_all_their_pairs(five: Results, ran: Callable[..., Results]) -> None:
-    events = ran(loops=("bare", "finish"), profiles=STRESS, suite="events", tasks=40)
-    both = collect([five, events])
-    doc = several_doc(both)
-    names = [f"{suite}, {profile}" for suite in ("arithmetic", "events") for profile in STRESS]
-    assert list(both.verdict.columns) == names
-    assert [row[0] for row in doc.tables[0].texts] == names
-    alone = {(pair.a, pair.b): pair.p_holm for pair in five.comparison.pairs_on("accuracy")}
-    joint = {(pair.a, pair.b): pair.p_holm for each in both.columns[:2] for pair in each.pairs}
-    assert alone.keys() == joint.keys()
-    assert all(joint[pair] >= alone[pair] - 1e-12 for pair in alone)
-    assert both.verdict.decision is not None
-    assert doc.facts[both.verdict.decision.outcome]
+LIMIT = "at most 2,000 tokens a trial"
 
 
-def test_csv_has_a_line_for_each_arm_with_its_own_numbers(five):
-    rows = list(csv.DictReader(io.StringIO(arms_csv(five.comparison))))
-    assert [row["arm"] for row in rows] == [arm.info.arm for arm in five.comparison.arms]
-    for row, arm in zip(rows, five.comparison.arms, strict=True):
-        assert float(row["accuracy.value"]) == pytest.approx(arm.summary.accuracy.value)
+def test_loops_that_end_often_at_their_limit_are_warned_of_with_their_numbers(stepped):
+    stops = {arm.info.variant: Counter(arm.summary.stops) for arm in stepped.comparison.arms}
+    ended = {loop: counts["forced"] + counts["max_steps"] for loop, counts in stops.items()}
+    assert ended["bare"] < 2
+    said = {each.arms[0]: each.numbers for each in caveats(stepped.comparison) if each.code == "at limit"}
+    named = {loop: stepped.comparison.limits.ended[f"{loop}/flaky-tools"] for loop in ended if loop != "bare"}
+    assert named['repeat_guard(loop="bare(max_steps=3)")'] == ended['repeat_guard(loop="bare(max_steps=3)")']  # which was typed
+    assert said == {loop: {"trials": n, "of": 20} for loop, n in named.items()}
+    assert {arm.info.variant: at_limit(stepped.comparison, [arm]) for arm in stepped.comparison.arms}["bare(max_steps=4)"] == named[
+        "bare(max_steps=4)"
+    ]
+    few = replace(stepped.comparison.limits, ended={arm.info.arm: 1 for arm in stepped.comparison.arms})
+    assert not [each for each in caveats(replace(stepped.comparison, limits=few)) if each.code == "at limit"]
 
 
-def test_an_invalid_run_says_so_and_has_no_verdict(five):
+def test_every_trial_beyond_the_limit_ended_by_it_unsolved_with_its_answer_kept(limited):
+    beyond = [record for record in limited.records if record.tokens > 2000]
+    assert beyond == [record for record in limited.records if record.stop == "budget"]
+    assert {record.accuracy for record in beyond} == {0.0}
+    assert any(record.answer is not None for record in beyond)
+    assert all(re.fullmatch(r"budget of 2,000 tokens exceeded: [2-9],\d{3}", record.reason) for record in beyond)
+
+
+@pytest.mark.parametrize("others", [("bare", "finish"), ("bare",)])
+def test_trials_that_ran_out_of_time_are_a_warning_unless_the_limit_was_the_runs_own(limited, others):
+    infos = [arm.info for arm in limited.comparison.arms if arm.info.loop in others]
+    records = [
+        replace(record, stop="timeout", scores={"accuracy": 0.0}) if record.arm == infos[0].arm and number < 3 else record
+        for number, record in enumerate(record for record in limited.records if record.arm in {info.arm for info in infos})
+    ]
+    late = sum(record.stop == "timeout" for record in records)
+    assert late > 0
+    by_default = compare(records, infos)
+    of_own = replace(by_default, limits=trial_limits({"trial_timeout_s": 0.5}))
+    (told,) = (each for each in caveats(by_default) if each.code == "out of time")
+    assert (told.arms, told.numbers["trials"], told.numbers["of"]) == ((infos[0].arm,), late, 8)
+    assert not [each for each in caveats(of_own) if each.code == "out of time"]
+    assert at_limit(of_own, of_own.arms[:1]) == late
+
+
+def test_every_task_has_its_first_trial_before_any_has_a_second(tmp_path):
+    made = prepare(CompareConfig(loops=("bare", "finish"), suite="arithmetic(size=6)", repeats=3, runs=tmp_path, mlflow=False))
+    trials = list(made.missing())
+    firsts = [trial for trial in trials if trial.repeat == 0]
+    assert trials[: len(firsts)] == firsts
+    assert {trial.task.id for trial in firsts} == {task.id for task in made.tasks}
+
+
+def test_the_matrix_has_a_row_for_each_loop_and_the_amounts_of_its_arms_and_csv_a_line_for_each_arm(five):
+    matrix, arms_table = compare_doc(five).tables[:2]
+    assert matrix.columns[:6] == ("loop", *STRESS, "steps", "errors", "tokens")
+    arms = {(arm.info.variant, arm.info.profile): arm.summary for arm in five.comparison.arms}
+    for profile in STRESS:
+        assert column(matrix, profile) == {loop: arms[loop, profile].accuracy.value for loop in column(matrix, "steps")}
+    means = {}
+    for loop, steps in column(matrix, "steps").items():
+        own = [arms[loop, profile] for profile in STRESS]
+        assert steps == pytest.approx(sum(each.means["steps"].value for each in own) / 2)
+        assert column(matrix, "tokens")[loop] == pytest.approx(sum(each.means["tokens"].value for each in own) / 2)
+        assert column(matrix, "errors")[loop] == sum(sum(each.errors.values()) for each in own) / (2 * TASKS)
+        assert column(matrix, "wrong")[loop] == sum(each.false_success for each in own)
+        means[loop] = sum(each.accuracy.value for each in own)
+    assert [row[0] for row in matrix.rows] == sorted(means, key=lambda loop: -means[loop])
+    accuracies = {row[0]: row[arms_table.columns.index("accuracy")] for row in arms_table.texts}
+    for row, arm in zip(csv.DictReader(io.StringIO(arms_csv(five.comparison))), five.comparison.arms, strict=True):
+        accuracy = arm.summary.accuracy
+        assert (row["arm"], float(row["accuracy.value"])) == (arm.info.arm, pytest.approx(accuracy.value))
+        low, high = map(float, accuracies[arm.info.arm].partition("[")[2].partition("]")[0].split(", "))
+        assert (low, high) == (round(accuracy.low, 3), round(accuracy.high, 3))
+
+
+def test_the_basis_names_what_the_verdict_rests_on_and_an_invalid_run_has_none(five: Results, ran: Callable[..., Results]) -> None:
+    calm = ran(loops=("bare", "finish"), profiles=("clean",), suite="arithmetic(size=4)")
+    measured = ran(loops=("bare",), profiles=("text-2024",), suite="arithmetic(size=4)")
+    assert (basis(calm), basis(measured)) == ("scripted model, no faults", "scripted model, rates of text-2024")
     invalid = Results(five.folder, five.manifest, five.records, replace(five.comparison, invalid=True))
     told = compare_doc(invalid).facts
     assert told["Invalid"] == ["no verdict of this run holds"]
     assert not {"Adopt", "Tie", "Depends", "Undecided"} & told.keys()
+
+
+# --- several runs ---
+
+TEN: dict[str, Any] = {"suite": "arithmetic(size=10)", "repeats": 2}
+
+
+@pytest.fixture(scope="module")
+def breeze(ran: Callable[..., Results]) -> Results:
+    return ran(loops=("bare", "phased", "react_extract"), profiles=STRESS, **TEN)
+
+
+@pytest.fixture(scope="module")
+def calm(ran: Callable[..., Results]) -> Results:
+    return ran(loops=("bare",), profiles=("clean",), **TEN)
+
+
+def test_each_column_has_the_places_of_its_own_loops_worse_only_where_shown_and_a_loop_alone_has_none(both):
+    columns = ["arithmetic, flaky-format", "arithmetic, flaky-tools", "arithmetic, clean"]
+    assert list(both.verdict.columns) == columns == [row[0] for row in several_doc(both).tables[0].texts]
+    own = {"bare": set(columns), "phased": set(columns[:2]), "react_extract": set(columns[:2])}
+    assert {row.loop: set(row.cells) for row in both.verdict.rows} == own
+    assert both.verdict.row("bare").cells["arithmetic, clean"].place == ""
+    for column in both.columns[:2]:
+        cells = {row.loop: row.cells[column.name] for row in both.verdict.rows}
+        best = [loop for loop, cell in cells.items() if cell.place == "best"]
+        assert {cells[loop].accuracy.value for loop in best} == {max(cell.accuracy.value for cell in cells.values())}
+        shown = [pair for pair in column.pairs if pair.verdict.word in ("better", "worse")]
+        apart = {frozenset(name.partition("/")[0] for name in (pair.a, pair.b)) for pair in shown}
+        for loop, cell in cells.items():
+            assert (cell.place == "worse") == (loop not in best and any(frozenset((loop, other)) in apart for other in best))
+
+
+def test_an_invalid_run_counts_in_no_verdict_and_one_of_another_level_is_refused(breeze, calm):
+    broken = replace(breeze, comparison=replace(breeze.comparison, invalid=True))
+    found = collect([broken, calm])
+    assert found.verdict.decision is None  # in the other there is one loop
+    assert all(cell.place == "" for row in found.verdict.rows for cell in row.cells.values())
+    assert several_doc(found).facts["Invalid"] == [breeze.folder.name]
+    with pytest.raises(RunError, match="different levels or margins"):
+        collect([breeze, replace(calm, comparison=replace(calm.comparison, alpha=0.1))])
+
+
+# --- limits of trials ---
+
+
+@pytest.fixture(scope="module")
+def limited(ran: Callable[..., Results]) -> Results:
+    budget = BudgetConfig(tokens=2000)
+    return ran(loops=("bare", "finish"), profiles=("flaky-format",), suite="arithmetic(size=8)", trial_budget=budget)
+
+
+@pytest.fixture(scope="module")
+def stepped(ran: Callable[..., Results]) -> Results:
+    """A run in which designs end at their step limits in many trials, beside one that hardly does."""
+    loops = ("bare", "bare(max_steps=4)", "bare(max_steps=5)", "repeat_guard(loop=bare(max_steps=3))")
+    return ran(loops=loops, profiles=("flaky-tools",), tasks=20)
+
+
+@given(
+    st.fixed_dictionaries({}, optional={name: st.integers(1, 10**6) for name in BudgetConfig.model_fields}),
+    st.none() | st.integers(1, 50),
+    st.sampled_from([60.0, 20.0]),
+)
+def test_every_limit_that_a_run_set_is_named_and_no_other(budget, steps, timeout):
+    config = CompareConfig(trial_budget=BudgetConfig(**budget), max_tool_steps=steps, trial_timeout_s=timeout)
+    found = trial_limits(config.model_dump(mode="json"))
+    named = len(budget) + (steps is not None) + (timeout != 60)
+    assert (found == NO_LIMITS) == (named == 0)
+    assert bool(found.words) == bool(found.stops)
+    assert not named or (" and " in found.words) == (named > 1)
+    assert "others" not in found.words
+    assert trial_limits({}) == NO_LIMITS, "an imported run"
+
+
+def test_the_limit_stands_in_the_title_with_what_was_seen_and_what_ended_there_is_a_column(limited):
+    doc = compare_doc(limited)
+    matrix = doc.tables[0]
+    assert LIMIT in limited.title
+    assert LIMIT in doc.title
+    place = matrix.columns.index("limit")
+    stopped = {arm.info.loop: arm.summary.stops.get("budget", 0) for arm in limited.comparison.arms}
+    assert sum(stopped.values()) > 0
+    assert {row[0]: int(row[place]) for row in matrix.texts} == stopped
+    assert json.loads(json.dumps(limited.to_json()))["limits"] == LIMIT
+    assert "Next" not in doc.facts
+    some = tuple(record for record in limited.records if record.task != limited.records[0].task)
+    one_arm = tuple(record for record in limited.records if record.arm == limited.records[0].arm)
+    part, alone = (Results(limited.folder, limited.manifest, records, limited.comparison) for records in (some, one_arm))
+    assert "incomplete: 14 of 16 trials, 7 of 8 tasks seen" in part.title
+    assert alone.title.endswith("incomplete: 8 of 16 trials")
+    assert compare_doc(part).facts["Next"] == [f"whichloop resume {limited.folder}"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -31,96 +32,13 @@ from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.store.files import RunError
 
 FORMS = {"finish": "native", "bare": "text"}
+
+
 MET = {"finish": "native-2024", "bare": "text-2024"}
-
-
-@pytest.fixture(scope="session")
-def measured(record) -> Callable[..., Comparison]:
-    """Compares loops of given forms under given profiles: finish and native solve nine tasks of ten, the others one of two."""
-
-    def make(profiles: Sequence[str], forms: Mapping[str, str] = FORMS) -> Comparison:
-        arms = [(loop, profile) for loop in forms for profile in profiles]
-        infos = [
-            ArmInfo(
-                f"{loop}/{profile}",
-                loop,
-                {},
-                "scripted",
-                profile,
-                "s",
-                forms[loop],
-                MET[loop] if profile == "measured-2024" else "",
-            )
-            for loop, profile in arms
-        ]
-        records = [
-            record(
-                arm=info.arm,
-                task=f"t{task}",
-                scores={"accuracy": float(task % 10 < (9 if info.loop in ("finish", "native") else 5))},
-            )
-            for info in infos
-            for task in range(60)
-        ]
-        return compare(records, infos)
-
-    return make
 
 
 def kinds(comparison: Comparison) -> dict[str, str]:
     return {each.code: each.text for each in caveats(comparison)}
-
-
-def test_a_profile_applies_to_loops_of_its_own_form_alone(measured):
-    found = measured(["native-2024"])
-    made = verdict(found)
-    assert made.decision is None
-    assert (made.row("finish").cells["native-2024"].accuracy is None, made.row("bare").cells["native-2024"].accuracy) == (
-        False,
-        None,
-    )
-    assert (made.row("finish").mean("tokens") is None, made.row("bare").mean("tokens")) == (False, None)
-    assert kinds(found) == {"profile does not apply": "bare: profile native-2024 was measured of native calls, and does not apply"}
-
-
-def test_of_several_loops_those_are_judged_that_it_applies_to(measured):
-    made = verdict(measured(["text-2024"], {"native": "native", "finish": "text", "bare": "text"}))
-    assert made.decision == Decision("Adopt", ("finish",))
-    assert made.best == {"text-2024": ("finish",)}
-
-
-def test_loops_of_two_forms_that_meet_under_no_profile_are_not_decided(measured):
-    forms = {"finish": "native", "slow": "native", "bare": "text", "plain": "text"}
-    made = verdict(measured(["native-2024", "text-2024"], forms))
-    # finish beats slow, and no profile shows it beside the others
-    assert made.decision == Decision("Undecided", ("finish", "bare", "plain"))
-
-
-def test_under_a_profile_by_form_loops_of_both_forms_are_compared_and_what_they_met_is_told(measured):
-    found = measured(["measured-2024", "flaky-tools"])
-    assert verdict(found).decision == Decision("Adopt", ("finish",))
-    assert kinds(found) == {
-        "forms of calls differ": "finish and bare: profile measured-2024 has a form for each, and these met native-2024, text-2024"
-    }
-
-
-def test_where_all_loops_fit_and_where_nothing_was_measured_nothing_is_said(measured):
-    for profiles, forms in ((["text-2024"], {"finish": "text", "bare": "text"}), (["flaky-tools", "flaky-format"], FORMS)):
-        assert kinds(measured(profiles, forms)) == {}
-
-
-def test_loops_say_how_they_have_calls_written():
-    assert (Finish().calls_in, Bare().calls_in, ReactExtract().calls_in, Stateless().calls_in) == ("native", "text", "text", "text")
-    assert Bare(decision_format="native").calls_in == RepeatGuard(Finish()).calls_in == "native"
-    assert Program("python agent.py").calls_in == "native"
-
-
-def test_profiles_say_what_they_were_measured_of():
-    forms = measured_forms(["clean", "native-2024", "text-2024-median", "measured-2024", "no-such"])
-    assert forms == {"native-2024": "native", "text-2024-median": "text"}
-
-
-# --- profiles by form ---
 
 
 BY_FORM = """
@@ -155,44 +73,6 @@ def test_the_digest_of_a_profile_by_form_is_that_of_what_loops_meet():
     assert made.digest == reworded.digest != other.digest
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ('[by_form]\nnative = "native-2024"', "by_form: "),
-        ('[by_form]\nnative = "nativ-2024"\ntext = "text-2024"', "by_form: unknown profile 'nativ-2024'"),
-        ('[by_form]\nnative = "measured-2024"\ntext = "text-2024"', "by_form: "),
-        ('patience = 2\n[by_form]\nnative = "clean"\ntext = "clean"', "leave out 'patience'"),
-        ('[by_form.native]\nname = "clean"\nforget = 1\n[by_form.text]\nname = "t"', "by_form.native.name: 'clean' is a built-in"),
-    ],
-)
-def test_a_mistake_in_a_profile_by_form_is_told_in_one_line(tmp_path, text, says):
-    file = tmp_path / "mine.toml"
-    file.write_text(f'name = "mine"\n{text}', encoding="utf-8")
-    with pytest.raises(ValueError, match=r"mine\.toml: ") as raised:
-        load_profile(str(file))
-    assert says in str(raised.value)
-    assert "\n" not in str(raised.value)
-
-
-@pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Results]:
-    """Runs finish and bare on 12 tasks."""
-
-    def make(*profiles: str) -> Results:
-        config = CompareConfig(
-            loops=("finish", "bare"),
-            profiles=profiles,
-            suite="arithmetic(size=12)",
-            runs=tmp_path_factory.mktemp("runs"),
-            mlflow=False,
-        )
-        experiment = prepare(config)
-        run(experiment, Unwatched())
-        return results(experiment.folder)
-
-    return make
-
-
 @pytest.fixture(scope="module")
 def column(ran: Callable[..., Results]) -> Results:
     return ran("measured-2024")
@@ -222,58 +102,130 @@ def test_such_a_run_is_resumed_extended_replayed_and_gated(column):
         fit_run(column.folder)
 
 
-def test_a_gate_says_that_a_loop_meets_another_form_than_in_the_baseline(tmp_path):
-    """A loop that writes its calls in another form now meets other faults, which no seed makes the same."""
-    native = CompareConfig(
-        loops=("bare(decision_format=native)",),
-        profiles=("measured-2024",),
-        suite="arithmetic(size=12)",
-        runs=tmp_path,
-        mlflow=False,
-    )
-    before, now = prepare(native.model_copy(update={"loops": ("bare",)})), prepare(native)
-    for experiment in (before, now):
+@pytest.fixture(scope="session")
+def measured(record) -> Callable[..., Comparison]:
+    """Compares loops of given forms under given profiles: finish and native solve nine tasks of ten, the others one of two."""
+
+    def make(profiles: Sequence[str], forms: Mapping[str, str] = FORMS) -> Comparison:
+        infos, records = [], []
+        for loop, profile in product(forms, profiles):
+            arm, met = f"{loop}/{profile}", MET[loop] if profile == "measured-2024" else ""
+            infos.append(ArmInfo(arm, loop, {}, "scripted", profile, "s", forms[loop], met))
+            solved = 9 if loop in ("finish", "native") else 5
+            records += [record(arm=arm, task=f"t{task}", scores={"accuracy": float(task % 10 < solved)}) for task in range(60)]
+        return compare(records, infos)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Results]:
+    """Runs finish and bare, or other loops, on 12 tasks."""
+
+    def make(*profiles: str, loops: Sequence[str] = ("finish", "bare")) -> Results:
+        runs = tmp_path_factory.mktemp("runs")
+        config = CompareConfig(loops=loops, profiles=profiles, suite="arithmetic(size=12)", runs=runs, mlflow=False)
+        experiment = prepare(config, is_compared=False)
         run(experiment, Unwatched())
-    baseline = bless(results(before.folder))
+        return results(experiment.folder)
+
+    return make
+
+
+TOLD_FORMS = "finish and bare: profile measured-2024 has a form for each, and these met native-2024, text-2024"
+VERDICTS = [
+    (
+        ["native-2024"],
+        FORMS,
+        None,
+        {"profile does not apply": "bare: profile native-2024 was measured of native calls, and does not apply"},
+    ),
+    (
+        ["text-2024"],
+        {"native": "native", "finish": "text", "bare": "text"},
+        Decision("Adopt", ("finish",)),
+        {"profile does not apply": "native: profile text-2024 was measured of calls in text, and does not apply"},
+    ),
+    (["measured-2024", "flaky-tools"], FORMS, Decision("Adopt", ("finish",)), {"forms of calls differ": TOLD_FORMS}),
+    (["text-2024"], {"finish": "text", "bare": "text"}, Decision("Adopt", ("finish",)), {}),
+    (["flaky-tools", "flaky-format"], FORMS, Decision("Adopt", ("finish",)), {}),
+]
+
+
+@pytest.mark.parametrize(("profiles", "forms", "decision", "told"), VERDICTS)
+def test_loops_are_compared_under_profiles_that_apply_to_them_and_what_does_not_is_told(measured, profiles, forms, decision, told):
+    found = measured(profiles, forms)
+    assert (verdict(found).decision, kinds(found)) == (decision, told)
+
+
+def test_what_does_not_apply_has_no_number_and_loops_that_meet_under_no_profile_are_not_decided(measured):
+    made = verdict(measured(["native-2024"]))
+    assert [made.row(loop).cells["native-2024"].accuracy is None for loop in FORMS] == [False, True]
+    assert [made.row(loop).mean("tokens") is None for loop in FORMS] == [False, True]
+    forms = {"finish": "native", "slow": "native", "bare": "text", "plain": "text"}
+    apart = verdict(measured(["native-2024", "text-2024"], forms))
+    assert apart.decision == Decision("Undecided", ("finish", "bare", "plain"))  # finish beats slow alone
+
+
+def test_loops_and_profiles_say_of_which_form_they_are():
+    assert (Finish().calls_in, Bare().calls_in, ReactExtract().calls_in, Stateless().calls_in) == ("native", "text", "text", "text")
+    assert Bare(decision_format="native").calls_in == RepeatGuard(Finish()).calls_in == "native"
+    assert Program("python agent.py").calls_in == "native"
+    forms = measured_forms(["clean", "native-2024", "text-2024-median", "measured-2024", "no-such"])
+    assert forms == {"native-2024": "native", "text-2024-median": "text"}
+
+
+MISTAKES = {
+    '[by_form]\nnative = "native-2024"': "by_form: ",
+    '[by_form]\nnative = "nativ-2024"\ntext = "text-2024"': "by_form: unknown profile 'nativ-2024'",
+    '[by_form]\nnative = "measured-2024"\ntext = "text-2024"': "by_form: ",
+    'patience = 2\n[by_form]\nnative = "clean"\ntext = "clean"': "leave out 'patience'",
+    '[by_form.native]\nname = "clean"\nforget = 1\n[by_form.text]\nname = "t"': "by_form.native.name: 'clean' is a built-in",
+}
+
+
+@pytest.mark.parametrize("text", MISTAKES)
+def test_a_mistake_in_a_profile_by_form_is_told_in_one_line(tmp_path, text):
+    file = tmp_path / "mine.toml"
+    file.write_text(f'name = "mine"\n{text}', encoding="utf-8")
+    with pytest.raises(ValueError, match=r"mine\.toml: ") as raised:
+        load_profile(str(file))
+    assert MISTAKES[text] in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_loop_that_meets_another_form_now_is_told_by_a_gate_by_an_extension_and_in_several_runs(ran, column):
+    now = ran("measured-2024", loops=("bare(decision_format=native)",))
+    baseline = bless(ran("measured-2024", loops=("bare",)))
     assert baseline.arms["bare/measured-2024"].met == "text-2024"
-    judged = judge(results(now.folder), baseline)
+    judged = judge(now, baseline)
     assert "met text-2024 → native-2024" in judged.changed["loop"]
     assert not any(reason.code in ("tasks_lost", "tasks_gained", "unchanged") for reason in judged.reasons)
-
-
-def test_an_extended_run_says_what_its_new_loop_met(ran):
-    folder = ran("measured-2024").folder
-    extended = extend(folder, Additions(loops=("bare(decision_format=native)",)))
+    extended = extend(ran("measured-2024").folder, Additions(loops=("bare(decision_format=native)",)))
     assert [arm.met for arm in extended.manifest.arms] == ["native-2024", "text-2024", "native-2024"]
+    matrix = several_doc(collect([column, ran("native-2024")])).tables[0]
+    place = matrix.columns.index("bare")
+    told = {row[0]: (row[place] == "does not apply", "does not apply" in row) for row in matrix.texts}
+    assert told == {"arithmetic, native-2024": (True, True), "arithmetic, measured-2024": (False, False)}
 
 
-def test_several_runs_show_where_a_profile_does_not_apply(ran, column):
-    doc = several_doc(collect([column, ran("native-2024")]))
-    matrix = doc.tables[0]
-    rows = {row[0]: row for row in matrix.texts}
-    assert rows["arithmetic, native-2024"][matrix.columns.index("bare")] == "does not apply"
-    assert "does not apply" not in rows["arithmetic, measured-2024"]
-
-
-def test_a_loop_whose_form_is_not_known_is_refused_with_the_cure(tmp_path: Path):
-    config = CompareConfig(loops=("phased",), profiles=("measured-2024",), runs=tmp_path, mlflow=False)
-    with pytest.raises(ValueError, match=r"phased mixes them, or does not say .*: run it under native-2024 or text-2024"):
+@pytest.mark.parametrize(
+    ("loop", "profile", "said"),
+    [
+        ("phased", "measured-2024", r"phased mixes them, or does not say .*: run it under native-2024 or text-2024"),
+        ("bare", "native-2024", "profiles: native-2024 apply to no loop of this run"),
+    ],
+)
+def test_a_run_in_which_no_loop_fits_is_refused_before_it_begins(tmp_path: Path, loop: str, profile: str, said: str):
+    config = CompareConfig(loops=(loop,), profiles=(profile,), suite="arithmetic(size=3)", runs=tmp_path, mlflow=False)
+    with pytest.raises(ValueError, match=said):
         prepare(config)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_run_in_which_no_loop_fits_is_refused_before_it_begins(tmp_path: Path):
-    config = CompareConfig(loops=("bare",), profiles=("native-2024",), suite="arithmetic(size=3)", runs=tmp_path, mlflow=False)
-    with pytest.raises(ValueError, match="profiles: native-2024 apply to no loop of this run"):
-        prepare(config)
-    assert list(tmp_path.iterdir()) == []
-    assert prepare(config, is_compared=False).trials == 3  # a gate holds a loop to its own baseline
-
-
-def test_default_loops_without_a_form_are_left_out_with_a_note():
+    if loop == "bare":
+        assert prepare(config, is_compared=False).trials == 3  # a gate holds a loop to its own baseline
     usual = CompareConfig(profiles=("measured-2024",))
-    config, note = without_formless(usual)
-    assert config.loops == tuple(loop for loop in usual.loops if loop != "phased")
+    left, note = without_formless(usual)
+    assert left.loops == tuple(name for name in usual.loops if name != "phased")
     assert note == "left out: phased, which has calls in both forms, and measured-2024 takes loops of one form each"
     for kept in (CompareConfig(profiles=("flaky-tools",)), CompareConfig(loops=("phased",), profiles=("measured-2024",))):
         assert without_formless(kept) == (kept, "")

@@ -19,12 +19,22 @@ from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 
 HERE = __name__
+
+
 MODULE = "whichloop.experiments.compare.misleading_plans"
+
+
 STOCK = {"lamp": 25, "chair": 4, "desk": 3}
+
+
 MADE: list[str] = []
 """Items that were counted, in turn."""
+
+
 EXPECTED: dict[str, Any] = {}
 """Item → the expected answer, where it is not what the plan leads to."""
+
+
 SCORER = ["numeric"]
 
 
@@ -89,18 +99,6 @@ def told(found: Results) -> list[str]:
     return [each.text for each in found.comparison.caveats if each.code == "plans mislead"]
 
 
-def test_a_plan_that_leads_elsewhere_is_named_with_task_step_and_both_answers(ran: Callable[..., Results]) -> None:
-    example = "shop-chair: step 2, stock, '4', expected 5"
-    assert told(ran({"chair": 5})) == [f"plans of at least 1 of 3 tasks lead to a wrong answer, such as {example}"]
-
-
-def test_a_run_most_of_whose_plans_lead_elsewhere_is_invalid(ran: Callable[..., Results]) -> None:
-    found = ran({"chair": 5, "desk": 7}, profile="flaky-format")
-    assert told(found)[0].startswith("plans of at least 2 of 3 tasks lead to a wrong answer")
-    assert found.comparison.invalid
-    assert not ran({"chair": 5}).comparison.invalid
-
-
 def test_of_many_such_tasks_those_read_stand_for_all(ran: Callable[..., Results], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{MODULE}.MAX_READ", 1)
     assert ran({"chair": 5, "desk": 7}).comparison.invalid
@@ -110,18 +108,20 @@ def test_of_many_such_tasks_those_read_stand_for_all(ran: Callable[..., Results]
     assert found.comparison.invalid
 
 
-def test_what_is_right_is_not_accused(ran: Callable[..., Results]) -> None:
-    assert told(ran({})) == []
+def test_a_plan_that_leads_elsewhere_is_named_and_a_run_most_of_whose_plans_do_is_invalid(ran: Callable[..., Results]) -> None:
+    found = ran({"chair": 5})
+    example = "shop-chair: step 2, stock, '4', expected 5"
+    assert told(found) == [f"plans of at least 1 of 3 tasks lead to a wrong answer, such as {example}"]
+    assert not found.comparison.invalid
+    found = ran({"chair": 5, "desk": 7}, profile="flaky-format")
+    assert told(found)[0].startswith("plans of at least 2 of 3 tasks lead to a wrong answer")
+    assert found.comparison.invalid
+
+
+def test_what_is_right_is_not_accused_nor_anything_without_traces_or_by_loops_that_disagree(ran: Callable[..., Results]) -> None:
+    careless = f"{HERE}:Careless"
+    assert told(ran({})) == told(ran({}, careless)) == []
     assert told(ran({"chair": 4.4}, scorer="numeric(tolerance=0.5)")) == []
     assert told(ran({"chair": 5}, scorer=f"{HERE}:half")) == []  # solved in part
-
-
-def test_a_loop_that_answers_something_else_is_not_taken_for_a_wrong_plan(ran: Callable[..., Results]) -> None:
-    assert told(ran({}, f"{HERE}:Careless")) == []
-    (warning,) = told(ran({"chair": 5}, "bare", "finish"))
-    assert "such as shop-chair: " in warning
-    assert told(ran({"chair": 5}, f"{HERE}:Careless", "bare")) == [], "the two do not agree on what the calls lead to"
-
-
-def test_without_traces_nothing_is_claimed(ran: Callable[..., Results]) -> None:
     assert told(ran({"chair": 5}, traces="none")) == []
+    assert told(ran({"chair": 5}, careless, "bare")) == [], "the two do not agree on what the calls lead to"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from whichloop.runs.config import BudgetConfig, CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions, resume_flags
 from whichloop.runs.run_state import Spent, covered_s, larger, read_state
-from whichloop.runs.store.files import RunError, locked, read_manifest_json, write_manifest_json
+from whichloop.runs.store.files import MANIFEST, RunError, locked, read_manifest_json, write_manifest_json
 from whichloop.runs.store.trials import TrialWriter, read_records
 
 BARE = "bare(check_types=true)"
@@ -44,24 +44,14 @@ class Count(Unwatched):
 
 
 def config_of(folder: Path, **changes: Any) -> CompareConfig:
-    values: dict[str, Any] = {
-        "loops": ("bare",), "suite": "arithmetic(size=9)", "tasks": 3, "profiles": ("flaky-format",), "runs": folder / "runs",
-        "mlflow": False, "concurrency": 3,
-    }  # fmt: skip
-    return CompareConfig(**(values | changes))
+    """Bare over three tasks, without MLflow."""
+    values: dict[str, Any] = {"loops": ("bare",), "suite": "arithmetic(size=9)", "tasks": 3, "profiles": ("flaky-format",)}
+    return CompareConfig(**(values | {"runs": folder / "runs", "mlflow": False, "concurrency": 3} | changes))
 
 
 @pytest.fixture
 def configured(tmp_path: Path) -> Callable[..., CompareConfig]:
-    """Makes a configuration: bare over three tasks, without MLflow."""
     return lambda **changes: config_of(tmp_path, **changes)
-
-
-def begun(config: CompareConfig) -> Path:
-    """The directory of a whole run."""
-    experiment = prepare(config)
-    assert run(experiment, Count()) == ""
-    return experiment.folder
 
 
 def went_on(experiment: Experiment) -> list[Record]:
@@ -69,6 +59,13 @@ def went_on(experiment: Experiment) -> list[Record]:
     progress = Count()
     assert run(experiment, progress) == ""
     return progress.records
+
+
+def begun(config: CompareConfig) -> Path:
+    """The directory of a whole run."""
+    experiment = prepare(config)
+    assert run(experiment, Count()) == ""
+    return experiment.folder
 
 
 def lines(folder: Path) -> list[tuple[str, str, int]]:
@@ -84,20 +81,14 @@ def change(folder: Path, **parts: Any) -> None:
     write_manifest_json(folder, read_manifest_json(folder) | parts)
 
 
-def other_code(folder: Path, arm: int = 0) -> None:
-    """As if an arm had been run under other code."""
-    arms = read_manifest_json(folder)["arms"]
-    change(folder, arms=[{**entry, "code": "0" * 64} if place == arm else entry for place, entry in enumerate(arms)])
-
-
-# --- the law ---
-
 STEPS = {
     "loop": Additions(loops=(BARE,)),
     "profile": Additions(profiles=("flaky-tools",)),
     "repeats": Additions(repeats=2),
     "tasks": Additions(tasks=5),
 }
+
+
 WHOLE: dict[str, Any] = {"loops": ("bare", BARE), "profiles": ("flaky-format", "flaky-tools"), "repeats": 2, "tasks": 5}
 
 
@@ -143,26 +134,6 @@ def test_sittings_and_extensions_in_any_order_give_the_results_of_one_run(whole,
     assert len(lines(experiment.folder)) == len(set(lines(experiment.folder))) == found.scheduled
 
 
-# --- budgets of the whole run ---
-
-
-def test_what_records_and_trials_cut_short_have_spent_counts(configured):
-    experiment = prepare(configured(tasks=9, budget={"calls": 20}))
-    assert run(experiment, Count()) == "budget of 20 model calls used up"
-    assert reopen(experiment.folder).spent.calls == 20
-    recorded = sum(record.lm_calls for record in read_records(experiment.folder))
-    assert read_manifest_json(experiment.folder)["cut_short"]["calls"] == 20 - recorded > 0
-
-
-def test_a_larger_budget_is_of_the_whole_run_too_and_the_manifest_stays(configured):
-    experiment = prepare(configured(tasks=9, budget={"calls": 20}))
-    run(experiment, Count())
-    more = SessionSettings({"budget": {"calls": 30}})
-    assert run(reopen(experiment.folder, session=more), Count()) == "budget of 30 model calls used up"
-    assert reopen(experiment.folder).spent.calls == 30
-    assert read_manifest_json(experiment.folder)["config"]["budget"]["calls"] == 20
-
-
 @pytest.mark.parametrize("limit", [{"tokens": 3_000}, {"seconds": 1e-9}])
 def test_every_limit_counts_what_was_spent_before(configured, limit):
     experiment = prepare(configured(tasks=9, budget=limit))
@@ -191,24 +162,6 @@ def test_every_attempt_counts_and_a_line_that_judges_one_again_does_not(record, 
     assert [(ended.status, ended.attempt) for ended in past.ended.values()] == [("scored", 1)]
 
 
-# --- how a run goes on ---
-
-
-def test_what_is_typed_wins_over_the_manifest_and_is_not_written(configured):
-    folder = begun(configured(concurrency=5))
-    before = (folder / "manifest.json").read_bytes()
-    again = reopen(folder, session=SessionSettings({"concurrency": 2, "budget": {"tokens": 10}, "mlflow": True}))
-    assert (again.config.concurrency, again.config.budget.tokens, again.config.mlflow) == (2, 10, True)
-    went_on(again)
-    assert (folder / "manifest.json").read_bytes() == before
-
-
-def test_what_results_depend_on_cannot_be_changed(configured):
-    folder = begun(configured())
-    with pytest.raises(ValueError, match="seed: it stays as it was"):
-        reopen(folder, session=SessionSettings({"seed": 3}))
-
-
 def test_a_cluster_is_reached_only_where_it_was_typed(configured):
     folder = prepare(configured()).folder
     config = read_manifest_json(folder)["config"]
@@ -233,9 +186,6 @@ def test_a_store_is_logged_to_only_where_it_was_typed(configured):
     assert resume_flags(typed) == ["-s", "tracking_uri=https://mlflow.example:5000"]
     without = reopen(folder, session=SessionSettings({"mlflow": False})).config
     assert (without.mlflow, resume_flags(without)) == (False, [])
-
-
-# --- retries ---
 
 
 class Down:
@@ -276,14 +226,12 @@ def test_infrastructure_is_tried_again_on_request_however_often_it_was(down):
 
 CRASHING = """
 from whichloop.protocol import Outcome, StopReason
-
 class Mine:
     name, stops = "own", frozenset()
     def with_step_limit(self, tool_steps): return self
     async def run(self, query, tools, model, observer=None):
         if broken: raise RuntimeError("broken")
         return Outcome("1", StopReason.FINISHED, 0)
-
 broken = True
 """
 
@@ -305,9 +253,6 @@ def test_what_crashed_is_run_again_on_request_only_and_the_results_say_so_for_go
     assert len(reopen(folder, allowed, SessionSettings(retry="errors")).missing()) == 0
 
 
-# --- what an extension refuses ---
-
-
 def test_a_full_product_is_added_and_the_manifest_says_when(configured):
     folder = begun(configured(profiles=("flaky-format", "flaky-tools")))
     made = extend(folder, Additions(loops=(BARE,)))
@@ -316,74 +261,6 @@ def test_a_full_product_is_added_and_the_manifest_says_when(configured):
     ]  # fmt: skip
     assert len(made.missing()) == 6
     assert [(note["trials"], note["to"]) for note in read_manifest_json(folder)["extended"]] == [(6, 12)]
-
-
-@pytest.mark.parametrize(
-    ("additions", "said"),
-    [
-        (Additions(), "nothing is added: name a loop"),
-        (Additions(repeats=1), "nothing is added: name a loop"),
-        (Additions(tasks=2), "tasks: the new total, 2, is less than the 3 that the run has"),
-        (Additions(repeats=0), "repeats: the new total, 0, is less than the 1 that the run has"),
-        (Additions(loops=("bare",)), "loops: 'bare' is given twice"),
-        (Additions(loops=("bear",)), "did you mean 'bare'"),
-        (Additions(profiles=("flaky",)), "unknown profile 'flaky'"),
-        (Additions(models=("openai/x",)), "profile flaky-format has no fault of tools or providers"),
-    ],
-)
-def test_what_cannot_be_added_is_told_and_nothing_is_written(configured, additions, said):
-    folder = begun(configured())
-    before = (folder / "manifest.json").read_bytes()
-    with pytest.raises(ValueError, match=said) as caught:
-        extend(folder, additions)
-    assert "\n" not in str(caught.value)
-    assert (folder / "manifest.json").read_bytes() == before
-
-
-def test_all_tasks_cannot_be_more(configured):
-    folder = begun(configured(tasks=None))
-    with pytest.raises(ValueError, match="tasks: the run has all 9 tasks of suite arithmetic already"):
-        extend(folder, Additions(tasks=99))
-
-
-def test_a_run_whose_ground_has_changed_is_not_added_to(configured):
-    folder = begun(configured())
-    other_code(folder)
-    with pytest.raises(RunError, match=r"arm bare/flaky-format \(its code\)"):
-        extend(folder, Additions(repeats=2))
-
-
-def test_an_ablation_is_not_added_to(configured):
-    folder = begun(configured())
-    change(folder, ablation={})
-    with pytest.raises(RunError, match="it is an ablation"):
-        extend(folder, Additions(repeats=2))
-
-
-def test_a_run_that_another_process_writes_to_is_not_added_to(configured):
-    folder = begun(configured())
-    with locked(folder), pytest.raises(RunError, match="another process is writing"):
-        extend(folder, Additions(repeats=2))
-
-
-def test_a_sitting_that_knows_nothing_of_an_extension_is_refused(configured):
-    folder = begun(configured())
-    kill(folder, 1)
-    stale = reopen(folder)
-    went_on(extend(folder, Additions(repeats=2)))
-    before = rows(folder)
-    with pytest.raises(RunError, match="another process has changed this run meanwhile; type the command again"):
-        run(stale, Count())
-    assert rows(folder) == before
-
-
-@pytest.mark.parametrize("kept", [0, 2])
-def test_a_schedule_is_counted_without_being_made(configured, kept):
-    folder = begun(configured())
-    kill(folder, kept)
-    missing = reopen(folder).missing()
-    made: Sequence[Any] = list(missing)
-    assert len(missing) == len(made) == 3 - kept
 
 
 @given(
@@ -397,3 +274,78 @@ def test_a_larger_budget_leaves_room_for_what_is_left(limits, spent, ended):
     assert all(getattr(spent, name) < limit for name, limit in more.items())
     if ended:
         assert all(getattr(spent, name) / ended * 40 <= limit for name, limit in more.items())
+
+
+def test_what_records_and_trials_cut_short_have_spent_counts_and_a_larger_budget_is_of_the_whole_run_too(configured):
+    experiment = prepare(configured(tasks=9, budget={"calls": 20}))
+    assert run(experiment, Count()) == "budget of 20 model calls used up"
+    assert reopen(experiment.folder).spent.calls == 20
+    recorded = sum(record.lm_calls for record in read_records(experiment.folder))
+    assert read_manifest_json(experiment.folder)["cut_short"]["calls"] == 20 - recorded > 0
+    more = SessionSettings({"budget": {"calls": 30}})
+    assert run(reopen(experiment.folder, session=more), Count()) == "budget of 30 model calls used up"
+    assert reopen(experiment.folder).spent.calls == 30
+    assert read_manifest_json(experiment.folder)["config"]["budget"]["calls"] == 20
+
+
+def test_what_is_typed_wins_over_the_manifest_and_is_not_written_but_what_results_depend_on_stays(configured):
+    folder = begun(configured(concurrency=5))
+    before = (folder / MANIFEST).read_bytes()
+    again = reopen(folder, session=SessionSettings({"concurrency": 2, "budget": {"tokens": 10}, "mlflow": True}))
+    assert (again.config.concurrency, again.config.budget.tokens, again.config.mlflow) == (2, 10, True)
+    went_on(again)
+    assert (folder / MANIFEST).read_bytes() == before
+    with pytest.raises(ValueError, match="seed: it stays as it was"):
+        reopen(folder, session=SessionSettings({"seed": 3}))
+
+
+UNADDED = [
+    (Additions(), "nothing is added: name a loop"),
+    (Additions(repeats=1), "nothing is added: name a loop"),
+    (Additions(tasks=2), "tasks: the new total, 2, is less than the 3 that the run has"),
+    (Additions(repeats=0), "repeats: the new total, 0, is less than the 1 that the run has"),
+    (Additions(loops=("bare",)), "loops: 'bare' is given twice"),
+    (Additions(loops=("bear",)), "did you mean 'bare'"),
+    (Additions(profiles=("flaky",)), "unknown profile 'flaky'"),
+    (Additions(models=("openai/x",)), "profile flaky-format has no fault of tools or providers"),
+]
+
+
+def test_what_cannot_be_added_is_told_and_nothing_is_written(configured):
+    folder = begun(configured())
+
+    def refused(additions: Additions, said: str) -> None:
+        before = (folder / MANIFEST).read_bytes()
+        with pytest.raises(ValueError, match=said) as caught:
+            extend(folder, additions)
+        assert "\n" not in str(caught.value)
+        assert (folder / MANIFEST).read_bytes() == before
+
+    for additions, said in UNADDED:
+        refused(additions, said)
+    with locked(folder):
+        refused(Additions(repeats=2), "another process is writing")
+    arms = read_manifest_json(folder)["arms"]
+    change(folder, arms=[arms[0] | {"code": "0" * 64}])
+    refused(Additions(repeats=2), r"arm bare/flaky-format \(its code\)")
+    change(folder, arms=arms, ablation={})
+    refused(Additions(repeats=2), "it is an ablation")
+    whole = begun(configured(tasks=None))
+    with pytest.raises(ValueError, match="tasks: the run has all 9 tasks of suite arithmetic already"):
+        extend(whole, Additions(tasks=99))
+
+
+def test_a_schedule_is_counted_without_being_made_and_a_sitting_that_knows_nothing_of_an_extension_is_refused(configured):
+    folder = begun(configured())
+    for kept in (2, 0, 1):
+        put(folder, rows(folder)[:kept])
+        missing = reopen(folder).missing()
+        assert len(missing) == len([*missing]) == 3 - kept
+        went_on(reopen(folder))
+    put(folder, rows(folder)[:1])
+    stale = reopen(folder)
+    went_on(extend(folder, Additions(repeats=2)))
+    before = rows(folder)
+    with pytest.raises(RunError, match="another process has changed this run meanwhile; type the command again"):
+        run(stale, Count())
+    assert rows(folder) == before

@@ -34,24 +34,18 @@ SUITES = """
 from dataclasses import replace
 from whichloop.datasets import arithmetic, repairs
 from whichloop.datasets.task import Suite
-
 changed = {}
 fails = False
-
 def _changed(suite):
     return replace(suite, tasks=tuple(replace(task, **changed.get(task.id, changed.get("all", {}))) for task in suite.tasks))
-
 def load() -> Suite:
     return _changed(arithmetic.load(size=6))
-
 def stateful() -> Suite:
     return _changed(repairs.load(size=3))
-
 def by_state(judgement) -> float:
     if fails:
         raise RuntimeError("no such scorer yet")
     return float(judgement.state is not None)
-
 class Stubborn:
     '''Gives up in the words of the right answer.'''
     name, stops = "stubborn", frozenset()
@@ -59,12 +53,13 @@ class Stubborn:
     async def run(self, query, tools, model, observer=None):
         from whichloop.protocol import Outcome, StopReason
         return Outcome("7", StopReason.FINISHED, 0, gave_up=True)
-
 class Leaky(Stubborn):
     async def run(self, query, tools, model, observer=None):
         from whichloop.protocol import Outcome, StopReason
         return Outcome("Bearer abcdefgh12345678", StopReason.FINISHED, 0)
 """
+
+
 ALLOWED = ["own_judged:load", "own_judged:stateful", "own_judged:Stubborn", "own_judged:Leaky"]
 
 
@@ -164,68 +159,6 @@ def test_a_kill_between_records_and_manifest_is_mended_by_the_same_command(own, 
     assert note["trials"] == sum(was[record.key] != record.scores for record in read_records(folder)) > 0
 
 
-def test_whoever_gave_up_is_not_right_afterwards(own, ran):
-    folder = ran(loops=("own_judged:Stubborn",))
-    own.changed = {"all": {"expected": 7}}
-    assert rescore(folder, ALLOWED).changed == 0
-    assert {record.accuracy for record in read_records(folder)} == {0.0}
-
-
-def test_a_plan_that_was_never_seen_makes_a_wrong_answer_a_false_success(own, ran):
-    own.changed = {"all": {"expected": 7}}  # the loop asks no tool, and says so: right, by luck
-    folder = ran(loops=("own_judged:Stubborn",), profiles=("clean",))
-    put(folder, [row | {"gave_up": False} for row in rows(folder)])
-    assert rescore(folder, ALLOWED).changed == 6
-    own.changed = {"all": {"expected": 8}}
-    assert rescore(folder, ALLOWED).changed == 6
-    assert {(record.accuracy, record.false_success) for record in read_records(folder)} == {(0.0, True)}
-
-
-def test_end_states_are_judged_again_from_the_traces(own, ran):
-    folder = ran(suite="own_judged:stateful", loops=("bare",), profiles=("clean",))
-    assert {record.accuracy for record in read_records(folder)} == {1.0}
-    first = read_records(folder)[0].task
-    own.changed = {first: {"end_state": {"nothing": "like it"}}}
-    made = rescore(folder, ALLOWED)
-    assert (made.changed, made.results.digest) == (
-        1, results(ran(suite="own_judged:stateful", loops=("bare",), profiles=("clean",))).digest,
-    )  # fmt: skip
-
-
-def test_end_states_that_were_not_kept_cannot_be_judged(own, ran):
-    folder = ran(suite="own_judged:stateful", loops=("bare",), profiles=("clean",), traces="none")
-    before = rows(folder), (folder / "manifest.json").read_bytes()
-    own.changed = {"all": {"scorer": "contains"}}
-    with pytest.raises(RunError, match=r"the end state that it left was not kept, .*-s traces=all"):
-        rescore(folder, ALLOWED)
-    assert (rows(folder), (folder / "manifest.json").read_bytes()) == before
-
-
-def test_without_traces_answers_alone_are_judged(own, ran):
-    folder = ran(traces="none")
-    own.changed = {"all": {"expected": 7}}
-    assert rescore(folder, ALLOWED).results.digest == results(ran(traces="none")).digest
-
-
-def test_trials_that_could_not_be_scored_are_scored_once_that_works(own, ran):
-    own.changed, own.fails = {"all": {"scorer": "own_judged:by_state"}}, True
-    folder = ran(suite="own_judged:stateful", loops=("bare",), profiles=("clean",))
-    assert {record.status for record in read_records(folder)} == {"errored"}
-    own.fails = False
-    made = rescore(folder, ALLOWED)
-    assert made.changed == 3
-    assert {(record.status, record.reason, record.accuracy) for record in read_records(folder)} == {("scored", "", 1.0)}
-
-
-def test_a_scorer_that_fails_now_is_told_and_nothing_is_written(own, ran):
-    folder = ran(suite="own_judged:stateful", loops=("bare",), profiles=("clean",))
-    before = rows(folder)
-    own.changed, own.fails = {"all": {"scorer": "own_judged:by_state"}}, True
-    with pytest.raises(RunError, match="RuntimeError: no such scorer yet; nothing was written"):
-        rescore(folder, ALLOWED)
-    assert rows(folder) == before
-
-
 def test_answers_that_were_kept_without_their_secrets_keep_their_scores(own, ran):
     own.changed = {"all": {"expected": "Bearer abcdefgh12345678", "scorer": "contains"}}
     folder = ran(loops=("own_judged:Leaky",))
@@ -246,25 +179,60 @@ def test_a_task_that_is_quarantined_now_leaves_the_denominator(own, ran):
         rescore(folder, ALLOWED)
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"query": "text"}, "task arithmetic-0001 asks something else"),
-        ({"id": "another"}, "task arithmetic-0001 is gone"),
-        ({"world": {"x": 1}}, "its tasks or its tools are not what they were"),
-        ({"plan": None}, "the plans are not what they were"),
-    ],
-)
-def test_other_questions_are_refused_and_nothing_is_written(own, ran, change, said):
-    folder = ran()
+def test_whoever_gave_up_is_not_right_afterwards_and_a_plan_never_seen_makes_a_wrong_answer_a_false_success(own, ran):
+    folder = ran(loops=("own_judged:Stubborn",))
+    own.changed = {"all": {"expected": 7}}
+    assert rescore(folder, ALLOWED).changed == 0
+    assert {record.accuracy for record in read_records(folder)} == {0.0}
+    folder = ran(loops=("own_judged:Stubborn",), profiles=("clean",))  # the loop asks no tool, and says so: right, by luck
+    put(folder, [row | {"gave_up": False} for row in rows(folder)])
+    assert rescore(folder, ALLOWED).changed == 6
+    own.changed = {"all": {"expected": 8}}
+    assert rescore(folder, ALLOWED).changed == 6
+    assert {(record.accuracy, record.false_success) for record in read_records(folder)} == {(0.0, True)}
+
+
+STATES: dict[str, Any] = {"suite": "own_judged:stateful", "loops": ("bare",), "profiles": ("clean",)}
+
+
+def test_end_states_are_judged_again_from_the_traces_and_answers_alone_without(own, ran):
+    folder, answers = ran(**STATES), ran(traces="none")
+    assert {record.accuracy for record in read_records(folder)} == {1.0}
+    own.changed = {read_records(folder)[0].task: {"end_state": {"nothing": "like it"}}}
+    made = rescore(folder, ALLOWED)
+    assert (made.changed, made.results.digest) == (1, results(ran(**STATES)).digest)
+    own.changed = {"all": {"expected": 7}}
+    assert rescore(answers, ALLOWED).results.digest == results(ran(traces="none")).digest
+
+
+def test_trials_that_could_not_be_scored_are_scored_once_that_works(own, ran):
+    own.changed, own.fails = {"all": {"scorer": "own_judged:by_state"}}, True
+    folder = ran(**STATES)
+    assert {record.status for record in read_records(folder)} == {"errored"}
+    own.fails = False
+    assert rescore(folder, ALLOWED).changed == 3
+    assert {(record.status, record.reason, record.accuracy) for record in read_records(folder)} == {("scored", "", 1.0)}
+
+
+FIRST = "arithmetic-0001"
+UNJUDGED = [
+    ({}, {FIRST: {"query": Query("text")}}, f"task {FIRST} asks something else"),
+    ({}, {FIRST: {"id": "another"}}, f"task {FIRST} is gone"),
+    ({}, {FIRST: {"world": {"x": 1}}}, "its tasks or its tools are not what they were"),
+    ({}, {FIRST: {"plan": None}}, "the plans are not what they were"),
+    (STATES, {"all": {"scorer": "own_judged:by_state"}}, "RuntimeError: no such scorer yet; nothing was written"),
+    (STATES | {"traces": "none"}, {"all": {"scorer": "contains"}}, r"the end state that it left was not kept, .*-s traces=all"),
+]
+
+
+@pytest.mark.parametrize(("how", "changed", "said"), UNJUDGED)
+def test_what_cannot_be_judged_again_is_refused_and_nothing_is_written(own, ran, how, changed, said):
+    folder = ran(**how)
     before = rows(folder), (folder / "manifest.json").read_bytes()
-    own.changed = {"arithmetic-0001": {name: Query(value) if name == "query" else value for name, value in change.items()}}
+    own.changed, own.fails = changed, True
     with pytest.raises(RunError, match=said) as caught:
         rescore(folder, ALLOWED)
     assert "\n" not in str(caught.value)
+    with pytest.raises(RunError, match="--allow own_judged:"):
+        rescore(folder)
     assert (rows(folder), (folder / "manifest.json").read_bytes()) == before
-
-
-def test_code_is_imported_only_where_it_was_typed(ran):
-    with pytest.raises(RunError, match="--allow own_judged:load"):
-        rescore(ran())

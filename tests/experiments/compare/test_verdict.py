@@ -1,17 +1,22 @@
-"""Which loop to adopt: the laws of the rule over tables of pairs, then what it reads from a comparison."""
+"""Which loop to adopt: the laws of the rule over tables of pairs, what it reads from a comparison, and arms that are dead."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
+from whichloop.experiments.compare.caveats import caveats
 from whichloop.experiments.compare.verdict import EQUAL, MAX_TASKS, MEAN, SAVING, Decision, Gap, decide, verdict
+from whichloop.metrics.arm_info import ArmInfo
+from whichloop.metrics.caveats import DEAD
+from whichloop.metrics.comparison import Comparison, compare
 from whichloop.metrics.pairs import MARGIN
 from whichloop.metrics.statistics import Interval
 
@@ -101,24 +106,6 @@ def test_the_number_of_tasks_is_the_least_that_decides_every_open_pair():
     assert decide(["a", "b", "c"], [*gaps[:2], replace(gaps[2], tasks=None), gaps[3]]).tasks is None
 
 
-# --- from a comparison ---
-
-
-def test_a_loop_that_wins_everywhere_is_adopted_and_the_cells_say_where(compared):
-    found = verdict(compared({"good": (0.9, 0.9), "bad": (0.4, 0.4)}))
-    assert found.decision == Decision("Adopt", ("good",))
-    assert found.columns == ("calm", "rough")
-    assert [row.loop for row in found.rows] == ["good", "bad"]
-    assert {name: cell.place for name, cell in found.row("bad").cells.items()} == {"calm": "worse", "rough": "worse"}
-    assert found.best == {"calm": ("good",), "rough": ("good",), MEAN: ("good",)}
-
-
-def test_where_each_profile_has_its_own_best_it_depends(compared):
-    found = verdict(compared({"a": (0.9, 0.3), "b": (0.3, 0.9)}))
-    assert found.decision == Decision("Depends")
-    assert (found.best["calm"], found.best["rough"]) == (("a",), ("b",))
-
-
 def test_of_equals_the_cheaper_is_adopted_and_a_cheaper_loop_that_is_beaten_is_named(compared):
     shares = {"dear": (0.9, 0.9), "cheap": (0.9, 0.9), "bad": (0.2, 0.2)}
     found = verdict(compared(shares, {"dear": 300, "cheap": 100, "bad": 10}, n=400))
@@ -127,39 +114,12 @@ def test_of_equals_the_cheaper_is_adopted_and_a_cheaper_loop_that_is_beaten_is_n
     assert found.savings["cheap", "dear"] == pytest.approx(1 - 101 / 301, rel=1e-3)
 
 
-def test_a_saving_is_that_of_the_columns_that_both_loops_have(compared):
-    both = compared({"dear": (0.9, 0.9), "cheap": (0.9,)}, {"dear": 200, "cheap": 100})
-    assert verdict(both).savings["cheap", "dear"] == pytest.approx(1 - 101 / 201, rel=1e-3)
-    dearer = [replace(arm, summary=replace(arm.summary, means={**arm.summary.means, "tokens": Interval(9e9, 9e9, 9e9, 100)}))
-              if arm.info.arm == "dear/rough" else arm for arm in both.arms]  # fmt: skip
-    assert verdict(replace(both, arms=tuple(dearer))).savings == verdict(both).savings
-
-
-def test_two_arms_have_each_its_own_interval(compared):
-    comparison = compared({"good": (0.9,), "bad": (0.4,)}, profiles=("calm",))
-    found = verdict(comparison)
-    good, bad = (each for loop in ("good", "bad") if (each := found.row(loop).cells["calm"].accuracy) is not None)
-    assert good.low > bad.high
-    assert (round(good.value, 6), round(bad.value, 6)) == (0.9, 0.4)
-    assert [arm["accuracy"] for arm in comparison.to_json()["arms"]] == [good.as_dict(), bad.as_dict()]
-    assert [row["cells"]["calm"]["accuracy"] for row in found.to_json()["rows"]] == [good.as_dict(), bad.as_dict()]
-
-
 def test_an_outcome_that_takes_the_mean_over_the_profiles_says_so(compared):
-    """No profile by itself shows the difference, and both together do."""
     near, far = compared({"a": (0.8, 0.8), "b": (0.76, 0.76)}), compared({"a": (0.9, 0.9), "b": (0.4, 0.4)})
     found = verdict(replace(near, pooled=far.pooled))
     assert (found.decision, found.is_by_mean) == (Decision("Adopt", ("a",)), True)
     assert not any(cell.place == "worse" for row in found.rows for cell in row.cells.values())
     assert not verdict(compared({"good": (0.9, 0.9), "bad": (0.4, 0.4)})).is_by_mean
-
-
-def test_an_invalid_run_and_a_single_loop_have_no_verdict(compared):
-    alone = verdict(compared({"good": (0.9, 0.9)}))
-    invalid = verdict(replace(compared({"good": (0.9, 0.9), "bad": (0.1, 0.1)}), invalid=True))
-    assert alone.decision is None
-    assert invalid.decision is None
-    assert all(cell.place == "" for row in invalid.rows for cell in row.cells.values())
 
 
 @settings(max_examples=cases(12))
@@ -175,3 +135,97 @@ def test_the_matrix_has_every_arm_once_and_the_best_stand_first(compared, shares
         means = [cell.accuracy.value for cell in cells if cell.accuracy is not None]
         for cell, mean in zip(cells, means, strict=True):
             assert (cell.place == "best") == (len(cells) > 1 and mean == max(means))
+
+
+TRIALS = 6
+
+
+@given(
+    crashes=st.dictionaries(st.sampled_from("abcdefg"), st.sampled_from([0, 1, TRIALS - 1, TRIALS]), min_size=1),
+    calls=st.integers(0, 2),
+)
+def test_every_dead_arm_is_a_warning_and_none_has_a_place_in_the_verdict(with_crashes, crashes, calls):
+    made = with_crashes(crashes, calls)
+    broken = [f"{loop}/clean" for loop, count in crashes.items() if count == TRIALS]
+    unasked = [f"{loop}/clean" for loop, count in crashes.items() if count < TRIALS and not calls]
+    assert [arm.info.arm for arm in made.dead_arms] == [*broken, *unasked]
+    warned = {each.arms[0] for each in caveats(made) if each.code in DEAD}
+    assert warned == {*broken, *unasked}
+    found = verdict(made)
+    alive = [loop for loop in crashes if f"{loop}/clean" not in warned]
+    assert (found.decision is not None) == (len(alive) > 1 and not made.invalid)
+    assert found.decision is None or set(found.decision.loops) <= set(alive)
+    assert all(cell.place == "" for row in found.rows if row.loop not in alive for cell in row.cells.values())
+
+
+def test_one_crash_of_many_trials_counts_as_lost_and_is_a_warning_with_its_reason(with_crashes):
+    made = with_crashes({"a": 0, "b": 1})
+    (b,) = [arm for arm in made.arms if arm.info.loop == "b"]
+    assert (b.summary.scored, b.summary.errored, sum(b.summary.crashes.values())) == (TRIALS, 0, 1)
+    assert b.summary.accuracy.value == 1 - 1 / TRIALS
+    assert [each.text for each in caveats(made) if each.code == "crashed"] == ["b/clean: 1 of 6 trials crashed: 1 × KeyError: 'b'"]
+
+
+STUCK = "the loop let nothing else run for {} s; its process was killed, and its trace lost; it was at b.py:7"
+
+
+def test_a_loop_that_wins_everywhere_is_adopted_and_where_each_profile_has_its_own_best_it_depends(compared):
+    found = verdict(compared({"good": (0.9, 0.9), "bad": (0.4, 0.4)}))
+    assert (found.decision, found.columns) == (Decision("Adopt", ("good",)), ("calm", "rough"))
+    assert [row.loop for row in found.rows] == ["good", "bad"]
+    assert {name: cell.place for name, cell in found.row("bad").cells.items()} == {"calm": "worse", "rough": "worse"}
+    assert found.best == {"calm": ("good",), "rough": ("good",), MEAN: ("good",)}
+    apart = verdict(compared({"a": (0.9, 0.3), "b": (0.3, 0.9)}))
+    assert (apart.decision, apart.best["calm"], apart.best["rough"]) == (Decision("Depends"), ("a",), ("b",))
+
+
+def test_a_saving_is_that_of_the_columns_that_both_loops_have(compared):
+    both = compared({"dear": (0.9, 0.9), "cheap": (0.9,)}, {"dear": 200, "cheap": 100})
+    assert verdict(both).savings["cheap", "dear"] == pytest.approx(1 - 101 / 201, rel=1e-3)
+    far = Interval(9e9, 9e9, 9e9, 100)
+    dearer = [
+        replace(arm, summary=replace(arm.summary, means={**arm.summary.means, "tokens": far}))
+        if arm.info.arm == "dear/rough"
+        else arm
+        for arm in both.arms
+    ]
+    assert verdict(replace(both, arms=tuple(dearer))).savings == verdict(both).savings
+
+
+def test_an_invalid_run_and_a_single_loop_have_no_verdict(compared):
+    invalid = verdict(replace(compared({"good": (0.9, 0.9), "bad": (0.1, 0.1)}), invalid=True))
+    assert verdict(compared({"good": (0.9, 0.9)})).decision is invalid.decision is None
+    assert all(cell.place == "" for row in invalid.rows for cell in row.cells.values())
+
+
+@pytest.fixture(scope="session")
+def with_crashes(record) -> Callable[..., Comparison]:
+    """Compares loops that crashed in so many of their trials, and were right in the others, with so many requests each."""
+
+    def make(crashes: Mapping[str, int], calls: int = 2) -> Comparison:
+        infos = [ArmInfo(f"{loop}/clean", loop, {}, "scripted", "clean", "s") for loop in crashes]
+        records = []
+        for info, task in product(infos, range(TRIALS)):
+            crash = {"stop": "crashed", "reason": f"KeyError: '{info.loop}'"} if task < crashes[info.loop] else {}
+            score = {"accuracy": float(not crash)}
+            records.append(record(arm=info.arm, task=f"t{task}", scores=score, calls={"decide": calls}, **crash))
+        return compare(records, infos)
+
+    return make
+
+
+def test_a_loop_that_hangs_is_told_with_where_it_stands_and_one_that_waits_is_not(record):
+    def hung(told: Mapping[str, str], calls: int) -> dict[str, str]:
+        """The warnings of loops of which each trial ended at its time limit, as they are told."""
+        infos = [ArmInfo(f"{loop}/clean", loop, {}, "scripted", "clean", "s") for loop in told]
+        late = {"scores": {"accuracy": 0.0}, "stop": "timeout", "calls": {"decide": calls}}
+        records = [
+            record(arm=info.arm, task=f"t{task}", reason=told[info.loop].format(f"4.{task}"), **late)
+            for info, task in product(infos, range(TRIALS))
+        ]
+        return {each.code: each.text for each in caveats(compare(records, infos))}
+
+    told = hung({"b": STUCK, "c": "no end within 3 s"}, calls=1)
+    assert told["hung"] == f"b/clean: 6 of 6 trials hung: 6 × {STUCK.format('4.0')}"
+    assert told["out of time"] == "c/clean: 6 of 6 trials ran out of time: 6 × no end within 3 s"
+    assert [*hung({"b": STUCK}, calls=0)] == ["never asked", "hung"]

@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.experiments.fit_profile.helpers import (
-    KNOWN,
-    LOOPS,
-    fit_json,
-    fitted_to,
-    holds,
-    known,
-    known_run,
-    run,
-    traces,
-)
-from whichloop.experiments.fit_profile.attempts import hint_of, wire_damage
+from tests.experiments.fit_profile.helpers import KNOWN, LOOPS, fit_json, fitted_to, holds, known, known_run, run, traces
+from whichloop.experiments.fit_profile.attempts import wire_damage
+from whichloop.experiments.fit_profile.clearing import RetryRun, estimate_clears
 from whichloop.experiments.fit_profile.estimates import cluster_rate
+from whichloop.experiments.fit_profile.forgetting import RecallPoint, fault_share, forgetting_rates, recall_point
+from whichloop.experiments.fit_profile.tally import Strikes, flaky_shares
 from whichloop.metrics.statistics import wilson
 from whichloop.models.faults import spoil
+from whichloop.models.feedback import Level
 from whichloop.models.profiles import FAULT_KINDS, Clears, load_profile
 from whichloop.protocol import Reply, ToolCall
 from whichloop.protocol.wire import native_call
-
-# --- the law ---
 
 
 def test_rates_that_were_put_in_come_out(fitted):
@@ -40,7 +33,6 @@ def test_rates_that_were_put_in_come_out(fitted):
 
 
 def test_what_is_counted_is_what_was_injected(disturbed, fitted):
-    """Kind by kind against the records' answer key, which the fit does not see."""
     scheduled = Counter(fault.kind for item in disturbed for fault in item.record.faults)
     both = ("tool.raises", "tool.flaky")  # one that failed twice may be either
     assert sum(fitted.rates[kind].count for kind in both) == pytest.approx(sum(scheduled[kind] for kind in both), rel=0.15, abs=2)
@@ -71,7 +63,6 @@ def test_a_clean_run_fits_a_clean_profile():
 
 
 def test_arms_that_meet_the_same_stumbles_are_no_more_data_than_one():
-    """Four equal arms: the same rates, and intervals as wide as one arm's."""
     done = known_run("bare")
     one = fitted_to(done)
     same = [trace | {"arm": f"arm {number}"} for trace in traces(done) for number in range(4)]
@@ -84,31 +75,9 @@ def test_arms_that_meet_the_same_stumbles_are_no_more_data_than_one():
         assert pooled.high - pooled.low >= 0.99 * (alone.high - alone.low)
 
 
-@pytest.mark.slow  # test_likelihoods.py holds it of simulated retries
-def test_what_clears_a_fault_comes_out():
-    for chance in (1.0, 0.5):
-        clears = Clears(never=0, attempts=1, nothing=chance, failed=chance, words=chance)
-        rates = {"decision.unknown_tool": 0.1, "decision.wrong_type": 0.1, "wire.empty": 0.1}
-        found = fitted_to(run(["finish"], known(rates=rates, clears=clears), size=40, repeats=1)).profile.clears
-        assert found.words == pytest.approx(chance, abs=0.15)
-        assert found.never == pytest.approx(0, abs=0.1)
-
-
-@pytest.mark.slow  # test_check.py has a fitted profile reproduce its run
-def test_the_fitted_profile_makes_a_similar_run():
-    before = run(["bare"], known(bluff=0.0), size=20)
-    profile = fitted_to(before).profile
-    after = run(["bare"], profile, size=20, seed=1)
-    right = [sum(item.record.accuracy for item in done) for done in (before, after)]
-    assert abs(right[0] - right[1]) <= 0.15 * len(before)
-    calls = [sum(item.record.lm_calls for item in done) for done in (before, after)]
-    assert abs(calls[0] - calls[1]) <= 0.15 * calls[0]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("loop", LOOPS)
 def test_intervals_cover_at_their_level(loop):
-    """40 runs: the share of 18 x 40 intervals that hold the rate; 0.95 is nominal, 0.93 what noise of 720 leaves at least."""
     inside = [
         holds(found.rates[kind], rate)
         for seed in range(40)
@@ -116,9 +85,6 @@ def test_intervals_cover_at_their_level(loop):
         for kind, rate in KNOWN.items()
     ]
     assert sum(inside) / len(inside) >= 0.925
-
-
-# --- intervals ---
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0.1, 50)), min_size=1, max_size=30), st.floats(1, 10))
@@ -139,7 +105,6 @@ def test_independent_points_give_wilsons_interval_or_a_wider_one():
 
 
 def test_dependent_points_are_covered_where_wilson_alone_is_not():
-    """Rates that differ between tasks (Beta with mean 0.1), 12 points each: simulated coverage of nominal 0.95."""
     random = np.random.default_rng(0)
     clustered, alone = [], []
     for _ in range(400):
@@ -153,11 +118,11 @@ def test_dependent_points_are_covered_where_wilson_alone_is_not():
     assert np.mean(alone) < 0.80
 
 
-# --- what a raw reply shows ---
-
 ARGUMENTS = st.dictionaries(
     st.text("abcdefgh_", min_size=1, max_size=8), st.integers() | st.text("xyz 01", max_size=9), min_size=1, max_size=4
 )
+
+
 WIRE = tuple(kind for kind in FAULT_KINDS if kind.startswith("wire."))
 
 
@@ -169,38 +134,113 @@ def test_damage_is_told_by_the_reply(arguments, kind, native):
     assert wire_damage(spoil(kind, clean), True) == kind
 
 
-@pytest.mark.parametrize(
-    ("text", "unreadable", "kind"),
-    [
-        ("", False, "wire.empty"),
-        (" \n", True, "wire.empty"),
-        ('```json\n{"a": 1}\n```', False, "wire.fenced"),
-        ('{"final_answer": "```\\ncode\\n```"}', False, ""),
-        ("[[ ## answer ## ]]\n```python\nx = 1\n```\n[[ ## completed ## ]]", False, ""),
-        ("1\n1", False, "wire.duplicated"),
-        ("11", False, ""),
-        ('{"a": 1}{"a": 1}', True, "wire.duplicated"),
-        ("I think the answer is 5.", True, "wire.malformed"),
-        ("{'a': 1}", True, "wire.malformed"),
-        ("[[ ## next_thought ## ]]\nNext.\n\n[[ ## next_tool_name ## ]]", True, "wire.truncated"),
-        ("<output><answer>5</answer>", True, "wire.truncated"),
-        ("Thought: Next: add.\nTo", True, "wire.truncated"),
-        ('Thought: Next.\nTool: add\nArguments: "a": 1}', True, "wire.malformed"),
-    ],
-)
-def test_damage_by_example(text, unreadable, kind):
-    assert wire_damage(Reply(text), unreadable) == kind
+SIMULATED = 6_000
+"""Simulated faults or points: a share of them is known to within 0.03, four standard errors."""
 
 
-@pytest.mark.parametrize(
-    ("text", "hint"),
-    [
-        ("Tool 'add_v2' not found. Available tools: add", "unknown"),
-        ("Tool 'divide': missing argument 'b'. Allowed: a: number, b: number", "missing"),
-        ("Tool 'divide': unknown argument 'verbose'. Allowed: a: number", "extra"),
-        ("Tool 'divide': argument 'b': Input should be a valid number, got {'about': 8}", "type"),
-        ("42", ""),
-    ],
-)
-def test_what_a_refusal_says(text, hint):
-    assert hint_of(text) == hint
+def simulated_runs(never: float, chances: Mapping[Level, float], gives_up: Sequence[int], seed: int = 0) -> Counter[RetryRun]:
+    """Return runs of retries that show the same each time, up to the cure or until the loop gives up."""
+    rng = np.random.default_rng(seed)
+    runs = Counter[RetryRun]()
+    for level, chance in chances.items():
+        permanent, retries = rng.random(SIMULATED) < never, rng.geometric(chance, SIMULATED)
+        for is_permanent, taken, most in zip(permanent, retries, rng.choice(gives_up, SIMULATED), strict=True):
+            cleared = not is_permanent and taken <= most
+            runs[RetryRun((level,) * int(taken - 1 if cleared else most), level if cleared else None)] += 1
+    return runs
+
+
+@pytest.mark.parametrize("patience", [2, 3, 6])
+@pytest.mark.parametrize("never", [0.0, 0.1, 0.3])
+def test_mistakes_that_never_clear_are_told_from_those_that_a_loop_gave_up(never: float, patience: int) -> None:
+    found = estimate_clears(simulated_runs(never, {"nothing": 0.4}, (patience - 1, patience)))
+    assert found.never == pytest.approx(never, abs=0.12 if patience == 2 else 0.06)
+    assert found.nothing == pytest.approx(0.4, abs=0.06)
+
+
+def test_each_level_that_some_retry_shows_comes_out() -> None:
+    true: dict[Level, float] = {"nothing": 0.25, "failed": 0.5, "words": 0.8}
+    found = estimate_clears(simulated_runs(0.05, true, (3, 4)))
+    assert {level: getattr(found, level) for level in true} == pytest.approx(true, abs=0.03)
+
+
+def test_a_level_that_no_retry_shows_keeps_the_default_and_never_helps_less() -> None:
+    assert estimate_clears(simulated_runs(0.0, {"nothing": 0.3}, (6,))).words == pytest.approx(Clears().words, abs=0.01)
+    found = estimate_clears(simulated_runs(0.0, {"nothing": 0.9, "words": 0.5}, (6,)))
+    assert found.nothing <= found.failed <= found.words
+
+
+def test_one_run_of_retries_hardly_moves_the_default_and_none_leaves_it() -> None:
+    found, usual = estimate_clears({RetryRun((), "nothing"): 1}), Clears()
+    assert (found.never, found.nothing) == pytest.approx((usual.never, usual.nothing), abs=0.06)
+    assert estimate_clears(Counter()) == usual
+    assert estimate_clears(Counter(), 2.5) == Clears(attempts=2.5)
+
+
+def simulated_points(forget: float, fault: float) -> Counter[RecallPoint]:
+    rng = np.random.default_rng(2)
+    points = Counter[RecallPoint]()
+    for _ in range(SIMULATED):
+        distances = np.sort(rng.random(rng.integers(1, 6)) * 0.6)[::-1]
+        lost = np.flatnonzero(rng.random(len(distances)) < forget * distances)
+        first = len(distances) - 1 if rng.random() < fault else int(lost[0]) if len(lost) else None
+        again = "" if first is None else "last" if first == len(distances) - 1 else "earlier"
+        points[recall_point("call", again, list(distances))] += 1
+    return points
+
+
+def failed_calls(draw: np.random.Generator, number: int, flaky: float, never: float) -> tuple[Counter[Strikes], int]:
+    """How calls went that failed at first, half of them told by a loop what was wrong; and how many of them were flaky."""
+    made, count = Counter[Strikes](), 0
+    for _ in range(number):
+        patience, clears = int(draw.integers(1, 7)), 0.8 if draw.random() < 0.5 else 0.4
+        if draw.random() < flaky:
+            count, needed = count + 1, 2.0
+        else:
+            needed = np.inf if draw.random() < never else float(draw.geometric(clears))
+        made[Strikes(int(min(needed, patience)), needed <= patience)] += 1
+    return made, count
+
+
+@pytest.mark.parametrize(("flaky", "never"), [(0.0, 0.1), (0.2, 0.0), (0.4, 0.1), (0.7, 0.3)])
+def test_flaky_calls_are_told_from_others_in_sum(flaky: float, never: float) -> None:
+    made, count = failed_calls(np.random.default_rng(5), 6_000, flaky, never)
+    shares = flaky_shares(made)
+    assert sum(shares[way] * number for way, number in made.items()) == pytest.approx(count, abs=300)
+
+
+def test_a_call_that_worked_after_another_number_of_failures_was_not_flaky() -> None:
+    shares = flaky_shares({Strikes(1, True): 50, Strikes(2, True): 60, Strikes(3, True): 4, Strikes(4, False): 3})
+    assert shares[Strikes(1, True)] == shares[Strikes(3, True)] == shares[Strikes(4, False)] == 0
+    assert 0.5 < shares[Strikes(2, True)] < 1
+    assert flaky_shares({}) == {}
+
+
+@pytest.mark.parametrize(("forget", "fault"), [(0.35, 0.05), (0.0, 0.05)])
+def test_overlooked_results_are_told_from_doubted_calls(forget: float, fault: float) -> None:
+    points = simulated_points(forget, fault)
+    found = forgetting_rates(points)
+    assert found.forget == pytest.approx(forget, abs=0.04)
+    assert found.faults["call"] == pytest.approx(fault, abs=0.015)
+    counted = sum(count * fault_share(point, found) for point, count in points.items())
+    assert counted == pytest.approx(fault * SIMULATED, abs=0.015 * SIMULATED)
+    assert forgetting_rates(Counter()).forget == 0
+
+
+DAMAGE = {
+    ("", False): "wire.empty",
+    (" \n", True): "wire.empty",
+    ('{"final_answer": "```\\ncode\\n```"}', False): "",
+    ("[[ ## answer ## ]]\n```python\nx = 1\n```\n[[ ## completed ## ]]", False): "",
+    ("1\n1", False): "wire.duplicated",
+    ("11", False): "",
+    ("I think the answer is 5.", True): "wire.malformed",
+    ("[[ ## next_thought ## ]]\nNext.\n\n[[ ## next_tool_name ## ]]", True): "wire.truncated",
+    ("<output><answer>5</answer>", True): "wire.truncated",
+    ("Thought: Next: add.\nTo", True): "wire.truncated",
+    ('Thought: Next.\nTool: add\nArguments: "a": 1}', True): "wire.malformed",
+}
+
+
+def test_damage_by_example():
+    assert {case: wire_damage(Reply(case[0]), case[1]) for case in DAMAGE} == DAMAGE

@@ -104,20 +104,6 @@ def test_a_call_that_worked_in_another_trial_of_its_task_failed_by_the_tools_own
     assert raised(trace(*before, *failed), trace(*before, *worked, repeat=1)) == pytest.approx(1)
 
 
-@pytest.mark.parametrize(
-    ("bad", "kind"),
-    [
-        (calling("add_v2", a=1, b=2), "unknown_tool"),
-        (calling(a=1), "missing_argument"),
-        (calling(a=1, b=2, c=3), "extra_argument"),
-        (calling(a=1, b="two"), "wrong_type"),
-    ],
-)
-def test_a_call_that_nobody_ran_is_read_by_those_that_worked(bad, kind):
-    good = (calling(a=1, b=2), ran(a=1, b=2), answer())
-    assert counts(trace(bad, *good)) == {f"decision.{kind}": (1, 1)}
-
-
 def test_a_call_made_again_is_a_fault_only_while_its_result_is_shown():
     result = "a result of some length"
     first = (calling(a=1), ran(a=1, data=result))
@@ -153,44 +139,6 @@ def test_slow_replies_and_the_usual_latency():
     assert untimed.profile.latency_s == 0
 
 
-@pytest.mark.parametrize("fault", PROVIDER_FAULTS)
-def test_a_providers_failure_is_told_by_its_kind_and_text(fault):
-    kind, _, text = PROVIDER_FAULTS[fault]
-    assert counts(trace(refused(f"provider.{kind}", text), calling(a=1), ran(a=1), answer())) == {fault: (1, 2)}
-
-
-def test_the_clients_own_retries_count():
-    assert counts(trace(calling(a=1), ran(a=1), answer(), retries={"rate_limit": 1, "auth": 3})) == {"provider.rate_limit": (1, 3)}
-
-
-def test_what_the_client_overcame_gives_the_rate_of_an_attempt():
-    """Requests tried again until they are answered, each attempt refused with the same chance."""
-    draws = np.random.default_rng(0).negative_binomial(2, 0.6, 300)  # refusals before a trial's two answers
-    course = (calling(a=1), ran(a=1), answer())
-    found = fit_json([trace(*course, task=f"t{n}", retries={"rate_limit": int(count)}) for n, count in enumerate(draws)])
-    assert holds(found.rates["provider.rate_limit"], 0.4)
-
-
-def test_abilities_are_no_chance():
-    forced = refused("provider.refused", "tool_choice is not supported", tool_choice="required")
-    long = {"messages": [{"role": "user", "content": "x" * 8_000}]}
-    found = fit_json([trace(calling(a=1), ran(a=1), forced, refused("context_overflow") | long, answer())])
-    assert all(rate.count == 0 for rate in found.rates.values())
-    assert found.profile.abilities.tool_choice is False
-    assert found.profile.abilities.context_tokens is not None
-    assert 10 <= found.profile.abilities.context_tokens < 2_020
-    accepted = forced | {"tool_choice": "required", "reply": "7", "move": {"move": "answer", "value": "7"}}
-    del accepted["error"]
-    assert fit_json([trace(forced, accepted)]).profile.abilities.tool_choice is True
-
-
-def test_limits_of_a_scripted_run_come_out():
-    limited = Profile(name="short", abilities=Abilities(context_tokens=560))
-    found = fitted_to(run(["bare"], limited, size=20, repeats=1)).profile
-    assert found.abilities.context_tokens == pytest.approx(560, abs=60)
-    assert not found.rates
-
-
 def test_few_points_are_said_and_what_no_trace_tells_stays_out():
     found = fit_json([trace(calling(a=1), ran(a=1), answer())])
     assert "fewer than 30 points" in remark(found.rates["wire.empty"])
@@ -208,35 +156,13 @@ def test_rates_that_add_up_to_more_than_a_point_holds_are_scaled():
     assert sum(found.profile.rates.values()) <= 1
 
 
-# --- traces from anywhere ---
-
-
-def test_traces_are_read_one_by_one():
-    alive = 0
-
-    class Counted(Trace):
-        def __init__(self, trace: Trace) -> None:
-            nonlocal alive
-            super().__init__(trace.head, trace.events)
-            alive += 1
-
-        def __del__(self) -> None:
-            nonlocal alive
-            alive -= 1
-
-    def made() -> Iterator[tuple[Trace, dict[str, int]]]:
-        for number in range(50):
-            assert alive <= 1
-            yield Counted(Trace.from_json(trace(calling(a=1), ran(a=1), answer(), repeat=number))), {}
-
-    assert fit(made()).trials == 50
-
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=6,
 )
+
+
 SOUND = trace(
     calling(a=1) | {"seconds": 0.2, "scope": "s", "calls": [{"id": "", "name": "add", "arguments": "{}"}], "tool_choice": "auto"},
     ran(a=1, error="UnknownTool"),
@@ -277,28 +203,52 @@ def test_a_trace_with_anything_in_it_is_fitted_or_refused_in_one_line(path, valu
         assert read_back(found) == found.profile
 
 
-@pytest.mark.parametrize(
-    ("bad", "said"),
-    [
-        (trace({"event": "ask"}), "event 0 of the trace: role: Field required"),
-        ({**trace(), "events": [7]}, "event 0 of the trace is not an object"),
-        (trace(answer() | {"same": 3}), "trace a/t1/0: event 0: same: 3 of 0 messages"),
-        (trace(ran() | {"status": None}), "event 0 of the trace: status: Input should be"),
-        (trace(answer() | {"seconds": float("nan")}), "event 0 of the trace: seconds: Input should be"),
-        (trace(retries={"server": -1}), "trace a/t1/0: retries are not counts by kind"),
-        ({"arm": 1, "events": []}, "the trace's arm: Input should be"),
-        ([], "the trace has no list of events"),
-    ],
-)
-def test_what_is_no_trace_is_told(bad, said):
-    with pytest.raises(ValueError, match="trace") as told:
-        fit_json([bad])
-    assert said in str(told.value)
+def test_a_call_that_nobody_ran_is_read_by_those_that_worked():
+    good = (calling(a=1, b=2), ran(a=1, b=2), answer())
+    bad = {
+        "unknown_tool": calling("add_v2", a=1, b=2),
+        "missing_argument": calling(a=1),
+        "extra_argument": calling(a=1, b=2, c=3),
+        "wrong_type": calling(a=1, b="two"),
+    }
+    for kind, call in bad.items():
+        assert counts(trace(call, *good)) == {f"decision.{kind}": (1, 1)}
 
 
-@pytest.mark.parametrize(
-    ("options", "said"), [({"alpha": 0}, "alpha"), ({"alpha": 1.5}, "alpha"), ({"name": "Ä b"}, "name"), ({}, "no traces")]
-)
-def test_bad_options_and_no_traces_are_told(options, said):
-    with pytest.raises(ValueError, match=said):
-        fit([], **options)
+def test_the_clients_own_retries_count_and_what_it_overcame_gives_the_rate_of_an_attempt():
+    course = (calling(a=1), ran(a=1), answer())
+    assert counts(trace(*course, retries={"rate_limit": 1, "auth": 3})) == {"provider.rate_limit": (1, 3)}
+    draws = np.random.default_rng(0).negative_binomial(2, 0.6, 300)  # refusals before a trial's two answers
+    found = fit_json([trace(*course, task=f"t{n}", retries={"rate_limit": int(count)}) for n, count in enumerate(draws)])
+    assert holds(found.rates["provider.rate_limit"], 0.4)
+
+
+def test_abilities_are_no_chance_and_limits_of_a_scripted_run_come_out():
+    forced = refused("provider.refused", "tool_choice is not supported", tool_choice="required")
+    long = {"messages": [{"role": "user", "content": "x" * 8_000}]}
+    found = fit_json([trace(calling(a=1), ran(a=1), forced, refused("context_overflow") | long, answer())])
+    assert all(rate.count == 0 for rate in found.rates.values())
+    assert found.profile.abilities.tool_choice is False
+    assert found.profile.abilities.context_tokens is not None
+    assert 10 <= found.profile.abilities.context_tokens < 2_020
+    accepted = forced | {"tool_choice": "required", "reply": "7", "move": {"move": "answer", "value": "7"}}
+    del accepted["error"]
+    assert fit_json([trace(forced, accepted)]).profile.abilities.tool_choice is True
+    limited = Profile(name="short", abilities=Abilities(context_tokens=560))
+    scripted = fitted_to(run(["bare"], limited, size=20, repeats=1)).profile
+    assert scripted.abilities.context_tokens == pytest.approx(560, abs=60)
+    assert not scripted.rates
+
+
+def test_what_is_no_trace_and_bad_options_are_told():
+    bad: dict[str, Any] = {
+        "trace a/t1/0: event 0: same: 3 of 0 messages": trace(answer() | {"same": 3}),
+        "event 0 of the trace: status: Input should be": trace(ran() | {"status": None}),
+        "trace a/t1/0: retries are not counts by kind": trace(retries={"server": -1}),
+    }
+    for said, data in bad.items():
+        with pytest.raises(ValueError, match=said):
+            fit_json([data])
+    for options, said in (({"alpha": 0}, "alpha"), ({"alpha": 1.5}, "alpha"), ({"name": "Ä b"}, "name"), ({}, "no traces")):
+        with pytest.raises(ValueError, match=said):
+            fit([], **options)  # type: ignore[arg-type]

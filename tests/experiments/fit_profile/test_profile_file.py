@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from tests.experiments.fit_profile.helpers import (
-    fitted_to,
-    known,
-    read_back,
-    run,
-)
+from tests.experiments.fit_profile.helpers import fitted_to, known, read_back, run
 from whichloop.experiments.fit_profile.estimates import RateEstimate
 from whichloop.experiments.fit_profile.fit import FittedProfile, fit_run, remarks, to_toml
 from whichloop.metrics.statistics import Interval
@@ -27,7 +23,11 @@ from whichloop.runs.store.trials import TrialWriter
 from whichloop.runs.trial.trial import FinishedTrial
 
 UNIT = st.floats(0, 1)
+
+
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+
+
 NOTES = st.text(st.characters())
 
 
@@ -82,33 +82,6 @@ def test_the_file_says_where_its_rates_come_from(fitted):
     assert "at most" in said["provider.server"]
 
 
-# --- a run directory ---
-
-
-def written(folder: Path, done: Sequence[FinishedTrial], arms: Mapping[str, tuple[str, str]], **config: Any) -> Path:
-    """A run directory; `arms`: name → model and profile."""
-    listed = [
-        {"arm": name, "loop": name, "options": {}, "model": model, "profile": profile} for name, (model, profile) in arms.items()
-    ]
-    manifest = {
-        "created": "2026-01-01T00:00:00+00:00",
-        "config": {"repeats": 1, "alpha": 0.05, "margin": 0.02} | config,
-        "seed": 0,
-        "versions": {},
-        "suite": {"name": "s", "version": "1", "digest": "d", "tasks": 1},
-        "profiles": {},
-        "arms": listed,
-        "packages": {},
-        "python": "3.11",
-        "platform": "Linux",
-    }
-    write_manifest_json(folder, manifest)
-    with TrialWriter(folder) as journal:
-        for item in done:
-            journal.append(item.record, item.trace)
-    return folder
-
-
 def test_a_run_is_fitted_by_arm(tmp_path):
     done = run(["bare", "finish"], known(), size=4)
     folder = written(tmp_path, done, {"bare": ("scripted", "known"), "finish": ("scripted", "known")})
@@ -117,50 +90,6 @@ def test_a_run_is_fitted_by_arm(tmp_path):
     assert (one.trials, one.arms) == (8, ("finish",))
     of_finish = [item for item in done if item.record.arm == "finish"]
     assert one.rates == fitted_to(of_finish).rates
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({}, "several profiles cannot be pooled (clean, known); choose with --profile or --arm"),
-        ({"arms": ["i"]}, "'i' matches 2 arms; this run has bare(in), finish"),
-        ({"arms": ["x"]}, "'x' is no arm; this run has bare(in), finish"),
-        ({"profile": "stubborn"}, "no such arm"),
-        ({"model": "openai/x"}, "no such arm"),
-    ],
-)
-def test_arms_are_not_pooled_silently(tmp_path, options, said):
-    folder = written(tmp_path, [], {"bare(in)": ("scripted", "clean"), "finish": ("scripted", "known")})
-    with pytest.raises(RunError) as told:
-        fit_run(folder, **options)
-    assert said in str(told.value)
-
-
-def test_models_are_not_pooled_and_give_the_profile_its_name(tmp_path):
-    done = run(["bare"], known(), size=3, repeats=1)
-    folder = written(tmp_path, done, {"bare": ("openai/GPT-4o mini", "clean"), "other": ("scripted", "clean")})
-    with pytest.raises(RunError, match=r"several models cannot be pooled .*; choose with --model or --arm"):
-        fit_run(folder)
-    assert fit_run(folder, arms=["bare"]).profile.name == "gpt-4o-mini"
-    assert fit_run(folder, model="openai/GPT-4o mini", name="mine").profile.name == "mine"
-
-
-@pytest.mark.parametrize(
-    ("model", "config", "timed"),
-    [
-        ("openai/x", {}, True),
-        ("openai/x", {"cassette": "rec", "cassette_mode": "record"}, True),
-        ("openai/x", {"cassette": "rec", "cassette_mode": None}, False),
-        ("openai/x", {"cassette": "rec", "cassette_mode": "replay-or-record"}, False),
-        ("scripted", {}, False),
-        ("scripted", {"real_time": True}, True),
-    ],
-)
-def test_latency_is_fitted_only_where_it_is_the_models(tmp_path, model, config, timed):
-    done = run(["bare"], known(), size=3, repeats=1)
-    found = fit_run(written(tmp_path, done, {"bare": (model, "clean")}, **config))
-    assert (found.rates["provider.slow"].interval is not None) is timed
-    assert (found.basis["timed"] > 0) is timed
 
 
 def test_a_run_without_traces_or_with_broken_ones_is_told(tmp_path):
@@ -172,3 +101,58 @@ def test_a_run_without_traces_or_with_broken_ones_is_told(tmp_path):
         journal.append(done.record, done.trace.replace(b'"role":', b'"roll":', 1))
     with pytest.raises(RunError, match="event 0 of the trace: role: Field required"):
         fit_run(folder)
+
+
+def written(folder: Path, done: Sequence[FinishedTrial], arms: Mapping[str, tuple[str, str]], **config: Any) -> Path:
+    """A run directory; `arms`: name → model and profile."""
+    listed = [{"arm": arm, "loop": arm, "options": {}, "model": model, "profile": given} for arm, (model, given) in arms.items()]
+    manifest = {"created": "2026-01-01T00:00:00+00:00", "config": {"repeats": 1, "alpha": 0.05, "margin": 0.02} | config}
+    manifest |= {"suite": {"name": "s", "version": "1", "digest": "d", "tasks": 1}, "profiles": {}, "arms": listed}
+    manifest |= {"seed": 0, "versions": {}, "packages": {}, "python": "3.11", "platform": "Linux"}
+    write_manifest_json(folder, manifest)
+    with TrialWriter(folder) as journal:
+        for item in done:
+            journal.append(item.record, item.trace)
+    return folder
+
+
+UNPOOLED: list[tuple[dict[str, Any], str]] = [
+    ({}, "several profiles cannot be pooled (clean, known); choose with --profile or --arm"),
+    ({"arms": ["i"]}, "'i' matches 2 arms; this run has bare(in), finish"),
+    ({"arms": ["x"]}, "'x' is no arm; this run has bare(in), finish"),
+    ({"profile": "stubborn"}, "no such arm"),
+    ({"model": "openai/x"}, "no such arm"),
+]
+
+
+def test_arms_and_models_are_not_pooled_silently_and_the_model_gives_the_profile_its_name(tmp_path):
+    (tmp_path / "arms").mkdir()
+    folder = written(tmp_path / "arms", [], {"bare(in)": ("scripted", "clean"), "finish": ("scripted", "known")})
+    for options, said in UNPOOLED:
+        with pytest.raises(RunError, match=re.escape(said)):
+            fit_run(folder, **options)
+    done = run(["bare"], known(), size=3, repeats=1)
+    (tmp_path / "models").mkdir()
+    folder = written(tmp_path / "models", done, {"bare": ("openai/GPT-4o mini", "clean"), "other": ("scripted", "clean")})
+    with pytest.raises(RunError, match=r"several models cannot be pooled .*; choose with --model or --arm"):
+        fit_run(folder)
+    assert fit_run(folder, arms=["bare"]).profile.name == "gpt-4o-mini"
+    assert fit_run(folder, model="openai/GPT-4o mini", name="mine").profile.name == "mine"
+
+
+TIMED: list[tuple[str, dict[str, Any], bool]] = [
+    ("openai/x", {}, True),
+    ("openai/x", {"cassette": "rec", "cassette_mode": "record"}, True),
+    ("openai/x", {"cassette": "rec", "cassette_mode": None}, False),
+    ("openai/x", {"cassette": "rec", "cassette_mode": "replay-or-record"}, False),
+    ("scripted", {}, False),
+    ("scripted", {"real_time": True}, True),
+]
+
+
+def test_latency_is_fitted_only_where_it_is_the_models(tmp_path):
+    done = run(["bare"], known(), size=3, repeats=1)
+    for number, (model, config, timed) in enumerate(TIMED):
+        (tmp_path / str(number)).mkdir()
+        found = fit_run(written(tmp_path / str(number), done, {"bare": (model, "clean")}, **config))
+        assert (found.rates["provider.slow"].interval is not None, found.basis["timed"] > 0) == (timed, timed), (model, config)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -29,9 +28,6 @@ def text(baseline) -> str:
     return to_text(baseline)
 
 
-# --- what is in it ---
-
-
 def test_it_holds_what_the_trials_gave_and_how_to_run_them_again(wind, baseline):
     for record in wind.records:
         line = baseline.arms[record.arm].tasks[record.task]
@@ -45,8 +41,9 @@ def test_it_holds_what_the_trials_gave_and_how_to_run_them_again(wind, baseline)
     assert not baseline.config.keys() & {"name", "runs", "mlflow", "tracking_uri", "concurrency"}
 
 
-# Of a trial, what is measured by a clock or named by the run's own names is no outcome.
 CLOCKS = {"arm", "cost_usd", "nominal_usd", "seconds", "wall_s", "started_at"}
+
+
 OTHERS = {
     "answer": "another", "stop": "forced", "scores": {"accuracy": 0.5}, "steps": 77, "calls": {"decide": 77}, "tool_calls": 77,
     "input_tokens": 77, "output_tokens": 77, "errors": {"wire": 1}, "false_success": True, "trace_digest": "77",
@@ -81,89 +78,12 @@ def test_by_default_it_judges_accuracy_tokens_and_two_harms_and_what_is_asked_st
         bless(wind, {"cost_usd": 0.1})
 
 
-@pytest.mark.parametrize(
-    ("metrics", "accept", "problem"),
-    [
-        ({"accuracy": 2.0}, [], "metric accuracy: a margin of 0 or more is needed, below 1, got 2.0"),
-        ({"speed": 1.0}, [], "unknown metric 'speed'"),
-        ({}, ["worse"], "accept.0: Input should be 'undecided', 'tasks_lost', "),
-        ({}, ["crash"], "accept.0: "),
-        ({}, ["hang"], "accept.0: "),
-    ],
-)
-def test_bad_settings_are_one_line_that_names_the_field(baseline, metrics, accept, problem):
-    with pytest.raises(ValueError, match=problem) as said:
-        baseline.gate.changed(metrics, accept)
-    assert "\n" not in str(said.value)
-
-
 @pytest.mark.parametrize("slowest", [0.1, 3.3])
 def test_a_trial_hangs_after_twenty_times_the_slowest_blessed_one(wind, slowest):
     found = changed(wind, lambda record: replace(record, wall_s=slowest))
     assert bless(found).gate.trial_timeout_s == max(MIN_LIMIT_S, TIMES_SLOWEST * slowest)
     arms = tuple(arm.model_copy(update={"model": "openai/m"}) for arm in found.manifest.arms)
     assert bless(changed(found, arms=arms)).gate.trial_timeout_s is None, "a real model takes what it takes"
-
-
-# --- what is not blessed ---
-
-BROKEN: dict[str, Change] = {
-    "8 of 96 trials are missing": lambda record: None if record.task == ALL[0] else record,
-    f"{ARM}: 8.3% of its trials errored, more than 2% (2 × provider: down)": of(ALL[:1], status="errored", reason="provider: down"),
-    f"{ARM}: in no trial did the loop ask its model": of(calls={}),
-    f"{ARM}: every trial crashes or hangs": of(stop="crashed", reason="KeyError", scores={"accuracy": 0.0}, calls={}),
-    f"{ARM}: no trial was scored": of(status="excluded"),
-    "bare/flaky-tools: only 0 of ": lambda r: replace(r, faults=tuple(replace(fault, landed=False) for fault in r.faults)),
-}
-
-
-@pytest.mark.parametrize("why", BROKEN)
-def test_a_run_that_says_nothing_of_its_loops_is_not_blessed(wind, why):
-    with pytest.raises(RunError) as said:
-        bless(changed(wind, BROKEN[why]))
-    assert str(said.value).startswith(f"{wind.folder}: {why}")
-    assert str(said.value).endswith("; nothing was blessed")
-    assert "\n" not in str(said.value)
-
-
-def test_a_loop_that_hangs_in_every_trial_is_not_blessed_and_an_optimization_is_no_comparison(wind, tmp_path):
-    with pytest.raises(RunError, match="every trial crashes or hangs"):
-        bless(changed(wind, hanging(*ALL)))
-    write_manifest_json(tmp_path, {**wind.manifest.to_json(), "kind": "optimization"})
-    with pytest.raises(RunError, match=r"an optimization, not a comparison; its test is one: .*/test"):
-        read_run(tmp_path)
-
-
-# --- the file ---
-
-
-def test_it_comes_back_as_it_was_with_a_line_for_each_task(wind, baseline, text, tmp_path):
-    path = tmp_path / "gates" / "b.json"
-    write_baseline(path, baseline)
-    assert read_baseline(path) == baseline
-    assert to_text(read_baseline(path)) == path.read_text() == text
-    assert list(path.parent.iterdir()) == [path]
-    assert text.isascii()
-    for name in ALL:
-        assert sum(f'"{name}": {{"metrics"' in line for line in text.splitlines()) == len(baseline.arms)
-    backwards = bless(replace(wind, records=wind.records[::-1]))
-    assert backwards.model_copy(update={"created": baseline.created}) == baseline, "the order of trials changes nothing"
-
-
-def test_git_shows_a_changed_task_as_one_line(wind, baseline, tmp_path):
-    other = bless(changed(wind, failing(ALL[3]))).model_copy(update={"created": baseline.created})
-    for name, each in (("a.json", baseline), ("b.json", other)):
-        write_baseline(tmp_path / name, each)
-    told = subprocess.run(
-        ["git", "diff", "--no-index", "--numstat", "a.json", "b.json"], cwd=tmp_path, capture_output=True, check=False
-    )
-    assert told.stdout.split()[:2] == [b"1", b"1"]
-
-
-def test_a_margin_that_was_edited_by_hand_and_line_breaks_of_windows_are_read(baseline, text, tmp_path):
-    path = tmp_path / "b.json"
-    path.write_bytes(text.replace('"accuracy": 0.02', '"accuracy": 0.5').replace("\n", "\r\n").encode())
-    assert read_baseline(path).gate == baseline.gate.changed({"accuracy": 0.5})
 
 
 @pytest.mark.parametrize("old", ["", '{"whichloop_baseline": 2', "version https://git-lfs.github.com/spec/v1\noid sha256:0\n"])
@@ -190,9 +110,6 @@ def test_a_file_that_is_no_baseline_is_never_replaced(baseline, name, there, tmp
     assert [file.read_text() for file in tmp_path.iterdir()] == [there] * (there is not None)
 
 
-# --- a bad file is one line ---
-
-
 def bad(path: Path, content: str | bytes, why: str) -> None:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(ValueError, match=r".*") as said:
@@ -212,47 +129,6 @@ def edited(text: str, path: tuple[Any, ...], change: Callable[[Any, Any], None])
 
 
 TASK = ("arms", ARM, "tasks", ALL[0])
-FIELDS: list[tuple[tuple[Any, ...], Any, str]] = [
-    (("whichloop_baseline",), 1, "a baseline of version 1, and this is 2"),
-    (("seed",), "7", "seed: Input should be a valid integer, got '7'"),
-    (("repeats",), 3, f"arms.{ARM}: a task has not 3 repeats"),
-    (("gate", "metrics"), {"accuracy": 0.1, "speed": 0.1}, "gate: unknown metric 'speed'"),
-    (("gate", "metrics"), {"steps": 0.1}, "gate: metrics: accuracy is missing"),
-    (("gate", "metrics", "accuracy"), 1.5, "gate: metric accuracy: a margin of 0 or more is needed, below 1, got 1.5"),
-    (("gate", "accept"), ["worse"], "gate.accept.0: Input should be "),
-    (("arms",), {}, "arms: Dictionary should have at least 1 item"),
-    ((*TASK, "metrics", "accuracy"), [1], "lists of other lengths than the 2 of stop"),
-    ((*TASK, "metrics", "tokens", 0), 1e200, "metrics.tokens.0: Input should be less than 1000"),
-    ((*TASK, "outcome", 0), "xyz", "outcome.0: String should match pattern"),
-]
-
-
-@pytest.mark.parametrize(("path", "to", "why"), FIELDS)
-def test_a_bad_field_is_named(text, tmp_path, path, to, why):
-    bad(tmp_path / "b.json", edited(text, path, lambda inside, name: inside.__setitem__(name, to)), why)
-
-
-@pytest.mark.parametrize(
-    ("content", "why"),
-    [
-        (lambda text: "", "not a baseline"),
-        (lambda text: '{"mine": 1}', "not a baseline"),
-        (lambda text: "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "git lfs pull"),
-        (lambda text: f"<<<<<<< HEAD\n{text}", "conflict"),
-        (lambda text: text.replace('\n "seed"', '\n<<<<<<< HEAD\n "seed"'), "conflict"),
-        (lambda text: text.replace('"seed": 0', '"seed": NaN'), "seed: Input should be a valid integer, got "),
-        (lambda text: f"[{text}]", "not a baseline"),
-        (lambda text: b"\xff" + text.encode(), "not a baseline"),
-        (lambda text: '{"whichloop_baseline": ' + "[" * 100_000, "not a baseline"),
-    ],
-)
-def test_what_is_no_baseline_is_told_as_what_it_is(text, tmp_path, content, why):
-    bad(tmp_path / "b.json", content(text), why)
-
-
-def test_a_file_that_is_not_there_names_the_command_that_writes_it(tmp_path):
-    with pytest.raises(ValueError, match=r"b\.json: no such file; whichloop gate RUN --bless --output \S+/b\.json"):
-        read_baseline(tmp_path / "b.json")
 
 
 @SHARED
@@ -302,3 +178,94 @@ def test_a_damaged_file_is_one_line_or_a_baseline_all_the_same(text, tmp_path, d
     assert said.startswith(f"{path}: ")
     assert "\n" not in said
     assert len(said) < 600
+
+
+def test_a_bad_setting_is_one_line_that_names_the_field(baseline):
+    for metrics, accept, problem in (
+        ({"accuracy": 2.0}, [], "metric accuracy: a margin of 0 or more is needed, below 1, got 2.0"),
+        ({"speed": 1.0}, [], "unknown metric 'speed'"),
+        *(({}, [code], "accept.0: Input should be 'undecided', 'tasks_lost', ") for code in ("worse", "crash", "hang")),
+    ):
+        with pytest.raises(ValueError, match=problem) as said:
+            baseline.gate.changed(metrics, accept)
+        assert "\n" not in str(said.value)
+
+
+BROKEN: dict[str, Change] = {
+    "8 of 96 trials are missing": lambda record: None if record.task == ALL[0] else record,
+    f"{ARM}: 8.3% of its trials errored, more than 2% (2 × provider: down)": of(ALL[:1], status="errored", reason="provider: down"),
+    f"{ARM}: in no trial did the loop ask its model": of(calls={}),
+    f"{ARM}: every trial crashes or hangs": of(stop="crashed", reason="KeyError", scores={"accuracy": 0.0}, calls={}),
+    f"{ARM}: every trial crashes or ": hanging(*ALL),
+    f"{ARM}: no trial was scored": of(status="excluded"),
+    "bare/flaky-tools: only 0 of ": lambda r: replace(r, faults=tuple(replace(fault, landed=False) for fault in r.faults)),
+}
+
+
+@pytest.mark.parametrize("why", BROKEN)
+def test_a_run_that_says_nothing_of_its_loops_is_not_blessed(wind, why):
+    with pytest.raises(RunError) as said:
+        bless(changed(wind, BROKEN[why]))
+    assert str(said.value).startswith(f"{wind.folder}: {why}")
+    assert str(said.value).endswith("; nothing was blessed")
+    assert "\n" not in str(said.value)
+
+
+def test_an_optimization_is_no_comparison_and_a_file_that_is_not_there_names_the_command_that_writes_it(wind, tmp_path):
+    write_manifest_json(tmp_path, {**wind.manifest.to_json(), "kind": "optimization"})
+    with pytest.raises(RunError, match=r"an optimization, not a comparison; its test is one: .*/test"):
+        read_run(tmp_path)
+    with pytest.raises(ValueError, match=r"b\.json: no such file; whichloop gate RUN --bless --output \S+/b\.json"):
+        read_baseline(tmp_path / "b.json")
+
+
+def test_it_comes_back_as_it_was_with_a_line_for_each_task_however_margins_and_line_breaks_were_edited(
+    wind, baseline, text, tmp_path
+):
+    path = tmp_path / "gates" / "b.json"
+    write_baseline(path, baseline)
+    assert read_baseline(path) == baseline
+    assert to_text(read_baseline(path)) == path.read_text() == text
+    assert list(path.parent.iterdir()) == [path]
+    assert text.isascii()
+    for name in ALL:
+        assert sum(f'"{name}": {{"metrics"' in line for line in text.splitlines()) == len(baseline.arms)
+    backwards = bless(replace(wind, records=wind.records[::-1]))
+    assert backwards.model_copy(update={"created": baseline.created}) == baseline, "the order of trials changes nothing"
+    other = to_text(bless(changed(wind, failing(ALL[3]))).model_copy(update={"created": baseline.created})).split("\n")
+    assert sum(was != now for was, now in zip(text.split("\n"), other, strict=True)) == 1, "git shows a changed task as one line"
+    path.write_bytes(text.replace('"accuracy": 0.02', '"accuracy": 0.5').replace("\n", "\r\n").encode())
+    assert read_baseline(path).gate == baseline.gate.changed({"accuracy": 0.5})
+
+
+def field(*path: Any, to: Any) -> Callable[[str], str]:
+    return lambda text: edited(text, path, lambda inside, name: inside.__setitem__(name, to))
+
+
+BAD: list[tuple[Callable[[str], str | bytes], str]] = [
+    (field("whichloop_baseline", to=1), "a baseline of version 1, and this is 2"),
+    (field("seed", to="7"), "seed: Input should be a valid integer, got '7'"),
+    (field("repeats", to=3), f"arms.{ARM}: a task has not 3 repeats"),
+    (field("gate", "metrics", to={"accuracy": 0.1, "speed": 0.1}), "gate: unknown metric 'speed'"),
+    (field("gate", "metrics", to={"steps": 0.1}), "gate: metrics: accuracy is missing"),
+    (field("gate", "metrics", "accuracy", to=1.5), "gate: metric accuracy: a margin of 0 or more is needed, below 1, got 1.5"),
+    (field("gate", "accept", to=["worse"]), "gate.accept.0: Input should be "),
+    (field("arms", to={}), "arms: Dictionary should have at least 1 item"),
+    (field(*TASK, "metrics", "accuracy", to=[1]), "lists of other lengths than the 2 of stop"),
+    (field(*TASK, "metrics", "tokens", 0, to=1e200), "metrics.tokens.0: Input should be less than 1000"),
+    (field(*TASK, "outcome", 0, to="xyz"), "outcome.0: String should match pattern"),
+    (lambda text: "", "not a baseline"),
+    (lambda text: '{"mine": 1}', "not a baseline"),
+    (lambda text: "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "git lfs pull"),
+    (lambda text: f"<<<<<<< HEAD\n{text}", "conflict"),
+    (lambda text: text.replace('\n "seed"', '\n<<<<<<< HEAD\n "seed"'), "conflict"),
+    (lambda text: text.replace('"seed": 0', '"seed": NaN'), "seed: Input should be a valid integer, got "),
+    (lambda text: f"[{text}]", "not a baseline"),
+    (lambda text: b"\xff" + text.encode(), "not a baseline"),
+    (lambda text: '{"whichloop_baseline": ' + "[" * 100_000, "not a baseline"),
+]
+
+
+@pytest.mark.parametrize(("content", "why"), BAD)
+def test_a_bad_file_is_one_line_that_names_the_field_or_what_it_is(text, tmp_path, content, why):
+    bad(tmp_path / "b.json", content(text), why)

@@ -17,18 +17,12 @@ from rich.console import Console
 
 from tests.experiments.gate.conftest import ALL, asked, changed, failing, hanging, of, of_other_code
 from whichloop.experiments.gate import GateResult, Reason, gate_doc, judge
-from whichloop.experiments.gate.ci import (
-    LEVELS,
-    annotation,
-    error_junit,
-    error_summary,
-    literal,
-    to_junit,
-    to_summary,
-)
+from whichloop.experiments.gate.ci import LEVELS, annotation, error_junit, error_summary, literal, to_junit, to_summary
 from whichloop.text.doc import to_terminal
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202e\ud800-\udfff]")
+
+
 HOSTILE = [
     "::error title=forged::all is well",
     " ::set-output name=x::y",
@@ -41,6 +35,8 @@ HOSTILE = [
     "\x00\x1b[31m\x08\ufffe\ud800\x85\u2028",
     "| a | b |\n|---|\n# head <img src=x onerror=alert(1)> `code` [a](javascript:b)",
 ]
+
+
 WORDS = st.sampled_from(HOSTILE) | st.text(max_size=20)
 
 
@@ -144,49 +140,32 @@ def test_junit_has_a_case_for_each_metric_and_counts_that_fit_and_github_one_ann
         assert judged.reasons[0].text in str(result.text)
 
 
-def test_junit_of_what_was_accepted_has_no_failure_and_a_reason_without_a_metric_is_a_case_of_its_arm(wind, baseline):
+def test_a_reason_without_a_metric_is_a_case_of_its_arm_what_was_accepted_no_failure_and_what_is_unjudged_an_error(wind, baseline):
     crashed = judge(changed(wind, of(ALL[:1], stop="crashed", reason="KeyError")), baseline)
     (case,) = [case for case in ElementTree.fromstring(to_junit(crashed)).iter("testcase") if case.attrib["name"] == "crash"]
     assert (case.attrib["classname"], case.find("failure") is not None) == ("bare/clean", True)
     other = changed(wind, of(ALL[:1], answer="so"))
     accepted = judge(other, baseline, settings=asked(baseline, None, "other_answers"))
-    assert "<skipped" in to_junit(judge(other, baseline))
-    assert "<skipped" not in to_junit(accepted)
-
-
-def test_an_error_that_keeps_the_gate_from_judging_is_one_error():
+    assert ["<skipped" in to_junit(each) for each in (judge(other, baseline), accepted)] == [True, False]
     root = ElementTree.fromstring(error_junit("b.json: ##[error] not a baseline\x1b"))
     assert (root[0].attrib["errors"], len(root.findall(".//error"))) == ("1", 1)
     no_command("".join(root.itertext()))
     assert error_summary("b.json: <b> | `c`") == "## Gate: not judged\n\nb.json: &lt;b&gt; \\| \\`c\\`\n"
 
 
-# --- GitHub ---
-
-
-@pytest.mark.parametrize("more", ["", "x" * 400])
-@pytest.mark.parametrize("is_hang", [False, True])
-def test_a_crash_or_hang_is_annotated_at_its_line_as_seen_from_the_repository(wind, baseline, more, is_hang, tmp_path, monkeypatch):
+def test_a_crash_or_hang_is_annotated_at_its_line_as_seen_from_the_repository_else_lines_that_no_trial_ran(
+    wind, baseline, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
     Path("my_loop.py").touch()
-    crash = of(ALL[:1], stop="crashed", reason=f"KeyError: '{more}' at my_loop.py:14")
-    assert annotation(judge(changed(wind, hanging(ALL[0]) if is_hang else crash), baseline)).startswith(
-        "::error file=my_loop.py,line=14,title=whichloop gate%3A regression"
-    )
-
-
-def test_lines_that_no_trial_ran_are_annotated_where_nothing_crashed(wind, baseline, monkeypatch):
-    monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    told = replace(judge(wind, baseline), unrun={"my_loop.py": ["41–43", "50"]})
-    assert annotation(told).startswith("::notice file=my_loop.py,line=41,title=")
-
-
-def test_the_summary_has_the_baseline_with_its_age_and_commit_and_files_without_the_repository_s_folder(
-    wind, baseline, tmp_path, monkeypatch
-):
-    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
+    crashes = (of(ALL[:1], stop="crashed", reason=f"KeyError: '{more}' at my_loop.py:14") for more in ("", "x" * 400))
+    for change in (*crashes, hanging(ALL[0])):
+        told = annotation(judge(changed(wind, change), baseline))
+        assert told.startswith("::error file=my_loop.py,line=14,title=whichloop gate%3A regression")
+    told = annotation(replace(judge(wind, baseline), unrun={"my_loop.py": ["41–43", "50"]}))
+    assert told.startswith("::notice file=my_loop.py,line=41,title=")
     was = baseline.model_copy(update={"commit": "c0ffee" * 6})
     page = to_summary(judge(changed(wind, failing(*ALL[:10])), was, path=tmp_path / "gates" / "b.json"))
     assert page.startswith("## regression: ")

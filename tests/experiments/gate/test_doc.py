@@ -1,4 +1,4 @@
-"""What a gate says: one document of each outcome, as it stands."""
+"""What a gate says: one document, as it stands, and what is told beside it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from whichloop.experiments.gate.doc import MAX_VERSIONS
 from whichloop.metrics.record import Record
 
 PATH = Path("b.json")
+
+
 SOLVED: dict[str, Any] = {"scores": {"accuracy": 1.0}, "stop": "finished", "answer": 7, "input_tokens": 1_000, "output_tokens": 0}
 
 
@@ -40,20 +42,6 @@ def said(result: GateResult) -> list[str]:
 
 
 END = ["Accepts    other_answers", "Baseline   b.json, 3 days old, commit c0ffeec0ffee", "Basis      scripted model, no faults"]
-
-
-def test_a_pass(judged):
-    assert said(judged()) == [
-        "pass: identical",
-        "Arm        bare/clean",
-        "Tasks      0 worse, 0 better, of 12",
-        "metric                was     is  change              margin  result",
-        "accuracy             1.00   1.00  +.00 [-.22, +.31]     -.02  pass: identical",
-        "tokens              1,000  1,000  ×1.00 [1.00, 1.00]   ×1.10  pass: identical",
-        "false_success_rate    .00    .00  +.00 [-.31, +.22]     +.02  pass: identical",
-        "calls_doubled         .00    .00  +.00 [-.31, +.22]     +.02  pass: identical",
-        *END,
-    ]
 
 
 def test_a_regression(judged):
@@ -96,44 +84,6 @@ def test_what_is_undecided(judged):
     ]
 
 
-def test_an_invalid_run(judged):
-    invalid = "invalid: bare/clean: 8.3% of its trials errored, more than 2% (2 × provider: down)"
-    assert said(judged(of(ALL[:1], status="errored", reason="provider: down"))) == [invalid, *END]
-
-
-def test_a_loosened_margin_and_what_was_accepted_stand_beside_the_result(judged):
-    told = judged(failing(ALL[0]), before={"seed": 5}, accuracy=0.4)
-    row = next(row for row in gate_doc(told).tables[0].texts if row[0] == "accuracy")
-    assert row[-2:] == ["-.40", "pass: within_margin"]
-    assert line(told, arm=ARM).to_json()["margin"] == 0.4
-    assert gate_doc(told).facts["Accepts"] == ["other_answers"]
-
-
-def test_rows_that_decide_stand_first_and_arms_are_named_where_there_are_several(wind, baseline):
-    shown = gate_doc(judge(changed(wind, of(arm="finish/clean", input_tokens=99_999)), baseline)).tables[0]
-    assert shown.columns[0] == "arm"
-    assert [row[0] for row in shown.texts].count("finish/clean") == len(baseline.gate.metrics)
-    assert shown.texts[0][:2] == ["finish/clean", "tokens"]
-
-
-def test_what_to_know_beside_it_is_told_where_there_is_something(wind, baseline):
-    before = baseline.model_copy(update={"packages": dict.fromkeys(baseline.packages, "0")})
-    told = gate_doc(
-        replace(
-            judge(changed(wind, failing(*ALL[:3])), before, path=PATH),
-            again=(4, 3), unrun={"my_loop.py": ("41", "43–45")}, not_judged=("steps of a/clean",),
-        )
-    )  # fmt: skip
-    facts = told.facts
-    assert facts["Again"] == ["3 of 4 changed trials came out the same"]
-    assert facts["Never run"] == ["my_loop.py: changed lines 41, 43–45"]
-    assert facts["Not judged"] == ["steps of a/clean"]
-    assert facts["Changed"][0].endswith(f" and {len(baseline.packages) - MAX_VERSIONS} more")
-    assert [row[0] for row in told.tables[-1].texts] == [f"{ARM}/{name}/0" for name in ALL[:3]]
-    assert told.data["unrun_lines"] == {"my_loop.py": ["41", "43–45"]}
-    assert "Changed" not in gate_doc(judge(wind, before)).facts, "other versions are no news where no task changed"
-
-
 def test_the_example_is_of_the_most_frequent_cause_with_the_command_that_shows_it(ran):
     was = bless(ran(loops=("finish",), profiles=("flaky-format",)))
     result = judge(ran(loops=("finish(parse_retries=0)",), profiles=("flaky-format",)), was, path=PATH)
@@ -145,3 +95,34 @@ def test_the_example_is_of_the_most_frequent_cause_with_the_command_that_shows_i
     assert facts["Next"] == [f"whichloop report {result.run} --why"]
     undecided = replace(result, outcome="undecided")
     assert gate_doc(undecided).facts["Next"] == [f"whichloop gate {result.run} --bless --output b.json"]
+
+
+def test_a_pass_is_short_an_invalid_run_has_no_table_and_a_loosened_margin_stands_beside_the_result(judged):
+    shown = said(judged())
+    assert shown[:3] == ["pass: identical", "Arm        bare/clean", "Tasks      0 worse, 0 better, of 12"]
+    assert [row.split()[-2:] for row in shown[4:8]] == [["pass:", "identical"]] * 4
+    invalid = "invalid: bare/clean: 8.3% of its trials errored, more than 2% (2 × provider: down)"
+    assert said(judged(of(ALL[:1], status="errored", reason="provider: down"))) == [invalid, *END]
+    told = judged(failing(ALL[0]), before={"seed": 5}, accuracy=0.4)
+    row = next(row for row in gate_doc(told).tables[0].texts if row[0] == "accuracy")
+    assert row[-2:] == ["-.40", "pass: within_margin"]
+    assert line(told, arm=ARM).to_json()["margin"] == 0.4
+    assert gate_doc(told).facts["Accepts"] == ["other_answers"]
+
+
+def test_rows_that_decide_stand_first_and_what_to_know_beside_them_is_told_where_there_is_something(wind, baseline):
+    shown = gate_doc(judge(changed(wind, of(arm="finish/clean", input_tokens=99_999)), baseline)).tables[0]
+    assert shown.columns[0] == "arm"
+    assert [row[0] for row in shown.texts].count("finish/clean") == len(baseline.gate.metrics)
+    assert shown.texts[0][:2] == ["finish/clean", "tokens"]
+    before = baseline.model_copy(update={"packages": dict.fromkeys(baseline.packages, "0")})
+    found = judge(changed(wind, failing(*ALL[:3])), before, path=PATH)
+    told = gate_doc(replace(found, again=(4, 3), unrun={"my_loop.py": ("41", "43–45")}, not_judged=("steps of a/clean",)))
+    facts = told.facts
+    assert facts["Again"] == ["3 of 4 changed trials came out the same"]
+    assert facts["Never run"] == ["my_loop.py: changed lines 41, 43–45"]
+    assert facts["Not judged"] == ["steps of a/clean"]
+    assert facts["Changed"][0].endswith(f" and {len(baseline.packages) - MAX_VERSIONS} more")
+    assert [row[0] for row in told.tables[-1].texts] == [f"{ARM}/{name}/0" for name in ALL[:3]]
+    assert told.data["unrun_lines"] == {"my_loop.py": ["41", "43–45"]}
+    assert "Changed" not in gate_doc(judge(wind, before)).facts, "other versions are no news where no task changed"

@@ -52,8 +52,6 @@ def test_comments_change_no_line_and_what_looks_like_one_does():
     assert changed_lines(line_digests("a = '# one'\n"), "a = '# two'\n") == {1}
 
 
-# --- of which files lines are kept ---
-
 TEXT = "a = 1\n"
 
 
@@ -65,34 +63,6 @@ def around(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("sys.path", [])
     return tmp_path
 
-
-@pytest.mark.parametrize("name", ["../own.py", "pack/../../own.py", "{folder}/own.py", "{folder}/here/own.py", "pack/../own.py"])
-def test_a_name_that_leads_out_of_the_folders_is_left_out(around, name):
-    """A run from elsewhere names its files as it likes, and a match would tell that a file of this machine holds this text."""
-    for file in ("own.py", "here/own.py"):
-        (around / file).write_text(TEXT)
-    (around / "here" / "pack").mkdir()
-    assert digests_of_files({name.format(folder=around): short_digest(TEXT)}) == {}
-    assert digests_of_files({"own.py": short_digest(TEXT)}) == {"own.py": line_digests(TEXT)}
-    assert digests_of_files({"own.py": short_digest("a = 2\n")}) == {}, "it is no longer as it was run"
-
-
-def test_what_is_no_regular_file_or_larger_than_source_code_is_left_out_and_nothing_waits_for_it(around):
-    os.mkfifo("pipe.py")
-    Path("folder.py").mkdir()
-    Path("pipe_behind_a_link.py").symlink_to("pipe.py")
-    Path("device.py").symlink_to("/dev/zero")
-    names = ("pipe.py", "folder.py", "pipe_behind_a_link.py", "device.py", "no\0name.py", "\ud800.py", "")
-    assert digests_of_files(dict.fromkeys(names, short_digest(""))) == {}
-    for end in ("\n", "\r\n", "\r"):
-        Path("own.py").write_bytes(f"a = 1{end}b = 2{end}".encode())
-        assert digests_of_files({"own.py": short_digest("a = 1\nb = 2\n")}) == {"own.py": line_digests("a = 1\nb = 2\n")}
-    for more in (0, 1):
-        Path("own.py").write_text(text := "#" * (MAX_SOURCE + more))
-        assert bool(digests_of_files({"own.py": short_digest(text)})) is (more == 0)
-
-
-# --- which of them no trial ran ---
 
 LOOP = """from dataclasses import dataclass
 from whichloop.loops.bare import Bare
@@ -142,7 +112,32 @@ def project(tmp_path, monkeypatch) -> Project:
     return Project(tmp_path)
 
 
-def test_changed_lines_of_functions_are_told_that_no_trial_ran_and_those_that_one_did_are_not(project):
+OUTSIDE = ("../own.py", "pack/../../own.py", "{folder}/own.py", "{folder}/here/own.py", "pack/../own.py")
+ODD = ("pipe.py", "folder.py", "pipe_behind_a_link.py", "device.py", "no\0name.py", "\ud800.py", "")
+
+
+def test_a_name_that_leads_out_of_the_folders_to_no_regular_file_or_to_a_large_one_is_left_out_and_nothing_waits_for_it(around):
+    """A run from elsewhere names its files as it likes, and a match would tell that a file of this machine holds this text."""
+    for file in ("own.py", "here/own.py"):
+        (around / file).write_text(TEXT)
+    (around / "here" / "pack").mkdir()
+    assert digests_of_files({name.format(folder=around): short_digest(TEXT) for name in OUTSIDE}) == {}
+    assert digests_of_files({"own.py": short_digest(TEXT)}) == {"own.py": line_digests(TEXT)}
+    assert digests_of_files({"own.py": short_digest("a = 2\n")}) == {}, "it is no longer as it was run"
+    os.mkfifo("pipe.py")
+    Path("folder.py").mkdir()
+    Path("pipe_behind_a_link.py").symlink_to("pipe.py")
+    Path("device.py").symlink_to("/dev/zero")
+    assert digests_of_files(dict.fromkeys(ODD, short_digest(""))) == {}
+    for end in ("\n", "\r\n", "\r"):
+        Path("own.py").write_bytes(f"a = 1{end}b = 2{end}".encode())
+        assert digests_of_files({"own.py": short_digest("a = 1\nb = 2\n")}) == {"own.py": line_digests("a = 1\nb = 2\n")}
+    for more in (0, 1):
+        Path("own.py").write_text(text := "#" * (MAX_SOURCE + more))
+        assert bool(digests_of_files({"own.py": short_digest(text)})) is (more == 0)
+
+
+def test_changed_lines_that_no_trial_ran_are_told_also_of_a_new_file(project):
     baseline = project.blessed()
     assert project.unrun(baseline) is None
     never = 'if ended == "never":\n            nonsense()\n            nonsense()\n            # a comment\n            nonsense()'
@@ -150,12 +145,8 @@ def test_changed_lines_of_functions_are_told_that_no_trial_ran_and_those_that_on
     assert project.unrun(baseline) == {project.file: ("10–11", "13")}
     project.write("print(end='')")
     assert project.unrun(baseline) == {}
-
-
-def test_a_new_file_is_followed_and_one_that_the_baseline_has_without_its_lines_is_not(project):
-    baseline = project.blessed()
     more = f"{project.name}_more"
     (project.folder / f"{more}.py").write_text("def more():\n    return 1\n")
     project.write("pass", imports=f"import {more}")
     assert project.unrun(baseline) == {f"{more}.py": ("2",)}
-    assert project.unrun(baseline.model_copy(update={"lines": {}})) == {f"{more}.py": ("2",)}
+    assert project.unrun(baseline.model_copy(update={"lines": {}})) == {f"{more}.py": ("2",)}, "the baseline has it without lines"

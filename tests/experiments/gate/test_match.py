@@ -16,6 +16,8 @@ from whichloop.experiments.gate.match import match
 from whichloop.runs.manifest import Manifest, TaskDigests
 
 RUN = Path("runs/r")
+
+
 DIGESTS = st.dictionaries(st.sampled_from("abcdefgh"), st.sampled_from("123"))
 
 
@@ -52,7 +54,6 @@ def test_each_task_is_the_same_or_changed_or_on_one_side_alone(wind, baseline, w
 
 
 def test_another_source_of_the_tools_is_judged_and_named(wind, baseline):
-    """A comment changes what no trial sees: names, schemas, descriptions and the results of the plans' calls."""
     results = dict.fromkeys(ALL, "r")
     before = of_suite(baseline, files={"my_tools.py": "a", "same.py": "s"})
     asked = wind.manifest.task_digests.model_copy(update={"results": results})
@@ -67,13 +68,7 @@ def test_another_source_of_the_tools_is_judged_and_named(wind, baseline):
     assert match(RUN, unknown, before).same is None, "of tools that are slow, or draw at random, no result is known"
 
 
-def test_other_names_schemas_or_descriptions_of_the_tools_are_refused(wind, baseline):
-    with pytest.raises(Incomparable, match=rf"^{RUN}: the tools .* are others; bless anew"):
-        match(RUN, of_digests(wind.manifest, shared="other"), baseline)
-
-
 def test_real_suites_differ_by_what_a_trial_sees_of_them(ran, tmp_path, monkeypatch):
-    """Of tasks and tools of the user's own: a comment, an order, a question, an answer, a description, a name."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     tools = 'def price(item: str) -> float:\n    """The price of an item."""\n    return 2.0\n\nTOOLS = [price]\n'
@@ -106,9 +101,6 @@ def test_real_suites_differ_by_what_a_trial_sees_of_them(ran, tmp_path, monkeypa
     assert "the tools (names, schemas, descriptions)" in str(matched(7, tools=renamed[0], rows=renamed[1]))
 
 
-# --- what refuses ---
-
-
 def with_config(found: Baseline, **config: Any) -> Baseline:
     return found.model_copy(update={"config": {**found.config, **config}})
 
@@ -132,13 +124,6 @@ def test_what_a_trial_meets_otherwise_is_refused_in_one_line(wind, baseline, bef
     assert "\n" not in str(said.value)
 
 
-def test_another_price_is_refused_and_the_name_of_its_model_is_no_matter(wind, baseline):
-    priced = changed(wind, config=wind.manifest.config | {"price": "openai/m=1/4"})
-    assert judge(priced, with_config(baseline, price="1/4")).outcome == judge(priced, baseline).outcome == "pass"
-    with pytest.raises(Incomparable, match="another price of tokens than in the baseline: 1/4, not 1/5"):
-        judge(priced, with_config(baseline, price="1/5"))
-
-
 def test_an_arm_that_the_run_lacks_is_refused_and_a_single_loop_under_the_same_conditions_is_the_counterpart(baseline, ran):
     with pytest.raises(Incomparable, match=r"the run has no arm for finish/clean, finish/flaky-tools of the baseline"):
         judge(ran(loops=("bare", "react_extract")), baseline)
@@ -147,9 +132,6 @@ def test_an_arm_that_the_run_lacks_is_refused_and_a_single_loop_under_the_same_c
     assert {line.arm for line in judged.lines} == {"finish(parse_retries=0)/clean", "finish(parse_retries=0)/flaky-tools"}
     assert judged.changed == {"loop": ["parse_retries 2 → 0"]}
     assert judge(ran(loops=("bare",)), was).changed == {"loop": ["finish → bare"]}
-
-
-# --- what else differs ---
 
 
 def test_versions_files_and_options_that_differ_are_told(wind, baseline):
@@ -173,3 +155,12 @@ def test_no_secret_of_a_configuration_is_kept_or_told(wind):
     assert "words a → –" in judged.changed["loop"]
     assert key not in str(judged.to_json())
     assert judged.lines[0].arm == ARM
+
+
+def test_other_tools_and_another_price_are_refused_and_the_name_of_the_priced_model_is_no_matter(wind, baseline):
+    with pytest.raises(Incomparable, match=rf"^{RUN}: the tools .* are others; bless anew"):
+        match(RUN, of_digests(wind.manifest, shared="other"), baseline)
+    priced = changed(wind, config=wind.manifest.config | {"price": "openai/m=1/4"})
+    assert judge(priced, with_config(baseline, price="1/4")).outcome == judge(priced, baseline).outcome == "pass"
+    with pytest.raises(Incomparable, match="another price of tokens than in the baseline: 1/4, not 1/5"):
+        judge(priced, with_config(baseline, price="1/5"))

@@ -1,7 +1,8 @@
-"""The baseline's configuration run again: what its file decides, what only the user does, and when a run ends early."""
+"""The baseline's configuration run again: what its file decides, what only the user does, when a run ends early, and its noise."""
 
 from __future__ import annotations
 
+import json
 import socket
 import sys
 import threading
@@ -28,6 +29,7 @@ from whichloop.experiments.gate import (
 )
 from whichloop.experiments.gate import write_baseline as write
 from whichloop.experiments.gate.baseline import hung_before
+from whichloop.experiments.gate.noise import SelfCheck, self_check, self_doc
 from whichloop.experiments.gate.rerun import _Hangs, _Watching, project_permissions
 from whichloop.experiments.gate.sides import HANG_TRIALS
 from whichloop.metrics.record import Record
@@ -37,6 +39,8 @@ from whichloop.runs.permissions import Permissions
 from whichloop.runs.store.files import RunError
 
 FILE = Path("b.json")
+
+
 OWN = "whichloop.checks.suite.reference_agents:Blind"
 """Named as code of one's own is."""
 
@@ -57,9 +61,6 @@ class Told(Unwatched):
         self.notes.append(text)
 
 
-# --- what its file decides ---
-
-
 def test_the_same_again_is_identical_with_seed_tasks_and_profiles_of_the_baseline(ran, tmp_path):
     was, path, told = bless(ran(loops=("bare",), tasks=6, seed=3)), tmp_path / "b.json", Told()
     write(path, was)
@@ -72,45 +73,11 @@ def test_the_same_again_is_identical_with_seed_tasks_and_profiles_of_the_baselin
     assert (len(told.records), found.manifest.seed, judged.run.parent, judged.baseline) == (12, 3, tmp_path / "runs", path)
 
 
-@pytest.mark.parametrize(
-    ("limit", "config", "used"),
-    [
-        (10.0, {}, 10.0),
-        (21.0, {}, 21.0),
-        (99.0, {}, 60.0),
-        (None, {}, 60.0),
-        (10.0, {"trial_timeout_s": 45.0}, 45.0),
-        (10.0, {"real_time": True}, 60.0),
-    ],
-)
-def test_a_trial_has_the_baseline_s_limit_unless_another_was_chosen(baseline, tmp_path, limit, config, used):
-    was = configured(baseline, **config).model_copy(update={"gate": baseline.gate.model_copy(update={"trial_timeout_s": limit})})
-    experiment = prepare_again(was, FILE, config_again(was, FILE, Rerun(runs=tmp_path)))
-    assert experiment.config.trial_timeout_s == used
-
-
 def test_what_was_typed_wins_and_the_file_neither_tracks_nor_says_where_runs_go(baseline):
     theirs = configured(baseline, mlflow=True, tracking_uri="http://theirs", runs="/theirs")
     config = config_again(theirs, FILE, Rerun(loops=("react_extract",), seed=7, config={"repeats": 5, "profiles": ("clean",)}))
     assert (config.loops, config.seed, config.repeats, config.profiles) == (("react_extract",), 7, 5, ("clean",))
     assert (config.mlflow, config.tracking_uri, config.runs) == (False, None, Path("runs"))
-
-
-def test_what_cannot_be_compared_is_refused_before_anything_runs_and_leaves_no_folder(baseline, tmp_path):
-    was = of_suite(baseline, max_tool_steps=3)
-    with pytest.raises(Incomparable, match=r"^b\.json: another step limit"):
-        prepare_again(was, FILE, config_again(was, FILE, Rerun(runs=tmp_path)))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_bad_configuration_is_one_line_that_names_the_file(baseline):
-    with pytest.raises(ValueError, match=r"^b\.json: repeats: Input should be greater than or equal to 1, got 0$"):
-        config_again(configured(baseline, repeats=0), FILE, Rerun())
-    with pytest.raises(ValueError, match=r"^b\.json: blessed from another tool's files, so there is nothing to run"):
-        config_again(baseline.model_copy(update={"config": {}}), FILE, Rerun())
-
-
-# --- what only the user does ---
 
 
 @pytest.fixture
@@ -182,37 +149,6 @@ def test_code_server_and_recording_are_used_where_they_are_typed(baseline):
         assert (config.cassette, config.cassette_mode) == (Path("elsewhere"), again)
 
 
-def test_the_user_s_project_names_loops_code_server_and_recording_once(tmp_path):
-    assert project_permissions(tmp_path) == Permissions()
-    project = tmp_path / "pyproject.toml"
-    project.write_text('[project]\nname = "a"\n')
-    assert project_permissions(tmp_path) == Permissions([])
-    code = 'loop = ["my:Loop(max_steps=3)"]\nallow = ["my_tools", "mcp:python server.py"]'
-    project.write_text(f'[tool.whichloop]\n{code}\nbase_url = "http://ours"\ncassette = "tape"\n')
-    found = project_permissions(tmp_path)
-    assert {"my:Loop", "my_tools", "mcp:python server.py"} <= set(found.code)
-    assert (found.base_url, found.cassette) == ("http://ours", Path("tape"))
-
-
-@pytest.mark.parametrize(
-    ("table", "named"),
-    [
-        *((table, table) for table in ("loop = 3", "loop = 'a'", "loops = []", "loop = [3]", "base_url = 3")),
-        ("loop = ['a(']", "a("),
-        ("loop = [", "Invalid value"),
-    ],
-)
-def test_a_bad_key_or_type_of_the_project_is_one_line_that_names_file_and_key(table, named, tmp_path):
-    (tmp_path / "pyproject.toml").write_text(f"[tool.whichloop]\n{table}\n")
-    with pytest.raises(ValueError, match=r"pyproject\.toml: ") as said:
-        project_permissions(tmp_path)
-    assert named in str(said.value)
-    assert "\n" not in str(said.value)
-
-
-# --- runs that end early, and trials that run once more ---
-
-
 def watched(records: Iterable[Record | None], was: Baseline) -> tuple[list[Record], bool]:
     """The records that are passed on of these, one after the other, and whether the run then ends."""
     told = Told()
@@ -227,7 +163,6 @@ def watched(records: Iterable[Record | None], was: Baseline) -> tuple[list[Recor
 
 @pytest.mark.parametrize("why", [STUCK, SLOW])
 def test_the_run_ends_at_the_third_trial_of_a_loop_that_has_only_hung(wind, baseline, why):
-    """Not where the baseline hung, too, or infrastructure failed."""
     hung = list(map(hanging(*ALL, reason=why), wind.records))
     told, ended = watched(hung, baseline)
     assert ([record.arm for record in told].count(ARM), told[-1].arm, ended) == (HANG_TRIALS, ARM, True)
@@ -237,28 +172,109 @@ def test_the_run_ends_at_the_third_trial_of_a_loop_that_has_only_hung(wind, base
 
 @given(st.sets(st.sampled_from(ALL[:5]), min_size=1), st.booleans())
 def test_trials_that_were_interrupted_end_the_run_wherever_they_stand_and_slow_ones_do_not(wind, baseline, names, slow):
-    """A trial that only ended in its time limit may have been slow, as on a busy machine."""
     change = hanging(*names, reason=SLOW if slow else STUCK)
     told, ended = watched([*(r for r in wind.records if r.task not in names), *map(change, wind.records)], baseline)
     assert ended == (not slow and 2 * len(names) >= HANG_TRIALS)
     assert sum(record.stop == "timeout" for record in told) == (HANG_TRIALS if ended else 2 * len(names))
 
 
-def test_only_the_doubtful_trials_run_again_of_a_loop_that_draws_at_random(tmp_path, monkeypatch):
+PAIRS = 3
+
+
+def checked(found: Any, loop: str, runs: Path) -> SelfCheck:
+    baseline = bless(found)
+    return self_check(baseline, config_again(baseline, Path("b.json"), Rerun(loops=(loop,), runs=runs)), PAIRS, Unwatched(), run)
+
+
+def test_an_arm_against_itself_has_as_many_outcomes_as_pairs_and_a_row_for_each_metric(ran, tmp_path):
+    found = ran(loops=("bare",))
+    check = checked(found, "bare", tmp_path)
+    assert sum(check.outcomes.values()) == check.pairs == PAIRS
+    arms = ("bare/clean", "bare/flaky-tools")
+    assert [(each.arm, each.metric) for each in check.noise] == [(arm, name) for arm in arms for name in bless(found).gate.metrics]
+    noise = {(each.arm, each.metric): each.floor for each in check.noise}
+    assert noise["bare/clean", "accuracy"] == 0 < noise["bare/flaky-tools", "accuracy"]
+    assert noise["bare/clean", "tokens"] == 1 < noise["bare/flaky-tools", "tokens"]
+    told = self_doc(check)
+    assert len(told.tables[0].rows) == len(check.noise)
+    assert json.loads(json.dumps(told.data))["pairs"] == told.data["pairs"]
+    assert list(tmp_path.iterdir()) == [], "its runs are nobody's"
+
+
+def test_what_cannot_be_compared_or_run_is_refused_before_anything_runs_and_leaves_no_folder(baseline, tmp_path):
+    was = of_suite(baseline, max_tool_steps=3)
+    with pytest.raises(Incomparable, match=r"^b\.json: another step limit"):
+        prepare_again(was, FILE, config_again(was, FILE, Rerun(runs=tmp_path)))
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ValueError, match=r"^b\.json: repeats: Input should be greater than or equal to 1, got 0$"):
+        config_again(configured(baseline, repeats=0), FILE, Rerun())
+    with pytest.raises(ValueError, match=r"^b\.json: blessed from another tool's files, so there is nothing to run"):
+        config_again(baseline.model_copy(update={"config": {}}), FILE, Rerun())
+
+
+def test_a_trial_has_the_baseline_s_limit_unless_another_was_chosen(baseline, tmp_path):
+    chosen: list[tuple[float | None, dict[str, Any], float]] = [
+        *((10.0, {}, 10.0), (21.0, {}, 21.0), (99.0, {}, 60.0), (None, {}, 60.0)),
+        *((10.0, {"trial_timeout_s": 45.0}, 45.0), (10.0, {"real_time": True}, 60.0)),
+    ]
+    for limit, config, used in chosen:
+        gate = baseline.gate.model_copy(update={"trial_timeout_s": limit})
+        was = configured(baseline, **config).model_copy(update={"gate": gate})
+        experiment = prepare_again(was, FILE, config_again(was, FILE, Rerun(runs=tmp_path)))
+        assert experiment.config.trial_timeout_s == used, (limit, config)
+
+
+def test_the_user_s_project_names_loops_code_server_and_recording_once_and_bad_keys_are_named(tmp_path):
+    assert project_permissions(tmp_path) == Permissions()
+    project = tmp_path / "pyproject.toml"
+    project.write_text('[project]\nname = "a"\n')
+    assert project_permissions(tmp_path) == Permissions([])
+    code = 'loop = ["my:Loop(max_steps=3)"]\nallow = ["my_tools", "mcp:python server.py"]'
+    project.write_text(f'[tool.whichloop]\n{code}\nbase_url = "http://ours"\ncassette = "tape"\n')
+    found = project_permissions(tmp_path)
+    assert {"my:Loop", "my_tools", "mcp:python server.py"} <= set(found.code)
+    assert (found.base_url, found.cassette) == ("http://ours", Path("tape"))
+    bad = {table: table for table in ("loop = 3", "loop = 'a'", "loops = []", "loop = [3]", "base_url = 3")}
+    for table, named in (bad | {"loop = ['a(']": "a(", "loop = [": "Invalid value"}).items():
+        project.write_text(f"[tool.whichloop]\n{table}\n")
+        with pytest.raises(ValueError, match=r"pyproject\.toml: ") as said:
+            project_permissions(tmp_path)
+        assert named in str(said.value)
+        assert "\n" not in str(said.value)
+
+
+DICE = """
+import random
+from dataclasses import dataclass, replace
+from whichloop.loops.bare import Bare
+ASKED = []
+DRAWN = random.Random(3)
+@dataclass(frozen=True)
+class Dice(Bare):
+    async def run(self, query, *others):
+        ended = await super().run(query, *others)
+        ASKED.append(query.text)
+        is_unlucky = ASKED.count(query.text) == 2 and ASKED.index(query.text) in (2, 4)
+        return replace(ended, answer=-1) if is_unlucky else ended
+@dataclass(frozen=True)
+class Often(Bare):
+    async def run(self, *arguments):
+        ended = await super().run(*arguments)
+        return replace(ended, answer=-1) if DRAWN.random() < 0.3 else ended
+"""
+
+
+def test_of_a_loop_that_draws_at_random_only_the_doubtful_trials_run_again_and_it_is_noisier(tmp_path, monkeypatch):
     """Its answers differ from run to run, and so do those of the trials that run once more: that is left open."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    Path("own_dice.py").write_text(
-        "from dataclasses import dataclass, replace\nfrom whichloop.loops.bare import Bare\n"
-        "ASKED = []\n\n\n@dataclass(frozen=True)\nclass Dice(Bare):\n"
-        "    async def run(self, query, *others):\n        ended = await super().run(query, *others)\n"
-        "        ASKED.append(query.text)\n"
-        "        is_unlucky = ASKED.count(query.text) == 2 and ASKED.index(query.text) in (2, 4)\n"
-        "        return replace(ended, answer=-1) if is_unlucky else ended\n"
-    )
+    Path("own_dice.py").write_text(DICE)
     was = bless(made(tmp_path, loops=("own_dice:Dice",), profiles=("clean",)))
     told = Told()
     experiment = prepare_again(was, FILE, config_again(was, FILE, Rerun(loops=("own_dice:Dice",), runs=tmp_path / "runs")))
     _, judged = run_and_judge(experiment, told, was, was.gate, FILE, run)
     assert (len(told.records), judged.outcome, judged.again) == (12, "undecided", (2, 0))
     assert len(list((tmp_path / "runs").iterdir())) == 2, "trials that run once more are no run of their own"
+    often = "own_dice:Often"
+    check = checked(made(tmp_path / "often", loops=(often,), profiles=("clean",)), often, tmp_path)
+    assert next(each.floor for each in check.noise if each.metric == "accuracy") > 0.1

@@ -48,10 +48,6 @@ class Kit:
         path.write_bytes(raw)
         return path
 
-    def line(self, content: Any) -> str:
-        """JSON on one line."""
-        return json.dumps(content)
-
     def sample(self, task: str | int, epoch: int = 1, value: Any = "C", **changed: Any) -> dict[str, Any]:
         """A sample of an Inspect log, of as few fields as it can have."""
         scores = {"match": {"value": value}}

@@ -236,3 +236,5 @@ def spans_of(form):
 
 
 FORMS = [*OTLP, "mlflow", "langsmith"]
+IDS = {"langsmith": ("id", "parent_run_id"), "mlflow": ("span_id", "parent_span_id")}
+"""Where spans have their ids and those of the spans above them, if not as in OTLP."""

@@ -1,14 +1,19 @@
-"""A format is one file in `formats/`: nothing else has to know of it."""
+"""Which format reads a file, and several files as one comparison."""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tests.cases import cases
 from whichloop.experiments.import_runs import ImportRequest, import_files, known_formats
 from whichloop.experiments.import_runs.foreign_file import open_file
 from whichloop.experiments.import_runs.importing import FORMATS_PACKAGE
@@ -16,20 +21,14 @@ from whichloop.runs.store.trials import read_records
 
 STARS = """
 from whichloop.experiments.import_runs.foreign_trials import ForeignArm, ForeignLog, Format
-
-
 def recognizes(file):
     return file.suffix == ".stars"
-
-
 def read(file, reading):
     tasks = file.content().decode().split()
     log = ForeignLog("sky")
     for task in tasks:
         log.tell({}, ForeignArm("me"), task, 1)
     return log
-
-
 FORMAT = Format("stars", recognizes, read)
 """
 
@@ -44,11 +43,6 @@ def with_stars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(folder)])
     yield
     sys.modules.pop(f"{FORMATS_PACKAGE}.stars", None)
-
-
-def test_the_formats_are_the_files_of_the_folder() -> None:
-    ours = ["inspect", "pydantic-evals", "csv"]
-    assert [name for name in known_formats() if name in ours] == ours
 
 
 @pytest.mark.usefixtures("with_stars")
@@ -99,5 +93,143 @@ def test_each_format_recognizes_its_own_first(tmp_path: Path, name: str) -> None
         assert [one for one in found if one != "csv" or name == "csv"] == [name]
 
 
-def test_every_format_has_such_a_file() -> None:
+ROWS = st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xyz"), st.sampled_from([0, 1])), min_size=1, max_size=12)
+
+
+def table(rows, head="arm,task,score"):
+    return "\n".join([head, *(",".join(map(str, row)) for row in rows)])
+
+
+def cells(found):
+    return {record.key: record.status for record in found.records}
+
+
+@settings(max_examples=cases(12))
+@given(ROWS, st.data())
+def test_a_table_in_pieces_is_the_table(kit, rows, data):
+    counted = [
+        (arm, task, rows[:at].count((arm, task, 0)) + rows[:at].count((arm, task, 1)), s) for at, (arm, task, s) in enumerate(rows)
+    ]
+    by_task = {task: data.draw(st.booleans()) for _, task, _ in rows}
+    head = "arm,task,repeat,score"
+    pieces = [piece for first in (True, False) if (piece := [row for row in counted if by_task[row[1]] is first])]
+    whole = kit.imported(kit.put(table(counted, head), ".csv"))
+    joined = kit.imported(*(kit.put(table(piece, head), ".csv") for piece in pieces))
+    assert {record.key: record.scores for record in joined.records if record.status == "scored"} == {
+        record.key: record.scores for record in whole.records if record.status == "scored"
+    }
+    assert {record.suite_digest for record in joined.records} == {record.suite_digest for record in whole.records}
+
+
+def test_two_logs_are_two_arms(kit):
+    found = kit.imported(
+        *(kit.put(kit.log(*(kit.sample(n, value=v) for n in range(5)), solver=s)) for s, v in (("react", "C"), ("plan", "I")))
+    )
+    assert [arm.info.arm for arm in found.comparison.arms] == ["react/openai/gpt-4o-mini", "plan/openai/gpt-4o-mini"]
+    assert [arm.summary.accuracy.value for arm in found.comparison.arms] == [1, 0]
+
+
+def test_the_same_arm_twice_needs_names(kit):
+    paths = [kit.put(kit.log(kit.sample(1), kit.sample(2, value="I"))), kit.put(kit.log(kit.sample(1)))]
+    with pytest.raises(ValueError, match=r"is there and in .*; say whether they are two arms, --arm A --arm B, or repeats of one"):
+        kit.imported(*paths)
+    two = kit.imported(*paths, arms=["old", "new"])
+    assert cells(two) == {
+        ("old", "1", 0): "scored",
+        ("old", "2", 0): "scored",
+        ("new", "1", 0): "scored",
+        ("new", "2", 0): "excluded",
+    }
+    assert two.records[-1].reason == f"not in {paths[1].name}"
+    one = kit.imported(*paths, arms=["agent", "agent"])
+    assert cells(one) == {
+        ("agent", "1", 0): "scored",
+        ("agent", "1", 1): "scored",
+        ("agent", "2", 0): "scored",
+        ("agent", "2", 1): "excluded",
+    }
+
+
+def test_shards_of_one_arm_are_joined(kit):
+    found = kit.imported(kit.put(kit.log(kit.sample(1))), kit.put(kit.log(kit.sample(2))))
+    assert set(cells(found).values()) == {"scored"}
+    named = kit.imported(kit.put(kit.log(kit.sample(1))), kit.put(kit.log(kit.sample(2))), arms=["a", "a"])
+    assert cells(named) == {("a", "1", 0): "scored", ("a", "2", 0): "scored"}
+
+
+def test_one_list_of_tasks_may_have_two_names(kit):
+    paths = [kit.put(kit.log(kit.sample(1), solver=name, spec={"task": name})) for name in ("b", "a")]
+    assert kit.imported(*paths).manifest.suite.name == "a + b"
+    assert kit.imported(*paths, suite="mine").manifest.suite.name == "mine"
+
+
+def test_the_suite_is_its_tasks_scorer_and_scale(kit):
+    def digest(text="task,score\nx,1\ny,0", **reading):
+        return kit.imported(kit.put(text, ".csv"), **reading).manifest.suite.digest
+
+    assert digest() == digest("agent,score,task\na,0,y\nb,1,x\n")
+    assert digest() != digest("task,score\nx,1\nz,0")
+    assert digest() != digest("task,score,question\nx,1,why\ny,0,who")
+    log = kit.put(kit.log(kit.sample(1) | {"scores": {"a": {"value": 1}, "b": {"value": 1}}}))
+    by = {scorer: kit.imported(log, scorer=scorer).manifest.suite.digest for scorer in "ab"}
+    assert by["a"] != by["b"]
+
+
+@pytest.mark.parametrize("lost", range(3))
+def test_a_repeat_that_one_of_many_tasks_lacks_is_told(kit, tmp_path, lost):
+    rows = [("a", task, 1, repeat) for task in "xyz" for repeat in (1, 2)]
+    path = kit.put(table(rows[: 2 * lost] + rows[2 * lost + 1 :], "agent,task,score,epoch"), ".csv")
+    made = import_files([path], ImportRequest(), tmp_path / "run")
+    assert list(made.left_out.values()) == [1]
+
+
+def test_every_format_has_such_a_file_and_tables_come_last() -> None:
     assert set(MINIMAL) == set(known_formats())
+    ours = ["inspect", "pydantic-evals", "csv"]
+    assert [name for name in known_formats() if name in ours] == ours
+
+
+@given(ROWS)
+def test_each_row_is_a_record_and_a_repeat_was_due_where_most_tasks_of_the_arm_have_it(kit, rows):
+    found = kit.imported(kit.put(table(rows), ".csv"))
+    assert found.is_complete
+    assert len(cells(found)) == found.scheduled == len(found.records)
+    scored = [record for record in found.records if record.status == "scored"]
+    assert sorted((r.arm, r.task, int(r.accuracy)) for r in scored) == sorted(rows)
+    counts = Counter((arm, task) for arm, task, _ in rows)
+    for record in found.records:
+        own = [count for (arm, _), count in counts.items() if arm == record.arm]
+        is_due = record.repeat == 0 or 2 * sum(count > record.repeat for count in own) > len(own)
+        has_it = counts[record.arm, record.task] > record.repeat
+        assert (record.status == "scored") == has_it
+        assert has_it or is_due
+
+
+APART: dict[str, tuple[Callable[[Any], list[Any]], list[str]]] = {
+    "2 files, 1 name$": (lambda kit: [kit.log(kit.sample(1))] * 2, ["a"]),
+    "--arm: a name is empty": (lambda kit: [kit.log(kit.sample(1))] * 2, ["a", " "]),
+    "--arm: a name has 301 characters": (lambda kit: [kit.log(kit.sample(1))] * 2, ["a", "x" * 301]),
+    "--arm names one arm per file, and this one holds 2: a, b": (
+        lambda kit: [[{"arm": arm, "task": "x", "score": 1} for arm in "ab"]],
+        ["c"],
+    ),
+    "task '1' asks, or expects, something else than in": (
+        lambda kit: [kit.log(kit.sample(1)), kit.log(kit.sample(1, input="Another?"), solver="plan")],
+        [],
+    ),
+    "the files are scored by match, judge: one accuracy is not the other": (
+        lambda kit: [kit.log(kit.sample(1)), kit.log(kit.sample(1) | {"scores": {"judge": {"value": 1}}}, solver="plan")],
+        [],
+    ),
+    "suite1, suite2 have no task in common": (
+        lambda kit: [kit.log(kit.sample(n), solver=f"s{n}", spec={"task": f"suite{n}"}) for n in (1, 2)],
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("said", APART)
+def test_files_that_make_no_comparison_are_refused(kit, said):
+    made, arms = APART[said]
+    with pytest.raises(ValueError, match=said):
+        kit.imported(*map(kit.put, made(kit)), arms=arms)

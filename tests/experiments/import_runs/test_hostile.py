@@ -10,13 +10,20 @@ import tracemalloc
 import zipfile
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cases import cases
+from tests.experiments.import_runs.conftest import Kit
+from tests.experiments.import_runs.memories import MEMORY
+from tests.experiments.import_runs.spans_made import FORMS, IDS, spans_of, written
 from whichloop.experiments.import_runs import ImportRequest, import_files
 from whichloop.experiments.import_runs.foreign_file import MAX_MEMBER_BYTES, ZSTD
+from whichloop.experiments.why.losses import losses_explained
+from whichloop.runs.store.trials import read_trace
 
 FILES = Path(__file__).with_name("files")
 REPORT = json.loads((FILES / "capitals.json").read_text())
@@ -55,49 +62,61 @@ def changed(value, path, leaf):
 
 
 def holds_or_refuses(kit, path, **reading):
-    """It is read, or refused in one line that names the file; in that case nothing is left."""
+    """It is read, and can be explained, or is refused in one line that names the file; in that case nothing is left."""
     runs = kit.folder / "runs"
     runs.mkdir(exist_ok=True)
     before = set(runs.iterdir())
     try:
-        kit.imported(path, **reading)
-        return
+        found = kit.imported(path, **reading)
     except ValueError as error:
         said = str(error)
+    else:
+        for record in found.records:
+            if record.trace_at:
+                read_trace(found.folder, record)
+        losses_explained(found)
+        return
     assert str(path) in said
     assert "\n" not in said
     assert len(said) < 1500
     assert set(runs.iterdir()) == before
 
 
-@given(st.sampled_from(sorted(paths_in(REPORT), key=str)), leaves)
-def test_a_report_with_anything_anywhere(kit, path, leaf):
-    holds_or_refuses(
-        kit, kit.put(json.dumps(changed(REPORT, path, leaf))), scorer="Exact", columns={"cluster": "metadata.continent"}
-    )
-
-
-@given(st.data(), leaves)
-def test_a_log_with_anything_anywhere(kit, data, leaf):
+def log_of_everything():
     usage = {"input_tokens": 1, "output_tokens": 2, "total_cost": 0.5}
     events = [{"event": "span_begin", "id": "s", "type": "scorer"}, {"event": "model", "span_id": "t", "output": {"usage": usage}}]
+    kit = Kit(Path())
     full = kit.sample(1, events=events, metadata={"k": "v"}, choices=["a"], attachments={"a": "b"}, messages=[{"role": "user"}])
-    full |= {
-        "error": {"message": "m"},
-        "limit": {"type": "time"},
-        "model_usage": {"gpt": usage},
-        "working_time": 1.5,
-        "turn_count": 1,
-    }
-    spec = {
-        "dataset": {"sample_ids": [1, 2]},
-        "config": {"epochs": 2},
-        "packages": {"inspect_ai": "0"},
-        "solver_args_passed": {"a": 1},
-    }
-    log = kit.log(full, kit.sample(2), spec=spec, plan={"steps": [{"solver": "react"}]})
-    path = data.draw(st.sampled_from(sorted(paths_in(log), key=str)))
-    holds_or_refuses(kit, kit.put(json.dumps(changed(log, path, leaf))), columns={"cluster": "metadata.k"})
+    full |= {"error": {"message": "m"}, "limit": {"type": "time"}, "model_usage": {"gpt": usage}}
+    full |= {"working_time": 1.5, "turn_count": 1}
+    spec = {"dataset": {"sample_ids": [1, 2]}, "config": {"epochs": 2}, "packages": {"inspect_ai": "0"}}
+    spec["solver_args_passed"] = {"a": 1}
+    return kit.log(full, kit.sample(2), spec=spec, plan={"steps": [{"solver": "react"}]})
+
+
+def traced(form):
+    lines = list(map(json.loads, written(form, spans_of(form))[0].splitlines()))
+    return lines if form in IDS else lines[0]
+
+
+TRAJECTORY = json.loads((FILES / "atif" / "careful" / "more-rows" / "trajectory.json").read_text())
+DOCUMENTS = {
+    "pydantic-evals": (REPORT, {"scorer": "Exact", "columns": {"cluster": "metadata.continent"}}),
+    "inspect": (log_of_everything(), {"columns": {"cluster": "metadata.k"}}),
+    "atif": (TRAJECTORY, {"columns": {"task": "extra.task", "score": "extra.reward"}}),
+    "smolagents": ({"steps": MEMORY}, {}),
+    **{form: (traced(form), {}) for form in FORMS},
+}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+@settings(max_examples=cases(15))
+@given(data=st.data(), leaf=leaves)
+def test_a_document_with_anything_anywhere_is_read_or_refused_in_one_line(kit, name, data, leaf):
+    document, options = DOCUMENTS[name]
+    place = data.draw(st.sampled_from(sorted(paths_in(document), key=str)))
+    path = kit.put(json.dumps(changed(document, place, leaf)))
+    holds_or_refuses(kit, path, **options)
 
 
 @given(st.lists(st.tuples(st.integers(0, len(EVAL) - 1), st.integers(0, 255)), min_size=1, max_size=8))
@@ -211,37 +230,23 @@ def test_names_of_members_are_no_paths(kit, tmp_path, monkeypatch):
     assert not list(tmp_path.rglob("*evil*"))
 
 
-def test_other_archives_are_no_logs(kit):
-    other = kit.archive({"word/document.xml": b"<x/>"})
-    with pytest.raises(ValueError, match="no format recognizes the files in it"):
-        kit.imported(kit.put(other, ".docx"))
-    with pytest.raises(ValueError, match=r"a zip file, but not a log of Inspect: it has no header\.json"):
-        kit.imported(kit.put(other, ".eval"))
+DEEP = b'{"eval": ' + b"[" * 200_000
+OTHERS: dict[str, tuple[Any, str]] = {
+    "no format recognizes the files in it": (Kit(Path()).archive({"word/document.xml": b"<x/>"}), ".docx"),
+    r"a zip file, but not a log of Inspect: it has no header\.json": (Kit(Path()).archive({"word/document.xml": b"<x/>"}), ".eval"),
+    r"json: not JSON: it is nested too deep": (DEEP, ".json"),
+    r"header\.json: it is nested too deep": (Kit(Path()).archive({"header.json": DEEP}), ".eval"),
+    "json: .*4300 digits": ('{"eval": 1' + "0" * 5000 + "}", ".json"),
+    "no format recognizes it; say what it is: --format [a-z|-]*inspect": ("{}", ".json"),
+    "not a JSON object": ("[]", ".json"),
+    "not JSON": ("", ".json"),
+}
 
 
-# --- JSON ---
-
-
-@pytest.mark.parametrize("suffix", [".json", ".eval"])
-def test_json_nested_too_deep(kit, suffix):
-    deep = b'{"eval": ' + b"[" * 200_000
-    path = kit.put(deep if suffix == ".json" else kit.archive({"header.json": deep}), suffix)
-    with pytest.raises(ValueError, match="nested too deep"):
-        kit.imported(path)
-
-
-def test_numbers_beyond_what_python_reads(kit):
-    with pytest.raises(ValueError, match=r"json: .*4300 digits"):
-        kit.imported(kit.put('{"eval": 1' + "0" * 5000 + "}"))
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [("{}", "no format recognizes it; say what it is: --format [a-z|-]*inspect"), ("[]", "not a JSON object"), ("", "not JSON")],
-)
-def test_other_json_is_refused_with_what_to_do(kit, content, said):
+@pytest.mark.parametrize("said", OTHERS)
+def test_other_files_are_refused_with_what_to_do(kit, said):
     with pytest.raises(ValueError, match=said):
-        kit.imported(kit.put(content))
+        kit.imported(kit.put(*OTHERS[said]))
 
 
 @pytest.mark.parametrize("format_", ["inspect", "pydantic-evals", "csv"])
@@ -252,27 +257,20 @@ def test_a_format_that_was_typed_wins(kit, format_):
         import_files([path], ImportRequest(format=format_), runs=kit.folder / "runs")
 
 
-# --- files ---
-
-
-def test_what_is_no_file(kit, tmp_path):
+def test_what_is_no_file_is_refused_and_nothing_is_left_where_the_second_one_is_broken(kit, tmp_path):
     fifo = tmp_path / "pipe.csv"
     os.mkfifo(fifo)
-    with pytest.raises(ValueError, match="not a regular file"):
-        kit.imported(fifo)
-    with pytest.raises(ValueError, match="not a regular file"):
-        kit.imported(Path("/dev/zero"))
-    with pytest.raises(ValueError, match="it holds no file"):
-        kit.imported(tmp_path)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for path, said in ((fifo, "not a regular file"), (Path("/dev/zero"), "not a regular file"), (empty, "it holds no file")):
+        with pytest.raises(ValueError, match=said):
+            kit.imported(path)
     with pytest.raises(FileNotFoundError):
         kit.imported(tmp_path / "none.csv")
-
-
-def test_nothing_is_left_where_the_second_file_is_broken(kit, tmp_path):
     good, bad = kit.put("task,score\nx,1\n", ".csv"), kit.put("task,score\nx,many\n", ".csv")
     with pytest.raises(ValueError, match="not a number: 'many'"):
         import_files([good, bad], ImportRequest(), tmp_path / "run", tmp_path / "runs")
-    assert not list(tmp_path.iterdir())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "pipe.csv"]
 
 
 def test_nothing_is_left_where_the_disk_refuses(kit, tmp_path, monkeypatch):

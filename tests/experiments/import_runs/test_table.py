@@ -1,10 +1,11 @@
-"""Tables of trials: CSV, TSV, JSON lines."""
+"""Tables of trials: what their rows, columns and cells say."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -17,17 +18,23 @@ from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, imp
 from whichloop.experiments.import_runs.columns import COLUMNS
 from whichloop.experiments.import_runs.foreign_file import open_file
 from whichloop.experiments.import_runs.foreign_trials import ONLY_OURS
+from whichloop.experiments.import_runs.formats.table import ERROR_WITHOUT_TEXT, error_in
 from whichloop.experiments.import_runs.importing import read_file
 from whichloop.experiments.import_runs.table_rows import list_of_rows
-from whichloop.experiments.import_runs.values import score
+from whichloop.experiments.import_runs.values import score, usage_in, with_total
 from whichloop.metrics.summary import METRICS
 
 HEAD = "arm,task,repeat,score\n"
 
+
 names = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Z")), min_size=1, max_size=8).filter(
     lambda name: name.lower() not in ("nan", "na", "n/a", "null", "none")
 )
+
+
 amounts = st.one_of(st.none(), st.integers(0, 10**6))
+
+
 trials = st.lists(
     st.fixed_dictionaries(
         {
@@ -62,45 +69,9 @@ NESTED = [
     for agent in ("one", "two")
     for task, right in (("t1", 1.0), ("t2", None))
 ]
+
+
 INSIDE = {"arm": "meta.agent", "task": "meta.q", "score": "eval.score"}
-
-
-@pytest.mark.parametrize("suffix", [".jsonl", ".json"])
-def test_points_lead_into_the_objects_of_rows(kit, tmp_path, suffix):
-    path = kit.put("\n".join(map(json.dumps, NESTED)) if suffix == ".jsonl" else NESTED, suffix)
-    records = kit.imported(path, columns=INSIDE | {"cluster": "eval.by.0.name"}).records
-    records = sorted(records, key=lambda record: (record.task, record.arm))
-    assert [(record.arm, record.task, record.status, record.cluster) for record in records] == [
-        ("one", "t1", "scored", "judge"),
-        ("two", "t1", "scored", "judge"),
-        ("one", "t2", "errored", "judge"),
-        ("two", "t2", "errored", "judge"),
-    ]
-    made = import_files([path], ImportRequest(reading=ReadingOptions(columns=INSIDE)), tmp_path / "run")
-    assert made.columns == {str(path): {"note": "", "meta.agent": "arm", "meta.q": "task", "eval.score": "score"}}
-    with pytest.raises(ValueError, match=r"--map arm: nothing stands at 'meta.agnt'; there are meta.agent"):
-        kit.imported(path, columns=INSIDE | {"arm": "meta.agnt"})
-
-
-@settings(max_examples=cases(12))
-@given(trials, st.sampled_from([",", "\t", ";"]), st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]))
-def test_every_row_is_a_record_and_says_what_the_row_says(kit, rows, delimiter, encoding):
-    found = kit.imported(kit.put(as_csv(rows, delimiter, encoding), ".csv"))
-    lines = kit.imported(kit.put("\n".join(json.dumps(row) for row in rows), ".jsonl"))
-    assert lines.digest == found.digest
-    assert [record.cost_usd for record in lines.records] == [record.cost_usd for record in found.records]
-    counted: dict[tuple[str, str], int] = {}
-    records = {record.key: record for record in found.records}
-    for row in rows:
-        cell = (row["arm"], row["task"])
-        record = records[*cell, counted.setdefault(cell, 0)]
-        counted[cell] += 1
-        assert record.status == ("errored" if row["score"] is None else "scored")
-        for metric in ("steps", "tokens", "cost_usd"):
-            assert METRICS[metric](record) == row[metric]
-        if row["score"] is not None:
-            assert record.accuracy == row["score"]
-    assert sum(record.status == "excluded" for record in records.values()) == len(records) - len(rows)
 
 
 @pytest.mark.parametrize("values", [("0", "1"), ("1", "2"), ("1.0", "2.0"), ("9", "10"), ("42", "1337"), ("first", "second")])
@@ -124,103 +95,6 @@ def test_names_in_any_case_are_understood_and_no_others(kit, meaning, word):
     assert read_file(kit.put(f"task,score,{word}_x\n1,1,{cell}\n", ".csv"), ImportRequest()).columns[f"{word}_x"] == ""
 
 
-def test_columns_are_mapped(kit):
-    text = "trial,agent,who,state,used,success,score\nq1,x,a,success,7,yes,9\nq2,x,a,odd,8,no,8\n"
-    path = kit.put(text, ".csv")
-    columns = parse_map(["task=trial,arm=who", "tokens=used,status=,score=Success"])
-    found = kit.imported(path, columns=columns)
-    assert [(r.arm, r.task, r.repeat, r.input_tokens, r.accuracy) for r in found.records] == [
-        ("a", "q1", 0, 7, 1),
-        ("a", "q2", 0, 8, 0),
-    ]
-    with pytest.raises(ValueError, match=r"line 3: status 'odd' is none of .*; --map error=COLUMN,status="):
-        kit.imported(path, columns={**columns, "status": "state"})
-    with pytest.raises(ValueError, match=r"--map task: no column 'nowhere'; there are trial, agent"):
-        kit.imported(path, columns={"task": "nowhere"})
-    with pytest.raises(ValueError, match=r"--map arm: column 'trial' is mapped twice"):
-        kit.imported(path, columns={"task": "trial", "arm": "trial"})
-    with pytest.raises(ValueError, match=r"--scorer and --map score=… both name a column; give one of them"):
-        kit.imported(path, columns=columns, scorer="score")
-    with pytest.raises(ValueError, match=r"--map status: this format takes arm, model, task, score, "):
-        kit.imported(kit.put(kit.log(kit.sample(1))), columns=columns)
-
-
-@given(st.dictionaries(st.sampled_from(sorted(COLUMNS)), st.text("ab ,=", max_size=5).map(str.strip), min_size=1))
-def test_a_map_is_read_as_it_is_written(columns):
-    file = io.StringIO()
-    csv.writer(file).writerow([f"{meaning}={column}" for meaning, column in columns.items()])
-    assert parse_map([file.getvalue()]) == columns
-
-
-@pytest.mark.parametrize("text", ["task", "tasks=a", "=a", "task=a,task=b", "task=a,,"])
-def test_a_map_that_is_none_is_refused_with_its_name(text):
-    with pytest.raises(ValueError, match="--map "):
-        parse_map([text])
-
-
-def test_a_row_can_say_everything(kit):
-    row = {
-        "arm": "a",
-        "task": "t",
-        "score": "P",
-        "status": "scored",
-        "stop": "max_steps",
-        "error": "why",
-        "steps": 3,
-        "lm_calls": 4,
-        "tool_calls": 2,
-        "input_tokens": 100,
-        "output_tokens": 7,
-        "cost": 0.5,
-        "seconds": 1.5,
-        "confidence": 0.9,
-        "cluster": "k",
-        "model": "gpt",
-        "answer": "42",
-        "suite": "sums",
-        "extra": "left out",
-    }
-    found = kit.imported(kit.put(as_csv([row]), ".csv"))
-    record = only(found)
-    assert (record.accuracy, record.stop, record.reason, record.answer) == (0.5, "max_steps", "why", "42")
-    assert (record.steps, record.lm_calls, record.tool_calls, record.tokens, record.input_tokens) == (3, 4, 2, 107, 100)
-    assert (record.cost_usd, record.seconds, record.confidence, record.cluster, record.suite) == (0.5, 1.5, 0.9, "k", "sums")
-    assert found.comparison.arms[0].info.model == "gpt"
-    assert set(record.unknown) == {"cached_tokens", "repeated_calls", *ONLY_OURS}
-
-
-def test_which_of_two_scores_is_the_accuracy_is_not_guessed(kit):
-    path = kit.put("task,resolved,Success\nx,0.3,1\n", ".csv")
-    with pytest.raises(ValueError, match=r"columns Success, resolved; say which is the accuracy: --scorer Success$"):
-        kit.imported(path)
-    assert only(kit.imported(path, scorer="resolved")).accuracy == 0.3
-
-
-def test_errored_rows_say_why(kit):
-    rows = "arm,task,status,score,error\na,v,,1,\na,w,,,\na,x,error,1,timed out\na,y,excluded,,bad task\na,z,,,no key\n"
-    path = kit.put(rows, ".csv")
-    found = {record.task: (record.status, record.reason, record.accuracy) for record in kit.imported(path).records}
-    assert found == {
-        "v": ("scored", "", 1.0),
-        "w": ("errored", "the score is blank", 0.0),
-        "x": ("errored", "timed out", 0.0),
-        "y": ("excluded", "bad task", 0.0),
-        "z": ("errored", "no key", 0.0),
-    }
-    counted = {record.task: record.status for record in kit.imported(path, errors_as_failures=True).records}
-    assert counted == {"v": "scored", "w": "errored", "x": "scored", "y": "excluded", "z": "scored"}
-
-
-@settings(max_examples=cases(12))
-@given(trials)
-def test_a_json_array_is_the_table_of_its_rows(kit, rows):
-    lines = kit.imported(kit.put("\n".join(json.dumps(row) for row in rows), ".jsonl"))
-    assert kit.imported(kit.put(rows)).digest == lines.digest
-
-
-# --- numbers ---
-
-
 def numbers(kit, name, *cells, **reading):
     """What is read of cells of a column in a CSV file."""
     scores = {} if "score" in name.lower() else {"score": 1}
@@ -230,75 +104,12 @@ def numbers(kit, name, *cells, **reading):
     return [getattr(trial, meaning) for trial in log.trials]
 
 
-@pytest.mark.parametrize(
-    ("name", "cells", "found"),
-    [
-        ("latency_ms", ["350", "1.5e3"], [0.35, 1.5]),
-        ("durationMs", ["7"], [0.007]),
-        ("Elapsed (min)", ["2"], [120]),
-        ("cost (cents)", ["3"], [0.03]),
-        ("cost", ["$0.04", "-"], [0.04, None]),
-        ("tokens", ["1,965", "12", "1,234,567"], [1965, 12, 1234567]),
-        ("score", ["85%", "7 %", "1.0000000000000002", "-1e-12", "0.9999999999"], [0.85, 0.07, 1, 0, 1]),
-        ("Score (%)", ["85", "7"], [0.85, 0.07]),
-        ("confidence", ["90%", "1.0000000001"], [0.9, 1]),
-    ],
-)
-def test_numbers_are_read_in_the_unit_that_the_name_says(kit, name, cells, found):
-    assert numbers(kit, name, *cells) == found
-
-
 @given(st.lists(st.decimals(0, 10**7, places=2, allow_nan=False), min_size=1, max_size=5), st.booleans())
 def test_decimal_commas_are_read_by_an_option_and_refused_without(kit, values, is_parted):
     cells = [f"{value:,.2f}".replace(",", "t").replace(".", ",").replace("t", "." if is_parted else "") for value in values]
     assert numbers(kit, "cost", *cells, decimal_comma=True) == [float(value) for value in values]
     with pytest.raises(ValueError, match=r"line 2: cost is not a number: '.*'; with decimal commas: --decimal-comma$"):
         numbers(kit, "cost", *cells)
-
-
-def test_verdicts_in_words_are_scores():
-    right = ("yes", "Y", "TRUE", "t", "pass", "PASSED", "success", "correct", "right", "✓", "✅", "C", "1", True)
-    wrong = ("no", "n", "False", "f", "fail", "FAILED", "failure", "incorrect", "wrong", "✗", "❌", "I", "0", False)
-    assert {score(word, None) for word in right} == {1}
-    assert {score(word, None) for word in wrong} == {0}
-
-
-@pytest.mark.parametrize("sign", ["ERROR", "errored", "crashed"])
-def test_a_column_of_verdicts_tells_scores_errors_and_what_was_skipped(kit, sign):
-    path = kit.put(f"agent,task,Result\na,w,PASS\na,x,no\na,y,{sign}\na,z,skipped\n", ".csv")
-    found = kit.imported(path, scorer="Result").records
-    assert [(record.status, record.accuracy, record.stop) for record in found] == [
-        ("scored", 1, None),
-        ("scored", 0, None),
-        ("errored", 0, "crashed"),
-        ("excluded", 0, None),
-    ]
-    counted = kit.imported(path, scorer="Result", errors_as_failures=True).records
-    assert [record.status for record in counted] == ["scored", "scored", "scored", "excluded"]
-
-
-# --- what is told ---
-
-
-def test_what_each_column_was_read_as_is_told_and_kept(kit, tmp_path):
-    path = kit.put("Who,task,seed,score,latency_ms,mood,cost\na,x,11,1,20,good,\na,x,22,1,10,bad,\n", ".csv")
-    reading = ReadingOptions(columns={"arm": "Who", "repeat": "seed"})
-    made = import_files([path], ImportRequest(reading=reading), tmp_path / "run")
-    told = {
-        "Who": "arm",
-        "task": "task",
-        "seed": "repeat",
-        "score": "score",
-        "latency_ms": "seconds × 0.001",
-        "mood": "",
-        "cost": "",
-    }
-    assert made.columns == {str(path): told}
-    assert (made.readings, made.remarks) == ((), [])
-    (source,) = results(made.folder).manifest.imported.sources  # type: ignore[union-attr]
-    assert source.readings == (
-        "Who → arm, task → task, seed → repeat, score → score, latency_ms → seconds × 0.001, mood → not read, cost → not read",
-    )
 
 
 def test_rows_of_a_task_count_as_repeats_which_is_told(kit):
@@ -310,8 +121,6 @@ def test_rows_of_a_task_count_as_repeats_which_is_told(kit):
         "rows with nothing in the columns read: 1, left out"
     )
 
-
-# --- the list of rows in a JSON value ---
 
 ROWS = [{"task": f"t{n}", "score": n % 2} for n in range(6)]
 
@@ -336,17 +145,194 @@ def test_of_several_lists_the_places_are_named_and_what_is_printed_picks_one(kit
         read_file(path, ImportRequest(reading=ReadingOptions(rows="rows")))
 
 
-@pytest.mark.parametrize(
-    ("text", "ending", "kind"),
-    [
-        ('{"a": 1}\n\n{"a": 2}\n', ".log", ".jsonl"),
-        ('{"a": 1}\n{"a": 2', ".txt", ".jsonl"),
-        ('{"a": 1}\n', ".log", ".log"),
-        ('[{"a": 1}]\n{"a": 2}\n', ".json", ".json"),
-        ('{"a": 1}\n{"a": 2}\n', ".csv", ".csv"),
-        ("", ".log", ".log"),
-    ],
-)
-def test_json_lines_are_known_by_what_they_are_where_the_name_does_not_tell(kit, text, ending, kind):
-    with open_file(kit.put(text, ending)) as file:
-        assert file.suffix == kind
+def test_an_unknown_status_is_read_as_an_error_as_it_is_told(kit):
+    path = kit.put("task,score,state\nx,1,completed\ny,,timeout\n", ".csv")
+    with pytest.raises(ValueError, match=r"status 'timeout' is none of .*; --map error=COLUMN,status=$"):
+        kit.imported(path, columns={"status": "state"})
+    scored, failed = kit.imported(path, columns=parse_map(["error=state,status="])).records
+    assert (scored.status, scored.reason) == ("scored", "")
+    assert (failed.status, failed.reason, failed.stop) == ("errored", "timeout", "crashed")
+
+
+counts = st.integers(0, 10**9)
+
+
+@given(counts, counts, st.one_of(st.none(), counts))
+def test_the_larger_one_of_total_and_sum_is_counted(asked, wrote, total):
+    found = with_total(asked, wrote, total)
+    assert found.input == asked
+    assert found.input + found.output == max(asked + wrote, total or 0)
+    assert usage_in({"prompt_tokens": asked, "completion_tokens": wrote, "total_tokens": total}) == found
+    assert usage_in({"input_tokens": asked, "total_tokens": total}) is None
+
+
+@settings(max_examples=cases(12))
+@given(trials, st.sampled_from([",", "\t", ";"]), st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]))
+def test_every_row_is_a_record_and_says_what_the_row_says_in_every_form(kit, rows, delimiter, encoding):
+    found = kit.imported(kit.put(as_csv(rows, delimiter, encoding), ".csv"))
+    lines = kit.imported(kit.put("\n".join(map(json.dumps, rows)), ".jsonl"))
+    assert lines.digest == kit.imported(kit.put(rows)).digest == found.digest
+    assert [record.cost_usd for record in lines.records] == [record.cost_usd for record in found.records]
+    counted: Counter[tuple[str, str]] = Counter()
+    records = {record.key: record for record in found.records}
+    for row in rows:
+        cell = (row["arm"], row["task"])
+        record = records[*cell, counted[cell]]
+        counted[cell] += 1
+        assert record.status == ("errored" if row["score"] is None else "scored")
+        assert {metric: METRICS[metric](record) for metric in ("steps", "tokens", "cost_usd")}.items() <= row.items()
+        assert row["score"] is None or record.accuracy == row["score"]
+    assert sum(record.status == "excluded" for record in records.values()) == len(records) - len(rows)
+
+
+WHOLE = """\
+arm,task,score,status,stop,error,steps,lm_calls,tool_calls,input_tokens,output_tokens,cost,seconds,confidence,cluster,model,answer,suite,x
+a,t,P,scored,max_steps,why,3,4,2,100,7,0.5,1.5,0.9,k,gpt,42,sums,left out
+"""
+
+
+def test_a_row_can_say_everything(kit):
+    found = kit.imported(kit.put(WHOLE, ".csv"))
+    record = only(found)
+    assert (record.accuracy, record.stop, record.reason, record.answer) == (0.5, "max_steps", "why", "42")
+    assert (record.steps, record.lm_calls, record.tool_calls, record.tokens, record.input_tokens) == (3, 4, 2, 107, 100)
+    assert (record.cost_usd, record.seconds, record.confidence, record.cluster, record.suite) == (0.5, 1.5, 0.9, "k", "sums")
+    assert found.comparison.arms[0].info.model == "gpt"
+    assert set(record.unknown) == {"cached_tokens", "repeated_calls", *ONLY_OURS}
+
+
+def test_errored_rows_say_why(kit):
+    rows = "arm,task,status,score,error\na,v,,1,\na,w,,,\na,x,error,1,timed out\na,y,excluded,,bad task\na,z,,,no key\n"
+    path = kit.put(rows, ".csv")
+    found, counted = (kit.imported(path, errors_as_failures=counts).records for counts in (False, True))
+    assert [(record.status, record.reason, record.accuracy) for record in found] == [
+        *(("scored", "", 1), ("errored", "the score is blank", 0), ("errored", "timed out", 0)),
+        *(("excluded", "bad task", 0), ("errored", "no key", 0)),
+    ]
+    assert [record.status for record in counted] == ["scored", "errored", "scored", "excluded", "scored"]
+
+
+def test_what_each_column_was_read_as_is_told_and_kept(kit, tmp_path):
+    path = kit.put("Who,task,seed,score,latency_ms,mood,cost\na,x,11,1,20,good,\na,x,22,1,10,bad,\n", ".csv")
+    reading = ReadingOptions(columns={"arm": "Who", "repeat": "seed"})
+    made = import_files([path], ImportRequest(reading=reading), tmp_path / "run")
+    told = {
+        "Who": "arm",
+        "task": "task",
+        "seed": "repeat",
+        "score": "score",
+        "latency_ms": "seconds × 0.001",
+        "mood": "",
+        "cost": "",
+    }
+    assert (made.columns, made.readings, made.remarks) == ({str(path): told}, (), [])
+    (source,) = results(made.folder).manifest.imported.sources  # type: ignore[union-attr]
+    assert source.readings == (", ".join(f"{name} → {read or 'not read'}" for name, read in told.items()),)
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".json"])
+def test_points_lead_into_the_objects_of_rows(kit, tmp_path, suffix):
+    path = kit.put("\n".join(map(json.dumps, NESTED)) if suffix == ".jsonl" else NESTED, suffix)
+    records = kit.imported(path, columns=INSIDE | {"cluster": "eval.by.0.name"}).records
+    assert sorted((record.task, record.arm, record.status, record.cluster) for record in records) == [
+        (task, arm, status, "judge") for task, status in (("t1", "scored"), ("t2", "errored")) for arm in ("one", "two")
+    ]
+    made = import_files([path], ImportRequest(reading=ReadingOptions(columns=INSIDE)), tmp_path / "run")
+    assert made.columns == {str(path): {"note": "", "meta.agent": "arm", "meta.q": "task", "eval.score": "score"}}
+    with pytest.raises(ValueError, match=r"--map arm: nothing stands at 'meta.agnt'; there are meta.agent"):
+        kit.imported(path, columns=INSIDE | {"arm": "meta.agnt"})
+
+
+def test_columns_are_mapped_and_which_of_two_scores_is_the_accuracy_is_not_guessed(kit):
+    path = kit.put("trial,agent,who,state,used,success,score\nq1,x,a,success,7,yes,9\nq2,x,a,odd,8,no,8\n", ".csv")
+    columns = parse_map(["task=trial,arm=who", "tokens=used,status=,score=Success"])
+    found = kit.imported(path, columns=columns)
+    told = [(r.arm, r.task, r.repeat, r.input_tokens, r.accuracy) for r in found.records]
+    assert told == [("a", "q1", 0, 7, 1), ("a", "q2", 0, 8, 0)]
+    for changes, more, said in (
+        ({**columns, "status": "state"}, {}, r"line 3: status 'odd' is none of .*; --map error=COLUMN,status="),
+        ({"task": "nowhere"}, {}, r"--map task: no column 'nowhere'; there are trial, agent"),
+        ({"task": "trial", "arm": "trial"}, {}, r"--map arm: column 'trial' is mapped twice"),
+        (columns, {"scorer": "score"}, r"--scorer and --map score=… both name a column; give one of them"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            kit.imported(path, columns=changes, **more)
+    with pytest.raises(ValueError, match=r"--map status: this format takes arm, model, task, score, "):
+        kit.imported(kit.put(kit.log(kit.sample(1))), columns=columns)
+    path = kit.put("task,resolved,Success\nx,0.3,1\n", ".csv")
+    with pytest.raises(ValueError, match=r"columns Success, resolved; say which is the accuracy: --scorer Success$"):
+        kit.imported(path)
+    assert only(kit.imported(path, scorer="resolved")).accuracy == 0.3
+
+
+@given(st.dictionaries(st.sampled_from(sorted(COLUMNS)), st.text("ab ,=", max_size=5).map(str.strip), min_size=1))
+def test_a_map_is_read_as_it_is_written_and_one_that_is_none_is_refused(columns):
+    file = io.StringIO()
+    csv.writer(file).writerow([f"{meaning}={column}" for meaning, column in columns.items()])
+    assert parse_map([file.getvalue()]) == columns
+    for text in ("task", "tasks=a", "=a", "task=a,task=b", "task=a,,"):
+        with pytest.raises(ValueError, match="--map "):
+            parse_map([text])
+
+
+UNITS: list[tuple[str, list[str], list[float | None]]] = [
+    ("latency_ms", ["350", "1.5e3"], [0.35, 1.5]),
+    ("durationMs", ["7"], [0.007]),
+    ("Elapsed (min)", ["2"], [120]),
+    ("cost (cents)", ["3"], [0.03]),
+    ("cost", ["$0.04", "-"], [0.04, None]),
+    ("tokens", ["1,965", "12", "1,234,567"], [1965, 12, 1234567]),
+    ("score", ["85%", "7 %", "1.0000000000000002", "-1e-12", "0.9999999999"], [0.85, 0.07, 1, 0, 1]),
+    ("Score (%)", ["85", "7"], [0.85, 0.07]),
+    ("confidence", ["90%", "1.0000000001"], [0.9, 1]),
+]
+
+
+def test_numbers_are_read_in_the_unit_that_the_name_says(kit):
+    for name, told, found in UNITS:
+        assert numbers(kit, name, *told) == found
+
+
+RIGHT = ("yes", "Y", "TRUE", "t", "pass", "PASSED", "success", "correct", "right", "✓", "✅", "C", "1", True)
+WRONG = ("no", "n", "False", "f", "fail", "FAILED", "failure", "incorrect", "wrong", "✗", "❌", "I", "0", False)
+
+
+@pytest.mark.parametrize("sign", ["ERROR", "errored", "crashed"])
+def test_verdicts_in_words_are_scores_errors_and_what_was_skipped(kit, sign):
+    assert ({score(word, None) for word in RIGHT}, {score(word, None) for word in WRONG}) == ({1}, {0})
+    path = kit.put(f"agent,task,Result\na,w,PASS\na,x,no\na,y,{sign}\na,z,skipped\n", ".csv")
+    found, counted = (kit.imported(path, scorer="Result", errors_as_failures=counts).records for counts in (False, True))
+    assert [(record.status, record.accuracy, record.stop) for record in found] == [
+        *(("scored", 1, None), ("scored", 0, None), ("errored", 0, "crashed"), ("excluded", 0, None))
+    ]
+    assert [record.status for record in counted] == ["scored", "scored", "scored", "excluded"]
+
+
+def test_a_cell_says_that_there_was_an_error_or_none_or_is_its_text(kit):
+    for cell in (False, "False", "FALSE", 0, "0", 0.0, "no", "None", "null", "nan", "ok", "", None, [], "-"):
+        assert error_in(cell) == ""
+        rows = [{"task": "x", "score": 1, "error": cell}, {"task": "y", "score": None, "error": cell}]
+        scored, blank = kit.imported(kit.put(rows)).records
+        assert (scored.reason, blank.reason, blank.stop) == ("", "the score is blank", None)
+    for cell in (True, "True", 1, "1", "yes"):
+        path = kit.put([{"task": "x", "score": None, "error": cell}, {"task": "y", "score": 1, "error": False}])
+        failed, counted = (kit.imported(path, errors_as_failures=counts).records[0] for counts in (False, True))
+        assert (failed.status, failed.reason, failed.stop) == ("errored", ERROR_WITHOUT_TEXT, "crashed")
+        assert (counted.status, counted.accuracy) == ("scored", 0.0)
+    assert (error_in("no such file"), error_in("1 error")) == ("no such file", "1 error")
+
+
+FORMS: list[tuple[str, str, str]] = [
+    ('{"a": 1}\n\n{"a": 2}\n', ".log", ".jsonl"),
+    ('{"a": 1}\n{"a": 2', ".txt", ".jsonl"),
+    ('{"a": 1}\n', ".log", ".log"),
+    ('[{"a": 1}]\n{"a": 2}\n', ".json", ".json"),
+    ('{"a": 1}\n{"a": 2}\n', ".csv", ".csv"),
+    ("", ".log", ".log"),
+]
+
+
+def test_json_lines_are_known_by_what_they_are_where_the_name_does_not_tell(kit):
+    for text, ending, kind in FORMS:
+        with open_file(kit.put(text, ending)) as file:
+            assert file.suffix == kind

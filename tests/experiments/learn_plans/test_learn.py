@@ -9,25 +9,15 @@ from typing import Any
 
 import pytest
 
-from tests.experiments.learn_plans.helpers import (
-    DESIGNS,
-    learned,
-    ran,
-    read,
-    replanned,
-    without_plans,
-)
+from tests.experiments.learn_plans.helpers import DESIGNS, learned, ran, read, replanned, without_plans
 from tests.kept import put
 from whichloop.checks.suite import task_problems
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
 from whichloop.experiments.learn_plans.learn import write_suite
-from whichloop.metrics.scorers import is_abstention
 from whichloop.protocol import Plan, PlannedCall, Query, Ref, Tool
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_suite
 from whichloop.runs.store.trials import read_trace
-
-# --- from a run ---
 
 
 def record_of(number: int) -> dict[str, Any]:
@@ -83,27 +73,9 @@ PRICE = Plan(
     ),
     Ref("b"),
 )
+
+
 BOUGHT = Plan((*PRICE.calls, PlannedCall("d", "buy", {"code": Ref("a", ("code",))}, "Buy it now.", after=("b",))), Ref("b"))
-
-
-def test_a_plan_is_learned_with_references_for_calls_and_answer(tmp_path):
-    suite = shop(PRICE)
-    (task,) = learned(ran(tmp_path, suite), suite).tasks
-    assert task.plan is not None
-    assert [(call.tool, dict(call.arguments)) for call in task.plan.calls] == [
-        ("record_of", {"number": 12}),
-        ("price_of", {"code": Ref("c1", ("code",))}),
-    ]
-    assert task.plan.answer == Ref("c2")
-
-
-def test_the_answer_that_the_scorer_takes_is_found_though_it_is_not_the_expected_one_to_the_digit(tmp_path):
-    suite = shop(replace_answer(PRICE, 112.5), expected=112.504)
-    task = replace(suite.tasks[0], scorer="numeric(tolerance=0.01)")
-    suite = replace(suite, tasks=(task,))
-    (made,) = learned(ran(tmp_path, suite), suite).tasks
-    assert made.plan is not None
-    assert made.plan.answer == Ref("c2")
 
 
 def replace_answer(plan: Plan, answer: Any) -> Plan:
@@ -138,20 +110,6 @@ def echo_code(code: str) -> dict[str, Any]:
     return {"sold": ["code-12"], "left": 40, "of": f"the {code}"}
 
 
-def test_an_unanswerable_task_is_learned_without_any_call(tmp_path):
-    suite = shop(Plan((), None), expected=None)
-    (task,) = learned(ran(tmp_path, suite), suite, check=True).tasks
-    assert task.plan == Plan((), None)
-
-
-def test_a_task_that_was_answered_without_a_call_is_not_learned(tmp_path):
-    suite = shop(Plan((), 112.5))
-    found = learned(ran(tmp_path, suite), without_plans(suite))
-    assert found.not_learned == {"t0": "no calls: cannot be learned"}
-    assert found.tasks[0].plan is None
-    assert found.tasks[0].no_plan == "no calls: cannot be learned"
-
-
 SHUT = Plan((PlannedCall("a", "price_of", {"code": "code-12"}, "Get its price.", fails=True),), "closed")
 
 
@@ -159,27 +117,6 @@ def closed(*plans: Plan) -> Suite:
     """A shop whose prices cannot be had, and which is right to say so."""
     tools = (Counter().tools[0], Tool.from_function(refuse, name="price_of"))
     return replace(shop(*plans, expected="closed", scorer="normalized"), open=lambda _: StatelessEnvironment(tools))
-
-
-def test_a_refusal_is_learned_where_a_replay_proves_it(tmp_path):
-    suite = closed(SHUT)
-    folder = ran(tmp_path, suite)
-    assert learned(folder, without_plans(suite)).not_learned == {"t0": "none of its calls gave a result: cannot be learned"}
-    (task,) = learned(folder, without_plans(suite), check=True).tasks
-    assert task.plan is not None
-    assert [(call.tool, call.arguments, call.fails) for call in task.plan.calls] == [("price_of", {"code": "code-12"}, True)]
-    assert task.plan.answer == "closed"
-    assert task_problems(replace(suite, tasks=(task,))) == []
-    opened = replace(without_plans(suite), open=shop(PRICE).open)
-    assert learned(folder, opened, check=True).not_learned == {"t0": "none of its calls gave a result: cannot be learned"}
-
-
-def test_a_refusal_is_not_learned_where_a_call_of_any_trial_gave_a_result(tmp_path):
-    suite = closed(SHUT)
-    looked = Plan((PlannedCall("a", "record_of", {"number": 12}, "Get the record."), replace(SHUT.calls[0], id="b")), "closed")
-    both = joined(tmp_path / "both", ran(tmp_path, suite), ran(tmp_path, closed(looked)))
-    (lesson,) = learned(both, suite, check=True).lessons
-    assert [(call.tool, call.fails) for call in lesson.plan.calls] == [("record_of", False)]
 
 
 def test_the_successful_trial_with_the_fewest_calls_is_taken_and_the_next_where_it_teaches_nothing(tmp_path):
@@ -207,56 +144,6 @@ def joined(folder: Path, *runs: Path) -> Path:
     return folder
 
 
-def test_tasks_that_were_not_solved_not_run_or_are_quarantined_say_so(tmp_path):
-    good, wrong = shop(PRICE, replace_answer(PRICE, 1.0), PRICE, PRICE), "not solved in run-0"
-    tasks = (*good.tasks[:3], replace(good.tasks[3], quarantined="ambiguous"))
-    suite = replace(good, tasks=tasks)
-    folder = ran(tmp_path, replace(good, tasks=(tasks[0], tasks[1], tasks[3])))
-    found = learned(folder, without_plans(suite))
-    assert found.not_learned == {"t1": wrong, "t2": "not run in run-0", "t3": "quarantined: ambiguous"}
-    assert [(task.plan, task.no_plan) for task in found.tasks[1:3]] == [(None, wrong), (None, "not run in run-0")]
-
-
-def test_a_plan_that_was_there_stays_where_nothing_better_is_learned(tmp_path):
-    suite = shop(PRICE, replace_answer(PRICE, 1.0))
-    found = learned(ran(tmp_path, suite), suite)
-    assert found.not_learned == {"t1": "not solved in run-0; it keeps the plan that it had"}
-    assert found.tasks[1] == suite.tasks[1]
-    write_suite(found, tmp_path / "out.jsonl", only_learned=True)
-    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 2
-
-
-def test_end_states_are_kept_and_a_check_holds_them_against_the_replay(tmp_path):
-    suite = shop(BOUGHT, end_state=["code-12"])
-    folder = ran(tmp_path, suite)
-    (task,) = learned(folder, suite, check=True).tasks
-    assert task.end_state == ["code-12"]
-    assert task.plan is not None
-    assert task.plan.calls[-1].after == ("c2",)
-    moved = shop(BOUGHT, end_state=["code-13"])
-    assert "or not the end state" in learned(folder, moved, check=True).not_learned["t0"]
-
-
-def test_ids_that_are_drawn_anew_replay_through_their_references(tmp_path):
-    drawn = PlannedCall("e", "draw_id", {}, "Draw an id.")
-    plan = Plan((drawn, PlannedCall("f", "buy", {"code": Ref("e", ("id",))}, "Buy that."), *PRICE.calls), Ref("b"))
-    suite = shop(plan, end_state=["drawn"])
-    (task,) = learned(ran(tmp_path, suite), suite, check=True).tasks
-    assert task.plan is not None
-    assert {"code": Ref("c1", ("id",))} in [call.arguments for call in task.plan.calls]
-
-
-def test_a_plan_that_does_not_replay_is_dropped_with_the_reason(tmp_path):
-    suite = shop(PRICE)
-    folder = ran(tmp_path, suite)
-    broken = replace(suite, open=lambda _: StatelessEnvironment(Counter().tools[:1]))
-    assert "no tool 'price_of'" in learned(folder, broken, check=True).not_learned["t0"]
-    failing = replace(
-        suite, open=lambda _: StatelessEnvironment((*Counter().tools[:1], Tool.from_function(refuse, name="price_of")))
-    )
-    assert "LookupError: closed today" in learned(folder, failing, check=True).not_learned["t0"]
-
-
 def refuse(code: str) -> float:
     """What it costs."""
     raise LookupError("closed today")
@@ -281,7 +168,6 @@ def test_a_reference_that_a_replay_refutes_becomes_a_literal_and_is_listed(tmp_p
 
 
 def test_what_a_fault_spoiled_is_never_learned(tmp_path):
-    """Runs under faults in tools teach the plans that clean ones do, of the tasks that they solve."""
     suite = make_suite(parse_spec("arithmetic(size=8)"))
     folder = ran(tmp_path, suite, DESIGNS, profiles=("flaky-tools",))
     found = learned(folder, suite, check=True)
@@ -290,12 +176,58 @@ def test_what_a_fault_spoiled_is_never_learned(tmp_path):
     assert all("spoiled" in why or "not solved" in why for why in found.not_learned.values())
 
 
-def test_every_built_in_suite_can_be_learned_from_its_own_run(tmp_path):
-    suite = make_suite(parse_spec("arithmetic(size=18)"))
-    found = learned(ran(tmp_path, suite), without_plans(suite), check=True)
-    assert not found.not_learned
-    assert sum(lesson.references for lesson in found.lessons) >= 50
-    assert {task.id: is_abstention("not determined") for task in found.tasks if task.expected is None}
+def test_a_plan_is_learned_with_references_for_calls_and_for_the_answer_that_the_scorer_takes(tmp_path):
+    exact = shop(PRICE)
+    rounded = shop(replace_answer(PRICE, 112.5), expected=112.504, scorer="numeric(tolerance=0.01)")
+    for suite in (exact, rounded):
+        (task,) = learned(ran(tmp_path, suite), suite).tasks
+        assert task.plan is not None
+        assert [(call.tool, dict(call.arguments)) for call in task.plan.calls] == [
+            ("record_of", {"number": 12}),
+            ("price_of", {"code": Ref("c1", ("code",))}),
+        ]
+        assert task.plan.answer == Ref("c2")
+
+
+def test_a_task_without_an_answer_is_learned_without_any_call_and_one_that_was_answered_without_a_call_is_not(tmp_path):
+    unanswerable, guessed = shop(Plan((), None), expected=None), shop(Plan((), 112.5))
+    (task,) = learned(ran(tmp_path, unanswerable), unanswerable, check=True).tasks
+    assert task.plan == Plan((), None)
+    found = learned(ran(tmp_path, guessed), without_plans(guessed))
+    why = "no calls: cannot be learned"
+    assert (found.not_learned, found.tasks[0].plan, found.tasks[0].no_plan) == ({"t0": why}, None, why)
+
+
+def test_a_refusal_is_learned_where_a_replay_proves_it_and_no_call_of_any_trial_gave_a_result(tmp_path):
+    suite, none = closed(SHUT), {"t0": "none of its calls gave a result: cannot be learned"}
+    folder = ran(tmp_path, suite)
+    assert learned(folder, without_plans(suite)).not_learned == none
+    (task,) = learned(folder, without_plans(suite), check=True).tasks
+    assert task.plan is not None
+    assert [(call.tool, call.arguments, call.fails) for call in task.plan.calls] == [("price_of", {"code": "code-12"}, True)]
+    assert task.plan.answer == "closed"
+    assert task_problems(replace(suite, tasks=(task,))) == []
+    opened = replace(without_plans(suite), open=shop(PRICE).open)
+    assert learned(folder, opened, check=True).not_learned == none
+    looked = Plan((PlannedCall("a", "record_of", {"number": 12}, "Get the record."), replace(SHUT.calls[0], id="b")), "closed")
+    both = joined(tmp_path / "both", folder, ran(tmp_path, closed(looked)))
+    (lesson,) = learned(both, suite, check=True).lessons
+    assert [(call.tool, call.fails) for call in lesson.plan.calls] == [("record_of", False)]
+
+
+def test_tasks_that_were_not_solved_not_run_or_are_quarantined_say_so_and_keep_the_plan_that_they_had(tmp_path):
+    good, wrong = shop(PRICE, replace_answer(PRICE, 1.0), PRICE, PRICE), "not solved in run-0"
+    tasks = (*good.tasks[:3], replace(good.tasks[3], quarantined="ambiguous"))
+    suite = replace(good, tasks=tasks)
+    folder = ran(tmp_path, replace(good, tasks=(tasks[0], tasks[1], tasks[3])))
+    found = learned(folder, without_plans(suite))
+    assert found.not_learned == {"t1": wrong, "t2": "not run in run-0", "t3": "quarantined: ambiguous"}
+    assert [(task.plan, task.no_plan) for task in found.tasks[1:3]] == [(None, wrong), (None, "not run in run-0")]
+    kept = learned(folder, suite)
+    assert kept.not_learned["t1"] == f"{wrong}; it keeps the plan that it had"
+    assert kept.tasks[1] == suite.tasks[1]
+    write_suite(kept, tmp_path / "out.jsonl", only_learned=True)
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 3, "without the quarantined task"
 
 
 def test_a_suite_is_written_whole_or_not_at_all(tmp_path):
@@ -307,3 +239,32 @@ def test_a_suite_is_written_whole_or_not_at_all(tmp_path):
         write_suite(unsayable, tmp_path / "suite.jsonl")
     assert (tmp_path / "suite.jsonl").read_text() == "mine"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run-0", "suite.jsonl"]
+
+
+def test_a_check_holds_end_states_and_ids_that_are_drawn_anew_against_the_replay_and_drops_what_does_not_replay(tmp_path):
+    suite = shop(BOUGHT, end_state=["code-12"])
+    folder = ran(tmp_path, suite)
+    (task,) = learned(folder, suite, check=True).tasks
+    assert task.end_state == ["code-12"]
+    assert task.plan is not None
+    assert task.plan.calls[-1].after == ("c2",)
+    failing = (*Counter().tools[:1], Tool.from_function(refuse, name="price_of"), *Counter().tools[2:])
+    for changed, why in (
+        (shop(BOUGHT, end_state=["code-13"]), "or not the end state"),
+        (replace(suite, open=lambda _: StatelessEnvironment(Counter().tools[:1])), "no tool 'price_of'"),
+        (replace(suite, open=lambda _: StatelessEnvironment(failing)), "LookupError: closed today"),
+    ):
+        assert why in learned(folder, changed, check=True).not_learned["t0"]
+    drawn = PlannedCall("e", "draw_id", {}, "Draw an id.")
+    plan = Plan((drawn, PlannedCall("f", "buy", {"code": Ref("e", ("id",))}, "Buy that."), *PRICE.calls), Ref("b"))
+    anew = shop(plan, end_state=["drawn"])
+    (task,) = learned(ran(tmp_path, anew), anew, check=True).tasks
+    assert task.plan is not None
+    assert {"code": Ref("c1", ("id",))} in [call.arguments for call in task.plan.calls]
+
+
+def test_every_built_in_suite_can_be_learned_from_its_own_run(tmp_path):
+    suite = make_suite(parse_spec("arithmetic(size=18)"))
+    found = learned(ran(tmp_path, suite), without_plans(suite), check=True)
+    assert not found.not_learned
+    assert sum(lesson.references for lesson in found.lessons) >= 50

@@ -17,32 +17,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from tests.experiments.learn_plans.helpers import (
-    Card,
-    learned,
-    slow,
-    suite_of,
-)
+from tests.experiments.learn_plans.helpers import Card, learned, slow, suite_of
 from tests.kept import put
 from whichloop.datasets.task import Task
 from whichloop.experiments.learn_plans.learn import result_kind, write_suite
-from whichloop.experiments.learn_plans.plan_from_trace import Kind, TrialCall, Unlearnable, draft_of, plan_of, successful_calls
+from whichloop.experiments.learn_plans.plan_from_trace import Kind, Unlearnable, draft_of, plan_of, successful_calls
 from whichloop.metrics.trace import Trace, TraceError, TraceEvent
-from whichloop.protocol import Plan, Query, Ref, Tool, refs
+from whichloop.protocol import Plan, Query, Ref, Tool
 from whichloop.protocol.digest import canonical_json
-
-# --- traces of any kind ---
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4) | st.just("$ref"), inner, max_size=3),
     max_leaves=8,
 )
+
+
 results_ = (
     st.text(max_size=20)
     | json_values.map(lambda value: json.dumps(value, ensure_ascii=False))
     | st.just("x... (truncated, 99 characters in all)")
 )
+
+
 tool_events = st.fixed_dictionaries(
     {
         "event": st.just("tool"),
@@ -53,11 +50,19 @@ tool_events = st.fixed_dictionaries(
     },
     optional={"fault": st.sampled_from(["tool.slow", "tool.lies", "tool.huge"])},
 )
+
+
 ASK = {"event": "ask", "role": "decide", "messages": []}
+
+
 half_events = st.dictionaries(
     st.sampled_from(["event", "status", "tool", "arguments", "data"]), json_values | st.sampled_from(["tool", "success"])
 )
+
+
 events = st.lists(tool_events | half_events | st.just(ASK) | st.just(7), max_size=8)
+
+
 questions = st.text(max_size=30) | st.just("Step 1: call search. Step 1 of plan 1. 7 and 12")
 
 
@@ -85,14 +90,8 @@ def test_any_trace_gives_a_plan_with_goals_that_tell_it_apart_or_a_reason_why_no
 
 
 @settings(slow, max_examples=cases(20))
-@given(
-    events=st.lists(tool_events | st.just(ASK), max_size=5),
-    answer=json_values,
-    check=st.booleans(),
-    torn=st.booleans(),
-)
+@given(events=st.lists(tool_events | st.just(ASK), max_size=5), answer=json_values, check=st.booleans(), torn=st.booleans())
 def test_no_trace_can_stop_a_suite_from_being_learned(tmp_path_factory, record, events, answer, check, torn):
-    """Whatever stands in the files, each task gets a plan that a file can hold, or a reason."""
     folder = tmp_path_factory.mktemp("any")
     trace = json.dumps({"arm": "a", "task": "t0", "repeat": 0, "events": events})[: 20 if torn else None].encode()
     put(folder, [record(task="t0", answer=answer, tool_calls=1)], [trace])
@@ -104,9 +103,6 @@ def test_no_trace_can_stop_a_suite_from_being_learned(tmp_path_factory, record, 
     if found.lessons:
         write_suite(found, folder / "suite.jsonl")
         assert [Task.from_dict(json.loads(line)) for line in (folder / "suite.jsonl").read_text().splitlines()] == list(found.tasks)
-
-
-# --- each rule by example ---
 
 
 def read_events(*events: Any) -> tuple[TraceEvent, ...]:
@@ -133,117 +129,10 @@ def last(*events: Mapping[str, Any], **more: Any) -> Any:
     ]
 
 
-def test_a_value_in_one_place_becomes_a_reference_at_any_depth():
-    use = event("use", "ok", filter={"ids": ["item-17", "item-99"], "most": 1250.0}, note="mine")
-    arguments, kept = last(ASK, event("find", FOUND, text="a"), ASK, use)
-    expected = {"ids": [Ref("c1", ("items", 0, "id")), Ref("c1", ("items", 1, "id"))], "most": Ref("c1", ("items", 0, "price"))}
-    assert arguments == {"filter": expected, "note": "mine"}
-    assert kept == []
-
-
-def test_a_scalar_result_is_referred_to_as_a_whole():
-    assert last(ASK, event("a", "4711"), ASK, event("b", "ok", n=4711))[0] == {"n": Ref("c1")}
-    assert last(ASK, event("a", "plain text"), ASK, event("b", "ok", n="plain text"))[0] == {"n": Ref("c1")}
-
-
-@pytest.mark.parametrize(
-    ("first", "value", "question", "why"),
-    [
-        ({"a": "item-17", "b": "item-17"}, "item-17", "Which?", "in 2 places"),
-        ({"a": "item-17"}, "item-17", "What of Item-17?", "in the question too"),
-        ({"a": 1250}, 1250, "Is it 1,250 in all?", "in the question too"),
-        ({"a": 1250}, 1250, "Less than $1250.", "in the question too"),
-        ({"a": 7}, 7, "Which?", "too common a value"),
-        ({"a": 7.0}, 7, "Which?", "too common a value"),
-        ({"a": "DE"}, "DE", "Which?", "too common a value"),
-        ("The order 4711 is late.", 4711, "Which?", "inside of a text"),
-        ("The order A-4711 is late.", "A-4711", "Which?", "inside of a text"),
-        ({"A-4711": 1}, "A-4711", "Which?", "inside of a text"),
-        ({"a": 4711}, "4711", "Which?", "inside of a text"),
-    ],
-)
-def test_what_is_ambiguous_or_common_stays_literal_and_is_listed(first, value, question, why):
-    arguments, kept = last(ASK, event("a", first), ASK, event("b", "ok", n=value), question=question)
-    assert arguments == {"n": value}
-    assert kept == [("n", why)]
-
-
-@pytest.mark.parametrize("value", [True, None, "", "elsewhere", 8080])
-def test_what_stands_in_no_result_or_says_nothing_is_not_listed(value):
-    first = {"a": True, "b": None, "c": ""}
-    assert last(ASK, event("a", first), ASK, event("b", "ok", n=value)) == ({"n": value}, [])
-
-
 def test_a_value_that_a_result_only_repeats_from_its_arguments_came_from_where_it_stood_first():
     details = event("details", {"id": "item-17", "stock": 40}, id="item-17")
     arguments, _ = last(ASK, event("find", FOUND), ASK, details, ASK, event("book", "ok", id="item-17", count=40))
     assert arguments == {"id": Ref("c1", ("items", 0, "id")), "count": Ref("c2", ("stock",))}
-
-
-def test_calls_of_one_reply_do_not_see_each_other_and_have_no_order():
-    made = draft(ASK, event("a", {"x": "item-17"}), event("b", "ok", id="item-17"), ASK, event("c", "ok"), ASK, event("d", "ok"))
-    assert [step.after for step in made.steps] == [(), (), ("c1", "c2"), ("c3",)]
-    assert made.steps[1].arguments == {"id": "item-17"}
-
-
-def test_a_call_comes_after_those_of_the_turn_before_unless_it_refers_to_them_or_any_order_will_do():
-    events = ASK, event("a", {"x": "item-17"}), event("b", "ok"), ASK, event("c", "ok", id="item-17")
-    made = draft(*events)
-    assert plan_of(made.steps, 1, Query("?")).calls[-1].after == ("c2",)
-    free = draft(*events, any_order=True)
-    assert [call.after for call in plan_of(free.steps, 1, Query("?")).calls] == [(), (), ()]
-
-
-def test_errors_and_repeats_are_left_out():
-    made = successful_calls(read_events(
-        ASK, event("a", "no", "error", n=1), ASK, event("a", "one", n=1), ASK, event("a", "one", n=1.0), ASK, event("b", "two"),
-    ))  # fmt: skip
-    assert [(call.tool, call.text) for call in made] == [("a", "one"), ("b", "two")]
-
-
-@pytest.mark.parametrize(
-    ("events", "reason"),
-    [
-        ([event("a", "one"), event("a", "two")], "called a twice alike and got different results"),
-        ([{**event("a", "one"), "fault": "tool.lies"}], "the only result of a call of a was spoiled by a fault"),
-        ([event("a", "one", key="[redacted]")], "there is a secret among the arguments"),
-        ([event("a", "one", key="sk-proj-0123456789abcdef")], "there is a secret among the arguments"),
-        ([7], "event 0 of the trace is not an object"),
-        ([{**event("a", "one"), "arguments": "n=1"}], "cannot be read"),
-    ],
-)
-def test_what_no_plan_can_say_is_a_reason(events, reason):
-    with pytest.raises((TraceError, Unlearnable), match=reason):
-        successful_calls(read_events(*events))
-
-
-def test_a_fault_that_only_takes_time_spoils_nothing_and_a_spoiled_call_that_came_out_later_counts():
-    late = [{**event("a", "one"), "fault": "tool.slow"}, {**event("b", "x"), "fault": "tool.garbage"}, event("b", "two")]
-    assert [call.text for call in successful_calls(read_events(*late))] == ["one", "two"]
-
-
-@pytest.mark.parametrize("text", ['{"id": "item-17", "key": "[redacted]"}', "item-17... (truncated, 30000 characters in all)"])
-def test_nothing_refers_to_a_result_that_was_cut_or_redacted(text):
-    assert last(ASK, event("a", text), ASK, event("b", "ok", id="item-17")) == ({"id": "item-17"}, [])
-
-
-def test_receipts_of_the_tunnel_are_no_part_of_a_result():
-    assert last(ASK, event("a", '[r:12ab34.cd56] {"id": "item-17"} [12ab34.cd56:r]'), ASK, event("b", "ok", id="item-17"))[0] == {
-        "id": Ref("c1", ("id",))
-    }
-
-
-@pytest.mark.parametrize(
-    ("text", "kind", "value", "expected"),
-    [
-        ('{"id": "item-17"}', "text", "item-17", "item-17"),
-        ('{"id": "item-17"}', "other", "item-17", "item-17"),
-        ('{"id":"item-17"}', "json", "item-17", "item-17"),  # not as a value is written: it is a text
-        ("4711", "text", "4711", Ref("c1")),
-    ],
-)
-def test_references_only_walk_what_is_no_text(text, kind: Kind, value, expected):
-    assert last(ASK, event("a", text), ASK, event("b", "ok", id=value), a=kind)[0] == {"id": expected}
 
 
 def typed(annotation: Any) -> Tool:
@@ -283,7 +172,90 @@ def test_what_a_tool_gives_is_read_off_its_return_type(annotation, kind):
     assert result_kind(typed(annotation)) == kind
 
 
-def test_goals_tell_of_tool_and_arguments_and_hold_nothing_that_a_format_escapes():
+def test_a_value_in_one_place_becomes_a_reference_at_any_depth_and_a_scalar_is_referred_to_as_a_whole():
+    use = event("use", "ok", filter={"ids": ["item-17", "item-99"], "most": 1250.0}, note="mine")
+    arguments, kept = last(ASK, event("find", FOUND, text="a"), ASK, use)
+    expected = {"ids": [Ref("c1", ("items", 0, "id")), Ref("c1", ("items", 1, "id"))], "most": Ref("c1", ("items", 0, "price"))}
+    assert (arguments, kept) == ({"filter": expected, "note": "mine"}, [])
+    assert last(ASK, event("a", "4711"), ASK, event("b", "ok", n=4711))[0] == {"n": Ref("c1")}
+    assert last(ASK, event("a", "plain text"), ASK, event("b", "ok", n="plain text"))[0] == {"n": Ref("c1")}
+
+
+SECOND = "too common a value"
+LITERAL: list[tuple[Any, Any, str, str]] = [
+    ({"a": "item-17", "b": "item-17"}, "item-17", "Which?", "in 2 places"),
+    ({"a": "item-17"}, "item-17", "What of Item-17?", "in the question too"),
+    ({"a": 1250}, 1250, "Is it 1,250 in all?", "in the question too"),
+    ({"a": 1250}, 1250, "Less than $1250.", "in the question too"),
+    *(({"a": value}, plain, "Which?", SECOND) for value, plain in ((7, 7), (7.0, 7), ("DE", "DE"))),
+    ("The order 4711 is late.", 4711, "Which?", "inside of a text"),
+    ("The order A-4711 is late.", "A-4711", "Which?", "inside of a text"),
+    ({"A-4711": 1}, "A-4711", "Which?", "inside of a text"),
+    ({"a": 4711}, "4711", "Which?", "inside of a text"),
+]
+
+
+def test_what_is_ambiguous_or_common_stays_literal_and_is_listed_and_what_says_nothing_is_not():
+    for first, value, question, why in LITERAL:
+        found = last(ASK, event("a", first), ASK, event("b", "ok", n=value), question=question)
+        assert found == ({"n": value}, [("n", why)]), (first, value)
+    for said in (True, None, "", "elsewhere", 8080):
+        silent = event("a", {"a": True, "b": None, "c": ""})
+        assert last(ASK, silent, ASK, event("b", "ok", n=said)) == ({"n": said}, [])
+    for cut in ('{"id": "item-17", "key": "[redacted]"}', "item-17... (truncated, 30000 characters in all)"):
+        assert last(ASK, event("a", cut), ASK, event("b", "ok", id="item-17")) == ({"id": "item-17"}, [])
+
+
+WALKED: list[tuple[str, Kind, str, Any]] = [
+    ('{"id": "item-17"}', "json", "item-17", Ref("c1", ("id",))),
+    ('{"id": "item-17"}', "text", "item-17", "item-17"),
+    ('{"id": "item-17"}', "other", "item-17", "item-17"),
+    ('{"id":"item-17"}', "json", "item-17", "item-17"),  # not as a value is written: it is a text
+    ("4711", "text", "4711", Ref("c1")),
+    ('[r:12ab34.cd56] {"id": "item-17"} [12ab34.cd56:r]', "json", "item-17", Ref("c1", ("id",))),  # receipts are no part of it
+]
+
+
+@pytest.mark.parametrize(("text", "kind", "value", "expected"), WALKED)
+def test_references_only_walk_what_is_no_text(text, kind, value, expected):
+    assert last(ASK, event("a", text), ASK, event("b", "ok", id=value), a=kind)[0] == {"id": expected}
+
+
+def test_calls_of_one_reply_have_no_order_and_come_after_those_of_the_turn_before_unless_they_refer_to_them_or_any_order_will_do():
+    made = draft(ASK, event("a", {"x": "item-17"}), event("b", "ok", id="item-17"), ASK, event("c", "ok"), ASK, event("d", "ok"))
+    assert [step.after for step in made.steps] == [(), (), ("c1", "c2"), ("c3",)]
+    assert made.steps[1].arguments == {"id": "item-17"}
+    events = ASK, event("a", {"x": "item-17"}), event("b", "ok"), ASK, event("c", "ok", id="item-17")
+    assert plan_of(draft(*events).steps, 1, Query("?")).calls[-1].after == ("c2",)
+    free = draft(*events, any_order=True)
+    assert [call.after for call in plan_of(free.steps, 1, Query("?")).calls] == [(), (), ()]
+
+
+def test_errors_and_repeats_are_left_out_and_a_spoiled_call_counts_where_it_came_out_later():
+    again = (event("a", "no", "error", n=1), event("a", "one", n=1), event("a", "one", n=1.0), event("b", "two"))
+    made = successful_calls(read_events(*(each for one in again for each in (ASK, one))))
+    assert [(call.tool, call.text) for call in made] == [("a", "one"), ("b", "two")]
+    late = [{**event("a", "one"), "fault": "tool.slow"}, {**event("b", "x"), "fault": "tool.garbage"}, event("b", "two")]
+    assert [call.text for call in successful_calls(read_events(*late))] == ["one", "two"]
+
+
+UNSAYABLE: dict[str, list[Any]] = {
+    "called a twice alike and got different results": [event("a", "one"), event("a", "two")],
+    "the only result of a call of a was spoiled by a fault": [{**event("a", "one"), "fault": "tool.lies"}],
+    "there is a secret among the arguments": [event("a", "one", key="[redacted]")],
+    "there is a secret among the argument": [event("a", "one", key="sk-proj-0123456789abcdef")],
+    "event 0 of the trace is not an object": [7],
+    "cannot be read": [{**event("a", "one"), "arguments": "n=1"}],
+}
+
+
+@pytest.mark.parametrize("reason", UNSAYABLE)
+def test_what_no_plan_can_say_is_a_reason(reason):
+    with pytest.raises((TraceError, Unlearnable), match=reason):
+        successful_calls(read_events(*UNSAYABLE[reason]))
+
+
+def test_goals_tell_of_tool_and_arguments_in_words_that_the_question_does_not_hold_and_no_format_escapes():
     made = draft(ASK, event("find", FOUND, text='"rød" <b>\n\\'), ASK, event("use", "ok", id="item-17", filter={"a": 1}, most=3))
     assert [call.goal for call in plan_of(made.steps, 1, Query("?")).calls] == [
         "Step 1: call find with text ' rød b '.",
@@ -291,16 +263,5 @@ def test_goals_tell_of_tool_and_arguments_and_hold_nothing_that_a_format_escapes
     ]
     long = draft(ASK, event("find", FOUND, text="x" * 1000))
     assert len(plan_of(long.steps, 1, Query("?")).calls[0].goal) == 160
-
-
-def test_a_goal_that_the_question_holds_is_said_in_other_words():
-    made = draft(ASK, event("find", "ok"))
-    plan = plan_of(made.steps, 1, Query("Step 1: call find.", "Step 1 of plan 1."))
-    assert plan.calls[0].goal == "Step 1 of plan 2."
-
-
-def test_made_calls_are_what_a_plan_is_drafted_of():
-    """The two halves by hand: calls in, plan out."""
-    calls = (TrialCall("a", {}, '{"id": "item-17"}', 1), TrialCall("b", {"id": "item-17"}, "ok", 2))
-    plan = plan_of(draft_of(calls, Query("?"), {}).steps, Ref("c2"), Query("?"))
-    assert [*refs(plan.calls[1].arguments)] == [Ref("c1", ("id",))]
+    held = plan_of(draft(ASK, event("find", "ok")).steps, 1, Query("Step 1: call find.", "Step 1 of plan 1."))
+    assert held.calls[0].goal == "Step 1 of plan 2."

@@ -1,15 +1,34 @@
-"""The suite of a run, opened again, and runs of tasks that have no plan."""
+"""The suite of a run, opened again, runs of tasks that have no plan, and the law: what a run did is what its plans do."""
 
 from __future__ import annotations
 
-import re
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tests.cases import cases
+from tests.experiments.learn_plans.helpers import (
+    DESIGNS,
+    FUNCTIONS,
+    HONEST_NAMES,
+    calls_of,
+    learned,
+    plans,
+    ran,
+    read,
+    replanned,
+    slow,
+    suite_of,
+    without_plans,
+)
 from tests.sealing import reseal
+from whichloop.checks.suite import task_problems
+from whichloop.datasets.validity import planned_answer, replay
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import results
@@ -21,12 +40,9 @@ from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions
 from whichloop.runs.store.files import RunError
 
-# --- the suite of a run, opened again ---
-
 OWN = """
 from whichloop.datasets.task import Suite
 from whichloop.datasets import arithmetic
-
 def load(size: int = 3) -> Suite:
     suite = arithmetic.load(size=size)
     return Suite("mine", "1", suite.tasks, suite.open)
@@ -40,50 +56,6 @@ def own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     experiment = prepare(CompareConfig(loops=("bare",), suite="own_learned:load", runs=tmp_path / "runs", mlflow=False))
     run(experiment, Unwatched())
     return experiment.folder
-
-
-def test_code_of_the_users_own_is_imported_only_if_its_name_is_typed_again(own_run):
-    with pytest.raises(RunError, match="--allow own_learned:load"):
-        learn_run(own_run)
-    found = learn_run(own_run, ["own_learned:load"])
-    assert len(found.lessons) == 3
-    assert not found.checked  # its tools may act on the world
-    assert learn_run(own_run, ["own_learned:load"], check=True).checked
-
-
-def test_a_suite_that_has_changed_since_is_refused(own_run):
-    manifest = own_run / "manifest.json"
-    manifest.write_text(manifest.read_text().replace(results(own_run).manifest.suite.digest, "0" * 64))
-    reseal(manifest)
-    with pytest.raises(RunError, match="has changed since this run"):
-        learn_run(own_run, ["own_learned:load"])
-
-
-def test_a_built_in_suite_is_opened_as_the_run_had_it_and_always_checked(tmp_path):
-    experiment = prepare(
-        CompareConfig(loops=("bare",), suite="arithmetic(size=4, seed=3)", tasks=2, runs=tmp_path / "runs", mlflow=False)
-    )
-    run(experiment, Unwatched())
-    found = learn_run(experiment.folder)
-    assert found.checked
-    assert len(found.tasks) == 4
-    assert [*found.not_learned.values()] == [f"not run in {experiment.folder.name}; it keeps the plan that it had"] * 2
-    _, suite, is_own = open_suite(experiment.folder)
-    assert not is_own
-    assert [task.id for task in suite.tasks] == [task.id for task in found.tasks]
-
-
-def test_a_quarantine_of_the_run_holds_for_what_is_learned_from_it(tmp_path):
-    listed = tmp_path / "bad.toml"
-    listed.write_text('arithmetic-0002 = "ambiguous"\n')
-    experiment = prepare(
-        CompareConfig(loops=("bare",), suite="arithmetic(size=3)", quarantine=listed, runs=tmp_path / "runs", mlflow=False)
-    )
-    run(experiment, Unwatched())
-    assert learn_run(experiment.folder).not_learned == {"arithmetic-0002": "quarantined: ambiguous"}
-
-
-# --- tasks without a plan ---
 
 
 def unplanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, every: bool = False, quarantined: str = "") -> str:
@@ -100,17 +72,6 @@ def unplanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, every: bool = 
     return f"{name}:load"
 
 
-def test_a_scripted_run_of_tasks_without_a_plan_is_refused_before_anything_is_made(tmp_path, monkeypatch):
-    name = unplanned(tmp_path, monkeypatch)
-    config = CompareConfig(loops=("bare",), suite=name, runs=tmp_path / "runs", mlflow=False)
-    with pytest.raises(ValueError, match=re.escape("2 of 3 tasks have no plan")) as told:
-        prepare(config)
-    assert "not written" in str(told.value)
-    assert "-s skip_unplanned=true" in str(told.value)
-    assert not (tmp_path / "runs").exists()
-    assert prepare(config.model_copy(update={"tasks": 1})).trials == 1
-
-
 def test_a_run_that_skips_them_shows_them_as_excluded_and_can_be_gone_on_with(tmp_path, monkeypatch):
     name = unplanned(tmp_path, monkeypatch)
     config = CompareConfig(
@@ -124,14 +85,87 @@ def test_a_run_that_skips_them_shows_them_as_excluded_and_can_be_gone_on_with(tm
     assert [record.status for record in sorted(found.records, key=lambda one: one.task)] == ["scored", "excluded", "excluded"]
 
 
-def test_where_no_task_has_a_plan_the_way_to_plans_is_named(tmp_path, monkeypatch):
-    name = unplanned(tmp_path, monkeypatch, every=True)
-    with pytest.raises(ValueError, match=r"3 of 3 tasks have no plan.*whichloop learn plans"):
-        prepare(CompareConfig(loops=("bare",), suite=name, runs=tmp_path / "runs", mlflow=False))
-
-
 def test_quarantined_tasks_need_no_plan_and_real_models_none_at_all(tmp_path, monkeypatch):
     base: dict[str, Any] = {"loops": ("bare",), "runs": tmp_path / "runs", "mlflow": False}
     assert prepare(CompareConfig(suite=unplanned(tmp_path, monkeypatch, quarantined="bad"), **base)).trials == 3
     real = CompareConfig(suite=unplanned(tmp_path, monkeypatch), models=("openai/x",), base_url="http://127.0.0.1:9/v1", **base)
     assert prepare(real).trials == 3
+
+
+@settings(slow, max_examples=cases(12))
+@given(planned=st.lists(plans(HONEST_NAMES), min_size=1, max_size=3), loops=st.sampled_from([("bare",), ("finish", "phased")]))
+def test_what_a_run_did_is_what_its_plans_do(tmp_path_factory, planned, loops):
+    folder, suite = tmp_path_factory.mktemp("law"), suite_of(planned)
+    made = ran(folder, suite, loops)
+    found = learned(made, without_plans(suite))
+    assert not found.not_learned
+    again = replanned(suite, found)
+    assert task_problems(again) == []
+    for before, after in zip(suite.tasks, again.tasks, strict=True):
+        assert calls_of(after, again) == calls_of(before, suite)
+        assert planned_answer(after, asyncio.run(replay(after, again))) == after.expected
+    assert replanned(suite, learned(made, suite)).digest == again.digest
+    assert found.tasks == learned(made, suite, check=True).tasks
+
+
+@slow
+@given(planned=st.lists(plans([*FUNCTIONS]), min_size=1, max_size=3))
+def test_a_check_proves_plans_even_where_tools_do_not_say_what_they_give(tmp_path_factory, planned):
+    folder, suite = tmp_path_factory.mktemp("law"), suite_of(planned)
+    found = learned(ran(folder, suite, ("finish",)), suite, check=True)
+    assert not found.not_learned
+    again = replanned(suite, found)
+    assert task_problems(again) == []
+    assert [calls_of(task, again) for task in again.tasks] == [calls_of(task, suite) for task in suite.tasks]
+
+
+@settings(slow, max_examples=3)
+@given(planned=st.lists(plans(HONEST_NAMES), min_size=1, max_size=3), any_order=st.booleans())
+def test_all_designs_solve_a_learned_suite_under_clean(tmp_path_factory, planned, any_order):
+    folder, suite = tmp_path_factory.mktemp("law"), suite_of(planned)
+    again = replanned(suite, learned(ran(folder, suite, ("react_extract",)), suite, any_order=any_order))
+    found = learned(ran(folder, again, DESIGNS), again, any_order=any_order)
+    assert {record.accuracy for record in read(folder / "run-1")} == {1.0}
+    assert not found.not_learned
+
+
+def test_code_of_the_users_own_is_imported_only_if_its_name_is_typed_again_and_a_suite_that_changed_is_refused(own_run):
+    with pytest.raises(RunError, match="--allow own_learned:load"):
+        learn_run(own_run)
+    found = learn_run(own_run, ["own_learned:load"])
+    assert (len(found.lessons), found.checked) == (3, False)  # its tools may act on the world
+    assert learn_run(own_run, ["own_learned:load"], check=True).checked
+    manifest = own_run / "manifest.json"
+    manifest.write_text(manifest.read_text().replace(results(own_run).manifest.suite.digest, "0" * 64))
+    reseal(manifest)
+    with pytest.raises(RunError, match="has changed since this run"):
+        learn_run(own_run, ["own_learned:load"])
+
+
+def test_a_built_in_suite_is_opened_as_the_run_had_it_with_its_quarantine_and_always_checked(tmp_path):
+    listed = tmp_path / "bad.toml"
+    listed.write_text('arithmetic-0002 = "ambiguous"\n')
+    settings: dict[str, Any] = {"suite": "arithmetic(size=4, seed=3)", "tasks": 2, "quarantine": listed, "runs": tmp_path / "runs"}
+    experiment = prepare(CompareConfig(loops=("bare",), mlflow=False, **settings))
+    run(experiment, Unwatched())
+    found = learn_run(experiment.folder)
+    assert (found.checked, len(found.tasks)) == (True, 4)
+    unrun = f"not run in {experiment.folder.name}; it keeps the plan that it had"
+    assert [*found.not_learned.values()] == ["quarantined: ambiguous", *[unrun] * 2]
+    _, suite, is_own = open_suite(experiment.folder)
+    assert not is_own
+    assert [task.id for task in suite.tasks] == [task.id for task in found.tasks]
+
+
+@pytest.mark.parametrize(
+    ("every", "said"), [(False, "2 of 3 tasks have no plan"), (True, "3 of 3 tasks have no plan.*learn plans")]
+)
+def test_a_scripted_run_of_tasks_without_a_plan_is_refused_before_anything_is_made(tmp_path, monkeypatch, every, said):
+    name = unplanned(tmp_path, monkeypatch, every=every)
+    config = CompareConfig(loops=("bare",), suite=name, runs=tmp_path / "runs", mlflow=False)
+    with pytest.raises(ValueError, match=said) as told:
+        prepare(config)
+    assert "not written" in str(told.value)
+    assert every or "-s skip_unplanned=true" in str(told.value)
+    assert not (tmp_path / "runs").exists()
+    assert every or prepare(config.model_copy(update={"tasks": 1})).trials == 1

@@ -1,28 +1,37 @@
-"""Feedback: sentences in a fixed order from a trial's record and trace, whatever they hold."""
+"""Feedback: sentences in a fixed order from a record and its trace, whatever they hold; programs to read, and how two differ."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from whichloop.datasets.task import Suite, Task
+from tests.sealing import reseal
+from whichloop.datasets.task import Task
 from whichloop.experiments.optimize.feedback import ALL_WELL, MAX_CHARS, MAX_SENTENCE_CHARS, MAX_SENTENCES, feedback
-from whichloop.loops.bare import Bare
+from whichloop.experiments.optimize.program_text import NamedProgram, program_diff, program_lines, program_named
 from whichloop.metrics.record import Record
 from whichloop.metrics.trace import Trace, TraceError
-from whichloop.protocol import Plan, PlannedCall, Query, Ref
+from whichloop.protocol import Message, Plan, PlannedCall, Prompt, Query, Ref, Reply
+from whichloop.protocol.predictor import conversation_text, reply_text
 
 Event = dict[str, Any]
 
+
 RATE = PlannedCall("c1", "rate", {"currency": "SEK"}, "Find the rate.")
+
+
 PAY = PlannedCall("c2", "pay", {"amount": Ref("c1", ("value",)), "to": "Ann"}, "Pay it.")
+
+
 TASK = Task("t1", Query("Pay Ann."), 42, "numeric", Plan((RATE, PAY), Ref("c2")))
+
+
 RATED, PAID = (
     ("rate", {"currency": "SEK"}, '[r:0a1b2c.3d4e] {"value": 7} [0a1b2c.3d4e:r]'),
     ("pay", {"amount": 7, "to": "Ann"}, "42"),
@@ -47,6 +56,8 @@ def read(trace: Any) -> Trace | None:
 
 
 WRONG = record()
+
+
 NEVER_PAID = 'The plan\'s call pay({{"amount": {}, "to": "Ann"}}) was never made.'
 
 
@@ -54,107 +65,17 @@ def lines(*events: Event, task: Task = TASK, record: Record = WRONG, **trace: An
     return feedback(record, read({"events": list(events), **trace}), task).splitlines()
 
 
-# --- the contract: events of a lost trial, and what is said beside the answer ---
-
 ANSWER = 'The answer was "41", expected 42.'
+
+
 WRONG_PAY = tool("pay", {"amount": 8, "to": "Ann"}, "41")
+
+
 AMOUNT = "Argument amount of pay was 8; the plan has 7."
+
+
 DISTURBED = tool("rate", {"currency": "SEK"}, '{"value": 99}', fault="garbage")
 
-
-@pytest.mark.parametrize(
-    ("events", "said"),
-    [
-        ([], ['The plan\'s call rate({"currency": "SEK"}) was never made.', NEVER_PAID.format('"<an earlier result>"')]),
-        ([tool(*RATED), WRONG_PAY], [AMOUNT]),  # results in the trace stand for references
-        ([tool(*RATED)], [NEVER_PAID.format(7)]),
-        (  # what follows from a wrong call is not blamed
-            [tool("rate", {"currency": "EUR"}, '{"value": 8}'), WRONG_PAY],
-            ['Argument currency of rate was "EUR"; the plan has "SEK".'],
-        ),
-        ([DISTURBED, tool(*PAID)], []),  # a disturbed result is no truth
-        ([DISTURBED, tool(*RATED), WRONG_PAY], [AMOUNT]),  # a call that got through in the end counts
-        (
-            [tool("rate", {"currency": "SEK"}, "no", "error"), tool(*RATED), WRONG_PAY],
-            [AMOUNT, "Tool rate failed: no."],
-        ),
-        (  # an argument that is left out or too many counts as null
-            [tool("rate", {"day": 3}, "1"), tool(*PAID)],
-            ['Argument currency of rate was null; the plan has "SEK".', "Argument day of rate was 3; the plan has null."],
-        ),
-        (
-            [
-                {"event": "ask", "role": "decide", "messages": [], "reply": "?", "wire_error": "No JSON\n at all."},
-                tool("rate", {"currency": "sek"}, "unknown currency", "error", error_type="KeyError"),
-                tool("rate", {"currency": "EUR"}, "11"),
-            ],
-            [
-                'Argument currency of rate was "sek"; the plan has "SEK".',
-                NEVER_PAID.format('"<an earlier result>"'),
-                "Tool rate failed: unknown currency.",
-                "The reply could not be read: No JSON at all.",
-            ],
-        ),
-    ],
-)
-def test_calls_are_held_against_the_plan(events: list[Event], said: list[str]) -> None:
-    assert lines(*events) == [ANSWER, *said]
-
-
-def test_a_call_made_again_is_not_taken_for_another_and_an_alternative_is_as_good() -> None:
-    second = PlannedCall("c2", "rate", {"currency": "NOK"}, "Find the other rate.")
-    task = replace(TASK, plan=Plan((RATE, second), 42))
-    assert lines(tool(*RATED), tool(*RATED), task=task)[1:] == ['The plan\'s call rate({"currency": "NOK"}) was never made.']
-    other = PlannedCall("c1", "look_up", {"what": "SEK"}, "Look it up.")
-    task = replace(TASK, plan=Plan((replace(RATE, alternatives=(other,)), PAY), Ref("c2")))
-    assert lines(tool("look_up", {"what": "SEK"}, '{"value": 7}'), tool(*PAID), task=task)[1:] == []
-
-
-def test_a_failure_that_the_plan_expects_is_none() -> None:
-    failed = tool("rate", {"currency": "SEK"}, "closed", "error")
-    assert lines(failed, task=replace(TASK, plan=Plan((replace(RATE, fails=True),), 42)), record=record(1.0)) == [ALL_WELL]
-    assert lines(failed, record=record(1.0)) == ["Tool rate failed: closed."]
-    assert lines(tool("rate", {"currency": "EUR"}, "11"), record=record(1.0)) == [ALL_WELL]  # another way to a right answer
-
-
-@pytest.mark.parametrize(
-    ("told", "expected", "said"),
-    [
-        (record(1.0), 42, ALL_WELL),
-        (record(), 42, ANSWER),
-        (record(stop="max_steps", answer="Maximum steps reached"), 42, "No answer: max_steps."),
-        (
-            record(answer='{"sum": 8, "note": "x", "n": 1}'),
-            {"sum": 7, "n": 1},
-            'The answer was {"sum": 8, "note": "x"}, expected {"sum": 7}.',
-        ),
-        (
-            record(answer={"paid": 1}),
-            {"paid": True},
-            'The answer was {"paid": 1}, expected {"paid": true}.',
-        ),  # told apart by the scorer
-        (
-            record(status="errored", reason="key sk-abcdefghijklmnop1234 refused."),
-            42,
-            "The trial could not be scored: key [redacted] refused.",
-        ),
-        (record(scores={"accuracy": 0.5, "answer": 1.0, "state": 0.5}), 42, "The score was 0.5 of 1."),
-    ],
-)
-def test_outcomes_without_a_trace(told: Record, expected: Any, said: str) -> None:
-    assert feedback(told, None, replace(TASK, expected=expected)) == said
-
-
-def test_an_end_state_is_told_by_what_differs() -> None:
-    task = replace(TASK, end_state={"paid": ["Ann"], "open": 0})
-    told = record(scores={"accuracy": 0.0, "answer": 1.0, "state": 0.0})
-    state = {"expected": task.end_state, "found": {"paid": [], "open": 0, "late": 1}}
-    assert lines(tool(*RATED), tool(*PAID), task=task, record=told, end_state=state) == [
-        'The end state was {"paid": [], "late": 1}, expected {"paid": ["Ann"]}.'
-    ]
-
-
-# --- whatever they hold ---
 
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none()
@@ -166,6 +87,8 @@ JSON: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4) | st.just("value"), inner, max_size=3),
     max_leaves=6,
 )
+
+
 EVENT = st.one_of(
     JSON,
     st.fixed_dictionaries(
@@ -180,6 +103,8 @@ EVENT = st.one_of(
         },
     ),
 )
+
+
 TRACE = st.fixed_dictionaries({}, optional={"events": st.lists(EVENT, max_size=6) | JSON, "end_state": JSON})
 
 
@@ -217,37 +142,156 @@ def test_any_trace_gives_bounded_sentences_without_receipts(
     assert (ALL_WELL in found) <= (found == [ALL_WELL] and accuracy == 1)
 
 
-def test_what_is_long_or_much_is_cut_after_secrets_are_out(monkeypatch: pytest.MonkeyPatch) -> None:
+TEXTS = st.lists(st.sampled_from(["", "a", "b", "+a", "-b", "@@", "\r", "\u2028x"]), max_size=6).map("\n".join)
+
+
+DEMONSTRATIONS = st.lists(
+    st.dictionaries(st.sampled_from(["query", "answer", "conversation"]), st.sampled_from(["1", 2, None, "a\nb"])), max_size=4
+)
+
+
+PROGRAM = st.dictionaries(
+    st.sampled_from(["react", "extract"]),
+    st.builds(lambda text, demos: Prompt(text, {}, {}, tuple(demos)), TEXTS, DEMONSTRATIONS),
+    min_size=1,
+).map(lambda predictors: NamedProgram("p", predictors))
+
+
+def saved(path: Path, text: str = "Do it.", demos: list[dict[str, Any]] | None = None, **about: Any) -> str:
+    state = {"decide": {"signature": {"instructions": text, "fields": []}, "demos": demos or []}}
+    path.write_text(json.dumps({**state, "metadata": {}, "whichloop": about}), encoding="utf-8")
+    reseal(path)
+    return str(path)
+
+
+@given(PROGRAM, PROGRAM)
+def test_a_diff_accounts_for_every_line_and_is_empty_between_equal_programs(a: NamedProgram, b: NamedProgram) -> None:
+    assert program_diff(a, a) == ()
+    old, new = [*program_lines(a.predictors)], [*program_lines(b.predictors)]
+    kinds = [line[:1] for line in program_diff(a, b)[2:]]
+    assert kinds.count("+") - kinds.count("-") == len(new) - len(old)
+    assert bool(kinds) == (old != new)
+
+
+def test_a_demonstration_is_shown_turn_by_turn_with_native_calls_or_field_by_field() -> None:
+    talk = conversation_text([Message("user", "How many?"), Message("assistant", "I look."), Message("user", "3 found")])
+    native = json.dumps({"text": "", "calls": [{"name": "find", "arguments": '{"n": 1}'}]})
+    demos = (
+        {"conversation": talk, "reply": reply_text(Reply("It is 3.")), "augmented": True},
+        {"conversation": conversation_text([Message("user", "Go")]), "reply": native},
+        {"query": "Why?", "answer": [1, 2]},
+    )
+    result = "tool: (What came of this call is not part of the example.)"
+    assert [*program_lines({"decide": Prompt("Do.", {}, {}, demos)})] == [
+        *("── decide", "Do."),
+        *("── decide, demonstration from a run", "user: How many?", "assistant: I look.", "user: 3 found", "assistant: It is 3."),
+        *("── decide, demonstration", "user: Go", 'assistant: find {"n": 1}', result),
+        *("── decide, demonstration", "query: Why?", "answer: [1, 2]"),
+    ]
+
+
+UNPAID = NEVER_PAID.format('"<an earlier result>"')
+UNREAD = {"event": "ask", "role": "decide", "messages": [], "reply": "?", "wire_error": "No JSON\n at all."}
+HELD: list[tuple[list[Event], list[str]]] = [
+    ([], ['The plan\'s call rate({"currency": "SEK"}) was never made.', UNPAID]),
+    ([tool(*RATED), WRONG_PAY], [AMOUNT]),  # results in the trace stand for references
+    ([tool(*RATED)], [NEVER_PAID.format(7)]),
+    (  # what follows from a wrong call is not blamed
+        [tool("rate", {"currency": "EUR"}, '{"value": 8}'), WRONG_PAY],
+        ['Argument currency of rate was "EUR"; the plan has "SEK".'],
+    ),
+    ([DISTURBED, tool(*PAID)], []),  # a disturbed result is no truth
+    ([DISTURBED, tool(*RATED), WRONG_PAY], [AMOUNT]),  # a call that got through in the end counts
+    ([tool("rate", {"currency": "SEK"}, "no", "error"), tool(*RATED), WRONG_PAY], [AMOUNT, "Tool rate failed: no."]),
+    (  # an argument that is left out or too many counts as null
+        [tool("rate", {"day": 3}, "1"), tool(*PAID)],
+        ['Argument currency of rate was null; the plan has "SEK".', "Argument day of rate was 3; the plan has null."],
+    ),
+    (
+        [
+            UNREAD,
+            tool("rate", {"currency": "sek"}, "unknown currency", "error", error_type="KeyError"),
+            tool("rate", {"currency": "EUR"}, "11"),
+        ],
+        [
+            *('Argument currency of rate was "sek"; the plan has "SEK".', UNPAID, "Tool rate failed: unknown currency."),
+            "The reply could not be read: No JSON at all.",
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("events", "said"), HELD)
+def test_calls_are_held_against_the_plan(events: list[Event], said: list[str]) -> None:
+    assert lines(*events) == [ANSWER, *said]
+
+
+def test_another_way_through_the_plan_is_as_good_and_a_failure_that_it_expects_is_none() -> None:
+    second = PlannedCall("c2", "rate", {"currency": "NOK"}, "Find the other rate.")
+    task = replace(TASK, plan=Plan((RATE, second), 42))
+    assert lines(tool(*RATED), tool(*RATED), task=task)[1:] == ['The plan\'s call rate({"currency": "NOK"}) was never made.']
+    other = PlannedCall("c1", "look_up", {"what": "SEK"}, "Look it up.")
+    task = replace(TASK, plan=Plan((replace(RATE, alternatives=(other,)), PAY), Ref("c2")))
+    assert lines(tool("look_up", {"what": "SEK"}, '{"value": 7}'), tool(*PAID), task=task)[1:] == []
+    failed = tool("rate", {"currency": "SEK"}, "closed", "error")
+    assert lines(failed, task=replace(TASK, plan=Plan((replace(RATE, fails=True),), 42)), record=record(1.0)) == [ALL_WELL]
+    assert lines(failed, record=record(1.0)) == ["Tool rate failed: closed."]
+    assert lines(tool("rate", {"currency": "EUR"}, "11"), record=record(1.0)) == [ALL_WELL]  # another way to a right answer
+
+
+OUTCOMES: list[tuple[Record, Any, str]] = [
+    (record(1.0), 42, ALL_WELL),
+    (record(), 42, ANSWER),
+    (record(stop="max_steps", answer="Maximum steps reached"), 42, "No answer: max_steps."),
+    (
+        record(answer='{"sum": 8, "note": "x", "n": 1}'),
+        {"sum": 7, "n": 1},
+        'The answer was {"sum": 8, "note": "x"}, expected {"sum": 7}.',
+    ),
+    (record(answer={"paid": 1}), {"paid": True}, 'The answer was {"paid": 1}, expected {"paid": true}.'),  # the scorer does
+    (
+        record(status="errored", reason="key sk-abcdefghijklmnop1234 refused."),
+        42,
+        "The trial could not be scored: key [redacted] refused.",
+    ),
+    (record(scores={"accuracy": 0.5, "answer": 1.0, "state": 0.5}), 42, "The score was 0.5 of 1."),
+]
+
+
+def test_outcomes_without_a_trace_and_end_states_by_what_differs() -> None:
+    for told, expected, said in OUTCOMES:
+        assert feedback(told, None, replace(TASK, expected=expected)) == said
+    task = replace(TASK, end_state={"paid": ["Ann"], "open": 0})
+    state = {"expected": task.end_state, "found": {"paid": [], "open": 0, "late": 1}}
+    told = record(scores={"accuracy": 0.0, "answer": 1.0, "state": 0.0})
+    assert lines(tool(*RATED), tool(*PAID), task=task, record=told, end_state=state) == [
+        'The end state was {"paid": [], "late": 1}, expected {"paid": ["Ann"]}.'
+    ]
+
+
+def test_what_is_long_much_or_nested_deep_is_cut_after_secrets_are_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_API_KEY", "open-sesame-99")
     long = "x" * (MAX_CHARS - 12) + " open-sesame-99 " + "y" * 50
     (sentence,) = lines(record=record(answer=long), task=replace(TASK, plan=None))
     assert "sesame" not in sentence
     assert sentence.endswith("…, expected 42.")
     many = lines(*(tool("rate", {}, f"error {number}", "error") for number in range(40)), task=replace(TASK, plan=None))
-    assert len(many) == MAX_SENTENCES + 1
-    assert many[-1] == f"({41 - MAX_SENTENCES} more.)"
-
-
-def nested(levels: int) -> Any:
-    made: Any = 1
-    for _ in range(levels):
-        made = [made]
-    return made
-
-
-def test_what_is_nested_deep_is_still_told() -> None:
-    deep = nested(50_000)
+    assert (len(many), many[-1]) == (MAX_SENTENCES + 1, f"({41 - MAX_SENTENCES} more.)")
+    deep: Any = 1
+    for _ in range(50_000):
+        deep = [deep]
     assert lines(tool("rate", {"currency": deep}, "1"), record=record(answer=deep))[0].endswith("expected 42.")
 
 
-# --- real trials ---
-
-
-def test_a_weakness_is_named_with_what_the_plan_has(arithmetic_suite: Suite, one_trial: Callable[..., Any]) -> None:
-    texts = []
-    for task in arithmetic_suite.tasks[:20]:
-        done = one_trial(Bare(), replace(arithmetic_suite, tasks=(task,)), profile="teachable")
-        texts.append(feedback(done.record, read(json.loads(done.trace)), task))
-        assert "[r:" not in texts[-1]
-        assert (texts[-1] == ALL_WELL) == (done.record.accuracy == 1)
-    assert any("Argument " in text and "; the plan has " in text for text in texts)
+def test_a_loop_names_its_own_program_with_a_file_the_whole_and_what_is_neither_is_refused(tmp_path: Path) -> None:
+    own = program_named("bare")
+    assert own.predictors.keys() == {"decide"}
+    path = saved(tmp_path / "p.json", seed=3)
+    assert program_named(path).about == {"seed": 3}
+    with_file = program_named(f"bare@{path}")
+    assert with_file.predictors["decide"].instructions == "Do it."
+    assert [line for line in program_diff(own, with_file)[2:] if line.startswith("+")] == ["+Do it."]
+    refused = {"nothing": "unknown loop 'nothing'", "two words": "is not a name", "bare(x=1)": "unknown option 'x'"}
+    for name, said in (refused | {"nothing.json": r"^nothing\.json: no such file$"}).items():
+        with pytest.raises(ValueError, match=said):
+            program_named(name)

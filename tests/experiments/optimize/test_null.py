@@ -45,8 +45,7 @@ def drawn(found: OptimizationResult) -> dict[tuple[str, str], list[Any]]:
     [pytest.param("stubborn", marks=pytest.mark.slow), "flaky-format", pytest.param("flaky-tools", marks=pytest.mark.slow)],
 )
 @pytest.mark.parametrize(
-    "optimizer",
-    [pytest.param("LabeledFewShot", marks=pytest.mark.slow), "BootstrapFewShot", "COPRO(breadth=2, depth=1)"],
+    "optimizer", [pytest.param("LabeledFewShot", marks=pytest.mark.slow), "BootstrapFewShot", "COPRO(breadth=2, depth=1)"]
 )
 def test_without_a_weakness_equal_draws_give_equal_trials(null: ModuleType, tmp_path: Path, optimizer: str, profile: str) -> None:
     loops = ("bare", "react_extract")

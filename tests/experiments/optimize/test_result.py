@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.experiments.optimize.written import OWN, A, B, record, write_test
 from tests.sealing import reseal
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.optimize.candidates import ENDED, PROGRAM, ROLLOUTS, JsonLinesLog, SearchCost, log_digest
+from whichloop.experiments.optimize.candidates import ENDED, PROGRAM, ROLLOUTS, JsonLinesLog, log_digest
 from whichloop.experiments.optimize.config import AGAIN
 from whichloop.experiments.optimize.doc import gains_table, optimize_doc, programs_table
 from whichloop.experiments.optimize.result import optimization_result
@@ -22,233 +24,9 @@ from whichloop.runs.store.files import RunError, read_manifest_json, write_manif
 from whichloop.runs.store.trials import TrialWriter
 from whichloop.text.doc import Table, to_markdown
 
-# A whole one.
-
-
-def test_a_whole_optimization(write):
-    found = optimization_result(write(A, B))
-    assert (found.is_complete, found.state, found.invalid) == (True, "", False)
-    bare, finish = found.to_json()["designs"]
-    assert (bare["design"], bare["status"], bare["candidates"], bare["chosen"]) == ("bare", "finished", 2, 3)
-    assert bare["dev"] == {"before": 0.0, "after": 0.5, "gain": 0.5, "tasks": 2}
-    assert (bare["test"]["difference"]["value"], bare["test"]["verdict"]) == (pytest.approx(0.5), "better")
-    assert finish["test"]["verdict"] == "undecided"
-    assert bare["optimism"] == pytest.approx(0.0)
-    assert finish["optimism"] == pytest.approx(0.5 - 2 / 60)
-    assert bare["cost"]["search"] == {"trials": 20, "calls": 60, "tokens": 6_000, "cost_usd": None}
-    assert bare["cost"]["per_task_before"] == {"calls": 2.0, "tokens": 200.0, "cost_usd": None}
-    assert bare["again"]["value"] == pytest.approx(19 / 60)
-    assert bare["noise"]["value"] == pytest.approx(-1 / 60)
-
-
-def test_the_names_that_scripts_read_are_there(write):
-    made = optimization_result(write(A, B)).to_json()
-    assert json.loads(json.dumps(made, allow_nan=False)) == made
-    top = {"run", "digest", "complete", "state", "invalid", "optimizer", "budget", "splits", "designs", "ranking", "test"}
-    assert made.keys() == top
-    names = {"design", "status", "reason", "program", "digest", "unchanged", "candidates", "chosen", "dev", "test", "optimism"}
-    assert made["designs"][0].keys() == names | {"cost", "warnings", "optimism_interval", "advice", "again", "noise", "programs"}
-    costs = {"search", "proposals", "evaluation", "per_task_before", "per_task_after"}
-    assert made["designs"][0]["cost"].keys() == costs
-    assert {"before", "after", "top_changed", "change", "interaction"} <= made["ranking"].keys()
-    assert made["test"].keys() >= {"arms", "pairs", "digest", "complete"}
-
-
-def test_the_ranking_turns_around(write):
-    found = optimization_result(write(A, B))
-    ranking = found.to_json()["ranking"]
-    assert [item["design"] for item in ranking["before"]] == ["finish", "bare"]
-    assert [item["design"] for item in ranking["after"]] == ["bare", "finish"]
-    assert (ranking["top_changed"], ranking["change"]) == (True, "crossed")
-    facts = optimize_doc(found).facts
-    assert facts["Highest"] == ["finish before, bare after: crossed"]
-    assert facts["Adopt"] == ["bare, new prompts: better"]
-    assert facts["Keep"] == ["finish, old prompts: undecided, 1,100 tasks (85 %) would decide"]
-
-
-def test_the_digest_depends_on_programs_and_records(write, tmp_path):
-    first = optimization_result(write(A, B)).digest
-    (tmp_path / "run").rename(tmp_path / "first")
-    assert optimization_result(write(A, B)).digest == first
-    (tmp_path / "run").rename(tmp_path / "second")
-    other = replace(A, instructions="Other.")
-    assert optimization_result(write(other, B)).digest != first
-    (tmp_path / "run").rename(tmp_path / "third")
-    assert optimization_result(write(replace(A, after=49), B)).digest != first
-
-
-# One that was cut off.
-
-
-def test_a_search_that_goes_on(write):
-    folder = write(A, B)
-    made = read_manifest_json(folder)
-    made["splits"]["test"]["opened"] = None
-    write_manifest_json(folder, made)
-    for name in (TEST, AGAIN):
-        shutil.rmtree(folder / name)
-    (folder / "designs/2-finish" / ENDED).unlink()
-    found = optimization_result(folder)
-    assert found.state == "incomplete: 1 of 2 designs are not optimized yet, the test split is locked"
-    assert [design.status for design in found.designs] == ["finished", "not ended"]
-    made = found.to_json()
-    assert (made["ranking"], made["test"], made["designs"][1]["dev"]) == (None, None, None)
-    assert made["designs"][0]["dev"]["gain"] == 0.5
-    shown = optimize_doc(found)
-    assert not {"Adopt", "Keep", "Highest"} & shown.facts.keys()
-    assert found.state in to_markdown(shown)
-
-
-def test_a_test_that_goes_on(write):
-    found = optimization_result(write(A, B, tasks=30))
-    assert found.state == "incomplete: 120 of 240 trials of the test split"
-    assert not found.is_complete
-    assert found.gains is not None
-    assert [design.advice for design in found.designs] == ["", ""]
-
-
-def test_a_second_run_of_the_old_prompts_that_goes_on_changes_no_verdict(write):
-    folder = write(A)
-    shutil.rmtree(folder / AGAIN)
-    design = optimization_result(folder).designs[0]
-    assert (design.advice, design.noise) == ("adopt: better", None)
-    write_test(folder / AGAIN, (A,), tasks=20)
-    found = optimization_result(folder)
-    assert found.state == "incomplete: 20 of 60 trials of the second run of the old prompts"
-    assert found.designs[0].advice == "adopt: better"
-
-
-def test_trials_of_an_optimization_are_those_of_its_test(write):
-    folder = write(A)
-    assert is_optimization(folder)
-    assert trials_folder(folder) == trials_folder(folder / TEST) == folder / TEST
-    assert not is_optimization(folder / TEST)
-
-
-# The lock.
-
-
-def breach_rollout(folder: Path) -> None:
-    log = JsonLinesLog(folder / "designs/1-bare" / ROLLOUTS)
-    log.append({"key": [OWN, "d1", 7, None]})
-    log.close()
-
-
-def breach_task(folder: Path) -> None:
-    log = JsonLinesLog(folder / "designs/1-bare" / ROLLOUTS)
-    log.append({"key": [OWN, "t5", 0, None]})
-    log.close()
-    made = read_manifest_json(folder)
-    made["splits"]["test"]["opened"]["rollouts"]["bare"] = log_digest(folder / "designs/1-bare" / ROLLOUTS)
-    write_manifest_json(folder, made)
-
-
-def breach_manifest(folder: Path) -> None:
-    made = read_manifest_json(folder)
-    made["splits"]["test"]["opened"] = None
-    write_manifest_json(folder, made)
-
-
-def breach_program(folder: Path) -> None:
-    path = folder / "designs/1-bare" / PROGRAM
-    path.write_text(path.read_text(encoding="utf-8").replace("Better", "Changed"), encoding="utf-8")
-    reseal(path)
-
-
-def breach_ended(folder: Path) -> None:
-    path = folder / "designs/1-bare" / ENDED
-    path.write_text(path.read_text(encoding="utf-8").replace(A.digest, "0" * 64), encoding="utf-8")
-    reseal(path)
-
-
-def breach_not_ended(folder: Path) -> None:
-    (folder / "designs/1-bare" / ENDED).unlink()
-
-
-def breach_arm(folder: Path) -> None:
-    made = read_manifest_json(folder / TEST)
-    made["arms"][1]["program"] = "0" * 64
-    write_manifest_json(folder / TEST, made)
-
-
-def breach_own(folder: Path) -> None:
-    made = read_manifest_json(folder / TEST)
-    made["arms"][0]["program"] = A.digest
-    write_manifest_json(folder / TEST, made)
-
-
-def breach_arms(folder: Path) -> None:
-    made = read_manifest_json(folder / TEST)
-    write_manifest_json(folder / TEST, {**made, "arms": [*made["arms"], {**made["arms"][0], "arm": "third"}]})
-
-
-def breach_again(folder: Path) -> None:
-    write_manifest_json(folder / AGAIN, {**read_manifest_json(folder / AGAIN), "seed": 0})
-
-
-def breach_again_arm(folder: Path) -> None:
-    made = read_manifest_json(folder / AGAIN)
-    made["arms"][0]["program"] = A.digest
-    write_manifest_json(folder / AGAIN, made)
-
-
-@pytest.mark.parametrize(
-    ("breach", "said"),
-    [
-        (breach_again, "it has the seed of the first run"),
-        (breach_again_arm, "not the old prompts once more"),
-        (breach_rollout, "changed since the test split was opened"),
-        (breach_task, "was shown task 't5' of the test split"),
-        (breach_manifest, "does not say that it was opened"),
-        (breach_program, "not the program that the test split was opened for"),
-        (breach_ended, "opened for other programs"),
-        (breach_not_ended, "opened for other programs"),
-        (breach_arm, "ran another program than the test split was opened for"),
-        (breach_own, "ran another program than the test split was opened for"),
-        (breach_arms, "3 arms for 1 designs"),
-    ],
-)
-def test_a_breach_of_the_lock_is_told_in_one_line(write, breach, said):
-    folder = write(A)
-    assert optimization_result(folder).is_complete
-    breach(folder)
-    with pytest.raises(RunError, match=said) as told:
-        optimization_result(folder)
-    assert str(folder) in str(told.value)
-    assert "\n" not in str(told.value)
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"design": 1}'])
-def test_an_end_that_cannot_be_read_is_told(write, text):
-    folder = write(A)
-    (folder / "designs/1-bare" / ENDED).write_text(text, encoding="utf-8")
-    with pytest.raises(RunError, match=r"ended\.json"):
-        optimization_result(folder)
-
-
-# What is printed.
-
 
 def rows(table: Table) -> list[dict[str, str]]:
     return [dict(zip(table.columns, row, strict=True)) for row in table.texts]
-
-
-def test_old_prompts_stand_twice_before_the_new_ones_and_what_was_seen_beside_the_gain(write):
-    old, again, new = rows(gains_table(optimization_result(write(A))))
-    assert [row["prompts"] for row in (old, again, new)] == ["old", "again", "new"]
-    assert [row["locked"][:3] for row in (old, again, new)] == [".33", ".32", ".83"]
-    assert (old["change"], again["change"][:5], new["change"][:5]) == ("–", "-0.02", "+0.50")
-    assert (new["verdict"], new["seen"][:5], new["optimism"][:4], new["tokens"]) == ("better", "+0.50", "0.00", "200")
-
-
-def test_what_a_search_spent_is_told_in_dollars_where_these_are_known(write):
-    costs = {name: SearchCost(1, 10, 100, 0.251) for name in ("search", "proposals", "evaluation")}
-    shown = optimize_doc(optimization_result(write(replace(A, changes=costs), cost_usd=0.01, nominal_usd=0.01)))
-    gains, spent, *_ = shown.tables
-    assert gains.columns[-1] == "USD"
-    (row,) = rows(spent)
-    assert spent.title == "Spent by COPRO, --budget 100calls for each design"
-    assert (row["rollouts"], row["LM calls"], row["USD"], row["proposals"], row["dev"]) == ("1", "10", "0.25", "10", "10")
 
 
 def test_equal_scores_are_adopted_where_they_cost_less_and_a_failed_optimizer_never_is(write):
@@ -269,20 +47,6 @@ def test_what_ended_early_and_what_changed_nothing_is_said(write):
     assert facts["Basis"] == ["scripted model, no faults"]
 
 
-def test_each_program_has_a_row_with_what_its_scores_are_of(write):
-    found = optimization_result(write(replace(A, left=(("d2", 1.0),))))
-    table = rows(programs_table(found))
-    assert [row["program"] for row in table] == ["0", "3", "4"]
-    assert [row["solved on dev"] for row in table] == ["0 of 2 (2 in all)", "1 of 2 (2 in all)", "1 of 1 (2 in all)"]
-    assert [row["what is new in it"] for row in table] == ["", "Better.", "And <b>better</b> still."]
-    assert [row["kept"] for row in table] == ["", "kept", ""]
-    assert [(row["rollouts"], row["LM calls"]) for row in table] == [("3", "9"), ("0", "0"), ("1", "3")]
-    numbers = [
-        (row["program"], row["kept"], row["dev_solved"], row["dev_scored"]) for row in found.to_json()["designs"][0]["programs"]
-    ]
-    assert numbers == [(0, False, 0.0, 2), (3, True, 1.0, 2), (4, False, 1.0, 1)]
-
-
 def test_an_invalid_test_has_no_verdict(write):
     faults = [
         {"kind": "tool.slow", "point": f"decide:c{n}", "landed": False, "absorbed": False, "recovered": False} for n in range(3)
@@ -297,3 +61,153 @@ def test_an_invalid_test_has_no_verdict(write):
     facts = optimize_doc(found).facts
     assert facts["Invalid"] == ["no verdict of this test holds"]
     assert not {"Adopt", "Keep", "Highest"} & facts.keys()
+
+
+def test_a_whole_optimization_by_the_names_that_scripts_read(write):
+    found = optimization_result(write(A, B))
+    assert (found.is_complete, found.state, found.invalid) == (True, "", False)
+    made = found.to_json()
+    assert json.loads(json.dumps(made, allow_nan=False)) == made
+    top = {"run", "digest", "complete", "state", "invalid", "optimizer", "budget", "splits", "designs", "ranking", "test"}
+    assert made.keys() == top
+    bare, finish = made["designs"]
+    names = {"design", "status", "reason", "program", "digest", "unchanged", "candidates", "chosen", "dev", "test", "optimism"}
+    assert bare.keys() == names | {"cost", "warnings", "optimism_interval", "advice", "again", "noise", "programs"}
+    assert (bare["design"], bare["status"], bare["candidates"], bare["chosen"]) == ("bare", "finished", 2, 3)
+    assert bare["dev"] == {"before": 0.0, "after": 0.5, "gain": 0.5, "tasks": 2}
+    assert (bare["test"]["difference"]["value"], bare["test"]["verdict"]) == (pytest.approx(0.5), "better")
+    assert finish["test"]["verdict"] == "undecided"
+    assert (bare["optimism"], finish["optimism"]) == (pytest.approx(0.0), pytest.approx(0.5 - 2 / 60))
+    assert bare["cost"]["search"] == {"trials": 20, "calls": 60, "tokens": 6_000, "cost_usd": None}
+    assert bare["cost"]["per_task_before"] == {"calls": 2.0, "tokens": 200.0, "cost_usd": None}
+    assert bare["cost"].keys() == {"search", "proposals", "evaluation", "per_task_before", "per_task_after"}
+    assert (bare["again"]["value"], bare["noise"]["value"]) == (pytest.approx(19 / 60), pytest.approx(-1 / 60))
+    assert {"before", "after", "top_changed", "change", "interaction"} <= made["ranking"].keys()
+    assert [[item["design"] for item in made["ranking"][when]] for when in ("before", "after")] == [
+        ["finish", "bare"],
+        ["bare", "finish"],
+    ]
+    assert (made["ranking"]["top_changed"], made["ranking"]["change"]) == (True, "crossed")
+    assert made["test"].keys() >= {"arms", "pairs", "digest", "complete"}
+    facts = optimize_doc(found).facts
+    assert facts["Highest"] == ["finish before, bare after: crossed"]
+    assert facts["Adopt"] == ["bare, new prompts: better"]
+    assert facts["Keep"] == ["finish, old prompts: undecided, 1,100 tasks (85 %) would decide"]
+
+
+def test_the_digest_depends_on_programs_and_records(write, tmp_path):
+    digests = []
+    for number, first in enumerate((A, A, replace(A, instructions="Other."), replace(A, after=49))):
+        digests.append(optimization_result(write(first, B)).digest)
+        (tmp_path / "run").rename(tmp_path / f"run {number}")
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3
+
+
+def test_a_search_that_goes_on(write):
+    folder = write(A, B)
+    changed(folder, lambda made: made["splits"]["test"].update(opened=None))
+    for name in (TEST, AGAIN):
+        shutil.rmtree(folder / name)
+    (folder / "designs/2-finish" / ENDED).unlink()
+    found = optimization_result(folder)
+    assert found.state == "incomplete: 1 of 2 designs are not optimized yet, the test split is locked"
+    assert [design.status for design in found.designs] == ["finished", "not ended"]
+    made = found.to_json()
+    assert (made["ranking"], made["test"], made["designs"][1]["dev"], made["designs"][0]["dev"]["gain"]) == (None, None, None, 0.5)
+    shown = optimize_doc(found)
+    assert not {"Adopt", "Keep", "Highest"} & shown.facts.keys()
+    assert found.state in to_markdown(shown)
+
+
+def test_a_test_that_goes_on_gives_no_advice_and_a_second_run_of_the_old_prompts_changes_none(write):
+    found = optimization_result(folder := write(A, B, tasks=30))
+    assert (found.state, found.is_complete) == ("incomplete: 120 of 240 trials of the test split", False)
+    assert found.gains is not None
+    assert [design.advice for design in found.designs] == ["", ""]
+    shutil.rmtree(folder)
+    shutil.rmtree(write(A) / AGAIN)
+    design = optimization_result(folder).designs[0]
+    assert (design.advice, design.noise) == ("adopt: better", None)
+    write_test(folder / AGAIN, (A,), tasks=20)
+    found = optimization_result(folder)
+    assert found.state == "incomplete: 20 of 60 trials of the second run of the old prompts"
+    assert found.designs[0].advice == "adopt: better"
+    assert is_optimization(folder)
+    assert trials_folder(folder) == trials_folder(folder / TEST) == folder / TEST
+    assert not is_optimization(folder / TEST)
+
+
+BARE = "designs/1-bare"
+
+
+def changed(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    made = read_manifest_json(folder)
+    change(made)
+    write_manifest_json(folder, made)
+
+
+def rolled_out(folder: Path, *key: Any) -> None:
+    log = JsonLinesLog(folder / BARE / ROLLOUTS)
+    log.append({"key": [OWN, *key]})
+    log.close()
+
+
+def shown_a_test_task(folder: Path) -> None:
+    rolled_out(folder, "t5", 0, None)
+    digest = log_digest(folder / BARE / ROLLOUTS)
+    changed(folder, lambda made: made["splits"]["test"]["opened"]["rollouts"].update(bare=digest))
+
+
+def rewritten(path: Path, old: str, new: str) -> None:
+    path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    reseal(path)
+
+
+OTHER = "ran another program than the test split was opened for"
+BREACHES: list[tuple[str, Callable[[Path], Any]]] = [
+    ("it has the seed of the first run", lambda run: changed(run / AGAIN, lambda made: made.update(seed=0))),
+    ("not the old prompts once more", lambda run: changed(run / AGAIN, lambda made: made["arms"][0].update(program=A.digest))),
+    ("changed since the test split was opened", lambda run: rolled_out(run, "d1", 7, None)),
+    ("was shown task 't5' of the test split", shown_a_test_task),
+    ("does not say that it was opened", lambda run: changed(run, lambda made: made["splits"]["test"].update(opened=None))),
+    ("not the program that the test split was opened for", lambda run: rewritten(run / BARE / PROGRAM, "Better", "Changed")),
+    ("opened for other programs", lambda run: rewritten(run / BARE / ENDED, A.digest, "0" * 64)),
+    ("opened for other programs", lambda run: (run / BARE / ENDED).unlink()),
+    (OTHER, lambda run: changed(run / TEST, lambda made: made["arms"][1].update(program="0" * 64))),
+    (OTHER, lambda run: changed(run / TEST, lambda made: made["arms"][0].update(program=A.digest))),
+    (
+        "3 arms for 1 designs",
+        lambda run: changed(run / TEST, lambda made: made["arms"].append({**made["arms"][0], "arm": "third"})),
+    ),
+    *((r"ended\.json", lambda run, text=text: (run / BARE / ENDED).write_text(text)) for text in ("", "[]", "{}", '{"design": 1}')),
+]
+
+
+@pytest.mark.parametrize(("said", "breach"), BREACHES)
+def test_a_breach_of_the_lock_is_told_in_one_line(write, said, breach):
+    folder = write(A)
+    assert optimization_result(folder).is_complete
+    breach(folder)
+    with pytest.raises(RunError, match=said) as told:
+        optimization_result(folder)
+    assert str(folder) in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_old_prompts_stand_twice_before_the_new_ones_and_each_program_has_a_row_with_what_its_scores_are_of(write):
+    found = optimization_result(write(replace(A, left=(("d2", 1.0),))))
+    shown = rows(gains_table(found))
+    assert [(row["prompts"], row["locked"][:3]) for row in shown] == [("old", ".33"), ("again", ".32"), ("new", ".83")]
+    assert [row["change"][:5] for row in shown] == ["–", "-0.02", "+0.50"]
+    new = shown[2]
+    assert (new["verdict"], new["seen"][:5], new["optimism"][:4], new["tokens"]) == ("better", "+0.50", "0.00", "200")
+    columns = ("program", "solved on dev", "what is new in it", "kept", "rollouts", "LM calls")
+    assert [tuple(row[name] for name in columns) for row in rows(programs_table(found))] == [
+        ("0", "0 of 2 (2 in all)", "", "", "3", "9"),
+        ("3", "1 of 2 (2 in all)", "Better.", "kept", "0", "0"),
+        ("4", "1 of 1 (2 in all)", "And <b>better</b> still.", "", "1", "3"),
+    ]
+    programs = found.to_json()["designs"][0]["programs"]
+    numbers = [(row["program"], row["kept"], row["dev_solved"], row["dev_scored"]) for row in programs]
+    assert numbers == [(0, False, 0.0, 2), (3, True, 1.0, 2), (4, False, 1.0, 1)]

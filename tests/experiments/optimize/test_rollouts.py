@@ -1,33 +1,35 @@
-"""Rollouts are trials: asked once, kept, counted against the budget, the same again from the log."""
+"""Rollouts are trials, and an optimizer's own requests: asked once, kept, counted against the budget, the same from the log."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from tests.cases import cases
 from tests.sealing import reseal
 from whichloop.dspy_seam.program import ProgramResult, SampledPrediction
+from whichloop.experiments.optimize.candidates import JsonLinesLog, log_digest, read_log
 from whichloop.experiments.optimize.compiling import SearchOver
-from whichloop.experiments.optimize.rollouts import Rollouts, RunStopped
-from whichloop.protocol import (
-    Optimizable,
-    Program,
-    ProviderError,
-    Reply,
-    Request,
-    WrappedModel,
-)
+from whichloop.experiments.optimize.rollouts import Background, Proposals, Rollouts, RunStopped
+from whichloop.models.metering import Budget, Meter
+from whichloop.models.proposer import ScriptedProposer
+from whichloop.protocol import Message, Model, Optimizable, Program, ProviderError, Reply, Request, WrappedModel, run_sync
+from whichloop.protocol.model import ProviderTrouble
 from whichloop.runs.engine.runner import FIRST_FAILURES
 from whichloop.runs.store.files import RunError
 from whichloop.runs.trial import trial as trial_module
 from whichloop.runs.trial_models import model_for_trial
 
 Make = Callable[..., Rollouts]
+MakeProposals = Callable[..., Proposals]
 
 
 def ask(rollouts: Rollouts, task: int = 0, draw: int = 0, changed: str = "") -> ProgramResult:
@@ -122,7 +124,6 @@ def test_a_soft_budget_gives_zeros_that_are_no_scores(rollouts_of: Make) -> None
 
 
 def test_a_search_that_goes_on_never_has_what_was_asked_beyond_its_budget(rollouts_of: Make) -> None:
-    """Killed while the dev scores were completed, it would else spend more than its budget, and end otherwise."""
 
     def ended(rollouts: Rollouts) -> Any:
         given = search(rollouts)
@@ -185,7 +186,6 @@ class BreaksOff(WrappedModel):
 
 
 def test_all_attempts_at_a_rollout_are_spent(rollouts_of: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is shown, and what a resumed search is charged, is what the meter counted."""
     first = rollouts_of()
     monkeypatch.setattr(trial_module, "model_for_trial", Breaking())
     calls = ask(first).calls
@@ -196,13 +196,141 @@ def test_all_attempts_at_a_rollout_are_spent(rollouts_of: Make, monkeypatch: pyt
     assert again.search == first.search
 
 
-def test_a_test_task_is_refused(rollouts_of: Make) -> None:
+ASKS = "Your output fields are:\n1. `proposed_instruction` (str):\n[[ ## proposed_instruction ## ]]\n"
+
+
+def improving(number: int) -> Request:
+    return Request((Message("system", ASKS), Message("user", f"Improve instruction {number}.")))
+
+
+@pytest.fixture
+def proposals_of(tmp_path: Path) -> Iterator[MakeProposals]:
+    """Makes proposals over one log; made again, they go on with it."""
+    with ExitStack() as stack:
+        background = stack.enter_context(Background())
+        made: list[Proposals] = []
+
+        def make(model: Model | None = None, **budget: int) -> Proposals:
+            for earlier in made:
+                earlier.close()
+            meter = Meter(Budget(**budget))
+            proposals = Proposals(model or ScriptedProposer(0), meter, background, tmp_path / "proposals.jsonl", lambda: None)
+            made.append(stack.enter_context(closing(proposals)))
+            return proposals
+
+        yield make
+
+
+def asked_of(proposals: Proposals, numbers: list[int]) -> list[Reply]:
+    return [run_sync(proposals.complete(improving(number))) for number in numbers]
+
+
+@given(st.lists(st.integers(0, 2), max_size=8), st.integers(0, 8))
+@settings(max_examples=cases(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_gone_through_again_after_a_kill_it_is_the_same(
+    tmp_path_factory: pytest.TempPathFactory, numbers: list[int], until: int
+) -> None:
+    with Background() as background:
+
+        def made(name: str) -> Proposals:
+            return Proposals(ScriptedProposer(0), Meter(), background, folder / name, lambda: None)
+
+        folder = tmp_path_factory.mktemp("proposals")
+        with closing(made("whole")) as whole:
+            expected = asked_of(whole, numbers)
+        with closing(made("cut")) as cut:
+            asked_of(cut, numbers[:until])
+        with closing(made("cut")) as again:
+            assert asked_of(again, numbers) == expected
+            assert again.spent == whole.spent
+
+
+class FailingProposer(WrappedModel):
+    """Answers nothing."""
+
+    def __init__(self, kind: ProviderTrouble = "server") -> None:
+        super().__init__(ScriptedProposer(0))
+        self.kind = kind
+
+    async def complete(self, improving: Request) -> Reply:
+        raise ProviderError("nobody is there", self.kind)
+
+
+@pytest.mark.parametrize("kind", get_args(ProviderTrouble))
+def test_a_provider_that_fails_stops_the_run_unless_the_request_is_to_blame(
+    proposals_of: MakeProposals, kind: ProviderTrouble
+) -> None:
+    expected = ProviderError if kind in ("bad_request", "refused") else RunStopped
+    with pytest.raises(expected, match="nobody is there"):
+        asked_of(proposals_of(FailingProposer(kind)), [1])
+
+
+def test_its_own_requests_have_a_budget_of_their_own(proposals_of: MakeProposals) -> None:
+    proposals = proposals_of(calls=2)
+    asked_of(proposals, [1, 2])
+    with pytest.raises(SearchOver, match="the optimizer's own requests: budget of 2 model calls used up"):
+        asked_of(proposals, [3])
+    assert (proposals.spent.trials, proposals.spent.calls) == (0, 2)
+    assert proposals.spent.tokens > 0
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+log_lines = st.lists(st.dictionaries(st.text(), json_values, max_size=3), max_size=6)
+
+
+@settings(max_examples=cases(12))
+@given(log_lines, log_lines, st.binary(max_size=20).filter(lambda torn: b"\n" not in torn))
+def test_what_was_written_is_read_and_a_torn_end_is_cut_off(
+    tmp_path_factory: pytest.TempPathFactory, first: list[dict[str, Any]], second: list[dict[str, Any]], torn: bytes
+) -> None:
+    path = tmp_path_factory.mktemp("log") / "log.jsonl"
+    _write(path, first)
+    with path.open("ab") as file:
+        file.write(torn)
+    assert [line for _, line in read_log(path)] == first
+    _write(path, second)
+    assert [line for _, line in read_log(path)] == [*first, *second]
+
+
+@settings(max_examples=cases(12))
+@given(log_lines, st.randoms(use_true_random=False))
+def test_a_digest_does_not_depend_on_the_order(
+    tmp_path_factory: pytest.TempPathFactory, made: list[dict[str, Any]], draw: Any
+) -> None:
+    folder = tmp_path_factory.mktemp("log")
+    _write(folder / "a", made)
+    draw.shuffle(made)
+    _write(folder / "b", made)
+    assert log_digest(folder / "a") == log_digest(folder / "b")
+    assert log_digest(folder / "a")["count"] == len(made)
+
+
+def _write(path: Path, items: list[dict[str, Any]]) -> None:
+    log = JsonLinesLog(path)
+    for item in items:
+        log.append(item)
+    log.close()
+
+
+@pytest.mark.parametrize("line", [b"{", b"[]", b"7", b"\xff"])
+def test_a_line_that_is_no_object_is_named(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b'{"a": 1}\n' + line + b"\n")
+    reseal(path)
+    with pytest.raises(RunError, match=r"log\.jsonl:2: "):
+        list(read_log(path))
+
+
+def test_a_task_of_the_test_split_and_a_log_that_is_none_are_refused(rollouts_of: Make, tmp_path: Path) -> None:
     rollouts = rollouts_of()
-    with pytest.raises(RunStopped, match="'arithmetic-test' which is in neither train nor dev".replace(" which", ", which")):
+    with pytest.raises(RunStopped, match="'arithmetic-test', which is in neither train nor dev"):
         rollouts(rollouts.arm.loop, program_of(rollouts), {"query": "", "task": "arithmetic-test"}, SampledPrediction())
-
-
-def test_a_log_that_is_none_is_named(rollouts_of: Make, tmp_path: Path) -> None:
     (tmp_path / "bare.jsonl").write_text('{"key": ["a", "b", 0, null]}\n', encoding="utf-8")
     reseal(tmp_path / "bare.jsonl")
     with pytest.raises(RunError, match=r"bare\.jsonl:1: record: Field required"):

@@ -50,19 +50,10 @@ class Written:
 
     @property
     def ended(self) -> SearchEnd:
-        found = SearchEnd(
-            design=self.design,
-            status="finished",
-            reason="",
-            digest=self.digest,
-            chosen=3,
-            candidates=(),
-            before={"d1": 0.0, "d2": 0.0},
-            after={"d1": 1.0, "d2": 0.0},
-            search=SearchCost(20, 60, 6_000),
-            proposals=SearchCost(0, 5, 500),
-            evaluation=SearchCost(2, 6, 600),
-        )
+        costs = {"search": SearchCost(20, 60, 6_000), "proposals": SearchCost(0, 5, 500), "evaluation": SearchCost(2, 6, 600)}
+        dev = {"before": {"d1": 0.0, "d2": 0.0}, "after": {"d1": 1.0, "d2": 0.0}}
+        ended: dict[str, Any] = {"design": self.design, "status": "finished", "reason": "", "digest": self.digest, "chosen": 3}
+        found = SearchEnd(**ended, candidates=(), **dev, **costs)
         found = replace(found, **self.changes)
         return replace(found, candidates=tuple(candidates_of(self, found)))
 
@@ -74,28 +65,17 @@ Write = Callable[..., Path]
 
 
 def manifest(designs: tuple[Written, ...]) -> dict[str, Any]:
-    return {
-        "kind": "optimization",
-        "created": "2025-01-01T00:00:00+00:00",
-        "config": {
-            "compare": {"repeats": 1},
-            "search": {"budget": {"calls": 100, "tokens": None, "dollars": None, "seconds": None}},
-        },
-        "seed": 0,
-        "versions": {"record": 1},
-        "suite": {"name": "s", "version": "1", "digest": "d", "tasks": 66, "max_tool_steps": 3},
-        "profiles": {"clean": "p"},
-        "optimizer": {"name": "COPRO", "options": {}, "spec": "COPRO"},
-        "designs": [
-            {"design": item.design, "folder": f"designs/{place}-{item.design}", "loop": item.design, "options": {}, "program": OWN}
-            for place, item in enumerate(designs, 1)
-        ],
-        "splits": {name: {"tasks": n, "digest": name} for name, n in (("train", 4), ("dev", 2))}
-        | {"test": {"tasks": TASKS, "digest": "t", "opened": None}},
-        "packages": {},
-        "python": "3.11",
-        "platform": "Linux",
-    }
+    budget = {"calls": 100, "tokens": None, "dollars": None, "seconds": None}
+    listed = [
+        {"design": item.design, "folder": f"designs/{place}-{item.design}", "loop": item.design, "options": {}, "program": OWN}
+        for place, item in enumerate(designs, 1)
+    ]
+    splits: dict[str, Any] = {name: {"tasks": n, "digest": name} for name, n in (("train", 4), ("dev", 2))}
+    made = {"kind": "optimization", "created": "2025-01-01T00:00:00+00:00", "seed": 0, "versions": {"record": 1}}
+    made |= {"config": {"compare": {"repeats": 1}, "search": {"budget": budget}}, "profiles": {"clean": "p"}, "designs": listed}
+    made |= {"suite": {"name": "s", "version": "1", "digest": "d", "tasks": 66, "max_tool_steps": 3}}
+    made |= {"optimizer": {"name": "COPRO", "options": {}, "spec": "COPRO"}, "packages": {}, "python": "3.11", "platform": "Linux"}
+    return made | {"splits": splits | {"test": {"tasks": TASKS, "digest": "t", "opened": None}}}
 
 
 def program_of(instructions: str) -> Program:
@@ -153,13 +133,9 @@ def write_test(
         | ({"program": item.digest} if PROGRAM in name else {})
         for name, item, _ in arms
     ]
-    comparison = {
-        **manifest(designs),
-        "seed": int(is_again),
-        "config": {"repeats": 1, "alpha": 0.05, "margin": margin},
-        "suite": {"name": "s", "version": "1", "digest": "d", "tasks": TASKS},
-        "arms": listed,
-    }
+    settings = {"repeats": 1, "alpha": 0.05, "margin": margin}
+    comparison = manifest(designs) | {"seed": int(is_again), "config": settings, "arms": listed}
+    comparison |= {"suite": {"name": "s", "version": "1", "digest": "d", "tasks": TASKS}}
     write_manifest_json(folder, {name: value for name, value in comparison.items() if name != "kind"})
     with TrialWriter(folder) as journal:
         for task in range(tasks):

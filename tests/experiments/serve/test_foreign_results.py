@@ -1,18 +1,19 @@
-"""What the text of a program's own tool means."""
+"""What the text of a program's own tool means, and what a server tells of requests: each line once, few at a time, none lost."""
 
 from __future__ import annotations
 
+import itertools
 import json
+import logging
+import re
+import sys
+from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.datasets import calculator
+from whichloop.experiments.serve.pages import MAX_CHARS, MAX_LINES, SAME_AFTER_S, WITHIN_S, RateLimitedHandler
 from whichloop.experiments.serve.trials import is_error, read_result, same_result, unwrapped
-
-FUNCTIONS = {tool.name: tool.function for tool in calculator.TOOLS}
-MORE = "One of them is not enough."
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
@@ -31,68 +32,78 @@ def test_a_number_is_the_same_however_it_is_written(number):
         assert not is_error(text)
 
 
-@pytest.mark.parametrize(
-    ("value", "held"),
-    [
-        ({"status": "success", "data": "180", "tool_name": "multiply"}, 180),
-        ({"result": {"value": 3}}, 3),
-        ([{"type": "text", "text": "3.5"}], 3.5),
-        ({"status": "shipped", "order": 17}, {"status": "shipped", "order": 17}),
-        ({"data": 1, "value": 2}, {"data": 1, "value": 2}),
-        ([{"text": "1"}, {"text": "2"}], [{"text": "1"}, {"text": "2"}]),
-        ({"status": "success"}, {"status": "success"}),
-        (3, 3),
-        (None, None),
-    ],
-)
-def test_an_envelope_is_looked_into(value, held):
-    assert unwrapped(value) == held
+def told_at(asked: list[tuple[float, str]]) -> list[tuple[float, str]]:
+    """What is told of lines that are logged after so many seconds each."""
+    now, told = [0.0], []
+    handler = RateLimitedHandler(lambda line: told.append((now[0], line)), lambda: now[0])
+    for pause, line in asked:
+        now[0] += pause
+        handler.emit(logging.LogRecord("x", logging.INFO, "", 0, "%s", (line,), None))
+    return told
+
+
+@given(st.lists(st.tuples(st.floats(0, 20), st.sampled_from(["a", "b", "c", "d"])), max_size=60))
+def test_lines_are_told_seldom_and_those_held_back_are_counted(asked: list[tuple[float, str]]) -> None:
+    told = told_at(asked)
+    times = [at for at, _ in told]
+    assert all(later - sooner >= WITHIN_S for sooner, later in zip(times, times[MAX_LINES:], strict=False))
+    for line in "abcd":
+        same = [at for at, said in told if said[0] == line]
+        assert all(later - sooner >= SAME_AFTER_S for sooner, later in itertools.pairwise(same))
+    counted = sum(int(found[1]) for _, said in told if (found := re.search(r"\((\d+) lines? held", said)))
+    assert len(told) + counted <= len(asked)
+    assert {said[0] for _, said in told} <= {line for _, line in asked}
+    assert bool(told) == bool(asked)
+
+
+HELD: list[tuple[Any, Any]] = [
+    ({"status": "success", "data": "180", "tool_name": "multiply"}, 180),
+    ({"result": {"value": 3}}, 3),
+    ([{"type": "text", "text": "3.5"}], 3.5),
+    *((value, value) for value in ({"status": "shipped", "order": 17}, {"data": 1, "value": 2}, {"status": "success"}, 3, None)),
+    ([{"text": "1"}, {"text": "2"}], [{"text": "1"}, {"text": "2"}]),
+]
 
 
 @given(json_values)
-def test_what_is_looked_into_is_a_part_of_the_value_and_needs_it_once(value):
+def test_an_envelope_is_looked_into_and_what_is_held_needs_it_once(value):
     inner = unwrapped(value)
     assert unwrapped(inner) == inner
+    assert [unwrapped(value) for value, _ in HELD] == [held for _, held in HELD]
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        (9, "9", True),
-        ("9.0", 9, True),
-        (1 / 3, 0.3333333333333, True),
-        (9, 8, False),
-        (True, 1, False),
-        ("a", "a", True),
-        ({"x": 1}, {"x": 1.0}, True),
-        ({"x": 1}, {"y": 1}, False),
-        ([1, "2"], [1, 2], True),
-        ([1], [1, 2], False),
-        (None, 0, False),
-        (10**400, 1.0, False),
-    ],
+ALIKE: list[tuple[Any, Any]] = [
+    (9, "9"),
+    ("9.0", 9),
+    (1 / 3, 0.3333333333333),
+    ("a", "a"),
+    ({"x": 1}, {"x": 1.0}),
+    ([1, "2"], [1, 2]),
+]
+OTHER: list[tuple[Any, Any]] = [(9, 8), (True, 1), ({"x": 1}, {"y": 1}), ([1], [1, 2]), (None, 0), (10**400, 1.0)]
+FAILED = (
+    *("Error: x", "error", "ZeroDivisionError: division by zero", '{"error": "x"}', '{"ok": false, "result": null}'),
+    '{"status": "error", "data": "no such city", "tool_name": "find"}',
 )
-def test_same_results(one, other, same):
-    assert same_result(one, other) is same
-
-
-@pytest.mark.parametrize(
-    ("text", "error"),
-    [
-        ("Error: x", True),
-        ("error", True),
-        ("ZeroDivisionError: division by zero", True),
-        ('{"error": null, "value": 3}', False),
-        ('{"error": "x"}', True),
-        ("errors are 3", False),
-        ("the error is 0.3", False),
-        ("3", False),
-        ("", False),
-        ('{"status": "success", "data": "3", "tool_name": "add"}', False),
-        ('{"status": "error", "data": "no such city", "tool_name": "find"}', True),
-        ('{"ok": false, "result": null}', True),
-        ('{"status": "failed", "order": 17}', False),
-    ],
+WORKED = (
+    *('{"error": null, "value": 3}', "errors are 3", "the error is 0.3", "3", "", '{"status": "failed", "order": 17}'),
+    '{"status": "success", "data": "3", "tool_name": "add"}',
 )
-def test_errors_are_told_by_their_beginning(text, error):
-    assert is_error(text) is error
+
+
+def test_equal_results_are_told_from_others_and_errors_by_their_beginning():
+    assert [pair for pair in [*ALIKE, *OTHER] if same_result(*pair)] == ALIKE
+    assert [text for text in (*FAILED, *WORKED) if is_error(text)] == [*FAILED]
+
+
+def test_a_line_is_one_line_without_secrets_and_not_without_end_and_a_failure_has_its_reason() -> None:
+    ((_, said),) = told_at([(0, "a\nb\x1b[31m sk-proj-aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW3xY5zA7bC9dE1fG3 " + "x" * 1_000)])
+    assert not [each for each in ("\n", "\x1b", "sk-proj") if each in said]
+    assert len(said) == MAX_CHARS
+    told: list[str] = []
+    handler = RateLimitedHandler(told.append)
+    try:
+        raise KeyError("x")
+    except KeyError:
+        handler.emit(logging.LogRecord("x", logging.ERROR, "", 0, "a request failed", (), sys.exc_info()))
+    assert told == ["a request failed: KeyError: 'x'"]

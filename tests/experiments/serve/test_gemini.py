@@ -1,4 +1,4 @@
-"""Whole trials over Gemini's API: by Google's client with functions that it calls itself, and by our own loops as a real model."""
+"""Whole trials over Gemini's API: by Google's client, and by our own loops as a real model; and tools that every vendor takes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,16 @@ from whichloop.experiments.serve.pages import SuiteTrials
 from whichloop.loops.finish import Finish
 from whichloop.models.local.model import open_model
 from whichloop.models.profiles import load_profile
-from whichloop.models.server import Server
-from whichloop.protocol import Query, Toolbox
+from whichloop.models.server import OwnRequest, Server
+from whichloop.models.wires.base import Incoming
+from whichloop.models.wires.chat import CHAT
+from whichloop.protocol import Query, Toolbox, run_sync
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import generated_suites, make_suite
 
 FUNCTIONS = [tool.function for tool in calculator.TOOLS]
+
+
 MOST_CALLS = 20
 
 
@@ -71,7 +77,6 @@ def test_google_s_client_solves_every_task_with_functions_of_its_own(named):
 
 @pytest.mark.parametrize("kept", [("functionCall", "thoughtSignature"), ("functionCall",)], ids=["signature", "neither"])
 def test_a_client_that_drops_the_ids_of_calls_is_understood(kept):
-    """By the signature wherever its conversation is, without one in a trial that the address names."""
     functions = {tool.name: tool.function for tool in calculator.TOOLS}
 
     def outcome(call: Any) -> dict[str, Any]:
@@ -123,3 +128,19 @@ def test_a_loop_of_ours_solves_every_task_on_a_model_by_its_name(stream):
         return await scores(url, http, solve)
 
     assert serve(work) == [1.0] * 2
+
+
+@pytest.mark.parametrize("name", generated_suites())
+def test_every_tool_of_a_suite_is_taken(name: str) -> None:
+    suite = make_suite(parse_spec(name))
+    trials = SuiteTrials(replace(suite, tasks=suite.tasks[::8]), load_profile("clean"))
+    try:
+        listed = run_sync(trials.more(OwnRequest("GET", ("tasks",))))["tasks"]
+    finally:
+        trials.close()
+    distinct = {repr(entry["tools"]): entry["tools"] for entry in listed}
+    assert distinct
+    for tools in distinct.values():
+        body: Any = {"model": "scripted", "messages": [{"role": "user", "content": "?"}], "tools": tools}
+        read = CHAT.read(Incoming(body))
+        assert [tool.name for tool in read.request.tools] == [tool["function"]["name"] for tool in tools]

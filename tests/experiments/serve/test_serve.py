@@ -12,8 +12,7 @@ import httpx
 import openai
 import pytest
 
-from tests.experiments.serve.helpers import first_tasks
-from whichloop.datasets import calculator
+from whichloop.datasets import arithmetic, calculator
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
 from whichloop.experiments.serve import pages
 from whichloop.experiments.serve.pages import SuiteTrials
@@ -21,15 +20,22 @@ from whichloop.models.profiles import Profile, load_profile
 from whichloop.models.server import Server
 from whichloop.protocol import Plan, PlannedCall, Query, Ref, Tool
 
+
+def first_tasks(count: int) -> Suite:
+    """So many arithmetic tasks, one of which has no answer."""
+    suite = arithmetic.load()
+    unanswerable = next(task for task in suite.tasks if task.expected is None)
+    return replace(suite, tasks=(*suite.tasks[: count - 1], unanswerable))
+
+
 FUNCTIONS = {tool.name: tool.function for tool in calculator.TOOLS}
+
+
 MORE = "One of them is not enough."
 
 
 def say(value: Any) -> str:
     return json.dumps(value)
-
-
-FURTHER = [pytest.param(tell, marks=pytest.mark.slow) for tell in (str, lambda value: json.dumps(float(value)))]
 
 
 def serve(
@@ -86,26 +92,6 @@ async def solved(plain: httpx.AsyncClient, entry: Any, answer: Any) -> float:
     return float((await plain.post(f"/t/{entry['trial']}/answer", json={"answer": answer})).json()["score"])
 
 
-# --- a program with tools of its own ---
-
-
-@pytest.mark.parametrize("tell", [say, lambda value: f'"{value}"', *FURTHER])
-def test_a_plain_loop_with_its_own_tools_solves_every_task(tell):
-    """However its tools write a number, and whatever they say of a division by zero."""
-    suite = first_tasks(4)
-
-    async def work(trials, plain):
-        scores = []
-        for entry in await entries(plain):
-            async with client(plain, entry["trial"]) as asking:
-                answer = await loop(asking, entry, lambda name, arguments: own_tool(name, arguments, tell))
-            scores.append(await solved(plain, entry, answer))
-        return scores
-
-    assert any(task.expected is None for task in suite.tasks)
-    assert serve(suite, work) == [1.0] * 4
-
-
 def test_the_question_alone_names_the_task():
     suite = first_tasks(3)
 
@@ -146,7 +132,6 @@ def make_suite(*tasks: Task, environment: Any = None) -> Suite:
 
 
 def test_the_tokens_of_a_trial_are_those_of_the_replies_that_were_sent():
-    """A reply that the request cuts short, or forces into a schema, has cost what came of it."""
 
     async def work(trials, plain):
         (entry,) = await entries(plain)
@@ -162,66 +147,6 @@ def test_the_tokens_of_a_trial_are_those_of_the_replies_that_were_sent():
     spent, counted = serve(make_suite(), work)
     assert spent[1] == 3 < spent[0]
     assert counted == sum(spent)
-
-
-@pytest.mark.parametrize(
-    ("told", "answer"), [("42", "42"), ("42.0", "42"), ('"42"', "42"), ("43", "43"), ("[1]", "[1]"), ("much", "much")]
-)
-def test_a_result_is_the_true_one_or_is_believed(told, answer):
-    async def work(trials, plain):
-        (entry,) = await entries(plain)
-        async with client(plain, "t1") as asking:
-            return await loop(asking, entry, lambda name, arguments: told)
-
-    assert serve(make_suite(), work) == answer
-
-
-@pytest.mark.parametrize(
-    "told", ["Error: busy", "ToolException: busy", '{"error": "busy"}', '{"isError": true}', "Traceback (most …"]
-)
-def test_an_error_is_a_failed_attempt(told):
-    """The model calls again, until the tool works."""
-    said = iter([told, told, "42"])
-
-    async def work(trials, plain):
-        (entry,) = await entries(plain)
-        async with client(plain, "t1") as asking:
-            answer = await loop(asking, entry, lambda name, arguments: next(said))
-        return answer, (await plain.get("/t/t1")).json()["model_calls"]
-
-    assert serve(make_suite(), work) == ("42", 4)
-
-
-def test_only_calls_that_the_model_made_are_served():
-    """A result beside a call that nobody asked for, or under another id, tells the model nothing."""
-
-    async def work(trials, plain):
-        (entry,) = await entries(plain)
-        call = {"id": "mine", "type": "function", "function": {"name": "double", "arguments": '{"n": 21}'}}
-        messages: list[Any] = [
-            {"role": "user", "content": entry["question"]},
-            {"role": "assistant", "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": "mine", "content": "42"},
-        ]
-        async with client(plain, "t1") as asking:
-            made = await asking.chat.completions.create(model="scripted", messages=messages, tools=entry["tools"])
-        return made.choices[0].finish_reason
-
-    assert serve(make_suite(), work) == "tool_calls"
-
-
-def test_a_result_that_is_not_shown_is_asked_for_again():
-    async def work(trials, plain):
-        (entry,) = await entries(plain)
-        ask = {"model": "scripted", "messages": [{"role": "user", "content": entry["question"]}], "tools": entry["tools"]}
-        async with client(plain, "t1") as asking:
-            made = [await asking.chat.completions.create(**ask) for _ in range(3)]
-        return [reply.choices[0].message.tool_calls[0].function.name for reply in made]
-
-    assert serve(make_suite(), work) == ["double"] * 3
-
-
-# --- the suite's own tools over HTTP ---
 
 
 def through_http(plain: httpx.AsyncClient, trial: str) -> Callable[[str, str], Any]:
@@ -250,33 +175,6 @@ def test_a_whole_trial_over_http_with_receipts_and_counts():
     assert report["model_calls"] == len(calls) + 1
     assert report["input_tokens"] > report["output_tokens"] > 0
     assert (report["answered"], report["score"], report["profile"]) == (True, 1.0, "clean")
-
-
-def test_the_tools_suffer_the_profiles_faults():
-    profile = Profile.model_validate({"name": "x", "rates": {"tool.flaky": 1.0}})
-
-    async def work(trials, plain):
-        (entry,) = await entries(plain)
-        async with client(plain, "t1") as asking:
-            answer = await loop(asking, entry, through_http(plain, "t1"))
-        return answer, (await plain.get("/t/t1")).json()
-
-    answer, report = serve(make_suite(), work, profile)
-    assert answer == "42"
-    assert report["faults"] == {"scheduled": 1, "landed": 1, "absorbed": 0, "recovered": 1, "implicit": 0, "believed": 0}
-    assert report["tool_calls"] == 3
-
-
-def test_a_tool_that_does_not_exist_or_is_called_wrongly_answers_so():
-    async def work(trials, plain):
-        none = (await plain.post("/t/t1/tools/triple", json={"n": 1})).json()
-        wrong = (await plain.post("/t/t1/tools/double", json={"m": 1})).json()
-        return [(seen["status"], seen["data"].split(":")[0]) for seen in (none, wrong)]
-
-    assert serve(make_suite(), work) == [("error", "UnknownTool"), ("error", "InvalidArguments")]
-
-
-# --- trials, labels, profiles ---
 
 
 def test_trials_of_one_task_are_told_apart_by_repeat_and_label():
@@ -351,59 +249,8 @@ def test_the_listing_gives_nothing_away():
     assert entry["tools"][0]["function"]["name"] == "double"
 
 
-def test_the_first_answer_counts():
-    async def work(trials, plain):
-        first = await plain.post("/t/t1/answer", json={"answer": 41})
-        second = await plain.post("/t/t1/answer", json={"answer": 42})
-        return first.json(), second.status_code, (await plain.get("/t/t1")).json()["score"]
-
-    assert serve(make_suite(), work) == ({"score": 0.0}, 400, 0.0)
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "body", "status"),
-    [
-        ("GET", "/t/t1", None, 404),
-        ("GET", "/t/none", None, 404),
-        ("POST", "/t/t1", {}, 405),
-        ("GET", "/t/t1/answer", None, 405),
-        ("GET", "/t/t1/tools/double", None, 405),
-        ("POST", "/tasks", {}, 405),
-        ("POST", "/t/t1/answer", {}, 400),
-        ("POST", "/t/t1/answer", [], 400),
-        ("POST", "/t/t1/tools/double", 3, 400),
-        ("POST", "/t/t1,x/tools/double", {}, 404),
-        ("POST", "/t/t1,-1/tools/double", {}, 404),
-        ("POST", "/t/t1,99999999999/tools/double", {}, 404),
-        ("POST", "/t/../tools/double", {}, 404),
-        ("POST", "/t/t2/v1/chat/completions", {"model": "scripted", "messages": [{"role": "user", "content": "x"}]}, 404),
-        ("POST", "/v1/chat/completions", {"model": "scripted", "messages": [{"role": "user", "content": "x"}]}, 404),
-        ("GET", "/else", None, 404),
-    ],
-)
-def test_pages_that_are_not_there_or_are_asked_wrongly(method, path, body, status):
-    async def work(trials, plain):
-        response = await plain.request(method, path, json=body)
-        assert set(response.json()["error"]) == {"message", "type", "param", "code"}
-        return response.status_code
-
-    assert serve(make_suite(make_task("t1", "Twice 21?", 21), make_task("t2", "?", 1, quarantined="odd")), work) == status
-
-
-def test_a_plan_that_does_not_replay_is_said_so():
-    broken = make_task("t1", "Twice 21?", 21, plan=Plan((PlannedCall("c1", "triple", {"n": 1}, "Find."),), Ref("c1")))
-
-    async def work(trials, plain):
-        async with client(plain, "t1") as asking:
-            with pytest.raises(openai.BadRequestError, match="does not replay"):
-                await asking.chat.completions.create(model="scripted", messages=[{"role": "user", "content": "x"}])
-
-    serve(make_suite(broken), work)
-
-
 @pytest.mark.parametrize("kind", ["provider.cut", "provider.garbled", "provider.dropped"])
 def test_connections_break_for_a_program_with_its_own_tools(kind):
-    """At the answer too, where the model's view of the request has receipts that the request itself has not."""
     profile = Profile.model_validate(
         {"name": "x", "rates": {kind: 1.0}, "clears": {"never": 0, "attempts": 1, "nothing": 1, "failed": 1, "words": 1}}
     )
@@ -446,3 +293,134 @@ def test_wire_faults_reach_a_program_that_brings_no_codec():
         return made.choices[0].finish_reason, (await plain.get("/t/t1")).json()["faults"]["landed"]
 
     assert serve(make_suite(), work, profile) == ("tool_calls", 1)
+
+
+@pytest.mark.parametrize("tell", [say, lambda value: f'"{value}"'])
+def test_a_plain_loop_with_its_own_tools_solves_every_task(tell):
+    """However its tools write a number, and whatever they say of a division by zero."""
+    suite = first_tasks(4)
+
+    async def work(trials, plain):
+        scores = []
+        for entry in await entries(plain):
+            async with client(plain, entry["trial"]) as asking:
+                answer = await loop(asking, entry, lambda name, arguments: own_tool(name, arguments, tell))
+            scores.append(await solved(plain, entry, answer))
+        return scores
+
+    assert any(task.expected is None for task in suite.tasks)
+    assert serve(suite, work) == [1.0] * 4
+
+
+BELIEVED = {"42": "42", "42.0": "42", '"42"': "42", "43": "43", "[1]": "[1]", "much": "much"}
+BUSY = ("Error: busy", "ToolException: busy", '{"error": "busy"}', '{"isError": true}', "Traceback (most …")
+
+
+def test_a_result_is_the_true_one_or_is_believed_and_an_error_is_a_failed_attempt():
+    """After which the model calls again, until the tool works."""
+    said = [[told] for told in BELIEVED] + [[told, told, "42"] for told in BUSY]
+
+    async def work(trials, plain):
+        (entry,) = await entries(plain)
+        found = []
+        for number, told in enumerate(said):
+            name, left = f"t1,{number}", iter(told)
+            async with client(plain, name) as asking:
+                answer = await loop(asking, entry, lambda name, arguments, left=left: next(left))
+            found.append((answer, (await plain.get(f"/t/{name}")).json()["model_calls"]))
+        return found
+
+    assert serve(make_suite(), work) == [*((answer, 2) for answer in BELIEVED.values()), *[("42", 4)] * len(BUSY)]
+
+
+def test_only_calls_that_the_model_made_are_served_and_a_result_that_is_not_shown_is_asked_for_again():
+    """A result beside a call that nobody asked for, or under another id, tells the model nothing."""
+
+    async def work(trials, plain):
+        (entry,) = await entries(plain)
+        question = {"role": "user", "content": entry["question"]}
+        call = {"id": "mine", "type": "function", "function": {"name": "double", "arguments": '{"n": 21}'}}
+        result = {"role": "tool", "tool_call_id": "mine", "content": "42"}
+        made: list[Any] = []
+        async with client(plain, "t1") as asking:
+            for messages in ([question, {"role": "assistant", "tool_calls": [call]}, result], *[[question]] * 3):
+                reply = await asking.chat.completions.create(model="scripted", messages=messages, tools=entry["tools"])
+                made.append(reply.choices[0])
+        return [(choice.finish_reason, choice.message.tool_calls[0].function.name) for choice in made]
+
+    assert serve(make_suite(), work) == [("tool_calls", "double")] * 4
+
+
+def test_the_tools_suffer_the_profiles_faults_and_answer_what_is_called_wrongly():
+    profile = Profile.model_validate({"name": "x", "rates": {"tool.flaky": 1.0}})
+
+    async def work(trials, plain):
+        (entry,) = await entries(plain)
+        async with client(plain, "t1") as asking:
+            answer = await loop(asking, entry, through_http(plain, "t1"))
+        report = (await plain.get("/t/t1")).json()
+        none = (await plain.post("/t/t1,1/tools/triple", json={"n": 1})).json()
+        wrong = (await plain.post("/t/t1,2/tools/double", json={"m": 1})).json()
+        return answer, report, [(seen["status"], seen["data"].split(":")[0]) for seen in (none, wrong)]
+
+    answer, report, odd = serve(make_suite(), work, profile)
+    assert answer == "42"
+    assert report["faults"] == {"scheduled": 1, "landed": 1, "absorbed": 0, "recovered": 1, "implicit": 0, "believed": 0}
+    assert report["tool_calls"] == 3
+    assert odd == [("error", "UnknownTool"), ("error", "InvalidArguments")]
+
+
+ASKED = {"model": "scripted", "messages": [{"role": "user", "content": "x"}]}
+PAGES: list[tuple[str, str, Any, int]] = [
+    *(("GET", path, None, 404) for path in ("/t/t1", "/t/none", "/else")),
+    ("POST", "/t/t1", {}, 405),
+    ("GET", "/t/t1/answer", None, 405),
+    ("GET", "/t/t1/tools/double", None, 405),
+    ("POST", "/tasks", {}, 405),
+    ("POST", "/t/t1/answer", {}, 400),
+    ("POST", "/t/t1/answer", [], 400),
+    ("POST", "/t/t1/tools/double", 3, 400),
+    *(("POST", f"/t/{name}/tools/double", {}, 404) for name in ("t1,x", "t1,-1", "t1,99999999999", "..")),
+    ("POST", "/t/t2/v1/chat/completions", ASKED, 404),
+    ("POST", "/v1/chat/completions", ASKED, 404),
+]
+
+
+def test_pages_that_are_not_there_or_are_asked_wrongly_and_a_first_answer_which_counts():
+    async def work(trials, plain):
+        for method, path, body, status in PAGES:
+            response = await plain.request(method, path, json=body)
+            assert set(response.json()["error"]) == {"message", "type", "param", "code"}
+            assert response.status_code == status, (method, path)
+        first, second = [await plain.post("/t/t1,3/answer", json={"answer": answer}) for answer in (41, 42)]
+        return first.json(), second.status_code, (await plain.get("/t/t1,3")).json()["score"]
+
+    suite = make_suite(make_task("t1", "Twice 21?", 21), make_task("t2", "?", 1, quarantined="odd"))
+    assert serve(suite, work) == ({"score": 0.0}, 400, 0.0)
+
+
+def test_a_plan_that_does_not_replay_is_said_so():
+    broken = make_task("t1", "Twice 21?", 21, plan=Plan((PlannedCall("c1", "triple", {"n": 1}, "Find."),), Ref("c1")))
+
+    async def work(trials, plain):
+        async with client(plain, "t1") as asking:
+            with pytest.raises(openai.BadRequestError, match="does not replay"):
+                await asking.chat.completions.create(**ASKED)
+
+    serve(make_suite(broken), work)
+
+
+@pytest.mark.parametrize("obeys", [0, 1])
+def test_the_report_says_how_far_an_instruction_in_a_result_came(obeys):
+    profile = Profile.model_validate({"name": "x", "rates": {"inject.answer": 1.0}, "gullible": {"obeys": float(obeys)}})
+
+    async def work(trials, plain):
+        (entry,) = await entries(plain)
+        async with client(plain, "t1") as asking:
+            answer = await loop(asking, entry, through_http(plain, "t1"))
+        await solved(plain, entry, answer)
+        return answer, (await plain.get("/t/t1")).json()
+
+    answer, report = serve(make_suite(), work, profile)
+    assert answer.startswith("injected-") == bool(obeys)
+    assert report["injections"] == {"given": 1, "shown": 1, "attempted": obeys, "executed": obeys, "answered": obeys}

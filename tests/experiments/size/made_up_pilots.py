@@ -68,23 +68,9 @@ def pilots_in(root: Path) -> Callable[..., Results]:
 
 
 def trial(name: str, task: int, repeat: int, score: float, rng: random.Random, **changes: Any) -> Record:
-    values: dict[str, Any] = {
-        "arm": name,
-        "suite": "s",
-        "suite_digest": "d",
-        "task": f"t{task}",
-        "repeat": repeat,
-        "seed": 0,
-        "status": "scored",
-        "stop": "finished",
-        "scores": {"accuracy": score},
-        "steps": 3 + task % 3 + rng.randrange(2),
-        "calls": {"decide": 4},
-        "input_tokens": 900 + task,
-        "output_tokens": 100,
-        "cost_usd": 0.01,
-        "wall_s": 8.0,
-    }
+    values: dict[str, Any] = {"arm": name, "suite": "s", "suite_digest": "d", "task": f"t{task}", "repeat": repeat, "seed": 0}
+    values |= {"status": "scored", "stop": "finished", "scores": {"accuracy": score}, "steps": 3 + task % 3 + rng.randrange(2)}
+    values |= {"calls": {"decide": 4}, "input_tokens": 900 + task, "output_tokens": 100, "cost_usd": 0.01, "wall_s": 8.0}
     return Record(**(values | changes))
 
 

@@ -14,17 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.experiments.size.made_up_pilots import Draw, often, plan, sized, solves, warned
-from whichloop.experiments.compare.results import Results
 from whichloop.experiments.size.doc import SEEN, size_doc
 from whichloop.experiments.size.pilot import SizeRequest, as_shares
-from whichloop.experiments.size.sizes import size
+from whichloop.experiments.size.sizes import Sizing, size
 from whichloop.metrics.power import difference_power, equivalence_power, pass_power, same_loop, spread
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import METRICS, TaskValues, task_values
 from whichloop.metrics.sums import PairedSums
 from whichloop.runs.store.files import RunError
-
-# --- what it says is so ---
 
 
 def test_the_sizes_have_the_power_that_was_wanted(pilot):
@@ -47,32 +44,6 @@ def test_the_sizes_have_the_power_that_was_wanted(pilot):
         assert 1 - sum(1 - power for power in powers) >= 0.9
 
 
-def test_a_run_that_its_processors_held_up_takes_as_long_again(pilot):
-    """Trials one after the other, though there are places for sixteen; in a later session the rest."""
-    later = itertools.count()
-
-    def one_by_one(record):
-        place = next(later)
-        return replace(record, started_at=8.0 * place + 1e6 * (place // 100), wall_s=8.0)
-
-    made = sized(pilot({"a": solves(0.8), "b": solves(0.7)}, concurrency=16, change=one_by_one), margin=0.1)
-    for one in plan(made, "compare").sizes:
-        assert one.seconds == pytest.approx(8 * one.trials)
-
-
-def test_cost_is_trials_times_what_one_took(pilot):
-    made = sized(pilot({"a": solves(0.8), "b": solves(0.7)}, concurrency=16), margin=0.1)
-    for purpose in ("compare", "gate"):
-        sizes = plan(made, purpose).sizes
-        assert [one.trials for one in sizes] == sorted(one.trials for one in sizes)
-        for one in sizes:
-            assert one.trials == 2 * one.tasks * one.repeats
-            assert one.lm_calls == pytest.approx(4 * one.trials)
-            assert one.cost_usd == pytest.approx(0.01 * one.trials)
-            assert one.seconds == pytest.approx(8 * one.trials / 16)
-            assert one.tokens == pytest.approx((1_000 + 49.5) * one.trials)
-
-
 def test_more_is_needed_for_less_margin_more_power_and_a_lower_level(pilot):
     found = pilot({"a": solves(0.8), "b": solves(0.7)})
 
@@ -82,15 +53,6 @@ def test_more_is_needed_for_less_margin_more_power_and_a_lower_level(pilot):
 
     for more in ({"margin": 0.03}, {"power": 0.95}, {"alpha": 0.01}):
         assert all(then > now for then, now in zip(trials(**more), trials(), strict=True))
-
-
-def test_the_noise_is_what_two_runs_differ_by(pilot):
-    """p = 1/2 everywhere: 100 tasks x 2 trials, two runs: sqrt(2 · 1/4 / 200)."""
-    made = sized(pilot({"a": solves(0.5)}, tasks=400))
-    (noise,) = made.noise
-    assert noise.sd == pytest.approx(math.sqrt(2 * 0.25 / 800), rel=0.1)
-    assert noise.band == pytest.approx(1.96 * noise.sd, rel=1e-3)
-    assert not noise.at_most
 
 
 def test_a_second_run_is_measured(pilot):
@@ -104,48 +66,6 @@ def test_a_second_run_is_measured(pilot):
     assert both.noise[0].sd == pytest.approx(alone.noise[0].sd, rel=0.3)
     assert "second run differed by" in size_doc(both).tables[-1].columns
     assert "second run differs" not in warned(both)
-
-
-def test_a_second_run_that_differs_by_more_than_chance_is_told(pilot):
-    found = size(pilot({"a": solves(0.9)}), SizeRequest(), pilot({"a": solves(0.4)}, seed=1))
-    assert warned(found)["second run differs"].startswith("a: ")
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"repeats": 3}, "another number of repeats"),
-        ({"manifest": {"profiles": {"clean": "q"}}}, "another set of fault profiles"),
-        ({"draws": {"b": solves(0.5)}}, "another set of arms"),
-        ({"manifest": {"suite": {"name": "s", "version": "1", "digest": "e", "tasks": 20}}}, "another suite"),
-    ],
-)
-def test_a_second_run_of_something_else_is_refused(pilot, changes, says):
-    other = pilot(**({"draws": {"a": solves(0.5)}, "seed": 1, "tasks": 20} | changes))
-    with pytest.raises(ValueError, match=f".* is not a second run of .*: it has {says}"):
-        size(pilot({"a": solves(0.5)}, tasks=20), SizeRequest(), other)
-
-
-def test_the_same_run_is_no_second_one(pilot):
-    found = pilot({"a": solves(0.5)})
-    with pytest.raises(ValueError, match="is the same run"):
-        size(found, SizeRequest(), found)
-    scripted = [pilot({"a": solves(0.5)}, model="scripted") for _ in range(2)]
-    with pytest.raises(ValueError, match="both runs have seed 0"):
-        size(scripted[0], SizeRequest(), scripted[1])
-
-
-# --- pilots of every kind ---
-
-
-def test_one_arm_alone_is_planned_beside_another_design(pilot):
-    made = sized(pilot({"a": often(1, 0.5)}), margin=0.05)
-    (reach,) = plan(made, "compare").reaches
-    assert reach.names == ("a", "another design")
-    best = plan(made, "compare").sizes[0]
-    assert best.trials == 2 * best.tasks * best.repeats
-    assert best.cost_usd == pytest.approx(0.01 * best.trials)
-    assert "no pair" in warned(made)
 
 
 def test_the_table_begins_with_the_number_that_the_comparison_named(pilot):
@@ -163,58 +83,8 @@ def test_the_table_begins_with_the_number_that_the_comparison_named(pilot):
     assert size(close, SizeRequest(purposes=("gate",))).seen is None
 
 
-def test_tasks_that_ran_once_are_planned_with_all_that_varies(pilot):
-    made = sized(pilot({"a": often(1, 1, 0), "b": often(1, 0, 0)}, repeats=1), margin=0.1)
-    assert [one.repeats for one in plan(made, "compare").sizes] == [1]
-    assert {one.repeats for one in plan(made, "gate").sizes} == {1, 2, 3, 5, 10}
-    assert all(noise.at_most for noise in made.noise)
-    assert made.noise[0].sd == pytest.approx(math.sqrt(2 * (67 / 100) * (33 / 100) / 100), abs=1e-3)
-    assert "ran once" in warned(made)
-    assert any("at most" in cell for cell in size_doc(made).tables[-1].texts[0])
-
-
-@pytest.mark.parametrize(
-    ("repeats", "share"),
-    [(1, 0.0), (2, 1.0), *(pytest.param(*run, marks=pytest.mark.slow) for run in ((1, 1.0), (2, 0.0), (3, 0.0), (3, 1.0)))],
-)
-def test_a_pilot_without_any_difference_asks_for_hundreds_of_tasks(pilot, repeats, share):
-    made = sized(pilot({"a": solves(share), "b": solves(share)}, tasks=60, repeats=repeats))
-    for purpose in ("compare", "gate"):
-        least = min(one.tasks * one.repeats for one in plan(made, purpose).sizes)
-        assert least > 300, purpose
-    assert all(noise.sd > 0 for noise in made.noise)
-    assert {"hardly apart"} <= warned(made).keys()
-
-
-@pytest.mark.parametrize(
-    "metric",
-    [
-        "steps",
-        "cost_usd",
-        *(pytest.param(metric, marks=pytest.mark.slow) for metric in ("lm_calls", "tokens", "nominal_usd", "seconds")),
-    ],
-)
-def test_other_metrics_are_planned_as_ratios(pilot, metric):
-    found = pilot({"a": solves(0.8), "b": solves(0.7)}, change=lambda r: replace(r, nominal_usd=0.02, seconds=r.steps / 2))
-    made = sized(found, metric=metric)
-    assert not made.pilot.scores
-    assert (plan(made, "compare").margin, plan(made, "gate").margin) == (0.02, 0.10)
-    assert plan(made, "gate").best is not None
-    assert "gate ± 10.0 %" in [row[0] for row in size_doc(made).tables[0].texts]
-
-
-def test_amounts_that_vary_twice_as_much_take_four_times_as_many_tasks(pilot):
-    def steps(by: float) -> Callable[[Record], Record]:
-        return lambda r: replace(r, steps=round(1_000 * (1 + by * (r.repeat - 0.5))))
-
-    one, two = (sized(pilot({"a": solves(0.8)}, change=steps(by)), metric="steps", margin=0.05) for by in (0.2, 0.4))
-    tasks = [next(s.tasks for s in plan(made, "gate").sizes if s.repeats == 1) for made in (one, two)]
-    assert tasks[1] / tasks[0] == pytest.approx(4, rel=0.1)
-
-
 @given(amounts=st.lists(st.lists(st.floats(1, 1e6), min_size=2, max_size=2), min_size=2, max_size=20), more=st.floats(0.98, 1.02))
 def test_shares_differ_by_the_ratio_of_the_sums_that_the_gate_takes(amounts, more):
-    """Nearly by its logarithm."""
     names = [str(place) for place in range(len(amounts))]
     a = TaskValues(dict(zip(names, amounts, strict=True)), dict.fromkeys(names, ""))
     b = TaskValues({task: [more * value for value in found] for task, found in a.values.items()}, a.clusters)
@@ -224,67 +94,7 @@ def test_shares_differ_by_the_ratio_of_the_sums_that_the_gate_takes(amounts, mor
     assert d == pytest.approx(math.log(ratio), abs=3e-4)
 
 
-def test_a_metric_that_is_0_throughout_is_told(pilot):
-    """Two arms that are compared must not be taken for two that are alone."""
-    with pytest.raises(RunError, match="seconds is 0 in every trial"):
-        sized(pilot({"a": solves(0.5), "b": solves(0.5)}, change=lambda r: replace(r, seconds=0.0)), metric="seconds")
-
-
-def test_a_metric_that_is_not_known_is_told(pilot):
-    with pytest.raises(RunError, match="cost_usd is unknown in every trial"):
-        sized(pilot({"a": solves(0.5)}, change=lambda r: replace(r, cost_usd=None)), metric="cost_usd")
-
-
-def test_without_a_price_there_are_no_dollars(pilot):
-    made = sized(pilot({"a": solves(0.5)}, change=lambda r: replace(r, cost_usd=None)))
-    assert plan(made, "gate").sizes[0].cost_usd is None
-    assert "USD" not in size_doc(made).tables[0].columns
-    assert warned(made)["no dollars"] == "a: dollars are not known"
-
-
-def test_what_a_cache_spared_is_not_counted_on(pilot):
-    made = sized(pilot({"a": solves(0.5)}, change=lambda r: replace(r, cost_usd=0.0, nominal_usd=0.05)))
-    best = plan(made, "gate").sizes[0]
-    assert best.cost_usd == pytest.approx(0.05 * best.trials)
-
-
-def test_errored_trials_are_left_out_and_told(pilot):
-    def fails(record: Record) -> Record:
-        return replace(record, status="errored", scores={}) if record.task in ("t1", "t2") else record
-
-    made = sized(pilot({"a": solves(0.5), "b": solves(0.5)}, change=fails))
-    assert made.pilot.tasks == 98
-    assert warned(made)["errored trials"].startswith("pilot: 8 of 400 trials errored")
-
-
-def test_an_arm_that_was_never_scored_is_left_out(pilot):
-    def fails(record: Record) -> Record:
-        return replace(record, status="errored", scores={}) if record.arm == "b" else record
-
-    made = sized(pilot({"a": solves(0.5), "b": solves(0.5)}, change=fails))
-    assert [noise.arm for noise in made.noise] == ["a"]
-    assert "invalid" in warned(made)
-
-
-def test_an_incomplete_pilot_is_told(pilot):
-    made = sized(pilot({"a": solves(0.5)}, change=lambda r: r if r.task != "t7" else None))
-    assert warned(made)["incomplete"] == "pilot: incomplete: 198 of 200 trials"
-
-
-@pytest.mark.parametrize("tasks", [0, 1])
-def test_fewer_than_two_tasks_are_no_pilot(pilot, tasks):
-    with pytest.raises(RunError, match=r"a pilot needs at least two|unknown in every trial"):
-        sized(pilot({"a": solves(0.5)}, change=lambda r: r if int(r.task[1:]) < tasks else None))
-
-
-@pytest.mark.parametrize("tasks", [2, 3, 5, 30])
-def test_a_small_pilot_is_told(pilot, tasks):
-    made = sized(pilot({"a": often(1, 0), "b": often(0, 1)}, tasks=tasks))
-    assert warned(made)["small pilot" if tasks == 30 else "few to plan"].startswith(f"{tasks} tasks")
-
-
 def test_templates_are_the_units(pilot):
-    """Ten tasks to a template, all or none solved: ten times the tasks."""
     draws = {"a": often(1, 1, 0, 1), "b": often(1, 0, 0, 1)}
     alone = sized(pilot(draws, tasks=40), margin=0.1)
     shared: dict[str, Draw] = {
@@ -302,54 +112,6 @@ def test_templates_are_the_units(pilot):
     assert "clusters" in size_doc(clustered).tables[0].columns
 
 
-def clustered_import(pilot: Callable[..., Results], draws: dict[str, Draw], repeats: int = 3) -> Results:
-    """36 tasks on nine topics, as an import names them."""
-    origin = {"from": [], "format": "csv", "cluster": "topic"}
-    topic = {"change": lambda r: replace(r, cluster=str(int(r.task[1:]) % 9)), "manifest": {"imported": origin}}
-    return pilot(draws, tasks=36, repeats=repeats, **topic)
-
-
-def test_few_clusters_that_differ_are_planned_with_what_was_seen_of_them(pilot):
-    made = sized(clustered_import(pilot, {"a": solves(0.6), "b": solves(0.5)}), margin=0.1)
-    sizes = sorted(plan(made, "compare").sizes, key=lambda one: one.repeats)
-    assert len(sizes) > 1
-    assert all(fewer.tasks < more.tasks for more, fewer in pairwise(sizes))
-    assert all(one.tasks == 4 * one.clusters for one in sizes)
-    assert "hardly apart" not in warned(made)
-    assert warned(made)["small pilot"].startswith("9 clusters: ")
-    assert warned(made)["clusters"].startswith("36 tasks in 9 clusters count like ")
-
-
-@pytest.mark.parametrize(
-    ("draws", "says"),
-    [
-        ({"a": solves(1), "b": solves(1)}, "a and b: differed otherwise than usual on 0 of 9 clusters"),
-        ({"a": solves(1), "b": solves(0)}, "a and b: differed otherwise than usual on 0 of 9 clusters"),
-        (
-            {"a": solves(1), "b": lambda rng, task: float(task not in (0, 9, 1))},
-            "a and b: differed otherwise than usual on 2 of 9 clusters",
-        ),
-        ({"a": solves(1)}, "a and another design: differed"),
-    ],
-)
-def test_of_clusters_that_hardly_differed_it_says_how_many_did(pilot, draws, says):
-    made = sized(clustered_import(pilot, draws), margin=0.1)
-    assert warned(made)["hardly apart"].startswith(says)
-    sizes = plan(made, "compare").sizes
-    assert [one.repeats for one in sizes] == [1], "more repeats of tasks that never vary are trials for nothing"
-
-
-def test_an_imported_run_is_planned_as_far_as_it_is_known(pilot):
-    def bare(record: Record) -> Record:
-        return replace(record, calls={}, input_tokens=0, output_tokens=0, cost_usd=None, wall_s=0.0, steps=0)
-
-    made = sized(pilot({"a": solves(0.7), "b": solves(0.5)}, change=bare, manifest={"imported": {"from": [], "format": "csv"}}))
-    best = min(plan(made, "compare").sizes, key=lambda one: one.trials)
-    assert (best.cost_usd, best.seconds, best.tokens) == (None, None, 0)
-    assert not best.enough_tasks
-    assert made.pilot.supply.tasks == 100
-
-
 def test_arms_that_did_the_same_in_every_trial_are_named_and_not_sized(pilot):
     def alike(record: Record) -> Record:
         return replace(record, trace_digest="t", steps=4, input_tokens=10, output_tokens=1, cost_usd=None)
@@ -363,3 +125,161 @@ def test_arms_that_did_the_same_in_every_trial_are_named_and_not_sized(pilot):
     assert size_doc(with_another).facts["Same"] == ["a and b"]
     assert {reach.names for reach in plan(with_another, "compare").reaches} == {("a", "c"), ("b", "c")}
     assert plan(with_another, "compare").level == pytest.approx(0.05 / 3)
+
+
+def test_cost_is_trials_times_what_one_took_and_a_run_that_its_processors_held_up_takes_as_long_again(pilot):
+    made = sized(pilot({"a": solves(0.8), "b": solves(0.7)}, concurrency=16), margin=0.1)
+    for purpose in ("compare", "gate"):
+        sizes = plan(made, purpose).sizes
+        assert [one.trials for one in sizes] == sorted(one.trials for one in sizes)
+        for one in sizes:
+            assert one.trials == 2 * one.tasks * one.repeats
+            assert one.lm_calls == pytest.approx(4 * one.trials)
+            assert one.cost_usd == pytest.approx(0.01 * one.trials)
+            assert one.seconds == pytest.approx(8 * one.trials / 16)
+            assert one.tokens == pytest.approx((1_000 + 49.5) * one.trials)
+    later = itertools.count()
+
+    def one_by_one(record):
+        """Trials one after the other, though there are places for sixteen; in a later session the rest."""
+        place = next(later)
+        return replace(record, started_at=8.0 * place + 1e6 * (place // 100), wall_s=8.0)
+
+    made = sized(pilot({"a": solves(0.8), "b": solves(0.7)}, concurrency=16, change=one_by_one), margin=0.1)
+    assert [one.seconds for one in plan(made, "compare").sizes] == [
+        pytest.approx(8 * one.trials) for one in plan(made, "compare").sizes
+    ]
+
+
+def test_the_noise_is_what_two_runs_differ_by(pilot):
+    (noise,) = sized(pilot({"a": solves(0.5)}, tasks=400)).noise
+    assert noise.sd == pytest.approx(math.sqrt(2 * 0.25 / 800), rel=0.1)
+    assert (noise.band, noise.at_most) == (pytest.approx(1.96 * noise.sd, rel=1e-3), False)
+    far = size(pilot({"a": solves(0.9)}), SizeRequest(), pilot({"a": solves(0.4)}, seed=1))
+    assert warned(far)["second run differs"].startswith("a: ")
+
+
+SECOND: list[tuple[dict[str, Any], str]] = [
+    ({"repeats": 3}, "another number of repeats"),
+    ({"manifest": {"profiles": {"clean": "q"}}}, "another set of fault profiles"),
+    ({"draws": {"b": solves(0.5)}}, "another set of arms"),
+    ({"manifest": {"suite": {"name": "s", "version": "1", "digest": "e", "tasks": 20}}}, "another suite"),
+]
+
+
+def test_a_second_run_of_something_else_or_the_same_run_is_refused(pilot):
+    first = pilot({"a": solves(0.5)}, tasks=20)
+    for changes, says in SECOND:
+        other = pilot(**({"draws": {"a": solves(0.5)}, "seed": 1, "tasks": 20} | changes))
+        with pytest.raises(ValueError, match=f".* is not a second run of .*: it has {says}"):
+            size(first, SizeRequest(), other)
+    with pytest.raises(ValueError, match="is the same run"):
+        size(first, SizeRequest(), first)
+    scripted = [pilot({"a": solves(0.5)}, model="scripted") for _ in range(2)]
+    with pytest.raises(ValueError, match="both runs have seed 0"):
+        size(scripted[0], SizeRequest(), scripted[1])
+
+
+@pytest.mark.parametrize(("repeats", "share"), [(1, 0.0), (2, 1.0)])
+def test_a_pilot_without_any_difference_asks_for_hundreds_of_tasks(pilot, repeats, share):
+    made = sized(pilot({"a": solves(share), "b": solves(share)}, tasks=60, repeats=repeats))
+    for purpose in ("compare", "gate"):
+        assert min(one.tasks * one.repeats for one in plan(made, purpose).sizes) > 300, purpose
+    assert all(noise.sd > 0 for noise in made.noise)
+    assert {"hardly apart"} <= warned(made).keys()
+
+
+@pytest.mark.parametrize("metric", ["steps", "cost_usd"])
+def test_other_metrics_are_planned_as_ratios(pilot, metric):
+    made = sized(pilot({"a": solves(0.8), "b": solves(0.7)}), metric=metric)
+    assert not made.pilot.scores
+    assert (plan(made, "compare").margin, plan(made, "gate").margin) == (0.02, 0.10)
+    assert plan(made, "gate").best is not None
+    assert "gate ± 10.0 %" in [row[0] for row in size_doc(made).tables[0].texts]
+
+
+def errored(record: Record) -> Record:
+    return replace(record, status="errored", scores={})
+
+
+NO_PILOT: list[tuple[Callable[[Record], Record | None], str, str]] = [
+    (lambda r: replace(r, seconds=0.0), "seconds", "seconds is 0 in every trial"),
+    (lambda r: replace(r, cost_usd=None), "cost_usd", "cost_usd is unknown in every trial"),
+    *((lambda r, most=most: r if int(r.task[1:]) < most else None, "accuracy", "at least two|unknown in every") for most in (0, 1)),
+]
+
+
+@pytest.mark.parametrize(("change", "metric", "said"), NO_PILOT)
+def test_what_is_no_pilot_for_a_metric_is_told(pilot, change, metric, said):
+    with pytest.raises(RunError, match=said):
+        sized(pilot({"a": solves(0.5), "b": solves(0.5)}, change=change), metric=metric)
+
+
+def test_dollars_are_told_where_there_is_a_price_and_what_a_cache_spared_is_not_counted_on(pilot):
+    made = sized(pilot({"a": solves(0.5)}, change=lambda r: replace(r, cost_usd=None)))
+    assert plan(made, "gate").sizes[0].cost_usd is None
+    assert "USD" not in size_doc(made).tables[0].columns
+    assert warned(made)["no dollars"] == "a: dollars are not known"
+    best = plan(sized(pilot({"a": solves(0.5)}, change=lambda r: replace(r, cost_usd=0.0, nominal_usd=0.05))), "gate").sizes[0]
+    assert best.cost_usd == pytest.approx(0.05 * best.trials)
+
+
+def test_trials_that_errored_or_are_missing_and_few_tasks_are_told(pilot):
+    draws = {"a": solves(0.5), "b": solves(0.5)}
+    made = sized(pilot(draws, change=lambda r: errored(r) if r.task in ("t1", "t2") else r))
+    assert made.pilot.tasks == 98
+    assert warned(made)["errored trials"].startswith("pilot: 8 of 400 trials errored")
+    made = sized(pilot(draws, change=lambda r: errored(r) if r.arm == "b" else r))
+    assert [noise.arm for noise in made.noise] == ["a"]
+    assert "invalid" in warned(made)
+    made = sized(pilot({"a": solves(0.5)}, change=lambda r: r if r.task != "t7" else None))
+    assert warned(made)["incomplete"] == "pilot: incomplete: 198 of 200 trials"
+    for tasks, kind in ((2, "few to plan"), (3, "few to plan"), (5, "few to plan"), (30, "small pilot")):
+        made = sized(pilot({"a": often(1, 0), "b": often(0, 1)}, tasks=tasks))
+        assert warned(made)[kind].startswith(f"{tasks} tasks")
+
+
+def test_few_clusters_are_planned_with_what_was_seen_of_them_and_it_is_said_how_many_differed(pilot):
+    """36 tasks on nine topics, as an import names them."""
+    origin = {"imported": {"from": [], "format": "csv", "cluster": "topic"}}
+
+    def clustered(draws: dict[str, Draw]) -> Sizing:
+        topic = {"change": lambda r: replace(r, cluster=str(int(r.task[1:]) % 9)), "manifest": origin}
+        return sized(pilot(draws, tasks=36, repeats=3, **topic), margin=0.1)
+
+    made = clustered({"a": solves(0.6), "b": solves(0.5)})
+    sizes = sorted(plan(made, "compare").sizes, key=lambda one: one.repeats)
+    assert len(sizes) > 1
+    assert all(fewer.tasks < more.tasks for more, fewer in pairwise(sizes))
+    assert all(one.tasks == 4 * one.clusters for one in sizes)
+    assert "hardly apart" not in warned(made)
+    assert warned(made)["small pilot"].startswith("9 clusters: ")
+    assert warned(made)["clusters"].startswith("36 tasks in 9 clusters count like ")
+    hardly: list[tuple[dict[str, Draw], str]] = [
+        ({"a": solves(1), "b": solves(0)}, "a and b: differed otherwise than usual on 0 of 9 clusters"),
+        (
+            {"a": solves(1), "b": lambda rng, task: float(task not in (0, 9, 1))},
+            "a and b: differed otherwise than usual on 2 of 9 clusters",
+        ),
+        ({"a": solves(1)}, "a and another design: differed"),
+    ]
+    for draws, says in hardly:
+        made = clustered(draws)
+        assert warned(made)["hardly apart"].startswith(says)
+        assert [one.repeats for one in plan(made, "compare").sizes] == [1], "tasks never vary: more repeats are for nothing"
+
+
+def test_one_arm_alone_is_planned_beside_another_design_and_tasks_that_ran_once_with_all_that_varies(pilot):
+    made = sized(pilot({"a": often(1, 0.5)}), margin=0.05)
+    (reach,) = plan(made, "compare").reaches
+    best = plan(made, "compare").sizes[0]
+    assert (reach.names, best.trials) == (("a", "another design"), 2 * best.tasks * best.repeats)
+    assert best.cost_usd == pytest.approx(0.01 * best.trials)
+    assert "no pair" in warned(made)
+    made = sized(pilot({"a": often(1, 1, 0), "b": often(1, 0, 0)}, repeats=1), margin=0.1)
+    assert [one.repeats for one in plan(made, "compare").sizes] == [1]
+    assert {one.repeats for one in plan(made, "gate").sizes} == {1, 2, 3, 5, 10}
+    assert all(noise.at_most for noise in made.noise)
+    assert made.noise[0].sd == pytest.approx(math.sqrt(2 * (67 / 100) * (33 / 100) / 100), abs=1e-3)
+    assert "ran once" in warned(made)
+    assert any("at most" in cell for cell in size_doc(made).tables[-1].texts[0])

@@ -1,9 +1,10 @@
-"""What the suite has to offer a size, and bad arguments."""
+"""What the suite has to offer a size, bad arguments, and arms that crashed in every trial, or never asked their model."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +20,6 @@ from whichloop.experiments.size.doc import large, size_doc
 from whichloop.metrics.record import Record
 from whichloop.runs.store.files import RunError
 from whichloop.text.numbers import duration
-
-# --- the tasks that there are ---
 
 
 def test_a_suite_that_has_fewer_tasks_is_told_and_repeats_are_taken_instead(pilot):
@@ -71,61 +70,6 @@ def test_the_first_tasks_of_a_suite_are_not_all_of_it(pilot):
     assert plan(made, "gate").best == plan(made, "gate").sizes[0]
 
 
-def test_excluded_tasks_have_to_be_made_up_for(pilot):
-    def out(record: Record) -> Record:
-        return replace(record, status="excluded", scores={}) if int(record.task[1:]) < 20 else record
-
-    made = sized(pilot({"bare": solves(0.8)}, tasks=40, suite="arithmetic(size=40)", change=out), margin=0.1, purposes=("gate",))
-    best = plan(made, "gate").best
-    assert made.pilot.supply.tasks == 20
-    assert best.suite == f"arithmetic(size={2 * best.tasks})"
-
-
-def test_tasks_that_one_arm_lacks_are_no_more_than_they_are_and_costs_that_it_does_not_tell_are_named(pilot):
-    def out(record: Record) -> Record:
-        lacks = record.arm == "b" and int(record.task[1:]) < 25
-        return (
-            replace(record, status="excluded", scores={}) if lacks else replace(record, cost_usd=None if record.arm == "b" else 1)
-        )
-
-    found = pilot({"a": solves(0.8), "b": solves(0.8)}, tasks=60, change=out, manifest={"imported": {"from": [], "format": "csv"}})
-    made = sized(found)
-    assert made.pilot.supply.tasks == 35
-    assert warned(made)["no dollars"] == "b: dollars are not known"
-
-
-def test_a_task_of_which_one_repeat_is_excluded_is_there(pilot):
-    def out(record: Record) -> Record:
-        is_out = record.repeat == 1 and int(record.task[1:]) < 20
-        return replace(record, status="excluded", scores={}) if is_out else record
-
-    made = sized(pilot({"bare": solves(0.8)}, tasks=40, change=out, manifest={"imported": {"from": [], "format": "csv"}}))
-    assert made.pilot.supply.tasks == 40
-
-
-# --- bad arguments ---
-
-
-@pytest.mark.parametrize(
-    ("wanted", "says"),
-    [
-        ({"metric": "speed"}, "metric: unknown metric 'speed'; known: accuracy"),
-        ({"margin": 0.0}, "margin: it must be more than 0 and less than 1"),
-        ({"margin": 1.0}, "margin: it must be more than 0 and less than 1"),
-        ({"margin": math.nan}, "margin"),
-        ({"margin": 200.0, "metric": "steps"}, "margin: it must be more than 0 and less than 100"),
-        ({"alpha": 0.5}, "alpha"),
-        ({"alpha": 0.0}, "alpha"),
-        ({"power": 0.4}, "power"),
-        ({"power": 1.0}, "power"),
-        ({"power": math.nan}, "power"),
-    ],
-)
-def test_bad_arguments_are_told_by_their_name(pilot, wanted, says):
-    with pytest.raises(ValueError, match=says):
-        sized(pilot({"a": solves(0.5)}, tasks=10), **wanted)
-
-
 @settings(deadline=None, max_examples=cases(12))
 @given(
     shares=st.lists(st.lists(st.sampled_from([0.0, 0.3, 0.9, 1.0]), min_size=1, max_size=4), min_size=1, max_size=3),
@@ -147,14 +91,6 @@ def test_whatever_the_pilot_was_it_is_an_answer_or_one_line(tmp_path_factory, sh
     made = sized(found, margin=margin, metric=metric)
     for found_plan in made.plans:
         assert all(one.tasks >= 2 and one.trials >= one.tasks for one in found_plan.sizes)
-
-
-def test_numbers_are_written_as_people_write_them():
-    assert [large(950), large(12_345), large(4_560_000)] == ["950", "12.3 k", "4.56 M"]
-    assert [duration(s) for s in (0.2, 42, 700, 12_300)] == ["under a second", "42 s", "12 min", "3.4 h"]
-
-
-# --- arms that crashed in every trial, or never asked their model ---
 
 
 @settings(deadline=None, max_examples=cases(6))
@@ -211,3 +147,49 @@ def test_a_pilot_is_incomplete_where_trials_of_the_loops_that_are_sized_are_miss
     ended = due - repeats * sum(lost[loop] for loop in sized_loops)
     told = warned(sized(run, loops=tuple(sorted(loops)))).get("incomplete")
     assert told == (f"pilot: incomplete: {ended} of {due} trials" if ended < due else None)
+
+
+def test_excluded_tasks_have_to_be_made_up_for_and_one_of_which_a_repeat_is_excluded_is_there(pilot):
+    def leaving_out(*repeats: int) -> Callable[[Record], Record]:
+        def change(record: Record) -> Record:
+            is_out = record.repeat in repeats and int(record.task[1:]) < 20
+            return replace(record, status="excluded", scores={}) if is_out else record
+
+        return change
+
+    grows = {"draws": {"bare": solves(0.8)}, "tasks": 40, "suite": "arithmetic(size=40)"}
+    made = sized(pilot(**grows, change=leaving_out(0, 1)), margin=0.1, purposes=("gate",))
+    best = plan(made, "gate").best
+    assert made.pilot.supply.tasks == 20
+    assert best.suite == f"arithmetic(size={2 * best.tasks})"
+    imported = {"imported": {"from": [], "format": "csv"}}
+    there = sized(pilot({"bare": solves(0.8)}, tasks=40, change=leaving_out(1), manifest=imported))
+    assert there.pilot.supply.tasks == 40
+
+    def lacking(record: Record) -> Record:
+        lacks = record.arm == "b" and int(record.task[1:]) < 25
+        told = replace(record, cost_usd=None if record.arm == "b" else 1)
+        return replace(record, status="excluded", scores={}) if lacks else told
+
+    made = sized(pilot({"a": solves(0.8), "b": solves(0.8)}, tasks=60, change=lacking, manifest=imported))
+    assert made.pilot.supply.tasks == 35, "tasks that one arm lacks are no more than they are"
+    assert warned(made)["no dollars"] == "b: dollars are not known"
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"metric": "speed"}, "metric: unknown metric 'speed'; known: accuracy"),
+    *(({"margin": margin}, "margin: it must be more than 0 and less than 1") for margin in (0.0, 1.0)),
+    ({"margin": math.nan}, "margin"),
+    ({"margin": 200.0, "metric": "steps"}, "margin: it must be more than 0 and less than 100"),
+    *(({"alpha": alpha}, "alpha") for alpha in (0.5, 0.0)),
+    *(({"power": power}, "power") for power in (0.4, 1.0, math.nan)),
+]
+
+
+def test_bad_arguments_are_told_by_their_name(pilot):
+    found = pilot({"a": solves(0.5)}, tasks=10)
+    for wanted, says in BAD:
+        with pytest.raises(ValueError, match=says):
+            sized(found, **wanted)
+    assert [large(950), large(12_345), large(4_560_000)] == ["950", "12.3 k", "4.56 M"]
+    assert [duration(s) for s in (0.2, 42, 700, 12_300)] == ["under a second", "42 s", "12 min", "3.4 h"]

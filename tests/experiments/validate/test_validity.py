@@ -1,4 +1,4 @@
-"""How a prediction is held against the results: rank agreement, misplaced pairs, and the verdict."""
+"""A run in two halves, and how a prediction is held against the results: rank agreement, misplaced pairs, and the verdict."""
 
 from __future__ import annotations
 
@@ -13,8 +13,22 @@ from scipy.stats import kendalltau
 
 from tests.cases import cases
 from whichloop.experiments.validate.doc import validity_doc
+from whichloop.experiments.validate.prediction import halves
 from whichloop.experiments.validate.validity import MEASURES, rank_agreement, units_needed, verdict_of
 from whichloop.metrics.paired import PairedFlip, judge_family
+
+UNITS = st.dictionaries(st.text(max_size=6), st.sampled_from("abcdefgh"), min_size=2).filter(
+    lambda units: len({*units.values()}) > 1
+)
+
+
+@given(units=UNITS, seed=st.integers(0, 9))
+def test_halves_are_a_partition_that_keeps_units_together(units: dict[str, str], seed: int) -> None:
+    fitted, held_out = halves(units, seed)
+    assert sorted((*fitted, *held_out)) == sorted(units)
+    assert not {units[task] for task in fitted} & {units[task] for task in held_out}
+    assert 0 <= len({units[task] for task in held_out}) - len({units[task] for task in fitted}) <= 1
+
 
 SCORES = st.integers(3, 5).flatmap(
     lambda loops: st.integers(3, 8).flatmap(
@@ -49,8 +63,14 @@ def test_a_side_that_equals_itself_has_tau_1_and_its_opposite_minus_1() -> None:
 
 
 WIDE = {"value": 0.2, "low": 0.1, "high": 0.3, "n": 40}
+
+
 RIGHT = {"better": "a/m", "worse": "b/m", "real": WIDE, "predicted": 0.1, "misplaced": False}
+
+
 WRONG = RIGHT | {"predicted": -0.1, "misplaced": True}
+
+
 FOUND: dict[str, Any] = {
     "prediction": "d" * 64,
     "fitted_tasks": 40,
@@ -64,6 +84,8 @@ FOUND: dict[str, Any] = {
     "pairs_in_all": 3,
     "unknown_errors": {},
 }
+
+
 OFF = [FOUND["differences"][0] | {"off": True}, *FOUND["differences"][1:]]
 
 
@@ -109,3 +131,14 @@ def test_the_fewest_units_are_those_with_which_one_pair_can_be_told_apart(tests:
 def test_the_page_names_the_fewest_tasks_of_three_and_of_five_loops() -> None:
     page = (Path(__file__).parents[3] / "docs" / "validity.md").read_text("utf-8")
     assert f"three loops take {units_needed(3)} independent held-out tasks or more, five take {units_needed(10)}" in page
+
+
+@given(units=UNITS, seed=st.integers(0, 9), order=st.randoms())
+def test_halves_hang_on_names_and_seed_alone(units: dict[str, str], seed: int, order) -> None:
+    shuffled = list(units.items())
+    order.shuffle(shuffled)
+    assert halves(dict(shuffled), seed) == halves(units, seed)
+    twenty = {f"t{n}": f"t{n}" for n in range(20)}
+    assert len({halves(twenty, seed) for seed in range(5)}) == 5
+    with pytest.raises(ValueError, match="two independent tasks or more"):
+        halves({"a": "x", "b": "x"}, 0)

@@ -1,33 +1,30 @@
-"""What `why` shows of a run, as data: causes by arm beside solved trials, examples, pairs, and one next command."""
+"""What `why` shows of a run: causes by arm beside their base rates in solved trials, examples, pairs, and one next command."""
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, find_record, results
 from whichloop.experiments.compare.run import run
+from whichloop.experiments.why import base_rates
+from whichloop.experiments.why.base_rates import LOST_ONLY, BaseRate
 from whichloop.experiments.why.doc import MAX_ACROSS, MAX_EXAMPLES, why_doc
 from whichloop.experiments.why.losses import losses_explained, pairs_named
+from whichloop.metrics.trajectory.divergence import explain
+from whichloop.metrics.trajectory.traced_trial import TracedTrial
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.store.trials import Traces
 from whichloop.text.doc import Doc, Lines, Table, to_markdown
-
-
-def ran(folder: Path, loops: tuple[str, ...], *profiles: str, tasks: int = 12) -> Results:
-    made = prepare(CompareConfig(loops=loops, profiles=profiles, tasks=tasks, runs=folder, mlflow=False))
-    run(made, Unwatched())
-    return results(made.folder)
-
-
-@pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    loops = ("bare", "react_extract", "finish(parse_retries=0)")
-    return ran(tmp_path_factory.mktemp("runs"), loops, "flaky-format", "flaky-tools", tasks=16)
 
 
 def tables_of(doc: Doc) -> list[Table]:
@@ -87,21 +84,51 @@ def test_where_two_arms_part_is_shown_where_they_were_asked_for(found: Results) 
     assert all(table.detail for table in tables_of(every) if "arm" in table.title)
 
 
-def test_of_many_arms_each_has_a_row(tmp_path: Path) -> None:
+def test_solved_trials_are_explained_by_the_same_rules(found: Results) -> None:
+    traces, shown, solved = Traces(found.folder), Counter[tuple[str, str]](), Counter[str]()
+    for record in found.records:
+        if record.accuracy >= 1:
+            solved[record.arm] += 1
+            shown[record.arm, explain(TracedTrial(traces.read(record), record)).cause] += 1
+    rated = 0
+    for arm in losses_explained(found).arms:
+        assert set(arm.base_rates) == set(arm.causes) - set(LOST_ONLY)
+        for cause, rate in arm.base_rates.items():
+            assert (rate.lost, rate.of_lost) == (arm.causes[cause], arm.lost)
+            assert (rate.solved, rate.of_solved, rate.is_sample) == (shown[arm.arm, cause], solved[arm.arm], False)
+            rated += 1
+    assert rated > 1
+
+
+def test_of_many_solved_trials_as_many_of_each_arm_are_looked_at(found: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base_rates, "MAX_SOLVED", 40)
+    monkeypatch.setattr(base_rates, "MIN_SOLVED", 3)
+    rates = [rate for arm in losses_explained(found).arms for rate in arm.base_rates.values()]
+    assert {(rate.of_solved, rate.is_sample) for rate in rates} == {(5, True)}
+
+
+def ran(folder: Path, loops: tuple[str, ...], *profiles: str, tasks: int = 12, **more: Any) -> Results:
+    made = prepare(CompareConfig(loops=loops, profiles=profiles, tasks=tasks, runs=folder, mlflow=False, **more))
+    run(made, Unwatched())
+    return results(made.folder)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    loops = ("bare", "react_extract", "finish(parse_retries=0)", "stateless")
+    return ran(tmp_path_factory.mktemp("runs"), loops, "flaky-format", "flaky-tools", tasks=16)
+
+
+def test_of_many_arms_each_has_a_row_and_the_cure_that_is_in_the_run_is_the_next_thing_to_look_at(tmp_path: Path) -> None:
     loops = tuple(f"bare(max_consecutive_errors={n})" for n in range(1, MAX_ACROSS + 2))
-    found = ran(tmp_path, loops, "flaky-format", tasks=4)
-    table = tables_of(why_doc(found, losses_explained(found, pairs=())))[0]
+    many = ran(tmp_path / "many", loops, "flaky-format", tasks=4)
+    table = tables_of(why_doc(many, losses_explained(many, pairs=())))[0]
     assert [row[0] for row in table.texts] == list(loops)
     assert table.columns[:2] == ("loop", "lost")
-
-
-def test_the_cure_that_is_in_the_run_is_the_next_thing_to_look_at(tmp_path: Path) -> None:
-    found = ran(tmp_path, ("bare", "bare(fences=read)"), "flaky-format", tasks=40)
-    (command,) = lines_of(why_doc(found, losses_explained(found)), "Next")
-    words = shlex.split(command)
-    assert words[:2] in (["whichloop", "report"], ["whichloop", "compare"])
-    fenced = losses_explained(found).arms[0].kinds["parse"].get("wire.fenced", 0)
-    assert fenced > 0
+    fenced = ran(tmp_path / "fenced", ("bare", "bare(fences=read)"), "flaky-format", tasks=40)
+    (command,) = lines_of(why_doc(fenced, losses_explained(fenced)), "Next")
+    assert shlex.split(command)[:2] in (["whichloop", "report"], ["whichloop", "compare"])
+    assert losses_explained(fenced).arms[0].kinds["parse"].get("wire.fenced", 0) > 0
 
 
 def test_a_run_that_lost_nothing_says_so_and_markdown_has_every_block(tmp_path: Path, found: Results) -> None:
@@ -111,3 +138,33 @@ def test_a_run_that_lost_nothing_says_so_and_markdown_has_every_block(tmp_path: 
     written = to_markdown(doc)
     assert all(table.title in written for table in tables_of(doc))
     assert len(re.findall(r"^- \*\*show\*\* ", written, re.MULTILINE)) == len(lines_of(doc, "show"))
+
+
+def test_without_traces_of_solved_trials_there_is_no_base_rate(tmp_path: Path) -> None:
+    (arm,) = losses_explained(ran(tmp_path, ("bare",), "flaky-tools", traces="failures")).arms
+    assert arm.causes
+    assert not arm.base_rates
+
+
+def test_what_most_solved_trials_show_too_is_told_with_both_counts_and_stands_in_no_arm(tmp_path: Path) -> None:
+    """What a forgetful model asks for again is a step more, which is no loss by itself."""
+    found = ran(tmp_path, ("bare", "stateless"), "forgetful", suite="library")
+    why = losses_explained(found)
+    (table,) = [each for each in why_doc(found, why).tables if each.title.startswith("Lost trials, and solved ones")]
+    told = {(row[0], row[1]): row[table.columns.index("solved")] for row in table.texts}
+    for arm in why.arms:
+        rate = arm.base_rates["lost observation"]
+        assert told[arm.arm, "lost observation"] == f"{rate.solved} of {rate.of_solved}"
+        assert (rate.lost, rate.of_lost, rate.of_solved) == (arm.causes["lost observation"], arm.lost, arm.trials - arm.lost)
+        assert 2 * rate.solved > rate.of_solved
+        assert not arm.stands("lost observation")
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.data())
+def test_a_cause_is_in_doubt_only_if_solved_trials_show_it_too(of_lost: int, of_solved: int, data: st.DataObject) -> None:
+    lost, solved = data.draw(st.integers(1, of_lost)), data.draw(st.integers(0, of_solved))
+    rate = BaseRate(lost, of_lost, solved, of_solved, is_sample=False)
+    assert solved > 0 or not rate.is_doubtful
+    assert solved / of_solved < lost / of_lost or rate.is_doubtful
+    assert BaseRate(7, 24, 26, 50, is_sample=False).is_doubtful
+    assert not BaseRate(9, 24, 0, 50, is_sample=False).is_doubtful

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kept import put, trace_text
+from tests.kept import put
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
@@ -29,6 +29,8 @@ from whichloop.runs.store.files import RunError
 from whichloop.runs.store.trials import TRIALS, read_records, read_trace
 
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
+
+
 PROFILES = ("flaky-format", "flaky-tools", "forgetful", "stubborn")
 
 
@@ -59,20 +61,6 @@ def lost(found: Results, arm: str) -> list[Record]:
     return [record for record in found.records if record.arm == arm and record.status == "scored" and record.accuracy < 1]
 
 
-# --- counts ---
-
-
-def test_every_loss_is_counted_once_and_has_a_cause(found, reasons):
-    assert reasons.untraced == 0
-    assert [arm.arm for arm in reasons.arms] == [arm.info.arm for arm in found.comparison.arms]
-    for arm in reasons.arms:
-        assert arm.lost == len(lost(found, arm.arm)) == sum(arm.causes.values()) == len(arm.examples)
-        assert list(arm.causes.values()) == sorted(arm.causes.values(), reverse=True)
-        assert {cause: sum(kinds.values()) for cause, kinds in arm.kinds.items()} == arm.causes
-        assert all(fault in faults_of(found, arm.arm) for kinds in arm.kinds.values() for fault in kinds if fault)
-    assert sum(arm.lost for arm in reasons.arms) > 10
-
-
 def test_pairs_are_those_that_met_the_same_and_their_counts_add_up(found, reasons):
     assert [(pair.a, pair.b) for pair in reasons.pairs] == comparable(found)
     assert all(pair.a.split("/")[1] == pair.b.split("/")[1] for pair in reasons.pairs)
@@ -88,15 +76,6 @@ def test_pairs_are_those_that_met_the_same_and_their_counts_add_up(found, reason
             assert step.signature
 
 
-def test_examples_can_be_few_and_counts_stay_whole(found, reasons):
-    few = losses_explained(found, most=1)
-    for one, other in zip(few.pairs, reasons.pairs, strict=True):
-        assert one.causes == other.causes
-        kept = Counter((each.loser, each.cause) for each in one.divergences)
-        assert set(kept.values()) <= {1}
-        assert set(kept) == {(each.loser, each.cause) for each in other.divergences}
-
-
 def test_a_pair_a_task_and_an_arm_can_be_chosen(found):
     pair = ("bare/flaky-format", "react_extract/flaky-format")
     chosen = losses_explained(found, pairs=[pair], task="arithmetic-0008")
@@ -110,17 +89,7 @@ def test_a_pair_a_task_and_an_arm_can_be_chosen(found):
         losses_explained(found, task="nope")
 
 
-def test_a_trial_by_itself_is_told_as_in_the_list(found):
-    arm = losses_explained(found, pairs=(), arms=["react_extract/flaky-format"]).arms[0]
-    records = {record.key: record for record in found.records}
-    for one in arm.examples:
-        told = recorded_doc(found.folder, records[arm.arm, one.task, one.repeat])
-        assert all(told.data[name] == getattr(one, name) for name in ("cause", "step", "detail", "fault"))
-        assert told.facts["Cause"] == [f"{one.cause}, step {one.step}: {one.detail}"]
-
-
 def test_the_step_of_a_cause_is_the_first_of_the_replies_that_it_is_about(tmp_path):
-    """Three replies in a row that cannot be read end a trial: its cause begins at the first of them, not at the end."""
     profile = tmp_path / "unreadable.toml"
     profile.write_text('name = "unreadable"\n[rates]\n"wire.malformed" = 0.3\n[clears]\nnever = 1.0\n')
     found = ran(tmp_path / "runs", loops=("bare",), profiles=(str(profile),), suite="arithmetic", tasks=9)
@@ -137,7 +106,6 @@ def test_the_step_of_a_cause_is_the_first_of_the_replies_that_it_is_about(tmp_pa
 @pytest.mark.thorough
 @pytest.mark.parametrize("suite", ["events", *(pytest.param(suite, marks=pytest.mark.slow) for suite in ("repairs", "typed"))])
 def test_causes_are_found_in_every_suite(tmp_path, suite):
-    """Hardly anything is left over: the five designs under all that goes wrong."""
     found = ran(tmp_path, loops=LOOPS, profiles=PROFILES, suite=suite, tasks=3)
     causes = sum((Counter(arm.causes) for arm in losses_explained(found, pairs=(), most=0).arms), Counter[str]())
     assert causes["other"] <= 0.02 * causes.total()
@@ -145,7 +113,6 @@ def test_causes_are_found_in_every_suite(tmp_path, suite):
 
 
 def test_a_loss_that_names_faults_is_counted_under_one_of_them(tmp_path):
-    """So that the shares of a cause agree with the sentences about its trials."""
     found = ran(tmp_path, loops=LOOPS, profiles=("flaky-tools", "flaky-format"), suite="arithmetic", tasks=8)
     met = {(record.arm, record.task): {fault.kind for fault in record.faults} for record in found.records}
     counted: Counter[str] = Counter()
@@ -156,9 +123,6 @@ def test_a_loss_that_names_faults_is_counted_under_one_of_them(tmp_path):
             counted[example.fault] += bool(named)
     assert counted.total() > 8
     assert {"tool.garbage", "wire.truncated"} <= counted.keys()
-
-
-# --- calls made again ---
 
 
 def test_repeated_calls_are_those_of_the_trace(found):
@@ -173,25 +137,6 @@ def test_repeated_calls_are_those_of_the_trace(found):
         assert record.repeated_calls == again
         told += again
     assert told > 0
-
-
-# --- traces that are missing or damaged ---
-
-
-def test_without_traces_the_tasks_are_told_all_the_same(found, reasons):
-    untraced = losses_explained(replace(found, records=tuple(replace(record, trace_at=0) for record in found.records)))
-    assert untraced.untraced == sum(arm.lost for arm in untraced.arms) > 0
-    assert all(not arm.causes for arm in untraced.arms)
-    assert [(pair.only_a, pair.only_b) for pair in untraced.pairs] == [(pair.only_a, pair.only_b) for pair in reasons.pairs]
-    assert untraced.findings == reasons.findings
-
-
-def test_where_only_the_winner_has_no_trace_the_loss_is_told_alone(found):
-    pair = ("bare/flaky-format", "react_extract/flaky-format")
-    bare = [replace(record, trace_at=0) if record.arm == pair[0] else record for record in found.records]
-    reasons = losses_explained(replace(found, records=tuple(bare)), pairs=[pair])
-    assert reasons.pairs[0].divergences == ()
-    assert sum(reasons.arms[1].causes.values()) == reasons.arms[1].lost > 0
 
 
 def damaged(found: Results, folder: Path, change: Callable[[dict[str, Any]], None]) -> Results:
@@ -223,40 +168,64 @@ def test_a_trace_with_anything_in_it_is_told_or_refused(found, tmp_path_factory,
     assert "\n" not in said
 
 
-# --- many ---
+def test_every_loss_is_counted_once_with_a_cause_and_told_by_itself_as_in_the_list(found, reasons):
+    assert reasons.untraced == 0
+    assert [arm.arm for arm in reasons.arms] == [arm.info.arm for arm in found.comparison.arms]
+    for arm in reasons.arms:
+        assert arm.lost == len(lost(found, arm.arm)) == sum(arm.causes.values()) == len(arm.examples)
+        assert list(arm.causes.values()) == sorted(arm.causes.values(), reverse=True)
+        assert {cause: sum(kinds.values()) for cause, kinds in arm.kinds.items()} == arm.causes
+        assert all(fault in faults_of(found, arm.arm) for kinds in arm.kinds.values() for fault in kinds if fault)
+    assert sum(arm.lost for arm in reasons.arms) > 10
+    records = {record.key: record for record in found.records}
+    arm = next(arm for arm in reasons.arms if arm.arm == "react_extract/flaky-format")
+    for one in arm.examples:
+        told = recorded_doc(found.folder, records[arm.arm, one.task, one.repeat])
+        assert all(told.data[name] == getattr(one, name) for name in ("cause", "step", "detail", "fault"))
+        assert told.facts["Cause"] == [f"{one.cause}, step {one.step}: {one.detail}"]
 
 
-def copied(found: Results, folder: Path, times: int) -> Results:
-    """A run of so many times the trials, each with a trace."""
-    records, traces = [], []
-    for record in found.records:
-        trace = read_trace(found.folder, record).to_json()
-        for k in range(times):
-            task = f"{record.task}-{k}"
-            records.append(replace(record, task=task))
-            traces.append(json.dumps(trace | {"task": task}).encode() + b"\n")
-    put(folder, records, traces)
-    return replace(found, folder=folder, records=tuple(read_records(folder)))
+def test_examples_can_be_few_and_counts_stay_whole_also_without_traces(found, reasons):
+    few = losses_explained(found, most=1)
+    for one, other in zip(few.pairs, reasons.pairs, strict=True):
+        assert one.causes == other.causes
+        kept = Counter((each.loser, each.cause) for each in one.divergences)
+        assert set(kept.values()) <= {1}
+        assert set(kept) == {(each.loser, each.cause) for each in other.divergences}
+    untraced = losses_explained(replace(found, records=tuple(replace(record, trace_at=0) for record in found.records)))
+    assert untraced.untraced == sum(arm.lost for arm in untraced.arms) > 0
+    assert all(not arm.causes for arm in untraced.arms)
+    assert [(pair.only_a, pair.only_b) for pair in untraced.pairs] == [(pair.only_a, pair.only_b) for pair in reasons.pairs]
+    assert untraced.findings == reasons.findings
+    pair = ("bare/flaky-format", "react_extract/flaky-format")
+    bare = [replace(record, trace_at=0) if record.arm == pair[0] else record for record in found.records]
+    alone = losses_explained(replace(found, records=tuple(bare)), pairs=[pair])
+    assert alone.pairs[0].divergences == (), "where only the winner has no trace the loss is told alone"
+    assert sum(alone.arms[1].causes.values()) == alone.arms[1].lost > 0
 
 
 @pytest.mark.thorough
 def test_memory_stays_flat_over_many_trials(found, tmp_path):
     """What is kept of a trial is its place in the counts, and no part of its trace."""
+    first = [record for record in found.records if record.task < "arithmetic-0002"]
+    texts = {record.key: read_trace(found.folder, record).to_json() for record in first}
 
     def peak(times: int) -> int:
+        records = [replace(record, task=f"{record.task}-{k}") for record in first for k in range(times)]
         folder = tmp_path / str(times)
         folder.mkdir()
-        many = copied(found, folder, times)
+        put(
+            folder,
+            records,
+            [json.dumps(texts[one.key] | {"task": f"{one.task}-{k}"}).encode() + b"\n" for one in first for k in range(times)],
+        )
+        many = replace(found, folder=folder, records=tuple(read_records(folder)))
         tracemalloc.start()  # which makes it take several times as long
         losses_explained(many, most=1)
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return most
 
-    found = replace(found, records=[record for record in found.records if record.task < "arithmetic-0002"])
     few, many = peak(1), peak(5)
-    trials = 4 * len(found.records)
-    mean_trace = sum(len(trace_text(found.folder, record.trace_at)) for record in found.records if record.trace_at) / len(
-        found.records
-    )
-    assert (many - few) / trials < mean_trace / 10
+    mean_trace = sum(len(json.dumps(text)) for text in texts.values()) / len(first)
+    assert (many - few) / (4 * len(first)) < mean_trace / 10

@@ -128,13 +128,8 @@ class Bench:
         self.rollouts.append((inputs["task"], sampled))
         self.programs.append(program)
         score = self.rule(program, int(inputs["task"][1:]), sampled.rollout)
-        fields = {
-            "answer": "a",
-            "score": score,
-            "feedback": "The answer was 1, expected 2.",
-            "stop": "finished",
-            "status": "scored",
-        }
+        told = {"feedback": "The answer was 1, expected 2.", "stop": "finished", "status": "scored"}
+        fields = {"answer": "a", "score": score} | told
         calls = self.calls_of(inputs)
         self.calls.extend(calls)
         return ProgramResult(fields, tuple(calls))
@@ -143,11 +138,8 @@ class Bench:
         seen: list[str] = []
         made = []
         for step in range(self.steps):
-            made.append(
-                PredictorCall(
-                    "decide", {"conversation": f"{inputs['query']} {seen}"}, {"reply": f"step {step} of {inputs['task']}"}
-                )
-            )
+            talk = {"conversation": f"{inputs['query']} {seen}"}
+            made.append(PredictorCall("decide", talk, {"reply": f"step {step} of {inputs['task']}"}))
             seen.append(f"result {step}")
         return [*made, PredictorCall("say", {"query": inputs["query"], "seen": seen}, {"answer": "a"})]
 
@@ -156,12 +148,8 @@ class Bench:
         return LoopProgram(self.loop, runner=self)
 
     def workshop(self, **changes: Any) -> Workshop:
-        values: dict[str, Any] = {
-            "student": self.student,
-            "train": [example(number) for number in range(6)],
-            "dev": [example(number) for number in range(6, 11)],
-            "lm": lm_of(self.proposer),
-        }
+        train, dev = [example(number) for number in range(6)], [example(number) for number in range(6, 11)]
+        values: dict[str, Any] = {"student": self.student, "train": train, "dev": dev, "lm": lm_of(self.proposer)}
         return Workshop(**(values | changes))
 
     def compile(self, spec: str, **changes: Any) -> LoopProgram:

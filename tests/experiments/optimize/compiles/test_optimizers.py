@@ -24,12 +24,7 @@ from tests.experiments.optimize.compiles.conftest import SPECS, compiled_once
 from tests.prepared import ran_in_fork
 from whichloop._extras import EXTRA_OF, MissingExtra
 from whichloop.dspy_seam.program import LoopProgram
-from whichloop.experiments.optimize.compiling import (
-    LOGGERS,
-    OptimizerFailed,
-    judge,
-    score,
-)
+from whichloop.experiments.optimize.compiling import LOGGERS, OptimizerFailed, judge, score
 from whichloop.experiments.optimize.config import BESIDE_DSPY, check_packages, load_optimize_config
 from whichloop.experiments.optimize.optimizer import BUILT_IN, optimizer_named
 from whichloop.protocol import program_digest
@@ -38,14 +33,12 @@ from whichloop.protocol.names import Spec, parse_spec
 if TYPE_CHECKING:
     from tests.experiments.optimize.compiles.conftest import Bench
 
-pytestmark = pytest.mark.thorough
 
-# --- names and options ---
+pytestmark = pytest.mark.thorough
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_a_built_in_one_is_dspys_of_its_name_in_any_case_with_options_that_dspy_knows(name: str) -> None:
-    """A version of DSPy that drops or renames an option that we set is noticed here."""
     for written in (name, name.lower(), name.upper()):
         made = optimizer_named(parse_spec(written))
         assert (made.name, made.target) == (name, getattr(dspy, name))
@@ -55,54 +48,6 @@ def test_a_built_in_one_is_dspys_of_its_name_in_any_case_with_options_that_dspy_
     assert optimizer_named(Spec(name, made.options)).options == made.options
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ("Miprov3", "unknown optimizer 'Miprov3'; did you mean 'MIPROv2'? known: BootstrapFewShot"),
-        ("xyz", "unknown optimizer 'xyz'; known: BootstrapFewShot"),
-        ("copro(breath=3)", "optimizer COPRO: unknown option 'breath'; did you mean 'breadth'?"),
-        ("simba(bsize=many)", "optimizer SIMBA: bsize: Input should be a valid integer"),
-        ("gepa(auto=tiny)", "optimizer GEPA: auto: Input should be 'light', 'medium' or 'heavy'"),
-        ("mipROv2(num_trials=few)", "optimizer MIPROv2: num_trials: Input should be a valid integer"),
-        ("copro@file.json", "optimizer copro: @file.json is for loops"),
-        ("json:dumps", "optimizer json:dumps needs obj: give json:dumps(obj=…)"),
-        ("json:JSONDecoder", "it must be a class with a compile"),
-        ("json:decoder", "it must be a class with a compile"),
-        ("no.such:Thing", "optimizer 'no.such:Thing': no module named 'no'"),
-        ("dspy:COPRO(metric=3)", "optimizer dspy:COPRO: metric is not an option: whichloop sets it"),
-    ],
-)
-def test_what_is_wrong_is_said_in_a_line(spec: str, message: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)) as raised:
-        optimizer_named(parse_spec(spec))
-    assert "\n" not in str(raised.value)
-
-
-def test_the_extra_of_what_an_optimizer_needs_beside_dspy_has_dspy_too() -> None:
-    extras = core_only.project()["optional-dependencies"]
-    assert {*BESIDE_DSPY} <= {name.lower() for name in BUILT_IN}
-    for name, beside in BESIDE_DSPY.items():
-        assert check_packages(name.upper()) == ("dspy", beside)
-        assert "whichloop[dspy]" in extras[EXTRA_OF[beside]]
-    assert check_packages("my_module:Mine") == check_packages("GEPA") == ("dspy",)
-
-
-@pytest.mark.parametrize("is_in_file", [True, False])
-def test_the_settings_of_a_search_say_what_its_optimizer_lacks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_in_file: bool
-) -> None:
-    """Before anything that needs it is imported, with the one extra that has all of it."""
-    for package_name in ("dspy", "optuna"):
-        monkeypatch.setitem(sys.modules, package_name, None)
-    file = tmp_path / "search.toml"
-    file.write_text("loops = ['bare']\n[search]\noptimizer = 'MIPROv2'\n", encoding="utf-8")
-    with pytest.raises(MissingExtra, match=r"^optimizer MIPROv2 needs dspy, which is not installed: pip install .*\[optimize\]"):
-        load_optimize_config(*((file, {}) if is_in_file else (None, {"loops": ["bare"], "optimizer": "MIPROv2"})))
-
-
-# --- metrics ---
-
-
 @given(value=st.floats(0, 1))
 def test_the_score_is_the_rollouts_and_in_bootstrapping_whether_it_is_full(value: float) -> None:
     prediction = dspy.Prediction(score=value, feedback="Why.")
@@ -110,9 +55,6 @@ def test_the_score_is_the_rollouts_and_in_bootstrapping_whether_it_is_full(value
     assert score(None, prediction, []) is (value == 1)
     judged = judge(None, prediction, None, "decide", [])
     assert (judged.score, judged.feedback) == (value, "Why.")
-
-
-# --- every compile ---
 
 
 def outside() -> tuple[Any, ...]:
@@ -148,7 +90,6 @@ def test_a_compile_is_quiet_changes_its_parts_alone_and_nothing_outside(
 
 
 def test_what_improves_is_found(spec: str, bench: Bench) -> None:
-    """The rule is taught by two demonstrations or a hint: whatever an optimizer changes, rollouts go better."""
     made = compiled_once(spec)
     tasks = range(6, 11)
     before, after = (sum(bench.rule(program, task, 0) for task in tasks) for program in (bench.student.program, made.program))
@@ -176,15 +117,7 @@ def test_the_seed_counts(spec: str, bench_of: Any) -> None:
     assert any(found(seed) != first for seed in range(1, 4))
 
 
-def test_dev_tasks_that_are_few_make_no_minibatch(bench_of: Any) -> None:
-    few, none = bench_of(), bench_of()
-    few.compile("MIPROv2(num_candidates=3, num_trials=6)")
-    none.compile("MIPROv2(num_candidates=3, num_trials=6, minibatch=false)")
-    assert few.rollouts == none.rollouts
-
-
 def test_another_process_gives_the_same_programs(tmp_path: Path) -> None:
-    """Whatever the order of its sets: the hash seed of the fork was drawn."""
     code = f"""
 import importlib.util, sys
 from whichloop.protocol import Program, program_digest
@@ -207,8 +140,6 @@ def test_two_threads_give_what_one_gives_where_an_event_loop_runs(spec: str, ben
     assert sorted(one.rollouts, key=str) == sorted(bench.rollouts, key=str)
 
 
-# --- the user's own ---
-
 OWN = '''
 class Own:
     """Adds a word. As an example."""
@@ -221,14 +152,11 @@ class Own:
         made.decide.signature = made.decide.signature.with_instructions(text)
         print("own print")
         return made
-
 def factory(threads):
     return Own(None, 0, None, "thanks") if threads == 1 else None
-
 class Failing:
     def compile(self, student, *, trainset):
         raise KeyError("secret sk-abcdefghijklmnop1234", "of two\\nlines")
-
 class Odd:
     def __init__(self, gives: str = "none"):
         self.gives = gives
@@ -277,30 +205,65 @@ def test_a_plug_in_is_found_by_its_name(own_module: str, tmp_path: Path, bench: 
         optimizer_named(parse_spec("polit"))
 
 
-@pytest.mark.parametrize(
-    ("gives", "message"),
-    [
-        ("none", "it gave a NoneType, not the program that it was handed, or a copy of it"),
-        ("dspy", "it gave a Predict, not the program"),
-        ("fewer", "it gave a program of the predictors decide, not decide, say"),
-        ("object", "PydanticSerializationError: Unable to serialize unknown type"),
-    ],
-)
-def test_what_is_no_program_is_refused(own_module: str, bench: Bench, gives: str, message: str) -> None:
-    own = bench.student.program
-    with pytest.raises(OptimizerFailed) as raised:
-        bench.compile(f"{own_module}:Odd(gives={gives})")
-    assert message in str(raised.value)
-    assert bench.student.program == own
+WRONG = {
+    "Miprov3": "unknown optimizer 'Miprov3'; did you mean 'MIPROv2'? known: BootstrapFewShot",
+    "xyz": "unknown optimizer 'xyz'; known: BootstrapFewShot",
+    "copro(breath=3)": "optimizer COPRO: unknown option 'breath'; did you mean 'breadth'?",
+    "gepa(auto=tiny)": "optimizer GEPA: auto: Input should be 'light', 'medium' or 'heavy'",
+    "mipROv2(num_trials=few)": "optimizer MIPROv2: num_trials: Input should be a valid integer",
+    "copro@file.json": "optimizer copro: @file.json is for loops",
+    "json:dumps": "optimizer json:dumps needs obj: give json:dumps(obj=…)",
+    "json:JSONDecoder": "it must be a class with a compile",
+    "json:decoder": "it must be a class with a compile",
+    "no.such:Thing": "optimizer 'no.such:Thing': no module named 'no'",
+    "dspy:COPRO(metric=3)": "optimizer dspy:COPRO: metric is not an option: whichloop sets it",
+}
 
 
-def test_a_bug_is_one_line_without_secrets(own_module: str, bench: Bench, capfd: Any) -> None:
-    before = outside()
+@pytest.mark.parametrize("spec", WRONG)
+def test_what_is_wrong_is_said_in_a_line(spec: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(WRONG[spec])) as raised:
+        optimizer_named(parse_spec(spec))
+    assert "\n" not in str(raised.value)
+
+
+def test_what_an_optimizer_needs_beside_dspy_is_told_with_the_one_extra_that_has_all_of_it_before_it_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extras = core_only.project()["optional-dependencies"]
+    assert {*BESIDE_DSPY} <= {name.lower() for name in BUILT_IN}
+    for name, beside in BESIDE_DSPY.items():
+        assert check_packages(name.upper()) == ("dspy", beside)
+        assert "whichloop[dspy]" in extras[EXTRA_OF[beside]]
+    assert check_packages("my_module:Mine") == check_packages("GEPA") == ("dspy",)
+    for package_name in ("dspy", "optuna"):
+        monkeypatch.setitem(sys.modules, package_name, None)
+    file = tmp_path / "search.toml"
+    file.write_text("loops = ['bare']\n[search]\noptimizer = 'MIPROv2'\n", encoding="utf-8")
+    for place, settings in ((file, {}), (None, {"loops": ["bare"], "optimizer": "MIPROv2"})):
+        with pytest.raises(
+            MissingExtra, match=r"^optimizer MIPROv2 needs dspy, which is not installed: pip install .*\[optimize\]"
+        ):
+            load_optimize_config(place, settings)
+
+
+FAILURES = {
+    "Odd(gives=none)": "it gave a NoneType, not the program that it was handed, or a copy of it",
+    "Odd(gives=dspy)": "it gave a Predict, not the program",
+    "Odd(gives=fewer)": "it gave a program of the predictors decide, not decide, say",
+    "Odd(gives=object)": "PydanticSerializationError: Unable to serialize unknown type",
+    "Failing": "own_teleprompters:Failing: KeyError: ",
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_bug_or_what_is_no_program_is_one_line_without_secrets(own_module: str, bench: Bench, name: str, capfd: Any) -> None:
+    own, before = bench.student.program, outside()
     with pytest.raises(OptimizerFailed) as raised:
-        bench.compile(f"{own_module}:Failing")
-    assert str(raised.value).startswith("own_teleprompters:Failing: KeyError: ")
+        bench.compile(f"{own_module}:{name}")
+    assert FAILURES[name] in str(raised.value)
     assert "sk-abc" not in str(raised.value)
     assert "\n" not in str(raised.value)
-    assert isinstance(raised.value.__cause__, KeyError)
+    assert name != "Failing" or isinstance(raised.value.__cause__, KeyError)
     assert (*capfd.readouterr(),) == ("", "")
-    assert outside() == before
+    assert (bench.student.program, outside()) == (own, before)

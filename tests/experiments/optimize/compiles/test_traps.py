@@ -27,6 +27,7 @@ from whichloop.runs.registry import find, make_loop
 
 pytestmark = pytest.mark.thorough
 
+
 DEMOS = (
     "BootstrapFewShot(max_labeled_demos=6)",
     "BootstrapFewShotWithRandomSearch(num_candidate_programs=2)",
@@ -34,9 +35,6 @@ DEMOS = (
     "SIMBA(bsize=4, num_candidates=3, max_steps=3)",
 )
 """Optimizers that keep steps of rollouts."""
-
-
-# --- exceptions that are swallowed ---
 
 
 class Stop(BaseException):
@@ -80,52 +78,6 @@ def test_what_is_no_exception_ends_every_compile(
     assert len(bench.rollouts) < at + threads  # nothing goes on behind our back
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_an_exception_in_a_rollout_ends_the_compile_and_is_no_score(spec: str, bench_of: Any, threads: int) -> None:
-    if "Labeled" in spec:
-        pytest.skip("it runs nothing")
-    bench = bench_of(raising(KeyError("no such task"), 3))
-    with pytest.raises(OptimizerFailed, match="in a rollout: KeyError: 'no such task'"):
-        bench.compile(spec, threads=threads)
-    assert len(bench.rollouts) < 3 + threads
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-def test_an_exception_in_a_metric_ends_the_compile_and_is_no_score(spec: str, bench_of: Any, threads: int) -> None:
-    if "Labeled" in spec:
-        pytest.skip("it measures nothing")
-    bench = bench_of(lambda program, task, draw: "not a number")
-    with pytest.raises(OptimizerFailed, match="in the metric: ValueError: could not convert string to float"):
-        bench.compile(spec, threads=threads)
-    assert len(bench.rollouts) <= 12  # of one evaluation; another is not begun
-
-
-# --- proposals that are rejected without a word ---
-
-
-@pytest.mark.parametrize("spec", ["COPRO", "MIPROv2(num_candidates=3, num_trials=2)"])
-def test_proposals_that_cannot_be_read_end_a_compile_that_needs_them(spec: str, bench_of: Any, proposer_of: Any) -> None:
-    bench = bench_of(proposer=proposer_of(readable=False))
-    with pytest.raises(OptimizerFailed) as raised:
-        bench.compile(spec)
-    assert "\n" not in str(raised.value)
-    assert "failed to parse" in str(raised.value)
-
-
-@pytest.mark.parametrize("spec", ["GEPA(max_metric_calls=30)", "SIMBA(bsize=4, num_candidates=3, max_steps=2, max_demos=0)"])
-def test_proposals_that_cannot_be_read_are_told_where_the_search_goes_on(
-    spec: str, bench_of: Any, proposer_of: Any, tmp_path: Path
-) -> None:
-    """DSPy gives the program that it began with, as if all were well; why stands in its log."""
-    bench = bench_of(proposer=proposer_of(readable=False))
-    own = bench.student.program
-    assert bench.compile(spec, log=tmp_path / "dspy.log").program == own
-    assert "failed to parse" in (tmp_path / "dspy.log").read_text()
-
-
-# --- demonstrations that hold what came later, or what cannot be kept ---
-
-
 def compiled(rollouts: Rollouts, spec: str, proposer: Any) -> Program:
     """A compile over real rollouts of a real loop; half of the tasks train, half dev."""
     examples = {
@@ -152,7 +104,6 @@ def fields_of(demo: Any) -> dict[str, Any]:
     "spec", [pytest.param(spec, marks=() if "SIMBA" in spec or spec == DEMOS[0] else pytest.mark.slow) for spec in DEMOS]
 )
 def test_a_demonstration_holds_nothing_of_later_steps(spec: str, rollouts_of: Any, proposer_of: Any) -> None:
-    """Each is one call of a rollout as it was made; and a call's conversation ends before its reply."""
     rollouts = rollouts_of("bare", "teachable", 12)
     made = compiled(rollouts, spec, proposer_of("Give numbers to tools as they stand."))
     runs = known_calls(rollouts)
@@ -168,40 +119,8 @@ def test_a_demonstration_holds_nothing_of_later_steps(spec: str, rollouts_of: An
     assert all(demo in known for demo in whole)
 
 
-def test_which_step_is_shown_depends_on_what_it_says_not_on_how_it_is_held(bench_of: Any) -> None:
-    """DSPy draws by a hash of pickles, which differ where equal texts are one object here, and two there, read from a log."""
-    live, read = bench_of(steps=4), bench_of(steps=4)
-
-    def as_read(inputs: Any) -> list[PredictorCall]:
-        made = type(read).calls_of(read, inputs)
-        return [
-            PredictorCall(call.predictor, json.loads(json.dumps(call.inputs)), json.loads(json.dumps(call.outputs)))
-            for call in made
-        ]
-
-    def shared(inputs: Any) -> list[PredictorCall]:
-        word = "the same text"
-        made = type(live).calls_of(live, inputs)
-        return [PredictorCall(call.predictor, {**call.inputs, "seen": [word, word]}, call.outputs) for call in made]
-
-    def apart(inputs: Any) -> list[PredictorCall]:
-        return [PredictorCall(call.predictor, json.loads(json.dumps(call.inputs)), call.outputs) for call in shared(inputs)]
-
-    read.calls_of = as_read
-    spec = "BootstrapFewShot(max_labeled_demos=0, max_bootstrapped_demos=6)"
-    live.rule = read.rule = lambda program, task, draw: 1.0
-    assert live.compile(spec).program == read.compile(spec).program
-    live.calls_of, read.calls_of = shared, apart
-    assert Hasher.hash(["a text", "a text"]) != Hasher.hash(json.loads('["a text", "a text"]'))  # else the trap is no more
-    assert live.compile(spec).program == read.compile(spec).program
-
-
-# --- what copies share, and what they must not ---
-
-
 @pytest.mark.parametrize("name", builtin_names("loop"))
 def test_no_two_predictors_of_a_design_are_one_to_gepa(name: str) -> None:
-    """It finds a predictor's steps in a trace by its signature."""
     inner = {"loop": "phased"} if "loop" in options_of(find("loop", name)) else {}
     loop = make_loop(Spec(name, inner))
     assert isinstance(loop, Optimizable)
@@ -210,19 +129,8 @@ def test_no_two_predictors_of_a_design_are_one_to_gepa(name: str) -> None:
         assert not any(one.signature.equals(other.signature) for other in predictors[:place])
 
 
-def test_a_compiled_program_is_not_frozen(bench: Any) -> None:
-    """DSPy leaves what BootstrapFewShot gives marked as compiled, and refuses it, or passes over it, as a part."""
-    student = bench.student
-    student._compiled = True
-    assert optimizer_named(parse_spec("BootstrapFewShot")).compile(bench.workshop(student=student))["decide"].demos
-
-
-# --- rollouts that are begun twice, or go on after the end ---
-
-
 @pytest.mark.parametrize("threads", [1, 2])
 def test_ctrl_c_waits_for_no_rollout(spec: str, bench_of: Any, threads: int) -> None:
-    """Nor for a thread of GEPA's that waits for one."""
     if "Labeled" in spec:
         pytest.skip("it runs nothing")
     reached, released, waited_out = threading.Event(), threading.Event(), threading.Event()
@@ -252,7 +160,6 @@ def test_ctrl_c_waits_for_no_rollout(spec: str, bench_of: Any, threads: int) -> 
 
 
 def test_what_runs_when_a_compile_ends_is_waited_for(bench_of: Any) -> None:
-    """DSPy's executor leaves its threads to go on: rollouts that would be counted when the count is closed."""
     ended = []
     others = threading.Event()
 
@@ -272,15 +179,82 @@ def test_what_runs_when_a_compile_ends_is_waited_for(bench_of: Any) -> None:
     assert 1 <= len(ended) == len(begun) <= 2
 
 
-# --- instructions that DSPy makes up ---
+RULES: dict[str, tuple[Callable[[], Any], str, int]] = {
+    "rollout": (lambda: raising(KeyError("no such task"), 3), "in a rollout: KeyError: 'no such task'", 2),
+    "metric": (lambda: lambda program, task, draw: "not a number", "in the metric: ValueError: could not convert string", 11),
+}
+"""Where the exception is raised: the rule, what is said of it, and how many rollouts there may be beside those under way."""
+
+
+@pytest.mark.parametrize("where", RULES)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_an_exception_ends_the_compile_and_is_no_score(spec: str, bench_of: Any, threads: int, where: str) -> None:
+    if "Labeled" in spec:
+        pytest.skip("it runs nothing")
+    rule, said, most = RULES[where]
+    bench = bench_of(rule())
+    with pytest.raises(OptimizerFailed, match=said):
+        bench.compile(spec, threads=threads)
+    assert len(bench.rollouts) <= most + threads
+
+
+@pytest.mark.parametrize("spec", ["COPRO", "MIPROv2(num_candidates=3, num_trials=2)"])
+def test_proposals_that_cannot_be_read_end_a_compile_that_needs_them(spec: str, bench_of: Any, proposer_of: Any) -> None:
+    bench = bench_of(proposer=proposer_of(readable=False))
+    with pytest.raises(OptimizerFailed, match="failed to parse") as raised:
+        bench.compile(spec)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("spec", ["GEPA(max_metric_calls=30)", "SIMBA(bsize=4, num_candidates=3, max_steps=2, max_demos=0)"])
+def test_proposals_that_cannot_be_read_are_told_where_the_search_goes_on(
+    spec: str, bench_of: Any, proposer_of: Any, tmp_path: Path
+) -> None:
+    """DSPy gives the program that it began with, as if all were well; why stands in its log."""
+    bench = bench_of(proposer=proposer_of(readable=False))
+    own = bench.student.program
+    assert bench.compile(spec, log=tmp_path / "dspy.log").program == own
+    assert "failed to parse" in (tmp_path / "dspy.log").read_text()
+
+
+def test_which_step_is_shown_depends_on_what_it_says_not_on_how_it_is_held(bench_of: Any) -> None:
+    """DSPy draws by a hash of pickles, which differ where equal texts are one object here, and two there, read from a log."""
+    spec = "BootstrapFewShot(max_labeled_demos=0, max_bootstrapped_demos=6)"
+
+    def shared(call: PredictorCall) -> PredictorCall:
+        word = "the same text"
+        return PredictorCall(call.predictor, {**call.inputs, "seen": [word, word]}, call.outputs)
+
+    def read(call: PredictorCall) -> PredictorCall:
+        return PredictorCall(call.predictor, json.loads(json.dumps(call.inputs)), json.loads(json.dumps(call.outputs)))
+
+    def compiled_of(*changes: Callable[[PredictorCall], PredictorCall]) -> Program:
+        bench = bench_of(lambda program, task, draw: 1.0, steps=4)
+        made = type(bench).calls_of
+
+        def calls_of(inputs: Any) -> list[PredictorCall]:
+            calls = made(bench, inputs)
+            for change in changes:
+                calls = list(map(change, calls))
+            return calls
+
+        bench.calls_of = calls_of
+        program: Program = bench.compile(spec).program
+        return program
+
+    assert Hasher.hash(["a text", "a text"]) != Hasher.hash(json.loads('["a text", "a text"]'))  # else the trap is no more
+    assert compiled_of() == compiled_of(read)
+    assert compiled_of(shared) == compiled_of(shared, read)
 
 
 @pytest.mark.parametrize(
     "spec", ["LabeledFewShot", "BootstrapFewShot", "BootstrapFewShotWithRandomSearch(num_candidate_programs=0)"]
 )
-def test_no_instructions_stay_none(spec: str, bench_of: Any) -> None:
+def test_no_instructions_stay_none_and_a_program_that_dspy_calls_compiled_is_not_frozen(spec: str, bench_of: Any) -> None:
     bench = bench_of()
     bench.loop = bench.loop.with_predictors({"decide": own_prompt("", "reply")})
-    made = bench.compile(spec).program["decide"]
+    student = bench.student
+    student._compiled = True
+    made = optimizer_named(parse_spec(spec)).compile(bench.workshop(student=student))["decide"]
     assert (made.instructions, bool(made.demos)) == ("", True)
     assert {program["decide"].instructions for program in bench.programs} <= {""}

@@ -1,4 +1,4 @@
-"""Result files of tau-bench and tau2-bench, made here: replies, calls and errors counted by hand."""
+"""Result files of tau-bench and tau2-bench and memories of smolagents, made here: replies, calls and errors counted by hand."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.experiments.import_runs.memories import MEMORY, step
 from whichloop.experiments.fit_profile.fit import fit_run
 from whichloop.metrics.trace import ModelExchange, ToolRun
 from whichloop.runs.store.trials import read_trace
 
 
-def call(number, name, arguments):
+def tool_call(number, name, arguments):
     return {"id": f"c{number}", "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
@@ -25,7 +26,7 @@ def gave(number, name, content):
     return {"role": "tool", "tool_call_id": f"c{number}", "name": name, "content": content}
 
 
-def run(task, trial, reward, *messages, **info):
+def tau_run(task, trial, reward, *messages, **info):
     task_info = {"task": {"user_id": "u", "instruction": f"do {task}", "outputs": ["7"], "actions": []}}
     start = [{"role": "system", "content": "policy"}, {"role": "user", "content": "hello"}]
     return {"task_id": task, "trial": trial, "reward": reward, "info": task_info | info, "traj": [*start, *messages]}
@@ -34,11 +35,11 @@ def run(task, trial, reward, *messages, **info):
 TALKS = (
     says("who are you?"),
     {"role": "user", "content": "Ann"},
-    says(None, call(1, "find_user", '{"name": "Ann"}')),
+    says(None, tool_call(1, "find_user", '{"name": "Ann"}')),
     gave(1, "find_user", "Error: user not found"),
-    says(None, call(2, "find_user", '{"name": "Anne"}')),
+    says(None, tool_call(2, "find_user", '{"name": "Anne"}')),
     gave(2, "find_user", "user 7"),
-    says(None, call(3, "look_up", '{"id": 7}')),
+    says(None, tool_call(3, "look_up", '{"id": 7}')),
     gave(3, "look_up", "Unknown action look_up"),
     says("You are user 7."),
     {"role": "user", "content": "###STOP###"},
@@ -47,7 +48,7 @@ TALKS = (
 
 def test_a_file_of_tau_bench(kit):
     failed = {"task_id": 5, "trial": 0, "reward": 0.0, "info": {"error": "rate limit", "traceback": "…"}, "traj": []}
-    path = kit.put([run(3, 0, 1.0, *TALKS), run(3, 1, 0.0, says("no")), run(5, 1, 0.0, says("no")), failed])
+    path = kit.put([tau_run(3, 0, 1.0, *TALKS), tau_run(3, 1, 0.0, says("no")), tau_run(5, 1, 0.0, says("no")), failed])
     found = kit.imported(path)
     by_name = {(record.task, record.repeat): record for record in found.records}
     record = by_name["3", 0]
@@ -81,7 +82,7 @@ def test_replies_in_text_are_read_as_the_calls_that_they_are(kit):
         says(f"Action:\n{respond}"),
         {"role": "user", "content": "thanks"},
     ]
-    found = kit.imported(kit.put([run(1, 0, 1.0, *messages)]))
+    found = kit.imported(kit.put([tau_run(1, 0, 1.0, *messages)]))
     trace = read_trace(found.folder, found.records[0])
     assert [(event.call.tool, event.call.arguments, event.data) for event in trace.events if isinstance(event, ToolRun)] == [
         ("find", {"name": "Ann"}, "user 7")
@@ -95,33 +96,23 @@ def simulation(task, trial, reward, messages, **more):
 
 def test_a_file_of_tau2_tells_ends_costs_and_the_agents_own_calls(kit):
     flat = {"id": "c1", "name": "find_user", "arguments": {"name": "Ann"}, "requestor": "assistant"}
+    used = {"prompt_tokens": 100, "completion_tokens": 9}
     messages = [
         {"role": "assistant", "content": "Hi, how can I help?"},
         {"role": "user", "content": "I am Ann"},
         {"role": "user", "tool_calls": [{**flat, "id": "u1", "requestor": "user"}]},
         {"role": "tool", "id": "u1", "content": "the user's own", "requestor": "user", "error": False},
-        {
-            "role": "assistant",
-            "tool_calls": [flat],
-            "usage": {"prompt_tokens": 100, "completion_tokens": 9},
-            "generation_time_seconds": 1.5,
-        },
+        {"role": "assistant", "tool_calls": [flat], "generation_time_seconds": 1.5, "usage": used},
         {"role": "tool", "id": "c1", "content": "Error: none", "requestor": "assistant", "error": True},
         {"role": "assistant", "content": "I cannot find you.", "usage": {"prompt_tokens": 120, "completion_tokens": 8}},
         {"role": "user", "content": "###STOP###"},
     ]
-    data = {
-        "info": {
-            "num_trials": 1,
-            "agent_info": {"implementation": "llm_agent", "llm": "small-1"},
-            "environment_info": {"domain_name": "mock"},
-        },
-        "tasks": [{"id": "a"}, {"id": "b"}],
-        "simulations": [
-            simulation("a", 0, 1.0, messages, termination_reason="user_stop", agent_cost=0.5, duration=12.0),
-            simulation("b", 0, None, [], termination_reason="infrastructure_error"),
-        ],
-    }
+    about, _ = tau2()
+    simulations = [
+        simulation("a", 0, 1.0, messages, termination_reason="user_stop", agent_cost=0.5, duration=12.0),
+        simulation("b", 0, None, [], termination_reason="infrastructure_error"),
+    ]
+    data = about | {"tasks": [{"id": "a"}, {"id": "b"}], "simulations": simulations}
     found = kit.imported(kit.put(data))
     first, second = found.records
     assert (first.arm, first.stop, first.cost_usd, first.seconds) == ("llm_agent/small-1", "finished", 0.5, 12.0)
@@ -150,17 +141,6 @@ def tau2(*ended):
 ENDED = (("user_stop", 1.0), ("context_window_exceeded", 0.0), ("infrastructure_error", 0.0))
 
 
-def test_infrastructure_errors_stay_out_after_regrading(kit):
-    about, runs = tau2(*ENDED)
-    records = kit.imported(kit.put(about | {"simulations": runs})).records
-    assert [(record.status, record.stop) for record in records] == [
-        ("scored", "finished"),
-        ("scored", "context_overflow"),
-        ("errored", "terminated"),
-    ]
-    assert records[2].reason == "no reward: infrastructure_error"
-
-
 @pytest.mark.parametrize("index", [{}, {"simulation_index": [{"id": "0"}]}])
 def test_a_folder_of_tau2_is_its_file(kit, tmp_path, index):
     about, runs = tau2(*ENDED)
@@ -170,6 +150,10 @@ def test_a_folder_of_tau2_is_its_file(kit, tmp_path, index):
     for number, one in enumerate(runs):
         (folder / "simulations" / f"sim-{number}.json").write_text(json.dumps(one))
     whole = kit.imported(kit.put(about | {"simulations": runs}))
+    assert [(record.status, record.stop, record.reason) for record in whole.records] == [
+        *(("scored", "finished", ""), ("scored", "context_overflow", "")),
+        ("errored", "terminated", "no reward: infrastructure_error"),  # whatever it was graded
+    ]
     archive = shutil.make_archive(str(tmp_path / "run"), "zip", tmp_path, "run")
     for path in (folder, folder / "results.json", tmp_path, Path(archive)):
         assert kit.imported(path).digest == whole.digest
@@ -191,4 +175,61 @@ def test_a_folder_of_tau2_is_its_file(kit, tmp_path, index):
 )
 def test_a_wrong_message_is_named(kit, message, said):
     with pytest.raises(ValueError, match=said):
-        kit.imported(kit.put([run(1, 0, 1.0, message)]))
+        kit.imported(kit.put([tau_run(1, 0, 1.0, message)]))
+
+
+def events_of(found, record):
+    events = read_trace(found.folder, record).events
+    asked = [(event.role, event.move_kind, event.tokens) for event in events if isinstance(event, ModelExchange)]
+    ran = [(event.call.tool, event.call.arguments, event.data, event.status) for event in events if isinstance(event, ToolRun)]
+    return asked, ran
+
+
+def test_a_memory_of_smolagents(kit):
+    found = kit.imported(kit.put({"steps": MEMORY, "state": "success", "grade": 1}), columns={"score": "grade"})
+    (record,) = found.records
+    assert (record.accuracy, record.stop, record.answer, record.steps, record.tool_calls) == (1.0, "finished", "room 7", 5, 2)
+    assert dict(record.errors) == {"wire": 1, "tool.AgentToolExecutionError": 1}
+    asked, ran = events_of(found, record)
+    assert asked == [
+        ("reason", "text", None),
+        ("decide", "act", (10, 2)),
+        ("reason", "", (10, 2)),
+        ("decide", "act", (10, 2)),
+        ("decide", "answer", (10, 2)),
+    ]
+    assert ran == [("find", {"name": "An"}, "nobody", "error"), ("find", {"name": "Ann"}, "room 7", "success")]
+
+
+def test_a_list_of_steps_and_code_as_a_call(kit):
+    steps = [MEMORY[0], step(1, [("python_interpreter", "print(1)")], observations="1"), step(2, model_output="1")]
+    found = kit.imported(kit.put(steps))
+    assert events_of(found, found.records[0])[1] == [("python_interpreter", {"code": "print(1)"}, "1", "success")]
+    assert found.records[0].status == "excluded"
+
+
+TOO_MANY = {"type": "AgentMaxStepsError", "message": "Reached max steps."}
+
+
+@pytest.mark.parametrize(
+    ("steps", "more", "expected"),
+    [
+        (
+            [
+                step(1, [("find", {"name": "Ann"})], observations="room 7"),
+                step(2, error=TOO_MANY, model_output=None, action_output="room 7?"),
+            ],
+            {"state": "max_steps_error"},
+            ("room 7?", "max_steps", {}),  # what an agent answers when its steps are used up is no unreadable reply
+        ),
+        (
+            [step(1, [("python_interpreter", "final_answer(2 + 5)")], action_output=7, is_final_answer=True)],
+            {"output": 7, "state": "success"},
+            (7, "finished", {}),  # an agent that writes Python answers with what the run returned
+        ),
+    ],
+)
+def test_how_an_agent_of_smolagents_ends(kit, steps, more, expected):
+    path = kit.put({"steps": [{"task": "Where is Ann?"}, *steps], "grade": 1} | more)
+    (record,) = kit.imported(path, columns={"score": "grade"}).records
+    assert (record.answer, record.stop, dict(record.errors)) == expected

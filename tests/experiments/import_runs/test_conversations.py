@@ -1,0 +1,385 @@
+"""Chats of every client are read alike, and become events by the same rules for every format; trials of ours come back whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whichloop.experiments.export_runs.atif import atif_of
+from whichloop.experiments.export_runs.otlp import resource_spans
+from whichloop.experiments.fit_profile.decision_points import read_points
+from whichloop.experiments.import_runs.chats import as_messages, read_chat, read_reply
+from whichloop.experiments.import_runs.conversation import (
+    MAX_DEPTH,
+    MAX_ITEMS,
+    CallResult,
+    ConversationItem,
+    ModelTurn,
+    SaidToModel,
+    events_of,
+    untold_of,
+)
+from whichloop.experiments.import_runs.formats.atif import EXTRA, OWN, Trajectory
+from whichloop.experiments.import_runs.formats.otlp import read_span
+from whichloop.experiments.import_runs.formats.table import read_messages
+from whichloop.experiments.import_runs.own_trials import CHANGED, OwnTrial, own_trial
+from whichloop.experiments.import_runs.spans import TRIAL, Walk
+from whichloop.metrics.record import Record
+from whichloop.metrics.trace import UNTOLD, ModelExchange, RequestError, ToolRun, Trace, TraceHead
+from whichloop.metrics.trajectory.trajectory import prompts
+from whichloop.protocol.chat import NativeCall
+from whichloop.runs.manifest import ArmEntry
+
+ids = st.sampled_from(["", "1", "2", "3"])
+
+
+tool_names = st.sampled_from(["add", "find"])
+
+
+calls = st.builds(NativeCall, ids, tool_names, st.sampled_from(['{"a": 1}', "{}", "", '{"a": ', "[1]", "NaN"]))
+
+
+turns = st.builds(
+    ModelTurn,
+    text=st.sampled_from(["", "hm", "42"]),
+    calls=st.lists(calls, max_size=3).map(tuple),
+    thought=st.sampled_from(["", "because"]),
+    error=st.sampled_from([None, None, None, RequestError("provider.timeout", "late")]),
+)
+
+
+said = st.builds(SaidToModel, st.sampled_from(["system", "user"]), st.sampled_from(["do it", "go on"]))
+
+
+results = st.builds(CallResult, st.sampled_from(["", "3"]), ids, st.sampled_from(["", "add"]), st.sampled_from([None, True, False]))
+
+
+conversations = st.lists(st.one_of(said, turns, results), max_size=12)
+
+
+@given(conversations)
+def test_every_turn_is_a_request_and_every_call_is_accounted_for(items: list[ConversationItem]) -> None:
+    events = events_of(items)
+    asked = [event for event in events if isinstance(event, ModelExchange)]
+    made = [item for item in items if isinstance(item, ModelTurn)]
+    assert [event.number for event in asked] == list(range(1, len(made) + 1))
+    assert [event.reply for event in asked] == [None if turn.error else turn.text for turn in made]
+    runs = [event for event in events if isinstance(event, ToolRun)]
+    assert len(runs) >= sum(len(turn.calls) for turn in made if turn.error is None)  # each has a result, or is not told
+    trace = Trace(TraceHead(arm="a", task="t"), events)
+    assert Trace.from_json(json.loads(json.dumps(trace.to_json()))) == trace
+    read_points(trace)  # raises for a request that continues another one than the trace holds
+
+
+@given(conversations)
+def test_a_prompt_is_all_that_came_before(items: list[ConversationItem]) -> None:
+    events = events_of(items)
+    sent = [prompt for event, prompt in zip(events, prompts(events), strict=True) if isinstance(event, ModelExchange)]
+    turn = 0
+    for place, item in enumerate(items):
+        if isinstance(item, ModelTurn):
+            before = [
+                other
+                for other in items[:place]
+                if not (isinstance(other, ModelTurn) and other.error)  # a failed request leaves nothing to show
+            ]
+            assert len(sent[turn]) == len(before)
+            turn += 1
+
+
+def moves(items: Sequence[ConversationItem]) -> list[tuple[str, str]]:
+    return [(event.role, event.move_kind) for event in events_of(items) if isinstance(event, ModelExchange)]
+
+
+def test_a_reply_without_calls_is_read_by_what_follows() -> None:
+    act = ModelTurn("let me see", (NativeCall("1", "find", "{}"),))
+    heard, talk = SaidToModel("user", "I am Ann"), ModelTurn("who are you?")
+    assert moves([talk, heard, act, CallResult("3", "1"), ModelTurn("thinking"), act, CallResult("3", "1"), ModelTurn("3")]) == [
+        ("answer", "text"),
+        ("decide", "act"),
+        ("reason", "text"),
+        ("decide", "act"),
+        ("decide", "answer"),
+    ]
+
+
+def test_results_go_to_the_call_that_they_name_and_else_to_the_next() -> None:
+    two = (NativeCall("1", "find", '{"n": 1}'), NativeCall("2", "find", '{"n": 2}'))
+    named = events_of([ModelTurn("", two), CallResult("second", "2", failed=False), CallResult("first", "1", failed=True)])
+    assert [(run.call.arguments, run.data, run.status) for run in named if isinstance(run, ToolRun)] == [
+        ({"n": 2}, "second", "success"),
+        ({"n": 1}, "first", "error"),
+    ]
+    bare = events_of([ModelTurn("", two), CallResult("first"), ModelTurn("done")])
+    assert [(run.call.arguments, run.data, run.status) for run in bare if isinstance(run, ToolRun)] == [
+        ({"n": 1}, "first", UNTOLD),
+        ({"n": 2}, "", UNTOLD),
+    ]
+    assert untold_of(bare) == {"tool"}
+
+
+def test_arguments_that_are_no_object_make_a_reply_unreadable() -> None:
+    for raw in ('{"n": ', "[1]", "3", "NaN"):
+        (ask, run) = events_of([ModelTurn("", (NativeCall("1", "find", raw),)), CallResult("bad", "1", failed=True)])
+        assert isinstance(ask, ModelExchange)
+        assert isinstance(run, ToolRun)
+        assert (ask.move, run.call.arguments) == (None, raw)
+        assert "arguments of find" in (ask.wire_error or "")
+
+
+def test_size_and_nesting_are_bounded() -> None:
+    deep = '{"n": ' * (MAX_DEPTH + 1) + "1" + "}" * (MAX_DEPTH + 1)
+    ask = events_of([ModelTurn("", (NativeCall("1", "find", deep),))])[0]
+    assert isinstance(ask, ModelExchange)
+    assert ask.calls[0].arguments == deep
+    with pytest.raises(ValueError, match=f"more than {MAX_ITEMS}"):
+        events_of([SaidToModel("user", "")] * (MAX_ITEMS + 1))
+
+
+ARGUMENTS = {"item": "lampp"}
+
+
+CALL, LC = {"name": "price", "id": "c1"}, {"lc": 1, "type": "constructor"}
+
+
+def lc(kind: str, **kwargs: Any) -> dict[str, Any]:
+    return {**LC, "id": ["langchain", "schema", kind], "kwargs": kwargs}
+
+
+def part(kind: str, **more: Any) -> dict[str, Any]:
+    return {"part_kind": kind, **more}
+
+
+CHATS: dict[str, list[Any]] = {
+    "openai": [
+        {"role": "user", "content": "lamp?"},
+        {"role": "assistant", "tool_calls": [{"id": "c1", "function": {"name": "price", "arguments": '{"item": "lampp"}'}}]},
+        {"role": "tool", "tool_call_id": "c1", "content": "KeyError: lampp"},
+        {"role": "assistant", "content": "unknown"},
+    ],
+    "anthropic": [
+        {"role": "user", "content": "lamp?"},
+        {"role": "assistant", "content": [{"type": "tool_use", **CALL, "input": ARGUMENTS}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "KeyError", "is_error": True}]},
+        {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "unknown"}]},
+    ],
+    "bedrock": [
+        {"role": "user", "content": [{"text": "lamp?"}]},
+        {"role": "assistant", "content": [{"toolUse": {"toolUseId": "c1", "name": "price", "input": ARGUMENTS}}]},
+        {"role": "user", "content": [{"toolResult": {"toolUseId": "c1", "content": [{"text": "KeyError"}], "status": "error"}}]},
+        {"role": "assistant", "content": [{"text": "unknown"}]},
+    ],
+    "vercel": [
+        {"role": "user", "content": "lamp?"},
+        {"role": "assistant", "content": [{"type": "tool-call", "toolCallId": "c1", "toolName": "price", "input": ARGUMENTS}]},
+        {
+            "role": "tool",
+            "content": [{"type": "tool-result", "toolCallId": "c1", "output": {"type": "error-text", "value": "KeyError"}}],
+        },
+        {"role": "assistant", "content": "unknown"},
+    ],
+    "vercel page": [
+        {"role": "user", "parts": [{"type": "text", "text": "lamp?"}]},
+        {
+            "role": "assistant",
+            "parts": [
+                {"type": "step-start"},
+                {"type": "tool-price", "toolCallId": "c1", "state": "output-error", "input": ARGUMENTS, "errorText": "KeyError"},
+                {"type": "step-start"},
+                {"type": "text", "text": "unknown"},
+            ],
+        },
+    ],
+    "gemini": [
+        {"role": "user", "parts": [{"text": "lamp?"}]},
+        {"role": "model", "parts": [{"text": "hm", "thought": True}, {"functionCall": {"name": "price", "args": ARGUMENTS}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "price", "response": {"error": "KeyError"}}}]},
+        {"role": "model", "parts": [{"text": "unknown"}]},
+    ],
+    "responses": [
+        {"role": "user", "content": "lamp?"},
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
+        {"type": "function_call", "id": "fc", "call_id": "c1", "name": "price", "arguments": '{"item": "lampp"}'},
+        {"type": "function_call_output", "call_id": "c1", "output": "KeyError: lampp"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "unknown"}]},
+    ],
+    "langchain": [
+        lc("HumanMessage", content="lamp?"),
+        lc("AIMessage", content="", tool_calls=[{**CALL, "args": ARGUMENTS, "type": "tool_call"}]),
+        lc("ToolMessage", content="KeyError", tool_call_id="c1", status="error"),
+        {"type": "ai", "data": {"content": "unknown"}},
+    ],
+    "pydantic-ai": [
+        {"kind": "request", "parts": [part("user-prompt", content="lamp?")]},
+        {"kind": "response", "parts": [part("tool-call", tool_name="price", args=ARGUMENTS, tool_call_id="c1")]},
+        {"kind": "request", "parts": [part("retry-prompt", content="KeyError", tool_name="price", tool_call_id="c1")]},
+        {"kind": "response", "parts": [part("text", content="unknown")]},
+    ],
+    "gen_ai": [
+        {"role": "user", "parts": [{"type": "text", "content": "lamp?"}]},
+        {"role": "assistant", "parts": [{"type": "tool_call", **CALL, "arguments": ARGUMENTS}]},
+        {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c1", "response": "KeyError: lampp"}]},
+        {"role": "assistant", "parts": [{"type": "reasoning", "content": "hm"}, {"type": "text", "content": "unknown"}]},
+    ],
+}
+
+
+@pytest.mark.parametrize("client", CHATS)
+def test_the_same_chat_of_every_client_is_the_same_trial(client: str) -> None:
+    asked, called, result, said = read_chat(CHATS[client])
+    assert asked == SaidToModel("user", "lamp?")
+    assert isinstance(called, ModelTurn)
+    assert isinstance(said, ModelTurn)
+    assert isinstance(result, CallResult)
+    ((call),) = called.calls
+    assert (call.name, call.arguments, call.id in ("c1", "")) == ("price", '{"item": "lampp"}', True)
+    assert (said.text, said.calls, "KeyError" in result.text, result.call_id) == ("unknown", (), True, call.id)
+    row = read_messages(CHATS[client])
+    assert row is not None
+    trace, answer = row
+    (run,) = [event for event in trace.events if isinstance(event, ToolRun)]
+    assert (run.call.arguments, run.status, answer, trace.query) == (ARGUMENTS, "error", "unknown", "lamp?")
+    assert [event.move_kind for event in trace.events if isinstance(event, ModelExchange)] == ["act", "answer"]
+    assert ("wire" in trace.untold) == (client not in ("openai", "responses"))
+
+
+def test_replies_stand_in_whatever_a_provider_wraps_them() -> None:
+    for client, chat in CHATS.items():
+        reply = chat[-1] if client != "vercel page" else {"role": "assistant", "parts": chat[-1]["parts"][3:]}
+        wrapped = (
+            {"choices": [{"message": reply}]},
+            {"output": {"message": reply}},
+            {"candidates": [{"content": reply}]},
+            {"output": [{"type": "reasoning", "summary": []}, reply]} if client == "responses" else [reply],
+            {"generations": [[{"text": "x", "type": "ChatGeneration", "message": reply}]]},
+        )
+        for data in (reply, *wrapped):
+            found = read_reply(data)
+            assert found is not None, (client, data)
+            assert found.text == "unknown"
+    nothing: list[Any] = [None, {}, [], {"choices": []}]
+    assert [read_reply(data) for data in nothing] == [None] * 4
+
+
+leaves: st.SearchStrategy[Any] = st.sampled_from([None, True, 3, "x", "", [], {}, [[{}]], {"role": "user"}])
+
+
+keys = st.sampled_from(
+    ["role", "content", "type", "parts", "tool_calls", "functionCall", "text", "output", "message", "kwargs", "id"]
+)
+
+
+kinds = st.sampled_from(["assistant", "tool", "tool_use", "tool_result", "text", "function_call", "reasoning", "message"])
+
+
+values = st.recursive(
+    leaves | kinds, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=4), max_leaves=12
+)
+
+
+@given(values)
+def test_anything_is_read_or_refused(data: Any) -> None:
+    for read in (read_chat, read_reply):
+        try:
+            found: Any = read(data)
+        except ValueError as error:
+            assert "\n" not in str(error)  # noqa: PT017  # what is read is no error
+        else:
+            assert found is None or isinstance(found, list | ModelTurn)
+
+
+OwnTrials = list[tuple[Record, Trace, ArmEntry]]
+
+
+def spans_in(item: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = item["scopeSpans"][0]["spans"]
+    return found
+
+
+def read_back(item: dict[str, Any]) -> Any:
+    root, *below = map(read_span, spans_in(json.loads(json.dumps(item))))
+    return own_trial(json.loads(root.values[TRIAL]), [span.content for span in below])
+
+
+def read_document(document: dict[str, Any]) -> Any:
+    return own_trial(document[EXTRA][OWN], document["steps"])
+
+
+def told(events: Any) -> Any:
+    """Replies, failed requests, and runs of tools with what came of them."""
+    asked = [(event.reply or "", event.error is not None) for event in events if isinstance(event, ModelExchange)]
+    runs = [run for run in events if isinstance(run, ToolRun) and run.data and run.status != "untold"]
+    return asked, sorted((run.call.key, run.data, run.ok) for run in runs)
+
+
+def test_a_trial_of_ours_comes_back_as_it_was_and_others_read_what_happened(own_trials: OwnTrials) -> None:
+    for record, trace, arm in own_trials:
+        item, document = resource_spans(trace, record, arm), json.loads(json.dumps(atif_of(trace, record, arm), allow_nan=False))
+        check_rules(document)
+        for back in (read_back(item), read_document(document)):
+            assert isinstance(back, OwnTrial)
+            assert (back.trace, back.record, back.arm.loop, back.arm.profile) == (trace, record, arm.loop, "known")
+        _, *below = map(read_span, spans_in(item))
+        assert told(events_of(Walk(below).items())) == told(trace.events)
+        assert told(events_of(Trajectory.read(document).items))[1] == told(trace.events)[1]
+
+
+def test_what_was_changed_is_read_as_anybodys(own_trials: OwnTrials) -> None:
+    record, trace, arm = own_trials[0]
+    item, document = resource_spans(trace, record, arm), atif_of(trace, record, arm)
+    spans_in(item)[1]["attributes"].append({"key": "more", "value": {"stringValue": "x"}})
+    document["steps"][-1]["message"] += " changed"
+    assert read_back(item) == read_document(document) == CHANGED
+
+
+def check_rules(document: dict[str, Any]) -> None:
+    """What ATIF demands of a document, by the models of harbor 0.26.0."""
+    assert document["schema_version"] == "ATIF-v1.7"
+    assert {"name", "version"} <= document["agent"].keys()
+    assert [step["step_id"] for step in document["steps"]] == list(range(1, len(document["steps"]) + 1))
+    for step in document["steps"]:
+        assert step["source"] in ("system", "user", "agent")
+        assert isinstance(step["message"], str)
+        assert step["source"] == "agent" or not step.keys() & {"tool_calls", "metrics", "model_name", "reasoning_content"}
+        ids = [call["tool_call_id"] for call in step.get("tool_calls", []) if isinstance(call["arguments"], dict)]
+        assert all(ids)
+        assert len(ids) == len(set(ids)) == len(step.get("tool_calls", []))
+        results = step.get("observation", {}).get("results", [])
+        assert {result["source_call_id"] for result in results if "source_call_id" in result} <= set(ids)
+
+
+def test_parallel_calls_are_one_reply_and_a_last_call_without_a_result_leaves_the_rates_of_tools_as_they_are() -> None:
+    calls = [{"type": "function_call", "call_id": f"c{n}", "name": "price", "arguments": "{}"} for n in range(3)]
+    outputs = [{"type": "function_call_output", "call_id": f"c{n}", "output": "1"} for n in range(3)]
+    turn, *results = read_chat([*calls, *outputs])
+    assert isinstance(turn, ModelTurn)
+    assert (len(turn.calls), len(results)) == (3, 3)
+    assert untold_of(events_of([ModelTurn("", (NativeCall("1", "submit", "{}"),))])) == frozenset()
+
+
+def test_a_system_prompt_beside_the_messages_is_the_first_message() -> None:
+    for key in ("system", "instructions", "systemInstruction"):
+        told = as_messages(read_chat({key: [{"type": "text", "text": "be kind"}], "messages": [{"role": "user", "content": "hi"}]}))
+        assert [(message.role, message.content) for message in told] == [("system", "be kind"), ("user", "hi")]
+    items: list[ConversationItem] = [SaidToModel("user", "a"), ModelTurn("b"), CallResult("c", "1")]
+    assert [message.role for message in as_messages(items)] == ["user", "assistant", "tool"]
+
+
+UNREAD: dict[str, Any] = {
+    "role is 'robot', not system, user, assistant or tool": {"role": "robot"},
+    "a part of kind 'mystery' is not understood": {"role": "assistant", "content": [{"type": "mystery"}]},
+    "the name of a tool call is not a text": {"role": "assistant", "tool_calls": [{"function": {}}]},
+    "content is neither a text nor a list of parts": {"role": "user", "content": 3},
+    "the message is not an object: 7": 7,
+}
+
+
+@pytest.mark.parametrize("said", UNREAD)
+def test_what_is_not_understood_is_refused_with_its_place(said: str) -> None:
+    with pytest.raises(ValueError, match=f"^message 1: {said}"):
+        read_chat([UNREAD[said]])
