@@ -251,4 +251,4 @@ def test_what_is_no_trace_and_bad_options_are_told():
             fit_json([data])
     for options, said in (({"alpha": 0}, "alpha"), ({"alpha": 1.5}, "alpha"), ({"name": "Ä b"}, "name"), ({}, "no traces")):
         with pytest.raises(ValueError, match=said):
-            fit([], **options)  # type: ignore[arg-type]
+            fit([], **options)

@@ -106,7 +106,10 @@ def test_a_run_without_traces_or_with_broken_ones_is_told(tmp_path):
 def written(folder: Path, done: Sequence[FinishedTrial], arms: Mapping[str, tuple[str, str]], **config: Any) -> Path:
     """A run directory; `arms`: name → model and profile."""
     listed = [{"arm": arm, "loop": arm, "options": {}, "model": model, "profile": given} for arm, (model, given) in arms.items()]
-    manifest = {"created": "2026-01-01T00:00:00+00:00", "config": {"repeats": 1, "alpha": 0.05, "margin": 0.02} | config}
+    manifest: dict[str, Any] = {
+        "created": "2026-01-01T00:00:00+00:00",
+        "config": {"repeats": 1, "alpha": 0.05, "margin": 0.02} | config,
+    }
     manifest |= {"suite": {"name": "s", "version": "1", "digest": "d", "tasks": 1}, "profiles": {}, "arms": listed}
     manifest |= {"seed": 0, "versions": {}, "packages": {}, "python": "3.11", "platform": "Linux"}
     write_manifest_json(folder, manifest)

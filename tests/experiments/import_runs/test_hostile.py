@@ -113,7 +113,7 @@ DOCUMENTS = {
 @settings(max_examples=cases(15))
 @given(data=st.data(), leaf=leaves)
 def test_a_document_with_anything_anywhere_is_read_or_refused_in_one_line(kit, name, data, leaf):
-    document, options = DOCUMENTS[name]
+    document, options = cast(tuple[Any, dict[str, Any]], DOCUMENTS[name])
     place = data.draw(st.sampled_from(sorted(paths_in(document), key=str)))
     path = kit.put(json.dumps(changed(document, place, leaf)))
     holds_or_refuses(kit, path, **options)

@@ -309,7 +309,8 @@ def test_verdicts_in_words_are_scores_errors_and_what_was_skipped(kit, sign):
 
 
 def test_a_cell_says_that_there_was_an_error_or_none_or_is_its_text(kit):
-    for cell in (False, "False", "FALSE", 0, "0", 0.0, "no", "None", "null", "nan", "ok", "", None, [], "-"):
+    cells: tuple[Any, ...] = (False, "False", "FALSE", 0, "0", 0.0, "no", "None", "null", "nan", "ok", "", None, [], "-")
+    for cell in cells:
         assert error_in(cell) == ""
         rows = [{"task": "x", "score": 1, "error": cell}, {"task": "y", "score": None, "error": cell}]
         scored, blank = kit.imported(kit.put(rows)).records

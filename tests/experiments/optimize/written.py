@@ -50,10 +50,14 @@ class Written:
 
     @property
     def ended(self) -> SearchEnd:
-        costs = {"search": SearchCost(20, 60, 6_000), "proposals": SearchCost(0, 5, 500), "evaluation": SearchCost(2, 6, 600)}
-        dev = {"before": {"d1": 0.0, "d2": 0.0}, "after": {"d1": 1.0, "d2": 0.0}}
+        more: dict[str, Any] = {
+            "search": SearchCost(20, 60, 6_000),
+            "proposals": SearchCost(0, 5, 500),
+            "evaluation": SearchCost(2, 6, 600),
+        }
+        more |= {"before": {"d1": 0.0, "d2": 0.0}, "after": {"d1": 1.0, "d2": 0.0}}
         ended: dict[str, Any] = {"design": self.design, "status": "finished", "reason": "", "digest": self.digest, "chosen": 3}
-        found = SearchEnd(**ended, candidates=(), **dev, **costs)
+        found = SearchEnd(**ended, candidates=(), **more)
         found = replace(found, **self.changes)
         return replace(found, candidates=tuple(candidates_of(self, found)))
 

@@ -233,7 +233,7 @@ def test_which_step_is_shown_depends_on_what_it_says_not_on_how_it_is_held(bench
         made = type(bench).calls_of
 
         def calls_of(inputs: Any) -> list[PredictorCall]:
-            calls = made(bench, inputs)
+            calls: list[PredictorCall] = made(bench, inputs)
             for change in changes:
                 calls = list(map(change, calls))
             return calls
