@@ -10,7 +10,7 @@ import tracemalloc
 import zipfile
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
