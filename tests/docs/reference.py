@@ -18,6 +18,8 @@ from whichloop.runs.built_in import field_docs
 from whichloop.runs.config import CompareConfig
 
 PAGE = DOCS / "reference.md"
+FLAGS = {"loop": "loops", "profile": "profiles", "model": "models", "per_trial": "trial_budget"}
+"""Flags of `compare` whose setting has another name."""
 COMMON = 4
 """An option of so many commands is shown once."""
 
@@ -61,7 +63,11 @@ def commands() -> str:
 
 
 def settings() -> str:
-    """Return each setting with its default, by section; the limits of a budget share a line."""
+    """Return each setting with its flag or meaning and its default, by section; the limits of a budget share a line."""
+    root: Any = get_command(app)
+    context = root.commands["compare"].make_context("compare", [], resilient_parsing=True)
+    options = {each.name: each.opts[0] for each in context.command.get_params(context)}
+    flags = {FLAGS.get(name, name): flag for name, flag in options.items()}
     sections: defaultdict[str, list[tuple[str, ...]]] = defaultdict(list)
     for entry in KINDS["settings"](True, None):
         before, _, last = entry.name.rpartition(".")
@@ -74,6 +80,8 @@ def settings() -> str:
                 " ".join(field_docs(SearchConfig if entry.group.startswith("search") else CompareConfig)[before].split()),
             )
         default = entry.facts["default"]
+        if not entry.group.startswith("search"):
+            about = flags.get(entry.name.removesuffix(".calls")) or about
         sections[entry.group].append((name, about if default == "none" else f"{about} [{default}]"))
     return "\n".join(line for section, rows in sections.items() for line in ["", f"# {section}", *lines(rows)]).strip()
 
