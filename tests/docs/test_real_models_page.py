@@ -22,12 +22,12 @@ SIZE = re.compile(r"\b(\d+) MB\b")
 @pytest.mark.parametrize(
     "stated",
     [
-        f"Texts in JSON have {MAX_TEXT_CHARS} characters at most, and lists {WORDS[MAX_ITEMS]} items",
+        f"texts of {MAX_TEXT_CHARS} characters and lists of {WORDS[MAX_ITEMS]} items at most",
         f"{WORDS[SLOTS].capitalize()} trials run at once unless `concurrency` says otherwise",
         f"a context of {CONTEXT_TOKENS:,} tokens, or of `provider.context_tokens`",
         f"at most {DEFAULTS.attempts} times in all",
         f"An attempt may take {DEFAULTS.call_timeout_s:.0f} s (`provider.call_timeout_s`)",
-        f"the pauses between them may take {DEFAULTS.patience_s:.0f} s",
+        f"all attempts with their pauses {DEFAULTS.patience_s:.0f} s",
     ],
 )
 def test_a_number_on_the_page_is_that_of_the_code(stated):
