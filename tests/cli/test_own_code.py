@@ -1,4 +1,4 @@
-"""Tasks and tools of the user's own through the command line, and every command of docs/own-tasks.md."""
+"""Tasks, tools, tool servers and programs of the user's own, and every command of docs/own-tasks.md."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import json
 import re
 import runpy
 import shlex
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,13 +19,14 @@ import pytest
 
 import whichloop as package
 from whichloop.experiments.serve.pages import SuiteTrials
+from whichloop.metrics.record import Record
 from whichloop.models.profiles import load_profile
 from whichloop.models.server import Server
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_suite
+from whichloop.runs.store.trials import each_record
 
 PAGE = (Path(__file__).parents[2] / "docs" / "own-tasks.md").read_text(encoding="utf-8")
-
 
 Command = Callable[..., Any]
 QUIET = ("-q", "--json")
@@ -58,51 +60,6 @@ def test_every_design_solves_a_planned_task_with_tools_of_the_users_own(whichloo
     made = whichloop(*flags, "--tools", "own_shop").json
     assert len(made["arms"]) == 5
     assert {arm["accuracy"]["value"] for arm in made["arms"]} == {1.0}
-
-
-def test_a_configuration_file_names_tools_too(whichloop, here, planned):
-    (here / "run.toml").write_text(
-        'suite = "jsonl"\ndata = "planned.jsonl"\ntools = "own_shop"\nloops = ["bare"]\nprofiles = ["clean"]\n'
-    )
-    assert whichloop("compare", "--config", "run.toml", *QUIET).json["arms"][0]["accuracy"]["value"] == 1.0
-    manifest = json.loads(next(here.glob("runs/*/manifest.json")).read_text())
-    assert manifest["config"]["tools"] == "own_shop"
-    assert manifest["suite"]["code"]
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        ([], "planned.jsonl, line 1, task 'lamp', call 'c1': no tool 'price': name the module that has it with --tools"),
-        (["--tools", "nowhere"], "tools 'nowhere': no module named 'nowhere'"),
-        (["--tools", "own_shop:nothing"], "tools 'own_shop:nothing': own_shop has no 'nothing'"),
-        (["--tools", "own_empty"], "own_empty.py has neither TOOLS nor a public function of its own with type hints"),
-        (["--tools", "own_other"], "planned.jsonl, line 1, task 'lamp', call 'c1': no tool 'price'; own_other has rate"),
-        (["--tools", "own_leaving"], "tools 'own_leaving': importing own_leaving failed: SystemExit: 3"),
-        (["--suite", "arithmetic", "--tools", "own_shop"], "suite arithmetic takes no --data file; csv, jsonl and parquet do"),
-        (["--suite", "jsonl(tools=own_shop)"], "name their module with --tools"),
-        (["--suite", "jsonl(colums={})"], "did you mean 'columns'"),
-        (["--suite", 'jsonl(columns={quest = "q"})'], "no column is meant as 'quest'; did you mean 'question'"),
-        (["--data", "none.jsonl"], "none.jsonl"),
-        (["--data", "."], "directory"),
-        (["--data", "wrong.jsonl"], "wrong.jsonl, line 2: unknown scorer 'numerik'; did you mean 'numeric'? known: bfcl, contains"),
-        (["--data", "own.jsonl"], "own.jsonl, line 1, scorer 'os:getcwd' is code of your own; type its name"),
-        (["--data", "plain.jsonl"], "1 of 1 task has no plan, which the scripted model needs"),
-    ],
-)
-def test_a_mistake_is_one_line_and_leaves_nothing_behind(whichloop, here, planned, flags, said):
-    (here / "own_empty.py").write_text("def helper(x): ...\n")
-    (here / "own_other.py").write_text("def rate(x: int) -> int: ...\n")
-    (here / "own_leaving.py").write_text("import sys\nsys.exit(3)\n")
-    (here / "wrong.jsonl").write_text('{"question": "a", "answer": 1}\n{"question": "b", "answer": 1, "scorer": "numerik"}\n')
-    (here / "own.jsonl").write_text('{"question": "a", "answer": 1, "scorer": "os:getcwd"}\n')
-    (here / "plain.jsonl").write_text('{"question": "a", "answer": 1}\n')
-    before = sorted(path.name for path in here.iterdir() if path.name != "__pycache__")
-    found = whichloop(*planned, *flags)
-    assert (found.code, found.out) == (2, "")
-    assert found.err.count("\n") == 1
-    assert said in found.err
-    assert sorted(path.name for path in here.iterdir() if path.name != "__pycache__") == before
 
 
 def test_what_tools_print_or_raise_neither_ends_a_run_nor_gets_into_its_output(whichloop, here, planned, machine):
@@ -179,9 +136,6 @@ def test_each_trial_has_its_own_state_and_is_judged_by_it(whichloop, here):
     (here / "orders.jsonl").write_text("".join(json.dumps({**made, "plan": plan}) + "\n" for made in (row, wrong)))
     flags = ["--suite", "jsonl", "--data", "orders.jsonl", "--tools", "own_desk:Desk", "--loop", "bare", "--repeats", "3"]
     assert whichloop("compare", *flags, *QUIET).json["arms"][0]["accuracy"]["value"] == 0.5
-
-
-# --- the page ---
 
 
 def block(language: str, holding: str) -> str:
@@ -265,7 +219,6 @@ def _written(path: Path, text: str) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.thorough
 def test_every_command_of_the_page_does_what_it_says(whichloop: Command, here: Path) -> None:
     """On a model that knows the way, in OpenAI's protocol on loopback; `finish` stands for the designs where it is asked."""
     (here / "questions.csv").write_text(block("csv", "lamp"))
@@ -306,3 +259,181 @@ def test_every_command_of_the_page_does_what_it_says(whichloop: Command, here: P
     blown = run(planned, *QUIET).json
     assert {arm["accuracy"]["value"] for arm in blown["arms"] if arm["profile"] == "clean"} == {1.0}
     assert {arm["excluded"] for arm in blown["arms"]} == {0}
+
+
+SHOP = Path(__file__).parents[1] / "datasets" / "mcp_shop.py"
+QUESTIONS = """question,answer,plan
+"What does a lamp cost, in euros?",39.9,price(item='lamp')
+"What does a chair cost, in euros?",120,price(item='chair')
+"""
+
+
+@pytest.fixture
+def server(here):
+    (here / "questions.csv").write_text(QUESTIONS)
+    return f"mcp:{shlex.join([sys.executable, str(SHOP), 'drifts', str(here)])}"
+
+
+def suite(server):
+    return ("--suite", "csv", "--data", "questions.csv", "--tools", server)
+
+
+def test_a_comparison_asks_the_server_and_goes_on_only_with_what_it_asked(whichloop, here, server):
+    made = whichloop("compare", *suite(server), "--loop", "bare", "--loop", "finish", "--profile", "clean", *QUIET).json
+    assert [arm["accuracy"]["value"] for arm in made["arms"]] == [1.0, 1.0]
+    [file] = here.glob("runs/*/manifest.json")
+    manifest = json.loads(file.read_text())
+    entry = manifest["suite"]["tool_server"]
+    assert (entry["name"], entry["version"], len(entry["tools"])) == ("shop", "2", 64)
+    assert "code" not in manifest["suite"]
+
+    run = str(file.parent)
+    refused = whichloop("resume", run)
+    assert refused.code == 2
+    assert f"--allow {shlex.quote(server)}" in refused.err
+    assert whichloop("resume", run, "--allow", server).code == 0
+    (here / "changed").touch()
+    refused = whichloop("resume", run, "--allow", server, "--repeats", "2")
+    assert refused.code == 2
+    assert "the list of tools of the server shop" in refused.err
+    assert len(refused.err.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_the_same_digest_at_any_concurrency_and_in_workers(whichloop, server):
+    flags = ("compare", *suite(server), "--loop", "bare", "--profile", "flaky-mcp", "--repeats", "4", *QUIET)
+    ways = (("-s", "concurrency=1"), ("-s", "concurrency=4", "--workers", "2"))  # each worker has several trials at once
+    digests = {whichloop(*flags, *more).json["digest"] for more in ways}
+    assert len(digests) == 1
+
+
+def test_plans_are_checked_against_the_server(whichloop, here, server):
+    assert "2 of 2" in whichloop("check", "plans", "questions.csv", "--tools", server, "--run-tools").out
+    (here / "questions.csv").write_text(QUESTIONS.replace("price(item='lamp')", "price(itm='lamp')"))
+    found = whichloop("check", "plans", "questions.csv", "--tools", server)
+    assert found.code == 1
+    assert "price" in found.out
+
+
+def test_a_server_that_dies_is_told_and_no_loop_is_scored_for_it(whichloop, server):
+    dying = server.replace(" drifts ", " ends ")
+    checked = whichloop("check", "plans", "questions.csv", "--tools", dying, "--run-tools").out
+    told = "call 'call1': McpServerGone: its server has ended: the shop is closed"
+    assert f"questions.csv, line 3: task 'questions-0002', {told}" in checked
+    made = whichloop("compare", *suite(dying), "--loop", "bare", "--profile", "clean", "-q")
+    assert made.code == 4
+    assert "the shop is closed" in made.err + made.out
+
+
+QUICK = ["--suite", "arithmetic(size=2)", "-q", "--profile", "clean"]
+AGENT = """
+import json, os, sys, urllib.request
+
+def post(url, body):
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    return json.load(urllib.request.urlopen(request))
+
+tools = json.load(urllib.request.urlopen(os.environ["WHICHLOOP_TOOLS_URL"]))
+messages = [{"role": "user", "content": sys.stdin.read()}]
+while True:
+    asked = {"model": "gpt", "messages": messages, "tools": tools}
+    reply = post(os.environ["OPENAI_BASE_URL"] + "/chat/completions", asked)["choices"][0]["message"]
+    messages.append(reply)
+    if not reply.get("tool_calls"):
+        break
+    for call in reply["tool_calls"]:
+        seen = post(os.environ["WHICHLOOP_TOOLS_URL"] + "/" + call["function"]["name"], json.loads(call["function"]["arguments"]))
+        messages.append({"role": "tool", "tool_call_id": call["id"], "content": seen["data"]})
+print(reply["content"])
+"""
+SOLVE = "def solve(question, tools): return 'not determined'"
+
+
+@pytest.fixture
+def agent(here: Path) -> str:
+    (here / "agent.py").write_text(AGENT)
+    (here / "guess.py").write_text(SOLVE)
+    return "python agent.py"
+
+
+def records(run: Path) -> list[Record]:
+    return list(each_record(run))
+
+
+def latest(here: Path) -> Path:
+    return max((here / "runs").iterdir())
+
+
+def test_programs_stand_beside_loops(whichloop, agent):
+    ended = whichloop("compare", "--loop", "finish", "--program", agent, "--program", "guess.py:solve", *QUICK, "--json")
+    assert ended.code == 4  # one guesses, and never asks its model
+    made = json.loads(ended.out)
+    accuracies = {arm["arm"]: arm["accuracy"]["value"] for arm in made["arms"]}
+    assert accuracies["finish/clean"] == accuracies["python agent.py/clean"] == 1.0
+    assert accuracies["guess.py:solve/clean"] < 1.0
+    assert "guess.py:solve" in whichloop("report", "--why", "latest").out
+
+
+@pytest.mark.parametrize(
+    ("code", "stop", "reason"),
+    [
+        ("import sys; sys.exit('out of luck')", "crashed", "SolverFailed: exit code 1: out of luck"),
+        ("pass", "crashed", "SolverFailed: it ended without an answer: it printed nothing, and posted none"),
+        ("while True: print('x' * 99999)", "crashed", "SolverFailed: flood: it printed more than 1,048,576 bytes"),
+        ("import time; time.sleep(600)", "timeout", "no end, and no request or call for 3 s"),
+        ("import os, time; os.fork() or time.sleep(600); print('the parent ends', flush=True); os._exit(0)", "finished", ""),
+    ],
+)
+def test_whatever_a_process_does_ends_in_a_clear_record(whichloop, here, code, stop, reason):
+    (here / "bad.py").write_text(code)
+    words = ["--suite", "arithmetic(size=1)", "--profile", "clean", "-q", "-s", "trial_timeout_s=3"]
+    ended = whichloop("compare", "--program", "python bad.py", *words)
+    record = records(latest(here))[0]
+    assert (ended.code, record.status, record.stop) == (4, "scored", stop), record.reason  # 4: none of them is an agent
+    assert record.reason.startswith(reason)
+
+
+def test_a_run_starts_no_program_again_unless_it_is_typed(whichloop, agent, here):
+    venv = here / "venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin" / "python").symlink_to(sys.executable)
+    own = "guess.py:solve(venv=venv)"
+    guesses_without_a_model = 4
+    assert whichloop("compare", "--program", agent, "--program", own, *QUICK).code == guesses_without_a_model
+    (here / "agent.py").write_text(f"open({str(here / 'started')!r}, 'w')")
+    untyped = whichloop("resume", "latest", "-q")
+    assert (untyped.code, untyped.out) == (2, "")
+    assert "--allow 'python agent.py' --allow guess.py:solve --allow venv" in untyped.err
+    assert not (here / "started").exists()
+    allowed = ["--allow", agent, "--allow", "guess.py:solve", "--allow", "venv"]
+    changed = whichloop("resume", "latest", "-q", *allowed)
+    assert (changed.code, "arm python agent.py/clean (its code)" in changed.err) == (2, True)
+    (here / "agent.py").write_text(AGENT)
+    assert whichloop("resume", "latest", "-q", *allowed).code == guesses_without_a_model
+
+
+def test_a_program_is_added_to_a_run_and_gated(whichloop, agent, here):
+    assert whichloop("compare", "--loop", "finish", *QUICK).code == 0
+    assert whichloop("resume", "latest", "--add-loop", f"program(command={agent!r})", "-q").code == 0
+    assert {record.arm for record in records(latest(here))} == {"finish/clean", "python agent.py/clean"}
+    assert whichloop("compare", "--program", agent, *QUICK).code == 0
+    assert whichloop("gate", "latest", "--bless", "--output", "base.json").code == 0
+    gated = whichloop("gate", "--baseline", "base.json", "--allow", agent, "-q", "--json")
+    assert (gated.code, json.loads(gated.out)["outcome"]) == (0, "pass")
+    (here / "agent.py").write_text("print('no idea')")
+    worse = whichloop("gate", "--baseline", "base.json", "--allow", agent, "-q", "--json")
+    judged = json.loads(worse.out)
+    assert (worse.code, judged["outcome"]) == (4, "invalid")
+    assert judged["reasons"][0]["code"] == "never_asked"
+
+
+def test_keys_stay_here_unless_they_are_named(whichloop, here, monkeypatch):
+    monkeypatch.setenv("SEARCH_API_KEY", "word")
+    (here / "show.py").write_text("import os; print(os.environ.get('SEARCH_API_KEY', 'none'))")
+    words = ["--suite", "arithmetic(size=1)", "-q", "--profile", "clean"]
+    named = 'python show.py(keys=["SEARCH_API_KEY"], label=named)'
+    assert whichloop("compare", "--program", "python show.py", "--program", named, *words).code == 4  # no agents
+    assert {record.arm: record.answer for record in records(latest(here))} == {
+        "python show.py/clean": "none",
+        'named(keys=["SEARCH_API_KEY"])/clean': "word",
+    }
