@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 import whichloop
-from whichloop.experiments.compare.results import Results, results
 from whichloop.reports.dataframes import Loaded
 
 ROWS = [
@@ -112,26 +111,5 @@ def test_what_is_notable_of_tasks_and_arms_is_in_frames(run: Loaded) -> None:
     assert list(said.habits["flaky"]) == [len(arm.flaky) for group in said.finding.findings for arm in group.arms]
 
 
-def test_a_table_of_a_printed_answer_has_columns_and_no_tabs(run: Loaded) -> None:
-    for said in (run.why("x"), run.why("x", "y"), run.why()):
-        assert "\t" not in repr(said)
-
-
-def test_a_baseline_that_does_not_exist_is_named_with_what_makes_one(run: Loaded) -> None:
-    with pytest.raises(ValueError, match=r"none\.json: no such file"):
-        whichloop.gate("none.json", run)
-
-
-def test_a_warning_is_of_our_category_at_the_line_that_asked(tmp_path: Path) -> None:
-    with pytest.warns(whichloop.WhichloopWarning, match="left out: 1 of 2 trials") as told:
-        whichloop.import_results([{"task": "t", "score": 1}, {"task": "u", "score": None}], runs=tmp_path)
-    assert {warning.filename for warning in told} == {__file__}
-
-
 def test_dir_lists_public_names_alone() -> None:
     assert dir(whichloop) == getattr(whichloop, "__all__")  # noqa: B009  # which its types do not have
-
-
-def test_results_read_again_are_those_of_the_run(run: Loaded) -> None:
-    again: Results = results(run.results.folder)
-    assert again.views == run.views.of

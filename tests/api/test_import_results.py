@@ -1,7 +1,8 @@
-"""`whichloop.import_results`: files, DataFrames and rows give the run that the command makes, and mistakes name the setting."""
+"""`whichloop.import_results`: files, frames and rows give the run of the command; why agents of tables lost."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,11 @@ import pytest
 
 import whichloop
 from tests.docs.pages import output_of
+from whichloop.api.carry_out import WhichloopWarning
 from whichloop.reports.dataframes import Loaded
+from whichloop.reports.why_shown import ShownWhy
 from whichloop.runs.store.files import RunError
+from whichloop.text.doc import Lines
 
 MAP = {"arm": "who", "task": "q"}
 ASK: Any = whichloop
@@ -74,47 +78,25 @@ def test_gaps_and_other_types_of_a_frame_are_read_as_the_file_has_them(frame: pd
     assert found.trials["accuracy"].isna().sum() == 1
 
 
-def test_a_scale_may_be_two_numbers(frame: pd.DataFrame) -> None:
-    percent = frame.assign(right=100 * frame["right"])
-    assert imported(percent, scale=(0, 100)).arms["accuracy"].equals(imported(frame).arms["accuracy"])
-
-
 @pytest.mark.parametrize(
     ("ask", "said"),
     [
         (lambda frame: ASK.import_results(3), "^files: give a path, a DataFrame, .*; got 3$"),
-        (lambda frame: ASK.import_results([]), "^files: give a path"),
-        (lambda frame: ASK.import_results([frame, 3]), "^files: give a path.*; got 3$"),
         (lambda frame: ASK.import_results([{"q": 1}, 3]), "^rows: row 2: give a dict .*; got 3$"),
         (lambda frame: ASK.import_results(frame.rename(columns={"q": 1})), "^DataFrame: a column is called 1"),
-        (lambda frame: ASK.import_results("none.csv"), r"No such file or directory: .none\.csv.$"),
         (
             lambda frame: ASK.import_results(frame, map={"taks": "q"}),
             r"^--map 'taks': no such meaning; the meanings are arm, task, ",
         ),
-        (lambda frame: ASK.import_results(frame, map={"agnt": "who"}), r"^--map 'agnt': no such meaning; the meanings are "),
-        (
-            lambda frame: ASK.import_results(frame, map={"agent": "who", "arm": "q"}),
-            r"^--map arm: it is mapped twice, as arm$",
-        ),
-        (
-            lambda frame: ASK.import_results(frame, map=MAP, scorer="right", replace=True),
-            "^--replace: say which run, --name NAME$",
-        ),
-        (lambda frame: ASK.import_results(frame, replace=5), "^replace: Input should be a valid boolean.*, got 5$"),
-        (lambda frame: ASK.import_results(frame, map={"task": 3}), "^map.task: Input should be a valid string, got 3$"),
+        (lambda frame: ASK.import_results(frame, map=MAP, scorer="right", replace=True), "^--replace: say which run, --name NAME$"),
         (
             lambda frame: ASK.import_results(frame),
             r"no column of the task.* no column of the score.*: --map task=COLUMN,score=COLUMN$",
         ),
         (lambda frame: ASK.import_results(frame, map=MAP, scorer="rihgt"), "^DataFrame: --scorer: no column 'rihgt'"),
         (lambda frame: ASK.import_results(frame, map=MAP, scorer="cost"), r"row 10: the score 1.125 .*--scale WORST,BEST$"),
-        (lambda frame: ASK.import_results(frame, map=MAP, scorer=len), "^scorer: Input should be a valid string"),
-        (lambda frame: ASK.import_results(frame, scale=5), "^scale.*: Input should be a valid string, got 5"),
         (lambda frame: ASK.import_results(frame, mpa=MAP), "^mpa: Unexpected keyword argument"),
-        (lambda frame: ASK.import_results(frame, max_left_out=1), "^max_left_out: Unexpected keyword argument"),
         (lambda frame: imported(frame, margin=3), "^--margin is not between 0 and 1: 3$"),
-        (lambda frame: imported([frame, __file__], format="stars"), r"no format 'stars'; say what it is: --format atif\|"),
         (lambda frame: ASK.load(frame), "^run: give a text or a path, .*whichloop.import_results reads"),
     ],
 )
@@ -123,17 +105,6 @@ def test_mistakes_are_one_line_and_leave_no_run(frame: pd.DataFrame, ask: Callab
         ask(frame)
     assert "\n" not in str(caught.value)
     assert not Path("runs").exists()
-
-
-def test_rows_of_a_frame_without_a_task_are_refused(frame: pd.DataFrame) -> None:
-    with pytest.raises(ValueError, match=r"^DataFrame: row 25: the task is empty$"):
-        imported(pd.concat([frame, frame.tail(2).assign(q=float("nan"))]))
-
-
-def test_a_file_that_is_loaded_as_a_run_is_told_apart(frame: pd.DataFrame) -> None:
-    frame.to_csv("results.csv")
-    with pytest.raises(RunError, match=r"results\.csv is a file, not a run; whichloop\.import_results\('results\.csv'\)"):
-        whichloop.load("results.csv")
 
 
 def test_errors_of_the_agents_own_are_advised_on_in_words(frame: pd.DataFrame) -> None:
@@ -161,3 +132,58 @@ def test_a_printed_run_says_which_column_was_read_as_what(frame: pd.DataFrame) -
     parts = [part.drop(columns="who") for _, part in frame.groupby("who")]
     apart = whichloop.import_results(parts, map={"task": "q"}, scorer="right")
     assert apart.doc.facts["Read"] == [f"DataFrame 1, DataFrame 2: {said}"]
+
+
+ENDS = ("ToolError: db down", "", "", "max_steps", "finished")
+"""How the trials of agent x were lost, by task: an error's text, nothing, or a stop."""
+
+
+def table_rows(*, tells_ends: bool = True) -> list[dict[str, object]]:
+    lost = [(end if tells_ends else "") for end in ENDS]
+    made: list[dict[str, object]] = [
+        {"agent": "x", "task": f"t{place}", "score": 0, "error": end if ":" in end else "", "stop": "" if ":" in end else end}
+        for place, end in enumerate(lost)
+    ]
+    made += [{"agent": "x", "task": f"t{place}", "score": None, "error": "429", "stop": ""} for place in (5, 6)]
+    return made + [
+        {"agent": "y", "task": f"t{place}", "score": int(place > 0), "error": "", "stop": "finished"} for place in range(7)
+    ]
+
+
+def imported_table(table: list[dict[str, object]]) -> Loaded:
+    with pytest.warns(WhichloopWarning, match="left out: 2 of 14 trials"):
+        return whichloop.import_results(table)
+
+
+@pytest.fixture
+def of_table() -> Loaded:
+    return imported_table(table_rows())
+
+
+def test_lost_trials_are_counted_by_how_they_ended_and_errored_ones_by_their_reason(of_table: Loaded) -> None:
+    x, y = of_table.why().arms
+    assert dict(x.ended) == {"ToolError: db down": 1, "": 2, "max_steps": 1, "finished": 1}
+    assert sum(x.ended.values()) == x.lost == 5
+    assert (dict(x.errored), dict(y.errored), dict(y.ended)) == ({"429": 2}, {}, {"finished": 1})
+    told = json.loads(json.dumps(x.to_json()))
+    assert (told["ended"], told["errored"]) == (dict(x.ended), {"429": 2})
+
+
+def lines_of(said: ShownWhy) -> dict[str, list[str]]:
+    """Return the texts of the answer's lines by their labels."""
+    lines: dict[str, list[str]] = {}
+    for block in said.doc.blocks:
+        for label, text in block.items if isinstance(block, Lines) else ():
+            lines.setdefault(label, []).append(text)
+    return lines
+
+
+def test_what_no_trace_shows_is_said_to_be_unknown(of_table: Loaded) -> None:
+    said = lines_of(of_table.why())
+    assert said["Untraced"] == ["6 lost trials: the step is not known"]
+    assert said["Ended"] == ["x: 2 × –; 1 × ToolError: db down; 1 × finished; 1 × max_steps", "y: 1 × finished"]
+    assert said["Errored"] == ["x: 2 (2 × 429)"]
+    assert said["Import"]
+    kinds = dict(of_table.why().tasks.groupby("task")["kinds"].first())
+    assert kinds == {"t0": "unsolved"} | dict.fromkeys(("t1", "t2", "t3", "t4"), "solved by one arm")
+    assert "unsolved (expected answer?)" in repr(of_table.why())

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,22 +32,10 @@ def test_the_name_of_a_design_with_options_makes_an_equal_one(retries: int, step
     assert make_loop(parse_spec(loop_name(loop))) == loop
 
 
-def test_only_options_that_differ_from_their_defaults_are_named() -> None:
-    assert loop_name(Bare()) == "bare"
-    assert loop_name(Bare) == "bare"
-    assert loop_name(Finish(parse_retries=0)) == "finish(parse_retries=0)"
-    assert loop_name("phased(max_steps=3)") == "phased(max_steps=3)"
-
-
 @pytest.mark.parametrize("wrapper", [RepeatGuard, Microcompact])
 def test_a_loop_inside_another_is_named_with_it(wrapper: Any) -> None:
     loop = wrapper(loop=Finish(parse_retries=1))
     assert make_loop(parse_spec(loop_name(loop))) == loop
-
-
-@dataclass(frozen=True)
-class _Local(Bare):
-    """Stands in a test module, which cannot be imported by name."""
 
 
 def test_a_class_of_a_function_is_kept_for_this_process() -> None:
@@ -58,17 +45,6 @@ def test_a_class_of_a_function_is_kept_for_this_process() -> None:
     name = loop_name(Inner)
     assert name.startswith(f"{session.__name__}:Inner")
     assert isinstance(make_loop(parse_spec(name)), Inner)
-
-
-def test_an_object_whose_options_are_unknown_is_kept_as_it_is() -> None:
-    class Counting(Bare):
-        def __eq__(self, other: object) -> bool:
-            return self is other
-
-        __hash__ = object.__hash__
-
-    mine = Counting()
-    assert make_loop(parse_spec(loop_name(mine))) is mine
 
 
 def test_two_objects_of_one_name_are_kept_apart() -> None:
@@ -97,43 +73,6 @@ def test_a_suite_object_and_its_scorer_are_found_again() -> None:
     assert [replace(task, scorer="") for task in judged.tasks] == [replace(task, scorer="") for task in suite.tasks]
 
 
-@pytest.mark.parametrize("given", ["arithmetic(size=3)", partial(arithmetic.load, 3)])
-def test_a_scorer_judges_the_tasks_of_a_suite_by_name_too(given: Any) -> None:
-    def half(judgement: Judgement) -> float:
-        return 0.5
-
-    judged = make_suite(parse_spec(suite_name(given, half)))
-    assert len(judged.tasks) == 3
-    assert {scorer_named(task.scorer) for task in judged.tasks} == {half}
-    assert suite_name(given, half) == suite_name(given, half)
-
-
-def test_a_function_that_makes_a_suite_is_named() -> None:
-    assert suite_name(arithmetic.load) == "arithmetic"
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: loop_name(3), "loops: 3 is not a loop"),  # type: ignore[arg-type]
-        (lambda: suite_name(3), "suite: 3 is not a Suite"),  # type: ignore[arg-type]
-        (lambda: loop_name(scorer_name), "function that solves a task with @whichloop.tunnel.loop$"),  # type: ignore[arg-type]
-        (lambda: loop_name(int), "loops: <class 'int'> is not a loop"),  # type: ignore[arg-type]
-        (lambda: suite_name("arithmetic", 3), "scorer: 3 is not a function of a Judgement"),  # type: ignore[arg-type]
-        (lambda: scorer_name(3), "scorer: 3 is not a function of a Judgement"),  # type: ignore[arg-type]
-    ],
-)
-def test_what_is_none_of_them_is_refused(call: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
-def test_what_lives_in_this_process_only_is_refused_for_workers() -> None:
-    check_workers_can_import("loops", ["bare", "finish(parse_retries=0)", "package.module:Mine"])
-    with pytest.raises(ValueError, match=r"^loops: MyLoop is defined in the running script or notebook.* move it to a module"):
-        check_workers_can_import("loops", ["__main__:MyLoop(max_steps=2)"])
-
-
 def test_workers_refuse_what_stands_inside_a_loop() -> None:
     class Inner(Bare):
         pass
@@ -146,9 +85,6 @@ def test_workers_refuse_what_stands_inside_a_loop() -> None:
         check_workers_can_import("loops", [loop_name(RepeatGuard(Inner()))])
     with pytest.raises(ValueError, match=r"^suite: arithmetic\w* is an object that worker processes cannot make again"):
         check_workers_can_import("suite", [suite_name(arithmetic.load(3))])
-
-
-# --- the same name at every call ---
 
 
 class _Plain(Bare):
@@ -206,9 +142,6 @@ def test_a_scorer_that_is_defined_again_is_the_one_that_judges() -> None:
     other = cell(0.5)
     assert scorer_name(other) == name
     assert scorer_named(name) is other
-
-
-# --- profiles and optimizers ---
 
 
 def test_a_profile_object_is_named_or_written_to_a_file(tmp_path: Path) -> None:

@@ -16,8 +16,6 @@ from whichloop.runs.store.files import RunError
 
 NOT_TESTED = "interrupted; incomplete: 0 of [0-9]+ trials of the test split"
 
-pytestmark = pytest.mark.thorough
-
 SMALL: dict[str, Any] = {
     "profile": "teachable",
     "suite": "arithmetic(size=60)",
@@ -99,28 +97,12 @@ def test_a_comparison_names_the_file_and_the_call_that_reads_it(found: OptimizeA
         whichloop.load(found).loop("finish", program=file)
 
 
-def test_what_it_says_is_the_same_in_python_and_json(found: OptimizeAnswer) -> None:
-    advice = [design["advice"] for design in found.finding.to_json()["designs"]]
-    assert all(line.startswith(("adopt: ", "keep: ")) for line in advice)
-    said = " ".join(repr(found).split())
-    assert all(f"{line.partition(': ')[0].title()} " in said for line in advice)
-    assert found.designs["noise_n"].tolist() == [4, 4]
-
-
-def test_programs_that_an_optimizer_only_passes_through_are_not_counted(found: OptimizeAnswer) -> None:
-    for design in found.finding.designs:
-        assert len(design.tried) == (1 if design.is_unchanged else 2)
-
-
 def test_an_optimization_that_is_resumed_from_python_ends_as_it_would_have(
     found: OptimizeAnswer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr("whichloop.experiments.compare.run.run", lambda experiment, progress: "interrupted")
-        with pytest.warns(
-            whichloop.WhichloopWarning,
-            match=rf"^{NOT_TESTED}; go on with whichloop resume ",
-        ):
+        with pytest.warns(whichloop.WhichloopWarning, match=rf"^{NOT_TESTED}; go on with whichloop resume "):
             cut = whichloop.optimize(["finish", "bare"], name="cut", runs=tmp_path, **SMALL)
     assert not cut.finding.is_complete
     whole = whichloop.resume("cut", runs=tmp_path, progress=False)
@@ -168,16 +150,6 @@ def test_a_gain_is_the_same_in_the_answer_and_among_the_pairs_of_its_test(found:
         pair = pairs[(pairs["metric"] == "accuracy") & (pairs["a"] == f"{design}/teachable")]
         (own,) = pair[pair["b"] == f"{design}@{OPTIMIZED}/teachable"].to_dict("records")
         assert (-own["difference_high"], -own["difference_low"]) == (row["test.difference_low"], row["test.difference_high"])
-
-
-def test_a_number_of_calls_is_a_budget(tmp_path: Path) -> None:
-    one, same = (
-        whichloop.optimize(["bare"], runs=tmp_path, **SMALL | {"budget": budget, "tasks": 2}) for budget in (20, "20calls")
-    )
-    (design,) = one.finding.designs
-    assert design.ended is not None
-    assert design.ended.reason == "budget of 20 model calls used up"
-    assert one.finding.digest == same.finding.digest
 
 
 def test_an_optimizer_object_that_its_cell_has_let_go_of_is_there_when_the_run_is_resumed(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +24,6 @@ from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import run
 from whichloop.experiments.gate import bless, write_baseline
 from whichloop.loops import Bare, Finish
-from whichloop.metrics.answers import Judgement
 from whichloop.reports.dataframes import Loaded
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
@@ -68,15 +66,6 @@ def test_a_comparison_prints_as_its_document(pair: Loaded, capsys: pytest.Captur
     )
     for fact in pair.doc.facts["Basis"]:
         assert fact in pair._repr_html_()
-
-
-def test_one_arm_has_no_verdict_and_a_name_is_printed_and_found(quiet: dict[str, Any]) -> None:
-    run = whichloop.compare([Bare], profiles=["clean"], **quiet | {"repeats": 2, "name": "nb first"})
-    assert run.verdict.decision is None
-    assert run.doc.tables[0].texts[0][:2] == ["bare", "1.00 [.74, 1.00]"]
-    assert f"{run.results.folder.name} (nb first)" in " ".join(repr(run).split())
-    assert "12 tasks × 2" in repr(run)
-    assert whichloop.load("nb first", quiet["runs"]).results.folder == run.results.folder
 
 
 WHYS: list[list[str]] = [[], ["bare"], ["bare", "finish(parse_retries=0)"]]
@@ -176,7 +165,6 @@ def test_prompts_are_optimized_in_one_line(quiet: dict[str, Any]) -> None:
     assert [row[:2] for row in found.doc.tables[0].texts] == [["bare", each] for each in ("old", "again", "new")]
 
 
-@pytest.mark.thorough
 def test_an_optimization_is_logged_as_by_the_command(quiet: dict[str, Any]) -> None:
     settings = quiet | {"tasks": 2, "train": 2, "dev": 2, "repeats": 1, "budget": {"calls": 60}, "mlflow": True}
     found = whichloop.optimize(["bare"], "LabeledFewShot(k=2)", profile="teachable", experiment="from-python", **settings)
@@ -186,71 +174,6 @@ def test_an_optimization_is_logged_as_by_the_command(quiet: dict[str, Any]) -> N
     assert found.finding.folder.name in {run.data.tags["whichloop.run"] for run in logged}
     assert "bare, optimized with LabeledFewShot · arithmetic · teachable" in {run.info.run_name for run in logged}
     assert (found.finding.folder / "report.html").is_file()
-
-
-def test_a_suite_object_and_a_scorer_of_ones_own(quiet: dict[str, Any]) -> None:
-    def half(judgement: Judgement) -> float:
-        return 0.5
-
-    found = whichloop.compare(["bare"], suite=arithmetic.load(12), scorer=half, **quiet)
-    assert set(found.trials["accuracy"]) == {0.5}
-
-
-def test_it_works_where_an_event_loop_is_running(quiet: dict[str, Any]) -> None:
-    async def cell() -> Loaded:
-        return whichloop.compare(["bare"], profiles=["clean"], **quiet)
-
-    assert len(asyncio.run(cell()).trials) == 12
-
-
-def test_an_error_comes_out_of_the_thread_beside_a_running_event_loop() -> None:
-    async def cell() -> None:
-        whichloop.compare(["bare"], suite="arithmetic(size=0)")
-
-    with pytest.raises(ValueError, match="size is 0"):
-        asyncio.run(cell())
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"loops": ["bear"]}, "did you mean 'bare'"),
-        ({"repaets": 3}, "^repaets: there is no such setting; did you mean 'repeats'"),
-        ({"tasks": 0}, "^tasks: .* got 0$"),
-        ({"trial_timeout_s": 0}, "^trial_timeout_s: .* got 0$"),
-        ({"provider": {"attempts": 0}}, "^provider.attempts: .* got 0$"),
-        ({"loops": ["bare", "bare"]}, "^loops: 'bare' is given twice"),
-        ({"profiles": ["nowhere"]}, "nowhere"),
-    ],
-)
-def test_a_mistake_is_told_in_one_line_and_makes_nothing(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
-    made: dict[str, Any] = {"loops": ["bare"], "runs": tmp_path / "runs", "mlflow": False} | settings
-    with pytest.raises(ValueError, match=message) as raised:
-        whichloop.compare(**made)
-    assert "\n" not in str(raised.value)
-    assert not (tmp_path / "runs").exists()
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: whichloop.compare(["finish"], vary={"parse_retries": [0]}), "^vary: parse_retries: give two values or more"),
-        (lambda: whichloop.compare(["finish"], vary={"parse_retries": [0, 1]}, tasks=0), "^tasks: .* got 0"),
-        (lambda: whichloop.optimize(["bare"], tasks=0), "^tasks: .* got 0"),
-        (lambda: whichloop.optimize(["bare"], threads=0), "^threads: "),
-        (lambda: whichloop.optimize(["bare"], budget={"calls": 0}), "^budget.calls: "),
-        (
-            lambda: whichloop.optimize(["bare"], budget="sixty"),
-            "^budget: 'sixty' is not a budget; write calls, tokens, dollars or seconds",
-        ),
-        (lambda: whichloop.optimize(["bare"], proposer_budget="0"), "^proposer_budget.calls: Input should be"),
-        (lambda: whichloop.optimize(["bare"], treads=1), "^treads: there is no such setting"),
-    ],
-)
-def test_a_mistake_names_the_setting_and_not_the_flag(call: Callable[[], Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message) as raised:
-        call()
-    assert "--" not in str(raised.value)
 
 
 def test_a_mistake_about_a_run_names_the_setting(pair: Loaded) -> None:
@@ -264,29 +187,13 @@ def test_a_mistake_about_a_run_names_the_setting(pair: Loaded) -> None:
         whichloop.size(pair, purpose="gaet")  # type: ignore[arg-type]
 
 
-def test_a_metric_that_is_not_known_is_refused_before_the_gate_runs_anything(pair: Loaded, tmp_path: Path) -> None:
-    write_baseline(tmp_path / "baseline.json", bless(pair.results))
-    with pytest.raises(ValueError, match="unknown metric 'nope'"):
-        whichloop.gate(tmp_path / "baseline.json", metrics={"nope": 1.0}, runs=tmp_path / "runs")
-    assert not (tmp_path / "runs").exists()
-
-
-def test_why_wants_arms_that_there_are(pair: Loaded) -> None:
-    with pytest.raises(ValueError, match="name an arm or loop a to compare b with"):
-        whichloop.why(pair, None, "bare")
-    with pytest.raises(ValueError, match="no arm 'bear'"):
-        whichloop.why(pair, "bear", "finish(parse_retries=0)")
-
-
 SCRIPT = """
 import whichloop
 from whichloop.experiments.gate import bless, write_baseline
 from whichloop.loops import Bare, RepeatGuard
 
-
 class Mine(Bare):
     pass
-
 
 print(repr(whichloop.compare([Mine(max_steps=9)], tasks=3, profiles=["clean"], mlflow=False, runs={runs!r})).splitlines()[2])
 for loop in (Mine, RepeatGuard(Mine())):
@@ -341,18 +248,6 @@ def test_a_notebook_shows_a_bar_that_ends_where_the_run_does(quiet: dict[str, An
     assert not shown
 
 
-def test_a_notebook_shows_the_search_until_its_end(quiet: dict[str, Any], shown: list[str]) -> None:
-    settings = quiet | {"tasks": 2, "train": 2, "dev": 2, "repeats": 1, "budget": {"calls": 60}}
-    whichloop.optimize(["bare"], "LabeledFewShot(k=2)", profile="teachable", **settings)
-    assert re.search(r"test .* 6/6 ", shown[-1])
-    shown.clear()
-    whichloop.optimize(["bare"], "LabeledFewShot(k=2)", profile="teachable", progress=False, **settings)
-    assert not shown
-
-
-# --- what comes again has the same name ---
-
-
 class _Plain(Bare):
     def __init__(self, steps: int = 9) -> None:
         super().__init__(max_steps=steps)
@@ -387,9 +282,6 @@ def test_profiles_and_optimizers_may_be_objects(quiet: dict[str, Any]) -> None:
     assert [design.design for design in found.finding.designs] == ["bare"]
 
 
-# --- warnings ---
-
-
 def test_warnings_point_at_the_line_that_asked(quiet: dict[str, Any]) -> None:
     short = quiet | {"budget": {"calls": 1}}
 
@@ -402,21 +294,6 @@ def test_warnings_point_at_the_line_that_asked(quiet: dict[str, Any]) -> None:
     with pytest.warns(UserWarning, match=said) as in_a_thread:
         asyncio.run(cell())
     assert {warning.filename for warning in (*here, *in_a_thread)} == {__file__}
-
-
-def test_the_conclusion_says_why_trials_are_errored(quiet: dict[str, Any]) -> None:
-    def two(judgement: Judgement) -> float:
-        return 2.0
-
-    def broken(judgement: Judgement) -> float:
-        raise KeyError("unit")
-
-    for scorer, reason in ((two, "gave 2.0, which is not in [0, 1]"), (broken, "KeyError")):
-        said = repr(whichloop.compare(["bare"], scorer=scorer, **quiet))
-        assert reason in " ".join(said.split())
-
-
-# --- a run whose loop was in a script ---
 
 
 def test_a_run_of_a_script_says_that_its_loop_cannot_be_loaded_again(of_script: tuple[Path, list[str]]) -> None:

@@ -1,32 +1,33 @@
-"""`whichloop check suite`, end to end."""
+"""`check suite` and `check program`, as their user runs them."""
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
+from whichloop.checks.program import FAULTS
 from whichloop.checks.suite import CHECKS
+from whichloop.programs.program import Program
 
 NAMES = [check.name for check in CHECKS]
 Command = Callable[..., Any]
 
 PARROTS = '''
 from pathlib import Path
-
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
 from whichloop.protocol import Plan, PlannedCall, Query, Ref, Tool
-
 
 def wave(number: int) -> int:
     """Wave back."""
     Path("waved").touch()
     return number + 1
-
 
 def parrots(loud: bool = False) -> Suite:
     tool = Tool.from_function(wave, blocking=False)
@@ -51,10 +52,6 @@ def whichloop(whichloop: Command, here: Path) -> Command:
     """The same, with a suite in the directory."""
     (here / "birds.py").write_text(PARROTS)
     return whichloop
-
-
-def statuses(ended: Any) -> dict[str, str]:
-    return {one["name"]: one["status"] for one in json.loads(ended.out)["findings"]}
 
 
 def test_a_built_in_suite_passes_with_the_sum_first_and_a_table_of_agents(whichloop) -> None:
@@ -104,62 +101,80 @@ def test_own_tools_of_a_suite_that_brings_none_need_permission_too(whichloop, tm
     assert (tmp_path / "waved").exists()
 
 
-def test_json_has_checks_agents_and_what_is_set_aside(whichloop, tmp_path) -> None:
-    ended = whichloop("check", "suite", "arithmetic(size=24)", "--tasks", "8", "--json")
-    made = json.loads(ended.out)
-    assert ended.code == 0
-    assert {key: made[key] for key in ("name", "ok", "version", "tasks", "sample")} == {
-        "name": "arithmetic(size=24)",
-        "ok": True,
-        "version": "2",
-        "tasks": 24,
-        "sample": 8,
-    }
-    assert statuses(ended) == dict.fromkeys(NAMES, "ok")
-    assert [agent["agent"] for agent in made["baselines"]] == [
-        "oracle",
-        "blind",
-        "random calls",
-        "do nothing",
-        "same answer",
-        "not determined",
-        "echo",
-    ]
-    assert made["baselines"][3] == {
-        "agent": "do nothing",
-        "passes": {"value": 0.0, "low": 0.0, "high": pytest.approx(0.142, abs=0.001), "n": 24},
-        "too_many": False,
-        "not_scored": 0,
-    }
+ROOT = Path(__file__).parents[2]
+AGENTS = ROOT / "tests" / "programs" / "agents.py"
+LIGHT = AGENTS.with_name("light_agents.py")
+ONE = ("--fault", "unknown_tool")
+
+
+@pytest.mark.slow
+def test_every_fault_is_checked_if_none_is_named(whichloop):
+    found = whichloop("check", "program", "--json", "finish").json
+    assert [one["name"] for one in found["findings"]] == [fault.name for fault in FAULTS]
+
+
+def test_an_executable_meets_faults_of_every_outcome(whichloop):
+    """A process for each: one fault for each thing that can happen to it."""
+    expected = {"cut_json": "told", "tool_raises": "told", "empty": "silent", "dropped": "handled", "never_finishes": "unlimited"}
+    named = [word for fault in expected for word in ("--fault", fault)]
+    done = whichloop("check", "program", "--json", *named, "--", "python", str(LIGHT))
+    assert {one["name"]: one["outcome"] for one in done.json["findings"]} == expected
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    "agent",
     [
-        (["aritmetic"], "unknown suite 'aritmetic'; did you mean 'arithmetic'"),
-        (["arithmetic(size=0)"], "size is 0"),
-        (["arithmetic", "--tasks", "0"], "tasks is 0, and must be at least 1"),
-        (["arithmetic", "--data", "x.csv"], "takes no --data file"),
-        (["gsm8k"], "--data"),
-        (["birds:nothing"], "birds has no 'nothing'"),
+        (f"{LIGHT}:plain_function",),
+        pytest.param(("tests.programs.agents:in_the_event_loop",), marks=pytest.mark.slow),
+        pytest.param(("finish",), marks=pytest.mark.slow),
+        ("bare(tool_timeout_s=1)",),
+        pytest.param((f"{sys.executable} {LIGHT}",), marks=pytest.mark.slow),
     ],
 )
-def test_wrong_input_is_one_line_and_code_2(whichloop, tmp_path, arguments, said) -> None:
-    ended = whichloop("check", "suite", *arguments)
-    assert (ended.code, ended.out) == (2, "")
-    assert said in ended.err
-    assert ended.err.startswith("error: ")
-    assert ended.err.count("\n") == 1
+def test_an_agent_may_be_named_in_many_ways(whichloop, agent, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=":")
+    done = whichloop("check", "program", *ONE, *agent)
+    assert done.code == 0, done.err
+    assert re.search("^unknown_tool +told +answer 3126$", done.out, re.MULTILINE)
+    assert "request 2 says: " in done.out
 
 
-def test_long_checks_tell_how_far_they_are(whichloop, monkeypatch) -> None:
-    monkeypatch.setattr("whichloop.cli.check.SAY_EVERY_S", 0.0)
-    ended = whichloop("check", "suite", "arithmetic(size=12)", "--tasks", "3", "--json")
-    assert "replay: 2 of 3" in ended.err.splitlines()
-    assert json.loads(ended.out)["ok"]
+def test_a_demanded_outcome_that_is_missing_fails_the_command(whichloop):
+    demand = ("--require", "unknown_tool=told,empty=recovered", "--fault", "unknown_tool", "--fault", "empty")
+    done = whichloop("check", "program", f"{LIGHT}:plain_function", *demand)
+    assert done.code == 1
+    assert done.out.endswith("Demanded   1 of 2 outcomes are there\nMissing    empty: demanded recovered, found silent\n")
+    kept = whichloop("check", "program", "finish", *demand)
+    assert kept.code == 0
+    assert kept.out.endswith("Demanded   2 of 2 outcomes are there\n")
 
 
-def test_what_tools_print_is_no_part_of_the_result(whichloop, tmp_path) -> None:
-    (tmp_path / "talkative.py").write_text(PARROTS.replace("def wave(", "print('hello from the suite')\n\n\ndef wave(", 1))
-    ended = whichloop("check", "suite", "talkative:parrots", "--json", "--run-tools")
-    assert json.loads(ended.out)["name"] == "talkative:parrots"
+def test_junit_and_page_hold_hostile_text_as_text(whichloop, tmp_path):
+    (tmp_path / "hostile.py").write_text(
+        f"import sys\n\nsys.path.insert(0, {str(ROOT)!r})\n\n\n"
+        "def solve(question, tools, **where):\n    from tests.programs.light_agents import plain_function\n"
+        "    answer = plain_function(question, tools, **{k: where[k] for k in ('base_url', 'api_key', 'model')})\n"
+        "    return answer if answer.isdigit() else '<script>alert(1)</script>]]>\\x00\\x1b[31m'\n"
+    )
+    outputs = ("--junit", "found.xml", "--page", "found.html", "--require", "empty=told")
+    done = whichloop("check", "program", f"{tmp_path}/hostile.py:solve", "--fault", "empty", *outputs)
+    assert done.code == 1, done.err
+    root = ElementTree.fromstring((tmp_path / "found.xml").read_text())
+    assert [suite.get("failures") for suite in root.iter("testsuite")] == ["1"]
+    assert ["demanded told, found silent" in failure.get("message", "") for failure in root.iter("failure")] == [True]
+    page = (tmp_path / "found.html").read_text()
+    assert "<script>alert" not in page
+    assert "demanded told, found silent" in page
+    assert "\x1b" not in done.out + page
+
+
+def test_an_agent_that_cannot_solve_the_task_is_told_so(whichloop):
+    done = whichloop("check", "program", "--", "echo", "41")
+    assert done.code == 1
+    assert "it does not solve a task without any fault: its answer was '41' (stop finished), not 3126" in done.out
+
+
+def test_a_program_that_can_begin_is_let_begin(here):
+    (here / "fine.py").write_text("def solve(question, tools, **where): ...\ndef talk(task): ...\ndef few(q, t, *, model): ...\n")
+    for command in ("fine.py:solve", "fine.py:talk", "fine.py:few", "python fine.py", "python -m fine", "python -c pass", "cat x"):
+        assert Program(command).version == ""

@@ -1,4 +1,4 @@
-"""`compare`, `report` and `show`, end to end: results on stdout and all else on stderr."""
+"""`compare`, `--vary` and `report`, end to end: results on stdout and all else on stderr, in every form."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import os
 import pty
 import re
 import shlex
-import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -23,41 +22,6 @@ from whichloop.cli import running
 from whichloop.cli.process import _OutlastingOutput
 
 QUICK = ["--loop", "bare", "--suite", "arithmetic(size=6)", "--profile", "clean"]
-LOOP = """
-from whichloop.protocol import Outcome, StopReason
-
-class {name}:
-    name, stops = "own", frozenset()
-
-    def with_step_limit(self, tool_steps):
-        return self
-
-    async def run(self, query, tools, model, observer=None):
-        return Outcome({answer!r}, StopReason.FINISHED, 0)
-"""
-
-
-# --- compare, report, show ---
-
-
-@pytest.mark.parametrize("store", [pytest.param("sqlite:///theirs.db", marks=pytest.mark.slow), "ftp://here"])
-def test_a_terminal_ends_with_the_answer_or_a_log_that_failed(here, store):
-    """How to open MLflow's pages stands above the answer, which waits for no log; one that fails says so as soon as it does."""
-    words = ["compare", "--loop", "bare", "--suite", "arithmetic(size=2)", "--mlflow", "-s", f"tracking_uri={store}"]
-    with start_command(words, here, dict(os.environ), stderr=subprocess.STDOUT) as ended:
-        lines = ended.communicate()[0].splitlines()
-    place, answer = lines.index("MLflow: the run is there once this command has ended:"), lines.index(_answer(lines))
-    assert ended.returncode == 0
-    assert place + 1 < answer
-    assert store in lines[place + 1]
-    failed = [number for number, line in enumerate(lines) if line.startswith("warning: nothing was logged to MLflow: ")]
-    assert len(failed) == store.startswith("ftp")
-    assert [number for number, line in enumerate(lines) if "MLflow" in line and number > answer] in ([], failed)
-
-
-def _answer(lines: list[str]) -> str:
-    """Return the first line of the answer."""
-    return next(line for line in lines if line.startswith("arithmetic ") and " · accuracy" in line)
 
 
 def test_compare_prints_results_to_stdout_and_all_else_to_stderr(machine, here):
@@ -71,12 +35,7 @@ def test_compare_prints_results_to_stdout_and_all_else_to_stderr(machine, here):
     assert re.search(r"^progress: \d+ s \| trials 6/6, .* \| bare/clean 6/6, accuracy 1.000$", found.err, re.MULTILINE)
     assert f"run directory: runs/{run.name}" in found.err
     assert sorted(path.name for path in here.iterdir()) == ["runs"]  # no cache, no MLflow store
-    assert sorted(path.name for path in run.iterdir()) == [
-        "manifest.json",
-        "report.html",
-        "run.lock",
-        "trials.sqlite",
-    ]
+    assert sorted(path.name for path in run.iterdir()) == ["manifest.json", "report.html", "run.lock", "trials.sqlite"]
 
 
 def test_on_a_terminal_progress_is_a_live_view_that_leaves_nothing_behind(machine, here):
@@ -130,18 +89,8 @@ def test_a_plain_comparison_meets_both_stress_profiles_and_ends_in_a_verdict(whi
 def test_a_real_model_is_asked_without_faults_where_no_profile_is_named(whichloop, here, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     with serving(lambda asked: completion(json.dumps({"final_answer": "42"}))) as server:
-        asked = (
-            "--model",
-            "openai/some",
-            "-s",
-            f"base_url={server.url}",
-            "--loop",
-            "bare",
-            "--loop",
-            "react_extract",
-            "--tasks",
-            "2",
-        )
+        model = ("--model", "openai/some", "-s", f"base_url={server.url}")
+        asked = (*model, "--loop", "bare", "--loop", "react_extract", "--tasks", "2")
         found = whichloop("compare", *asked, "-q")
     assert (found.code, len(server.seen) >= 4) == (0, True), found.err
     made = whichloop("report", "latest", "--json").json
@@ -188,16 +137,6 @@ def test_show_explains_a_trial_that_failed(machine, whichloop):
         assert (refused.code, refused.err.partition(";")[0]) == (2, "error: no run 'bare'")
 
 
-def test_what_a_model_says_cannot_touch_the_terminal(whichloop, here, monkeypatch):
-    (here / "own_dirty.py").write_text(LOOP.format(name="Dirty", answer="\x1b[2J\u202e<b>\ud800"))
-    monkeypatch.syspath_prepend(here)
-    whichloop("compare", *QUICK, "--tasks", "1", "--loop", "own_dirty:Dirty")
-    for arguments in (["show", "latest", "own_dirty:Dirty/clean"], ["report", "latest"], ["report", "latest", "--format", "md"]):
-        found = whichloop(*arguments)
-        assert found.code == (0 if arguments[0] == "show" else 4)  # the loop never asks its model
-        assert not {"\x1b", "\u202e"} & set(found.out)
-
-
 def test_a_run_whose_faults_did_not_land_is_invalid(machine, whichloop):
     from whichloop.metrics.record import FaultRecord
 
@@ -206,9 +145,6 @@ def test_a_run_whose_faults_did_not_land_is_invalid(machine, whichloop):
     put(run, [row | {"faults": [FaultRecord("wire.empty", "decide:c1").to_json()]} for row in rows(run)])
     found = whichloop("report", "latest")
     assert (found.code, "\nInvalid " in found.out) == (4, True)
-
-
-# --- what a reader needs to see ---
 
 
 def test_show_without_a_trial_lists_those_that_were_not_solved(here, whichloop):
@@ -251,19 +187,6 @@ def test_the_answer_fits_a_terminal_and_a_narrow_one_shows_the_same_facts(whichl
     assert sum(facts(in_a_pipe).values()) == 2
 
 
-@pytest.mark.parametrize("runs", ["afile", "afile/below"])
-@pytest.mark.parametrize(
-    "command",
-    [["compare", "--tasks", "2"], ["optimize"], ["report", "latest"]],
-    ids=lambda words: words[0],
-)
-def test_a_file_in_the_place_of_the_runs_folder_is_named(here, whichloop, command, runs):
-    (here / "afile").write_text("mine")
-    ended = whichloop(*command, "--runs", runs)
-    assert (ended.code, ended.out, ended.err) == (2, "", "error: --runs: afile is a file; name a folder\n")
-    assert (here / "afile").read_text() == "mine"
-
-
 def test_the_results_are_out_before_their_page_is_made_and_logged(here, whichloop, monkeypatch):
     """Page and log take as long as the trials: whoever reads the results, through a pipe or not, need not wait for them."""
     done: list[str] = []
@@ -300,3 +223,31 @@ def test_ctrl_c_behind_the_trials_leaves_what_resume_writes(here, whichloop, mon
     assert said == "interrupted before everything was written"
     assert whichloop(*shlex.split(command)).code == 0
     assert (here / shlex.split(command)[1] / "report.html").is_file()
+
+
+BRIEF = ["--suite", "arithmetic(size=12)", "--profile", "flaky-format", "--quiet"]
+RETRIES = ["finish", "--vary", "parse_retries=0,2", "--vary", "forced_finish=both,off"]
+
+
+def test_settings_effects_and_the_one_to_use_then_details_on_demand(whichloop):
+    short = whichloop("compare", "--loop", *RETRIES, *BRIEF)
+    assert short.code == 0
+    assert "run directory: " not in short.err  # it is asked to be quiet
+    labels = [line.split("  ")[0] for line in short.out.splitlines()]
+    assert labels.index("setting") < labels.index("effect") < labels.index("Use") < labels.index("Basis")
+    assert whichloop("report", "latest").out == short.out
+    whole = whichloop("report", "latest", "-v").out
+    assert short.out in whole
+    assert "\nAll effects\n" in whole
+    assert "### All effects" in whichloop("report", "latest", "--format", "md").out
+
+
+def test_json_is_one_object_and_report_gives_it_again(whichloop, here: Path):
+    said = whichloop("compare", "--loop", *RETRIES, *BRIEF, "--json").json
+    assert said["ablation"]["loop"] == "finish"
+    assert said["ablation"]["design"] == "full"
+    assert next(iter(said["ablation"]["cells"].values())) == {"parse_retries": 0, "forced_finish": "both"}
+    assert {"run", "digest", "effects", "arms", "pairs"} <= said.keys()
+    assert whichloop("report", "latest", "--json").json == said
+    page = next(here.glob("runs/*/report.html")).read_text("utf-8")
+    assert "What each factor does" in page

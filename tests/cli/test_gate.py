@@ -1,22 +1,23 @@
-"""`whichloop gate`, end to end: each outcome with its exit code, and all that is written."""
+"""`gate`, end to end: each outcome with its exit code, all that is written, the recipes for CI, and planted regressions."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import yaml
 
 from tests.models.real.provider import SECRET, completion, serving
 from whichloop.experiments.gate import read_baseline
 from whichloop.loops.bare_codecs import CODEC
 from whichloop.protocol import Answer
 
-pytestmark = pytest.mark.thorough
 LOOP = """
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -50,9 +51,6 @@ def first_answer() -> str:
     return str(json.loads(str(next(iter(arm.tasks.values())).answer[0])))
 
 
-# --- bless ---
-
-
 def test_bless_writes_a_file_with_settings_and_keeps_what_is_no_baseline(whichloop, compare, here):
     run = compare("--loop", "bare", "--loop", "finish", "--tasks", "6")
     ended = whichloop("gate", "latest", "--bless", "--output", "gates/b.json", "--metric", "accuracy=0.05", "--accept", "undecided")
@@ -78,9 +76,6 @@ def test_bless_refuses_what_is_no_run_or_says_nothing(whichloop, here):
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert " trials are missing; nothing was blessed\n" in refused.err
     assert not (here / "b.json").exists()
-
-
-# --- outcomes ---
 
 
 def test_the_same_again_passes_with_the_baseline_s_seed_and_a_run_of_it_runs_nothing(whichloop, blessed, here):
@@ -136,48 +131,12 @@ def test_a_run_that_lacks_trials_is_invalid(whichloop, blessed, compare, here):
     assert json.loads(ended.out)["lines"] == []
 
 
-# --- bad input ---
-
-BAD_INPUT = {
-    "--metric cost_usd": "metric cost_usd: not known for all trials of bare/clean in the baseline",
-    "--metric speed=1": "unknown metric 'speed'",
-    "--metric steps=x": "Invalid value for --metric: 'steps=x': write NAME=MARGIN",
-    "--metric accuracy=2": "metric accuracy: a margin of 0 or more is needed, below 1, got 2.0",
-    "--accept worse": "accept.0: Input should be 'undecided', ",
-    "--seed 1": "--seed goes with a new run, not RUN or --bless",
-    "--loop bare": "--loop goes with a new run, not RUN or --bless",
-    "--self": "--self: it makes new runs; leave RUN out",
-    "--times 3": "--times goes with --self",
-    "-o c.json": "--output goes with --bless",
-    "--junit .": "--junit .: cannot be written (Is a directory); nothing was judged",
-    "--summary .": "--summary .: cannot be written (Is a directory); nothing was judged",
-}
-
-
-def test_bad_input_is_one_line_and_nothing_is_run(whichloop, blessed, here):
-    run = blessed("--loop", "bare")
-    for arguments, why in BAD_INPUT.items():
-        ended = whichloop("gate", run, "--baseline", "b.json", *arguments.split(" "))
-        assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1), ended.err
-        assert why in ended.err
-    for path, why in (("none.json", "no such file"), ("mine.json", "not a baseline")):
-        (here / "mine.json").write_text("{}")
-        ended = whichloop("gate", "--baseline", path)
-        assert (ended.code, ended.err.count("\n")) == (2, 1)
-        assert ended.err.startswith(f"error: {path}: {why}")
-    assert whichloop("gate", run).code == 2
-    assert len(list((here / "runs").iterdir())) == 1
-
-
 def test_another_run_is_refused_and_fewer_tasks_are_judged_by_those_of_both(whichloop, blessed, compare):
     blessed("--loop", "bare")
     limited = whichloop("gate", compare("--loop", "bare", "--max-tool-steps", "3"), "--baseline", "b.json")
     assert (limited.code, limited.out, limited.err.count("\n")) == (2, "", 1)
     fewer = whichloop("gate", compare("--loop", "bare", "--tasks", "6"), "--baseline", "b.json", "--json")
     assert (fewer.code, codes(fewer)) == (3, ["tasks_changed", "identical"])
-
-
-# --- code of one's own ---
 
 
 def test_code_that_a_baseline_names_is_imported_only_where_it_is_typed_or_the_project_names_it(whichloop, blessed, here):
@@ -275,9 +234,6 @@ def test_an_interrupted_run_names_the_two_commands_that_go_on(whichloop, blessed
     assert whichloop(*shlex.split(gate)).out.startswith("pass: ")
 
 
-# --- what is written ---
-
-
 def test_junit_summary_and_annotation_are_written_of_outcomes_and_of_errors(whichloop, blessed, here, monkeypatch):
     run = blessed("--loop", "bare")
     monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
@@ -310,3 +266,32 @@ def test_a_loop_is_held_against_itself(whichloop, blessed, here):
     assert (ended.json["pairs"], sum(ended.json["outcomes"].values())) == (2, 2)
     assert [each["metric"] for each in ended.json["noise"]] == [*read_baseline(here / "b.json").gate.metrics]
     assert len(list((here / "runs").iterdir())) == 1
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "ci.md").read_text(encoding="utf-8")
+RECIPE = "gate --baseline baselines/mine.json"
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(("code", "passes"), [(0, True), (1, False), (2, False), (3, True), (4, False)])
+def test_an_undecided_gate_alone_passes_the_step_on_github(code, passes):
+    """As GitHub runs a step: `bash -e`."""
+    steps = yaml.safe_load(blocks("yaml")[0])["jobs"]["gate"]["steps"]
+    (step,) = (each["run"] for each in steps if "whichloop gate" in each.get("run", ""))
+    assert (subprocess.run(["bash", "-e", "-c", f"whichloop() {{ return {code}; }}\n{step}"]).returncode == 0) == passes
+
+
+def test_the_recipe_works(whichloop, here):
+    (here / "my_package").mkdir()
+    (here / "my_package" / "loops.py").write_text("from whichloop import Finish\n\n\nclass Mine(Finish):\n    pass\n")
+    (here / "pyproject.toml").write_text(blocks("toml")[0])
+    for line in blocks("sh")[0].replace("events(size=300)", "events(size=12)").splitlines():
+        if line.startswith("whichloop "):
+            assert whichloop(*shlex.split(line)[1:]).code == 0
+    scripts = yaml.safe_load(blocks("yaml")[1])["gate"]["script"]
+    (gate,) = (line for line in scripts if RECIPE in line)
+    assert whichloop(*shlex.split(gate)[1:]).code == 0
+    assert "<testsuite" in (here / "gate.xml").read_text()

@@ -1,19 +1,21 @@
-"""`whichloop list`: what can be named, in short and in full, as tables and as JSON."""
+"""`list`, `init`, `prompts` and `ui`: what can be named and what is written is what other commands take."""
 
 from __future__ import annotations
 
 import json
-import re
+import signal
+import tomllib
+import urllib.request
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
-from whichloop.cli import listed
-from whichloop.cli.list_ import KINDS
+from tests.reports.mlflow.servers import free_port, wait_for
+from tests.sealing import reseal
 from whichloop.experiments.optimize.config import SearchConfig
-from whichloop.models.local import server
-from whichloop.models.profiles import load_profile
+from whichloop.protocol.names import program_spec
 from whichloop.runs.config import SECTIONS, CompareConfig, load_config
 
 EXPECTED = {
@@ -40,63 +42,6 @@ def test_everything_that_can_be_named_is_listed_in_short_as_in_full(whichloop, k
         assert all(option["doc"] for entry in entries for option in entry["options"])
     said = [line.split("\t") if "\t" in line else line.split() for line in whichloop("list", kind).out.splitlines()]
     assert {entry["name"].split()[0] for entry in entries} <= {words[0] for words in said if words}
-
-
-@pytest.mark.parametrize("kind", ["loops", pytest.param("suites", marks=pytest.mark.slow)])
-def test_the_short_list_says_what_the_full_one_says(kind):
-    short, full = ([(each.name, each.summary) for each in listed.KINDS[kind](how, None)] for how in (False, True))
-    assert short == full
-
-
-def test_a_suite_has_its_facts_in_columns(whichloop):
-    (entry,) = whichloop("list", "suites", "arithmetic", "--json").json
-    assert (entry["needs"], entry["version"], entry["tasks"], entry["median_plan"]) == ("", "2", 120, 5)
-    assert entry["splits"] == {"train": 59, "dev": 20, "test": 41}
-    assert len(entry["digest"]) == 12
-    head, facts, *options = whichloop("list", "suites", "arithmetic").out.splitlines()
-    assert head.split() == ["name", "needs", "version", "tasks", "splits", "median_plan", "digest", "about"]
-    assert "  120  59 train, 20 dev, 41 test  " in facts
-    assert entry["digest"] in facts
-    assert options[0] == "Options of arithmetic"
-    (importer,) = whichloop("list", "suites", "gsm8k", "--json").json
-    assert importer["needs"] == "--data"
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["suites", "arithmetics"], "error: there is no 'arithmetics' among the suites; did you mean 'arithmetic'? known: "),
-        (["settings", "task"], "error: there is no 'task' among the settings; did you mean 'tasks'?"),
-        (["profiles", "nope"], "error: unknown profile 'nope'"),
-        (["profiles", "nope.toml"], "error: nope.toml: "),
-        (["loops", "json:JSONDecoder"], "error: loop json:JSONDecoder: it lacks run: see whichloop.protocol.Loop\n"),
-        (["loop"], "error: Invalid value for KIND: 'loop' is none of loops, frameworks, suites, "),
-        ([], "error: Missing argument 'KIND'"),
-    ],
-)
-def test_a_mistake_is_one_line(whichloop, words, said):
-    ended = whichloop("list", *words)
-    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
-    assert ended.err.startswith(said)
-
-
-def test_a_built_in_profile_is_shown(whichloop):
-    found = whichloop("list", "profiles", "flaky-tools")
-    assert found.code == 0
-    assert "tool.raises" in found.out
-    assert "0.06" in found.out
-    as_json = whichloop("list", "profiles", "flaky-tools", "--json").json
-    assert as_json["rates"] == load_profile("flaky-tools").rates
-    assert as_json["digest"] == load_profile("flaky-tools").digest
-
-
-def test_weaknesses_are_shown_in_words(whichloop):
-    found = whichloop("list", "profiles", "teachable")
-    assert found.code == 0
-    assert "a hundredth of what was meant" in " ".join(found.out.split())
-    assert "unit" in found.out
-    assert "wire.malformed" not in found.out
-    assert "kind=" not in found.out
 
 
 def _paths(model: Any = CompareConfig, before: str = "") -> set[str]:
@@ -133,35 +78,142 @@ def test_the_schema_of_a_plan_is_one(whichloop):
         jsonschema.validate(plan | {"calls": 3}, schema)
 
 
-def test_options_say_which_values_they_take(whichloop):
-    (phased,) = whichloop("list", "loops", "phased", "--json").json
-    values = {option["name"]: option["values"] for option in phased["options"]}
-    assert values["failed_dependency"] == ["run", "skip", "fail"]
-    assert [] in values.values()
-    assert re.search(r"^failed_dependency +\w+ +run\|skip\|fail ", whichloop("list", "loops", "phased").out, re.MULTILINE)
+KEPT = {".gitignore", "pyproject.toml"}
+FILES = {"whichloop.toml", "loop_tools.py", "loop_tasks.jsonl", "tests/test_loops.py", ".github/workflows/loops.yml"} | KEPT
 
 
-def test_kinds_complete_what_is_typed():
-    assert set(KINDS) == {*listed.KINDS, "plan-schema"}
+def written(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
-# --- the model in the box ---
+def test_it_writes_files_whose_tasks_the_scripted_model_solves(here, whichloop, monkeypatch):
+    ended = whichloop("init", "project")
+    assert ended.code == 0
+    assert written(here / "project") == FILES
+    assert "__pycache__/" in (here / "project" / ".gitignore").read_text().splitlines()
+    assert "  cd project\n" in ended.out
+    monkeypatch.chdir(here / "project")
+    CompareConfig.model_validate(tomllib.loads(Path("whichloop.toml").read_text()))
+    flags = ("--profile", "clean", "--repeats", "1", "-q", "--json")
+    made = whichloop("compare", "--config", "whichloop.toml", *flags).json
+    assert {arm["loop"]: arm["accuracy"]["value"] for arm in made["arms"]} == {"bare": 1.0, "finish": 1.0}
+    assert {arm["tasks"] for arm in made["arms"]} == {24}
 
 
-def about_local() -> str:
-    return next(each.summary for each in listed.KINDS["models"](False, None) if each.name == "local")
+@pytest.mark.slow
+def test_the_suite_passes_every_check(here, whichloop):
+    whichloop("init")
+    ended = whichloop("check", "suite", "jsonl", "--data", "loop_tasks.jsonl", "--tools", "loop_tools", "--run-tools")
+    assert ended.code == 0, ended.out + ended.err
+    assert "FAILED" not in ended.out
 
 
-def test_weights_that_are_missing_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> None:
-        raise ValueError(name)
+@pytest.mark.parametrize("name", sorted(FILES - KEPT))
+def test_a_file_that_is_there_is_named_and_nothing_is_written(here, whichloop, name):
+    (here / name).parent.mkdir(parents=True, exist_ok=True)
+    (here / name).write_text("mine")
+    ended = whichloop("init")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == f"error: {name}: already there; nothing was written\n"
+    assert written(here) == {name}
+    assert (here / name).read_text() == "mine"
 
-    monkeypatch.setattr(server, "find_weights", missing)
-    assert about_local().endswith(f"not installed here: {server.INSTALL}")
+
+@pytest.mark.parametrize("program", ["a.py:solve", "sh -c 'say \"hi\"'", "a.py:solve(venv=new)"])
+def test_any_program_is_text_in_the_files(here, whichloop, program):
+    assert whichloop("init", "--program", program).code == 0
+    assert tomllib.loads((here / "whichloop.toml").read_text())["loops"] == [program_spec(program), "finish"]
+    assert tomllib.loads((here / "pyproject.toml").read_text())["tool"]["whichloop"]["loop"] == [program_spec(program)]
+    compile((here / "tests/test_loops.py").read_text(), "test_loops.py", "exec")
+    assert f"program={json.dumps(program)}" in (here / "tests/test_loops.py").read_text()
+    assert not [name for name in FILES if "@" in (here / name).read_text().replace("@pytest", "").replace("@v", "")]
 
 
-@pytest.mark.parametrize("library", ["no_such_package", "json"])
-def test_so_is_the_package_that_serves_them(monkeypatch: pytest.MonkeyPatch, library: str) -> None:
-    monkeypatch.setattr(server, "find_weights", lambda name: None)
-    monkeypatch.setattr(server, "LIBRARY", library)
-    assert ("pip install 'whichloop[local]'" in about_local()) is (library != "json")
+@pytest.mark.parametrize("name", sorted(KEPT))
+def test_what_is_kept_stays_and_the_rest_is_written(here, whichloop, name):
+    (here / name).write_text("mine\n")
+    assert whichloop("init").code == 0
+    assert written(here) == FILES
+    assert (here / name).read_text() == "mine\n"
+
+
+EVIL = "Do \x1b[2J\x1b]0;owned\x07 \u202e[bold]this[/bold]\r<b>"
+
+
+def saved(path: Path, instructions: str = "Do it.", demos: list[dict[str, Any]] | None = None, **about: Any) -> str:
+    state = {"decide": {"signature": {"instructions": instructions, "fields": []}, "demos": demos or []}}
+    path.write_text(json.dumps({**state, "metadata": {}, "whichloop": {"loop": "bare", **about}}), encoding="utf-8")
+    reseal(path)
+    return path.name
+
+
+def test_a_program_is_shown(whichloop, here):
+    talk = json.dumps([{"role": "user", "content": "How many?"}])
+    name = saved(here / "p.json", "Do it.\nWell.", [{"conversation": talk, "reply": "3"}], optimizer="COPRO")
+    shown = whichloop("prompts", name)
+    assert (shown.code, shown.err) == (0, "")
+    wanted = ["p.json", "loop       bare", "optimizer  COPRO", "── decide", "Do it.", "Well.", "user: How many?", "assistant: 3"]
+    places = [shown.out.index(line) for line in wanted]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("how", [(), ("--json",)])
+def test_control_characters_are_shown_as_their_codes(whichloop, here, how):
+    name = saved(here / "p.json", EVIL, [{"query": EVIL, EVIL: 1}], **{EVIL: EVIL})
+    shown = whichloop("prompts", name, *how)
+    assert shown.code == 0, shown.err
+    assert not {"\x1b", "\x07", "\u202e", "\r"} & set(shown.out)
+    assert "[bold]" in shown.out
+
+
+def test_a_diff_of_control_characters_is_safe(whichloop, here):
+    found = whichloop("prompts", saved(here / "a.json"), saved(here / "b.json", EVIL, [{EVIL: EVIL}]))
+    assert found.code == 1
+    assert not {"\x1b", "\x07", "\u202e", "\r"} & set(found.out)
+    assert "+Do \\x1b[2J" in found.out
+
+
+def test_equal_programs_have_no_diff(whichloop, here):
+    found = whichloop("prompts", saved(here / "a.json"), saved(here / "b.json", seed=9))
+    assert (found.code, found.out, found.err) == (0, "", "")
+
+
+def test_a_loop_against_its_optimized_program(whichloop, here):
+    found = whichloop("prompts", "bare", saved(here / "b.json", "Do it.", [{"query": "1", "answer": "2"}]))
+    assert found.code == 1
+    lines = found.out.splitlines()
+    assert lines[:2] == ["--- bare", "+++ b.json"]
+    assert lines[-3:] == ["+── decide, demonstration", "+query: 1", "+answer: 2"]
+    assert "+Do it." in lines
+
+
+def test_without_mlflow_it_says_how_to_install_it(whichloop, monkeypatch):
+    monkeypatch.setattr("whichloop._extras.is_installed", lambda package: False)
+    ended = whichloop("ui")
+    assert (ended.code, ended.err) == (2, "error: ui needs mlflow, which is not installed: pip install 'whichloop[mlflow]'\n")
+
+
+def test_a_servers_address_is_printed_without_its_password(whichloop, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://me:secret@mlflow.example.test/")
+    ended = whichloop("ui")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out == "https://mlflow.example.test\n"
+
+
+def test_it_serves_the_store_of_the_runs_until_it_is_told_to_end(machine, here):
+    (here / "runs").mkdir()
+    store = here / "runs" / "mlflow.db"
+    store.touch()
+    port = free_port()
+    with machine.running("ui", "--port", str(port)) as child:
+        assert child.stdout is not None
+        address = child.stdout.readline().strip()
+        assert address == f"http://127.0.0.1:{port}"
+        wait_for(f"{address}/health")
+        with urllib.request.urlopen(address) as page:
+            assert "MLflow" in page.read().decode()
+        assert store.stat().st_size
+        child.send_signal(signal.SIGINT)
+        assert child.wait(30) == 0
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(address)

@@ -21,17 +21,13 @@ class Mutant:
 
     name: str
     source: Path
-    loop: str
-    """The class in it."""
+    loop: str  # the class in it
     old: str
     new: str
     profile: str
-    cause: str
-    """What the gate is to call it."""
-    detail: str
-    """What it is to say of it, as a regular expression."""
-    tasks: int
-    """As many as it takes to be sure."""
+    cause: str  # what the gate is to call it
+    detail: str  # what it is to say of it, as a regular expression
+    tasks: int  # as many as it takes to be sure
 
     @property
     def design(self) -> str:

@@ -173,8 +173,7 @@ def test_no_planted_key_is_left_in_any_file_or_on_the_terminal(whichloop: Callab
 
 
 @pytest.mark.parametrize(
-    "suite",
-    [name if name == "typed" else pytest.param(name, marks=pytest.mark.slow) for name in generated_suites()],
+    "suite", [name if name == "typed" else pytest.param(name, marks=pytest.mark.slow) for name in generated_suites()]
 )
 def test_nothing_of_an_ordinary_run_is_taken_for_a_secret(whichloop: Callable[..., Any], here: Path, suite: str):
     """Of all five designs, with replies and tools that fail."""

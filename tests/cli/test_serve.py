@@ -1,4 +1,4 @@
-"""`whichloop serve` as a process of its own: what it prints, what it answers, how it ends."""
+"""`serve` as a process of its own: what it prints, what it answers, how it ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import os
 import shlex
 import signal
 import socket
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from tests.prepared import start_command
-from whichloop.cli.main import main
 
 
 @contextlib.contextmanager
@@ -122,36 +120,9 @@ def test_it_offers_the_tools_over_mcp():
     assert " 5 " in over_http[1]
 
 
-def test_without_the_flag_there_is_no_mcp():
-    with served() as (_, base, _):
-        assert httpx.post(base.replace("/v1", "/t/x/mcp"), json={}).status_code == 404
-
-
-def failed(monkeypatch: pytest.MonkeyPatch, capsys: Any, *arguments: str) -> str:
-    """What the command says that ends with exit code 2, in one line."""
-    monkeypatch.setattr(sys, "argv", ["whichloop", "serve", *arguments])
-    with pytest.raises(SystemExit) as left:
-        main()
-    said = capsys.readouterr()
-    assert (left.value.code, said.out) == (2, "")
-    assert len(said.err.splitlines()) == 1
-    return str(said.err)
-
-
-def test_a_port_in_use_is_said_in_one_line(monkeypatch, capsys):
+def test_a_port_in_use_is_said_in_one_line(whichloop):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert f"port {port} is in use" in failed(monkeypatch, capsys, "--port", str(port))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--tasks", "0"], "Invalid value for '--tasks': "),
-        (["--suite", "arithmetics"], "did you mean 'arithmetic'"),
-        (["--profile", "flaky"], "unknown profile 'flaky'"),
-        (["--suite", "gsm8k"], "--data FILE"),
-    ],
-)
-def test_mistakes_are_said_in_one_line(monkeypatch, capsys, arguments, said):
-    assert said in failed(monkeypatch, capsys, *arguments)
+        ended = whichloop("serve", "--port", str(port))
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert f"port {port} is in use" in ended.err

@@ -1,4 +1,4 @@
-"""`whichloop report --why`, from the runs of real loops to the line that is printed."""
+"""`report --why`, `--size`, `--card` and `show`: why trials were lost, from the runs of real loops to what is printed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from typing import Any
 
 import pytest
 
-from tests.kept import execute, put, rows
+from tests.kept import put, rows
+from tests.models.real.provider import SECRET, completion, serving
+from whichloop.checks.loop.scaffold import new_loop
 from whichloop.cli.main import main
+from whichloop.loops.bare_codecs import CODEC
+from whichloop.protocol import Answer
+from whichloop.runs.manifest import read_manifest, write_manifest
 from whichloop.runs.store.trials import read_records, read_trace
 
-pytestmark = pytest.mark.thorough
-
 SIZE = ("--profile", "flaky-format", "--profile", "forgetful", "--tasks", "12", "--seed", "1", "--quiet")
-LOOPS = ("--loop", "bare", "--loop", "react_extract")
+TWO_LOOPS = ("--loop", "bare", "--loop", "react_extract")
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +32,7 @@ def run_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs: Path = tmp_path_factory.mktemp("why") / "runs"
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(runs.parent)
-        patch.setattr(sys, "argv", ["whichloop", "compare", *LOOPS, *SIZE])
+        patch.setattr(sys, "argv", ["whichloop", "compare", *TWO_LOOPS, *SIZE])
         with pytest.raises(SystemExit) as left:
             main()
     assert not left.value.code
@@ -47,22 +50,6 @@ def run_folder() -> Path:
     return folder
 
 
-def test_arms_that_did_the_same_are_told(whichloop):
-    loops = ("--loop", "bare", "--loop", "provider_retry(loop=bare)", "--profile", "flaky-format", "--tasks", "12")
-    whichloop("compare", *loops, "--quiet")
-    told = whichloop("report", "--why", "latest", "--json").json
-    assert told["same"] == {"provider_retry(loop=bare)/flaky-format": "bare/flaky-format"}
-    assert "provider_retry(loop=bare)/flaky-format = bare/flaky-format" in whichloop("report", "--why", "latest").out
-
-
-@pytest.mark.slow
-def test_losses_under_a_profile_that_does_not_apply_say_so(whichloop):
-    own = ("--loop", "finish", "--loop", "bare", "--profile", "text-2024", "--tasks", "30", "--quiet")
-    whichloop("compare", *own)
-    assert re.search(r"^Warning .*: finish/text-2024$", whichloop("report", "--why", "latest").out, re.MULTILINE)
-    assert "Warning" not in whichloop("report", "--why", "latest", "--arm", "bare").out
-
-
 def test_the_answer_fits_80_columns_and_its_commands_run(compared, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     lines = compared("report", "--why", "latest").out.splitlines()
@@ -78,22 +65,6 @@ def test_the_answer_fits_80_columns_and_its_commands_run(compared, monkeypatch):
             shown = compared(*shlex.split(command)[1:]).out
             assert f"step {step}" in shown or re.search(rf"^ *{step}\. .* → ", shown, re.MULTILINE)
             assert len(more) == 4 or f"{cause}, step {step}: " in shown
-
-
-def test_one_object_for_scripts(compared):
-    told = compared("report", "--why", "latest", "--json").json
-    assert set(told) == {"run", "pairs", "arms", "untraced", "findings", "same"}
-    assert [(pair["a"], pair["b"]) for pair in told["pairs"]] == [
-        ("bare/flaky-format", "react_extract/flaky-format"),
-        ("bare/forgetful", "react_extract/forgetful"),
-    ]
-    for pair in told["pairs"]:
-        assert len(pair["divergences"]) == pair["only_a"] + pair["only_b"]
-        assert all(
-            set(one) == {"winner", "loser", "task", "repeat", "step", "parts_at", "cause", "detail", "stop", "fault"}
-            for one in pair["divergences"]
-        )
-    assert {group["profile"] for group in told["findings"]} == {"flaky-format", "forgetful"}
 
 
 def test_an_arm_a_loop_and_a_trial(compared):
@@ -139,50 +110,11 @@ def test_a_step_of_a_lost_trial_has_the_same_number_in_every_command(compared):
         assert f"{each['cause']}, step {each['step']}: " in compared("show", both, name).out
 
 
-def test_with_one_task_no_other_is_told_of(compared):
-    told = compared("report", "--why", "latest", "--task", "arithmetic-0008", "--json").json
-    assert {one["task"] for pair in told["pairs"] for one in pair["divergences"]} <= {"arithmetic-0008"}
-    assert all(group["tasks"] == 1 for group in told["findings"])
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("--arm", "nope"), "no arm 'nope'; there are "),
-        (("--arm", "react_extrct"), "no arm 'react_extrct'; did you mean 'react_extract'? there are "),
-        (("--arm", "bare/nope"), "no arm 'bare/nope'; did you mean 'bare'? there are "),
-        (("--arm", "nope", "--arm", "bare"), "no arm 'nope'; there are bare/flaky-format, "),
-        (("--arm", "bare/flaky-format", "--arm", "react_extract/forgetful"), "are not two arms with the same tasks and profile"),
-        (("--arm", "bare", "--arm", "bare"), "are not two arms with the same tasks and profile"),
-        (("--task", "nope"), "no trial of a task 'nope'"),
-        (("--task", "arith"), "'arith' matches "),
-        (("--arm", "flaky"), "'flaky' matches "),
-    ],
-)
-def test_what_is_not_there_is_said_in_a_line(compared, words, says):
-    ended = compared("report", "--why", "latest", *words)
-    assert ended.code == 2
-    assert says in ended.err
-    assert ended.err.count("\n") == 1
-
-
 def test_a_run_without_traces_still_tells_about_its_tasks(compared):
     put(run_folder(), [row | {"trace_at": 0} for row in rows(run_folder())])
     out = compared("report", "--why", "latest", "-v").out
     assert re.search(r"^Untraced +\d+ lost trials: the step is not known$", out, re.MULTILINE)
     assert "arithmetic, flaky-format: 12 tasks" in out
-
-
-def test_results_of_another_tool_are_told_too(whichloop):
-    rows = ["arm,task,repeat,score", "a,t1,0,1", "a,t2,0,0", "b,t1,0,0", "b,t2,0,0"]
-    Path("results.csv").write_text("\n".join(rows) + "\n")
-    assert whichloop("import", "results.csv", "--name", "imported").code == 0
-    ended = whichloop("report", "--why", "imported", "-v")
-    assert ended.code == 0, ended.err
-    assert "3 lost trials: the step is not known" in ended.out
-    assert "unsolved (expected answer?)" in ended.out
-    (pair,) = whichloop("report", "--why", "imported", "--json").json["pairs"]
-    assert [pair[name] for name in ("both", "only_a", "only_b", "neither", "tasks")] == [0, 1, 0, 1, 1]
 
 
 def rewrite(change: Callable[[bytes], bytes]) -> None:
@@ -202,13 +134,6 @@ def test_a_damaged_trace_is_one_line(compared):
     assert re.search(r"trials.sqlite: trial \S+: event \d+ of the trace: role: Input should be a valid string$", ended.err.strip())
 
 
-def test_a_damaged_file_of_traces_is_one_line(compared):
-    execute(run_folder(), "UPDATE traces SET trace = x'00'")
-    ended = compared("report", "--why", "latest")
-    assert (ended.code, ended.err.count("\n")) == (2, 1)
-    assert re.search(r"trials.sqlite: trace of \S+: its checksum does not fit, ", ended.err.strip())
-
-
 def test_control_characters_of_a_model_reach_no_terminal(compared):
     """A tool that a model made up, or anything else in a trace, may hold them."""
     named = re.compile(rb'"(name|tool)":"(\w+)"')
@@ -218,3 +143,98 @@ def test_control_characters_of_a_model_reach_no_terminal(compared):
     assert "[2J" in ended.out  # it was told
     assert "\x1b" not in ended.out
     assert "\x9b" not in ended.out
+
+
+CALL = "await tools.call(move.calls[0])"
+ONE_MORE = "{name: value + 1 if isinstance(value, (int, float)) else value for name, value in move.calls[0].arguments.items()}"
+AS_JSON = ("--quiet", "--json")
+ALTERED = f"await tools.call(ToolCall(move.calls[0].name, {ONE_MORE}))"
+
+
+@pytest.fixture
+def altered(here, whichloop, monkeypatch):
+    """A run of a loop that adds one to each number which the model passes to a tool; gives the name of a lost trial."""
+    made = new_loop("alters", here)
+    source = made.loop.read_text()
+    assert source.count(CALL) == 1
+    made.loop.write_text(source.replace(CALL, ALTERED))
+    monkeypatch.syspath_prepend(here)
+    run = whichloop("compare", "--loop", made.target, "--suite", "arithmetic(size=2)", "--profile", "clean", *AS_JSON)
+    assert run.code == 0, run.err
+    return f"{run.json['arms'][0]['arm']}/arithmetic-0001/0"
+
+
+def test_what_ran_stands_beside_its_result_and_the_cause_below(altered, whichloop):
+    brief, whole = (whichloop("show", "latest", altered, *more).out for more in ((), ("-v",)))
+    (cause,) = re.findall(r"^Cause +(.*)$", brief, re.MULTILINE)
+    assert cause.startswith("altered call, step 1: the loop called ")
+    assert f"{cause}\n" in whole
+    found = re.search(r"── act\s+(\S+ \{.*\})\s+── run as\s+(\S+ \{.*\})\s+── \S+ \(success\)", whole)
+    assert found is not None
+    wrote, ran = found.groups()
+    assert wrote != ran
+    assert wrote.partition(" ")[0] == ran.partition(" ")[0]
+
+
+TINY = ("-q", "--tasks", "12", "--seed", "3")
+
+
+@pytest.fixture
+def lost(whichloop, here) -> list[str]:
+    assert whichloop("compare", *TINY, "--loop", "bare", "--profile", "flaky-tools").code == 0
+    names = [f"{trial['arm']}/{trial['task']}/{trial['repeat']}" for trial in whichloop("show", "latest", "--json").json["trials"]]
+    assert names
+    return names
+
+
+def test_the_smallest_set_loses_the_trial_again_and_no_fault_does_not(whichloop, here, lost):
+    for trial in lost:
+        found = whichloop("show", "latest", trial, "--minimal", "--json").json
+        assert found["smallest"]
+        assert 0 < len(found["faults"]) <= len(found["landed"])
+        again = whichloop("show", "latest", trial, "--faults", ",".join(found["faults"]), "--json").json
+        assert again["now"]["scores"]["accuracy"] < 1
+        assert again["faults"] == found["faults"]
+        assert whichloop("show", "latest", trial, "--faults", "none", "--json").json["now"]["scores"] == {"accuracy": 1.0}
+
+
+def test_what_is_found_names_a_command_and_a_profile_that_lose_it_too(whichloop, here, lost):
+    said = whichloop("show", "latest", lost[0], "--minimal", "-o", "fewest.toml")
+    assert said.err == "wrote fewest.toml\n"
+    told = dict(line.split(None, 1) for line in said.out.splitlines()[1:])
+    assert told["Smallest"] == "proven: no smaller set loses it"
+    command = shlex.split(told["Next"])
+    assert command[-2:] == ["--faults", "fewest.toml"]
+    assert whichloop(*command[1:], "--json").json["now"]["scores"]["accuracy"] < 1
+    allowed = whichloop("show", "latest", lost[0], "--minimal", "--allow", "own loop:Loop").out  # typed, so that it is needed again
+    assert shlex.split(allowed)[-2:] == ["--allow", "own loop:Loop"]
+    _, task, repeat = lost[0].rsplit("/", 2)
+    compared = whichloop("compare", *TINY, "--loop", "bare", "--profile", "fewest.toml", "--json").json
+    assert compared["arms"][0]["profile"] == "flaky-tools-chosen"
+    assert whichloop("show", "latest", f"{task}/{repeat}", "--again", "--json").json["now"]["scores"]["accuracy"] < 1
+
+
+def test_a_replay_is_the_trial_as_it_was(whichloop, here, lost):
+    found = whichloop("show", "latest", lost[0], "--again", "--json").json
+    assert found["now"]["trace_digest"] == found["before"]["trace_digest"]
+    assert whichloop("show", "latest", lost[0], "--again", "-v").out == whichloop("show", "latest", lost[0], "-v").out
+
+
+def test_a_replay_needs_none_of_the_places_that_a_run_went_to(whichloop, here, monkeypatch):
+    """Neither the real model's server and recordings, nor the run's tracking server."""
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    models = ("--model", "scripted", "--model", "openai/agent")
+    with serving(lambda heard: completion(CODEC.render(Answer("I do not know.", "?")).text)) as server:
+        asked = ("-s", f"base_url={server.url}", "-s", "cassette=recorded", "-s", "cassette_mode=record")
+        assert whichloop("compare", "-q", "--tasks", "1", "--loop", "bare", *models, *asked).code == 0
+    (path,) = (here / "runs").glob("*/manifest.json")
+    manifest = read_manifest(path.parent)
+    went_to = {"mlflow": True, "tracking_uri": "http://127.0.0.1:9"}
+    write_manifest(path.parent, manifest.model_copy(update={"config": dict(manifest.config) | went_to}))
+    assert "type it again: -s base_url=" in whichloop("resume", "latest").err
+    solved, asked_for_real = (f"{arm.arm}/arithmetic-0001/0" for arm in manifest.arms)
+    assert re.search(r"^again +solved ", whichloop("show", "latest", solved, "--again").out, re.MULTILINE)
+    for arguments in (("show", "latest", asked_for_real, "--again"), ("show", "latest", asked_for_real, "--minimal")):
+        ended = whichloop(*arguments)
+        assert (ended.code, ended.err.count("\n")) == (2, 1)
+        assert "its model is openai/agent; only a scripted model says the same again" in ended.err

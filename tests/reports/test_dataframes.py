@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -16,32 +15,25 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import statsmodels.formula.api as smf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import whichloop
 from tests.cases import cases
 from tests.kept import put
-from tests.prepared import said_by
 from tests.sealing import reseal
-from whichloop.experiments.ablate.ablation import ablation_result
-from whichloop.experiments.ablate.prepare import prepare as prepare_ablation
 from whichloop.experiments.compare import run as compare
 from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.why.losses import losses_explained
 from whichloop.metrics.record import FaultRecord, Record
 from whichloop.metrics.summary import METRICS, count_faults
 from whichloop.protocol import StopReason, render_value
 from whichloop.reports.dataframes import ARMS, EFFECTS, PAIRS, TASKS, TRIALS
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.folders import MAX_NAMED, run_folder
+from whichloop.runs.folders import run_folder
 from whichloop.runs.store.files import RunError
 from whichloop.text.doc import Lines
 from whichloop.text.output import terminal_safe
-
-pytestmark = pytest.mark.thorough
 
 TEXT = st.text(max_size=12) | st.sampled_from(["<script>alert(1)</script>", "a&b\"'", "=1+1", "\ud800", "x\x1b[31m\u202e"])
 COUNTS = st.dictionaries(st.sampled_from(["wire", "tool.KeyError", "<b>"]), st.integers(1, 5), max_size=2)
@@ -126,9 +118,6 @@ def same(value: Any, known: Any) -> bool:
     return bool(pd.isna(value)) if known is None else bool(value == known)
 
 
-# --- laws ---
-
-
 @settings(max_examples=cases(10))
 @given(runs())
 def test_trials_are_the_records(drawn):
@@ -184,22 +173,6 @@ def test_arms_and_pairs_are_the_comparison(drawn):
             assert same(row.get(f"outlook.{size}.{name}"), told)
 
 
-@settings(max_examples=cases(10))
-@given(runs())
-def test_means_over_tasks_are_the_means_of_arms(drawn):
-    run = loaded(*drawn)
-    for arm in run.comparison.arms:
-        own = run.tasks[run.tasks["arm"] == render_value(arm.info.arm)]
-        for name in ("scored", "errored", "excluded"):
-            assert own[name].sum() == getattr(arm.summary, name)
-        assert (own["solved"] <= own["scored"]).all()
-        for metric in METRICS:
-            interval = arm.summary.means[metric]
-            if interval is not None:
-                assert own[metric].notna().sum() == interval.n
-                assert own[metric].mean() == pytest.approx(interval.value)
-
-
 @settings(max_examples=cases(4))
 @given(runs())
 def test_the_first_columns_do_not_depend_on_what_came_out(drawn):
@@ -244,28 +217,6 @@ def test_a_notebook_shows_text_as_text(drawn):
     run._repr_html_().encode()
 
 
-def test_what_is_invalid_says_so_and_a_run_without_a_result_has_no_verdict():
-    lacking = Record("a", "s", "d", "t", 0, 0, "errored", errors={"recording": 1})
-    for found, labels in (([], []), ([lacking], ["Invalid"])):
-        run = loaded(["a", "b"], found)
-        assert run.verdict.decision is None
-        assert [line.split()[0] for line in repr(run).splitlines() if line.split()[0] in ("Invalid", "Adopt")] == labels
-
-
-def test_options_become_numbers_where_all_are():
-    options: list[dict[str, Any]] = [{"n": 1, "x": 1, "b": True, "s": "a"}, {"n": 2, "x": 0.5, "b": False, "s": 3, "some": 7}]
-    arms = loaded_from([made_of("one", **options[0]), made_of("two", **options[1])], []).arms
-    assert {name: str(arms.dtypes[f"options.{name}"]) for name in options[1]} == {
-        "n": "int64",
-        "x": "float64",
-        "b": "bool",
-        "s": "string",
-        "some": "Int64",
-    }
-    assert list(arms["options.s"]) == ["a", "3"]
-    assert arms["options.some"].isna().tolist() == [True, False]
-
-
 def test_what_an_imported_record_does_not_tell_is_not_known():
     told = Record("a", "s", "d", "t1", 0, 0, "scored", steps=3)
     silent = Record("a", "s", "d", "t2", 0, 0, "scored", unknown=("steps", "tool_calls", "false_success", "faults"))
@@ -274,22 +225,6 @@ def test_what_an_imported_record_does_not_tell_is_not_known():
         assert trials[name][0] == value
         assert pd.isna(trials[name][1])
     assert str(trials["steps"].dtype) == "Int64"
-
-
-def test_effects_are_those_of_an_ablation(tmp_path):
-    config = CompareConfig(tasks=6, profiles=("flaky-format",), runs=tmp_path, mlflow=False)
-    experiment = prepare_ablation("finish", ("parse_retries=0,2", "parallel_tools=false,true"), config)
-    assert compare.run(experiment, Unwatched()) == ""
-    run = whichloop.load(experiment.folder)
-    made = ablation_result(run.results)
-    assert made is not None
-    assert run.effects["term"].tolist() == [effect.term for effect in made.effects]
-    assert run.effects["difference"].tolist() == [effect.difference.value for effect in made.effects]
-    assert set(run.effects["kind"]) == {"main", "interaction"}
-    assert set(run.arms["options.parse_retries"]) == {0, 2}
-
-
-# --- which run ---
 
 
 @pytest.fixture(scope="module")
@@ -312,17 +247,6 @@ def test_a_run_is_found_by_path_by_name_and_as_the_latest(folder, monkeypatch, t
         assert whichloop.load(run).results.records == whole.results.records
     monkeypatch.chdir(tmp_path)
     assert whichloop.load("latest", runs=folder.parent).results.digest == whole.results.digest
-
-
-def test_an_optimization_gives_its_test(folder, tmp_path):
-    whole = tmp_path / "optimized"
-    whole.mkdir()
-    (whole / "manifest.json").write_text(json.dumps({"kind": "optimization", "config": {}}))
-    reseal(whole / "manifest.json")
-    with pytest.raises(RunError, match="no trial of the test split was run yet"):
-        whichloop.load(whole)
-    shutil.copytree(folder, whole / "test")
-    assert len(whichloop.load(whole).trials) == 24
 
 
 def test_every_trial_gives_its_trace(folder):
@@ -360,36 +284,6 @@ def test_a_folder_that_is_no_run_does_not_hide_the_run_of_its_name(folder, tmp_p
     assert run_folder("part") == Path("part"), "a part of a name is no name"
 
 
-def test_a_message_that_names_runs_says_where_there_are_more(folder, tmp_path):
-    for number in range(MAX_NAMED):
-        shutil.copytree(folder, tmp_path / f"run{number}")
-    with pytest.raises(RunError, match=r": run0, run1, run2, run3, run4$"):
-        whichloop.load("nope", tmp_path)
-    shutil.copytree(folder, tmp_path / "run5")
-    with pytest.raises(RunError, match=r": …, run1, run2, run3, run4, run5$"):
-        whichloop.load("nope", tmp_path)
-
-
-def test_a_run_says_what_its_records_say(folder):
-    run = whichloop.load(folder)
-    assert run.views.of == run.results.views
-    assert run.why().pairs == losses_explained(run.results).pairs
-    with pytest.raises(RunError, match="no trial of a task 'nowhere'"):
-        run.why(task="nowhere")
-    with pytest.raises(RunError, match="nowhere"):
-        run.why("nowhere")
-    with pytest.raises(RunError, match="name an arm or loop a to compare b with"):
-        run.why(None, "bare")
-
-
-def test_a_model_of_statistics_takes_the_columns_as_they_are(folder):
-    run = whichloop.load(folder)
-    fitted = smf.ols("steps ~ arm + accuracy", run.trials).fit()
-    assert len(fitted.params) == 3
-    assert run.trials.groupby("arm", sort=False)["accuracy"].mean().tolist() == pytest.approx(run.arms["accuracy"].tolist())
-    assert run.tasks.pivot(index="task", columns="arm", values="solved").shape == (6, 2)
-
-
 def test_a_bad_run_is_one_line(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     broken = {
@@ -409,9 +303,3 @@ def test_a_bad_run_is_one_line(folder, tmp_path, monkeypatch):
         with pytest.raises(RunError) as caught:
             whichloop.load(run)
         assert "\n" not in str(caught.value)
-
-
-def test_neither_the_package_nor_what_loads_a_run_imports_pandas(tmp_path):
-    code = "import sys, whichloop; dir(whichloop); print('pandas' in sys.modules); whichloop.load; print('pandas' in sys.modules)"
-    (tmp_path / "loads.py").write_text(code)
-    assert said_by(tmp_path, {"PATH": os.defpath}, "loads.py").split() == ["False", "False"]

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
-import pty
 import re
-import subprocess
-import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,7 +23,7 @@ from whichloop.experiments.optimize.config import load_optimize_config
 from whichloop.experiments.optimize.prepare import prepare as prepare_search
 from whichloop.metrics.record import Record
 from whichloop.reports import progress
-from whichloop.reports.progress import MAX_ARMS, MAX_KIND_CHARS, MAX_KINDS, BoardRow, SearchBoard, TrialBoard, displayed, watching
+from whichloop.reports.progress import MAX_ARMS, BoardRow, SearchBoard, TrialBoard, watching
 from whichloop.runs.config import BudgetConfig, CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 
@@ -100,25 +94,6 @@ def test_what_is_counted_is_what_has_ended(named, records):
         assert {word: int(count) for word, count in said.items()} == {word: count for word, count in counts.items() if count}
 
 
-def test_errored_trials_are_told_apart_by_the_first_words_of_the_reason_and_stand_first(named):
-    board = TrialBoard(named("a"))
-    board.finished(record("a", scores={"accuracy": 1.0}))
-    for reason in ("provider: 500", "provider: no\nreply", "scorer exact: KeyError: 'x'", ""):
-        board.finished(record("a", status="errored", reason=reason))
-    assert board.arms["a"].errored == Counter({"provider": 2, "scorer exact": 1, "unknown": 1})
-    assert [*board.rows()][1].text.startswith("errored 4 (2 × provider; ")
-
-
-def test_reasons_without_end_are_not_kept_without_end(named):
-    board = TrialBoard(named("a"))
-    for number in range(500):
-        board.finished(record("a", status="errored", reason=f"{number} " * 100))
-    errored = board.arms["a"].errored
-    assert errored.total() == 500
-    assert len(errored) <= MAX_KINDS + 1
-    assert max(map(len, errored)) <= MAX_KIND_CHARS
-
-
 def test_of_many_arms_those_with_errored_trials_have_a_row(named):
     names = [f"arm {number}" for number in range(MAX_ARMS + 1)]
     board = TrialBoard(named(names))
@@ -126,12 +101,6 @@ def test_of_many_arms_those_with_errored_trials_have_a_row(named):
     board.finished(record("arm 7", status="errored", reason="provider: gone"))
     assert [row.name for row in board.rows()] == ["trials", "arm 7"]
     assert len([*TrialBoard(named(names[:-1])).rows()]) == 1 + MAX_ARMS
-
-
-def test_what_is_spent_stands_beside_its_limit(named):
-    board = TrialBoard(named("a", calls=1000, seconds=60))
-    board.finished(record("a", calls={"decide": 2}, input_tokens=1500, cost_usd=0.25))
-    assert next(board.rows()).text == "2 of 1,000 calls, 1,500 tokens, 0.2500 dollars, 0 of 60 seconds"
 
 
 def test_a_run_that_goes_on_counts_the_missing_trials_and_all_that_was_spent(tmp_path, capsys):
@@ -162,8 +131,6 @@ def test_a_run_that_goes_on_counts_the_missing_trials_and_all_that_was_spent(tmp
         pass
     assert capsys.readouterr() == ("", "")  # nothing is to be done
 
-
-# --- the screen ---
 
 EVIL = st.text(st.sampled_from("ab \x1b[2J\x07\x9b\r\n\t\u202e\x00é漢"), min_size=1, max_size=30)
 CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
@@ -207,15 +174,6 @@ def test_a_line_is_one_line_whatever_names_and_reasons_say(named, name, reason, 
     assert re.search(r"\nnote: .*\nprogress: 0 s \| trials 1/10 \| .* 1/10, errored 1 \(", said)
 
 
-def test_a_line_comes_each_minute(named, monkeypatch, capsys):
-    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.01)
-    with watching(TrialBoard(named("a")), quiet=False):
-        while capsys.readouterr().err.count("progress: ") < 1:
-            pass
-        while "trials 0/10" not in capsys.readouterr().err:
-            pass
-
-
 def test_quiet_says_alone_what_an_interrupted_run_waits_for(named, capsys):
     with watching(TrialBoard(named("a")), quiet=True) as board:
         board.noted("a worker died")
@@ -224,60 +182,6 @@ def test_quiet_says_alone_what_an_interrupted_run_waits_for(named, capsys):
         board.interrupted("trials under way: 4; they end first;\nCtrl-C again ends the run at once")
     assert capsys.readouterr() == ("", "note: trials under way: 4; they end first; Ctrl-C again ends the run at once\n")
 
-
-def test_a_notebooks_cell_shows_the_bars_as_text(named, monkeypatch):
-    cell: list[str] = []
-    shown = SimpleNamespace(HTML=str, display=lambda html, display_id: SimpleNamespace(update=cell.append))
-    monkeypatch.setitem(sys.modules, "ipykernel", SimpleNamespace())
-    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(display=shown))
-    with displayed(TrialBoard(named(["<b>"])), None) as board:
-        board.finished(record("<b>"))
-    assert re.search(r"<pre .*trials +━*.* 1/10 .*\n&lt;b&gt; .* 1/10 .*accuracy 0.000", cell[-1], re.DOTALL)
-
-
-WATCHED = """
-import sys, time
-from pathlib import Path
-from whichloop.reports.progress import TrialBoard, watching
-from whichloop.runs.config import CompareConfig
-from whichloop.experiments.compare.prepare import prepare
-from whichloop.metrics.record import Record
-
-made = prepare(CompareConfig(loops=("bare",), suite="arithmetic", profiles=("clean",), tasks=20, runs=Path(sys.argv[1])))
-with watching(TrialBoard(made), quiet=False) as board:
-    for number in range(20):
-        reason = "provider\\x1b[31mred: \\x1b]0;title\\x07"
-        board.finished(Record("bare/clean", "s", "d", "t", 0, 0, "errored" if number % 2 else "scored", reason))
-        time.sleep(0.03)
-    board.noted("\\x1b[31ma worker died")
-print("the answer")
-"""
-
-
-def test_a_terminal_is_redrawn_in_place_and_left_clean(tmp_path):
-    shown, terminal = pty.openpty()
-    environment = os.environ | {"TERM": "xterm", "COLUMNS": "120"}
-    command = [sys.executable, "-c", WATCHED, str(tmp_path)]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=terminal) as child:
-        os.close(terminal)
-        seen = b""
-        with contextlib.suppress(OSError):  # Linux: the other end was closed
-            while piece := os.read(shown, 65_536):
-                seen += piece
-        os.close(shown)
-        assert child.stdout is not None
-        assert child.stdout.read() == b"the answer\n"
-    assert child.returncode == 0, seen
-    assert b"20/20" in seen
-    assert b"errored 10 (10 \xc3\x97 provider" in seen
-    assert b"note: \\x1b[31ma worker died" in seen
-    for sent in (b"\x1b]0;", b"\x07", b"\x1b[31mred", b"\x1b[31ma worker"):
-        assert sent not in seen
-    assert seen.endswith(b"\x1b[2K")  # the bars are gone
-    assert b"\x1b[?25h" in seen  # and the cursor is back
-
-
-# --- a search ---
 
 OWN, OTHER = Candidate(0, "0", {}, dev={"a": 0.0}), Candidate(1, "1", {}, dev={"a": 1.0})
 
@@ -313,14 +217,3 @@ def test_a_search_shows_its_budget_and_the_best_program_that_has_all_dev_tasks(b
         BoardRow("test", 1, 2 * 3 * 5 * 2, ""),
     ]
     assert [line.split()[0] for line in frame(board, 100)] == ["bare", "finish", "test"]
-
-
-def test_a_search_without_a_terminal_is_told_in_lines_on_stderr(board, capsys):
-    with watching(board, quiet=False):
-        tell(board)
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert [line.partition(" | ")[2].split(" |")[0] for line in said.err.splitlines()] == [
-        "bare 0/50, 1 program, 0 of 50 calls, 0 of 900 tokens",
-        "bare 15/50, best on dev 0.500, own 0.500, 2 programs, 15 of 50 calls, 270 of 900 tokens",
-    ]

@@ -77,11 +77,7 @@ BROKEN: tuple[tuple[str, type[Any], str], ...] = (
     ("prompts", runs.Closed, "a request of 'decide' does not show its changed instructions"),
     ("prompts", runs.Impressed, "with_predictors changed the loop itself; it must return another"),
     ("prompts", runs.Handing, "with_predictors gave a dict; it must give a Handing"),
-    (
-        "prompts",
-        runs.Forgiving,
-        "with_predictors accepts 'misspelt_decide', which is none of decide; it must raise a ValueError",
-    ),
+    ("prompts", runs.Forgiving, "with_predictors accepts 'misspelt_decide', which is none of decide; it must raise a ValueError"),
     ("prompts", runs.Curt, "with_predictors of 'misspelt_decide' raised KeyError"),
     ("prompts", runs.Quiet, "Request.examples says 0 messages more"),
     ("prompts", runs.Careful, "beside those that Request.examples announces, request 1 differs in its messages"),

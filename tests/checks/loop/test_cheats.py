@@ -33,7 +33,7 @@ from whichloop.protocol import (
     Toolbox,
     ToolCall,
     run_sync,
-)  # fmt: skip
+)
 from whichloop.protocol.loop import WrappedLoop
 from whichloop.protocol.plan import resolve
 from whichloop.protocol.values import render_value
@@ -170,12 +170,6 @@ def test_receipts_without_their_values_are_worth_nothing(tmp_path: Path) -> None
     assert found["ReceiptsOnly/clean"] < 0.2  # tasks without an answer, and those whose results nobody uses
 
 
-@pytest.mark.slow
-def test_receipts_that_are_listed_again_help_against_no_forgetting(tmp_path: Path) -> None:
-    found = accuracies(compared(tmp_path, ("bare", f"{HERE}:Relisting"), ("forgetful",), tasks=40))
-    assert found["Relisting/forgetful"] <= found["bare/forgetful"] + 0.05
-
-
 def test_what_is_right_though_no_prompt_showed_it_is_told(tmp_path: Path) -> None:
     found = compared(tmp_path, ("bare", f"{HERE}:FromMemory", f"{HERE}:FromMemory(asks=true)"), tasks=8)
     counts = {arm["loop"].removeprefix(f"{HERE}:"): arm["right_unseen"] for arm in found["arms"]}
@@ -185,7 +179,6 @@ def test_what_is_right_though_no_prompt_showed_it_is_told(tmp_path: Path) -> Non
     assert all("FromMemory" in arm for (arm,) in told)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(
     "profiles", [("clean", "forgetful"), pytest.param(("flaky-format", "flaky-tools", "stubborn"), marks=pytest.mark.slow)]
 )

@@ -11,8 +11,7 @@ from typing import Any, NoReturn
 import pytest
 
 from tests.checks.loop.altered_loops import fewer_draws, finding_of, only_laws
-from whichloop.checks.loop import LAWS, Finding, check_loop, scene
-from whichloop.checks.loop.scene import HUNG
+from whichloop.checks.loop import LAWS, check_loop, scene
 from whichloop.checks.loop.template_loop import TemplateLoop
 
 
@@ -90,24 +89,6 @@ def test_a_run_that_only_waits_is_given_up_with_its_line(monkeypatch):
     line = inspect.getsourcelines(Waiting.run)[1] + 1
     said = f"the run did not end within 0.05 s at tests/checks/loop/test_hanging_loops.py:{line}; it must end by itself"
     assert finding_of("contract", Waiting()).detail == said
-
-
-def test_a_loop_that_hangs_in_two_laws_is_not_checked_for_the_others():
-    with only_laws("step limit", "budget", "gold"):
-        first, second, third = check_loop(Locked(), limit_s=0.1)
-    assert [HUNG in finding.detail for finding in (first, second)] == [True, True]
-    assert third.status == "not run"
-
-
-def test_every_finding_is_told_as_its_law_ends():
-    told: list[Finding] = []
-
-    def tell(finding: Finding) -> None:
-        told.append(finding)
-        assert len(told) < len(LAWS) or finding.law == LAWS[-1].name
-
-    assert tuple(told) == () != check_loop(Waiting(), tell, limit_s=0.2)
-    assert [finding.law for finding in told] == [law.name for law in LAWS]
 
 
 def test_threads_that_runs_leave_behind_hold_nothing_up():

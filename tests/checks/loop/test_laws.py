@@ -35,11 +35,9 @@ ABLATIONS = (
     "stateless(execution_mode=parallel)",
 )
 
-
 DESIGNS = tuple(map(spec_of, builtin_names("loop")))
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("text", [*DESIGNS, "react_extract(extract=false)"])
 def test_every_built_in_design_keeps_every_law(text):
     """With few draws, and one that lacks a stage; `test_every_design_keeps_every_law_whatever_is_drawn` has the other ablations."""
@@ -71,12 +69,6 @@ def test_the_check_runs_inside_an_event_loop_too():
         return finding_of("finishing", Bare())
 
     assert asyncio.run(inside()) == Finding("finishing", "ok")
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("max_steps", [1, *(pytest.param(limit, marks=pytest.mark.slow) for limit in (2, 5, 12))])
-def test_the_laws_hold_for_every_limit_of_a_design_that_keeps_them(max_steps):
-    assert not not_kept(TemplateLoop(max_steps), draws=FEW)
 
 
 def test_an_ablation_without_tools_in_its_prompt_is_told_so():

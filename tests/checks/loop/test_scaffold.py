@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.checks.loop.altered_loops import FEW, findings
-from whichloop.checks.loop import template_loop
+from whichloop.checks.loop.contract import illegal
 from whichloop.checks.loop.scaffold import new_loop
-from whichloop.protocol import Loop
+from whichloop.protocol import Loop, Message, NativeCall
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,9}", fullmatch=True)
 
@@ -86,20 +86,6 @@ def test_a_wrong_option_of_what_is_written_is_told_in_one_line_that_names_it(fol
     assert "\n" not in str(told.value)
 
 
-def test_it_imports_the_public_contracts_only_and_forgets_the_template():
-    source = Path(template_loop.__file__).read_text()
-    modules = [node.module for node in ast.parse(source).body if isinstance(node, ast.ImportFrom)]
-    assert [module for module in modules if module and module.startswith("whichloop")] == ["whichloop.loops", "whichloop.protocol"]
-
-
-def test_nothing_of_the_template_is_left(folder):
-    made = new_loop("own_design", folder)
-    for path in (made.loop, made.test):
-        text = path.read_text().lower()
-        assert "template" not in text
-        assert "own_design" in text
-
-
 def test_within_a_package_it_is_named_by_its_whole_path(folder):
     inner = folder / "ours" / "designs"
     inner.mkdir(parents=True)
@@ -129,12 +115,26 @@ def test_where_it_cannot_be_written_nothing_is(tmp_path, name, folder_name, said
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == dict.fromkeys(("mine.py", "test_other.py"), "precious")
 
 
-def test_in_the_package_of_the_designs_it_goes_by_its_name(tmp_path):
-    package = tmp_path / "whichloop" / "loops"
-    package.mkdir(parents=True)
-    (package / "__init__.py").touch()
-    (package.parent / "__init__.py").touch()
-    made = new_loop("mine", package)
-    assert made.target == "mine"
-    assert made.loop.read_text().endswith("\n\nLOOP = MineLoop\n")
-    assert "--loop 'mine(max_steps=5)'" in made.loop.read_text()
+@st.composite
+def conversations(draw: st.DrawFn) -> list[Message]:
+    """A system message, then texts and calls with their results in any order."""
+    made = [Message("system", "Be brief.")] if draw(st.booleans()) else []
+    made.append(Message("user", "Well?"))
+    for _ in range(draw(st.integers(0, 4))):
+        ids = draw(st.lists(st.sampled_from(["", "a", "b", "c"]), max_size=3))
+        made.append(Message("assistant", "Hm.", tuple(NativeCall(name, "add", "{}") for name in ids)))
+        made += [Message("tool", "3", call_id=name) for name in draw(st.permutations(ids))]
+    return made
+
+
+@given(conversations(), st.data())
+def test_a_legal_conversation_is_no_more_once_a_result_is_lost_doubled_or_moved(messages, data):
+    assert illegal(messages) == ""
+    results = [index for index, message in enumerate(messages) if message.role == "tool"]
+    if results:
+        at = data.draw(st.sampled_from(results))
+        result = messages[at]
+        assert illegal([*messages[:at], *messages[at + 1 :]])
+        assert illegal([*messages[:at], result, *messages[at:]])
+        assert illegal([result, *messages[:at], *messages[at + 1 :]])
+    assert illegal([*messages, Message("system", "Be long.")])

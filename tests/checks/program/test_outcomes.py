@@ -1,23 +1,25 @@
-"""Each outcome is earned by an agent that behaves so, and by no other."""
+"""Each outcome is earned by an agent that behaves so, and by no other; none by accident, by its pace or by any run's words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tests.cases import cases
 from tests.checks.program.agents import Habits, agent
-from whichloop.checks.program import FAULTS, OUTCOMES, Trouble, check_program
-from whichloop.checks.program.agent_faults import BY_NAME
-from whichloop.checks.program.check import CheckLimits
+from whichloop.checks.program import Trouble
+from whichloop.checks.program.agent_faults import BY_NAME, FAULTS, SUBJECT, WEAK_SIGNS, LoggedRequest, telling_request
+from whichloop.checks.program.check import CheckLimits, check_program
 from whichloop.checks.program.naming import agent_of
 from whichloop.programs.function import FunctionLoop
+from whichloop.protocol import Message, Reply, Request
 
 LIMITS = CheckLimits(requests=25, hang_s=0.2)
 MISTAKES = ("cut_json", "cut_length", "list_arguments", "missing_argument", "wrong_type", "unknown_tool")
 TROUBLE = ("rate_limit", "server_error_once", "dropped", "cut_stream")
-
-
-def outcomes(habits, *faults):
-    chosen = [BY_NAME[name] for name in faults] if faults else FAULTS
-    found = check_program(agent(habits), faults=chosen, limits=LIMITS)
-    return {finding.fault: finding.outcome for finding in found.findings}
 
 
 @pytest.fixture(scope="module")
@@ -93,12 +95,6 @@ def test_a_model_that_never_ends(habits, outcome):
     assert set(outcomes(habits, "never_finishes", "repeats").values()) == {outcome}
 
 
-def test_an_agent_without_a_limit_is_stopped_at_the_number_of_requests_that_was_asked_for():
-    (found,) = check_program(agent(Habits(most=None)), faults=[BY_NAME["never_finishes"]], limits=LIMITS).findings
-    assert found.requests == LIMITS.requests
-    assert "25 requests" in found.detail
-
-
 def test_a_finding_names_the_request_and_shows_what_it_says():
     (found,) = check_program(agent(Habits()), faults=[BY_NAME["unknown_tool"]], limits=LIMITS).findings
     assert found.request == 2
@@ -120,13 +116,85 @@ def test_equal_checks_give_equal_reports():
     assert one == other
 
 
-@pytest.mark.slow
-def test_equal_checks_of_every_fault_give_equal_reports(whole):
-    assert check_program(agent(Habits()), limits=LIMITS).findings == whole.findings
+SLIPS = ("cut_json", "missing_argument", "extra_argument", "wrong_type", "unknown_tool", "tool_raises")
+EXPLAINED = [fault for fault in FAULTS if fault.signs]
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_every_fault_says_what_it_is_in_words(fault):
-    assert fault.text[0].islower()
-    assert not fault.text.endswith(".")
-    assert fault.sound <= OUTCOMES.keys()
+def outcomes(habits, *faults, limits=LIMITS):
+    found = check_program(agent(habits), faults=[BY_NAME[name] for name in faults], limits=limits)
+    return {finding.fault: finding.outcome for finding in found.findings}
+
+
+def conversation(*said):
+    """Return the requests of a run whose turns are these texts of the user, the first one the question."""
+    messages = [Message(role="user", content=text) for text in said]
+    return [Request(messages=tuple(messages[: count + 1])) for count in range(len(messages))]
+
+
+@settings(max_examples=cases(25))
+@given(st.sampled_from(EXPLAINED), st.data())
+def test_a_reminder_of_each_turn_explains_nothing(fault, data):
+    words = data.draw(st.lists(st.sampled_from(sorted(fault.signs | WEAK_SIGNS | SUBJECT)), min_size=1, max_size=5))
+    turns = [f"{' '.join(words)}, step {number} of 10" for number in range(6)]
+    clean = conversation("Add 1 and 2.", *turns[:3])
+    asked = [LoggedRequest(request, Reply("I call add.")) for request in conversation("Add 1 and 2.", *turns)]
+    assert telling_request(fault, asked, 0, clean) is None
+
+
+@settings(max_examples=cases(25))
+@given(st.sampled_from(EXPLAINED), st.data())
+def test_an_explanation_among_reminders_is_found(fault, data):
+    sign = data.draw(st.sampled_from(sorted(fault.signs)))
+    turns = ["Go on, please."] * 6
+    clean = conversation("Add 1 and 2.", *turns[:3])
+    asked = [LoggedRequest(request, Reply("I call add.")) for request in conversation("Add 1 and 2.", f"Error: {sign}.", *turns)]
+    assert telling_request(fault, asked, 0, clean) == 1
+
+
+def test_what_the_model_said_explains_nothing_where_the_agent_writes_it_down_for_itself():
+    said = "I will call a tool."
+    clean = conversation("Add 1 and 2.", "Assistant: I call add.")
+
+    def told_at(text):
+        return telling_request(
+            BY_NAME["prose"], [LoggedRequest(one, Reply(said)) for one in conversation("Add 1 and 2.", text)], 0, clean
+        )
+
+    assert told_at(f"Assistant: {said}") is None
+    assert told_at(f"You wrote: {said} There is no call.") == 1
+
+
+def test_reminders_do_not_make_an_agent_one_that_explains():
+    every_turn = (
+        "Go on with valid calls of available tools; when you have all that is required, you must now state the final number."
+    )
+    found = outcomes(Habits(errors="hidden", reminder=every_turn), *SLIPS)
+    assert set(found.values()) == {"untold"}
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        pytest.param("No result is available at this time; try again with a valid call.", marks=pytest.mark.slow),
+        '{"type": "error", "message": "That\'s odd: no such luck, nothing found."}',
+    ],
+)
+def test_a_message_about_any_failure_explains_none(failure):
+    assert set(outcomes(Habits(errors="hidden", failure=failure), *SLIPS).values()) == {"untold"}
+
+
+def test_an_agent_that_drops_the_second_call_of_a_reply_has_not_handled_it():
+    found = outcomes(Habits(only_first=True), "two_calls", "duplicate_ids")
+    assert found == {"two_calls": "untold", "duplicate_ids": "untold"}
+    assert outcomes(Habits(), "two_calls") == {"two_calls": "handled"}
+
+
+def test_an_agent_that_calls_a_failed_tool_again_by_itself_leaves_nothing_to_mend():
+    found = outcomes(Habits(tries=2, tool_s=0.5), "tool_raises", "one_of_two_fails", "tool_hangs", limits=replace(LIMITS, hang_s=5))
+    assert set(found.values()) == {"handled"}
+
+
+def test_an_agent_that_has_left_a_hanging_tool_may_take_its_time():
+    habits = Habits(tool_s=0.1, pause_s=0.3)
+    assert outcomes(habits, "tool_hangs", limits=replace(LIMITS, hang_s=0.5)) == {"tool_hangs": "untold"}
+    assert outcomes(replace(habits, tool_s=None), "tool_hangs", limits=replace(LIMITS, hang_s=0.5)) == {"tool_hangs": "unlimited"}

@@ -1,6 +1,6 @@
-"""What a team demands, from text to a decision."""
+"""What a team demands, from text to a decision, and the fixture `agent_checks` in its own tests, each by a pytest of its own."""
 
-import re
+from __future__ import annotations
 
 import pytest
 from hypothesis import given
@@ -26,21 +26,6 @@ def test_a_demand_is_met_by_the_outcomes_that_it_names_and_by_faults_that_cannot
         assert one.is_met(FaultFinding(one.fault, outcome, "")) == (outcome in allowed)
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("unknown_tol=told", "there is no fault 'unknown_tol'; did you mean 'unknown_tool'?"),
-        ("empty=recoverd", "there is no outcome 'recoverd'; did you mean 'recovered'?"),
-        ("empty", "'empty' is not FAULT=OUTCOME"),
-        ("empty=", "'empty' is not FAULT=OUTCOME"),
-    ],
-)
-def test_a_mistake_is_told_in_one_line(text, says):
-    with pytest.raises(ValueError, match=re.escape(says)) as caught:
-        parse_requirements(text)
-    assert "\n" not in str(caught.value)
-
-
 def read_or_refused(text):
     """The requirements in a text, or the words that refuse it."""
     try:
@@ -61,3 +46,37 @@ def test_any_text_is_read_as_faults_with_outcomes_or_refused_in_one_line(text):
     assert {each.fault for each in found} <= BY_NAME.keys()
     assert all(each.allowed and each.allowed <= set(OUTCOMES) for each in found)
     assert parse_requirements(", ".join(f"{each.fault}={each.text}" for each in found)) == found
+
+
+TEST = """
+def test_agent(agent_checks):
+    agent_checks({agent}, {settings})
+"""
+
+
+def run(pytester: pytest.Pytester, agent: str, settings: str) -> pytest.RunResult:
+    pytester.makepyfile(test_mine=TEST.format(agent=agent, settings=settings))
+    return pytester.runpytest_inprocess("-p", "no:cacheprovider")
+
+
+def test_what_is_demanded_and_there_passes_and_is_told(pytester):
+    ended = run(pytester, "'finish'", "require={'unknown_tool': 'told', 'empty': 'recovered'}")
+    ended.assert_outcomes(passed=1)
+    ended.stdout.fnmatch_lines(["*agent checks*", "test_mine.py::test_agent: finish: 2 told"])
+
+
+def test_what_is_demanded_and_missing_fails(pytester):
+    ended = run(pytester, "'react_extract'", "require='empty=told,tool_raises=told'")
+    ended.assert_outcomes(failed=1)
+    ended.stdout.fnmatch_lines(["empty: demanded told, found error (stop parse_failed)"])
+    ended.stdout.no_fnmatch_line("tool_raises: demanded*")
+
+
+def test_a_function_is_an_agent(pytester):
+    pytester.makepyfile(mine="def solve(question, tools):\n    return '41'\n")
+    pytester.makepyfile(
+        test_mine="from mine import solve\n\n\ndef test_agent(agent_checks):\n    agent_checks(solve, faults=['empty'])\n"
+    )
+    ended = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+    ended.assert_outcomes(failed=1)
+    ended.stdout.fnmatch_lines(["agent_checks: it does not solve a task without any fault: its answer was '41'*"])

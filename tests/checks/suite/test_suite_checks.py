@@ -95,16 +95,6 @@ def test_replay_names_exactly_the_tasks_whose_answer_is_wrong(numbers: set[int])
     assert [problem.split("'")[1] for problem in finding.problems] == [f"shop-{number:02d}" for number in sorted(numbers)][:20]
 
 
-@given(st.integers(1, 60), st.integers(1, 60), st.integers(0, 3))
-def test_a_sample_keeps_order_and_is_the_same_for_one_seed(size: int, most: int, seed: int) -> None:
-    tasks = tuple(replace(task(0), id=str(number)) for number in range(size))
-    chosen = sampled(tasks, most, seed)
-    assert len(chosen) == min(size, most)
-    places = [int(one.id) for one in chosen]
-    assert places == sorted(set(places))
-    assert list(sampled(tasks, most, seed)) == list(chosen)
-
-
 def watched(suite: Suite, called: list[str]) -> Suite:
     """The suite, whose calls are noted down by their tasks."""
 
@@ -154,19 +144,6 @@ def test_a_suite_whose_code_breaks_is_a_finding() -> None:
     assert any("the database is down" in line for line in quick_problems(suite, suite.tasks))
 
 
-def test_tools_known_by_their_schema_alone_are_checked_too() -> None:
-    schema = {
-        "type": "object",
-        "properties": {"item": {"$ref": "#/$defs/item"}},
-        "required": ["item"],
-        "$defs": {"item": {"enum": ["lamps"]}},
-    }
-    tool = Tool("price", "Price.", schema, lambda **given: {"price": 1})
-    suite = shop(open=lambda task: WorldEnvironment((tool,), None))
-    finding = found(suite, "arguments")
-    assert any("price: argument 'item': 'chairs' is not one of ['lamps']" in problem for problem in finding.problems)
-
-
 def test_a_sample_blames_no_suite_for_what_chance_drew() -> None:
     """One task in twelve has no answer; in a sample more than one in ten may have none."""
     suite = arithmetic.load(1_000, 5)
@@ -175,25 +152,6 @@ def test_a_sample_blames_no_suite_for_what_chance_drew() -> None:
     unlucky = [part for part, share in zip(parts, shares, strict=True) if share > 0.1]
     assert unlucky
     assert [quick_problems(suite, part) for part in unlucky] == [()] * len(unlucky)
-
-
-@pytest.mark.parametrize(
-    ("name", "split"),
-    [
-        ("agriculture", "dev"),
-        ("tables", "train"),
-        ("repairs", "test"),
-        *(
-            pytest.param(name, split, marks=pytest.mark.slow)
-            for name, splits in {"agriculture": ("train", "test"), "tables": ("dev", "test"), "repairs": ("train", "dev")}.items()
-            for split in splits
-        ),
-    ],
-)
-def test_a_comparison_on_one_split_blames_no_suite_for_how_it_was_drawn(name: str, split: str) -> None:
-    """One of twelve tasks has no answer; of a split's few tasks it may be one of six."""
-    suite = suite_named(name)
-    assert quick_problems(suite, [task for task in suite.tasks if task.labels["split"] == split]) == ()
 
 
 def suite_named(name: str, *sizes: int) -> Suite:

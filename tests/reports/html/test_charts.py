@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from whichloop.experiments.why.losses import losses_explained
 from whichloop.metrics.arm_info import ArmInfo
-from whichloop.metrics.comparison import compare
 from whichloop.metrics.statistics import Interval
 from whichloop.metrics.views import CostPoint, Front
 from whichloop.protocol.names import Spec
@@ -42,11 +41,6 @@ def parsed(drawn: str) -> ElementTree.Element:
     return ElementTree.fromstring(drawn)
 
 
-def said(drawn: str) -> list[str]:
-    """The visible texts."""
-    return ["".join(text.itertext()) for text in parsed(drawn).iter(f"{SVG}text")]
-
-
 def share(attribute: str) -> float:
     assert attribute.endswith("%")
     return float(attribute[:-1])
@@ -58,9 +52,6 @@ def xml_safe(text: str) -> str:
 
 def of_class(drawn: str, tag: str, *kinds: str) -> list[dict[str, str]]:
     return [each.attrib for each in parsed(drawn).iter(f"{SVG}{tag}") if each.attrib.get("class", "").strip() in kinds]
-
-
-# --- scales and labels ---
 
 
 @given(st.lists(VALUES, min_size=1, max_size=8))
@@ -91,9 +82,6 @@ def test_a_label_takes_few_lines_and_each_fits(text, most, lines):
     assert len(middle_cut(text, most)) <= most
     if "…" not in "".join(made) and len(whole := terminal_safe(text)) <= most:
         assert made == ([" ".join(whole.split())] if whole.split() else [])
-
-
-# --- rows ---
 
 
 @given(st.lists(rows(), min_size=1, max_size=4), ANY, ANY)
@@ -138,8 +126,6 @@ def _check_texts(drawn: str) -> None:
         assert share(box["x"]) + share(box["width"]) <= 100
 
 
-# --- names ---
-
 OPTIONS = st.dictionaries(
     st.sampled_from(["max_steps", "parse_retries", "forced_finish", "typed_output"]),
     st.integers(0, 2) | st.booleans() | st.text(max_size=8),
@@ -161,42 +147,6 @@ def test_different_arms_have_different_names(drawn):
         assert names[arm.arm] == whole or len(whole) > charts.MAX_CHARS
 
 
-def test_a_long_name_has_only_the_options_in_which_it_differs():
-    shared = {"max_steps": 4, "forced_finish": "off", "typed_output": False}
-    arms = [info("finish", shared | {"parse_retries": n}, profile) for profile in ("p", "q") for n in (0, 1)]
-    arms.append(info("phased", {"max_rounds": 3, "failed_dependency": "skip"}, "p"))
-    assert list(charts.chart_names(arms).values()) == [*("finish(parse_retries=0)", "finish(parse_retries=1)") * 2, "phased(…)"]
-
-
-# --- the charts of a run ---
-
-
-@pytest.fixture
-def compared(record):
-    """Two arms under each of two profiles: b is right every other time, a always."""
-    names = [(f"{loop}/{profile}", profile) for profile in ("p", "q") for loop in ("a", "b")]
-    records = [
-        record(arm=arm, task=f"t{n}", scores={"accuracy": float(arm[0] == "a" or n % 2)}, steps=n % 7)
-        for arm, _ in names
-        for n in range(40)
-    ]
-    return compare(records, [ArmInfo(arm, arm[0], {}, "scripted", profile, "s") for arm, profile in names]), records
-
-
-def test_a_row_for_each_arm_under_its_profile(compared):
-    comparison, records = compared
-    for drawn in (charts.accuracy(comparison.arms), spread_of(records, comparison)):
-        assert [text for text in said(drawn) if text in ("a", "b", "s, p", "s, q")] == ["s, p", "a", "b", "s, q", "a", "b"]
-        assert re.findall(r"s, [pq]: ", parsed(drawn).findtext(f"{SVG}desc") or "") == ["s, p: ", "s, q: "]
-    assert spread_of(records, comparison) == spread_of(records[::-1], comparison)
-    assert "3 [0, 6]" in said(spread_of(records, comparison))
-
-
-def spread_of(records, comparison):
-    infos = [arm.info for arm in comparison.arms]
-    return charts.by_arm("t", charts.spreads(records, infos, "steps"), infos, Axis("steps"))
-
-
 def test_all_charts_of_a_run_are_there_and_their_bars_count_its_losses(breeze):
     why = losses_explained(breeze, most=None)
     drawn = charts.charts(breeze, why)
@@ -215,9 +165,6 @@ def test_all_charts_of_a_run_are_there_and_their_bars_count_its_losses(breeze):
     steps = charts.parting_steps(why)
     assert sum(map(len, steps.values())) == len(lost)
     assert all(step >= 1 for own in steps.values() for step in own)
-
-
-# --- accuracy against cost ---
 
 
 @st.composite

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import re
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,14 +15,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from tests.kept import execute, unfinished
+from tests.kept import execute
 from whichloop.experiments.ablate.doc import run_doc
-from whichloop.experiments.ablate.prepare import prepare as prepare_ablation
-from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.several_runs import collect, several_doc
-from whichloop.experiments.import_runs import ImportRequest, import_files
-from whichloop.experiments.optimize.candidates import SILENT
 from whichloop.experiments.optimize.config import OptimizeConfig, SearchConfig
 from whichloop.experiments.optimize.doc import optimize_doc
 from whichloop.experiments.optimize.prepare import prepare as prepare_optimization
@@ -31,13 +26,11 @@ from whichloop.experiments.optimize.result import OptimizationResult, optimizati
 from whichloop.experiments.optimize.run import run as optimize
 from whichloop.experiments.why.doc import why_doc
 from whichloop.experiments.why.losses import losses_explained
-from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import compare
 from whichloop.metrics.record import FaultRecord
 from whichloop.reports.html.charts import READ
-from whichloop.reports.html.page import MAX_LOOPS, collection_html, compared, optimization_html, report_html
+from whichloop.reports.html.page import collection_html, optimization_html, report_html
 from whichloop.runs.config import CompareConfig
-from whichloop.runs.manifest import ArmEntry
 from whichloop.text.doc import Doc, Table
 from whichloop.text.output import terminal_safe
 
@@ -83,9 +76,6 @@ def headings(found: Any) -> list[str]:
     return [element.text.strip() for element in found.named("h2")]
 
 
-# --- what stands where ---
-
-
 def test_a_page_is_the_document_of_the_run_and_six_charts_the_answer_first(breeze, safe):
     found = safe(page_at(breeze.folder))
     (title,) = (element.text for element in found.named("h1"))
@@ -123,14 +113,6 @@ def test_headings_landmarks_tables_and_charts_can_be_read_aloud(name, safe, requ
             assert all(found.elements[place + n].text for n in (1, 2))
 
 
-def test_a_run_without_a_result_has_a_page(calm, tmp_path, safe):
-    shutil.copy(calm.folder / "manifest.json", tmp_path)
-    unfinished(tmp_path)
-    found = safe(report_html(results(tmp_path)))
-    assert "incomplete: 0 of 6 trials" in found.named("header")[0].text
-    assert "Next" in labels(found)
-
-
 def test_an_invalid_run_says_so_first_and_gives_no_verdict(breeze, safe):
     lost = FaultRecord("wire.empty", "decide:c1")
     records = tuple(replace(record, faults=(lost,)) for record in breeze.records)
@@ -151,30 +133,6 @@ def test_a_run_whose_traces_are_gone_says_so_and_has_all_else(breeze, tmp_path, 
     check_document(found, run_doc(results(folder)))
 
 
-# --- titles ---
-
-
-def made(record: Callable[..., Any], found: Results, accuracies: dict[str, float], model: str = "scripted") -> Results:
-    """A run whose loops have these accuracies on ten tasks under a profile."""
-    infos = [ArmInfo(f"{loop}/p", loop, {}, model, "p", "s") for loop in accuracies]
-    scores = [(info, task, {"accuracy": float(task < 10 * accuracies[info.loop])}) for info in infos for task in range(10)]
-    records = tuple(record(arm=info.arm, task=f"t{task}", scores=score) for info, task, score in scores)
-    arms = [ArmEntry(arm=info.arm, loop=info.loop, options={}, model=model, profile="p") for info in infos]
-    manifest = found.manifest.model_copy(update={"arms": arms})
-    return Results(Path(), manifest, records, compare(records, infos))
-
-
-def test_the_title_names_the_most_accurate_loop_first_and_a_real_model_instead_of_faults(record, calm):
-    assert compared(made(record, calm, {"a": 0.5, "b": 0.9, "c": 0.7})) == "b vs c, a · arithmetic · p"
-    assert compared(made(record, calm, {"a": 0.5}, "openai/gpt-4o")) == "a · arithmetic · openai/gpt-4o"
-    loops = {f"l{number:02}": 1 - number / 20 for number in range(12)}
-    others = f"{', '.join(list(loops)[1:MAX_LOOPS])} and {12 - MAX_LOOPS} others"
-    assert compared(made(record, calm, loops)) == f"l00 vs {others} · arithmetic · p"
-
-
-# --- text that is not ours ---
-
-
 def test_hostile_text_stays_text(breeze, calm, spoiled, hostile, safe):
     spoiled_run = spoiled(breeze, hostile)
     found = safe(text := report_html(spoiled_run))
@@ -191,9 +149,6 @@ def test_any_text_stays_text(calm, spoiled, safe, text):
     assert headings(safe(report_html(spoiled(calm, text))))[-1] == "How the run was made"
 
 
-# --- the file ---
-
-
 def test_equal_run_directories_give_equal_bytes_wherever_they_are(breeze, tmp_path, monkeypatch):
     copied = tmp_path / "elsewhere" / breeze.folder.name
     shutil.copytree(breeze.folder, copied)
@@ -208,9 +163,6 @@ def test_a_page_is_no_larger_than_a_mail_may_be(breeze, calm, spoiled):
     assert len(report_html(spoiled(calm, "x" * 5_000))) < len(page_at(calm.folder)) + 1.5 * MEGABYTE
 
 
-# --- other pages ---
-
-
 def test_several_runs_have_their_document_and_a_chart_of_all_columns(breeze, calm, safe):
     both = collect([breeze, calm])
     found = safe(collection_html(both))
@@ -219,29 +171,6 @@ def test_several_runs_have_their_document_and_a_chart_of_all_columns(breeze, cal
     assert {column.name for column in both.columns} <= {text.text for text in found.named("text")}
     assert {run.folder.name for run in both.runs} <= {element.text for element in found.named("th")}
     assert collection_html(collect([results(run.folder) for run in both.runs])) == collection_html(both)
-
-
-def test_an_ablation_shows_what_each_factor_does(tmp_path, safe):
-    config = CompareConfig(loops=("finish",), profiles=("flaky-format",), suite="arithmetic(size=12)", runs=tmp_path, mlflow=False)
-    experiment = prepare_ablation("finish", ("parse_retries=0,2", "list_tools_in_error=false,true"), config)
-    assert run(experiment, SILENT) == ""
-    ablation = results(experiment.folder)
-    found = safe(report_html(ablation))
-    check_document(found, run_doc(ablation))
-    captions = [element.text for element in found.named("figcaption")]
-    assert captions[:2] == [READ["accuracy"], READ["effects"]]
-    assert len(captions) <= 6
-
-
-def test_an_imported_page_says_what_files_tell_and_nothing_of_faults(tmp_path, safe):
-    rows = [f"{arm},t{task},{int(task % 4 > skill)},max_steps" for skill, arm in enumerate("xyz") for task in range(8)]
-    (tmp_path / "a.csv").write_text("\n".join(["agent,task,score,stop", *rows]) + "\n")
-    found = safe(report_html(results(import_files([tmp_path / "a.csv"], ImportRequest(), tmp_path / "run").folder)))
-    shown = found.named("main")[0].text
-    assert not [text for text in ("fault profile", "seed,", "false success", "finish/flaky-tools") if text in shown]
-    assert "agent → arm, task → task, score → score, stop → stop" in shown
-    assert "12 lost trials: the step is not known" in shown
-    assert all(f"{arm}: {lost} × max_steps" in shown for arm, lost in zip("xyz", (2, 4, 6), strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -256,7 +185,6 @@ def optimized(tmp_path_factory) -> OptimizationResult:
     return optimization_result(made.folder)
 
 
-@pytest.mark.thorough
 def test_an_optimization_has_its_gains_and_prompts_before_its_test(optimized, safe):
     found = safe(optimization_html(optimized))
     doc, test = optimize_doc(optimized), optimized.test
@@ -271,7 +199,6 @@ def test_an_optimization_has_its_gains_and_prompts_before_its_test(optimized, sa
     assert optimization_html(optimization_result(optimized.folder)) == optimization_html(optimized)
 
 
-@pytest.mark.thorough
 def test_hostile_text_in_an_optimization_stays_text(optimized, hostile, safe):
     def evil(program):
         prompts = {

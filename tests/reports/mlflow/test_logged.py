@@ -18,7 +18,6 @@ from tests.kept import put, rows
 from whichloop.experiments.compare import run as compare
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.import_runs import ImportRequest, import_files
 from whichloop.experiments.optimize import prepare as search_prepare
 from whichloop.experiments.optimize import run as search_run
 from whichloop.experiments.optimize.config import load_optimize_config
@@ -163,19 +162,6 @@ def test_a_run_that_goes_on_keeps_its_entries_and_is_brought_up_to_date(run, uri
     more, children = logged(client, "resumed")
     assert more.info.run_id == whole.info.run_id
     assert {child.data.params["tasks"] for child in children.values()} == {str(TASKS + 1)}
-
-
-def test_results_of_other_tools_are_logged(uri, client, tmp_path):
-    scores = tmp_path / "scores.csv"
-    scores.write_text("arm,task,score\na,t1,1\na,t2,0\nb,t1,1\nb,t2,1\n")
-    imported = import_files([scores], ImportRequest(), tmp_path / "imported")
-    log(results(imported.folder), uri, "others", PAGE)
-    _, children = logged(client, "others")
-    assert {name: child.data.metrics["accuracy"] for name, child in children.items()} == {"a": 0.5, "b": 1.0}
-    assert not any("errors" in child.data.metrics for child in children.values())  # which no column tells
-
-
-# --- a search ---
 
 
 @pytest.fixture(scope="module")

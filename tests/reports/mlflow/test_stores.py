@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import shutil
-import signal
-import socket
 import subprocess
 import sys
-import tempfile
-import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import psycopg
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -67,9 +59,6 @@ def runs_of(uri: str, experiment: str) -> list[Any]:
     ]
 
 
-# --- stores that fail ---
-
-
 def said_of(run: Results, uri: str) -> str:
     config = CompareConfig(loops=("bare",), suite="arithmetic", mlflow=True, tracking_uri=uri)
     return log_results(run, config, "page")
@@ -93,20 +82,6 @@ def test_a_failure_is_one_line_and_costs_nothing(short, tmp_path, capsys):
     assert {path.name: path.read_bytes() for path in short.folder.iterdir()} == before
     assert capsys.readouterr().out == ""
 
-
-def test_a_server_that_never_answers_is_asked_once(short, monkeypatch):
-    monkeypatch.setattr(store, "KNOCK_S", 0.3)
-    with socket.socket() as deaf:
-        deaf.bind(("127.0.0.1", 0))
-        deaf.listen()
-        assert "no server answers at http://127.0.0.1" in said_of(short, f"http://127.0.0.1:{deaf.getsockname()[1]}")
-        deaf.setblocking(False)
-        deaf.accept()[0].close()
-        with pytest.raises(BlockingIOError):
-            deaf.accept()
-
-
-# --- keys ---
 
 NAMES = st.text(max_size=300) | st.from_regex(r"[\w./ :()=-]{1,40}", fullmatch=True)
 
@@ -169,8 +144,6 @@ def test_keys_and_odd_characters_in_what_is_logged_do_no_harm(short, tmp_path, m
         assert not path.is_file() or key.encode() not in path.read_bytes(), path
 
 
-# --- processes, servers, PostgreSQL ---
-
 LOG = """
 import os, sys
 def no_network(event, arguments):
@@ -219,51 +192,3 @@ def test_a_server_takes_the_same_in_as_many_requests_however_many_trials_there_a
         assert counts[0] == counts[1]
         assert runs_of(address, "short") == runs_of(uri, "direct")
     assert capfd.readouterr().out == ""
-
-
-needs_postgres = pytest.mark.skipif(
-    not (shutil.which("initdb") and shutil.which("postgres")), reason="needs PostgreSQL: initdb and postgres on the PATH"
-)
-
-
-@pytest.fixture
-def postgresql() -> Iterator[str]:
-    """The address of an empty database of a cluster of its own, on loopback. PostgreSQL does not run as root."""
-    given: dict[str, Any] = {}
-    if os.geteuid() == 0:
-        owner = pwd.getpwnam("nobody")
-        given = {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
-    port, folder = free_port(), Path(tempfile.mkdtemp(prefix="pg"))  # where another user may go
-    if given:
-        os.chown(folder, given["user"], given["group"])
-    data = str(folder / "data")
-    make = ["initdb", "--pgdata", data, "--auth", "trust", "--username", "whichloop", "--encoding", "UTF8", "--no-sync"]
-    subprocess.run(make, cwd=folder, check=True, capture_output=True, **given)
-    start = ["postgres", "-D", data, "-h", "127.0.0.1", "-p", str(port), "-k", str(folder), "-c", "fsync=off"]
-    server = subprocess.Popen(start, cwd=folder, stderr=subprocess.DEVNULL, **given)
-    try:
-        give_up = time.monotonic() + 60
-        while True:
-            try:
-                psycopg.connect(host="127.0.0.1", port=port, user="whichloop", dbname="postgres").close()
-                break
-            except psycopg.OperationalError:  # it is not up yet
-                assert time.monotonic() < give_up
-                time.sleep(0.1)
-        yield f"postgresql+psycopg://whichloop@127.0.0.1:{port}/postgres"
-    finally:
-        server.send_signal(signal.SIGINT)  # fast shutdown: clients are sent away
-        server.wait(30)
-        shutil.rmtree(folder)
-
-
-@needs_postgres
-@pytest.mark.slow
-def test_postgresql_is_a_store_by_itself_and_below_a_server(short, postgresql, tmp_path):
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
-    for address in (postgresql, postgresql, uri):
-        log(short, address, "direct", "page")
-    assert runs_of(postgresql, "direct") == runs_of(uri, "direct")
-    with served(postgresql, tmp_path) as address:
-        log(short, address, "served", "page")
-        assert runs_of(address, "served") == runs_of(uri, "direct")

@@ -1,0 +1,362 @@
+"""`learn profile`, `learn plans` and `--held-out`: from a run to faults, plans and a prediction that comes first."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kept import rows
+from tests.prepared import start_command
+from whichloop.datasets import arithmetic
+from whichloop.datasets.task import Task
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.run import run
+from whichloop.experiments.fit_profile.fit import check_lines
+from whichloop.experiments.validate import prediction
+from whichloop.experiments.validate.prediction import ValidationRequest, predict, predict_ahead, prediction_digest
+from whichloop.models.profiles import load_profile
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.manifest import read_manifest, write_manifest
+from whichloop.runs.store.files import read_document, write_document
+from whichloop.runs.store.trials import Traces
+
+FITTED_FROM = ["--quiet", "--suite", "arithmetic(size=6)", "--loop", "bare", "--profile", "flaky-format"]
+
+
+@pytest.fixture
+def ran_flaky(whichloop: Callable[..., Any], compared_once: Callable[..., Path]) -> Callable[..., Any]:
+    """The same, after a run under `flaky-format`."""
+    compared_once(*FITTED_FROM)
+    return whichloop
+
+
+def test_a_profile_is_fitted_written_compared_with_and_shown(ran_flaky):
+    fitted = ran_flaky("learn", "profile", "latest", "-o", "mine.toml", "--name", "mine")
+    assert fitted.code == 0
+    assert re.search(r"^Next +whichloop compare --profile ./mine.toml$", fitted.out, re.MULTILINE)
+    assert "95 % interval" in fitted.out
+    assert load_profile("mine.toml").name == "mine"
+    again = ran_flaky(
+        "compare", *FITTED_FROM[:1], "--suite", "arithmetic(size=2)", "--loop", "bare", "--profile", "./mine.toml", "--json"
+    )
+    assert again.json["arms"][0]["profile"] == "mine"
+
+
+def test_the_check_stands_in_table_file_and_json(ran_flaky):
+    fitted = ran_flaky("learn", "profile", "latest", "-o", "mine.toml", "--json").json
+    check = fitted["check"]
+    assert (check["tasks"], check["problem"], check["off"]) == (6, "", False)
+    assert [gap["measure"] for gap in check["gaps"]] == ["calls", "accuracy", "errors"]
+    kept = check_lines(Path("mine.toml").read_text())
+    assert [line.split(":")[0] for line in kept[1:]] == ["bare, calls", "bare, accuracy", "bare, errors"]
+    unchecked = ran_flaky("learn", "profile", "latest", "--no-check", "-o", "other.toml", "--json").json
+    assert unchecked == fitted | {"check": None, "profile": unchecked["profile"]}
+    assert "Checked" not in Path("other.toml").read_text()
+
+
+LEARNED_FROM = ["--profile", "clean", "--quiet", "--suite", "arithmetic(size=6)", "--loop", "bare"]
+TOOLS = "from whichloop.datasets import calculator\n\nTOOLS = list(calculator.TOOLS)\n"
+
+
+@pytest.fixture
+def ran_clean(whichloop: Callable[..., Any], compared_once: Callable[..., Path]) -> Callable[..., Any]:
+    """The same, after a run."""
+    compared_once(*LEARNED_FROM)
+    return whichloop
+
+
+def tasks_in(file: Path) -> list[Task]:
+    return [Task.from_dict(json.loads(line)) for line in file.read_text(encoding="ascii").splitlines()]
+
+
+def test_a_learned_suite_is_written_and_the_scripted_model_and_its_faults_work_on_it(ran_clean, tmp_path, monkeypatch):
+    learned = ran_clean("learn", "plans", "latest", "-o", "suite.jsonl")
+    assert learned.code == 0
+    assert re.search("^Next +whichloop compare --suite jsonl --data suite.jsonl", learned.out, re.MULTILINE)
+    assert "--check" not in learned.out  # a suite of whichloop's own is always checked
+    assert [task.id for task in tasks_in(tmp_path / "suite.jsonl")] == [task.id for task in arithmetic.load(size=6).tasks]
+    (tmp_path / "calculating.py").write_text(TOOLS)
+    again = ran_clean(
+        "compare", "--quiet", "--json", "--suite", "jsonl", "--data", "suite.jsonl", "--tools", "calculating",
+        "--loop", "bare", "--loop", "finish", "--profile", "clean", "--profile", "flaky-tools",
+    )  # fmt: skip
+    assert again.code == 0, again.err
+    arms = {arm["arm"]: arm for arm in again.json["arms"]}
+    assert len(arms) == 4
+    assert all(arm["accuracy"]["value"] == 1 for name, arm in arms.items() if name.endswith("/clean"))
+    assert any(arm["faults"]["landed"] for arm in arms.values())
+
+
+def test_equal_runs_give_equal_bytes_and_any_order_leaves_the_order_out(ran_clean, tmp_path):
+    ran_clean("learn", "plans", "latest", "-o", "one.jsonl")
+    ran_clean("learn", "plans", "latest", "-o", "two.jsonl")
+    assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
+    assert any(call.after for task in tasks_in(tmp_path / "one.jsonl") if task.plan for call in task.plan.calls)
+    ran_clean("learn", "plans", "latest", "-o", "free.jsonl", "--any-order")
+    assert not any(call.after for task in tasks_in(tmp_path / "free.jsonl") if task.plan for call in task.plan.calls)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["free.jsonl", "one.jsonl", "runs", "two.jsonl"]
+
+
+def test_a_run_that_solved_nothing_teaches_nothing(whichloop, tmp_path):
+    whichloop("compare", *LEARNED_FROM[:-3], "arithmetic(size=3)", "--loop", "bare", "--max-tool-steps", "1")
+    found = whichloop("learn", "plans", "latest", "-o", "suite.jsonl")
+    assert found.code == 2
+    assert "no plan was learned (3 tasks: not solved in " in found.err
+    assert not (tmp_path / "suite.jsonl").exists()
+
+
+def test_tasks_of_which_nothing_was_learned_stay_without_a_plan_unless_only_learned_ones_are_wanted(ran_clean, tmp_path):
+    ran_clean("learn", "plans", "latest", "-o", "all.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
+    half = [row | ({"plan": None, "no_plan": "nobody wrote one"} if number < 2 else {}) for number, row in enumerate(rows)]
+    (tmp_path / "half.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in half))
+    (tmp_path / "summing.py").write_text(TOOLS)
+    own = ["--suite", "jsonl", "--data", "half.jsonl", "--tools", "summing"]
+    assert ran_clean("compare", "--quiet", "--loop", "bare", *own, "-s", "skip_unplanned=true").code == 0
+    whole = ran_clean("learn", "plans", "latest", "-o", "whole.jsonl", "--allow", "summing")
+    assert "skip_unplanned=true" in whole.out
+    assert re.search("^Missing +2 tasks: not run in ", whole.out, re.MULTILINE)
+    tasks = tasks_in(tmp_path / "whole.jsonl")
+    assert [task.no_plan[:7] for task in tasks] == ["not run", "not run", "", "", "", ""]
+    part = ran_clean("learn", "plans", "latest", "-o", "part.jsonl", "--only-learned", "--allow", "summing")
+    assert "skip_unplanned" not in part.out
+    assert tasks_in(tmp_path / "part.jsonl") == tasks[2:]
+
+
+def questions(file: Path, count: int) -> None:
+    with file.open("w", newline="", encoding="utf-8") as opened:
+        rows = csv.writer(opened)
+        rows.writerow(["question", "answer"])
+        asked = [task for task in arithmetic.load().tasks if task.expected is not None]
+        rows.writerows((task.query.text, task.expected) for task in asked[:count])
+
+
+def test_some_tasks_without_a_plan_are_refused_or_skipped_visibly(whichloop, tmp_path):
+    rows = [
+        {"question": "Two and three?", "answer": "It is <<2+3=5>>5.\n#### 5"},
+        {"question": "One and one?", "answer": "It is two.\n#### 2"},
+    ]
+    (tmp_path / "g.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    asked = ["compare", "--suite", "gsm8k", "--data", "g.jsonl", "--loop", "bare", "--profile", "clean", "--quiet", "--json"]
+    refused = whichloop(*asked)
+    assert refused.code == 2
+    assert "1 of 2 tasks has no plan" in refused.err
+    assert "no annotation" in refused.err
+    assert "-s skip_unplanned=true leaves them out" in refused.err
+    (arm,) = whichloop(*asked, "-s", "skip_unplanned=true").json["arms"]
+    assert (arm["scored"], arm["excluded"]) == (1, 1)
+    assert "no plan" in next(iter(arm["exclusions"]))
+
+
+def test_a_first_day_with_a_model_behind_an_address(whichloop, tmp_path):
+    """Questions and tools; a model that answers them, here the served scripted one; plans learned; faults."""
+    questions(tmp_path / "q.csv", 8)
+    (tmp_path / "adding.py").write_text(TOOLS)
+    common = ["--quiet", "--json", "--tools", "adding"]
+    with start_command(["serve", "--port", "0"], tmp_path, {"PATH": os.defpath}, stderr=subprocess.DEVNULL) as server:
+        assert server.stdout is not None
+        try:
+            address = server.stdout.readline().strip()
+            asked_for = ["--suite", "csv", "--data", "q.csv", "--model", "openai/scripted"]
+            real = [*asked_for, "-s", f"base_url={address}", "--loop", "finish"]
+            asked = whichloop("compare", *real, *common)
+        finally:
+            server.terminate()
+    assert [arm["accuracy"]["value"] for arm in asked.json["arms"]] == [1.0]
+    refused = whichloop("learn", "plans", "latest", "-o", "suite.jsonl")
+    assert refused.code == 2
+    assert "--allow adding" in refused.err
+    learned = whichloop("learn", "plans", "latest", "-o", "suite.jsonl", "--allow", "adding")
+    assert learned.code == 0
+    assert "the plans were not replayed; --check runs the tools and does that" in learned.out
+    assert "--tools adding" in learned.out
+    whichloop("learn", "plans", "latest", "-o", "checked.jsonl", "--allow", "adding", "--check")
+    assert (tmp_path / "checked.jsonl").read_bytes() == (tmp_path / "suite.jsonl").read_bytes()
+    suite = ["--suite", "jsonl", "--data", "suite.jsonl"]
+    blown = whichloop("compare", *suite, *common, "--loop", "finish", "--profile", "clean", "--profile", "flaky-tools")
+    arms = {arm["arm"]: arm for arm in blown.json["arms"]}
+    assert all(arm["accuracy"]["value"] == 1 for name, arm in arms.items() if name.endswith("/clean"))
+    assert all(arm["faults"]["landed"] for name, arm in arms.items() if name.endswith("/flaky-tools"))
+
+
+LOOPS = ("bare", "finish", "react_extract")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """The folder of a run of three loops."""
+    runs: Path = tmp_path_factory.mktemp("whole") / "runs"
+    config = CompareConfig(suite="arithmetic(size=16)", profiles=("text-2024",), loops=LOOPS, runs=runs)
+    assert run(prepare(config), Unwatched()) == ""
+    return runs
+
+
+@pytest.fixture
+def ran(whichloop, here: Path, whole: Path):
+    """The command, in a directory that has this run."""
+    shutil.copytree(whole, here / "runs")
+    return whichloop
+
+
+@pytest.fixture
+def few(monkeypatch) -> None:
+    """Predictions of a few trials, for tests that read none of their values."""
+    monkeypatch.setattr(prediction, "TRIALS", 8)
+
+
+def folder() -> Path:
+    return next(path for path in Path("runs").iterdir() if (path / "trials.sqlite").exists())
+
+
+def test_a_run_is_validated_and_the_report_shows_it(ran, few) -> None:
+    found = ran("learn", "profile", "latest", "--held-out")
+    assert found.code == 0, found.err
+    assert "Verdict" in found.out
+    assert all(loop in found.out for loop in LOOPS)
+    written = json.loads((folder() / "validity" / "prediction.json").read_text())
+    assert len(written["fitted"]) == len(written["held_out"]) == 8
+    assert written["loops"].keys() == {f"{loop}/text-2024" for loop in LOOPS}
+    page = (folder() / "validity" / "validity.html").read_text()
+    assert "Does the tunnel predict this run?" in page
+    assert written["digest"] in page
+    assert written["digest"] in found.out
+    ran("report", "latest", "--format", "html")
+    assert "How well the tunnel predicts" in (folder() / "report.html").read_text()
+
+
+def test_the_prediction_comes_first_and_stays(ran, few, monkeypatch) -> None:
+    first = ran("learn", "profile", "latest", "--held-out", "--json").json
+    assert ran("learn", "profile", "latest", "--held-out", "--json").json == first
+    monkeypatch.setattr(prediction, "ValidationRequest", partial(ValidationRequest, seed=1))
+    other = ran("learn", "profile", "latest", "--held-out")
+    assert (other.code, other.out) == (2, "")
+    assert "another prediction was made before" in other.err
+    assert json.loads((folder() / "validity" / "prediction.json").read_text())["digest"] == first["prediction"]
+    assert ran("learn", "profile", "latest", "--held-out", "--again", "--json").json["prediction"] != first["prediction"]
+
+
+def test_of_the_held_out_tasks_no_trace_is_read(ran, few, monkeypatch) -> None:
+    read, whole = set(), Traces.read
+
+    def noted(self, record):
+        read.add(record.task)
+        return whole(self, record)
+
+    monkeypatch.setattr(Traces, "read", noted)
+    predicted = predict(folder(), ValidationRequest())
+    assert read == set(predicted.prediction.fitted)
+    assert {record.task for record in predicted.records} == set(predicted.prediction.held_out)
+
+
+@pytest.fixture(scope="module")
+def early(tmp_path_factory) -> Path:
+    """The folder of a run of the first eight tasks of the whole run, with a prediction of the other eight."""
+    runs: Path = tmp_path_factory.mktemp("early") / "first"
+    config = CompareConfig(suite="arithmetic(size=16)", profiles=("text-2024",), loops=LOOPS, runs=runs, tasks=8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prediction, "TRIALS", 8)
+        assert run(prepare(config, runs / "run"), Unwatched()) == ""
+        prediction.register(runs / "run", predict_ahead(runs / "run", ValidationRequest(), 8).prediction)
+    return runs
+
+
+@pytest.fixture
+def ahead(ran, few, early: Path) -> Path:
+    """The file of a prediction of tasks to come, below the working directory."""
+    shutil.copytree(early, "first")
+    return Path("first/run/validity/prediction.json")
+
+
+@pytest.mark.slow
+def test_a_prediction_of_tasks_to_come_is_held_against_the_run_that_has_had_them(ran, ahead: Path) -> None:
+    again = ran("learn", "profile", "latest", "--runs", "first", "--ahead", "8", "--json").json
+    written = json.loads(ahead.read_text())
+    assert (again["prediction"], again["held_out"]) == (written["digest"], written["held_out"])
+    told = ran("learn", "profile", "latest", "--runs", "first", "--ahead", "8")
+    assert all(loop in told.out for loop in LOOPS)
+    assert "whichloop resume first/run --tasks 16" in told.out
+    records = rows(ahead.parents[1])
+    assert set(written["fitted"]) == {record["task"] for record in records}
+    assert len(written["held_out"]) == 8
+    assert not set(written["held_out"]) & set(written["fitted"])
+    assert [file.name for file in ahead.parent.iterdir()] == ["prediction.json"]
+    found = ran("learn", "profile", "latest", "--prediction", str(ahead), "--json").json
+    assert (found["prediction"], found["fitted_tasks"], found["held_out_tasks"]) == (written["digest"], 8, 8)
+    assert (folder() / "validity" / "prediction.json").read_bytes() == ahead.read_bytes()
+    assert ran("resume", "latest", "--runs", "first", "--tasks", "16", "--quiet").code == 0
+    extended = ran("learn", "profile", "latest", "--runs", "first", "--prediction", str(ahead), "--json").json
+    assert {**extended, "run": ""} == {**found, "run": ""}
+
+
+def test_a_prediction_that_the_tunnel_does_not_make_is_refused(ran, ahead: Path) -> None:
+    written = read_document(ahead)
+    written["loops"]["bare/text-2024"]["accuracy"] = 0.5
+    for edited, says in (
+        (written, "the digest is not that of the prediction"),
+        (written | {"digest": prediction_digest(written)}, "the tunnel does other things by now"),
+        (written | {"version": 3}, "no prediction of this tool (version 3"),
+    ):
+        write_document(ahead, edited)
+        found = ran("learn", "profile", "latest", "--prediction", str(ahead))
+        assert (found.code, found.out) == (2, "")
+        assert says in found.err
+        assert found.err.count("\n") == 1
+        assert not (folder() / "validity").exists()
+
+
+def test_a_prediction_of_version_1_is_still_read(ran, ahead: Path) -> None:
+    old = {key: value for key, value in read_document(ahead).items() if key not in ("version", "digest")}
+    write_document(ahead, old | {"digest": prediction_digest(old)})
+    found = ran("learn", "profile", "latest", "--prediction", str(ahead), "--json").json
+    assert found["prediction"] == prediction_digest(old)
+    assert (folder() / "validity" / "prediction.json").read_bytes() == ahead.read_bytes()
+
+
+def test_the_digest_of_a_prediction_has_the_profiles_values_and_not_its_remarks() -> None:
+    profile = '# fitted\nname = "m"\ndescription = "from the traces of run-1a2b"\n[rates]\n"wire.empty" = 0.5  # 3 of 6\n'
+    one = {"version": 2, "profile": profile, "fitted": ["a"], "held_out": ["b"], "loops": {}}
+    worded = one | {"profile": profile.replace("run-1a2b", "run-9f9f").replace("3 of 6", "3 of 6 points"), "digest": "x"}
+    other = one | {"profile": profile.replace("0.5", "0.25")}
+    assert prediction_digest(one) == prediction_digest(worded) != prediction_digest(other)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("latest", "--runs", "first", "--prediction", "FILE"), "the run has not had"),
+        (("latest", "--runs", "first", "--ahead", "9"), "--ahead is 9, and the suite has 8 tasks that the run has not had"),
+        (("latest", "--ahead", "1", "--prediction", "FILE"), "exclude each other"),
+        (("latest", "--prediction", "none.json"), "none.json"),
+        (("latest", "--prediction", "empty.json"), "no prediction of this tool"),
+    ],
+)
+def test_a_prediction_that_does_not_fit_is_one_line(ran, ahead: Path, arguments, says: str) -> None:
+    Path("empty.json").write_text("{}")
+    found = ran("learn", "profile", *(str(ahead) if text == "FILE" else text for text in arguments))
+    assert (found.code, found.out) == (2, "")
+    assert says in found.err
+    assert found.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("part", "changed"), [("arms", "loop bare has changed"), ("suite", "the suite has changed")])
+def test_a_run_of_other_code_says_what_to_do(ran, few, part: str, changed: str) -> None:
+    manifest = read_manifest(folder())
+    other = {"code": "0" * 64} if part == "arms" else {"digest": "0" * 64}
+    whole = manifest.suite if part == "suite" else manifest.arms[0]
+    edited = whole.model_copy(update=other)
+    write_manifest(folder(), manifest.model_copy(update={part: edited if part == "suite" else (edited, *manifest.arms[1:])}))
+    found = ran("learn", "profile", "latest", "--held-out")
+    assert (found.code, found.out) == (2, "")
+    assert f"{changed} since the run; run whichloop compare again" in found.err
+    assert found.err.count("\n") == 1

@@ -1,0 +1,439 @@
+"""Tasks, tools, tool servers and programs of the user's own, and every command of docs/own-tasks.md."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import re
+import runpy
+import shlex
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import whichloop as package
+from whichloop.experiments.serve.pages import SuiteTrials
+from whichloop.metrics.record import Record
+from whichloop.models.profiles import load_profile
+from whichloop.models.server import Server
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import make_suite
+from whichloop.runs.store.trials import each_record
+
+PAGE = (Path(__file__).parents[2] / "docs" / "own-tasks.md").read_text(encoding="utf-8")
+
+Command = Callable[..., Any]
+QUIET = ("-q", "--json")
+TOOLS = '''
+def price(item: str) -> float:
+    """Price of one item."""
+    return {"lamp": 39.9}[item]
+'''
+PLANNED = {
+    "id": "lamp",
+    "query": {"text": "What does a lamp cost?"},
+    "expected": 39.9,
+    "scorer": "numeric",
+    "plan": {
+        "calls": [{"id": "c1", "tool": "price", "arguments": {"item": "lamp"}, "goal": "Look up the lamp."}],
+        "answer": {"$ref": "c1"},
+    },
+}
+
+
+@pytest.fixture
+def planned(here: Path) -> list[str]:
+    """Flags of a comparison on one task with a plan and tools of one's own."""
+    (here / "own_shop.py").write_text(TOOLS)
+    (here / "planned.jsonl").write_text(json.dumps(PLANNED) + "\n")
+    return ["compare", "--suite", "jsonl", "--data", "planned.jsonl", "--loop", "bare", "--profile", "clean", *QUIET]
+
+
+def test_every_design_solves_a_planned_task_with_tools_of_the_users_own(whichloop, planned):
+    flags = [flag for flag in planned if flag not in ("--loop", "bare")]
+    made = whichloop(*flags, "--tools", "own_shop").json
+    assert len(made["arms"]) == 5
+    assert {arm["accuracy"]["value"] for arm in made["arms"]} == {1.0}
+
+
+def test_what_tools_print_or_raise_neither_ends_a_run_nor_gets_into_its_output(whichloop, here, planned, machine):
+    noisy = "print('imported')\n" + TOOLS.replace("return", "print('asked')\n    return")
+    (here / "own_noisy.py").write_text(noisy)
+    made = machine.run(*planned, "--tools", "own_noisy")  # a process, because the tools' worker writes to its standard error
+    assert made.json["arms"][0]["accuracy"]["value"] == 1.0
+    assert "imported\n" in made.err
+    assert "asked\n" in made.err
+    (here / "own_leaver.py").write_text(TOOLS.replace("return", "raise SystemExit(7) if item else"))
+    ended = whichloop(*planned, "--tools", "own_leaver")
+    broken = json.loads(ended.out)["arms"][0]
+    assert (broken["scored"], broken["excluded"]) == (0, 1)  # the plan does not replay
+    assert "SystemExit" in next(iter(broken["exclusions"]))
+    assert ended.code == 4
+
+
+def test_tasks_that_a_broken_tool_leaves_out_make_the_run_invalid_unless_somebody_names_them(whichloop, here, planned):
+    (here / "own_broken.py").write_text(TOOLS)
+    rows = [PLANNED, PLANNED | {"id": "desk", "plan": json.loads(json.dumps(PLANNED["plan"]).replace('"lamp"', '"desk"'))}]
+    (here / "planned.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ended = whichloop(*[flag for flag in planned if flag != "--json"], "--tools", "own_broken")
+    assert ended.code == 4
+    assert "plans of 1 of 2 tasks do not replay (-s quarantine=file); the run is invalid: 1 × task 'desk'" in ended.out
+    assert "KeyError: 'desk'" in ended.out
+    (here / "bad.toml").write_text('desk = "no shop sells it"\n')
+    assert whichloop(*planned, "--tools", "own_broken", "-s", "quarantine=bad.toml").code == 0
+
+
+def test_a_run_imports_its_tools_only_when_told_and_goes_on_only_with_the_same(whichloop, here, planned):
+    assert whichloop(*planned, "--tools", "own_shop").code == 0
+    untyped = whichloop("resume", "latest", "-q")
+    assert (untyped.code, untyped.out) == (2, "")
+    assert "--allow own_shop" in untyped.err
+    assert whichloop("resume", "latest", "-q", "--allow", "own_shop").code == 0
+    (here / "own_shop.py").write_text(TOOLS + "# changed\n")
+    changed = whichloop("resume", "latest", "-q", "--allow", "own_shop")
+    assert (changed.code, changed.out) == (2, "")
+    assert "changed since this run began: the code of your own that suite planned is made of" in changed.err
+    judged = whichloop("resume", "latest", "--rescore", "--allow", "own_shop")
+    assert (judged.code, judged.err.count("\n")) == (2, 1)
+    assert "the code of the tools in own_shop is another" in judged.err
+
+
+@pytest.mark.parametrize("kind", [pytest.param("suite", marks=pytest.mark.slow), "scorer"])
+def test_a_run_goes_on_only_with_the_same_suite_and_scorer_of_the_users_own(whichloop, here, planned, kind):
+    source = {
+        "scorer": "def lenient(judgement):\n    return 1.0\n",
+        "suite": "from whichloop.datasets.arithmetic import load as lenient\n",
+    }[kind]
+    (here / f"own_kind_of_{kind}.py").write_text(source)
+    suite = {"scorer": 'jsonl(scorer="own_kind_of_scorer:lenient")', "suite": "own_kind_of_suite:lenient"}[kind]
+    (here / "plain.jsonl").write_text('{"question": "What does a lamp cost?"}\n')
+    data = ["--data", "plain.jsonl", "--tools", "own_shop"] if kind == "scorer" else ["--tasks", "1"]
+    bare = ["compare", "--suite", suite, "--loop", "bare", "--model", "openai/x", "-s", "base_url=http://127.0.0.1:9/v1"]
+    assert whichloop(*bare, *data, *QUIET, "-s", "provider.attempts=1").code in (0, 4)  # nobody answers there
+    again = ["resume", "latest", "-q", "-s", "base_url=http://127.0.0.1:9/v1", "--allow", "own_shop"]
+    assert f"--allow own_kind_of_{kind}:lenient" in whichloop(*again).err
+    (here / f"own_kind_of_{kind}.py").write_text(source + "# changed\n")
+    changed = whichloop(*again, "--allow", f"own_kind_of_{kind}:lenient")
+    assert (changed.code, changed.out) == (2, "")
+    assert "changed since this run began: the code of your own" in changed.err
+    assert "where only scorers changed in it, judge the answers again: whichloop resume" in changed.err
+
+
+def test_each_trial_has_its_own_state_and_is_judged_by_it(whichloop, here):
+    (here / "own_desk.py").write_text(block("python", "class Desk"))
+    row = json.loads(block("json", "Order two"))
+    plan = {
+        "calls": [{"id": "c1", "tool": "order", "arguments": {"item": "chair", "count": 2}, "goal": "Order both chairs."}],
+        "answer": {"$ref": "c1"},
+    }
+    wrong = {**row, "end_state": {"chair": 3}}
+    (here / "orders.jsonl").write_text("".join(json.dumps({**made, "plan": plan}) + "\n" for made in (row, wrong)))
+    flags = ["--suite", "jsonl", "--data", "orders.jsonl", "--tools", "own_desk:Desk", "--loop", "bare", "--repeats", "3"]
+    assert whichloop("compare", *flags, *QUIET).json["arms"][0]["accuracy"]["value"] == 0.5
+
+
+def block(language: str, holding: str) -> str:
+    """The page's code block of a language that holds a text."""
+    blocks: list[str] = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    return next(text for text in blocks if holding in text)
+
+
+def commands() -> list[str]:
+    """The page's commands, in order."""
+    lines = [line for text in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL) for line in text.splitlines()]
+    return [line.removeprefix("$ whichloop ") for line in lines if line.startswith("$ whichloop ")]
+
+
+def call(number: int, tool: str, **arguments: Any) -> dict[str, Any]:
+    return {"id": f"c{number}", "tool": tool, "arguments": arguments, "goal": f"Step {number} of the way."}
+
+
+WAYS: dict[str, tuple[list[dict[str, Any]], Any]] = {
+    "What does a lamp cost, in euros?": ([call(1, "price", item="lamp")], {"$ref": "c1"}),
+    "How many chairs are in stock?": ([call(1, "stock", item="chair")], {"$ref": "c1"}),
+    "What are all chairs in stock worth, in euros?": (
+        [call(1, "stock", item="chair"), call(2, "price", item="chair"), call(3, "multiply", a={"$ref": "c1"}, b={"$ref": "c2"})],
+        {"$ref": "c3"},
+    ),
+    "Which item is out of stock: lamp, chair or desk? Answer with its name only.": (
+        [call(number, "stock", item=item) for number, item in enumerate(("lamp", "chair", "desk"), start=1)],
+        "desk",
+    ),
+    "Order two chairs. How many are left?": ([call(1, "order", item="chair", count=2)], {"$ref": "c1"}),
+}
+"""What a good model does with each question of the page."""
+SERVED = """
+import desk, shop
+
+def tools(task):
+    return desk.Desk(task) if "stock" in task.world else [shop.price, shop.stock, shop.multiply]
+"""
+
+
+@contextmanager
+def good_model(folder: Path) -> Iterator[str]:
+    """An OpenAI-compatible server on loopback that knows the way; its base URL."""
+    rows = [
+        {"id": f"t{number}", "query": {"text": question}, "expected": answer, "plan": {"calls": calls, "answer": answer}}
+        | ({"world": {"stock": {"chair": 4}}} if "Order" in question else {})
+        for number, (question, (calls, answer)) in enumerate(WAYS.items())
+    ]
+    (folder / "served.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "served.py").write_text(SERVED)
+    suite = make_suite(parse_spec("jsonl"), folder / "served.jsonl", "served:tools")
+    trials = SuiteTrials(suite, load_profile("clean"), 0)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    server = Server(trials, "127.0.0.1", 0, more=trials.more)
+    try:
+        asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(30)
+        yield f"{server.url}/v1"
+        asyncio.run_coroutine_threadsafe(server.__aexit__(None, None, None), loop).result(30)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+        trials.close()
+
+
+def test_the_suite_in_python_is_solved_as_the_page_says(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = runpy.run_path(str(_written(here / "in_python.py", block("python", "StatelessEnvironment"))))
+    suite = made["suite"]
+    assert repr(suite) == "<Suite shop, version 1: 2 tasks>"
+    run = package.compare(["bare", "finish"], suite, mlflow=False, progress=False)
+    assert run.arms["accuracy"].tolist() == [1.0] * 4
+    monkeypatch.setattr(package, "compare", functools.partial(package.compare, mlflow=False, progress=False))
+    runpy.run_path(str(here / "in_python.py"), run_name="__main__")
+
+
+def _written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.slow
+def test_every_command_of_the_page_does_what_it_says(whichloop: Command, here: Path) -> None:
+    """On a model that knows the way, in OpenAI's protocol on loopback; `finish` stands for the designs where it is asked."""
+    (here / "questions.csv").write_text(block("csv", "lamp"))
+    (here / "shop.py").write_text(block("python", "PRICES"))
+    (here / "desk.py").write_text(block("python", "class Desk"))
+    (here / "grading.py").write_text(block("python", "polite"))
+    (here / "mysuite.py").write_text(block("python", "suite_from_frame"))
+    (here / "orders.jsonl").write_text(block("json", "Order two"))
+    (here / "export.csv").write_text(
+        "Prompt;Gold;Nr;context;topic\n" + "".join(f"{question};{39.9};{n};no;x\n" for n, question in enumerate(list(WAYS)[:1]))
+    )
+    (first, show, again, learn, planned, *others) = commands()
+    with good_model(here) as url:
+        real = ["--model", "openai/scripted", "-s", f"base_url={url}", "--loop", "finish"]
+
+        def run(text: str, *flags: str) -> Any:
+            words = shlex.split(text.replace("--model openai/gpt-4o-mini", ""))
+            return whichloop(*words, *(flags if words[0] == "compare" else ()))
+
+        asked = run(first, *real, *QUIET).json
+        assert asked["arms"][0]["accuracy"]["value"] == 1.0
+        assert run(show).code == 0
+        checked = {}
+        for text in others:
+            if "huggingface" not in text:
+                found = run(text, *real, "--runs", "others", *QUIET).json["arms"][0]
+                checked[shlex.split(text)[2]] = found["accuracy"]["value"]
+    assert checked == {
+        next(name for name in checked if name.startswith("csv(question")): 1.0,
+        'csv(scorer="grading:polite")': 0.0,
+        "jsonl": 1.0,
+        "mysuite:load": 1.0,
+    }
+    replayed = run(again, "--model", "openai/scripted", "--loop", "finish", *QUIET).json
+    assert replayed["digest"] == asked["digest"]
+    assert run(learn).code == 0
+    assert len((here / "suite.jsonl").read_text().splitlines()) == 4
+    blown = run(planned, *QUIET).json
+    assert {arm["accuracy"]["value"] for arm in blown["arms"] if arm["profile"] == "clean"} == {1.0}
+    assert {arm["excluded"] for arm in blown["arms"]} == {0}
+
+
+SHOP = Path(__file__).parents[1] / "datasets" / "mcp_shop.py"
+QUESTIONS = """question,answer,plan
+"What does a lamp cost, in euros?",39.9,price(item='lamp')
+"What does a chair cost, in euros?",120,price(item='chair')
+"""
+
+
+@pytest.fixture
+def server(here):
+    (here / "questions.csv").write_text(QUESTIONS)
+    return f"mcp:{shlex.join([sys.executable, str(SHOP), 'drifts', str(here)])}"
+
+
+def suite(server):
+    return ("--suite", "csv", "--data", "questions.csv", "--tools", server)
+
+
+def test_a_comparison_asks_the_server_and_goes_on_only_with_what_it_asked(whichloop, here, server):
+    made = whichloop("compare", *suite(server), "--loop", "bare", "--loop", "finish", "--profile", "clean", *QUIET).json
+    assert [arm["accuracy"]["value"] for arm in made["arms"]] == [1.0, 1.0]
+    [file] = here.glob("runs/*/manifest.json")
+    manifest = json.loads(file.read_text())
+    entry = manifest["suite"]["tool_server"]
+    assert (entry["name"], entry["version"], len(entry["tools"])) == ("shop", "2", 64)
+    assert "code" not in manifest["suite"]
+
+    run = str(file.parent)
+    refused = whichloop("resume", run)
+    assert refused.code == 2
+    assert f"--allow {shlex.quote(server)}" in refused.err
+    assert whichloop("resume", run, "--allow", server).code == 0
+    (here / "changed").touch()
+    refused = whichloop("resume", run, "--allow", server, "--repeats", "2")
+    assert refused.code == 2
+    assert "the list of tools of the server shop" in refused.err
+    assert len(refused.err.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_the_same_digest_at_any_concurrency_and_in_workers(whichloop, server):
+    flags = ("compare", *suite(server), "--loop", "bare", "--profile", "flaky-mcp", "--repeats", "4", *QUIET)
+    ways = (("-s", "concurrency=1"), ("-s", "concurrency=4", "--workers", "2"))  # each worker has several trials at once
+    digests = {whichloop(*flags, *more).json["digest"] for more in ways}
+    assert len(digests) == 1
+
+
+def test_plans_are_checked_against_the_server(whichloop, here, server):
+    assert "2 of 2" in whichloop("check", "plans", "questions.csv", "--tools", server, "--run-tools").out
+    (here / "questions.csv").write_text(QUESTIONS.replace("price(item='lamp')", "price(itm='lamp')"))
+    found = whichloop("check", "plans", "questions.csv", "--tools", server)
+    assert found.code == 1
+    assert "price" in found.out
+
+
+def test_a_server_that_dies_is_told_and_no_loop_is_scored_for_it(whichloop, server):
+    dying = server.replace(" drifts ", " ends ")
+    checked = whichloop("check", "plans", "questions.csv", "--tools", dying, "--run-tools").out
+    told = "call 'call1': McpServerGone: its server has ended: the shop is closed"
+    assert f"questions.csv, line 3: task 'questions-0002', {told}" in checked
+    made = whichloop("compare", *suite(dying), "--loop", "bare", "--profile", "clean", "-q")
+    assert made.code == 4
+    assert "the shop is closed" in made.err + made.out
+
+
+QUICK = ["--suite", "arithmetic(size=2)", "-q", "--profile", "clean"]
+AGENT = """
+import json, os, sys, urllib.request
+
+def post(url, body):
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    return json.load(urllib.request.urlopen(request))
+
+tools = json.load(urllib.request.urlopen(os.environ["WHICHLOOP_TOOLS_URL"]))
+messages = [{"role": "user", "content": sys.stdin.read()}]
+while True:
+    asked = {"model": "gpt", "messages": messages, "tools": tools}
+    reply = post(os.environ["OPENAI_BASE_URL"] + "/chat/completions", asked)["choices"][0]["message"]
+    messages.append(reply)
+    if not reply.get("tool_calls"):
+        break
+    for call in reply["tool_calls"]:
+        seen = post(os.environ["WHICHLOOP_TOOLS_URL"] + "/" + call["function"]["name"], json.loads(call["function"]["arguments"]))
+        messages.append({"role": "tool", "tool_call_id": call["id"], "content": seen["data"]})
+print(reply["content"])
+"""
+SOLVE = "def solve(question, tools): return 'not determined'"
+
+
+@pytest.fixture
+def agent(here: Path) -> str:
+    (here / "agent.py").write_text(AGENT)
+    (here / "guess.py").write_text(SOLVE)
+    return "python agent.py"
+
+
+def records(run: Path) -> list[Record]:
+    return list(each_record(run))
+
+
+def latest(here: Path) -> Path:
+    return max((here / "runs").iterdir())
+
+
+def test_programs_stand_beside_loops(whichloop, agent):
+    ended = whichloop("compare", "--loop", "finish", "--program", agent, "--program", "guess.py:solve", *QUICK, "--json")
+    assert ended.code == 4  # one guesses, and never asks its model
+    made = json.loads(ended.out)
+    accuracies = {arm["arm"]: arm["accuracy"]["value"] for arm in made["arms"]}
+    assert accuracies["finish/clean"] == accuracies["python agent.py/clean"] == 1.0
+    assert accuracies["guess.py:solve/clean"] < 1.0
+    assert "guess.py:solve" in whichloop("report", "--why", "latest").out
+
+
+@pytest.mark.parametrize(
+    ("code", "stop", "reason"),
+    [
+        ("import sys; sys.exit('out of luck')", "crashed", "SolverFailed: exit code 1: out of luck"),
+        ("pass", "crashed", "SolverFailed: it ended without an answer: it printed nothing, and posted none"),
+        ("while True: print('x' * 99999)", "crashed", "SolverFailed: flood: it printed more than 1,048,576 bytes"),
+        ("import time; time.sleep(600)", "timeout", "no end, and no request or call for 3 s"),
+        ("import os, time; os.fork() or time.sleep(600); print('the parent ends', flush=True); os._exit(0)", "finished", ""),
+    ],
+)
+def test_whatever_a_process_does_ends_in_a_clear_record(whichloop, here, code, stop, reason):
+    (here / "bad.py").write_text(code)
+    words = ["--suite", "arithmetic(size=1)", "--profile", "clean", "-q", "-s", "trial_timeout_s=3"]
+    ended = whichloop("compare", "--program", "python bad.py", *words)
+    record = records(latest(here))[0]
+    assert (ended.code, record.status, record.stop) == (4, "scored", stop), record.reason  # 4: none of them is an agent
+    assert record.reason.startswith(reason)
+
+
+def test_a_run_starts_no_program_again_unless_it_is_typed(whichloop, agent, here):
+    venv = here / "venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin" / "python").symlink_to(sys.executable)
+    own = "guess.py:solve(venv=venv)"
+    guesses_without_a_model = 4
+    assert whichloop("compare", "--program", agent, "--program", own, *QUICK).code == guesses_without_a_model
+    (here / "agent.py").write_text(f"open({str(here / 'started')!r}, 'w')")
+    untyped = whichloop("resume", "latest", "-q")
+    assert (untyped.code, untyped.out) == (2, "")
+    assert "--allow 'python agent.py' --allow guess.py:solve --allow venv" in untyped.err
+    assert not (here / "started").exists()
+    allowed = ["--allow", agent, "--allow", "guess.py:solve", "--allow", "venv"]
+    changed = whichloop("resume", "latest", "-q", *allowed)
+    assert (changed.code, "arm python agent.py/clean (its code)" in changed.err) == (2, True)
+    (here / "agent.py").write_text(AGENT)
+    assert whichloop("resume", "latest", "-q", *allowed).code == guesses_without_a_model
+
+
+def test_a_program_is_added_to_a_run_and_gated(whichloop, agent, here):
+    assert whichloop("compare", "--loop", "finish", *QUICK).code == 0
+    assert whichloop("resume", "latest", "--add-loop", f"program(command={agent!r})", "-q").code == 0
+    assert {record.arm for record in records(latest(here))} == {"finish/clean", "python agent.py/clean"}
+    assert whichloop("compare", "--program", agent, *QUICK).code == 0
+    assert whichloop("gate", "latest", "--bless", "--output", "base.json").code == 0
+    gated = whichloop("gate", "--baseline", "base.json", "--allow", agent, "-q", "--json")
+    assert (gated.code, json.loads(gated.out)["outcome"]) == (0, "pass")
+    (here / "agent.py").write_text("print('no idea')")
+    worse = whichloop("gate", "--baseline", "base.json", "--allow", agent, "-q", "--json")
+    judged = json.loads(worse.out)
+    assert (worse.code, judged["outcome"]) == (4, "invalid")
+    assert judged["reasons"][0]["code"] == "never_asked"
+
+
+def test_keys_stay_here_unless_they_are_named(whichloop, here, monkeypatch):
+    monkeypatch.setenv("SEARCH_API_KEY", "word")
+    (here / "show.py").write_text("import os; print(os.environ.get('SEARCH_API_KEY', 'none'))")
+    words = ["--suite", "arithmetic(size=1)", "-q", "--profile", "clean"]
+    named = 'python show.py(keys=["SEARCH_API_KEY"], label=named)'
+    assert whichloop("compare", "--program", "python show.py", "--program", named, *words).code == 4  # no agents
+    assert {record.arm: record.answer for record in records(latest(here))} == {
+        "python show.py/clean": "none",
+        'named(keys=["SEARCH_API_KEY"])/clean': "word",
+    }
