@@ -196,12 +196,3 @@ def test_the_words_that_are_new_are_those_of_the_whole_requests(first, old, new,
         some, others, were, are = (Counter(found(*texts)) for texts in said)
         assert others - some == are - were
         assert some - others == were - are
-
-
-def test_what_both_say_is_left_out():
-    system, question = Message("system", "You solve tasks. " * 1000), Message("user", "State: one two three. Go on.")
-    plain, altered = Request((system, question)), Request((system, Message("user", "State: one four three. Go on.")))
-    more = Request((system, question, Message("assistant", "call"), Message("user", "Error")))
-    assert texts_apart(plain, altered) == (["two"], ["four"])
-    assert texts_apart(plain, more) == ([], ["call", "Error"])
-    assert texts_apart(more, more) == ([], [])

@@ -138,7 +138,6 @@ def test_calls_are_made_whose_dependencies_are_known_and_the_answer_is_right_iff
 
 @pytest.mark.parametrize("role", [Role.DECIDE, Role.SELECT])
 def test_a_tool_that_the_prompt_does_not_name_cannot_be_called(joined, role: Role) -> None:
-    """ "add" is no part of "address"; where prose cannot be said, either, there is an answer."""
     hidden = joined.view("Find c1. Write to this address, madam. re_add", tools=("concat",))
     assert isinstance(move(role, hidden), Text)
     for shown in (joined.view("Find c1. There is add(a, b)."), joined.view('Find c1. {"name": "add"}', tools=())):
@@ -150,7 +149,6 @@ def test_a_tool_that_the_prompt_does_not_name_cannot_be_called(joined, role: Rol
 @LAW
 @given(plan=bench.plans(), role=st.sampled_from([Role.ANSWER, Role.DECIDE, Role.FORMAT]), bluffs=st.booleans())
 def test_without_receipts_no_answer_is_ever_right(plan: Plan, role: Role, bluffs: bool) -> None:
-    """Honest or bluffing, also where the results stand in the question and where the plan states a literal."""
     if not plan.calls:
         return
     trial = bench.Bench(plan)
@@ -368,15 +366,6 @@ def test_format_gives_the_draft_that_it_is_shown_or_what_the_model_said_last_and
     view = joined.view(*joined.results().values(), "Draft: about 9, or 10")
     drafts = [POLICY[Role.FORMAT](view, PolicyRequest(1, {}, 3, False, said)).options for said in ("about 9", "about 8", "")]
     assert drafts == [(Text("about 9"),), (Text("10"),), (Text("10"),)]
-
-
-def test_a_result_is_known_by_its_receipt_where_those_that_it_came_from_are_no_longer_shown(joined) -> None:
-    results = joined.results()
-    assert joined.view(results["c3"]).results == {}  # as yet nobody has seen what c3 comes from
-    joined.view(*results.values())
-    assert joined.view(results["c3"]).results.keys() == {"c3"}
-    assert move(Role.SUMMARIZE, joined.view(results["c3"])) == Text(f"Find c3.: {results['c3']}")
-    assert [call.id for call in joined.view(results["c3"]).ready()] == ["c1", "c2"]
 
 
 @given(st.text("ab_ 1é.", min_size=1, max_size=4), st.text("ab_ 1é.", max_size=40))

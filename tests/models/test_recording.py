@@ -77,7 +77,6 @@ def test_replay_gives_capabilities_and_replies_asks_nobody_and_touches_nothing(t
 def test_what_a_second_run_adds_and_replaces(
     tmp_path: Path, mode: RecordingMode, whole: bool, goes_on: bool, replayed: list[str]
 ) -> None:
-    """An interrupted refresh, and one that goes on, keep what they did not ask again; a whole one drops it."""
     other = ("bare", "t2", 0)
     use(tmp_path, "record", [A, B], FakeModel("A", "B"))
     use(tmp_path, "replay-or-record", [ask("d")], FakeModel("other"), trial=other)
@@ -287,12 +286,6 @@ def test_a_miss_names_the_closest_request_and_where_it_differs(
     assert said.endswith(f"closest is bare/t1/0; it differs in {name}")
     assert difference[:2] == ["--- recorded", "+++ asked"]
     assert set(shown) <= set(difference)
-
-
-def test_a_miss_of_a_request_that_is_recorded_says_so(tmp_path: Path) -> None:
-    use(tmp_path, "record", [A], FakeModel("4"))
-    for asked, trial in (([A], ("bare", "t1", 2)), ([A, A], TRIAL)):
-        assert "recorded are fewer uses, or other repeats: [0]" in use(tmp_path, "replay", asked, trial=trial)[-1][1]
 
 
 def test_the_difference_is_bounded(tmp_path: Path) -> None:

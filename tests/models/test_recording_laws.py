@@ -124,8 +124,6 @@ def without_bill(answer: Any) -> Any:
 
 @given(st.dictionaries(st.tuples(st.sampled_from("ab"), st.sampled_from("12"), ids), steps, max_size=4), st.data())
 def test_a_replay_gives_what_was_recorded_in_any_order(courses: dict[tuple[str, str, str], Any], data: st.DataObject) -> None:
-    """Any requests, equal ones too, of several trials with several scopes at once; put in order or not."""
-
     async def play(recordings: Recordings, order: list[Any], *, replayed: bool, mixed: bool) -> dict[Any, list[Any]]:
         models: dict[tuple[str, str], RecordedModel] = {}
         queues: dict[Any, Reply | ModelError] = {}

@@ -122,7 +122,6 @@ each_wire = pytest.mark.parametrize("codec", WIRES.values(), ids=WIRES)
 @LAW
 @given(a=st.integers(1, 99), b=st.integers(1, 99) | st.floats(1, 99).map(lambda number: round(number, 2)), date=st.dates())
 def test_a_call_as_it_was_asked_for_covers_its_kind_alone(codec: Codec, a: int, b: float, date: Any) -> None:
-    """Numbers as they were said cover unit and a hundredth does not; dates with the year first cover date and others do not."""
     asked, day = f"What is {a} times {b}?", f"What day is {date.isoformat()}?"
     spoiled = dict(slip("unit").spoiled(PlannedCall("x", "times", {"a": a, "b": b}, "x")).arguments)
     seats = ToolCall("seats", {"count": a})

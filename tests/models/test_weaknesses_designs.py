@@ -198,15 +198,3 @@ def test_demonstrations_of_trials_that_went_right_cover_both_and_those_of_trials
 
 def unit_slips(made: list[Record]) -> list[list[str]]:
     return [sorted(fault.point for fault in record.faults if fault.kind == "weakness.unit") for record in made]
-
-
-@pytest.mark.parametrize(
-    "design", ["finish", WHOLE, *(pytest.param(design, marks=pytest.mark.slow) for design in ("bare", "phased", "react_extract"))]
-)
-def test_demonstrations_cover_dates_and_steps(design: str) -> None:
-    suite = suite_of("events(size=30)")
-    tasks = list(suite.tasks)[:4]
-    plain, _ = of(design)
-    assert accuracy(plain, design, suite, tasks, "teachable-dates") < 0.7
-    loop = shown(design, heard(design, "events(size=30)", "clean", count=16))
-    assert accuracy(loop, design, suite, tasks, "teachable-dates") == 1.0
