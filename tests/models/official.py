@@ -16,7 +16,7 @@ from google import genai
 from whichloop.models.server import Server
 from whichloop.protocol import ToolCall
 
-from .served import QUESTION, client, specs, trial_call, whole_loop
+from .served import QUESTION, client, specs, whole_loop
 
 LIMIT = 9
 """Most replies of a loop."""
@@ -55,35 +55,21 @@ class Chat(Official):
     def ask(self, **more: Any) -> dict[str, Any]:
         return {"model": "scripted", "messages": [{"role": "user", "content": QUESTION}]} | more
 
-    async def whole(self, asking: Any, **more: Any) -> str:
+    async def whole(self, asking: Any, **more: Any) -> Any:
         return (await asking.chat.completions.create(**self.ask(**more))).choices[0].message.content or ""
 
-    async def stream(self, asking: Any, **more: Any) -> str:
+    async def stream(self, asking: Any, **more: Any) -> Any:
         async with asking.chat.completions.stream(**self.ask(**more)) as stream:
             return (await stream.get_final_completion()).choices[0].message.content or ""
 
     async def loop(self, asking: Any, trial: Any, *, stream: bool) -> Any:
-        if not stream:
-            return (await whole_loop(asking, trial)).content
-        messages: list[Any] = self.ask()["messages"]
-        tools = [spec | {"function": spec["function"] | {"strict": True}} for spec in specs(trial)]
-        left_out = {"parsed": True, "tool_calls": {"__all__": {"index": True, "function": {"parsed_arguments"}}}}
-        for _ in range(LIMIT):
-            async with asking.chat.completions.stream(model="scripted", messages=messages, tools=tools) as answer:
-                message = (await answer.get_final_completion()).choices[0].message
-            if not message.tool_calls:
-                return message.content
-            messages.append(message.model_dump(exclude_none=True, exclude=left_out))
-            for call in message.tool_calls:
-                seen = await trial.toolbox.call(trial_call(call))
-                messages.append({"role": "tool", "tool_call_id": call.id, "content": seen.data})
-        return None
+        return (await whole_loop(asking, trial)).content
 
     async def parsed(self, asking: Any, text: str, kind: type) -> Any:
         asked = self.ask(messages=[{"role": "user", "content": text}])
         return (await asking.chat.completions.parse(**asked, response_format=kind)).choices[0].message.parsed
 
-    def blocking(self, url: str) -> list[str]:
+    def blocking(self, url: str) -> list[Any]:
         with openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as plain:
             chunks = plain.chat.completions.create(**self.ask(), stream=True)
             streamed = "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
@@ -94,12 +80,12 @@ class Responses(Chat):
     def ask(self, **more: Any) -> dict[str, Any]:
         return {"model": "scripted", "input": QUESTION} | more
 
-    async def whole(self, asking: Any, **more: Any) -> str:
-        return str((await asking.responses.create(**self.ask(**more))).output_text)
+    async def whole(self, asking: Any, **more: Any) -> Any:
+        return (await asking.responses.create(**self.ask(**more))).output_text
 
-    async def stream(self, asking: Any, **more: Any) -> str:
+    async def stream(self, asking: Any, **more: Any) -> Any:
         async with asking.responses.stream(**self.ask(**more)) as stream:
-            return str((await stream.get_final_response()).output_text)
+            return (await stream.get_final_response()).output_text
 
     async def loop(self, asking: Any, trial: Any, *, stream: bool) -> Any:
         """By reference; in streams with the items that the client keeps itself."""
@@ -125,7 +111,7 @@ class Responses(Chat):
     async def parsed(self, asking: Any, text: str, kind: type) -> Any:
         return (await asking.responses.parse(model="scripted", input=text, text_format=kind)).output_parsed
 
-    def blocking(self, url: str) -> list[str]:
+    def blocking(self, url: str) -> list[Any]:
         with openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as plain:
             events = plain.responses.create(**self.ask(), stream=True)
             streamed = "".join(event.delta for event in events if event.type == "response.output_text.delta")
@@ -148,10 +134,10 @@ class Messages(Official):
     def ask(self, **more: Any) -> dict[str, Any]:
         return {"model": "scripted", "max_tokens": 999, "messages": [{"role": "user", "content": QUESTION}]} | more
 
-    async def whole(self, asking: Any, **more: Any) -> str:
-        return str((await asking.messages.create(**self.ask(**more))).content[0].text)
+    async def whole(self, asking: Any, **more: Any) -> Any:
+        return (await asking.messages.create(**self.ask(**more))).content[0].text
 
-    async def stream(self, asking: Any, **more: Any) -> str:
+    async def stream(self, asking: Any, **more: Any) -> Any:
         async with asking.messages.stream(**self.ask(**more)) as stream:
             return "".join([piece async for piece in stream.text_stream])
 
@@ -179,11 +165,11 @@ class Messages(Official):
         asked = self.ask(messages=[{"role": "user", "content": text}])
         return (await asking.messages.parse(**asked, output_format=kind)).parsed_output
 
-    def blocking(self, url: str) -> list[str]:
+    def blocking(self, url: str) -> list[Any]:
         with anthropic.Anthropic(base_url=url, api_key="none", max_retries=0) as plain:
             with plain.messages.stream(**self.ask()) as stream:
                 streamed = "".join(stream.text_stream)
-            return [plain.messages.create(**self.ask()).content[0].text, streamed]  # type: ignore[union-attr]
+            return [plain.messages.create(**self.ask()).content[0].text, streamed]
 
 
 class Gemini(Official):
@@ -197,30 +183,18 @@ class Gemini(Official):
         async with httpx.AsyncClient(verify=False, timeout=30) as http:  # with aiohttp, its other choice, it meets a warning
             yield self.of(server.url, httpx_async_client=http).aio
 
-    async def whole(self, asking: Any, **more: Any) -> str:
-        return str((await asking.models.generate_content(model="scripted", contents=QUESTION, **more)).text)
+    async def whole(self, asking: Any, **more: Any) -> Any:
+        return (await asking.models.generate_content(model="scripted", contents=QUESTION, **more)).text
 
-    async def stream(self, asking: Any, **more: Any) -> str:
+    async def stream(self, asking: Any, **more: Any) -> Any:
         chunks = await asking.models.generate_content_stream(model="scripted", contents=QUESTION, **more)
         return "".join([chunk.text or "" async for chunk in chunks])
-
-    async def loop(self, asking: Any, trial: Any, *, stream: bool) -> Any:
-        """It calls functions by itself."""
-
-        async def add(a: int, b: int) -> str:
-            """The sum."""
-            return (await trial.toolbox.call(ToolCall("add", {"a": a, "b": b}))).data
-
-        chat = asking.chats.create(model="scripted", config={"tools": [add]})
-        if stream:
-            return "".join([chunk.text or "" async for chunk in await chat.send_message_stream(QUESTION)])
-        return (await chat.send_message(QUESTION)).text
 
     async def parsed(self, asking: Any, text: str, kind: type) -> Any:
         config = {"response_mime_type": "application/json", "response_schema": kind}
         return (await asking.models.generate_content(model="scripted", contents=text, config=config)).parsed
 
-    def blocking(self, url: str) -> list[str]:
+    def blocking(self, url: str) -> list[Any]:
         with self.of(url) as plain:
             chunks = plain.models.generate_content_stream(model="scripted", contents=QUESTION)
             streamed = "".join(chunk.text for chunk in chunks)

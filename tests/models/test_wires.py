@@ -81,7 +81,7 @@ def whole(client: Any, reply: Reply, stamp: Stamp = STAMP) -> Any:
     return json.loads(json.dumps(BY_NAME[client.wire].reply(read(client, client.body()), reply, stamp)))
 
 
-def streamed(client: Any, reply: Reply) -> Said:
+def streamed(client: Any, reply: Reply) -> Any:
     server = BY_NAME[client.wire]
     asked = read(client, client.body(stream=True), stream=True)
     events = [(event.name, json.dumps(event.data)) for event in server.events(asked, reply, STAMP)]
@@ -251,7 +251,7 @@ MORE: dict[str, dict[str, Any]] = {
 """Wire → further fields of a request."""
 
 
-def full(client: Any) -> dict[str, Any]:
+def full(client: Any) -> Any:
     """Return a request of many fields: a call with its result, a tool that is forced, a schema, a limit."""
     talk = [(Reply("I add.", (NativeCall("call_0", NAME, '{"a": 1}'),), Usage(1, 1), "tool_calls"), ["2"], True)]
     return client.body(max_tokens=99) | client.choice(NAME) | MORE[client.wire] | {client.conversation: conversation(client, talk)}

@@ -20,7 +20,7 @@ class Refused(NamedTuple):
     code: str = ""
     """What the error is called, if not as most are."""
 
-    def body(self, client: Any) -> dict[str, Any]:
+    def body(self, client: Any) -> Any:
         return client.body() | self.change
 
 

@@ -190,7 +190,7 @@ def test_a_cycle_is_told_from_what_is_nested_too_deep() -> None:
     assert Encoder().encode([[]]) == "[[]]"
 
 
-# --- Strict STRICT_JSON both ways. ---
+# --- strict JSON both ways ---
 
 
 STRICT_JSON: st.SearchStrategy[Any] = st.recursive(
