@@ -104,9 +104,7 @@ async def spend(model: Any, most: int = 50) -> int:
     dollars=st.none() | st.integers(1, 9),
     cost=st.none() | st.integers(0, 3),
 )
-def test_a_budget_lets_calls_through_until_a_limit_is_reached(
-    calls: int | None, tokens: int | None, dollars: int | None, cost: int | None
-) -> None:
+def test_a_budget_lets_calls_through_until_a_limit_is_reached(calls, tokens, dollars, cost):
     usage = Usage(7, 3, cost_usd=None if cost is None else float(cost))
     model = metered(Budget(calls, tokens, dollars), model=Echo(usage))
     made = run_sync(spend(model))

@@ -197,9 +197,7 @@ def test_under_clean_every_loop_is_right_in_as_few_calls_as_the_plan_has(records
             assert record.simulated_s == 0
 
 
-def test_the_same_stumble_meets_every_loop_at_the_same_place_and_without_one_a_trial_is_the_clean_one(
-    records: dict[str, list[Record]], profiles: tuple[str, ...]
-) -> None:
+def test_the_same_stumble_meets_every_loop_at_the_same_place_and_without_one_a_trial_is_the_clean_one(records, profiles):
     """What is forgotten depends on the prompt, and so on the loop."""
     common = compared = 0
     for profile in profiles:

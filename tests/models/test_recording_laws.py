@@ -52,9 +52,7 @@ objects = st.dictionaries(text, st.lists(text | st.integers() | st.floats(allow_
 
 
 @given(replies | failures, text, text, counts, text, counts, st.floats(0, 1e6), objects)
-def test_a_line_is_read_as_it_was_written(
-    answer: Any, arm: str, task: str, repeat: int, scope: str, number: int, seconds: float, asked: dict[str, Any]
-) -> None:
+def test_a_line_is_read_as_it_was_written(answer, arm, task, repeat, scope, number, seconds, asked):
     kind: dict[str, Any] = {"reply" if isinstance(answer, Reply) else "error": answer}
     line = Line(request="ab" * 32, arm=arm, task=task, repeat=repeat, scope=scope, use=number, asked=asked, seconds=seconds, **kind)
     written = encode(line)

@@ -64,9 +64,7 @@ def test_under_clean_every_plan_ends_right_in_as_few_calls_as_it_takes(codec: Co
 @each_codec
 @LAW
 @given(plan=bench.plans(), name=st.sampled_from(sorted(PROFILES)), seed=st.integers(0, 10**6))
-def test_any_trial_ends_comes_again_and_deviates_from_clean_at_a_drawn_fault_first(
-    codec: Codec | None, plan: Plan, name: str, seed: int
-) -> None:
+def test_any_trial_ends_comes_again_and_deviates_from_clean_at_a_drawn_fault_first(codec, plan, name, seed):
     clean, trial, again = bench.Bench(plan), *(bench.Bench(plan, PROFILES[name], seed=seed, repeat=3) for _ in range(2))
     scheduled: dict[int, int] = {}
 

@@ -35,9 +35,7 @@ CODECS: dict[str, Codec | None] = {"native": None, "bare": FORMATS["json"]}
     seed=st.integers(0, 10**6),
     kinds=st.sets(st.sampled_from(KINDS), min_size=1),
 )
-def test_what_is_not_noted_did_not_happen_and_where_the_instructions_hold_every_hint_nothing_does(
-    plan: Plan, codec: Any, seed: int, kinds: set[str]
-) -> None:
+def test_what_is_not_noted_did_not_happen_and_where_the_instructions_hold_every_hint_nothing_does(plan, codec, seed, kinds):
     clean = Profile(name="c", bluff=0.0)
     for hinted in (True, False):
         ours, theirs = (bench.Bench(plan, profile, seed=seed) for profile in (weak(*sorted(kinds)), clean))
@@ -112,9 +110,7 @@ ROLES = st.sampled_from(("user", "assistant", "system"))
 
 
 @given(examples=st.lists(ROLES, max_size=4), after=st.lists(ROLES, max_size=3), system=st.booleans())
-def test_examples_stand_behind_the_system_message_that_begins_the_request_or_first(
-    examples: list[Any], after: list[Any], system: bool
-) -> None:
+def test_examples_stand_behind_the_system_message_that_begins_the_request_or_first(examples, after, system):
     assume(system or (examples + after)[:1] != ["system"])
     head = [Message("system", "text")] if system else []
     shown = [Message(role, f"example {number}") for number, role in enumerate(examples)]

@@ -7,7 +7,6 @@ import importlib.util
 import inspect
 import json
 import string
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -138,9 +137,7 @@ CALLABLES: list[tuple[Any, str, str, dict[str, Any], dict[str, Any], Any]] = [
 
 
 @pytest.mark.parametrize(("function", "name", "description", "properties", "arguments", "result"), CALLABLES)
-def test_anything_callable_becomes_a_tool(
-    function: Any, name: str, description: str, properties: Mapping[str, Any], arguments: dict[str, Any], result: Any
-) -> None:
+def test_anything_callable_becomes_a_tool(function, name, description, properties, arguments, result):
     tool = Tool.from_function(function)
     assert (tool.name, tool.description, tool.parameters["properties"]) == (name, description, properties)
     assert given_to(tool, **arguments).value == result
@@ -187,9 +184,7 @@ def sphinx(city: str, nights: list[int], more: str = "") -> str:
         (sphinx, "Book a room.\n\n:returns: A number.", ["Where to, with a second line.", "How long.", None]),
     ],
 )
-def test_what_a_docstring_says_of_an_argument_is_that_arguments_description(
-    function: Any, description: str, told: list[str | None]
-) -> None:
+def test_what_a_docstring_says_of_an_argument_is_that_arguments_description(function, description, told):
     for made in (Tool.from_function(function), Tool.from_function(functools.partial(function))):
         assert made.description == description
         assert [schema.get("description") for schema in made.parameters["properties"].values()] == told

@@ -206,9 +206,7 @@ async def working(cleaned: list[str], name: str, steps: int) -> None:
 
 
 @given(steps=st.lists(st.integers(0, 5), max_size=4), cancelled_before=st.integers(0, 4), started=st.integers(0, 2))
-def test_stopped_tasks_end_after_their_whole_clean_up_also_those_that_somebody_has_cancelled(
-    steps: list[int], cancelled_before: int, started: int
-) -> None:
+def test_stopped_tasks_end_after_their_whole_clean_up_also_those_that_somebody_has_cancelled(steps, cancelled_before, started):
     async def scene() -> list[str]:
         cleaned: list[str] = []
         tasks = [asyncio.create_task(working(cleaned, str(place), count)) for place, count in enumerate(steps)]

@@ -16,9 +16,7 @@ from whichloop.protocol.own_code import place_in, raised_at
 @pytest.mark.parametrize("size", [0, 99, 100, 101])
 @pytest.mark.parametrize("values", [0, 4, 5, 6])
 @pytest.mark.parametrize("settings", [False, True])
-def test_what_a_writer_accepts_its_reader_reads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, values: int, settings: bool
-) -> None:
+def test_what_a_writer_accepts_its_reader_reads(tmp_path, monkeypatch, size, values, settings):
     monkeypatch.setattr(files, "MAX_DOCUMENT", 100)
     monkeypatch.setattr(files, "MAX_SETTINGS", 5)
     path = tmp_path / "file"

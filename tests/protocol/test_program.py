@@ -143,9 +143,7 @@ PROGRAM = {"react": Prompt("Think.", {"query": str}, {"thought": str}), "extract
 
 
 @given(texts, st.lists(st.dictionaries(texts, st.integers() | texts, max_size=3), max_size=3).map(tuple))
-def test_a_file_is_read_as_it_was_written(
-    tmp_path_factory: pytest.TempPathFactory, said: str, demos: tuple[dict[str, Any], ...]
-) -> None:
+def test_a_file_is_read_as_it_was_written(tmp_path_factory, said, demos):
     path = tmp_path_factory.mktemp("program") / "p.json"
     path.write_text(json.dumps({"react": _state(said, list(demos)), "metadata": {}, "whichloop": {"loop": "x"}}), encoding="utf-8")
     reseal(path)

@@ -170,9 +170,7 @@ def typed(annotation: Any) -> Tool:
 
 
 @pytest.mark.parametrize(("annotation", "schema", "words", "given_", "received", "wrong"), TYPES)
-def test_types_become_schemas_and_values_become_types(
-    annotation: Any, schema: dict[str, Any], words: str, given_: Any, received: Any, wrong: Any
-) -> None:
+def test_types_become_schemas_and_values_become_types(annotation, schema, words, given_, received, wrong):
     tool = typed(annotation)
     assert tool.parameters["properties"] == {"value": schema}
     assert tool.parameters["required"] == ["value"]

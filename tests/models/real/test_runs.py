@@ -294,9 +294,7 @@ server.run("stdio")
     ],
     ids=["nan", "names"],
 )
-def test_every_trial_is_scored_whatever_the_model_calls(
-    here: Here, monkeypatch: pytest.MonkeyPatch, tools: str, first: Any
-) -> None:
+def test_every_trial_is_scored_whatever_the_model_calls(here, monkeypatch, tools, first):
     (here.home / "q.csv").write_text("question,answer\nWhat does a lamp cost?,39.9\n")
     (here.home / "shop.py").write_text(SHOP)
     (here.home / "shop_server.py").write_text(MCP_SHOP)
