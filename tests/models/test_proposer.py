@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import dspy
 import pytest
+from dspy.propose.dataset_summary_generator import DatasetDescriptor, DatasetDescriptorWithPriorObservations, ObservationSummarizer
+from dspy.propose.grounded_proposer import GroundedProposer
+from dspy.teleprompt.copro_optimizer import BasicGenerateInstruction, GenerateInstructionGivenAttempts
+from dspy.teleprompt.gepa.instruction_proposal import InstructionProposer
+from dspy.teleprompt.infer_rules import RulesInductionProgram
+from dspy.teleprompt.simba_utils import OfferFeedback
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
+from whichloop.dspy_seam import lm_of
 from whichloop.models.proposer import HINTS, ScriptedProposer, symptoms
 from whichloop.models.weaknesses import CURES
 from whichloop.protocol import Message, Request, Sampling, run_sync
@@ -23,6 +33,12 @@ FEEDBACK = {
 }
 INERT = [name for name in HINTS if name not in CURES]
 LAW = settings(max_examples=cases(25), deadline=None)
+
+
+@contextmanager
+def asking(proposer: ScriptedProposer, adapter: Any = None) -> Iterator[None]:
+    with dspy.context(lm=lm_of(proposer), adapter=adapter or dspy.ChatAdapter(), disable_history=True):
+        yield
 
 
 def named(text: str) -> set[str]:
@@ -151,6 +167,101 @@ def test_a_hint_that_is_there_already_is_not_given_again() -> None:
 
 
 # --- DSPy's own signatures ---
+
+ADAPTERS = {"chat": dspy.ChatAdapter, "json": dspy.JSONAdapter}
+
+
+def strict(name: str) -> Any:
+    return dspy.JSONAdapter() if name == "json" else ADAPTERS[name](use_json_adapter_fallback=False)
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_copro_the_first_proposals_and_the_later_ones_which_go_on_from_the_best(adapter: str) -> None:
+    with asking(ScriptedProposer(), strict(adapter)):
+        made = dspy.Predict(BasicGenerateInstruction, n=6, temperature=1.4)(basic_instruction=CURRENT)
+    proposed = made.completions.proposed_instruction
+    assert len(proposed) == len(made.completions.proposed_prefix_for_output_field) == 6
+    assert all(text.startswith(CURRENT) and named(text) for text in proposed)
+    assert len(set(proposed)) > 1
+    assert all(made.completions.proposed_prefix_for_output_field)
+    for best in (CURRENT, "One line only.", "With a »quote« in it."):
+        attempts = [
+            f"Instruction #1: {CURRENT} Worse.", "Prefix #1: Reply:", "Resulting Score #1: 20.0",
+            f"Instruction #2: {best}", "Prefix #2: Reply:", "Resulting Score #2: 40.0",
+        ]  # fmt: skip
+        with asking(ScriptedProposer(), strict("chat")):
+            made = dspy.Predict(GenerateInstructionGivenAttempts, n=3, temperature=1.4)(attempted_instructions=attempts)
+        assert all(text.startswith(best) and named(text) and "Worse" not in text for text in made.completions.proposed_instruction)
+
+
+class Worker(dspy.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.react = dspy.Predict(dspy.Signature("query, trajectory -> thought, name", CURRENT))
+        self.extract = dspy.Predict("query, trajectory -> answer")
+
+    def forward(self, query: str) -> Any:
+        return self.extract(query=query, trajectory=self.react(query=query, trajectory="").thought)
+
+
+TRAINSET = [dspy.Example(query=f"What is {number} times 2?", answer=2 * number).with_inputs("query") for number in range(25)]
+
+
+def test_mipro_the_grounded_proposer(capsys: pytest.CaptureFixture[str]) -> None:
+    program = Worker()
+    demo = dspy.Example(augmented=True, query="What?", trajectory="", thought="so", name="times", answer=4)
+    demos = {0: [[], [demo]], 1: [[], [demo]]}
+    with asking(ScriptedProposer(), strict("chat")):
+        proposer = GroundedProposer(
+            prompt_model=dspy.settings.lm, program=program, trainset=TRAINSET, use_instruct_history=True, rng=None, verbose=False
+        )
+        assert proposer.program_aware
+        assert proposer.data_summary
+        found = proposer.propose_instructions_for_program(TRAINSET, program, demos, {}, 2)
+    assert proposer.program_aware  # it is switched off where a description cannot be had
+    assert "Error" not in capsys.readouterr().out
+    assert [len(proposals) for proposals in found.values()] == [2, 2]
+    assert all(text.startswith(CURRENT.splitlines()[0]) and "Keep this line's place." in text for text in found[0])
+    assert all(named(text) for proposals in found.values() for text in proposals)
+
+
+@pytest.mark.parametrize("signature", [DatasetDescriptor, DatasetDescriptorWithPriorObservations, ObservationSummarizer])
+def test_mipro_the_summary_of_the_data(signature: Any) -> None:
+    with asking(ScriptedProposer(), strict("chat")):
+        made = dspy.Predict(signature)(**dict.fromkeys(signature.input_fields, "x"))
+    assert all(len(value) > 20 for value in made.values())
+
+
+@pytest.mark.parametrize("kind", FEEDBACK)
+def test_gepa_reads_what_failed(kind: str) -> None:
+    records = [
+        {"Inputs": {"query": "What?"}, "Generated Outputs": {"reply": '{"a": 1}'}, "Feedback": "Everything went as planned."},
+        {"Inputs": {"query": "Who?"}, "Generated Outputs": {"reply": "x"}, "Feedback": f"No answer: max_steps.\n{FEEDBACK[kind]}"},
+    ]
+    with asking(ScriptedProposer()):
+        made = InstructionProposer()({"react": CURRENT, "extract": "x"}, {"react": records}, ["react"])
+    assert made == {"react": f"{CURRENT}\n\n{HINTS[kind]}"}
+
+
+@pytest.mark.parametrize("adapter", ["chat", "json"])
+def test_simba_advice_for_every_module(adapter: str) -> None:
+    fields: dict[str, Any] = dict.fromkeys(OfferFeedback.input_fields, "x")
+    fields |= {
+        "worse_reward_info": json.dumps({"feedback": FEEDBACK["unit"]}, indent=2),
+        "module_names": json.dumps(["react", "extract.predict"], indent=2),
+        "worse_reward_value": "0.0",
+    }
+    with asking(ScriptedProposer(), strict(adapter)):
+        made = dspy.Predict(OfferFeedback)(**fields)
+    assert made.module_advice == {"react": HINTS["unit"], "extract.predict": HINTS["unit"]}
+    assert made.discussion
+
+
+def test_infer_rules_the_rules_are_hints_alone() -> None:
+    with asking(ScriptedProposer(), strict("chat")):
+        rules = RulesInductionProgram(num_rules=3)(f"Input Fields:\nquery: What is 3 times 2?\n\nOutput Fields:\nx: {CURRENT}")
+    assert rules == "\n".join(HINTS[name] for name in HINTS if name in named(rules))
+    assert named(rules)
 
 
 def test_a_schema_without_dspy_is_filled_too_and_plain_text_gets_the_instruction_in_a_fence() -> None:
