@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any, cast
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
 
+from tests.cases import cases
 from whichloop.loops.bare import Bare
 from whichloop.loops.finish import Finish
+from whichloop.loops.guarded import Guarded
+from whichloop.loops.phased import Phased
+from whichloop.loops.react_extract import ReactExtract
 from whichloop.loops.stateless import Stateless
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import (
@@ -18,6 +31,7 @@ from whichloop.protocol import (
     NativeCall,
     ProviderError,
     Query,
+    Recovery,
     Reply,
     Request,
     StopReason,
@@ -67,10 +81,7 @@ def test_what_a_format_wants_of_a_move_is_said_in_its_own_words() -> None:
 
 
 def test_a_move_that_the_format_cannot_express_is_named() -> None:
-    with pytest.raises(
-        ValueError,
-        match=r"^item 1 cannot answer request 1, .* bare.json, with Text\(text='hello'\): .+$",
-    ):
+    with pytest.raises(ValueError, match=r"^item 1 cannot answer request 1, .* bare.json, with Text\(text='hello'\): .+$"):
         run_sync(Bare().run(Query("2 + 3?"), TOOLS, FakeModel(Text("hello"))))
     with pytest.raises(ValueError, match=r"^then cannot answer request 2, .*: only calls and an answer .* alone$"):
         run_sync(Finish(max_steps=1).run(Query("2 + 3?"), TOOLS, FakeModel(then=SUM)))
@@ -88,14 +99,14 @@ def test_without_a_codec_moves_are_native_calls_and_streams_add_up() -> None:
     assert reply.usage.estimated
 
 
-def ask(text: str = "2 + 3?") -> Request:
+def asked(text: str = "2 + 3?") -> Request:
     return Request((Message("user", text),))
 
 
 def test_a_whole_reply_keeps_its_usage_and_a_text_gets_an_estimate() -> None:
     whole = Reply("5", usage=Usage(7, 1, cost_usd=0.5))
     model = FakeModel(whole, Reply("6"), "7")
-    replies = [run_sync(model.complete(ask())) for _ in model.items]
+    replies = [run_sync(model.complete(asked())) for _ in model.items]
     assert replies[:2] == [whole, Reply("6")]
     assert replies[2].text == "7"
     assert replies[2].usage is not None
@@ -111,22 +122,126 @@ def test_a_function_answers_by_the_request_and_then_follows_the_list() -> None:
         return ProviderError(f"down for {request.messages[-1].content}")
 
     model: FakeModel = FakeModel(slowly, fails, then=lambda request: Reply(f"{len(model.requests)}"))
-    assert run_sync(model.complete(ask("a"))).text == "slowly: a"
+    assert run_sync(model.complete(asked("a"))).text == "slowly: a"
     with pytest.raises(ProviderError, match="down for b"):
-        run_sync(model.complete(ask("b")))
-    assert [run_sync(model.complete(ask(text))).text for text in "cd"] == ["3", "4"]
+        run_sync(model.complete(asked("b")))
+    assert [run_sync(model.complete(asked(text))).text for text in "cd"] == ["3", "4"]
     assert [request.messages[-1].content for request in model.requests] == ["a", "b", "c", "d"]
 
 
 def test_errors_of_every_kind_are_raised_and_may_be_what_follows() -> None:
     model = FakeModel(KeyboardInterrupt(), then=ProviderError("down"))
     with pytest.raises(KeyboardInterrupt):
-        run_sync(model.complete(ask()))
+        run_sync(model.complete(asked()))
     for _ in range(2):
         with pytest.raises(ProviderError, match="down"):
-            run_sync(model.complete(ask()))
+            run_sync(model.complete(asked()))
 
 
 def test_name_and_capabilities_are_given() -> None:
     model = FakeModel(name="quick", capabilities=Capabilities(streaming=False))
     assert (model.name, model.capabilities.streaming, FakeModel().name) == ("quick", False, "fake")
+
+
+# --- One script of calls and an answer serves every design. ---
+
+
+DESIGNS: dict[str, Any] = {
+    "bare": Bare(),
+    "bare native": Bare(decision_format="native"),
+    "finish": Finish(max_steps=6),
+    "phased": Phased(),
+    "phased agent": Phased(tool_layout="agent"),
+    "react_extract": ReactExtract(),
+    "stateless": Stateless(),
+    "stateless without a style": Stateless(response_style=None),
+    "bare fields": Bare(decision_format="fields"),
+    "guarded": Guarded(Bare()),
+}
+each_design = pytest.mark.parametrize("loop", DESIGNS.values(), ids=DESIGNS.keys())
+
+
+@dataclass
+class Sum:
+    total: float
+
+
+def price(item: str) -> str:
+    """What an item costs."""
+    return {"tea": "41.5", "milk": "73.25"}[item]
+
+
+@each_design
+@settings(max_examples=cases(8), deadline=None)
+@given(items=st.lists(st.sampled_from(["tea", "milk", "gold"]), max_size=4, unique=True), is_typed=st.booleans())
+def test_a_script_makes_its_calls_in_order_and_gives_its_answer(loop: Any, items: list[str], is_typed: bool) -> None:
+    made: list[str] = []
+
+    def noted(item: str) -> str:
+        """What an item costs."""
+        made.append(item)
+        return price(item)
+
+    model = FakeModel.script([ToolCall("noted", {"item": item}) for item in items], {"total": 3.5} if is_typed else "3.5")
+    query: Query[Any] = Query("What do they cost?", schema=Sum) if is_typed else Query("What do they cost?")
+    outcome = loop.run_sync(query, Toolbox([noted]), model)
+    assert (outcome.stop, outcome.answer, made) == (StopReason.FINISHED, Sum(3.5) if is_typed else "3.5", items)
+
+
+@pytest.mark.parametrize("calls", [[], [ToolCall("price", {"item": "tea"})]], ids=["no call", "a call"])
+@each_design
+def test_an_answer_of_none_is_null_under_a_type_that_takes_it_and_is_refused_elsewhere(loop: Any, calls: list[ToolCall]) -> None:
+    def run(schema: Any) -> Any:
+        query: Query[Any] = Query("What does it cost?", schema=schema)
+        return loop.run_sync(query, Toolbox([price]), FakeModel.script(calls, None))
+
+    for kind in (str | None, float | None, Sum | None):
+        outcome = run(kind)
+        assert (outcome.answer, outcome.is_null, outcome.ok) == (None, True, True)
+    for schema in (None, str, float):
+        with pytest.raises(ValueError, match=r"^the script cannot say the answer None.*$"):
+            run(schema)
+
+
+class Level(Enum):
+    HIGH = "high"
+
+
+class Due(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel)
+    pay_on: date
+    level: Level
+
+
+@dataclass
+class Line:
+    cents: Decimal
+    dues: list[Due]
+
+
+@each_design
+def test_arguments_and_answer_may_be_instances(loop: Any) -> None:
+    got: list[Any] = []
+
+    def pay(line: Line, at: datetime, limit: timedelta) -> str:
+        """Pay a line."""
+        got.append((line, at, limit))
+        return "paid"
+
+    due = Due(payOn=date(2026, 3, 1), level=Level.HIGH)
+    given = Line(Decimal("5.50"), [due]), datetime(2026, 3, 1, 9, 30, tzinfo=UTC), timedelta(hours=2)
+    model = FakeModel.script([ToolCall("pay", dict(zip(("line", "at", "limit"), given, strict=True)))], due)
+    outcome = loop.run_sync(Query("Pay it.", schema=Due), Toolbox([pay], check_arguments=True), model)
+    assert (got, outcome.answer) == ([given], due)
+
+
+def test_what_no_design_could_say_is_refused_in_a_line_that_names_it() -> None:
+    with pytest.raises(TypeError, match=r"^calls: .*'price'$"):
+        FakeModel.script(cast(Any, ["price"]), "3")
+    wrong = Recovery(cast(Any, False), cast(Any, "no"))
+    for loop in DESIGNS.values():
+        with pytest.raises(ValueError, match=r"^then cannot answer request 1.*Recovery.*$"):
+            loop.run_sync(Query("?"), Toolbox([]), FakeModel(then=wrong))
+    schema = {"type": "object", "properties": {"order": {"type": "string"}, "note": {"type": "string", "default": ""}}}
+    with pytest.raises(ValueError, match=r"^.*note.*$"):
+        ReactExtract().run_sync(Query("Which order?", schema=schema), Toolbox([]), FakeModel.script([], {"order": "A"}))

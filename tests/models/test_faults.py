@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from typing import Any
 
+import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,13 +25,20 @@ from whichloop.models.faults import (
     distorted,
     disturb,
     draw,
+    drifted,
     geometric,
     mislead,
+    new_argument,
     spoil,
 )
+from whichloop.models.metering import MeteredToolbox
 from whichloop.models.profiles import FAULT_KINDS, OF_CALLS, Clears, Profile
+from whichloop.models.receipts import call_digest
 from whichloop.models.scripted_calls import NATIVE
-from whichloop.protocol import Act, NativeCall, PlannedCall, Query, Ref, Reply, Role, Tool, ToolCall, WireError
+from whichloop.models.tunnel import Tunnel
+from whichloop.protocol import Act, NativeCall, PlannedCall, Query, Ref, Reply, Role, Tool, Toolbox, ToolCall, ToolSpec, WireError
+from whichloop.protocol.receipts import sightings
+from whichloop.protocol.tool_calls import McpError, read_mcp_error
 
 LAW = settings(max_examples=cases(40), deadline=None)
 WIRE = sorted(kind for kind in FAULT_KINDS if kind.startswith("wire."))
@@ -48,11 +57,9 @@ def profile(*kinds: str, rate: float = 1.0, **clears: Any) -> Profile:
 @pytest.mark.parametrize("kind", sorted(FAULT_KINDS))
 def test_a_kind_strikes_where_it_can(kind: str) -> None:
     """At the plan's first call, a later one, and the answer; calls and moves are disturbed where a model decides on calls."""
-    where = {
-        "decision.never_finish": {"answer"},
-        "decision.no_tool": {"first"},
-        "decision.repeated_call": {"later"},
-    }.get(kind, {"first", "later"})
+    where = {"decision.never_finish": {"answer"}, "decision.no_tool": {"first"}, "decision.repeated_call": {"later"}}.get(
+        kind, {"first", "later"}
+    )
     if kind in OF_CALLS:
         assert draw(profile(kind), KEY, FaultPoint("tool", "c1"), None, False, "0abc12") is not None
     for role in Role:
@@ -84,7 +91,6 @@ def drawn(trial: Profile, count: int = 4000, point: FaultPoint = POINT, digest: 
 
 
 def test_faults_come_at_their_rates_and_what_clears_them_at_its_shares() -> None:
-    """Within 3 standard errors of the largest."""
     decides = FaultPoint("decide", "c1")
     rates = {"wire.empty": 0.1, "wire.fenced": 0.2, "provider.slow": 0.05}
     kinds = Counter(fault.kind for fault in drawn(Profile(name="three", rates=rates), point=decides).values())
@@ -173,7 +179,6 @@ MOVE = Act("Next.", (ToolCall("power", {"base": 2, "exponent": 3, "digits": 1}),
     ],
 )
 def test_a_confused_call(kind: str, call: ToolCall) -> None:
-    """The last required argument suffers, of the first call; the others are as they were. The tool refuses all but wrong values."""
     assert disturb(f"decision.{kind}", MOVE, {}, SPECS) == (Act("Next.", (call, MOVE.calls[1])),)
     arguments = Tool.from_function(power, blocking=False).arguments
     assert arguments is not None
@@ -240,3 +245,83 @@ def test_no_scorer_takes_a_lie_for_right(value: float, as_text: bool) -> None:
     expected = f"it is {value}" if as_text else value
     judgement = Judgement(Task("t", Query(""), expected), str(mislead(expected)), "finished")
     assert {scorer_named(name)(judgement) for name in ("exact", "numeric", "normalized")} == {0}
+
+
+# --- Faults of servers of tools: what a loop sees of each, what the list shows, and what passes. ---
+
+
+def price(item: str) -> float:
+    """What an item costs."""
+    return 12345.5
+
+
+class Quiet:
+    def exchange(self, exchange: Any) -> None:
+        raise AssertionError("no model is asked")
+
+    def tool_call(self, *heard: Any) -> None:
+        """Hear of a call."""
+
+
+def tools_struck(kind: str, attempts: int) -> MeteredToolbox:
+    """Tools whose call price(item="lamp") fails so often."""
+    tunnel = Tunnel()
+    fault = Fault(kind, FaultPoint("tool", "c1"), "after", attempts)
+    tunnel.of_call[call_digest("price", {"item": "lamp"})] = fault
+    return MeteredToolbox([Tool.from_function(price)], Quiet(), tunnel)
+
+
+PRICE_CALL = ToolCall("price", {"item": "lamp"})
+SEEN = {
+    "mcp.error": "McpError: Internal error (-32603)",
+    "mcp.list_changed": "McpError: Unknown tool: price (-32602)",
+    "mcp.drifted": "InvalidArguments: Input validation error: 'revision' is a required property",
+    "mcp.cut": "123",
+}
+
+
+@pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize("kind", SEEN)
+def test_what_a_loop_sees_and_what_the_list_shows(kind: str, limited: bool) -> None:
+    tools: Toolbox = tools_struck(kind, attempts=2)
+    if limited:
+        tools = tools.limited(5, 100)
+    before = tools.listed()
+    first = asyncio.run(tools.call(PRICE_CALL))
+    during = tools.listed()
+    second = asyncio.run(tools.call(PRICE_CALL))
+    after = tools.listed()
+    third = asyncio.run(tools.call(PRICE_CALL))
+    assert first.as_dict()["data"] == second.as_dict()["data"] == SEEN[kind]
+    assert not sightings(first.data)
+    assert first.ok == (kind == "mcp.cut")
+    assert sightings(third.data)
+    assert tools.specs == before.tools == after.tools
+    shown = {"mcp.list_changed": (), "mcp.drifted": (drifted(before.tools[0]),)}.get(kind)
+    assert during.tools == (before.tools if shown is None else shown)
+    assert (during.changes, after.changes) == ((0, 0) if shown is None else (1, 2))
+
+
+ARGUMENT_NAMES = st.sampled_from(["revision", "revision_", "a", "b"])
+
+
+@given(st.lists(ARGUMENT_NAMES, unique=True), st.booleans())
+def test_a_drifted_schema_requires_one_argument_more_and_nothing_else(names: list[str], all_required: bool) -> None:
+    properties = {name: {"type": "string"} for name in names}
+    required = {"required": names} if all_required else {}
+    spec = ToolSpec("price", "", {"type": "object", "properties": properties, "additionalProperties": False, **required})
+    now = drifted(spec)
+    arguments = dict.fromkeys(names, "x")
+    added = new_argument(names)
+    assert added not in names
+    jsonschema.validate(arguments, spec.parameters)
+    jsonschema.validate({**arguments, added: "x"}, now.parameters)
+    with pytest.raises(jsonschema.ValidationError, match=f"'{added}' is a required property"):
+        jsonschema.validate(arguments, now.parameters)
+
+
+@given(st.integers(-99_999, 99_999), st.text(), st.text(alphabet="ab -1("))
+def test_an_error_is_read_as_it_was_written_and_a_text_without_a_code_is_an_internal_one(code: int, message: str, plain: str):
+    error = read_mcp_error(str(McpError(code, message)))
+    assert (error.code, error.message) == (code, message)
+    assert (read_mcp_error(plain).code, read_mcp_error(plain).message) == (-32603, plain)

@@ -100,9 +100,7 @@ def test_a_retry_of_a_wrong_call_is_judged_by_what_it_says(kind: str, made: Tool
         ("You have not used power yet.", "?", signs_of_decision("decision.no_tool", Answer("", "?"), MEANT), "", "failed"),
     ],
 )
-def test_a_tool_s_error_is_what_it_gave_back_and_an_early_answer_is_mended_by_the_name_of_the_tool(
-    text: str, own: str, signs: FaultSigns, told: str, level: Level
-) -> None:
+def test_a_tool_s_error_is_what_it_gave_back_and_an_early_answer_is_mended_by_the_name_of_the_tool(text, own, signs, told, level):
     assert level_shown(BEFORE, after(text), Reply(own), signs, told, GOOD if not told else None) == level
 
 
@@ -111,9 +109,7 @@ TEXT = st.text("ab 12:\n", max_size=20)
 
 @settings(deadline=None)
 @given(st.lists(TEXT, max_size=4), TEXT, st.integers(0, 99), st.sampled_from(["Error", "No JSON.", "ошибка", "請重試"]))
-def test_own_words_and_counters_say_nothing_and_all_else_says_something(
-    contents: list[str], own: str, number: int, said: str
-) -> None:
+def test_own_words_and_counters_say_nothing_and_all_else_says_something(contents, own, number, said):
     before = request("Attempt 1 of 100", *contents)
     for now in (request("Attempt 1 of 100", *contents, own), request(f"Attempt {number} of 100", *contents, own, f"[{number}]")):
         assert level_shown(before, now, Reply(own), FaultSigns(), "", None) == "nothing"
@@ -196,12 +192,3 @@ def test_the_words_that_are_new_are_those_of_the_whole_requests(first, old, new,
         some, others, were, are = (Counter(found(*texts)) for texts in said)
         assert others - some == are - were
         assert some - others == were - are
-
-
-def test_what_both_say_is_left_out():
-    system, question = Message("system", "You solve tasks. " * 1000), Message("user", "State: one two three. Go on.")
-    plain, altered = Request((system, question)), Request((system, Message("user", "State: one four three. Go on.")))
-    more = Request((system, question, Message("assistant", "call"), Message("user", "Error")))
-    assert texts_apart(plain, altered) == (["two"], ["four"])
-    assert texts_apart(plain, more) == ([], ["call", "Error"])
-    assert texts_apart(more, more) == ([], [])

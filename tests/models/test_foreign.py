@@ -7,10 +7,12 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whichloop.models.filling import Unfillable, fill, filled_value, fits, least, same
+from tests.cases import cases
+from whichloop.datasets import typed
+from whichloop.models.filling import Unfillable, fill, filled_value, fits, least, otherwise, same
 from whichloop.models.server.foreign import ForeignCodec, foreign_codec
 from whichloop.models.wires.base import Incoming
 from whichloop.models.wires.chat import CHAT
@@ -86,7 +88,6 @@ def test_a_move_reads_back_or_cannot_be_said(codec, move):
 
 @given(codecs(), st.text(max_size=20), moves)
 def test_what_is_left_of_any_move_keeps_to_the_request(codec, prose, move):
-    """As the API promises: a forced call is made, a schema that can be filled is kept to, nothing is called that must not be."""
     try:
         reply = codec.render(move)
     except Inexpressible:
@@ -313,3 +314,57 @@ def test_schemas_that_are_broken_or_without_end_are_given_up(schema):
 )
 def test_the_least_of_each_kind(schema, found):
     assert same(least(schema), found)
+
+
+# --- Answers that are made up in the form that is asked for. ---
+
+
+told_leaves = st.none() | st.booleans() | st.integers(-50, 50) | st.floats(-9, 9, allow_nan=False) | st.text("abc123-", max_size=6)
+told_values = st.recursive(
+    told_leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("xyz"), inner), max_leaves=8
+)
+
+
+def leaves_of(value: Any) -> list[Any]:
+    """The told_leaves, those of an object by its keys' order."""
+    if not isinstance(value, dict | list):
+        return [value]
+    items = [value[key] for key in sorted(value)] if isinstance(value, dict) else value
+    return [leaf for item in items for leaf in leaves_of(item)]
+
+
+@settings(max_examples=cases(40), deadline=None)
+@given(value=told_values)
+def test_where_anything_goes_every_leaf_but_null_is_another_of_its_kind(value: Any) -> None:
+    made = otherwise({}, value)
+    told = [leaf for leaf in leaves_of(value) if leaf is not None]
+    assert (made is None) == (not told)
+    for old, new in zip(leaves_of(value), leaves_of(made), strict=True) if made is not None else ():
+        assert type(old) is type(new)
+        assert same(old, new) == (old is None)
+
+
+def test_every_form_of_the_typed_suite_can_be_made_up_and_nothing_in_it_is_right() -> None:
+    for task in typed.load().tasks[::5]:
+        schema = task.query.schema
+        assert schema is not None
+        made = otherwise(schema, task.expected)
+        assert fits(schema, made)
+        kept = [
+            new for old, new in zip(leaves_of(task.expected), leaves_of(made), strict=True) if old is not None and same(old, new)
+        ]
+        assert len(kept) <= 2, (task.id, kept)
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "made"),
+    [
+        ({"enum": ["red", "blue"]}, "red", "blue"),
+        ({"type": "string", "pattern": r"^W-\d{3}$"}, "W-129", "W-230"),
+        ({"type": "integer", "maximum": 7}, 7, None),
+        ({"const": 3}, 3, None),
+        ({"type": "nonsense"}, 3, None),
+    ],
+)
+def test_the_schema_decides_what_can_be_said(schema: dict[str, Any], value: Any, made: Any) -> None:
+    assert otherwise(schema, value) == made

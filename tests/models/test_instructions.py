@@ -236,7 +236,6 @@ def test_without_gullibility_nothing_is_attempted_and_a_loop_that_shows_no_resul
 @settings(max_examples=cases(12))
 @given(bench.plans(), st.integers(0, 30), CHANCES)
 def test_marking_results_as_data_never_raises_exposure(plan, seed, chances):
-    """Of the same trial, what is attempted where results are marked is attempted where they are not."""
     found = []
     for mark in (False, True):
         trial = bench.Bench(plan, Profile(name="one", rates=dict.fromkeys(KINDS, 1 / 3), gullible=chances), seed=seed)

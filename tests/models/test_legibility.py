@@ -83,9 +83,7 @@ def test_of_a_whole_result_every_part_is_legible_in_any_format(embed: Callable[[
 
 @LAW
 @given(value=VALUES, data=st.data(), quoted=st.booleans())
-def test_of_a_result_cut_short_those_parts_are_legible_that_end_before_the_cut(
-    value: Any, data: st.DataObject, quoted: bool
-) -> None:
+def test_of_a_result_cut_short_those_parts_are_legible_that_end_before_the_cut(value, data, quoted):
     text = render_value(value)
     assume(len("".join(text.split())) > MIN_ALIGNED)
     cut = data.draw(st.integers(0, len(text) - 1))

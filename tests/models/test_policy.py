@@ -96,9 +96,7 @@ KINDS = st.sets(st.sampled_from([Act, Answer, Understanding, Tasks, Completion, 
 
 @LAW
 @given(data=st.data(), plan=bench.plans(), role=st.sampled_from(list(Role)), kinds=KINDS, shown=st.booleans())
-def test_a_move_that_a_codec_cannot_say_is_never_made(
-    data: st.DataObject, plan: Plan, role: Role, kinds: set[type], shown: bool
-) -> None:
+def test_a_move_that_a_codec_cannot_say_is_never_made(data, plan, role, kinds, shown):
     """Under any fault too: the reply is a move of a kind that can be said, or prose; a model always says something."""
     trial = bench.Bench(plan, data.draw(st.sampled_from(["clean", "forgetful"])), seed=data.draw(st.integers()))
     codec = Picky(role, kinds)
@@ -116,9 +114,7 @@ def test_a_move_that_a_codec_cannot_say_is_never_made(
 
 @LAW
 @given(plan=bench.plans(), data=st.data(), most=st.integers(1, 4))
-def test_calls_are_made_whose_dependencies_are_known_and_the_answer_is_right_iff_all_receipts_are_legible(
-    plan: Plan, data: st.DataObject, most: int
-) -> None:
+def test_calls_are_made_whose_dependencies_are_known_and_the_answer_is_right_iff_all_receipts_are_legible(plan, data, most):
     trial = bench.Bench(plan)
     results = trial.results()
     shown = data.draw(st.sets(st.sampled_from(sorted(results)))) if results else set()
@@ -138,7 +134,6 @@ def test_calls_are_made_whose_dependencies_are_known_and_the_answer_is_right_iff
 
 @pytest.mark.parametrize("role", [Role.DECIDE, Role.SELECT])
 def test_a_tool_that_the_prompt_does_not_name_cannot_be_called(joined, role: Role) -> None:
-    """ "add" is no part of "address"; where prose cannot be said, either, there is an answer."""
     hidden = joined.view("Find c1. Write to this address, madam. re_add", tools=("concat",))
     assert isinstance(move(role, hidden), Text)
     for shown in (joined.view("Find c1. There is add(a, b)."), joined.view('Find c1. {"name": "add"}', tools=())):
@@ -150,7 +145,6 @@ def test_a_tool_that_the_prompt_does_not_name_cannot_be_called(joined, role: Rol
 @LAW
 @given(plan=bench.plans(), role=st.sampled_from([Role.ANSWER, Role.DECIDE, Role.FORMAT]), bluffs=st.booleans())
 def test_without_receipts_no_answer_is_ever_right(plan: Plan, role: Role, bluffs: bool) -> None:
-    """Honest or bluffing, also where the results stand in the question and where the plan states a literal."""
     if not plan.calls:
         return
     trial = bench.Bench(plan)
@@ -236,9 +230,7 @@ def test_a_call_that_fails_for_good_leaves_its_alternative() -> None:
     ("failures", "strategy", "decides", "recovers"),
     [(0, "retry", 1, 1), (2, "retry", 1, 1), (3, "alternative_tool", 2, 2), (4, "skip", 2, None), (9, "skip", 2, None)],
 )
-def test_after_patience_the_alternative_is_tried_and_then_skipped(
-    failures: int, strategy: str, decides: int, recovers: int | None
-) -> None:
+def test_after_patience_the_alternative_is_tried_and_then_skipped(failures, strategy, decides, recovers):
     trial = _with_alternative()
     failed = {"c1": failures}
     calls = move(Role.DECIDE, trial.view(), failures=failed).calls
@@ -263,9 +255,7 @@ AGAIN = "It may work now."
     st.sampled_from([None, 2]),
     st.booleans(),
 )
-def test_recover_knows_arguments_however_their_json_is_written(
-    texts: list[str], failed: int, in_ascii: bool, indent: int | None, within: bool
-) -> None:
+def test_recover_knows_arguments_however_their_json_is_written(texts, failed, in_ascii, indent, within):
     """White space within a value once hid it, so that the later call of a tool was taken for the one that failed."""
     trial = bench.Bench(Plan(tuple(bench.planned(f"c{at}", "concat", a=text, b="x") for at, text in enumerate(texts)), Ref("c1")))
     told = json.dumps({"b": "x", "a": texts[failed]}, indent=indent, ensure_ascii=in_ascii)
@@ -368,15 +358,6 @@ def test_format_gives_the_draft_that_it_is_shown_or_what_the_model_said_last_and
     view = joined.view(*joined.results().values(), "Draft: about 9, or 10")
     drafts = [POLICY[Role.FORMAT](view, PolicyRequest(1, {}, 3, False, said)).options for said in ("about 9", "about 8", "")]
     assert drafts == [(Text("about 9"),), (Text("10"),), (Text("10"),)]
-
-
-def test_a_result_is_known_by_its_receipt_where_those_that_it_came_from_are_no_longer_shown(joined) -> None:
-    results = joined.results()
-    assert joined.view(results["c3"]).results == {}  # as yet nobody has seen what c3 comes from
-    joined.view(*results.values())
-    assert joined.view(results["c3"]).results.keys() == {"c3"}
-    assert move(Role.SUMMARIZE, joined.view(results["c3"])) == Text(f"Find c3.: {results['c3']}")
-    assert [call.id for call in joined.view(results["c3"]).ready()] == ["c1", "c2"]
 
 
 @given(st.text("ab_ 1é.", min_size=1, max_size=4), st.text("ab_ 1é.", max_size=40))

@@ -132,7 +132,6 @@ def test_a_receipt_without_its_value_is_illegible_until_the_value_has_served(pla
 
 @pytest.mark.parametrize("name", ["c1", "c2", "c3"])
 def test_a_lie_is_believed_and_what_depends_on_it_comes_out_wrong(name: str) -> None:
-    """A tool lies once, about one call of three; the calls after it are made for true, with what was believed."""
     trial = bench.Bench(bench.chain(3))
     values: dict[str, int] = {}
     for planned in trial.plan.calls:

@@ -52,9 +52,7 @@ objects = st.dictionaries(text, st.lists(text | st.integers() | st.floats(allow_
 
 
 @given(replies | failures, text, text, counts, text, counts, st.floats(0, 1e6), objects)
-def test_a_line_is_read_as_it_was_written(
-    answer: Any, arm: str, task: str, repeat: int, scope: str, number: int, seconds: float, asked: dict[str, Any]
-) -> None:
+def test_a_line_is_read_as_it_was_written(answer, arm, task, repeat, scope, number, seconds, asked):
     kind: dict[str, Any] = {"reply" if isinstance(answer, Reply) else "error": answer}
     line = Line(request="ab" * 32, arm=arm, task=task, repeat=repeat, scope=scope, use=number, asked=asked, seconds=seconds, **kind)
     written = encode(line)
@@ -124,8 +122,6 @@ def without_bill(answer: Any) -> Any:
 
 @given(st.dictionaries(st.tuples(st.sampled_from("ab"), st.sampled_from("12"), ids), steps, max_size=4), st.data())
 def test_a_replay_gives_what_was_recorded_in_any_order(courses: dict[tuple[str, str, str], Any], data: st.DataObject) -> None:
-    """Any requests, equal ones too, of several trials with several scopes at once; put in order or not."""
-
     async def play(recordings: Recordings, order: list[Any], *, replayed: bool, mixed: bool) -> dict[Any, list[Any]]:
         models: dict[tuple[str, str], RecordedModel] = {}
         queues: dict[Any, Reply | ModelError] = {}

@@ -3,16 +3,49 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from whichloop.loops.bare_codecs import CODEC
-from whichloop.models.faults import NOT_DETERMINED
+from tests.cases import cases
+from whichloop.checks.loop.random_moves import any_move
+from whichloop.loops.bare_codecs import CODEC, FORMATS
+from whichloop.loops.finish.answer import FinishCodec, Output, XmlCodec
+from whichloop.loops.phased.codecs import ANSWER, PLAN, REASON, REFLECT, SELECT, UNDERSTAND, answer_codec
+from whichloop.loops.react_extract_codecs import extract_codec, react_codec
+from whichloop.loops.stateless.signatures import (
+    AgentReasonerSignature,
+    DecideCodec,
+    ErrorRecoverySignature,
+    FormatResponse,
+    ProseCodec,
+    RecoverCodec,
+)
+from whichloop.models.faults import NOT_DETERMINED, spares, spoiled_reply
 from whichloop.models.policy import MADE_UP
 from whichloop.models.profiles import FAULT_KINDS, OF_CALLS
-from whichloop.protocol import Act, Inexpressible, Message, ProviderError, Reply, Request, Role, ToolCall, WireError, run_sync
+from whichloop.models.scripted_calls import NATIVE
+from whichloop.models.server.foreign import ForeignCodec
+from whichloop.protocol import (
+    Act,
+    Answer,
+    Codec,
+    Inexpressible,
+    Message,
+    Move,
+    ProviderError,
+    Reply,
+    Request,
+    Role,
+    Text,
+    ToolCall,
+    WireError,
+    run_sync,
+)
 
 from . import bench
 from .bench import OneCall, profile, run, settled
@@ -96,7 +129,6 @@ class Strict(OneCall):
 
 @pytest.mark.parametrize("kind", sorted(kind for kind in FAULT_KINDS if kind.startswith("wire.")))
 def test_a_spoiled_reply_lands_and_is_absorbed_iff_the_format_still_reads_it(kind: str) -> None:
-    """And is counted at a point once, however often it strikes."""
     for codec, reads in ((CODEC, False), (Lenient(), kind in ("wire.fenced", "wire.duplicated"))):
         trial = bench.Bench(bench.chain(1), profile(kind))
         assert run(trial, codec=codec) == 2
@@ -187,3 +219,103 @@ def test_a_model_that_is_shown_no_tool_meets_no_fault_of_calls(role: Role) -> No
     for attempt in range(3):
         run_sync(trial.model.complete(Request((Message("user", f"Go on{attempt * '!'}"),), role=role)))
     assert settled(trial) == []
+
+
+# --- Formats under a bad wire: a fault shows or is absorbed, it never says something else. ---
+
+
+WIRE_KINDS = sorted(kind for kind in FAULT_KINDS if kind.startswith("wire."))
+CODECS: list[Codec] = [
+    *FORMATS.values(), NATIVE, FinishCodec(Output.of(None)), XmlCodec(Output.of(None)), ForeignCodec(),
+    UNDERSTAND, PLAN, SELECT, REFLECT, REASON, ANSWER, answer_codec({}),
+    react_codec("Go.", extract=True), react_codec("Go.", extract=False),
+    extract_codec("Go.", "null"), DecideCodec(AgentReasonerSignature), ProseCodec(FormatResponse, "formatter"),
+    RecoverCodec(ErrorRecoverySignature),
+]  # fmt: skip
+CALLING = Act("Next: find it.", (ToolCall("find", {"place": "the old harbour", "seats": 2}),))
+
+
+def said(codec: Codec, seed: int) -> Move | None:
+    """A move that the codec can say."""
+    rng = random.Random(seed)
+    for _ in range(20):
+        move = any_move(rng)
+        try:
+            codec.render(move)
+        except Inexpressible:
+            continue
+        return move
+    return None
+
+
+def reads(codec: Codec, reply: Reply) -> Move | None:
+    try:
+        return codec.parse(reply)
+    except WireError:
+        return None
+
+
+def decision(move: Move | None) -> Move | None:
+    """The move without its thought, which a fence may end up in."""
+    return replace(move, thought="") if isinstance(move, Act | Answer) else move
+
+
+# --- what a fault does to a format ---
+
+
+@settings(deadline=None, max_examples=cases(75))
+@given(codec=st.sampled_from(CODECS), kind=st.sampled_from(WIRE_KINDS), seed=st.integers(0, 2**32))
+def test_what_is_absorbed_reads_the_same(codec: Codec, kind: str, seed: int) -> None:
+    move = said(codec, seed)
+    if move is None:
+        return
+    clean = codec.render(move)
+    spoiled, absorbed = spoiled_reply(kind, codec, move, clean)
+    assert absorbed == (spoiled != clean and decision(reads(codec, spoiled)) == decision(move))
+
+
+@pytest.mark.parametrize("kind", WIRE_KINDS)
+@pytest.mark.parametrize(
+    "move",
+    [CALLING, *(Answer(thought, value) for thought in ("", "All results are in.") for value in ('["DTWG-230", "PNCV-245"]', "42")),
+     Answer("", {"answer": "the old harbour", "names": ["Ada", "Bo"]}), Text("It stands by the old harbour.")],
+)  # fmt: skip
+def test_no_fault_of_the_wire_makes_a_format_say_something_else(kind: str, move: Move) -> None:
+    """What a loop cannot notice says nothing about it. An empty reply can be noticed, whatever a format makes of it."""
+    for codec in CODECS:
+        try:
+            clean = codec.render(move)
+        except Inexpressible:
+            continue
+        if spares(kind, move, clean):
+            assert clean.text in (getattr(move, "value", None), getattr(move, "text", None)), codec.name
+            continue
+        spoiled = spoiled_reply(kind, codec, move, clean)[0]
+        assert spoiled != clean, codec.name
+        read = decision(reads(codec, spoiled))
+        assert read in (None, decision(move)) or not (spoiled.text or spoiled.calls), codec.name
+
+
+@pytest.mark.parametrize("kind", WIRE_KINDS)
+def test_free_text_is_no_format(kind: str) -> None:
+    spared = kind != "wire.empty"
+    for codec in (NATIVE, FORMATS["native"], ANSWER, ForeignCodec()):
+        assert spares(kind, Answer("", "42"), codec.render(Answer("", "42"))) is spared
+    assert spares(kind, None, Reply("I cannot say this.")) is spared
+    for codec in (CODEC, FORMATS["fields"]):
+        assert not spares(kind, Answer("", "42"), codec.render(Answer("", "42")))
+    assert not spares(kind, CALLING, CODEC.render(CALLING))
+    assert not spares(kind, CALLING, FORMATS["native"].render(CALLING))
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
+def test_a_reply_that_is_cut_says_so(codec: Codec) -> None:
+    move = next(move for seed in range(200) if (move := said(codec, seed)) is not None)
+    assert spoiled_reply("wire.truncated", codec, move, codec.render(move))[0].finish_reason == "length"
+
+
+def test_what_is_spared_was_never_scheduled() -> None:
+    for codec, points in ((CODEC, ["decide:answer", "decide:c1"]), (NATIVE, ["decide:c1"])):
+        trial = bench.Bench(bench.chain(1), profile("wire.malformed"))
+        assert str(run(trial, codec=codec)) == "2"
+        assert [point for point, *_ in settled(trial)] == points

@@ -146,7 +146,6 @@ def test_a_page_that_is_nowhere_has_no_hint(path):
 
 
 def test_fuzzed_requests_are_answered_in_one_format():
-    """Bodies, paths and whole requests of any bytes: no answer but JSON, and the server lives on."""
     text = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=12)
     fields = st.dictionaries(st.sampled_from([*BODY, "tools", "stream", "metadata", "n"]), st.none() | st.integers() | text)
     loop = asyncio.new_event_loop()
@@ -268,11 +267,7 @@ def test_further_pages_are_answered_by_whoever_has_them():
             posted = await plain.post("/shop", json={"a": 1})
             wrong = await plain.get("/t/any/shop")
             missing = await plain.get("/t/any/else")
-            return (
-                posted.json(),
-                wrong.status_code,
-                (missing.status_code, missing.json()["error"]["message"]),
-            )
+            return (posted.json(), wrong.status_code, (missing.status_code, missing.json()["error"]["message"]))
 
     found = run(work, Book(), more=shop)
     assert found == ({"method": "POST", "body": {"a": 1}}, 405, (404, "no such page"))

@@ -6,24 +6,37 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sealing import reseal
+from whichloop.datasets.task import Suite, Task
+from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.run import run
 from whichloop.loops.bare_codecs import FORMATS
 from whichloop.loops.phased.codecs import SELECT
 from whichloop.loops.react_extract_codecs import ReactCodec, ReactStep
 from whichloop.loops.stateless.signatures import AgentReasonerSignature, DecideCodec
+from whichloop.metrics.record import Record
 from whichloop.models.faults import answer_options
-from whichloop.models.profiles import WEAKNESS_KINDS
+from whichloop.models.profiles import WEAKNESS_KINDS, load_profile
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.weaknesses import CURES, PromptParts, Slip, in_thousands, slips_of
 from whichloop.protocol import Act, Codec, Inexpressible, Message, NativeCall, Plan, PlannedCall, Ref, ToolCall, run_sync
 from whichloop.protocol.names import parse_spec
 from whichloop.protocol.predictor import EXAMPLES, in_own_format, own_prompt
-from whichloop.runs.registry import generated_suites, make_loop
+from whichloop.protocol.program import Optimizable, Program
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.registry import generated_suites, make_loop, make_suite
+from whichloop.runs.schedule import Arm, Trial
+from whichloop.runs.trial.trial import TrialContext, run_trial
 
 from . import bench
 from .weak_trials import KINDS, LAW, SPECS, TOOLS, noted, product, slip, told, weak
@@ -122,7 +135,6 @@ each_wire = pytest.mark.parametrize("codec", WIRES.values(), ids=WIRES)
 @LAW
 @given(a=st.integers(1, 99), b=st.integers(1, 99) | st.floats(1, 99).map(lambda number: round(number, 2)), date=st.dates())
 def test_a_call_as_it_was_asked_for_covers_its_kind_alone(codec: Codec, a: int, b: float, date: Any) -> None:
-    """Numbers as they were said cover unit and a hundredth does not; dates with the year first cover date and others do not."""
     asked, day = f"What is {a} times {b}?", f"What day is {date.isoformat()}?"
     spoiled = dict(slip("unit").spoiled(PlannedCall("x", "times", {"a": a, "b": b}, "x")).arguments)
     seats = ToolCall("seats", {"count": a})
@@ -201,3 +213,103 @@ def test_whatever_the_examples_hold_reading_them_never_fails(text: str) -> None:
     (found,) = slips_of(plan, weak("unit").weaknesses, (0,), SPECS)  # a number beyond all bounds is passed over
     beyond = [Message("user", "Are there 1e999 seats? "), Message("assistant", 'seats({"count": 5})')]
     assert not found.is_covered(PromptParts((), beyond))
+
+
+# --- the teachable profiles over the five designs ---
+
+
+DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")
+WHOLE = "stateless(history_as=messages, max_history_length=none)"
+OTHER_FORMATS = ("bare(decision_format=native)", "bare(decision_format=fields)", WHOLE)
+SLOW_FORMATS = tuple(pytest.param(design, marks=pytest.mark.slow) for design in OTHER_FORMATS)
+DECIDES = {"bare": "decide", "finish": "decide", "phased": "select", "react_extract": "react", "stateless": "reasoner"}
+"""Design → the predictor that decides on calls."""
+STATES = DECIDES | {"phased": "answer", "react_extract": "extract"}
+"""Design → the predictor that states the answer."""
+
+
+def compared(folder: Path, suite: str, profile: str, *loops: str, **config: Any) -> list[float]:
+    """Accuracy by loop."""
+    made = CompareConfig(suite=suite, loops=loops, profiles=(profile,), runs=folder, mlflow=False, **config)
+    experiment = prepare(made)
+    assert run(experiment, Unwatched()) == ""
+    arms = results(experiment.folder).to_json()["arms"]
+    assert all(arm["scored"] == arm["trials"] for arm in arms)
+    assert all(arm["faults"]["landed"] == arm["faults"]["scheduled"] for arm in arms)
+    return [arm["accuracy"]["value"] for arm in arms]
+
+
+def of(design: str) -> tuple[Any, Program]:
+    loop: Any = make_loop(parse_spec(design), 12)
+    return loop, cast(Optimizable, loop).predictors
+
+
+def taught(design: str, *kinds: str, only: str | None = None) -> Any:
+    """The design with hints under the instructions of one predictor, or of all."""
+    loop, program = of(design)
+    hints = "\n".join(CURES[kind].hint for kind in kinds)
+    names = [only] if only is not None else list(program)
+    return loop.with_predictors(
+        {name: replace(program[name], instructions=f"{program[name].instructions}\n{hints}") for name in names}
+    )
+
+
+@cache
+def suite_of(spec: str) -> Suite:
+    return make_suite(parse_spec(spec))
+
+
+def records(loop: Any, design: str, suite: Suite, tasks: list[Task], profile: str) -> list[Record]:
+    arm = Arm(design, parse_spec(design), loop, "scripted", load_profile(profile))
+    return [run_sync(run_trial(Trial(arm, task, 0, 0), TrialContext(suite))).record for task in tasks]
+
+
+def accuracy(loop: Any, design: str, suite: Suite, tasks: list[Task], profile: str) -> float:
+    made = records(loop, design, suite, tasks, profile)
+    assert all(record.status == "scored" for record in made)
+    return sum(record.accuracy for record in made) / len(made)
+
+
+# --- through compare ---
+
+
+@pytest.mark.parametrize(
+    ("profile", "suite"), [("teachable", "arithmetic"), pytest.param("teachable-dates", "events", marks=pytest.mark.slow)]
+)
+@pytest.mark.thorough
+def test_all_designs_fall_alike_and_instructions_lift_them_again(tmp_path: Path, profile: str, suite: str) -> None:
+    designs = [WHOLE if design == "stateless" and suite == "events" else design for design in DESIGNS]
+    files = []
+    for design in designs:
+        _, program = of(design)
+        hints = "\n".join(CURES[weakness.kind].hint for weakness in load_profile(profile).weaknesses)
+        file = tmp_path / f"{design[:9]}.json"
+        state = {
+            name: {"signature": {"instructions": f"{p.instructions}\n{hints}"}, "demos": list(p.demos)}
+            for name, p in program.items()
+        }
+        file.write_text(json.dumps(state), encoding="utf-8")
+        reseal(file)
+        files.append(f"{design}@{file}")
+    found = compared(tmp_path, suite, profile, *designs, *files, tasks=8)
+    before, after = found[:5], found[5:]
+    assert 0.35 <= before[0] <= 0.6
+    assert before == [before[0]] * 5
+    assert after == [1.0] * 5
+
+
+# --- predictor by predictor ---
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("design", [*DESIGNS, *SLOW_FORMATS])
+def test_the_predictor_that_decides_needs_the_hint_about_calls(design: str) -> None:
+    suite = suite_of("arithmetic(size=5)")
+    tasks, name = list(suite.tasks), design.partition("(")[0]
+    plain, _ = of(design)
+    assert accuracy(plain, design, suite, tasks, "teachable") < 0.7
+    calls = records(taught(design, "unit", only=DECIDES[name]), design, suite, tasks, "teachable")
+    assert {fault.kind for record in calls for fault in record.faults} == {"weakness.answer"}
+    answers = records(taught(design, "answer", only=STATES[name]), design, suite, tasks, "teachable")
+    assert {fault.kind for record in answers for fault in record.faults} == {"weakness.unit"}
+    assert accuracy(taught(design, "unit", "answer"), design, suite, tasks, "teachable") == 1.0

@@ -35,9 +35,7 @@ CODECS: dict[str, Codec | None] = {"native": None, "bare": FORMATS["json"]}
     seed=st.integers(0, 10**6),
     kinds=st.sets(st.sampled_from(KINDS), min_size=1),
 )
-def test_what_is_not_noted_did_not_happen_and_where_the_instructions_hold_every_hint_nothing_does(
-    plan: Plan, codec: Any, seed: int, kinds: set[str]
-) -> None:
+def test_what_is_not_noted_did_not_happen_and_where_the_instructions_hold_every_hint_nothing_does(plan, codec, seed, kinds):
     clean = Profile(name="c", bluff=0.0)
     for hinted in (True, False):
         ours, theirs = (bench.Bench(plan, profile, seed=seed) for profile in (weak(*sorted(kinds)), clean))
@@ -108,26 +106,11 @@ class Saying:
         raise AssertionError("nobody reads these")
 
 
-def test_a_question_that_only_an_example_shows_is_not_asked() -> None:
-    trial = bench.Bench(bench.chain(1))
-    example = Message("user", bench.QUESTION)
-    request = Request(
-        (Message("system", "Do it."), example, Message("user", "Well?")), trial.toolbox.specs, codec=Saying(Role.DECIDE)
-    )
-    at_a_loss = replace(request, examples=1)
-    trial.scripted.script = replace(trial.scripted.script, question=bench.QUESTION)
-    assert "Act" in run_sync(trial.scripted.complete(request)).text
-    assert NOT_DETERMINED in run_sync(trial.scripted.complete(at_a_loss)).text
-
-
 ROLES = st.sampled_from(("user", "assistant", "system"))
 
 
 @given(examples=st.lists(ROLES, max_size=4), after=st.lists(ROLES, max_size=3), system=st.booleans())
-def test_examples_stand_behind_the_system_message_that_begins_the_request_or_first(
-    examples: list[Any], after: list[Any], system: bool
-) -> None:
-    """A system message further down, of a demonstration or of the user's history, moves nothing."""
+def test_examples_stand_behind_the_system_message_that_begins_the_request_or_first(examples, after, system):
     assume(system or (examples + after)[:1] != ["system"])
     head = [Message("system", "text")] if system else []
     shown = [Message(role, f"example {number}") for number, role in enumerate(examples)]
@@ -189,18 +172,12 @@ def test_step_is_forgotten_by_who_chooses_the_calls_and_by_no_planner() -> None:
 
 
 def test_step_is_noted_where_an_answer_is_stated_without_it() -> None:
-    """As by a predictor that only states answers."""
     trial = bench.Bench(product(), weak("step"), tools=TOOLS)
     assert "4711" in ask(trial, "", *trial.results("c1").values(), role=Role.ANSWER).text
     assert noted(trial) == [("weakness.step", "answer:c2")]
     unasked = bench.Bench(product(), weak("step"), tools=TOOLS)
     assert NOT_DETERMINED in ask(unasked, "", role=Role.ANSWER).text
     assert noted(unasked) == []
-
-
-def test_step_an_answer_that_names_no_result_comes_out_wrong_too() -> None:
-    trial = bench.Bench(product(answer=300), weak("step"), tools=TOOLS)
-    assert run_sync(trial.run()) not in ("300", NOT_DETERMINED)
 
 
 @given(number=st.integers(-(10**12), 10**12) | st.floats(-1e12, 1e12))

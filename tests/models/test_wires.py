@@ -17,12 +17,21 @@ from tests.cases import cases
 from whichloop.models.server import Server
 from whichloop.models.server.server import segments
 from whichloop.models.wires import WIRES
-from whichloop.models.wires.base import MAX_DEPTH, BadRequest, Incoming, Stamp, WireFailure, WireRequest
-from whichloop.protocol import Message, NativeCall, Reply, Role, Usage
+from whichloop.models.wires.base import (
+    MAX_DEPTH,
+    BadRequest,
+    Incoming,
+    Stamp,
+    WireFailure,
+    WireRequest,
+    with_client_names,
+    with_suite_names,
+)
+from whichloop.protocol import Message, NativeCall, Reply, Request, Role, ToolSpec, Usage
 from whichloop.protocol.wire import to_json
 
 from .served import QUESTION, Book, fixed, run
-from .wire_clients import CLIENTS, NAME, Said, WireClient
+from .wire_clients import CLIENTS, NAME, Said
 from .wire_refusals import REFUSALS, Refused
 
 BY_NAME = {wire.name: wire for wire in WIRES}
@@ -49,12 +58,12 @@ def replies(draw: st.DrawFn, *, raw: bool = False) -> Reply:
     return Reply(text, calls, usage, finish)
 
 
-def read(client: WireClient, body: Any, *, stream: bool = False) -> WireRequest:
+def read(client: Any, body: Any, *, stream: bool = False) -> WireRequest:
     path, _, query = client.path(stream=stream).partition("?")
     return BY_NAME[client.wire].read(Incoming(body, segments(path), dict(httpx.QueryParams(query)), client.headers))
 
 
-def problem(client: WireClient, body: Any) -> BadRequest | None:
+def problem(client: Any, body: Any) -> BadRequest | None:
     """Return why a body is refused; of one that is read, make sure that it can be answered."""
     server = BY_NAME[client.wire]
     try:
@@ -67,12 +76,12 @@ def problem(client: WireClient, body: Any) -> BadRequest | None:
     return None
 
 
-def whole(client: WireClient, reply: Reply, stamp: Stamp = STAMP) -> Any:
+def whole(client: Any, reply: Reply, stamp: Stamp = STAMP) -> Any:
     """Return the body of a whole answer, once over JSON."""
     return json.loads(json.dumps(BY_NAME[client.wire].reply(read(client, client.body()), reply, stamp)))
 
 
-def streamed(client: WireClient, reply: Reply) -> Said:
+def streamed(client: Any, reply: Reply) -> Any:
     server = BY_NAME[client.wire]
     asked = read(client, client.body(stream=True), stream=True)
     events = [(event.name, json.dumps(event.data)) for event in server.events(asked, reply, STAMP)]
@@ -89,7 +98,7 @@ def calls_of(said: Said) -> list[tuple[str, Any]]:
 
 @wire
 @given(replies())
-def test_a_reply_reads_back_whole_and_streamed(client: WireClient, reply: Reply) -> None:
+def test_a_reply_reads_back_whole_and_streamed(client: Any, reply: Reply) -> None:
     made, stream = client.read(whole(client, reply)), streamed(client, reply)
     assert made.text == stream.text == reply.text
     assert calls_of(made) == calls_of(stream) == [(call.name, json.loads(call.arguments)) for call in reply.calls]
@@ -102,7 +111,7 @@ def test_a_reply_reads_back_whole_and_streamed(client: WireClient, reply: Reply)
 
 @wire
 @given(replies(raw=True))
-def test_a_stream_says_what_the_whole_says_whatever_a_fault_makes_of_the_arguments(client: WireClient, reply: Reply) -> None:
+def test_a_stream_says_what_the_whole_says_whatever_a_fault_makes_of_the_arguments(client: Any, reply: Reply) -> None:
     made, stream = client.read(whole(client, reply)), streamed(client, reply)
     assert (made.text, made.finish, [call.id for call in made.calls]) == (
         stream.text,
@@ -126,7 +135,7 @@ talks: st.SearchStrategy[Talk] = st.lists(
 cut reply as after any other."""
 
 
-def conversation(client: WireClient, talk: Talk) -> list[Any]:
+def conversation(client: Any, talk: Talk) -> list[Any]:
     items = [client.user(QUESTION)]
     for number, (reply, results, ordered) in enumerate(talk):
         said = whole(client, reply, Stamp(f"{number:024x}", 1))
@@ -145,14 +154,14 @@ def expected(talk: Talk) -> Iterator[Message]:
 
 @wire
 @given(talks)
-def test_a_conversation_that_a_client_passes_back_is_read_as_it_was(client: WireClient, talk: Talk) -> None:
+def test_a_conversation_that_a_client_passes_back_is_read_as_it_was(client: Any, talk: Talk) -> None:
     asked = read(client, client.body() | {client.conversation: conversation(client, talk)})
     assert asked.request.messages == tuple(expected(talk))
 
 
 @wire
 @given(talks, st.sampled_from(["lost", "doubled", "moved"]), st.data())
-def test_every_call_has_one_result_right_after_it(client: WireClient, talk: Talk, how: str, data: st.DataObject) -> None:
+def test_every_call_has_one_result_right_after_it(client: Any, talk: Talk, how: str, data: st.DataObject) -> None:
     items = conversation(client, talk)
     results = [place for place, item in enumerate(items) if is_result(item)]
     if not results:
@@ -181,18 +190,18 @@ def is_result(item: Any) -> bool:
 
 @wire
 @pytest.mark.parametrize("choice", ["auto", "none", "required", NAME])
-def test_how_the_model_is_to_call_is_read(client: WireClient, choice: str) -> None:
+def test_how_the_model_is_to_call_is_read(client: Any, choice: str) -> None:
     assert read(client, client.body() | client.choice(choice)).request.tool_choice == choice
 
 
 @wire
-def test_a_tool_is_forced_that_is_offered(client: WireClient) -> None:
+def test_a_tool_is_forced_that_is_offered(client: Any) -> None:
     for body in (client.body() | client.choice("another"), client.body() | {"tools": None} | client.choice("required")):
         assert problem(client, body) is not None
 
 
 @wire
-def test_a_loop_s_own_client_says_its_role_and_scope(client: WireClient) -> None:
+def test_a_loop_s_own_client_says_its_role_and_scope(client: Any) -> None:
     field = "labels" if client.wire == "gemini" else "metadata"
     asked = read(client, client.body() | {field: {"role": "plan", "scope": "s", "codec": "k", "examples": "1"}})
     assert (asked.request.role, asked.request.scope, asked.request.examples) == (Role.PLAN, "s", 1)
@@ -206,7 +215,7 @@ def test_a_loop_s_own_client_says_its_role_and_scope(client: WireClient) -> None
 
 @wire
 @given(json_values)
-def test_any_body_is_read_or_refused(client: WireClient, body: Any) -> None:
+def test_any_body_is_read_or_refused(client: Any, body: Any) -> None:
     assert problem(client, body) is not None
 
 
@@ -242,7 +251,7 @@ MORE: dict[str, dict[str, Any]] = {
 """Wire â†’ further fields of a request."""
 
 
-def full(client: WireClient) -> dict[str, Any]:
+def full(client: Any) -> Any:
     """Return a request of many fields: a call with its result, a tool that is forced, a schema, a limit."""
     talk = [(Reply("I add.", (NativeCall("call_0", NAME, '{"a": 1}'),), Usage(1, 1), "tool_calls"), ["2"], True)]
     return client.body(max_tokens=99) | client.choice(NAME) | MORE[client.wire] | {client.conversation: conversation(client, talk)}
@@ -252,13 +261,13 @@ words = st.sampled_from(["", "auto", "function", "object", "STRING", "array", "Â
 
 
 @wire
-def test_a_request_of_many_fields_is_read(client: WireClient) -> None:
+def test_a_request_of_many_fields_is_read(client: Any) -> None:
     assert problem(client, full(client)) is None
 
 
 @wire
 @given(json_values | words, st.booleans(), st.data())
-def test_anything_in_any_place_is_read_or_refused(client: WireClient, value: Any, drops: bool, data: st.DataObject) -> None:
+def test_anything_in_any_place_is_read_or_refused(client: Any, value: Any, drops: bool, data: st.DataObject) -> None:
     body = copy.deepcopy(full(client))
     *way, last = data.draw(st.sampled_from(list(places(body))))
     holder = body
@@ -272,7 +281,7 @@ def test_anything_in_any_place_is_read_or_refused(client: WireClient, value: Any
 
 
 @wire
-def test_a_body_of_many_faults_is_refused_for_the_first(client: WireClient) -> None:
+def test_a_body_of_many_faults_is_refused_for_the_first(client: Any) -> None:
     body = client.body()
     (name,) = {"messages", "input", "contents"} & body.keys()
     refused = problem(client, body | {name: [1] * 200_000})
@@ -281,7 +290,7 @@ def test_a_body_of_many_faults_is_refused_for_the_first(client: WireClient) -> N
 
 
 @wire
-def test_a_body_that_is_nested_too_deep_is_refused(client: WireClient) -> None:
+def test_a_body_that_is_nested_too_deep_is_refused(client: Any) -> None:
     deep: Any = {}
     for _ in range(MAX_DEPTH):
         deep = {"x": deep}
@@ -294,7 +303,7 @@ def test_a_body_that_is_nested_too_deep_is_refused(client: WireClient) -> None:
 @settings(max_examples=cases(4), deadline=None)
 @given(st.lists(st.binary(max_size=20) | json_values.map(json.dumps).map(str.encode), min_size=6, max_size=6))
 def test_any_body_over_http_gets_a_refusal_in_the_vendors_form(bodies: list[bytes]) -> None:
-    async def work() -> list[tuple[WireClient, httpx.Response]]:
+    async def work() -> list[tuple[Any, httpx.Response]]:
         async with Server(Book(any=fixed(Reply("2", usage=Usage(3, 1))))) as server, httpx.AsyncClient() as http:
             return [
                 (client, await http.post(server.url + client.path(stream=stream), content=body, headers=client.headers))
@@ -337,7 +346,7 @@ STATUSES = (400, 401, 403, 404, 405, 413, 429, 500, 503, 504)
 
 @wire
 @pytest.mark.parametrize("status", STATUSES)
-def test_an_error_has_the_vendors_form(client: WireClient, status: int) -> None:
+def test_an_error_has_the_vendors_form(client: Any, status: int) -> None:
     answer = BY_NAME[client.wire].failure(WireFailure(status, "no", wait_s=1.5 if status == 429 else None))
     assert answer.status == (529 if (client.wire, status) == ("messages", 503) else status)
     assert answer.body["error"]["message"].startswith("no")
@@ -348,7 +357,7 @@ def test_an_error_has_the_vendors_form(client: WireClient, status: int) -> None:
 
 
 @wire
-def test_a_stream_that_fails_begins_and_says_so(client: WireClient) -> None:
+def test_a_stream_that_fails_begins_and_says_so(client: Any) -> None:
     server = BY_NAME[client.wire]
     asked = read(client, client.body(stream=True), stream=True)
     events = server.failed_events(asked, Reply("Let me think."), WireFailure(500, "no"), STAMP)
@@ -359,6 +368,52 @@ def test_a_stream_that_fails_begins_and_says_so(client: WireClient) -> None:
 
 
 @wire
-def test_models_are_listed_with_their_names(client: WireClient) -> None:
+def test_models_are_listed_with_their_names(client: Any) -> None:
     server = BY_NAME[client.wire]
     assert server.model("a/b", 5) in server.models(("a/b", "c"), 5)["models" if client.wire == "gemini" else "data"]
+
+
+# --- Tools that a client of MCP offers under the server's name are the suite's, and calls come back under the client's names. ---
+
+
+OWN = ("add", "look_up", "list")
+FORMS = st.sampled_from(["mcp__whichloop__{}", "whichloop_{}", "mcp_whichloop_{}", "whichloop.{}", "mcp.whichloop/{}"])
+OTHERS = ("bash", "mcp__other__add", "whichloop_unknown", "mywhichloop_add", "whichloop")
+
+
+def offering(*names, choice=None, calls=()):
+    tools = tuple(ToolSpec(name, "", {"type": "object"}) for name in names)
+    messages = (Message("user", "?"), Message("assistant", "", calls=calls))
+    return WireRequest(Request(messages, tools, choice), "any")
+
+
+@given(FORMS, st.sampled_from(OWN), st.booleans())
+def test_a_name_goes_there_and_back(form, tool, chosen):
+    given_name = form.format(tool)
+    made = offering(given_name, *OTHERS, choice=given_name if chosen else "auto", calls=(NativeCall("c", given_name, "{}"),))
+    read, names = with_suite_names(made, OWN)
+    assert [spec.name for spec in read.request.tools] == [tool, *OTHERS]
+    assert read.request.tool_choice == (tool if chosen else "auto")
+    assert read.request.messages[1].calls[0].name == tool
+    reply = Reply("", (NativeCall("c1", tool, "{}"), NativeCall("c2", "bash", "{}")))
+    assert [call.name for call in with_client_names(reply, names).calls] == [given_name, "bash"]
+
+
+@given(st.lists(st.sampled_from([*OWN, *OTHERS]), unique=True))
+def test_without_such_names_nothing_changes(names):
+    made = offering(*names)
+    read, found = with_suite_names(made, OWN)
+    assert read is made
+    reply = Reply("", (NativeCall("c1", "add", "{}"),))
+    assert with_client_names(reply, found) is reply
+
+
+def test_a_name_that_its_client_had_to_replace_is_known():
+    read, names = with_suite_names(offering("shop_price", "mcp__whichloop__get_it"), ("shop.price", "get it"))
+    assert [spec.name for spec in read.request.tools] == ["shop.price", "get it"]
+    assert names == {"shop.price": "shop_price", "get it": "mcp__whichloop__get_it"}
+
+
+def test_a_tool_that_is_offered_by_its_own_name_keeps_it():
+    made = offering("add", "whichloop_add")
+    assert with_suite_names(made, OWN) == (made, {})

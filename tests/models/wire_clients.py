@@ -42,7 +42,8 @@ class Said:
 
 
 class WireClient:
-    """One vendor's API from the client's side."""
+    """A vendor's API from the client's side: the `path` and `body` of a request, what a whole answer adds to the conversation with
+    the results of its calls (`turn`), how the model is to call (`choice`), and what is read of an answer, a stream and an error."""
 
     wire: ClassVar[str]
     finish: ClassVar[Mapping[str, str]]
@@ -58,35 +59,9 @@ class WireClient:
         """The vendor's word for a reply that is cut for its length."""
         return self.finish["length"]
 
-    def path(self, *, stream: bool) -> str:
-        raise NotImplementedError
-
-    def body(self, *, stream: bool = False, max_tokens: int | None = None) -> dict[str, Any]:
-        raise NotImplementedError
-
     def user(self, text: str) -> Any:
         """Return a message of the user."""
         return {"role": "user", "content": text}
-
-    def turn(self, body: Any, results: Sequence[tuple[Call, str]]) -> list[Any]:
-        """Return what a whole answer adds to the conversation, with the results of its calls."""
-        raise NotImplementedError
-
-    def choice(self, choice: str) -> dict[str, Any]:
-        """Return the fields of a request that say how the model is to call. `choice`: as a Request has it."""
-        raise NotImplementedError
-
-    def read(self, body: Any) -> Said:
-        """Read a whole answer."""
-        raise NotImplementedError
-
-    def read_stream(self, events: list[tuple[str, str]]) -> Said:
-        """Read the names and data of a stream's events. Raises ValueError for what is no JSON."""
-        raise NotImplementedError
-
-    def error(self, body: Any) -> str:
-        """Return what an error is called."""
-        raise NotImplementedError
 
     def wait(self, body: Any) -> str:
         """Return the part of an error that says how long to wait; empty if none does: most vendors say it in a header."""
@@ -319,6 +294,4 @@ class GeminiClient(WireClient):
         return f"retryDelay: {delays[0]}" if delays else ""
 
 
-CLIENTS: Mapping[str, WireClient] = {
-    client.wire: client for client in (ChatClient(), ResponsesClient(), MessagesClient(), GeminiClient())
-}
+CLIENTS: Mapping[str, Any] = {client.wire: client for client in (ChatClient(), ResponsesClient(), MessagesClient(), GeminiClient())}

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from whichloop.models.fake import FakeModel
 from whichloop.models.profiles import Profile
@@ -21,7 +22,7 @@ from whichloop.protocol import NativeCall, Reply
 
 from . import bench
 from .served import Book, exchange, of
-from .wire_clients import CLIENTS, Said, WireClient
+from .wire_clients import CLIENTS, Said
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "serve.md"
 LIMIT = 16
@@ -47,10 +48,10 @@ class Met:
     """Whether all came that the headers promised."""
 
 
-def struck(kind: str) -> ServedTrial:
+def struck(kind: str, **more: Any) -> ServedTrial:
     """A trial whose first reply meets this fault; it makes one call, beside a text."""
     profile = Profile.model_validate({"name": "x", "rates": {kind: 1.0}, "clears": {"never": 1}})
-    return of(bench.Bench(bench.chain(1), profile))
+    return of(bench.Bench(bench.chain(1), profile, **more))
 
 
 def _saying(*calls: NativeCall) -> ServedTrial:
@@ -82,7 +83,7 @@ FAULTS: Mapping[str, Callable[[], ServedTrial]] = {
 # --- asking ---
 
 
-async def met(server: Server, client: WireClient, fault: str, *, stream: bool, trial: str = "") -> Met:
+async def met(server: Server, client: Any, fault: str, *, stream: bool, trial: str = "") -> Met:
     """Ask over a plain socket, so that nothing mends what comes, and read it. `trial`: empty for the server's only one."""
     limit = LIMIT if fault.startswith("`max_tokens`") else None
     body = json.dumps(client.body(stream=stream, max_tokens=limit)).encode()
@@ -94,7 +95,7 @@ async def met(server: Server, client: WireClient, fault: str, *, stream: bool, t
     return read(client, await exchange(server, head.encode() + b"\r\n" + body), stream=stream)
 
 
-def read(client: WireClient, raw: bytes, *, stream: bool) -> Met:
+def read(client: Any, raw: bytes, *, stream: bool) -> Met:
     top, _, rest = raw.partition(b"\r\n\r\n")
     if not top.startswith(b"HTTP/"):
         return Met(0, {}, None, whole=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from .wire_clients import NAME, PARAMETERS, WireClient
+from .wire_clients import NAME, PARAMETERS
 
 
 class Refused(NamedTuple):
@@ -20,7 +20,7 @@ class Refused(NamedTuple):
     code: str = ""
     """What the error is called, if not as most are."""
 
-    def body(self, client: WireClient) -> dict[str, Any]:
+    def body(self, client: Any) -> Any:
         return client.body() | self.change
 
 

@@ -28,6 +28,12 @@ def call(function: Callable[..., Any], **options: Any) -> Observation:
     return asyncio.run(Toolbox([named("tool", function, **options)]).call(ToolCall("tool", {})))
 
 
+def given_to(function: Any, /, validate: bool = True, **arguments: Any) -> Observation:
+    """What comes of a call with arguments."""
+    tool = function if isinstance(function, Tool) else Tool.from_function(function)
+    return asyncio.run(Toolbox([tool]).call(ToolCall(tool.name, arguments), validate=validate))
+
+
 def raises(error: BaseException) -> Callable[[], NoReturn]:
     def sync() -> NoReturn:
         raise error

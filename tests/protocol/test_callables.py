@@ -7,7 +7,6 @@ import importlib.util
 import inspect
 import json
 import string
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,14 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
-from tests.protocol.schema_helpers import call
+from tests.protocol.helpers import given_to
 from whichloop.protocol import Tool, Toolbox, ToolCall, run_sync
-
-
-def test_what_cannot_be_called_is_no_tool() -> None:
-    with pytest.raises(TypeError, match="callable, got int"):
-        Tool.from_function(3)  # type: ignore[arg-type]
-
 
 SOURCE = '''
 from typing import Literal, Optional
@@ -66,9 +59,9 @@ def test_a_module_with_postponed_annotations_makes_the_same_tools(tmp_path: Path
     for name in ("buy", "order"):
         left, right = (Tool.from_function(getattr(module, name)) for module in (plain, postponed))
         assert left.spec == right.spec
-    assert call(postponed.buy, item={"name": "a"}, more=[{"name": "b"}], rest="x").error_type == "InvalidArguments"
-    assert call(postponed.buy, item={"name": "a"}, more=[{"name": "b"}], how="cash", x=3).value == "a 1 cash"
-    assert call(postponed.order, item={"name": "a"}, count="2").value == "aa"
+    assert given_to(postponed.buy, item={"name": "a"}, more=[{"name": "b"}], rest="x").error_type == "InvalidArguments"
+    assert given_to(postponed.buy, item={"name": "a"}, more=[{"name": "b"}], how="cash", x=3).value == "a 1 cash"
+    assert given_to(postponed.order, item={"name": "a"}, count="2").value == "aa"
 
 
 class Counter:
@@ -97,7 +90,7 @@ class Counter:
 
 class Mute:
     def __call__(self, by: int) -> int:
-        """What the call does."""
+        """What the given_to does."""
         return by
 
 
@@ -127,7 +120,7 @@ CALLABLES: list[tuple[Any, str, str, dict[str, Any], dict[str, Any], Any]] = [
     (Counter.of, "of", "Make one.", {"start": {"type": "integer"}}, {"start": "1"}, 1),
     (Counter.twice, "twice", "Double.", {"number": {"type": "integer"}}, {"number": "1"}, 2),
     (Counter(5), "Counter", "Counts.", {"by": {"type": "integer"}}, {"by": "1"}, 6),
-    (Mute(), "Mute", "What the call does.", {"by": {"type": "integer"}}, {"by": "1"}, 1),
+    (Mute(), "Mute", "What the given_to does.", {"by": {"type": "integer"}}, {"by": "1"}, 1),
     (Silent(), "Silent", "", {"by": {"type": "integer"}}, {"by": "1"}, 1),
     (wrapped(Counter(5).add), "add", "Add to the start.", {"by": {"type": "integer"}}, {"by": "1"}, 6),
     (functools.cache(Counter.twice), "twice", "Double.", {"number": {"type": "integer"}}, {"number": "1"}, 2),
@@ -144,12 +137,10 @@ CALLABLES: list[tuple[Any, str, str, dict[str, Any], dict[str, Any], Any]] = [
 
 
 @pytest.mark.parametrize(("function", "name", "description", "properties", "arguments", "result"), CALLABLES)
-def test_anything_callable_becomes_a_tool(
-    function: Any, name: str, description: str, properties: Mapping[str, Any], arguments: dict[str, Any], result: Any
-) -> None:
+def test_anything_callable_becomes_a_tool(function, name, description, properties, arguments, result):
     tool = Tool.from_function(function)
     assert (tool.name, tool.description, tool.parameters["properties"]) == (name, description, properties)
-    assert call(tool, **arguments).value == result
+    assert given_to(tool, **arguments).value == result
 
 
 def google(city: str, nights: Annotated[int, Field(description="How long.")] = 1, *more: str) -> str:
@@ -182,25 +173,6 @@ def sphinx(city: str, nights: list[int], more: str = "") -> str:
     return city
 
 
-def more_said(city: str) -> str:
-    """Book a room.
-
-    Args:
-        city: Where to.
-        All of it is required. Note: never call this twice.
-    """
-    return city
-
-
-def other(city: str) -> str:
-    """Args: are none.
-
-    Args:
-        town: Something else.
-    """
-    return city
-
-
 @pytest.mark.parametrize(
     ("function", "description", "told"),
     [
@@ -210,13 +182,9 @@ def other(city: str) -> str:
             ["Where to, with a second line. And a paragraph: this.", "How long.", "What else is wanted."],
         ),
         (sphinx, "Book a room.\n\n:returns: A number.", ["Where to, with a second line.", "How long.", None]),
-        (other, inspect.getdoc(other), [None]),
-        (more_said, inspect.getdoc(more_said), ["Where to."]),
     ],
 )
-def test_what_a_docstring_says_of_an_argument_is_that_arguments_description(
-    function: Any, description: str, told: list[str | None]
-) -> None:
+def test_what_a_docstring_says_of_an_argument_is_that_arguments_description(function, description, told):
     for made in (Tool.from_function(function), Tool.from_function(functools.partial(function))):
         assert made.description == description
         assert [schema.get("description") for schema in made.parameters["properties"].values()] == told
@@ -241,7 +209,7 @@ def test_a_lambda_becomes_a_tool_under_a_name() -> None:
         Tool.from_function(lambda text: text)
     tool = Tool.from_function(lambda text, times=2: text * times, name="repeat")
     assert tool.parameters["properties"] == {"text": {}, "times": {"default": 2}}
-    assert call(tool, text="ab").value == "abab"
+    assert given_to(tool, text="ab").value == "abab"
 
 
 @given(st.dictionaries(st.text(string.ascii_lowercase, min_size=1), st.integers() | st.text(max_size=3), max_size=3))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import io
 import json
+import logging
 import uuid
 from typing import Any
 from urllib.parse import unquote
@@ -11,11 +14,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import whichloop
 from tests.cases import cases
 from tests.protocol.planted import SHAPES, planted
+from tests.syntax import nodes_of, parsed
+from tests.test_layout import MODULES, below
+from whichloop.loops.bare import Bare
+from whichloop.loops.finish import Finish
+from whichloop.loops.phased import Phased
+from whichloop.loops.provider_retry import ProviderRetry
+from whichloop.loops.react_extract import ReactExtract
+from whichloop.loops.stateless import Stateless
 from whichloop.models.receipts import ReceiptEntry
+from whichloop.protocol import Act, FunctionModel, Loop, ProviderError, Query, Reply, Request, Toolbox, ToolCall, run_sync
 from whichloop.protocol.digest import sha256
-from whichloop.protocol.redact import MARK, redact, redact_json
+from whichloop.protocol.redact import MARK, logger_of, redact, redact_json
 
 SECRET = st.text(alphabet='ABCDEFGHIJKLM0123456789/+"=-_.\\', min_size=8, max_size=40)
 """Without white space, and of no letter that the mark has: a secret `redacted` could not be taken out."""
@@ -65,51 +78,18 @@ def test_prose_is_left_alone(text):
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "environ", "kept"),
     [
-        "Incorrect API key provided: sk-proj-****************abcd. You can find your key at https://x.test/keys",
-        "header Authorization: Bearer ey0.abc-DEF_123",
-        '{"authorization": "Bearer ey0.abc-DEF_123"}',
-        "Proxy-Authorization: Basic dXNlcjpzM2NyZXQ=",
-        "http://user:p@ss0@host:80/v1 refused",
-        "https://gateway.test/v1?api_key=0123456789abcdef0&x=1",
-        'x-api-key: "0123456789abcdef0"',
-        "key AIzaSyA0123456789012345678901234567890",
+        ("a b c", {"A_TOKEN": "", "B_TOKEN": "a", "C_SECRET": "   "}, "a b c"),
+        ("<ABCDEFGH12>", {"A_TOKEN": "ABCDEFGH", "B_TOKEN": "ABCDEFGH12"}, f"<{MARK}>"),
+        ("ascending A1b2C3d4E5", {"SORT_KEY": "ascending", "SIGNING_KEY": "A1b2C3d4E5"}, f"ascending {MARK}"),
+        ("/home/me/key.json", {"GOOGLE_CREDENTIALS": "/home/me/key.json"}, MARK),
+        ("redacted", {"A_TOKEN": "redacted"}, "redacted"),
     ],
+    ids=["short", "nested", "a word", "a path", "within the mark"],
 )
-def test_what_looks_like_a_key_goes_whatever_the_environment_holds(text):
-    kept = redact(text, {})
-    assert MARK in kept
-    for secret in ("sk-proj", "abcd.", "ey0", "DEF_123", "dXNl", "p@ss0", "ss0", "user:", "0123456789abcdef0", "SyA0"):
-        assert secret not in kept
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "The server had an error while processing your request (HTTP 500)",
-        "basic authentication failed; bearer credentials are missing",
-        "API key: missing or malformed credentials",
-        "task-management-system, risk-0123456789-free",
-        "mail someone@host.test about http://host.test/a@b",
-        "http://127.0.0.1:8000/v1 refused the connection",
-    ],
-)
-def test_an_ordinary_message_stays_as_it_is(text):
-    assert redact(text, {}) == text
-
-
-def test_an_empty_or_short_value_takes_nothing_out():
-    assert redact("a b c", {"A_TOKEN": "", "B_TOKEN": "a", "C_SECRET": "   "}) == "a b c"
-
-
-def test_the_longer_of_two_nested_values_goes_whole():
-    assert redact("<ABCDEFGH12>", {"A_TOKEN": "ABCDEFGH", "B_TOKEN": "ABCDEFGH12"}) == f"<{MARK}>"
-
-
-def test_the_process_environment_is_the_default(monkeypatch):
-    monkeypatch.setenv("SOME_API_KEY", "plain words as a key")
-    assert redact("got: plain words as a key!") == f"got: {MARK}!"
+def test_what_goes_of_the_values_of_variables(text, environ, kept):
+    assert redact(text, environ) == kept
 
 
 # --- keys by shape, in any surrounding ---
@@ -140,18 +120,6 @@ def test_a_shape_goes_in_prose_in_code_and_in_a_list(shape):
         assert key.secret not in redact(around.replace("{}", key.text), {})
 
 
-PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow/abc+0123456789\nQWERTY==\n-----END RSA PRIVATE KEY-----"
-
-
-@pytest.mark.parametrize("text", [PEM, json.dumps({"pem": PEM, "next": "stays"}), PEM.partition("\n-----END")[0]])
-def test_private_keys_go(text):
-    kept = redact(text, {})
-    assert "MIIEow" not in kept
-    assert "QWERTY" not in kept
-    if text.startswith("{"):
-        assert json.loads(kept)["next"] == "stays"
-
-
 # --- what is no secret ---
 
 
@@ -165,6 +133,12 @@ def test_json_stays_json(value):
 @pytest.mark.parametrize(
     "text",
     [
+        "The server had an error while processing your request (HTTP 500)",
+        "basic authentication failed; bearer credentials are missing",
+        "API key: missing or malformed credentials",
+        "task-management-system, risk-0123456789-free",
+        "mail someone@host.test about http://host.test/a@b",
+        "http://127.0.0.1:8000/v1 refused the connection",
         "sk-learn-contrib and hf_hub_download_from_a_cache, eyJ, xoxo",
         "input_tokens: 1234567890123456, output_tokens: 12",
         '{"id": "call_0123456789abcdef0123456789abcdef", "digest": "0f1e2d3c4b5a69788796a5b4c3d2e1f00123456789abcdef"}',
@@ -215,16 +189,7 @@ def test_receipts_digests_numbers_uuids_and_ids_stay(fields, depth):
     assert redact(text, {}) == text
 
 
-def test_a_word_in_a_variable_that_ends_in_key_is_no_secret():
-    environ = {"SORT_KEY": "ascending", "SIGNING_KEY": "A1b2C3d4E5", "GOOGLE_CREDENTIALS": "/home/me/key.json"}
-    assert redact("ascending A1b2C3d4E5 /home/me/key.json", environ) == f"ascending {MARK} {MARK}"
-
-
-def test_a_value_that_the_mark_holds_is_left_alone():
-    assert redact("redacted", {"A_TOKEN": "redacted"}) == "redacted"
-
-
-def test_a_change_of_the_environment_is_seen(monkeypatch):
+def test_the_process_environment_is_the_default_and_its_changes_are_seen(monkeypatch):
     monkeypatch.setenv("ONE_TOKEN", "first-value-1")
     assert redact("first-value-1 second-value-2") == f"{MARK} second-value-2"
     monkeypatch.setenv("ONE_TOKEN", "second-value-2")
@@ -317,3 +282,99 @@ def test_the_texts_of_a_json_value_lose_their_secrets_and_nothing_else_changes(v
 def test_what_a_name_announces_in_json_goes(value):
     assert "a1b2c3d4e5f6g7h8i9" not in json.dumps(redact_json(value))
     assert MARK in json.dumps(redact_json(value))
+
+
+# --- What the package's loggers write is without secrets, and otherwise what it was. ---
+
+
+LOGGED_KEY = "sk-" + "proj-" + "aB3x" * 9
+WORDS = st.text("abc %{}:\n", max_size=20)
+
+
+def written(log: logging.Logger, *told: Any, **more: Any) -> str:
+    """Return what a handler with Python's own format writes of one record."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    log.addHandler(handler)
+    try:
+        log.warning(*told, **more)
+    finally:
+        log.removeHandler(handler)
+    return stream.getvalue()
+
+
+@given(before=WORDS, after=WORDS)
+def test_a_secret_is_taken_out_of_message_arguments_and_traceback(before: str, after: str) -> None:
+    log, plain = logger_of("whichloop.tests.logs"), logging.getLogger("tests.logs")
+    said = f"{before} {LOGGED_KEY} {after}"
+
+    def raised(text: str) -> ValueError:
+        try:
+            try:
+                raise KeyError(text)
+            except KeyError as cause:
+                raise ValueError("no") from cause
+        except ValueError as error:
+            return error
+
+    for told in (["%s", said], [said], ["no"]):
+        for error in (None, raised(said)):
+            shown = written(log, *told, exc_info=error)
+            assert LOGGED_KEY not in shown
+            assert (MARK in shown) is (told[0] != "no" or error is not None)
+    assert written(log, "%s", before, exc_info=raised(after)) == written(plain, "%s", before, exc_info=raised(after))
+
+
+def test_a_traceback_without_a_secret_keeps_its_exception() -> None:
+    log, kept = logger_of("whichloop.tests.logs"), list[logging.LogRecord]()
+    handler = logging.Handler()
+    handler.emit = kept.append  # type: ignore[method-assign, assignment]
+    log.addHandler(handler)
+    error = ValueError("no")
+    log.warning("it failed", exc_info=error)
+    log.removeHandler(handler)
+    (record,) = kept
+    assert record.exc_info is not None
+    assert record.exc_info[1] is error
+
+
+def test_every_logger_of_ours_is_made_so() -> None:
+    makers = {
+        below(path)
+        for path in MODULES
+        if "getLogger" in path.read_text(encoding="utf-8")
+        for node in nodes_of(parsed(path))
+        if isinstance(node, ast.Assign) and "getLogger" in ast.unparse(node.value) and "level" not in ast.unparse(node.value)
+    }
+    assert makers == {"protocol/redact.py", "cli/process.py", "cli/serve.py"}
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [Bare(), Finish(max_steps=3), Phased(), ReactExtract(), Stateless(), ProviderRetry(Bare(), attempts=2)],
+    ids=lambda loop: loop.name,
+)
+def test_a_loop_logs_no_key_of_a_models_or_a_tools_error(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+    error = ProviderError(f"refused: {LOGGED_KEY}")
+
+    def ask() -> str:
+        """Ask a service."""
+        raise RuntimeError(f"refused: {LOGGED_KEY}")
+
+    asked = 0
+
+    def model(request: Request) -> Reply:
+        nonlocal asked
+        asked += 1
+        if asked == 1 and request.codec is not None and request.codec.role.value == "decide":
+            return request.codec.render(Act("", (ToolCall("ask", {}),)))
+        raise error
+
+    caplog.set_level(logging.INFO, "whichloop")
+    outcome = run_sync(loop.run(Query("Ask it."), Toolbox([ask]), FunctionModel(model)))
+    assert {record.levelno for record in caplog.records} == {logging.INFO}  # so that none shows until a service asks
+    assert f"refused: {MARK}" in caplog.text
+    assert LOGGED_KEY not in caplog.text
+    assert outcome.details["exception"] is error
+    assert LOGGED_KEY in str(outcome.error)  # a product's own: it redacts what it writes itself
+    assert LOGGED_KEY not in whichloop.redact(str(outcome.error))

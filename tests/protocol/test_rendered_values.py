@@ -150,18 +150,7 @@ hashable = st.recursive(
 )
 
 
-ODD = (
-    object(),
-    BrokenStr(),
-    ExitingStr(),
-    BrokenModel(),
-    HalfBuilt(),
-    len,
-    Model,
-    ValueError("v"),
-    10**5000,
-    circular_list(),
-)
+ODD = (object(), BrokenStr(), ExitingStr(), BrokenModel(), HalfBuilt(), len, Model, ValueError("v"), 10**5000, circular_list())
 
 
 odd_things = st.integers(0, len(ODD) - 1).map(ODD.__getitem__)  # sampled_from would ask for their repr

@@ -20,14 +20,7 @@ from whichloop.dspy_seam import DspyModel, open_lm
 from whichloop.models.local.model import open_model
 from whichloop.models.real import RealOptions
 from whichloop.models.scripted_calls import pieces
-from whichloop.protocol import (
-    Chunk,
-    Message,
-    Model,
-    NativeCall,
-    Reply,
-    Request,
-)
+from whichloop.protocol import Chunk, Message, Model, NativeCall, Reply, Request
 
 SECRET = "sk-test-SECRET-0123456789"
 NAME = "openai/test-model"

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import aclosing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from whichloop.dspy_seam import close_local_clients, local_client
 from whichloop.dspy_seam.clients import LOCAL_KEY
 from whichloop.models.local.model import open_model
-from whichloop.protocol import (
-    ModelError,
-    ProviderError,
-    Reply,
-)
+from whichloop.protocol import NativeCall, ProviderError, Reply
 
 from .provider import (
-    HANG_UP,
+    EACH,
     HELLO,
     NAME,
+    NAMES,
     SECRET,
     CannedAnswer,
     SeenRequest,
@@ -31,7 +32,10 @@ from .provider import (
     ask_once,
     completion,
     failure,
+    frame,
+    frames_of,
     in_turn,
+    read_once,
     serving,
 )
 
@@ -65,52 +69,12 @@ def test_a_local_client_goes_round_a_proxy(shared, monkeypatch):
 # --- retries ---
 
 
-def test_a_transient_failure_is_tried_again():
-    with serving(in_turn(failure(503, "busy"), HANG_UP, completion("at last"))) as server:
-        assert ask(server).text == "at last"
-        assert len(server.seen) == 3
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        failure(401, "no"),
-        failure(400, "no"),
-        failure(400, "no", "context_length_exceeded"),
-        failure(429, "no", "insufficient_quota"),
-    ],
-    ids=["auth", "bad request", "overflow", "quota"],
-)
-def test_what_would_fail_again_is_not_tried_again(said):
-    with serving(in_turn(said)) as server:
-        with pytest.raises(ModelError):
-            ask(server)
-        assert len(server.seen) == 1
-
-
-@pytest.mark.parametrize("in_words", [False, True], ids=["seconds", "date"])
-def test_the_time_to_come_back_is_read(shared, in_words):
+def test_the_time_to_come_back_may_be_a_date(shared):
     later = format_datetime(datetime.now(UTC) + timedelta(seconds=100), usegmt=True)
-    shared.rule = lambda heard: failure(429, "slow down", **{"Retry-After": later if in_words else "99.5"})
+    shared.rule = lambda heard: failure(429, "slow down", **{"Retry-After": later})
     with pytest.raises(ProviderError) as caught:
         ask_once(shared)
     assert caught.value.retry_after_s == pytest.approx(99.5, abs=2)
-
-
-def test_a_server_that_hangs_is_given_up_on():
-    released = threading.Event()
-
-    def hang(heard: SeenRequest) -> CannedAnswer:
-        released.wait(30)
-        return completion()
-
-    with serving(hang) as server:
-        try:
-            with pytest.raises(ProviderError, match=r"no reply within 0\.2 s") as caught:
-                ask(server, patience_s=0.2)
-        finally:
-            released.set()
-    assert caught.value.kind == "timeout"
 
 
 def test_cancelling_a_call_ends_it_between_attempts_too():
@@ -170,20 +134,78 @@ def test_an_address_that_cannot_be_used_is_refused_without_being_repeated(url):
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_server_of_ones_own_needs_no_key(shared):
+def test_a_server_of_ones_own_gets_the_key_that_is_set_or_none_and_a_gateway_its_own(shared, monkeypatch):
     ask(shared)
     assert shared.seen[-1].key == LOCAL_KEY
-
-
-def test_a_server_of_ones_own_gets_the_key_that_is_set(shared, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     ask(shared)
     assert shared.seen[-1].key == SECRET
-
-
-def test_a_key_for_a_gateway_goes_to_the_gateway(shared, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     monkeypatch.setenv("OPENAI_BASE_URL", shared.url)
     model = open_model(NAME)
     asyncio.run(_ask(model, HELLO, model.aclose))
     assert shared.seen[-1].key == SECRET
+
+
+# --- Streams of real models: they add up to the reply, and may break anywhere. ---
+
+
+REPLIES = st.builds(
+    Reply,
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=40),
+    st.lists(st.builds(NativeCall, NAMES, NAMES, st.text(max_size=40)), max_size=3).map(tuple),
+).map(lambda reply: replace(reply, finish_reason="tool_calls") if reply.calls else reply)
+
+
+@EACH
+@given(reply=REPLIES, usage=st.booleans())
+def test_a_stream_adds_up_to_the_reply_that_was_sent(shared, reply, usage):
+    shared.rule = lambda heard: CannedAnswer(None, frames=frames_of(reply, usage=usage))
+    *chunks, last = read_once(shared)
+    assert last.reply is not None
+    assert (last.text, last.call) == ("", None)
+    assert not any(chunk.reply for chunk in chunks)
+    assert (last.reply.text, last.reply.calls, last.reply.finish_reason) == (reply.text, reply.calls, reply.finish_reason)
+    assert "".join(chunk.text for chunk in chunks) == reply.text
+    counted = last.reply.usage
+    assert (counted and (counted.input_tokens, counted.output_tokens, counted.cached_tokens)) == ((11, 5, 4) if usage else None)
+    assert shared.seen[-1].body["stream"] is True
+
+
+@pytest.mark.parametrize(
+    ("frames", "cut", "kind"),
+    [
+        ([frame({"content": "a"})], True, "connection"),
+        ([frame({"content": "a"})], False, "connection"),
+        ([], False, "server"),
+        ([], True, "connection"),
+        ([frame({"content": "a"}), "{no json", "[DONE]"], False, "server"),
+        ([frame({"content": "a"}), {"error": {"message": "oops", "type": "server_error", "code": None}}], False, "server"),
+    ],
+    ids=["cut", "no end", "nothing", "cut at once", "garbled", "error"],
+)
+def test_a_broken_stream_is_an_error(shared, frames, cut, kind):
+    shared.rule = lambda heard: CannedAnswer(None, frames=frames, cut=cut)
+    with pytest.raises(ProviderError) as caught:
+        read_once(shared)
+    assert caught.value.kind == kind
+    assert caught.value.__cause__ is None
+
+
+def test_closing_a_stream_early_closes_its_connection():
+    def endless(heard: SeenRequest) -> CannedAnswer:
+        return CannedAnswer(None, frames=(frame({"content": "x" * 1000}) for _ in range(1_000_000)))
+
+    async def read_a_little(server: Server) -> int:
+        model = open_model(NAME, server.url)
+        read = 0
+        async with aclosing(model.stream(HELLO)) as chunks:
+            async for _ in chunks:
+                read += 1
+                if read == 3:
+                    break
+        assert await asyncio.to_thread(server.left.wait, 20)
+        await model.aclose()
+        return read
+
+    with serving(endless) as server:
+        assert asyncio.run(read_a_little(server)) == 3

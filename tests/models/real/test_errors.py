@@ -11,15 +11,7 @@ from hypothesis import strategies as st
 
 from whichloop.models.local.model import open_model
 from whichloop.models.real import RealOptions
-from whichloop.protocol import (
-    ContextOverflow,
-    Message,
-    ModelError,
-    NativeCall,
-    ProviderError,
-    Reply,
-    Request,
-)
+from whichloop.protocol import ContextOverflow, Message, ModelError, NativeCall, ProviderError, Reply, Request
 
 from .provider import EACH, HANG_UP, HELLO, JSON, NAME, OBJECT, SECRET, CannedAnswer, _ask, ask_once, failure
 
@@ -41,33 +33,6 @@ def test_whatever_a_server_answers_is_a_reply_or_a_model_error(shared, status, b
     assert "\n" not in failed
 
 
-@pytest.mark.parametrize(
-    ("said", "kind", "status", "retry_after_s"),
-    [
-        (failure(429, "slow down", "rate_limit_exceeded", **{"Retry-After": "7"}), "rate_limit", 429, 7.0),
-        (failure(429, "slow down", "rate_limit_exceeded"), "rate_limit", 429, None),
-        (failure(429, "you exceeded your quota", "insufficient_quota"), "auth", 429, None),
-        (failure(500, "oops"), "server", 500, None),
-        (CannedAnswer("<html>bad gateway</html>", 502), "server", 502, None),
-        (failure(503, "overloaded", **{"Retry-After": "2"}), "overloaded", 503, 2.0),
-        (failure(504, "too long"), "timeout", 504, None),
-        (failure(401, "Incorrect API key", "invalid_api_key"), "auth", 401, None),
-        (failure(403, "not yours"), "auth", 403, None),
-        (failure(400, "bad temperature", "invalid_value"), "bad_request", 400, None),
-        (failure(404, "The model does not exist", "model_not_found"), "bad_request", 404, None),
-        (CannedAnswer('{"choices": [{'), "server", 200, None),
-        (CannedAnswer("[1]"), "server", None, None),
-        (HANG_UP, "connection", None, None),
-    ],
-)
-def test_errors_are_told_apart(shared, said, kind, status, retry_after_s):
-    shared.rule = lambda heard: said
-    with pytest.raises(ProviderError) as caught:
-        ask_once(shared)
-    error = caught.value
-    assert (error.kind, error.status, error.retry_after_s, error.injected) == (kind, status, retry_after_s, False)
-
-
 def google(status: int, message: str, code: str) -> CannedAnswer:
     return CannedAnswer({"error": {"code": status, "message": message, "status": code}}, status)
 
@@ -80,41 +45,6 @@ def vllm(status: int, message: str) -> CannedAnswer:
     return CannedAnswer({"object": "error", "message": message, "type": "BadRequestError", "param": None, "code": status}, status)
 
 
-OVERFLOWS = {
-    "openai": failure(400, "This model's maximum context length is 8 tokens.", "context_length_exceeded"),
-    "openai responses": failure(400, "Your input exceeds the context window of this model.", "invalid_value"),
-    "anthropic": claude(400, "prompt is too long: 213462 tokens > 200000 maximum", "invalid_request_error"),
-    "anthropic output": claude(400, "input length and `max_tokens` exceed context limit: 9 + 2 > 10", "invalid_request_error"),
-    "anthropic bytes": claude(413, "Request exceeds the maximum size", "request_too_large"),
-    "gemini": google(400, "The input token count (9) exceeds the maximum number of tokens allowed (8).", "INVALID_ARGUMENT"),
-    "vllm": vllm(400, "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens"),
-    "vllm error": CannedAnswer(
-        {"error": {"message": "The decoder prompt (length 9) is longer than the maximum model length of 8."}}, 400
-    ),
-    "llama.cpp": CannedAnswer(
-        {"error": {"message": "the request exceeds the available context size", "type": "exceed_context_size_error", "code": 400}},
-        400,
-    ),
-    "llama.cpp bare": CannedAnswer(
-        {"error": {"message": "the request exceeds the available context size, try increasing it"}}, 500
-    ),
-    "llama-cpp-python": failure(400, "Requested tokens (600) exceed context window of 512", "context_length_exceeded"),
-    "llama-cpp-python old": failure(500, "Requested tokens (600) exceed context window of 512"),
-    "ollama": CannedAnswer({"error": {"message": "the input length exceeds the context length", "type": "api_error"}}, 400),
-    "mistral": failure(400, "Prompt contains 40000 tokens, too large for model with 32768 maximum context length"),
-    "groq": failure(400, "Please reduce the length of the messages or completion.", "context_length_exceeded"),
-    "bedrock": failure(400, "Input is too long for requested model."),
-    "proxy": CannedAnswer("<html>Request Entity Too Large</html>", 413),
-}
-
-
-@pytest.mark.parametrize("said", OVERFLOWS.values(), ids=OVERFLOWS.keys())
-def test_a_request_that_is_too_long_is_no_failure_of_the_provider(shared, said):
-    shared.rule = lambda heard: said
-    with pytest.raises(ContextOverflow):
-        ask_once(shared)
-
-
 def invalid(*place: str | int) -> str:
     """FastAPI's words for a request that failed validation at a place of its body."""
     items = [
@@ -124,80 +54,124 @@ def invalid(*place: str | int) -> str:
     return "2 validation errors:\n" + "".join(f"  {item!r}\n" for item in items)
 
 
-REFUSALS = {
-    "openai tool_choice": failure(
-        400, "Unsupported parameter: 'tool_choice' is not supported with this model.", "unsupported_parameter"
-    ),
-    "openai schema": failure(400, "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model."),
-    "openai unknown": failure(400, "Unknown parameter: 'tool_choice'.", "unknown_parameter"),
-    "vllm": vllm(400, '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'),
-    "vllm required": vllm(400, 'tool_choice = "required" is not supported!'),
-    "ollama": failure(400, "registry.ollama.ai/library/gemma:2b does not support tools"),
-    "openrouter": failure(404, "No endpoints found that support tool use."),
-    "openrouter choice": failure(404, "No endpoints found that support the provided 'tool_choice' value."),
-    "deepseek": failure(400, "This response_format type is unavailable now"),
-    "groq": failure(400, "`tool calling` is not supported with this model"),
-    "anthropic": claude(400, "Thinking may not be enabled when tool_choice forces tool use.", "invalid_request_error"),
-    "gemini": google(400, "Function calling is not enabled for models/gemma-3", "INVALID_ARGUMENT"),
-    "gemini schema": google(
-        400, "Function calling with a response mime type 'application/json' is unsupported", "INVALID_ARGUMENT"
-    ),
-    "llama.cpp": failure(500, "tools param requires --jinja flag"),
-    "fastapi": CannedAnswer({"detail": [{"loc": ["body", "tool_choice"], "msg": "Extra inputs are not permitted"}]}, 422),
-    "fastapi value": CannedAnswer({"detail": [{"loc": ["body", "response_format", "type"], "msg": "Input should be 'text'"}]}, 422),
-    "llama-cpp-python": failure(500, invalid("response_format", "type")),
-    "vllm format": vllm(400, invalid("tool_choice")),
-    "plain": CannedAnswer({"error": "this model does not support tools"}, 400),
-    "not implemented": failure(501, "tool_choice is not implemented"),
+ANSWERS: dict[str, dict[str, CannedAnswer]] = {
+    "overflow": {
+        "openai": failure(400, "This model's maximum context length is 8 tokens.", "context_length_exceeded"),
+        "openai responses": failure(400, "Your input exceeds the context window of this model.", "invalid_value"),
+        "anthropic": claude(400, "prompt is too long: 213462 tokens > 200000 maximum", "invalid_request_error"),
+        "anthropic output": claude(400, "input length and `max_tokens` exceed context limit: 9 + 2 > 10", "invalid_request_error"),
+        "anthropic bytes": claude(413, "Request exceeds the maximum size", "request_too_large"),
+        "gemini": google(400, "The input token count (9) exceeds the maximum number of tokens allowed (8).", "INVALID_ARGUMENT"),
+        "vllm": vllm(400, "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens"),
+        "vllm error": CannedAnswer(
+            {"error": {"message": "The decoder prompt (length 9) is longer than the maximum model length of 8."}}, 400
+        ),
+        "llama.cpp": CannedAnswer(
+            {
+                "error": {
+                    "message": "the request exceeds the available context size",
+                    "type": "exceed_context_size_error",
+                    "code": 400,
+                }
+            },
+            400,
+        ),
+        "llama.cpp bare": CannedAnswer(
+            {"error": {"message": "the request exceeds the available context size, try increasing it"}}, 500
+        ),
+        "llama-cpp-python": failure(400, "Requested tokens (600) exceed context window of 512", "context_length_exceeded"),
+        "llama-cpp-python old": failure(500, "Requested tokens (600) exceed context window of 512"),
+        "ollama": CannedAnswer({"error": {"message": "the input length exceeds the context length", "type": "api_error"}}, 400),
+        "mistral": failure(400, "Prompt contains 40000 tokens, too large for model with 32768 maximum context length"),
+        "groq": failure(400, "Please reduce the length of the messages or completion.", "context_length_exceeded"),
+        "bedrock": failure(400, "Input is too long for requested model."),
+        "proxy": CannedAnswer("<html>Request Entity Too Large</html>", 413),
+    },
+    "refused": {
+        "openai tool_choice": failure(
+            400, "Unsupported parameter: 'tool_choice' is not supported with this model.", "unsupported_parameter"
+        ),
+        "openai schema": failure(
+            400, "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model."
+        ),
+        "openai unknown": failure(400, "Unknown parameter: 'tool_choice'.", "unknown_parameter"),
+        "vllm": vllm(400, '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'),
+        "vllm required": vllm(400, 'tool_choice = "required" is not supported!'),
+        "ollama": failure(400, "registry.ollama.ai/library/gemma:2b does not support tools"),
+        "openrouter": failure(404, "No endpoints found that support tool use."),
+        "openrouter choice": failure(404, "No endpoints found that support the provided 'tool_choice' value."),
+        "deepseek": failure(400, "This response_format type is unavailable now"),
+        "groq": failure(400, "`tool calling` is not supported with this model"),
+        "anthropic": claude(400, "Thinking may not be enabled when tool_choice forces tool use.", "invalid_request_error"),
+        "gemini": google(400, "Function calling is not enabled for models/gemma-3", "INVALID_ARGUMENT"),
+        "gemini schema": google(
+            400, "Function calling with a response mime type 'application/json' is unsupported", "INVALID_ARGUMENT"
+        ),
+        "llama.cpp": failure(500, "tools param requires --jinja flag"),
+        "fastapi": CannedAnswer({"detail": [{"loc": ["body", "tool_choice"], "msg": "Extra inputs are not permitted"}]}, 422),
+        "fastapi value": CannedAnswer(
+            {"detail": [{"loc": ["body", "response_format", "type"], "msg": "Input should be 'text'"}]}, 422
+        ),
+        "llama-cpp-python": failure(500, invalid("response_format", "type")),
+        "vllm format": vllm(400, invalid("tool_choice")),
+        "plain": CannedAnswer({"error": "this model does not support tools"}, 400),
+        "not implemented": failure(501, "tool_choice is not implemented"),
+    },
+    "bad_request": {
+        "tokens": failure(400, "max_tokens is too large: 99999. This model supports at most 16384 completion tokens"),
+        "value": failure(400, "Unsupported value: 'temperature' does not support 0.2 with this model."),
+        "schema": failure(400, "Invalid schema for function 'add': 'type' is required"),
+        "no such model": failure(404, "The model `gpt-9` does not exist or you do not have access to it.", "model_not_found"),
+        "messages": failure(400, "Invalid 'messages[2].content': string expected"),
+        "validation": failure(500, invalid("messages", 1, "tool_calls")),
+        "fastapi": CannedAnswer({"detail": [{"loc": ["body", "temperature"], "msg": "Input should be less than 2"}]}, 422),
+        "temperature": failure(400, "bad temperature", "invalid_value"),
+        "not found": failure(404, "The model does not exist", "model_not_found"),
+    },
+    "auth": {
+        "quota of openai": failure(429, "You exceeded your current quota", "insufficient_quota"),
+        "billing": failure(402, "Insufficient Balance"),
+        "key": failure(401, "Incorrect API key", "invalid_api_key"),
+        "forbidden": failure(403, "not yours"),
+    },
+    "rate_limit": {
+        "header": failure(429, "slow down", "rate_limit_exceeded", **{"Retry-After": "7"}),
+        "no header": failure(429, "slow down", "rate_limit_exceeded"),
+        "in words": failure(429, "Rate limit reached. Please try again in 1m2.5s.", "rate_limit_exceeded"),
+        "in ms": failure(429, "Please try again in 312ms.", "rate_limit_exceeded"),
+        "in hours": failure(429, "Please try again in 1h2m3s. Need more?", "rate_limit_exceeded"),
+        "gemini": google(429, "You exceeded your current quota. Please retry in 34.07s.", "RESOURCE_EXHAUSTED"),
+        "anthropic": claude(429, "This request would exceed your rate limit", "rate_limit_error"),
+    },
+    "server": {
+        "oops": failure(500, "oops"),
+        "gateway": CannedAnswer("<html>bad gateway</html>", 502),
+        "half of a body": CannedAnswer('{"choices": [{'),
+        "a list": CannedAnswer("[1]"),
+    },
+    "overloaded": {
+        "anthropic": claude(529, "Overloaded", "overloaded_error"),
+        "busy": failure(503, "overloaded", **{"Retry-After": "2"}),
+    },
+    "timeout": {"gateway": failure(504, "too long")},
+    "connection": {"hang up": HANG_UP},
 }
+"""Kind of the error → what a provider says."""
+WAITS = {"header": 7.0, "in words": 62.5, "in ms": 0.312, "in hours": 3723.0, "gemini": 34.07, "busy": 2.0}
 
 
-@pytest.mark.parametrize("said", REFUSALS.values(), ids=REFUSALS.keys())
-def test_a_refused_wish_is_told_from_a_bad_request(shared, said):
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, answers in ANSWERS.items() for name in answers])
+def test_what_providers_say_is_told_apart(shared, kind, name):
+    said = ANSWERS[kind][name]
     shared.rule = lambda heard: said
-    with pytest.raises(ProviderError) as caught:
+    with pytest.raises(ContextOverflow if kind == "overflow" else ProviderError) as caught:
         ask_once(shared)
-    assert caught.value.kind == "refused"
-    assert any(word in str(caught.value).lower() for word in ("tool", "response_format", "function calling"))
-
-
-LIMITS = {
-    "openai": (failure(429, "Rate limit reached. Please try again in 1m2.5s.", "rate_limit_exceeded"), "rate_limit", 62.5),
-    "openai ms": (failure(429, "Please try again in 312ms.", "rate_limit_exceeded"), "rate_limit", 0.312),
-    "groq": (failure(429, "Please try again in 1h2m3s. Need more?", "rate_limit_exceeded"), "rate_limit", 3723.0),
-    "gemini": (google(429, "You exceeded your current quota. Please retry in 34.07s.", "RESOURCE_EXHAUSTED"), "rate_limit", 34.07),
-    "anthropic": (claude(429, "This request would exceed your rate limit", "rate_limit_error"), "rate_limit", None),
-    "overloaded": (claude(529, "Overloaded", "overloaded_error"), "overloaded", None),
-    "quota": (failure(429, "You exceeded your current quota", "insufficient_quota"), "auth", None),
-    "billing": (failure(402, "Insufficient Balance"), "auth", None),
-}
-
-
-@pytest.mark.parametrize(("said", "kind", "wait_s"), LIMITS.values(), ids=LIMITS.keys())
-def test_limits_are_told_apart(shared, said, kind, wait_s):
-    shared.rule = lambda heard: said
-    with pytest.raises(ProviderError) as caught:
-        ask_once(shared)
-    assert (caught.value.kind, caught.value.retry_after_s) == (kind, wait_s)
-
-
-ORDINARY = [
-    failure(400, "max_tokens is too large: 99999. This model supports at most 16384 completion tokens"),
-    failure(400, "Unsupported value: 'temperature' does not support 0.2 with this model."),
-    failure(400, "Invalid schema for function 'add': 'type' is required"),
-    failure(404, "The model `gpt-9` does not exist or you do not have access to it.", "model_not_found"),
-    failure(400, "Invalid 'messages[2].content': string expected"),
-    failure(500, invalid("messages", 1, "tool_calls")),
-    CannedAnswer({"detail": [{"loc": ["body", "temperature"], "msg": "Input should be less than 2"}]}, 422),
-]
-
-
-@pytest.mark.parametrize("said", ORDINARY)
-def test_an_ordinary_bad_request_is_one(shared, said):
-    shared.rule = lambda heard: said
-    with pytest.raises(ProviderError) as caught:
-        ask_once(shared)
-    assert caught.value.kind == "bad_request"
+    if isinstance(error := caught.value, ProviderError):
+        assert (error.kind, error.injected) == (kind, False)
+        assert error.status == (None if name in ("a list", "hang up") else said.status)
+        assert error.retry_after_s == (WAITS.get(name) if kind in ("rate_limit", "overloaded") else None)
+    if kind == "refused":
+        assert any(word in str(error).lower() for word in ("tool", "response_format", "function calling"))
 
 
 @pytest.mark.parametrize(

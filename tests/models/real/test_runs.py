@@ -28,13 +28,7 @@ from whichloop.loops.bare_codecs import CODEC
 from whichloop.loops.react_extract_codecs import ExtractAnswer, ExtractCodec, ReactCodec, ReactStep
 from whichloop.metrics.record import Record
 from whichloop.models.real import RealOptions
-from whichloop.protocol import (
-    Act,
-    Answer,
-    Codec,
-    ToolCall,
-    run_sync,
-)
+from whichloop.protocol import Act, Answer, Codec, ToolCall, run_sync
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions
@@ -162,7 +156,6 @@ def test_a_provider_that_was_silent_once_or_asked_to_wait_is_asked_again_beyond_
 
 
 def test_a_run_at_an_address_with_a_key_in_it_goes_on_where_the_address_is_typed_again(tmp_path, solver: Solver):
-    """The manifest leaves the key out, and so does what is said of it."""
     with serving(solver) as server:
         address = f"{server.url}?api_key={SECRET}"
         values = {"loops": ("bare",), "models": (NAME,), "base_url": address, "tasks": 1, "mlflow": False}
@@ -184,46 +177,6 @@ def test_an_overflow_is_the_loops_to_deal_with(tmp_path, solver: Solver):
     with serving(small) as server:
         records = run(tmp_path, server, tasks=1, loops=("bare",))
     assert [(record.status, record.stop, record.accuracy) for record in records] == [("scored", "context_overflow", 0.0)]
-
-
-WATCHED = """
-import sys
-log = open(sys.argv.pop(1), "a", buffering=1)
-def hook(event, args):
-    if event == "socket.connect":
-        print(args[1], file=log)
-    elif event == "socket.getaddrinfo":
-        print(args[:2], file=log)
-sys.addaudithook(hook)
-from whichloop.cli.main import main
-main()
-"""
-
-
-@dataclass(frozen=True)
-class Shell:
-    """A user's machine, without a key: home and working directory."""
-
-    home: Path
-
-    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        kept = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH") if name in os.environ}
-        environ = kept | {"HOME": str(self.home), "DSPY_CACHEDIR": str(self.home / "cache"), "COLUMNS": "200"}
-        command = [sys.executable, "-c", WATCHED, str(self.home / "connections"), *arguments]
-        return subprocess.run(command, cwd=self.home, env=environ, capture_output=True, text=True, timeout=300, check=False)
-
-    @property
-    def connections(self) -> list[str]:
-        return (self.home / "connections").read_text().splitlines()
-
-    def files(self) -> set[str]:
-        """What stands in the home directory."""
-        return {path.name for path in self.home.iterdir()}
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Shell:
-    return Shell(tmp_path)
 
 
 @dataclass(frozen=True)
@@ -267,18 +220,7 @@ def flags(server: Server) -> list[str]:
     return ["--model", NAME, "-s", f"base_url={server.url}"]
 
 
-COMPARE = [
-    "compare",
-    "--loop",
-    "bare",
-    "--loop",
-    "react_extract",
-    "--suite",
-    "arithmetic",
-    "--tasks",
-    str(TASKS),
-    "--json",
-]
+COMPARE = ["compare", "--loop", "bare", "--loop", "react_extract", "--suite", "arithmetic", "--tasks", str(TASKS), "--json"]
 
 
 def test_errored_trials_run_again_on_resume_and_no_key_is_left_anywhere(here: Here, solver: Solver):
@@ -310,23 +252,14 @@ def test_errored_trials_run_again_on_resume_and_no_key_is_left_anywhere(here: He
         assert SECRET not in text
 
 
-@pytest.mark.slow
-def test_an_unknown_provider_is_one_line_and_no_run_directory(shell):
-    done = shell(*COMPARE, "--model", "opnai/gpt-4o-mini")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: model 'opnai/gpt-4o-mini': unknown provider; did you mean 'openai'?")
-    assert done.stderr.count("\n") == 1
-    assert shell.files() == {"connections"}  # no cache either, of DSPy or any other
-    assert shell.connections == []
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"models": ("openai/gpt-4o-mini",), "base_url": None}, "no key: set OPENAI_API_KEY in the environment"),
+        ({"models": ("opnai/gpt-4o-mini",), "base_url": None}, "'opnai/gpt-4o-mini': unknown provider; did you mean 'openai'?"),
         ({"base_url": "http://me:hunter2@127.0.0.1/v1"}, "user and password do not go into the address"),
     ],
-    ids=["key", "password"],
+    ids=["key", "password", "provider"],
 )
 def test_what_could_not_run_makes_no_run_directory(tmp_path, shared, changes, said):
     with pytest.raises(ValueError, match=said):
@@ -353,26 +286,15 @@ server.run("stdio")
 """
 
 
-def reasoning(told: list[Any], name: str) -> Any:
-    if any("reasoning_content" not in message for said in told for message in said):
-        return failure(400, "Missing `reasoning_content` field in the assistant message at message index 2.")
-    return turn("chat", "", call("chat", name, {"item": "lamp"}), reasoning_content="Hm.")
-
-
 @pytest.mark.parametrize(
     ("tools", "first"),
     [
-        ("shop", reasoning),
         ("shop", lambda told, name: turn("chat", "", call("chat", name, '{"item": NaN}'))),
-        ("shop", lambda told, name: turn("chat", "", call("chat", "", {"item": "lamp"}))),
-        ("shop", lambda told, name: turn("chat", "", call("chat", name, f'{{"item": {"[" * 5000}{"]" * 5000}}}'))),
         ("mcp:python shop_server.py", lambda told, name: turn("chat", "", call("chat", name, {"item": "lamp"}))),
     ],
-    ids=["reasoning", "nan", "no name", "deep", "names"],
+    ids=["nan", "names"],
 )
-def test_every_trial_is_scored_whatever_the_model_calls(
-    here: Here, monkeypatch: pytest.MonkeyPatch, tools: str, first: Any
-) -> None:
+def test_every_trial_is_scored_whatever_the_model_calls(here, monkeypatch, tools, first):
     (here.home / "q.csv").write_text("question,answer\nWhat does a lamp cost?,39.9\n")
     (here.home / "shop.py").write_text(SHOP)
     (here.home / "shop_server.py").write_text(MCP_SHOP)

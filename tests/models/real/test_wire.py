@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
 import json
-from dataclasses import replace
 from typing import Any
 
 import dspy
@@ -13,35 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.dspy_seam import DspyModel, clients
-from whichloop.models.local.model import open_model
-from whichloop.models.prices import Price
-from whichloop.models.real import RealOptions, open_remote_model
-from whichloop.protocol import (
-    Message,
-    NativeCall,
-    Reply,
-    Request,
-    Sampling,
-    ToolSpec,
-)
+from whichloop.models.fake import FakeModel
+from whichloop.models.local.model import _as_served, open_model
+from whichloop.protocol import Answer, Message, NativeCall, ProviderError, Request, Sampling, ToolSpec, run_sync
+from whichloop.protocol.files import Image
+from whichloop.protocol.tokens import IMAGE_TOKENS, estimate_input
 
-from .provider import (
-    EACH,
-    HELLO,
-    NAME,
-    NAMES,
-    OBJECT,
-    SECRET,
-    TEXT,
-    CannedAnswer,
-    _ask,
-    _read,
-    ask,
-    ask_once,
-    completion,
-    frames_of,
-    read_once,
-)
+from .provider import EACH, HELLO, NAME, NAMES, OBJECT, SECRET, TEXT, CannedAnswer, Server, _ask, _read, ask, ask_once, completion
 from .vendors import body, frames, turn
 
 # --- the wire ---
@@ -114,30 +93,6 @@ def test_all_that_a_request_asks_reaches_the_wire(shared, request):
     assert normal(shared.seen[-1].body) == normal(wire_form(request))
 
 
-@EACH
-@given(text=st.text(st.characters(), max_size=50), arguments=st.lists(st.text(max_size=30), max_size=3))
-def test_text_and_native_calls_come_back_as_the_server_wrote_them(shared, text, arguments):
-    calls = tuple(NativeCall(f"call-{i}", "add", argument) for i, argument in enumerate(arguments))
-    shared.rule = lambda heard: completion(text, calls)
-    reply = ask_once(shared)
-    assert (reply.text, reply.calls) == (text, calls)
-    assert reply.finish_reason == ("tool_calls" if calls else "stop")
-
-
-@EACH
-@given(calls=st.lists(CALL, min_size=1, max_size=3, unique_by=lambda call: call.id), results=st.lists(TEXT, min_size=3, max_size=3))
-def test_a_turn_of_native_calls_and_results_can_be_shown_again(shared, calls, results):
-    shared.rule = lambda heard: completion("", tuple(calls))
-    reply = ask_once(shared)
-    answers = [Message("tool", result, call_id=call.id) for call, result in zip(reply.calls, results, strict=False)]
-    ask_once(shared, Request((*HELLO.messages, Message("assistant", reply.text, reply.calls), *answers)))
-    asked, *told = normal(shared.seen[-1].body)["messages"][1:]
-    assert [(c["id"], c["function"]["name"], c["function"]["arguments"]) for c in asked["tool_calls"]] == [
-        (call.id, call.name, json.loads(call.arguments)) for call in calls
-    ]
-    assert [(t["role"], t["tool_call_id"], t["content"]) for t in told] == [("tool", a.call_id, a.content) for a in answers]
-
-
 CALLS_ALONE = Request(
     (*HELLO.messages, Message("assistant", "", (NativeCall("1", "add", "{}"),)), Message("tool", "2", call_id="1")),
     sampling=Sampling(max_tokens=9),
@@ -169,17 +124,6 @@ def test_openai_and_anthropic_are_asked_in_their_own_words(shared, monkeypatch):
     assert [block["type"] for block in shared.seen[-1].body["messages"][1]["content"]] == ["tool_use"]
 
 
-def test_a_call_that_is_no_json_can_be_shown_again(shared):
-    ask_once(
-        shared,
-        Request(
-            (*HELLO.messages, Message("assistant", "", (NativeCall("1", "add", '{"a": 1'),)), Message("tool", "?", call_id="1"))
-        ),
-    )
-    sent = normal(shared.seen[-1].body)["messages"][1]["tool_calls"][0]["function"]["arguments"]
-    assert '{"a": 1' in sent.values()
-
-
 @pytest.mark.parametrize("where", ["query", "history", "call", "system"])
 def test_text_that_is_no_unicode_is_mended_on_the_way(shared, where):
     broken = "a\ud800b"
@@ -202,17 +146,6 @@ def test_no_count_is_no_usage(shared):
     assert ask_once(shared).usage is None
 
 
-@pytest.mark.parametrize("text", ['{"done": true,  "kind": "a"}', '{"done":', "no JSON"])
-@pytest.mark.parametrize("streamed", [False, True])
-def test_the_text_of_a_choice_is_kept_as_it_was_sent(shared, text, streamed):
-    shared.rule = lambda heard: CannedAnswer(None, frames=frames_of(Reply(text))) if streamed else completion(text)
-    choices = {"done": {"type": "boolean"}, "kind": {"type": "string", "enum": ["a", "b"]}}
-    request = replace(HELLO, response_schema={"type": "object", "properties": choices, "required": ["done", "kind"]})
-    reply = read_once(shared, request)[-1].reply if streamed else ask_once(shared, request)
-    assert reply is not None
-    assert reply.text == text
-
-
 def test_a_refusal_is_what_the_model_said(shared):
     shared.rule = lambda heard: completion(None, message={"role": "assistant", "content": None, "refusal": "I will not."})
     assert ask_once(shared).text == "I will not."
@@ -227,12 +160,6 @@ def test_a_known_model_has_the_price_that_dspy_gives_it(shared):
     assert reply.usage is not None
     assert reply.usage.cost_usd == pytest.approx(lm.history[-1]["cost"])
     assert (reply.usage.cost_usd or 0) > 0
-
-
-@pytest.mark.parametrize("name", ["openai/responses/m", "openai/m"])
-def test_a_price_is_found_by_the_name_that_was_asked_for_and_by_that_of_the_model(name, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
-    assert open_remote_model("openai/responses/m", options=RealOptions(prices={name: Price(1.0, 4.0)})).is_priced
 
 
 def test_dspy_keeps_no_history_of_a_run(shared):
@@ -264,3 +191,67 @@ def test_anthropics_counts_mean_what_all_others_mean(shared, streamed, monkeypat
     assert (reply.usage.input_tokens, reply.usage.cached_tokens, reply.usage.output_tokens) == (105, 90, 5)
     assert reply.usage.cost_usd == pytest.approx((15 * 3 + 90 * 0.3 + 5 * 15) / 1e6)
     assert reply.usage.nominal_usd == pytest.approx((105 * 3 + 5 * 15) / 1e6)
+
+
+# --- Images of a message, as the clients of four APIs send them. ---
+
+
+DATA = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
+HELD, FAR = Image(f"data:image/png;base64,{DATA}"), Image("https://example.com/a.jpg?size=2")
+SHOWN = Request((Message("user", "What is this?", images=(HELD, FAR)),))
+
+
+def sent(server: Server, name: str) -> Any:
+    """The content of the message as a client sends it; the server knows the chat's address alone."""
+    server.seen.clear()
+    with contextlib.suppress(ProviderError):
+        ask(server, SHOWN, name=name)
+    body = server.seen[-1].body
+    (key,) = body.keys() & {"messages", "input", "contents"}
+    (message,) = [item for item in body[key] if item["role"] == "user"]
+    return message["parts" if key == "contents" else "content"]
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        (NAME, SHOWN.messages[0].as_dict()["content"]),
+        (
+            "openai/responses/test-model",
+            [
+                {"type": "input_text", "text": "What is this?"},
+                {"type": "input_image", "image_url": HELD.url},
+                {"type": "input_image", "image_url": FAR.url},
+            ],
+        ),
+        (
+            "anthropic/claude-test",
+            [
+                {"type": "text", "text": "What is this?"},
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": DATA}},
+                {"type": "image", "source": {"type": "url", "url": FAR.url}},
+            ],
+        ),
+        (
+            "gemini/gemini-test",
+            [
+                {"text": "What is this?"},
+                {"inlineData": {"mimeType": "image/png", "data": DATA}},
+                {"fileData": {"mimeType": "image/jpeg", "fileUri": FAR.url}},
+            ],
+        ),
+    ],
+)
+def test_each_vendor_is_sent_images_in_its_own_form(shared: Server, name: str, wanted: Any) -> None:
+    shared.rule = lambda heard: completion()
+    assert sent(shared, name) == wanted
+
+
+def test_an_image_is_counted_and_the_local_model_refuses_it() -> None:
+    text = Request((Message("user", "What is this?"),))
+    assert estimate_input(SHOWN) == estimate_input(text) + 2 * IMAGE_TOKENS
+    reply = run_sync(FakeModel(Answer("", "A cat.")).complete(SHOWN))
+    assert reply.usage is not None
+    assert reply.usage.input_tokens == estimate_input(SHOWN)
+    with pytest.raises(ProviderError, match=r"^the local model takes no images: it reads text alone$"):
+        _as_served(SHOWN)

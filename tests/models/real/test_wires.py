@@ -30,7 +30,7 @@ from whichloop.protocol import (
 )
 
 from ..served import Book, fixed
-from ..test_server_faults import struck
+from ..wire_faults import struck
 from .provider import EACH, NAMES, OBJECT, TEXT
 from .vendors import KEYS
 
@@ -42,6 +42,7 @@ MODELS = {
 }
 """Names that have a price."""
 WIRES = list(MODELS)
+PATHS = dict.fromkeys(WIRES, "/v1") | {"gemini": "/v1beta"}
 HELLO = Request((Message("user", "hello"),))
 ADD = ToolSpec("add", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": False})
 Value = TypeVar("Value")
@@ -60,13 +61,15 @@ class Named(Book):
         return ["scripted", *(name.partition("/")[2] for name in MODELS.values())]
 
 
-def asking(wire: str, said: Reply | Exception | ServedTrial, use: Callable[[RealModel], Awaitable[Value]]) -> tuple[Value, Book]:
+def asking(
+    wire: str, said: Reply | Exception | ServedTrial, use: Callable[[RealModel], Awaitable[Value]], end: str = ""
+) -> tuple[Value, Book]:
     """What `use` makes of the model over loopback, and what the server was asked."""
     book = Named(any=said if isinstance(said, ServedTrial) else fixed(said))
 
     async def whole() -> Value:
         async with Server(book) as server:
-            model = open_model(MODELS[wire], f"{server.url}/{'v1beta' if wire == 'gemini' else 'v1'}", RealOptions(attempts=1))
+            model = open_model(MODELS[wire], f"{server.url}{end or PATHS[wire]}", RealOptions(attempts=1))
             try:
                 return await use(model)
             finally:
@@ -169,6 +172,8 @@ FAILURES = [
     (ProviderError("no", "overloaded"), "overloaded"),
     (ProviderError("no", "timeout"), "timeout"),
     (ProviderError("no", "connection"), "connection"),
+    (ProviderError("no", "auth"), "auth"),
+    (ProviderError("no", "bad_request"), "bad_request"),
     (ContextOverflow("9 of 8 tokens"), "overflow"),
     (struck("provider.cut"), "connection"),
 ]
@@ -198,3 +203,32 @@ def test_a_name_without_provider_or_model_is_refused_in_one_line(name):
     with pytest.raises(ValueError, match=r"write (openai/responses/MODEL|provider/model)") as caught:
         open_model(name, "http://localhost:1/v1")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("end", ["/", "/v1", "/v1/"])
+def test_an_address_of_anthropics_form_may_end_before_the_version_or_after_it(end):
+    assert asking("messages", Reply("2"), lambda model: model.complete(HELLO), end)[0].text == "2"
+
+
+@pytest.mark.parametrize("wire", ["chat", "messages"])
+def test_limits_on_the_way_are_waited_for_and_told(wire):
+    """A refusal that may pass is asked again after the wait that its header names; the failures are kept."""
+    said: list[Reply | Exception] = [
+        *(ProviderError("busy", kind, retry_after_s=0.001) for kind in ("rate_limit", "overloaded")),
+        Reply("2"),
+    ]
+
+    class Recovering(Named):
+        def find(self, trial: str | None, asked: Any) -> Any:
+            return fixed(said.pop(0))
+
+    async def whole() -> Reply:
+        async with Server(Recovering()) as server:
+            model = open_model(MODELS[wire], f"{server.url}{PATHS[wire]}")
+            try:
+                return await model.complete(HELLO)
+            finally:
+                await model.aclose()
+
+    reply = asyncio.run(whole())
+    assert (reply.text, reply.failed_attempts) == ("2", ("rate_limit", "overloaded"))

@@ -14,12 +14,7 @@ from .provider import CannedAnswer, Server
 
 Items = list[dict[str, Any]]
 """Blocks, parts or items of a turn; of chat completions the message alone."""
-NAMES = {
-    "chat": "openai/m",
-    "responses": "openai/responses/m",
-    "messages": "anthropic/claude-test",
-    "gemini": "gemini/gemini-test",
-}
+NAMES = {"chat": "openai/m", "responses": "openai/responses/m", "messages": "anthropic/claude-test", "gemini": "gemini/gemini-test"}
 KEYS = {"OPENAI_API_KEY": "sk-x", "ANTHROPIC_API_KEY": "x", "GEMINI_API_KEY": "x"}
 
 

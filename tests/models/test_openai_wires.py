@@ -1,7 +1,8 @@
-"""What only OpenAI's Responses have: items, references to them, and what a response repeats."""
+"""What only OpenAI's wires have: of Responses items, references to them and what a response repeats; of chat the older fields."""
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -12,10 +13,11 @@ from hypothesis import strategies as st
 from whichloop.models.server import answers
 from whichloop.models.server.answers import Chat
 from whichloop.models.wires.base import BadRequest, Incoming, Recall, Stamp, WireRequest
+from whichloop.models.wires.chat import CHAT
 from whichloop.models.wires.responses import RESPONSES
-from whichloop.protocol import Message, Reply
+from whichloop.protocol import Message, NativeCall, Reply, Sampling, ToolSpec, Usage
 
-from .test_wires import STAMP, replies
+from .test_wires import STAMP, objects, replies
 from .wire_refusals import ITEM, OUTPUT, REASONING, USER
 
 ADD = {"type": "function", "name": "add", "description": "Adds.", "parameters": {"type": "object", "properties": {}}}
@@ -117,3 +119,90 @@ def test_the_answers_that_were_used_last_are_kept(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(BadRequest):
             ask(chat.recall, previous_response_id=gone)
     assert len(ask(chat.recall, previous_response_id="resp_2").request.messages) == 3
+
+
+# --- What only OpenAI's chat completions have. ---
+
+
+PARAMETERS = {"type": "object", "properties": {}}
+ADD_OF_CHAT = {"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": PARAMETERS}}
+
+
+def ask_chat(**fields: Any) -> Any:
+    return CHAT.read(Incoming({"model": "scripted", "messages": [USER], **fields}))
+
+
+def called_in_chat(arguments: str) -> dict[str, Any]:
+    return {"id": "c", "type": "function", "function": {"name": "add", "arguments": arguments}}
+
+
+def test_every_field_of_a_request_is_read() -> None:
+    messages = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "1 + "}, {"type": "text", "text": "1?"}], "name": "ann"},
+        {"role": "assistant", "content": None, "tool_calls": [called_in_chat('{"a":1,"b":"\\u00e9"}')]},
+        {"role": "tool", "tool_call_id": "c", "content": "2"},
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}], "tool_calls": None},
+    ]
+    sampling = {"temperature": 0.5, "max_completion_tokens": 9, "top_p": 1, "seed": 3, "stop": "END", "n": 1, "functions": None}
+    asked = ask_chat(messages=messages, tools=[ADD_OF_CHAT], parallel_tool_calls=False, stream=True, user="u", **sampling)
+    assert asked.request.messages == (
+        Message("system", "Be brief."),
+        Message("user", "1 + 1?"),
+        Message("assistant", "", (NativeCall("c", "add", '{"a": 1, "b": "é"}'),)),
+        Message("tool", "2", call_id="c"),
+        Message("assistant", "No."),
+    )
+    assert asked.request.tools == (ToolSpec("add", "Adds.", PARAMETERS),)
+    assert asked.request.sampling == Sampling(0.5, 9, 1, 3, ("END",))
+    assert (asked.model, asked.stream, asked.request.parallel_calls) == ("scripted", True, False)
+
+
+@pytest.mark.parametrize(
+    ("given_format", "read"),
+    [
+        ({"type": "text"}, None),
+        ({"type": "json_object"}, {"type": "object"}),
+        ({"type": "json_schema", "json_schema": {"name": "x"}}, {}),
+        ({"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "integer"}}}, {"type": "integer"}),
+    ],
+)
+def test_formats_of_replies(given_format: Any, read: Any) -> None:
+    said = [{"role": "user", "content": "hello, as JSON"}]
+    assert ask_chat(response_format=given_format, messages=said).request.response_schema == read
+
+
+@pytest.mark.parametrize(("mode", "read"), [("required", "add"), ("auto", "auto")])
+def test_one_allowed_tool_that_is_required_is_forced(mode: str, read: str) -> None:
+    allowed = {"mode": mode, "tools": [{"type": "function", "function": {"name": "add"}}]}
+    assert (
+        ask_chat(tools=[ADD_OF_CHAT], tool_choice={"type": "allowed_tools", "allowed_tools": allowed}).request.tool_choice == read
+    )
+
+
+@given(objects)
+def test_arguments_of_the_history_are_written_as_the_model_writes_them(written: str) -> None:
+    value = json.loads(written)
+    for sent, read in (
+        (json.dumps(value, separators=(",", ":")), written),
+        (json.dumps({"_unparsed": f"{written}, "}), f"{written}, "),
+    ):
+        history = [
+            {"role": "assistant", "tool_calls": [called_in_chat(sent)]},
+            {"role": "tool", "tool_call_id": "c", "content": ""},
+        ]
+        assert ask_chat(messages=history).request.messages[0].calls[0].arguments == read
+
+
+def test_a_reply_of_calls_alone_has_no_content_and_the_older_limit_is_read() -> None:
+    assert ask_chat(max_tokens=9).request.sampling.max_tokens == 9
+    made = CHAT.reply(ask_chat(), Reply("", (NativeCall("c", "add", "{}"),)), STAMP)
+    assert made["choices"][0]["message"]["content"] is None
+
+
+def test_a_stream_ends_with_the_usage_where_that_is_asked_for() -> None:
+    reply = Reply("x", (), Usage(1, 2))
+    *chunks, last = CHAT.events(ask_chat(stream=True, stream_options={"include_usage": True}), reply, STAMP)
+    assert (last.data["choices"], last.data["usage"]["total_tokens"]) == ([], 3)
+    assert all(chunk.data["usage"] is None for chunk in chunks)
+    assert all("usage" not in chunk.data and chunk.data["choices"] for chunk in CHAT.events(ask_chat(stream=True), reply, STAMP))

@@ -1,0 +1,326 @@
+"""JSON of files: what the standard library reads is read alike, but for a key that stands twice, wherever it stands."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.cases import cases
+from tests.sealing import reseal
+from whichloop.datasets.jsonl import load as jsonl_suite
+from whichloop.datasets.task import read_quarantine
+from whichloop.experiments.import_runs.foreign_trials import ReadingOptions
+from whichloop.experiments.import_runs.importing import read_file
+from whichloop.experiments.import_runs.joining import ImportRequest
+from whichloop.models.recording import Recordings
+from whichloop.protocol import Inexpressible, NativeCall, ToolCall, WireError
+from whichloop.protocol.digest import canonical_json, digest, sha256, whole_numbers_as_int
+from whichloop.protocol.json_text import DuplicateKeyError, Encoder, load_json
+from whichloop.protocol.program import read_program
+from whichloop.protocol.wire import from_json, native_call, read_call, to_json
+from whichloop.runs.store.files import read_manifest_json
+
+any_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def same(a: Any, b: Any) -> bool:
+    return repr(a) == repr(b)  # NaN is not equal to itself
+
+
+@given(any_json, st.booleans(), st.sampled_from(["utf-8", "utf-16", "utf-32"]))
+def test_a_text_without_duplicate_keys_is_read_as_ever(value: Any, ascii_only: bool, encoding: str) -> None:
+    text = json.dumps(value, ensure_ascii=ascii_only)
+    assert same(load_json(text), value)
+    if ascii_only or text.isascii() or encoding == "utf-8":
+        data = text.encode(encoding, "surrogatepass")
+        assert same(load_json(data), json.loads(data))
+
+
+@given(st.text(max_size=20) | st.text(st.sampled_from('{}[]":,1ae. '), max_size=12))
+def test_what_is_not_json_is_refused_as_ever(text: str) -> None:
+    try:
+        expected = json.loads(text)
+    except ValueError:
+        with pytest.raises(ValueError, match=r"."):
+            load_json(text)
+        return
+    try:
+        assert same(load_json(text), expected)
+    except DuplicateKeyError:
+        assert text.count(":") > 1
+
+
+class Written(dict[str, Any]):
+    """An object whose text has its first key twice."""
+
+
+def doubled(value: Any) -> str:
+    if isinstance(value, Written):
+        pairs = [f"{json.dumps(key)}: {doubled(item)}" for key, item in value.items()]
+        return "{" + ", ".join([*pairs, pairs[0]]) + "}"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)}: {doubled(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(doubled, value)) + "]"
+    return json.dumps(value)
+
+
+@given(st.text(max_size=5), any_json, st.data())
+def test_a_duplicate_key_is_found_at_any_depth(key: str, inner: Any, data: st.DataObject) -> None:
+    value: Any = Written({key: inner})
+    for _ in range(data.draw(st.integers(0, 4))):
+        value = [inner, value] if data.draw(st.booleans()) else {"a": inner, "b": value}
+    with pytest.raises(DuplicateKeyError) as caught:
+        load_json(doubled(value))
+    assert str(caught.value) == f"duplicate key {key!r}"
+
+
+@pytest.mark.parametrize("text", ["NaN", "[Infinity]", '{"a": 1e999}'])
+def test_what_is_not_finite_is_read_only_where_it_may_be(text: str) -> None:
+    assert not math.isfinite(next(iter(_numbers(load_json(text)))))
+    with pytest.raises(ValueError, match=r"NaN|Infinity|1e999"):
+        load_json(text, finite=True)
+
+
+def _numbers(value: Any) -> list[float]:
+    return [value] if isinstance(value, float) else list(value.values() if isinstance(value, dict) else value)
+
+
+def test_deep_nesting_is_a_value_error() -> None:
+    with pytest.raises(ValueError, match="nested too deep"):
+        load_json("[" * 1_000_000)
+
+
+# --- the files ---
+
+TASK = '{"id": "t1", "question": "1 + 1?", "answer": 2, "answer": 3}'
+ROW = '{"task": "t1", "arm": "a", "score": 1, "score": 0}'
+
+
+def _manifest(path: Path) -> object:
+    return read_manifest_json(path.parent)
+
+
+READERS = {
+    "tasks.jsonl": (TASK, lambda path: len(jsonl_suite(path).tasks)),
+    "quarantine.json": ('{"t1": "bad", "t1": "good"}', read_quarantine),
+    "table.jsonl": (ROW, lambda path: read_file(path, ImportRequest(reading=ReadingOptions()))),
+    "log.json": ('{"eval": {"a": 1, "a": 2}}', lambda path: read_file(path, ImportRequest())),
+    "program.json": ('{"react": {"demos": [], "demos": [1]}}', read_program),
+    "manifest.json": ('{"config": {"seed": 1, "seed": 2}}', _manifest),
+    "m.jsonl": ('{"model": "a", "model": "b"}\n', lambda path: Recordings(path.parent, "replay").of("m")),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_every_file_with_a_duplicate_key_is_refused_in_one_line(name: str, tmp_path: Path) -> None:
+    text, read = READERS[name]
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    if name == "manifest.json":  # its checksum is looked at first
+        reseal(path)
+    with pytest.raises(ValueError, match="duplicate key") as caught:
+        read(path)
+    assert "\n" not in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+
+
+# --- An encoder that is made once writes what the standard library's writes, and fails as it fails. ---
+
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just({1, 2}) | st.binary(max_size=2)
+ANYTHING = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.tuples(inner, inner)
+        | st.dictionaries(st.text(max_size=3) | st.integers() | st.none() | st.tuples(), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+SETTINGS = st.fixed_dictionaries(
+    {},
+    optional={
+        "ensure_ascii": st.booleans(),
+        "sort_keys": st.booleans(),
+        "allow_nan": st.booleans(),
+        "skipkeys": st.booleans(),
+        "separators": st.sampled_from([(",", ":"), (", ", ": ")]),
+        "default": st.sampled_from([str, sorted]),
+    },
+)
+
+
+def encoded(encoder: json.JSONEncoder, value: Any) -> tuple[object, ...]:
+    try:
+        return ("text", encoder.encode(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        return (type(error), str(error))
+
+
+@given(SETTINGS, ANYTHING, ANYTHING)
+def test_nothing_is_left_over_from_a_text_that_failed(settings: dict[str, Any], before: Any, value: Any) -> None:
+    encoder = Encoder(**settings)
+    encoded(encoder, [before, math.nan, object()])
+    assert encoded(encoder, value) == encoded(json.JSONEncoder(**settings), value)
+
+
+def test_a_cycle_is_told_from_what_is_nested_too_deep() -> None:
+    circle: list[Any] = []
+    circle.append({"again": circle})
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(ValueError, match="Circular reference detected"):
+        Encoder().encode(circle)
+    with pytest.raises(RecursionError):
+        Encoder().encode(deep)
+    assert Encoder().encode([[]]) == "[[]]"
+
+
+# --- strict JSON both ways ---
+
+
+STRICT_JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(STRICT_JSON)
+def test_any_json_comes_back_as_it_was(value: Any) -> None:
+    assert from_json(to_json(value)) == value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [math.nan, math.inf, (1, 2), {1: 2}, {1}, b"b", object(), [math.nan], {"a": (1,)}],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_json_lacks_cannot_be_said(value: Any) -> None:
+    with pytest.raises(Inexpressible):
+        to_json(value)
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_json_or_a_value_error(text: str) -> None:
+    try:
+        value = from_json(text)
+    except ValueError:
+        return
+    assert from_json(to_json(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("NaN", "NaN is not JSON"),
+        ("[-Infinity]", "-Infinity is not JSON"),
+        ("1e999", "1e999 is out of range"),
+        ("{", "line 1"),
+        ("", "line 1"),
+        ("[" * 100_000, "too deep"),
+    ],
+)
+def test_what_is_no_json_says_why(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        from_json(text)
+
+
+@given(st.text(max_size=20))
+def test_any_arguments_are_an_object_or_a_wire_error(arguments: str) -> None:
+    try:
+        call = read_call(NativeCall("1", "add", arguments))
+    except WireError:
+        return
+    assert (call.name, call.call_id) == ("add", "1")
+    assert read_call(native_call(call)) == call
+
+
+def test_a_call_in_a_provider_s_form() -> None:
+    assert native_call(ToolCall("add", {"a": "é"}), 2) == NativeCall("call_2", "add", '{"a": "é"}')
+    with pytest.raises(Inexpressible):
+        native_call(ToolCall("add", {"a": {1, 2}}))
+
+
+# --- One canonical text for equal JSON, and digests that tell different JSON apart. ---
+
+
+characters = st.characters() | st.characters(min_codepoint=0xD800, max_codepoint=0xDFFF, categories=["Cs"])
+any_text = st.text(characters, max_size=8)
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | any_text
+finite_json = st.recursive(scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(any_text, inner, max_size=4))
+
+
+def shuffled(value: object, source: random.Random) -> object:
+    """The same JSON with every object's keys in another order."""
+    if isinstance(value, dict):
+        items = list(value.items())
+        source.shuffle(items)
+        return {key: shuffled(item, source) for key, item in items}
+    return [shuffled(item, source) for item in value] if isinstance(value, list) else value
+
+
+@settings(max_examples=cases(25))
+@given(finite_json, st.randoms(use_true_random=False))
+def test_key_order_does_not_count(value: object, source: random.Random) -> None:
+    assert canonical_json(shuffled(value, source)) == canonical_json(value)
+    assert digest(shuffled(value, source)) == digest(value)
+
+
+@given(finite_json)
+def test_canonical_text_is_ascii_and_says_the_same_value(value: object) -> None:
+    text = canonical_json(value)
+    assert text.isascii()
+    assert canonical_json(json.loads(text)) == text
+
+
+@given(any_text, any_text)
+def test_sha256_takes_any_text_and_tells_texts_apart(left: str, right: str) -> None:
+    assert (sha256(left) == sha256(right)) == (left == right)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), [{"a": -float("inf")}]])
+def test_numbers_without_json_form_are_a_value_error(value: object) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        canonical_json(value)
+
+
+@pytest.mark.parametrize("value", [{1, 2}, object(), {(1, 2): 3}, {"a": b"bytes"}])
+def test_what_json_cannot_say_is_a_type_error(value: object) -> None:
+    with pytest.raises(TypeError):
+        canonical_json(value)
+
+
+def test_the_form_is_fixed() -> None:
+    assert canonical_json({"b": [1, 2.5, None], "a": "é"}) == '{"a":"\\u00e9","b":[1,2.5,null]}'
+    assert digest({}) == hashlib.sha256(b"{}").hexdigest()
+    assert len(digest([1])) == 64
+
+
+def as_floats(value: object) -> object:
+    """The same JSON with every integer that a float can say exactly as a float."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return float(value) if abs(value) < 2**53 else value
+    if isinstance(value, dict):
+        return {key: as_floats(item) for key, item in value.items()}
+    return [as_floats(item) for item in value] if isinstance(value, list) else value
+
+
+@given(finite_json)
+def test_equal_numbers_have_one_digest_once_whole_ones_are_integers(value: object) -> None:
+    assert whole_numbers_as_int(value) == value
+    assert digest(whole_numbers_as_int(as_floats(value))) == digest(whole_numbers_as_int(value))
