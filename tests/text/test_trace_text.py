@@ -82,7 +82,8 @@ def test_a_run_of_a_tool_that_gave_noise_is_not_called_a_success(struck, status,
 
 def test_a_solved_trial_reads_in_order(one_trial, tiny):
     found = shown(Trace.from_json(json.loads(one_trial(Bare(), tiny()).trace)))
-    assert [block.kind for block in found if block.kind != "prompt"] == "head reply move observation reply move end".split()
+    kinds = ["head", "reply", "move", "observation", "reply", "move", "end"]
+    assert [block.kind for block in found if block.kind != "prompt"] == kinds
     observation = next(block for block in found if block.kind == "observation")
     assert observation.label == "double (success)"
     assert re.match(r"\[r:[0-9a-f.]+\] 42 \[", observation.text)
