@@ -47,17 +47,8 @@ def test_an_agent_that_no_sample_runs_does(tmp_path: Path) -> None:
     for sample in samples(TEXT):
         if sample.file:
             (tmp_path / sample.file).write_text(sample.text)
-    words = [
-        "compare",
-        "--program",
-        "node my_agent.mjs",
-        "--profile",
-        "flaky-tools",
-        "--suite",
-        "arithmetic(size=2)",
-        "-q",
-        "--json",
-    ]
+    agent, profile = ["--program", "node my_agent.mjs"], ["--profile", "flaky-tools"]
+    words = ["compare", *agent, *profile, "--suite", "arithmetic(size=2)", "-q", "--json"]
     path = {"PYTHONPATH": os.pathsep.join(filter(None, (*sys.path, str(tmp_path))))}
     (arm,) = json.loads(said_by(tmp_path, os.environ | path, "-m", "whichloop", *words))["arms"]
     assert arm["errored"] == 0
