@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
-import shutil
 import zipfile
 from pathlib import Path
 
@@ -120,31 +118,6 @@ def test_arms_that_share_no_task_are_not_compared_and_the_exit_code_says_so(whic
     ended = whichloop("import", "a.csv")
     assert ended.code == 4
     assert "nothing is compared: no task was scored in two arms (a: run-1, run-2; b: run-3, run-4)" in ended.err
-
-
-def commands():
-    """What the page types, line by line."""
-    blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    return [shlex.split(line, comments=True) for block in blocks for line in block.splitlines()]
-
-
-def test_the_pages_examples_run(whichloop, here):
-    text = PAGE.read_text(encoding="utf-8")
-    (table,) = re.findall(r"```csv\n(.*?)```", text, re.DOTALL)
-    (here / "table.csv").write_text(table)
-    (chat,) = re.findall(r"`chat\.jsonl`.*?```json\n(.*?)```", text, re.DOTALL)
-    (here / "chat.jsonl").write_text(json.dumps(json.loads(chat)))
-    for name in ("report.json", "report-2.json"):
-        shutil.copy(FILES / "capitals.json", here / name)
-    shutil.copytree(FILES / "atif", here / "trajectories")
-    (here / "logs").mkdir()
-    for name, solved in {"logs/react": 50, "react": 50, "plan": 20, "react-2": 50, "plan-2": 20}.items():
-        write_eval(here / f"{name}.eval", inspect_log(name.removesuffix("-2"), solved))
-    not_here = ("jobs", "runs", "simulations", "results.json")
-    for program, *arguments in (command for command in commands() if not command[2].startswith(not_here)):
-        assert program == "whichloop"
-        ended = whichloop(*arguments)
-        assert ended.code == 0, (arguments, ended.err)
 
 
 def test_the_page_names_every_column():

@@ -1,32 +1,18 @@
-"""Tasks, tools, tool servers and programs of the user's own, and every command of docs/own-tasks.md."""
+"""Tasks, tools, tool servers and programs of the user's own."""
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import json
-import re
-import runpy
 import shlex
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import whichloop as package
-from whichloop.experiments.serve.pages import SuiteTrials
 from whichloop.metrics.record import Record
-from whichloop.models.profiles import load_profile
-from whichloop.models.server import Server
-from whichloop.protocol.names import parse_spec
-from whichloop.runs.registry import make_suite
 from whichloop.runs.store.trials import each_record
-
-PAGE = (Path(__file__).parents[2] / "docs" / "own-tasks.md").read_text(encoding="utf-8")
 
 Command = Callable[..., Any]
 QUIET = ("-q", "--json")
@@ -125,9 +111,34 @@ def test_a_run_goes_on_only_with_the_same_suite_and_scorer_of_the_users_own(whic
     assert "where only scorers changed in it, judge the answers again: whichloop resume" in changed.err
 
 
+DESK = """
+class Desk:
+    def __init__(self, task):
+        self.stock = dict(task.world["stock"])
+        self.tools = [self.order]
+
+    def order(self, item: str, count: int) -> int:
+        \"\"\"Order some of an item; gives how many are left.\"\"\"
+        self.stock[item] -= count
+        return self.stock[item]
+
+    def state(self):
+        return self.stock
+
+    def close(self):
+        pass
+"""
+ORDER = {
+    "question": "Order two chairs. How many are left?",
+    "answer": 2,
+    "world": {"stock": {"chair": 4}},
+    "end_state": {"chair": 2},
+}
+
+
 def test_each_trial_has_its_own_state_and_is_judged_by_it(whichloop, here):
-    (here / "own_desk.py").write_text(block("python", "class Desk"))
-    row = json.loads(block("json", "Order two"))
+    (here / "own_desk.py").write_text(DESK)
+    row = ORDER
     plan = {
         "calls": [{"id": "c1", "tool": "order", "arguments": {"item": "chair", "count": 2}, "goal": "Order both chairs."}],
         "answer": {"$ref": "c1"},
@@ -136,129 +147,6 @@ def test_each_trial_has_its_own_state_and_is_judged_by_it(whichloop, here):
     (here / "orders.jsonl").write_text("".join(json.dumps({**made, "plan": plan}) + "\n" for made in (row, wrong)))
     flags = ["--suite", "jsonl", "--data", "orders.jsonl", "--tools", "own_desk:Desk", "--loop", "bare", "--repeats", "3"]
     assert whichloop("compare", *flags, *QUIET).json["arms"][0]["accuracy"]["value"] == 0.5
-
-
-def block(language: str, holding: str) -> str:
-    """The page's code block of a language that holds a text."""
-    blocks: list[str] = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
-    return next(text for text in blocks if holding in text)
-
-
-def commands() -> list[str]:
-    """The page's commands, in order."""
-    lines = [line for text in re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL) for line in text.splitlines()]
-    return [line.removeprefix("$ whichloop ") for line in lines if line.startswith("$ whichloop ")]
-
-
-def call(number: int, tool: str, **arguments: Any) -> dict[str, Any]:
-    return {"id": f"c{number}", "tool": tool, "arguments": arguments, "goal": f"Step {number} of the way."}
-
-
-WAYS: dict[str, tuple[list[dict[str, Any]], Any]] = {
-    "What does a lamp cost, in euros?": ([call(1, "price", item="lamp")], {"$ref": "c1"}),
-    "How many chairs are in stock?": ([call(1, "stock", item="chair")], {"$ref": "c1"}),
-    "What are all chairs in stock worth, in euros?": (
-        [call(1, "stock", item="chair"), call(2, "price", item="chair"), call(3, "multiply", a={"$ref": "c1"}, b={"$ref": "c2"})],
-        {"$ref": "c3"},
-    ),
-    "Which item is out of stock: lamp, chair or desk? Answer with its name only.": (
-        [call(number, "stock", item=item) for number, item in enumerate(("lamp", "chair", "desk"), start=1)],
-        "desk",
-    ),
-    "Order two chairs. How many are left?": ([call(1, "order", item="chair", count=2)], {"$ref": "c1"}),
-}
-"""What a good model does with each question of the page."""
-SERVED = """
-import desk, shop
-
-def tools(task):
-    return desk.Desk(task) if "stock" in task.world else [shop.price, shop.stock, shop.multiply]
-"""
-
-
-@contextmanager
-def good_model(folder: Path) -> Iterator[str]:
-    """An OpenAI-compatible server on loopback that knows the way; its base URL."""
-    rows = [
-        {"id": f"t{number}", "query": {"text": question}, "expected": answer, "plan": {"calls": calls, "answer": answer}}
-        | ({"world": {"stock": {"chair": 4}}} if "Order" in question else {})
-        for number, (question, (calls, answer)) in enumerate(WAYS.items())
-    ]
-    (folder / "served.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (folder / "served.py").write_text(SERVED)
-    suite = make_suite(parse_spec("jsonl"), folder / "served.jsonl", "served:tools")
-    trials = SuiteTrials(suite, load_profile("clean"), 0)
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    server = Server(trials, "127.0.0.1", 0, more=trials.more)
-    try:
-        asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(30)
-        yield f"{server.url}/v1"
-        asyncio.run_coroutine_threadsafe(server.__aexit__(None, None, None), loop).result(30)
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-        trials.close()
-
-
-def test_the_suite_in_python_is_solved_as_the_page_says(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = runpy.run_path(str(_written(here / "in_python.py", block("python", "StatelessEnvironment"))))
-    suite = made["suite"]
-    assert repr(suite) == "<Suite shop, version 1: 2 tasks>"
-    run = package.compare(["bare", "finish"], suite, mlflow=False, progress=False)
-    assert run.arms["accuracy"].tolist() == [1.0] * 4
-    monkeypatch.setattr(package, "compare", functools.partial(package.compare, mlflow=False, progress=False))
-    runpy.run_path(str(here / "in_python.py"), run_name="__main__")
-
-
-def _written(path: Path, text: str) -> Path:
-    path.write_text(text)
-    return path
-
-
-@pytest.mark.slow
-def test_every_command_of_the_page_does_what_it_says(whichloop: Command, here: Path) -> None:
-    """On a model that knows the way, in OpenAI's protocol on loopback; `finish` stands for the designs where it is asked."""
-    (here / "questions.csv").write_text(block("csv", "lamp"))
-    (here / "shop.py").write_text(block("python", "PRICES"))
-    (here / "desk.py").write_text(block("python", "class Desk"))
-    (here / "grading.py").write_text(block("python", "polite"))
-    (here / "mysuite.py").write_text(block("python", "suite_from_frame"))
-    (here / "orders.jsonl").write_text(block("json", "Order two"))
-    (here / "export.csv").write_text(
-        "Prompt;Gold;Nr;context;topic\n" + "".join(f"{question};{39.9};{n};no;x\n" for n, question in enumerate(list(WAYS)[:1]))
-    )
-    (first, show, again, learn, planned, *others) = commands()
-    with good_model(here) as url:
-        real = ["--model", "openai/scripted", "-s", f"base_url={url}", "--loop", "finish"]
-
-        def run(text: str, *flags: str) -> Any:
-            words = shlex.split(text.replace("--model openai/gpt-4o-mini", ""))
-            return whichloop(*words, *(flags if words[0] == "compare" else ()))
-
-        asked = run(first, *real, *QUIET).json
-        assert asked["arms"][0]["accuracy"]["value"] == 1.0
-        assert run(show).code == 0
-        checked = {}
-        for text in others:
-            if "huggingface" not in text:
-                found = run(text, *real, "--runs", "others", *QUIET).json["arms"][0]
-                checked[shlex.split(text)[2]] = found["accuracy"]["value"]
-    assert checked == {
-        next(name for name in checked if name.startswith("csv(question")): 1.0,
-        'csv(scorer="grading:polite")': 0.0,
-        "jsonl": 1.0,
-        "mysuite:load": 1.0,
-    }
-    replayed = run(again, "--model", "openai/scripted", "--loop", "finish", *QUIET).json
-    assert replayed["digest"] == asked["digest"]
-    assert run(learn).code == 0
-    assert len((here / "suite.jsonl").read_text().splitlines()) == 4
-    blown = run(planned, *QUIET).json
-    assert {arm["accuracy"]["value"] for arm in blown["arms"] if arm["profile"] == "clean"} == {1.0}
-    assert {arm["excluded"] for arm in blown["arms"]} == {0}
 
 
 SHOP = Path(__file__).parents[1] / "datasets" / "mcp_shop.py"
