@@ -204,6 +204,18 @@ def test_own_code_runs_when_typed_and_is_not_imported_because_a_run_names_it(mac
     assert not (here / "imported").exists()
 
 
+def test_a_loop_of_ones_own_inside_another_is_not_imported_because_a_run_names_it(here, whichloop, monkeypatch):
+    (here / "own_inner.py").write_text(ASKING.format(name="Mine", answer="1"))
+    monkeypatch.syspath_prepend(here)
+    whichloop(
+        "compare", "--loop", 'repeat_guard(loop="own_inner:Mine")', "--suite", "arithmetic(size=2)", "--profile", "clean", "-q"
+    )
+    untyped = whichloop("resume", "latest", "-q")
+    assert (untyped.code, untyped.out) == (2, "")
+    assert "--allow own_inner:Mine" in untyped.err
+    assert whichloop("resume", "latest", "-q", "--allow", "own_inner:Mine").code == 0
+
+
 def test_a_resume_refuses_changed_code(machine, here, whichloop, monkeypatch):
     (here / "own_changing.py").write_text(ASKING.format(name="Mine", answer="1"))
     monkeypatch.syspath_prepend(here)

@@ -79,8 +79,10 @@ def install(release: Release, say: Callable[[str], None]) -> None:
         _run([*make, str(making)], say)
         _run([*fill, *what, *others], say)
         look_at(Solver(python, f"{FRAMEWORKS[name]().wiring}:solve"))  # it is the first import, which compiles the framework
-        shutil.rmtree(folder, ignore_errors=True)
+        if folder.exists():
+            folder.rename(making / "before")  # one moment without either, and the new one is whole
         making.rename(folder)
+        shutil.rmtree(folder / "before", ignore_errors=True)
     except OSError as error:
         raise ValueError(f"{name}: {error.filename or making}: {error.strerror}") from None
     finally:

@@ -86,17 +86,6 @@ def adding(a: int, b: int) -> tuple[ToolCall, ...]:
     return (ToolCall("add", {"a": a, "b": b}),)
 
 
-def giving(result: Any) -> Callable[..., Any]:
-    def any_(**arguments: Any) -> Any:
-        """Gives whatever it is to give."""
-        if isinstance(result, BaseException):
-            raise result
-        return result
-
-    any_.__name__ = "any"
-    return any_
-
-
 def pure(*functions: Callable[..., Any]) -> list[Tool]:
     return [Tool.from_function(function, blocking=False) for function in functions or (add, fail)]
 
