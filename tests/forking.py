@@ -71,6 +71,7 @@ def files_by_cost(items: Sequence[pytest.Item]) -> deque[list[int]]:
     """Return the indexes of each file's tests: those with most thorough tests late, those with limits of their own last.
 
     Files that say the same as `IN_ONE_FORK` count as one: what one of them reads and keeps, the others need not read again.
+    Each test of a file that says `EACH_ALONE` counts as a file.
     """
 
     def cost(file: list[int]) -> tuple[bool, int]:
@@ -79,7 +80,9 @@ def files_by_cost(items: Sequence[pytest.Item]) -> deque[list[int]]:
 
     files: dict[Any, list[int]] = {}
     for index, item in enumerate(items):
-        files.setdefault(getattr(getattr(item, "module", None), "IN_ONE_FORK", item.path), []).append(index)
+        module = getattr(item, "module", None)
+        together = index if getattr(module, "EACH_ALONE", False) else getattr(module, "IN_ONE_FORK", item.path)
+        files.setdefault(together, []).append(index)
     return deque(sorted(files.values(), key=cost))
 
 

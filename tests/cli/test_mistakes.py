@@ -175,7 +175,6 @@ MISTAKES = [
     ("compare --program nope.sh", "command: there is no 'nope.sh' to run"),
     ("compare --program nope.py:solve", "nope.py:solve: there is no file nope.py here"),
     ("compare --program 'python -u nope.py'", "python -u nope.py: there is no file nope.py here"),
-    ("compare --program 'python notes.txt'", "notes.txt: no Python program: invalid syntax"),
     ("check program notes.txt", "command: notes.txt is no program: it cannot be executed"),
     ("check program agent.py:alone", "agent.py:alone: alone(question): a program is solve(task), or solve("),
     ("check program agent.py:LATER", "agent.py:LATER: 'LATER' of agent.py is not a function"),

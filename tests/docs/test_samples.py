@@ -8,6 +8,7 @@ import pytest
 
 from tests.docs.samples import ROOT, is_run, is_shown, printed_by, samples
 
+EACH_ALONE = True
 PAGES = [path for path in sorted((ROOT / "docs").glob("*.md")) if any(map(is_run, samples(path.read_text("utf-8"))))]
 
 
