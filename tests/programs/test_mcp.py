@@ -69,6 +69,16 @@ def ask(asked, headers=HEAD):
     return {"status": status, **json.loads(body)}
 
 
+def test_a_trial_that_has_ended_is_no_longer_served():
+    async def looked():
+        async with aiohttp.ClientSession() as session:
+            async with served(ProgramTrial(FakeModel(), TOOLS, None)) as url:
+                during = (await session.get(f"{url}/tools")).status
+            return during, (await session.get(f"{url}/tools")).status
+
+    assert asyncio.run(looked()) == (200, 404)
+
+
 @pytest.mark.parametrize("version", HANDSHAKE_PROTOCOL_VERSIONS)
 def test_it_introduces_itself_in_the_protocol_that_was_asked_for_and_lists_the_tools(version):
     said = ask(introduction(version))
