@@ -110,11 +110,16 @@ SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 def _connected(path: Path, mode: str) -> sqlite3.Connection:
     """Open a file that may come from anywhere. Raises RunError and OSError."""
     for each in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-journal")):
-        if each.exists() or each.is_symlink():
-            with open_regular(each) as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - len(SUPER_JOURNAL)))
-                if each.name.endswith("-journal") and file.read() == SUPER_JOURNAL:
-                    raise RunError(f"{each}: it names a file to remove; remove it by hand if that is yours")
+        try:
+            file = open_regular(each)
+        except FileNotFoundError:  # a writer's journal comes and goes
+            if each.is_symlink():
+                raise
+            continue
+        with file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - len(SUPER_JOURNAL)))
+            if each.name.endswith("-journal") and file.read() == SUPER_JOURNAL:
+                raise RunError(f"{each}: it names a file to remove; remove it by hand if that is yours")
     db = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False)
     db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE)
     db.execute("PRAGMA trusted_schema=OFF")
