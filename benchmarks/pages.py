@@ -18,13 +18,16 @@ def head(*columns: str) -> list[str]:
     return [row(*columns), "|---" * len(columns) + "|"]
 
 
-def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield rows laid out as text, in a fence."""
+def laid_out(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield rows as lines of text, in columns."""
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    yield "```text"
     for cells in rows:
         yield "  ".join(f"{cell:{width}}" for cell, width in zip(cells, widths, strict=True)).rstrip()
-    yield "```"
+
+
+def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield rows laid out as text, in a fence."""
+    yield from ("```text", *laid_out(rows), "```")
 
 
 def block(page: Path, name: str) -> str:

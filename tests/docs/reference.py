@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from typer.main import get_command
 
-from benchmarks.pages import block, write_block
+from benchmarks.pages import block, laid_out, write_block
 from tests.docs.pages import DOCS
 from whichloop.cli.listed import KINDS
 from whichloop.cli.main import app
@@ -22,13 +22,6 @@ FLAGS = {"loop": "loops", "profile": "profiles", "model": "models", "per_trial":
 """Flags of `compare` whose setting has another name."""
 COMMON = 4
 """An option of so many commands is shown once."""
-
-
-def lines(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Lay rows out in columns."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def option(parameter: Any) -> tuple[str, str]:
@@ -54,11 +47,11 @@ def commands() -> str:
         for each in theirs:
             users[each].append(name)
     common = [each for each, names in users.items() if len(names) >= COMMON]
-    shown = ["of many commands", *(f"  {line}" for line in lines(common))]
+    shown = ["of many commands", *(f"  {line}" for line in laid_out(common))]
     for name, theirs in found.items():
         own = [each for each in theirs if each not in common]
         also = " ".join(flag.split()[0].split("/")[0] for flag in (each[0] for each in theirs if each in common))
-        shown += ["", f"{usage[name]}{f'  [{also}]' if also else ''}", *(f"  {line}" for line in (lines(own) if own else ()))]
+        shown += ["", f"{usage[name]}{f'  [{also}]' if also else ''}", *(f"  {line}" for line in (laid_out(own) if own else ()))]
     return "\n".join(shown)
 
 
@@ -83,7 +76,7 @@ def settings() -> str:
         if not entry.group.startswith("search"):
             about = flags.get(entry.name.removesuffix(".calls")) or about
         sections[entry.group].append((name, about if default == "none" else f"{about} [{default}]"))
-    return "\n".join(line for section, rows in sections.items() for line in ["", f"# {section}", *lines(rows)]).strip()
+    return "\n".join(line for section, rows in sections.items() for line in ["", f"# {section}", *laid_out(rows)]).strip()
 
 
 BLOCKS: Mapping[str, Any] = {"commands": commands, "settings": settings}
