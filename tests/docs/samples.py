@@ -94,6 +94,7 @@ def _shell(text: str, folder: Path) -> str:
     environment = {
         "PATH": f"{Path(sys.executable).parent}:{os.defpath}",
         "HOME": str(folder),
+        **{name: os.environ[name] for name in ("WHICHLOOP_HOME",) if name in os.environ},  # where an empty database is kept
         "COLUMNS": "100",
         "LANG": "C.UTF-8",
         "PYTHONPATH": str(ROOT / "src"),
@@ -106,8 +107,10 @@ def _shell(text: str, folder: Path) -> str:
         words = shlex.split(command, comments=True)
         if not words:
             continue
-        ours = words[0] == "whichloop" and not SHELL.search(command.replace("'", ""))
-        made = [sys.executable, "-P", "-m", *words] if ours else ["bash", "-euo", "pipefail", "-c", command]
+        module = words[2:] if words[:2] == ["python", "-m"] else words
+        ours = module[0] in ("whichloop", "pytest") and not SHELL.search(command.replace("'", ""))
+        safe = [] if words[0] == "python" else ["-P"]
+        made = [sys.executable, *safe, "-m", *module] if ours else ["bash", "-euo", "pipefail", "-c", command]
         start = Prepared if ours else subprocess.Popen
         with start(made, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             out, errors = process.communicate(timeout=600)
