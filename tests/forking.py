@@ -60,7 +60,6 @@ def _import_what_takes_long() -> None:
     for name in TAKE_LONG:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    gc.collect()
     gc.freeze()
 
 
