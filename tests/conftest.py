@@ -62,7 +62,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep what commands keep for later ones, such as an empty database of MLflow's, out of the home of whoever runs the tests."""
+    """Keep what commands keep for later ones out of the home of whoever runs the tests."""
     os.environ.setdefault("WHICHLOOP_HOME", str(config.rootpath / ".pytest_cache" / "whichloop-home"))
 
 

@@ -94,10 +94,9 @@ def _shell(text: str, folder: Path) -> str:
     environment = {
         "PATH": f"{Path(sys.executable).parent}:{os.defpath}",
         "HOME": str(folder),
-        **{name: os.environ[name] for name in ("WHICHLOOP_HOME",) if name in os.environ},  # where an empty database is kept
         "COLUMNS": "100",
         "LANG": "C.UTF-8",
-        "PYTHONPATH": str(ROOT / "src"),
+        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{Path(__file__).with_name('without')}",
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTEST_PLUGINS": "whichloop.pytest_plugin",
     }
