@@ -77,40 +77,16 @@ class Population:
         return TaskValues({str(task): row for task, row in enumerate(rows)}, {str(task): name for task, name in enumerate(names)})
 
 
-def mostly(rng: np.random.Generator, n: int) -> Chances:
-    """Nine of ten tasks are always solved, the others now and then."""
-    return np.where(rng.random(n) < 0.9, 1.0, rng.random(n))
-
-
-def mixed(rng: np.random.Generator, n: int) -> Chances:
-    """Easy tasks, hard ones, and all between."""
-    return rng.beta(0.6, 0.3, n)
-
-
-def even(rng: np.random.Generator, n: int) -> Chances:
-    """Every task is solved nine times in ten."""
-    return np.full(n, 0.9)
-
-
-def lengths(rng: np.random.Generator, n: int) -> Chances:
-    """Steps, calls or tokens: tasks differ by a factor of ten."""
-    return np.exp(rng.normal(3.0, 0.7, n))
-
-
-MOSTLY, MIXED, EVEN = Population("mostly solved", mostly), Population("mixed", mixed), Population("0.9 each", even)
-TEMPLATES = Population("mixed, 5 to a template", mixed, template=5)
-LENGTHS = Population("steps", lengths, ratio=True)
-
-
-def weakened(chances: Chances, drop: float) -> Chances:
-    """Each task is solved less often in proportion, so that the mean falls by `drop`."""
-    return np.asarray(chances * (1 - drop / float(chances.mean())), dtype=np.float64)
-
-
-def harmed(rng: np.random.Generator, chances: Chances, drop: float, template: int) -> Chances:
-    """Some tasks (templates) are lost altogether, so that the mean falls by `drop`."""
-    lost = rng.random(-(-len(chances) // template)) < drop / float(chances.mean())
-    return np.where(np.repeat(lost, template)[: len(chances)], 0.0, chances)
+MOSTLY, MIXED, EVEN, TEMPLATES, LENGTHS = (
+    # nine of ten tasks are always solved, the others now and then
+    Population("mostly solved", lambda rng, n: np.where(rng.random(n) < 0.9, 1.0, rng.random(n))),
+    # easy tasks, hard ones, and all between
+    Population("mixed", lambda rng, n: rng.beta(0.6, 0.3, n)),
+    Population("0.9 each", lambda rng, n: np.full(n, 0.9)),
+    Population("mixed, 5 to a template", lambda rng, n: rng.beta(0.6, 0.3, n), template=5),
+    # steps, calls or tokens: tasks differ by a factor of ten
+    Population("steps", lambda rng, n: np.exp(rng.normal(3.0, 0.7, n)), ratio=True),
+)
 
 
 # --- decisions, and what was promised of them ---
@@ -138,12 +114,10 @@ class Case:
         return {"difference": self.margin, "regression": 2 * self.margin}.get(self.decision, 0.0)
 
 
+DECISIONS = ("difference", "equivalence", "pass", "regression")
+PLANS = ((MOSTLY, 1, 0.02), (MIXED, 1, 0.05), (MIXED, 3, 0.05), (EVEN, 2, 0.03), (TEMPLATES, 1, 0.05))
 CASES = [
-    *(Case(MOSTLY, decision, 1, 0.02) for decision in ("difference", "equivalence", "pass", "regression")),
-    *(Case(MIXED, decision, 1, 0.05) for decision in ("difference", "equivalence", "pass", "regression")),
-    *(Case(MIXED, decision, 3, 0.05) for decision in ("difference", "equivalence", "pass", "regression")),
-    *(Case(EVEN, decision, 2, 0.03) for decision in ("difference", "equivalence", "pass", "regression")),
-    *(Case(TEMPLATES, decision, 1, 0.05) for decision in ("difference", "equivalence", "pass", "regression")),
+    *(Case(population, decision, repeats, margin) for population, repeats, margin in PLANS for decision in DECISIONS),
     *(Case(population, "difference", repeats, 0.05, whole=False) for population in (MIXED, EVEN) for repeats in (1, 3)),
     Case(LENGTHS, "pass", 1, 0.1),
     Case(LENGTHS, "pass", 3, 0.05),
@@ -164,10 +138,16 @@ def power_of(case: Case, varies: Spread) -> Callable[[int], float]:
 
 
 def changed(case: Case, rng: np.random.Generator, chances: Chances) -> Chances:
-    """What becomes of the tasks' chances."""
+    """What becomes of the tasks' chances, so that their mean falls by the shift: tasks (templates) are lost altogether, or each is
+    solved less often in proportion.
+    """
+    share, template = case.shift / float(chances.mean()), case.population.template
     if not case.shift:
         return chances
-    return harmed(rng, chances, case.shift, case.population.template) if case.whole else weakened(chances, case.shift)
+    if not case.whole:
+        return np.asarray(chances * (1 - share), dtype=np.float64)
+    lost = rng.random(-(-len(chances) // template)) < share
+    return np.where(np.repeat(lost, template)[: len(chances)], 0.0, chances)
 
 
 def observed(case: Case, rng: np.random.Generator, tasks: int) -> Spread:
@@ -186,8 +166,7 @@ def decided(case: Case, rng: np.random.Generator, tasks: int) -> bool:
     """One run of so many tasks, judged by what judges real ones."""
     population = case.population
     before = population.chances(rng, tasks)
-    after = changed(case, rng, before)
-    a, b = (population.values(rng, chances, case.repeats) for chances in (before, after))
+    a, b = (population.values(rng, chances, case.repeats) for chances in (before, changed(case, rng, before)))
     if case.decision in ("pass", "regression"):
         metric = "steps" if population.ratio else "accuracy"
         (line,) = gate.judge_lines([gate.Held("arm", metric, a, b, case.margin)], ALPHA)
