@@ -101,28 +101,26 @@ def start_command(
     return Prepared([sys.executable, "-m", module, *arguments], cwd=folder, env=environment, **taken)
 
 
-def said_by(folder: Path, environment: Mapping[str, str], *words: str, quiet: bool = False) -> str:
-    """Return what `python -m MODULE …` or `python FILE.py …` prints in a folder; its exit code must be 0.
-
-    `quiet`: it may write nothing to standard error.
-    """
-    module = words if words[0] == "-m" else ("-m", Path(words[0]).stem, *words[1:])
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with Prepared([sys.executable, *module], cwd=folder, env=environment, **pipes) as process:
+def ended(folder: Path, environment: Mapping[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    """Return how `python -m MODULE …` or `python FILE.py …` ended in a folder, and what it said."""
+    module, *arguments = words[1:] if words[0] == "-m" else (Path(words[0]).stem, *words[1:])
+    with start_command(arguments, folder, environment, module=module) as process:
         said, errors = process.communicate(timeout=240)
-    assert process.returncode == 0, said + errors
-    assert not (quiet and errors), errors
-    return str(said)
+    return subprocess.CompletedProcess([*words], process.returncode, str(said), str(errors))
+
+
+def said_by(folder: Path, environment: Mapping[str, str], *words: str, quiet: bool = False) -> str:
+    """Return what such a process prints; its exit code must be 0. `quiet`: it may write nothing to standard error."""
+    done = ended(folder, environment, *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not (quiet and done.stderr), done.stderr
+    return done.stdout
 
 
 def ran_in_fork(code: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run Python code as a module of a folder, with no environment, and return how its process ended and what it said."""
     (folder / "code_of_a_test.py").write_text(code, encoding="utf-8")
-    command = [sys.executable, "-m", "code_of_a_test", *arguments]
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with Prepared(command, cwd=folder, env={}, **pipes) as process:
-        said, errors = process.communicate(timeout=120)
-    return subprocess.CompletedProcess(command, process.returncode, str(said), str(errors))
+    return ended(folder, {}, "code_of_a_test.py", *arguments)
 
 
 def start_for_asyncio(command: Sequence[str], **more: Any) -> subprocess.Popen[Any]:
