@@ -18,10 +18,9 @@ from typing import cast
 from markupsafe import Markup
 
 from pages import columns, write_block
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.frameworks.table import Framework
 from whichloop.metrics.comparison import ArmResult
 from whichloop.metrics.statistics import Interval

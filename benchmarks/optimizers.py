@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from pages import block, head, make_tables, row
 from whichloop.experiments.compare import run as compare
-from whichloop.experiments.compare.prepare import prepare as prepare_comparison
+from whichloop.experiments.compare.run import prepare as prepare_comparison
 from whichloop.experiments.optimize.candidates import PROGRAM
 from whichloop.experiments.optimize.config import load_optimize_config
 from whichloop.experiments.optimize.prepare import prepare

@@ -19,8 +19,7 @@ from pathlib import Path
 from measure import measured, typed
 from questions import next_call
 
-from whichloop.experiments.compare.prepare import Experiment, prepare
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import Experiment, prepare, run
 from whichloop.metrics.record import Record
 from whichloop.protocol import Capabilities, Chunk, Reply, Request, Usage
 from whichloop.runs.config import CompareConfig

@@ -24,8 +24,7 @@ import numpy as np
 from scipy import stats
 
 from pages import head, make_tables, row
-from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.fit_profile.fit import FittedProfile, fit_run, to_toml
 from whichloop.models.profiles import Profile, load_profile
 from whichloop.runs.config import CompareConfig

@@ -18,8 +18,7 @@ from typing import Any
 from other_policy import TEMPERS, Temper, in_the_tunnels_place
 
 from pages import head, make_tables, row
-from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.validate.prediction import ValidationRequest, predict, register
 from whichloop.experiments.validate.validity import validity
 from whichloop.runs.config import CompareConfig

@@ -18,10 +18,9 @@ import whichloop
 from tests.docs.pages import output_of
 from tests.prepared import said_by
 from whichloop.datasets import arithmetic
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.gate import bless, write_baseline
 from whichloop.loops import Bare, Finish
 from whichloop.reports.dataframes import Loaded

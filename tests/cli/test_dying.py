@@ -245,7 +245,7 @@ def test_a_watchdog_ends_a_process_in_which_code_of_a_users_own_is_at_work():
     """As pytest-timeout does: an exception in its thread would be no end."""
     code = (
         "import os, threading, time\n"
-        "from whichloop.runs.silent_end import told_of_exit\n"
+        "from whichloop.runs.trial.watchdog import told_of_exit\n"
         "with told_of_exit():\n"
         "    threading.Timer(0.1, os._exit, ({},)).start()\n"
         "    time.sleep(30)\n"

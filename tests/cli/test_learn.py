@@ -19,8 +19,7 @@ from tests.kept import rows
 from tests.prepared import start_command
 from whichloop.datasets import arithmetic
 from whichloop.datasets.task import Task
-from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.fit_profile.fit import check_lines
 from whichloop.experiments.validate import prediction
 from whichloop.experiments.validate.prediction import ValidationRequest, predict, predict_ahead, prediction_digest

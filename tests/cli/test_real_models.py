@@ -21,7 +21,7 @@ from tests.models.real.provider import NAME, SECRET, CannedAnswer, SeenRequest, 
 from whichloop.datasets.task import Suite
 from whichloop.datasets.with_user import UserEnvironment, instructions
 from whichloop.experiments.compare import run as compare
-from whichloop.experiments.compare.prepare import Experiment, prepare
+from whichloop.experiments.compare.run import Experiment, prepare
 from whichloop.loops.bare_codecs import CODEC
 from whichloop.metrics.record import Record, records_digest
 from whichloop.models.fake import FakeAnswer, FakeItem, FakeModel

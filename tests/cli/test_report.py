@@ -14,9 +14,8 @@ import pytest
 from tests.kept import put, rows
 from whichloop.checks.program import FAULTS
 from whichloop.experiments.card.card import IN_TEXT, NATIVELY, NOT_SHOWN, wire_uses
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.protocol import Message, Request, Role, ToolSpec
 from whichloop.runs.config import CompareConfig

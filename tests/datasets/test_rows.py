@@ -27,7 +27,7 @@ from whichloop.datasets.importing.own_tools import OwnTools, own_tools
 from whichloop.datasets.importing.rows import suite_from_frame
 from whichloop.datasets.task import Suite, Task
 from whichloop.protocol import Plan, PlannedCall, Query, Ref
-from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.json_text import canonical_json
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_suite
 

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from whichloop.experiments.compare import run as compare
 from whichloop.experiments.compare.doc import compare_doc
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import prepare
 from whichloop.experiments.optimize import prepare as optimizations
 from whichloop.experiments.optimize.config import load_optimize_config
 from whichloop.experiments.optimize.doc import gains_table, optimize_doc

@@ -11,8 +11,7 @@ import pytest
 
 from benchmarks.pages import block, write_block
 from tests.benchmarks import load_benchmark
-from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.validate.prediction import prediction_digest
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched

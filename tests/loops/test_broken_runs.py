@@ -24,9 +24,8 @@ from whichloop.models.fake import FakeModel
 from whichloop.models.metering import Budget, Meter, MeteredModel
 from whichloop.protocol import Answer, Loop, Outcome, Query, Reply, StopReason, Toolbox, Usage, WrappedLoop, run_sync
 from whichloop.protocol.events import SILENT, Observer, RunEnded, RunEvent
-from whichloop.protocol.model import Model, ProviderError, Request, WrappedModel
+from whichloop.protocol.model import Model, ProviderError, Request, WrappedModel, estimate_input
 from whichloop.protocol.outcome import Expenses
-from whichloop.protocol.tokens import estimate_input
 from whichloop.protocol.tool_calls import BudgetExceeded, Observation, StopRun, ToolCall
 from whichloop.protocol.tools import ToolboxAround
 

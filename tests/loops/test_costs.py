@@ -11,8 +11,7 @@ from types import FrameType
 import pytest
 
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
-from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.metrics.record import Record
 from whichloop.models.profiles import load_profile
 from whichloop.protocol import Plan, PlannedCall, Query, Ref, Tool, run_sync

@@ -13,8 +13,7 @@ import pytest
 
 from tests.loops.helpers import Heard
 from tests.loops.test_run_arguments import LOOPS as DESIGNS
-from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.loops import Bare, BudgetExceeded, Finish, Phased, ProviderRetry, ReactExtract, Stateless
 from whichloop.loops.shared import boundary
 from whichloop.loops.shared.boundary import run_events, takes_events

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.metrics.record import MAX_COUNT, FaultRecord, Record, records_digest
-from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.json_text import canonical_json
 
 DIGESTED = (
     "arm", "suite_digest", "task", "repeat", "status", "answer", "stop", "steps", "calls", "tool_calls",

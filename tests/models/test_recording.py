@@ -30,7 +30,7 @@ from whichloop.protocol import (
     Usage,
     run_sync,
 )
-from whichloop.protocol.digest import digest
+from whichloop.protocol.json_text import digest
 
 from .recordings import TRIAL, ask, heard, lines_of, texts, use
 

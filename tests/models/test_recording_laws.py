@@ -29,7 +29,7 @@ from whichloop.protocol import (
     Usage,
     run_sync,
 )
-from whichloop.protocol.digest import digest
+from whichloop.protocol.json_text import digest
 
 from .recordings import ask, heard, texts, use
 

@@ -17,7 +17,7 @@ from whichloop.models.limits import WINDOW_S
 from whichloop.models.prices import Price
 from whichloop.models.real import ABILITIES, RealModel, RealOptions
 from whichloop.protocol import Capabilities, Chunk, ContextOverflow, Message, ProviderError, Reply, Request, Sampling, Usage
-from whichloop.protocol.tokens import estimate_input
+from whichloop.protocol.model import estimate_input
 
 from .virtual_time import EACH, now, virtually
 

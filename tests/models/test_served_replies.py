@@ -15,7 +15,7 @@ from whichloop.dspy_seam import close_local_clients
 from whichloop.models.profiles import Profile
 from whichloop.models.server.answers import within_limits
 from whichloop.protocol import Message, NativeCall, ProviderError, Reply, Request, Sampling, Usage
-from whichloop.protocol.tokens import estimate_usage
+from whichloop.protocol.model import estimate_usage
 
 from . import bench
 from .served import BODY, SUBMIT, Book, failure, fixed, of, run, specs

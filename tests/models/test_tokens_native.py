@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.protocol import Message, NativeCall, Reply, Request, ToolCall, ToolSpec, Usage
-from whichloop.protocol.digest import canonical_json
-from whichloop.protocol.moves import Act, Answer, Completion, Inexpressible, Recovery, Tasks, Text, Understanding, WireError
-from whichloop.protocol.tokens import (
+from whichloop.protocol.json_text import canonical_json
+from whichloop.protocol.model import (
     MAX_TEXTS,
     MESSAGE_OVERHEAD,
     estimate_input,
@@ -23,6 +22,7 @@ from whichloop.protocol.tokens import (
     schema_text,
     tool_tokens,
 )
+from whichloop.protocol.moves import Act, Answer, Completion, Inexpressible, Recovery, Tasks, Text, Understanding, WireError
 
 LAW = settings(max_examples=cases(40), deadline=None)
 # --- tokens ---

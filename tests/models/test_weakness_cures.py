@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from tests.sealing import reseal
 from whichloop.datasets.task import Suite, Task
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.loops.bare_codecs import FORMATS
 from whichloop.loops.phased.codecs import SELECT
 from whichloop.loops.react_extract_codecs import ReactCodec, ReactStep

@@ -43,7 +43,7 @@ from whichloop.protocol import (
     WireError,
     run_sync,
 )
-from whichloop.protocol.digest import digest
+from whichloop.protocol.json_text import digest
 from whichloop.protocol.threads import beside_event_loop, run_blocking
 
 who = contextvars.ContextVar("who", default="nobody")

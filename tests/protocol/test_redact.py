@@ -27,7 +27,7 @@ from whichloop.loops.react_extract import ReactExtract
 from whichloop.loops.stateless import Stateless
 from whichloop.models.receipts import ReceiptEntry
 from whichloop.protocol import Act, FunctionModel, Loop, ProviderError, Query, Reply, Request, Toolbox, ToolCall, run_sync
-from whichloop.protocol.digest import sha256
+from whichloop.protocol.json_text import sha256
 from whichloop.protocol.redact import MARK, logger_of, redact, redact_json
 
 SECRET = st.text(alphabet='ABCDEFGHIJKLM0123456789/+"=-_.\\', min_size=8, max_size=40)

@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 
 from tests.protocol.helpers import given_to
 from whichloop.protocol import Tool, Toolbox, ToolCall, run_sync
-from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.json_text import canonical_json
 
 if TYPE_CHECKING:
     from decimal import Decimal

@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 import pytest
 
 from whichloop.experiments.compare import run as compare
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.run import prepare
 from whichloop.metrics.record import Record
 from whichloop.metrics.trace import ModelExchange
 from whichloop.models.local.model import open_model

@@ -23,7 +23,7 @@ from tests.cases import cases
 from tests.kept import put
 from tests.sealing import reseal
 from whichloop.experiments.compare import run as compare
-from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.run import prepare
 from whichloop.metrics.record import FaultRecord, Record
 from whichloop.metrics.summary import METRICS, count_faults
 from whichloop.protocol import StopReason, render_value

@@ -17,9 +17,8 @@ from tests.cases import cases
 from tests.reports.test_dataframes import loaded, runs
 from whichloop.experiments.ablate.doc import run_doc
 from whichloop.experiments.compare import tables
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.compare.tables import arms_csv
 from whichloop.metrics import summary
 from whichloop.metrics.arm_info import ArmInfo

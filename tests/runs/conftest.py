@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from whichloop.experiments.compare.prepare import Experiment, prepare
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import Experiment, prepare, run
 from whichloop.metrics.record import Record, records_digest
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from tests.sealing import reseal
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import SessionSettings, reopen
-from whichloop.experiments.compare.run import run
-from whichloop.protocol.digest import unseal
+from whichloop.experiments.compare.run import prepare, run
+from whichloop.protocol.json_text import unseal
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import Manifest, RunNote, read_manifest, write_manifest

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.gate import Incomparable, bless, judge
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import dollars_of_trial

@@ -17,10 +17,9 @@ import pytest
 
 from tests.prepared import Prepared, start_command
 from whichloop.experiments.compare.doc import basis
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import SessionSettings, reopen
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.gate import Rerun, bless, config_again, prepare_again, run_and_judge
 from whichloop.experiments.why.losses import losses_explained
 from whichloop.models.at_once import SAME_IDS

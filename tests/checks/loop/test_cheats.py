@@ -14,9 +14,8 @@ import pytest
 from tests.checks.loop.altered_loops import Changed
 from whichloop.checks.loop import LAWS
 from whichloop.checks.shared.law import judged
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.loops.bare import Bare
 from whichloop.models.scripted import Script
 from whichloop.protocol import (

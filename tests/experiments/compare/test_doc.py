@@ -19,9 +19,8 @@ from rich.console import Console
 
 from whichloop.experiments.compare.caveats import at_limit, caveats
 from whichloop.experiments.compare.doc import basis, compare_doc
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.compare.several_runs import SeveralRuns, collect, several_doc
 from whichloop.experiments.compare.tables import arms_csv
 from whichloop.experiments.compare.trial_limits import trial_limits

@@ -10,10 +10,9 @@ import pytest
 
 from whichloop.experiments.compare.caveats import caveats
 from whichloop.experiments.compare.extend import Additions, extend
-from whichloop.experiments.compare.prepare import prepare, without_formless
 from whichloop.experiments.compare.reopen import look_again
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run, without_formless
 from whichloop.experiments.compare.several_runs import collect, several_doc
 from whichloop.experiments.compare.verdict import Decision, verdict
 from whichloop.experiments.fit_profile.fit import fit_run

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.loops import Bare
 from whichloop.protocol import Outcome, Plan, PlannedCall, Query, Ref, StopReason
 from whichloop.runs.config import CompareConfig

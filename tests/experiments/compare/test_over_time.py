@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from tests.kept import put, rows
 from whichloop.experiments.compare.extend import Additions, extend
-from whichloop.experiments.compare.prepare import Experiment, prepare
 from whichloop.experiments.compare.reopen import SessionSettings, reopen
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import Experiment, prepare, run
 from whichloop.metrics.caveats import Caveat
 from whichloop.metrics.record import Record
 from whichloop.protocol import Capabilities, ProviderError, Reply, Request

@@ -17,11 +17,10 @@ from tests.cases import cases
 from tests.kept import put, rows
 from whichloop.experiments.compare import rescore as rescoring
 from whichloop.experiments.compare.extend import Additions, extend
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.rescore import REDACTED, rescore
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.protocol import Query
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched

@@ -14,8 +14,7 @@ import pytest
 
 from tests.models.real.provider import NAME, completion, serving
 from tests.sealing import reseal
-from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.fit_profile.check import MAX_TRIALS, MEASURES, check_fit, compare_records
 from whichloop.experiments.fit_profile.doc import fit_doc
 from whichloop.experiments.fit_profile.fit import FittedProfile, check_lines, fit_run, to_toml

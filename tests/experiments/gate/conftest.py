@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.gate import Baseline, GateResult, bless
 from whichloop.experiments.gate.reasons import Reason
 from whichloop.metrics.comparison import compare

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.experiments.compare.prepare import Experiment, prepare
-from whichloop.experiments.compare.run import run_apart
+from whichloop.experiments.compare.run import Experiment, prepare, run_apart
 from whichloop.experiments.gate import Baseline, bless, read_run
 from whichloop.experiments.gate.lines import (
     MAX_SOURCE,
@@ -22,7 +21,7 @@ from whichloop.experiments.gate.lines import (
     unrun_lines,
     with_lines_watched,
 )
-from whichloop.protocol.digest import short_digest
+from whichloop.protocol.json_text import short_digest
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 

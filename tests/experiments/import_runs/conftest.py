@@ -18,9 +18,8 @@ import pytest
 
 from tests.experiments.fit_profile.helpers import known
 from tests.experiments.fit_profile.helpers import run as run_trials
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, import_files
 from whichloop.metrics.record import Record
 from whichloop.metrics.trace import Trace

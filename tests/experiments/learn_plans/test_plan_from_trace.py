@@ -24,7 +24,7 @@ from whichloop.experiments.learn_plans.learn import result_kind, write_suite
 from whichloop.experiments.learn_plans.plan_from_trace import Kind, Unlearnable, draft_of, plan_of, successful_calls
 from whichloop.metrics.trace import Trace, TraceError, TraceEvent
 from whichloop.protocol import Plan, Query, Ref, Tool
-from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.json_text import canonical_json
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from whichloop.datasets import arithmetic
 from whichloop.experiments.ablate.prepare import prepare
-from whichloop.experiments.compare.prepare import prepare as prepare_comparison
+from whichloop.experiments.compare.run import prepare as prepare_comparison
 from whichloop.experiments.why.minimal import SmallestSet, ddmin, minimal_faults, smallest_set
 from whichloop.experiments.why.remedies import FACTORS, GUARDS, ProposedAblation, ablation_of
 from whichloop.experiments.why.replay import ReplayableTrial, landed

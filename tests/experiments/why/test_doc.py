@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, find_record, results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.why import base_rates
 from whichloop.experiments.why.base_rates import LOST_ONLY, BaseRate
 from whichloop.experiments.why.doc import MAX_ACROSS, MAX_EXAMPLES, why_doc

@@ -17,9 +17,8 @@ from benchmarks.loop_mutants import Mutant
 from benchmarks.pages import block
 from benchmarks.why_mutants import PAGE, counted
 from tests.metrics.lost_trials import Talk, record
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.loops.bare import Bare
 from whichloop.metrics.trace import Trace
 from whichloop.metrics.trajectory.alterations import alterations

@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kept import put
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.why.losses import Why, comparable, losses_explained
 from whichloop.experiments.why.trial import recorded_doc
 from whichloop.metrics.record import Record

@@ -32,9 +32,8 @@ from tests.loops.predictors.helpers import (
 )
 from whichloop.dspy_seam import SignatureCodec
 from whichloop.dspy_seam.program import LoopProgram, PredictorCall
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.protocol import ContextOverflow, Message, NativeCall, Program, ProviderError, Reply, Request, ToolCall
 from whichloop.protocol.moves import Act, Answer, Completion, Move, PlanTask, Recovery, Tasks, Text, Understanding
 from whichloop.protocol.predictor import CONVERSATION

@@ -20,7 +20,7 @@ from whichloop.models.local.model import MAX_ITEMS, MAX_TEXT_CHARS, bounded, wit
 from whichloop.models.local.server import find_weights
 from whichloop.models.recording import canonical
 from whichloop.protocol import DEFAULT_SAMPLING, Message, NativeCall, Reply, Request, ToolSpec, run_sync
-from whichloop.protocol.digest import digest
+from whichloop.protocol.json_text import digest
 from whichloop.protocol.names import is_local_model
 
 from .fakes import WEIGHTS, package_of

@@ -22,8 +22,8 @@ from whichloop.datasets import arithmetic
 from whichloop.datasets.task import Suite, Task
 from whichloop.datasets.validity import Replayed, replay
 from whichloop.experiments.compare import run as compare
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import reopen
+from whichloop.experiments.compare.run import prepare
 from whichloop.loops.bare_codecs import CODEC
 from whichloop.loops.react_extract_codecs import ExtractAnswer, ExtractCodec, ReactCodec, ReactStep
 from whichloop.metrics.record import Record

@@ -18,7 +18,7 @@ from whichloop.models.fake import FakeModel
 from whichloop.models.local.model import _as_served, open_model
 from whichloop.protocol import Answer, Message, NativeCall, ProviderError, Request, Sampling, ToolSpec, run_sync
 from whichloop.protocol.files import Image
-from whichloop.protocol.tokens import IMAGE_TOKENS, estimate_input
+from whichloop.protocol.model import IMAGE_TOKENS, estimate_input
 
 from .provider import EACH, HELLO, NAME, NAMES, OBJECT, SECRET, TEXT, CannedAnswer, Server, _ask, _read, ask, ask_once, completion
 from .vendors import body, frames, turn

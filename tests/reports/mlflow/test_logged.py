@@ -16,8 +16,8 @@ from mlflow.entities import Run
 
 from tests.kept import put, rows
 from whichloop.experiments.compare import run as compare
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import prepare
 from whichloop.experiments.optimize import prepare as search_prepare
 from whichloop.experiments.optimize import run as search_run
 from whichloop.experiments.optimize.config import load_optimize_config

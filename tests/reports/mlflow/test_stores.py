@@ -19,8 +19,8 @@ from requests.adapters import HTTPAdapter
 
 from tests.reports.mlflow.servers import free_port, served
 from whichloop.experiments.compare import run as compare
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import prepare
 from whichloop.protocol.redact import public_address
 from whichloop.reports import mlflow as store
 from whichloop.reports.mlflow import log, metric_key

@@ -15,10 +15,9 @@ import pytest
 from tests.kept import rows
 from tests.prepared import Prepared
 from tests.processes import is_alive
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 
 RUN = """
 import sys

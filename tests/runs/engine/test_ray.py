@@ -21,10 +21,9 @@ from typing import Any
 import pytest
 
 from tests.prepared import Prepared
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import SessionSettings, reopen
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.runs.config import load_config
 from whichloop.runs.engine.messages import WorkerError
 from whichloop.runs.engine.ray import cluster_links

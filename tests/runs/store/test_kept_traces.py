@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.fit_profile.fit import fit_run
 from whichloop.experiments.gate.baseline import bless
 from whichloop.experiments.learn_plans.learn import learn_run
@@ -20,8 +19,7 @@ from whichloop.experiments.why.losses import losses_explained
 from whichloop.reports.html.page import report_html
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.store.files import RunError, write_manifest_json
-from whichloop.runs.store.traces import TracePolicy
+from whichloop.runs.store.files import RunError, TracePolicy, write_manifest_json
 from whichloop.runs.store.trials import read_trace
 
 # --- which are kept ---

@@ -19,7 +19,7 @@ from whichloop.dspy_seam.program import LoopProgram, loop_with
 from whichloop.experiments.compare import prepare as compare_prepare
 from whichloop.experiments.compare import reopen as compare_reopen
 from whichloop.experiments.compare import run as compare
-from whichloop.experiments.compare.prepare import Experiment
+from whichloop.experiments.compare.run import Experiment
 from whichloop.models.metering import Meter
 from whichloop.models.real import RealModel
 from whichloop.protocol.program import ABOUT
