@@ -23,10 +23,7 @@ if str(ROOT) not in sys.path:
 from benchmarks.loop_defects import DEFECTS  # noqa: E402
 from benchmarks.pages import head, make_tables, row  # noqa: E402
 from whichloop.experiments.compare.results import Results, results  # noqa: E402
-from whichloop.experiments.compare.run import (
-    prepare,  # noqa: E402
-    run,  # noqa: E402
-)
+from whichloop.experiments.compare.run import prepare, run  # noqa: E402
 from whichloop.experiments.why.losses import losses_explained  # noqa: E402
 from whichloop.runs.config import CompareConfig  # noqa: E402
 from whichloop.runs.engine.runner import Unwatched  # noqa: E402

@@ -21,7 +21,7 @@ from whichloop.datasets.generating import Source
 from whichloop.datasets.task import Suite, Task
 from whichloop.datasets.validity import replay
 from whichloop.protocol import run_sync
-from whichloop.protocol.digest import canonical_json, digest
+from whichloop.protocol.json_text import canonical_json, digest
 from whichloop.runs.registry import generated_suites
 
 VERSIONS = Path(__file__).with_name("versions.json")
