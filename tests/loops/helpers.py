@@ -5,11 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from whichloop.protocol import Answer, Capabilities, Chunk, Codec, Inexpressible, Move, Observer, Reply, Request, Role, RunEvent
+
+
+def in_turn(names: Iterable[Any], others: Sequence[Any], *, whole: int = 1) -> list[tuple[Any, Any]]:
+    """Each name with one of the others in turn, and the first `whole` names with all of them: for laws that hold for each pair."""
+    pairs: list[tuple[Any, Any]] = []
+    for place, name in enumerate(names):
+        pairs += [(name, other) for other in others] if place < whole else [(name, others[place % len(others)])]
+    return pairs
+
 
 Said = Move | Reply | str | BaseException
 Saying = Said | Callable[[Request], Said]

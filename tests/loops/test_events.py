@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
 from tests.loops.helpers import Heard
-from tests.loops.test_run_arguments import LOOPS as DESIGNS
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.run import run
-from whichloop.loops import Bare, BudgetExceeded, Finish, Phased, ProviderRetry, ReactExtract, Stateless
+from whichloop.loops import Bare, BudgetExceeded, Finish, ProviderRetry
 from whichloop.loops.shared import boundary
 from whichloop.loops.shared.boundary import run_events, takes_events
 from whichloop.metrics.record import records_digest
@@ -54,7 +52,7 @@ TASKS = 1
 
 
 class Told(NoteTaker):
-    """A trial's observer that takes events, too; all that were made."""
+    """A trial's observer that takes events, too, every second one in pieces; all that were made."""
 
     made: ClassVar[list[Told]] = []
 
@@ -62,20 +60,12 @@ class Told(NoteTaker):
         super().__init__(take)
         self.recorder: Recorder = take.__self__
         self.told: list[RunEvent] = []
+        if len(Told.made) % 2:
+            self.streams = True
         Told.made.append(self)
 
     def on_event(self, event: RunEvent) -> None:
         self.told.append(event)
-
-
-class ToldInPieces(Told):
-    streams = True
-
-
-@pytest.fixture(scope="module")
-def digest(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The digest of the run whose trials take no events."""
-    return compared(tmp_path_factory.mktemp("plain"))
 
 
 def compared(folder: Path) -> str:
@@ -117,16 +107,14 @@ def told(events: list[RunEvent]) -> list[tuple[Any, ...]]:
     return lines
 
 
-@pytest.mark.parametrize("kind", [Told, ToldInPieces])
-def test_events_are_those_of_the_trace_and_change_no_digest(
-    kind: type[Told], digest: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trial, "NoteTaker", kind)
+def test_events_are_those_of_the_trace_and_change_no_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    digest = compared(tmp_path / "plain")  # of trials that take no events
+    monkeypatch.setattr(trial, "NoteTaker", Told)
     monkeypatch.setattr(Told, "made", [])
     assert compared(tmp_path) == digest
     assert len(Told.made) == len(LOOPS) * len(PROFILES) * TASKS
     kinds: set[str] = set()
-    for observer in Told.made:
+    for place, observer in enumerate(Told.made):
         events, recorder = observer.told, observer.recorder
         assert told(events) == traced(recorder)
         refused = [event.error_type for event in events if isinstance(event, CallInvalid)]
@@ -135,7 +123,7 @@ def test_events_are_those_of_the_trace_and_change_no_digest(
         assert [isinstance(event, RunEnded) for event in events] == [False] * (len(events) - 1) + [True]
         in_order(events, RequestStarted, (ReplyReceived, RequestFailed))
         in_order(events, ToolStarted, (ToolFinished,))
-        assert pieces_make_the_replies(events) == (kind is ToldInPieces)
+        assert pieces_make_the_replies(events) == bool(place % 2)
         for event in events:
             assert json.loads(json.dumps(event.as_dict()))["event"] == event.name
             kinds.add(event.name)
@@ -230,8 +218,7 @@ def test_a_product_is_told_of_calls_results_errors_and_the_end() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", DESIGNS)
-def test_a_run_without_an_observer_of_events_is_not_watched(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_without_an_observer_of_events_is_not_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(boundary, "WatchedModel", None)
     monkeypatch.setattr(boundary, "WatchedToolbox", None)
 
@@ -240,7 +227,7 @@ def test_a_run_without_an_observer_of_events_is_not_watched(name: str, monkeypat
 
     for observer in (SILENT, Noting()):
         assert not takes_events(observer)
-        ended = DESIGNS[name]().run_sync(Query("How much?"), TOOLS, FakeModel(then=ProviderError("down", "auth")), observer)
+        ended = Bare().run_sync(Query("How much?"), TOOLS, FakeModel(then=ProviderError("down", "auth")), observer)
         assert ended.stop is StopReason.PROVIDER_ERROR
 
 
@@ -257,15 +244,6 @@ def collected(loop: Loop, model: Model, tools: Toolbox = TOOLS, **how: Any) -> t
         return None
 
     return events, run_sync(listen())
-
-
-@pytest.mark.parametrize("make", [Bare, lambda: Finish(max_steps=4), Phased, ReactExtract, Stateless])
-def test_any_design_streams_as_events(make: Callable[[], Loop]) -> None:
-    events, error = collected(make(), FakeModel(then="Well."), streams=True)
-    assert error is None
-    assert pieces_make_the_replies(events)
-    assert isinstance(events[-1], RunEnded)
-    assert events[-1].outcome is not None
 
 
 class Mine:
