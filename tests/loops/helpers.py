@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from whichloop.protocol import Answer, Capabilities, Chunk, Codec, Inexpressible, Move, Observer, Reply, Request, Role, RunEvent
+from whichloop.protocol import (
+    Answer,
+    CallDelta,
+    Capabilities,
+    Chunk,
+    Codec,
+    Inexpressible,
+    Move,
+    Observer,
+    Reply,
+    Request,
+    Role,
+    RunEvent,
+)
 
 
 def in_turn(names: Iterable[Any], others: Sequence[Any], *, whole: int = 1) -> list[tuple[Any, Any]]:
@@ -21,7 +35,7 @@ def in_turn(names: Iterable[Any], others: Sequence[Any], *, whole: int = 1) -> l
 
 
 Said = Move | Reply | str | BaseException
-Saying = Said | Callable[[Request], Said]
+Saying = Said | Callable[[Request], Said | Awaitable[Said]]
 """An answer, or what makes one of the request."""
 
 
@@ -55,6 +69,8 @@ class Script:
         answer = self.answers.pop(0) if self.answers else self.then
         if callable(answer):
             answer = answer(request)
+        if inspect.isawaitable(answer):
+            answer = await answer
         if isinstance(answer, BaseException):
             raise answer
         if isinstance(answer, str):
@@ -71,6 +87,27 @@ class Script:
     @property
     def roles(self) -> list[Role]:
         return [request.role for request in self.requests]
+
+
+class Streaming(Script):
+    """Streams its replies in pieces of so many characters, and knows how many streams have been closed."""
+
+    def __init__(self, *answers: Saying, size: int = 3, then: Saying | None = None) -> None:
+        super().__init__(*answers, then=then)
+        self.size, self.closed = size, 0
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        reply = await self.complete(request)
+        try:
+            for start in range(0, len(reply.text), self.size):
+                yield Chunk(reply.text[start : start + self.size])
+            for place, call in enumerate(reply.calls):
+                yield Chunk(call=CallDelta(place, call.id, call.name))
+                for start in range(0, len(call.arguments), self.size):
+                    yield Chunk(call=CallDelta(place, arguments=call.arguments[start : start + self.size]))
+            yield Chunk(reply=reply)
+        finally:
+            self.closed += 1
 
 
 class Moves(Script):

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from tests.loops.helpers import Moves
 from tests.loops.shopper import ANSWER, QUESTION, Shopper, price
 from whichloop.loops import Bare, Finish, Guarded, Microcompact, Phased, ReactExtract, Stateless
-from whichloop.loops.shared.conversation import RESULTS, UNTOLD, earlier_turns, turns_for
+from whichloop.loops.shared.conversation import UNTOLD, earlier_turns, turns_for
 from whichloop.protocol import Loop, Message, NativeCall, Query, Reply, Request, Toolbox, ToolCall, run_sync
 from whichloop.protocol.chat import SentTurn
 from whichloop.protocol.moves import Act, Answer, Completion, Inexpressible, Role, Understanding, WireError
@@ -185,12 +185,6 @@ def test_a_guard_sees_what_the_user_said_and_no_result() -> None:
     for request in guards:
         assert request.messages[1] == SAID[0]
         assert "1.5" not in "".join(message.content for message in request.messages)
-
-
-def test_without_native_tools_results_stand_under_the_question() -> None:
-    shown = turns_for(Request((), codec=None), earlier_turns(SAID))
-    assert [message.role for message in shown] == ["user", "assistant"]
-    assert shown[0].content == f'What does tea cost?\n\n{RESULTS}\n- price {{"item": "tea"}}: 1.5'
 
 
 TEXTS = st.text(max_size=8)

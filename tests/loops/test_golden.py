@@ -139,18 +139,6 @@ def test_golden_trace(design: str, scenario: str) -> None:
     assert trace == file.read_text("utf-8"), f"changed on purpose? Delete {file.name} and run this test again"
 
 
-@pytest.mark.parametrize(("scenario", "stops"), [
-    ("straight", ["finished", "finished", "finished", "finished", "finished"]),
-    ("error_then_recovery", ["finished", "finished", "finished", "finished", "finished"]),
-    ("malformed_output", ["finished", "finished", "finished", "parse_failed", "parse_failed"]),
-    ("limit_reached", ["max_steps", "forced", "forced", "forced", "max_steps"]),
-    ("parallel_calls", ["finished", "finished", "finished", "finished", "finished"]),
-])  # fmt: skip
-@row("X-21", "X-22")
-def test_every_design_ends_each_scenario_as_its_document_says(scenario: str, stops: list[str]) -> None:
-    assert [traced(design, SCENARIOS[scenario])["stop"] for design in DESIGNS] == stops
-
-
 @row("X-22")
 def test_calls_that_need_not_wait_are_made_at_once_where_the_design_can() -> None:
     together = {}

@@ -213,16 +213,12 @@ def test_an_image_is_made_of_bytes_or_a_file_and_says_little_of_itself(tmp_path:
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
-        (lambda: Image("cat.png"), ValueError, r"^Image: url must be https://"),
         (lambda: Image("file:///etc/passwd"), ValueError, r"^Image: url must be https://"),
         (lambda: Image("data:image/svg+xml;base64,AAAA"), ValueError, r"^Image: url must be https://"),
-        (lambda: Image("data:image/png;base64,ä"), ValueError, r"^Image: the data of the url is no base64"),
         (lambda: Image("data:image/png;base64,?"), ValueError, r"^Image: the data of the url is no base64"),
         (lambda: Image.of(b"hello"), ValueError, r"^Image: the bytes must be a PNG, JPEG, GIF or WebP image"),
         (lambda: Query("?", images=cast(Any, ["cat.png"])), TypeError, r"^query: images\[0\] must be an Image, not str"),
         (lambda: Message.from_dict({"role": "user", "content": [{"type": "audio"}]}), ValueError, r"^content\[0\] must be"),
-        (lambda: Message.from_dict({"role": "user", "content": [{"type": "image_url"}]}), ValueError, r"^content\[0\] must be"),
-        (lambda: Message.from_dict({"role": "assistant", "content": [3]}), ValueError, r"^content must be a text, not list$"),
     ],
 )
 def test_what_is_no_image_is_told(make: Any, error: type[Exception], words: str) -> None:

@@ -127,29 +127,6 @@ def test_the_reasoners_signature_has_six_inputs_and_one_structured_output() -> N
     assert all(f"[[ ## {name} ## ]]" in model.requests[0].messages[-1].content for name in inputs)
 
 
-@row("S0-11")
-def test_the_planner_gets_error_type_tool_parameters_query_tools_and_attempts() -> None:
-    assert list(ErrorRecoverySignature.output_fields) == ["recovery_strategy"]
-    model = Script(recover("skip"), STOP)
-    agent(model).get_next_action(state(last_tool_results=[error("fail", "no luck")], errors_encountered=["Tool fail: no luck"]))
-    asked = model.requests[0]
-    assert list(ErrorRecoverySignature.input_fields) == [
-        "error_message",
-        "error_type",
-        "failed_tool",
-        "tool_parameters",
-        "user_query",
-        "available_tools",
-        "previous_attempts",
-    ]
-    assert shown(asked, "error_message") == "no luck"
-    assert shown(asked, "error_type") == "ValueError"
-    assert shown(asked, "failed_tool") == "fail"
-    assert json.loads(shown(asked, "tool_parameters")) == {"why": "no luck"}
-    assert shown(asked, "user_query") == "Q"
-    assert "no luck" in shown(asked, "previous_attempts")
-
-
 @row("S0-16")
 def test_results_have_three_shapes() -> None:
     calls = think(("search", {"query": "x"}), ("image_search", {"query": "x"}), FAIL)
