@@ -350,13 +350,3 @@ def test_a_design_that_takes_a_stop_for_an_error_does_not_end_the_run(name: str)
     assert (len(shop.model.requests), shop.paid) == (asked, Counter())
     assert shop.goes_on(LOOPS[name](), checkpoint) == ANSWER
     assert shop.paid == shop.approved == Counter(PRICES.keys())
-
-
-def test_an_observer_of_notes_alone_ends_the_run_too() -> None:
-    class Notes(Observer):
-        def note(self, kind: str, **data: Any) -> None:
-            raise Broken(kind)
-
-    shop = Shop(0, "")
-    with pytest.raises(Broken):
-        run_sync(run_of(Stubborn(Phased()))(Query(QUESTION), Toolbox([shop.price]), shop.model, Notes()))

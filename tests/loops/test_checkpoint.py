@@ -336,35 +336,3 @@ def test_a_new_run_goes_on_from_the_conversation_with_other_prompts_and_tools(th
     assert outcome.answer == ANSWER
     assert "milk" in asked
     assert any(NO_RESULT in message.content for request in model.requests for message in request.messages)
-
-
-def pay(cents: int) -> str:
-    """Pay."""
-    raise KeyboardInterrupt  # the process dies while the tool is at work
-
-
-def cut_off() -> Checkpoint:
-    checkpoint = Checkpoint(needs_approval=["pay"])
-    model = FakeModel.script([ToolCall("pay", {"cents": 5})], "Paid.")
-    loop, query = Resumable(Bare(), checkpoint), Query("Pay.")
-    with pytest.raises(ApprovalRequired):
-        run_sync(loop.run(query, Toolbox([pay]), model))
-    checkpoint.approve(checkpoint.pending[0])
-    with pytest.raises(KeyboardInterrupt):
-        run_sync(loop.run(query, Toolbox([pay]), FakeModel.script([ToolCall("pay", {"cents": 5})], "Paid.")))
-    return Checkpoint(json.loads(json.dumps(checkpoint.entries)))
-
-
-def test_a_call_that_a_dead_process_was_making_waits_at_once_and_what_a_person_says_of_it_stands_in_the_messages() -> None:
-    checkpoint = cut_off()
-    (pending,) = checkpoint.pending
-    assert (pending.call.name, pending.problem) == ("pay", CUT_OFF)
-    assert checkpoint.messages[-1].content.startswith("NoResult")
-    checkpoint.answer(pending, "receipt 17")
-    assert checkpoint.pending == ()
-    assert checkpoint.messages[-1].content == "receipt 17"
-    refused = cut_off()
-    refused.reject(refused.pending[0], "too much")
-    assert "too much" in refused.messages[-1].content
-    outcome = run_sync(Resumable(Bare(), checkpoint).run(Query("Pay."), Toolbox([pay]), FakeModel(Answer("", "Paid."))))
-    assert outcome.answer == "Paid."

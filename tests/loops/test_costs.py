@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from pathlib import Path
-from types import FrameType
 
 import pytest
 
@@ -93,47 +91,6 @@ def test_model_calls_by_role_for_k_calls_in_a_row(design: str) -> None:
         expected = Counter({role: count(k) for role, count in DESIGNS[design].items()})
         assert (record.calls, record.tool_calls) == (dict(+expected), k)
         assert record.steps == (k if design.startswith("phased") else k + 1)
-
-
-# --- the harness's own work ---
-
-MAX_WORK = {
-    # Function calls in Python and JSON texts written, in one trial of three calls of a tool, a twentieth above what they are:
-    # a time would depend on the machine, and these say where it goes. A frozen object that is made quickly takes two more of them.
-    "bare": (1_420, 20),
-    "finish": (1_765, 19),
-    "phased": (4_765, 45),
-    "react_extract": (1_905, 20),
-    "stateless": (2_590, 17),
-}
-
-
-async def work_of(trial: Trial, setting: TrialContext) -> Counter[str]:
-    """Calls by function, in a trial like others before it."""
-    await run_trial(trial, setting)
-    called = Counter[str]()
-
-    def count(frame: FrameType, event: str, _: object) -> None:
-        if event == "call":
-            called[f"{frame.f_code.co_filename}:{frame.f_code.co_name}"] += 1
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        await run_trial(trial, setting)
-    finally:
-        sys.setprofile(before)
-    return called
-
-
-@pytest.mark.parametrize("design", MAX_WORK)
-def test_a_trial_takes_few_function_calls_and_writes_little_json(design: str) -> None:
-    # A busy machine lets the event loop turn more often, each time some thirty calls more: the least of several says what is ours.
-    called = min((run_sync(work_of(*trial_of(design, chain(3)))) for _ in range(3)), key=Counter.total)
-    texts = sum(times for name, times in called.items() if name.endswith(("json_text.py:encode", "encoder.py:encode")))
-    most_calls, most_texts = MAX_WORK[design]
-    assert most_calls / 2 < called.total() < most_calls
-    assert most_texts / 2 < texts < most_texts
 
 
 # --- ablations solve clean tasks where they should ---

@@ -120,16 +120,6 @@ def test_a_tool_knows_its_call_on_any_thread_that_it_runs_on(runs: str, how: dic
     assert len({call.call_id for _, call in shop.told}) == 2
 
 
-def test_no_model_reads_of_it() -> None:
-    shop, model = Shop(), Shopper()
-    Finish(max_steps=6).run_sync(Query(QUESTION), shop.tools, model)
-    sent = json.dumps([request.as_dict() for request in model.requests])
-    assert list(shop.tools.specs[0].parameters["properties"]) == ["item"]
-    for _, call in shop.told:
-        assert call.idempotency_key not in sent
-        assert call.run_id not in sent
-
-
 def test_equal_calls_of_a_run_are_different_calls_and_the_person_sees_the_key() -> None:
     told: list[CurrentCall] = []
 

@@ -165,59 +165,6 @@ def price(item: str) -> float:
 TOOLS = Toolbox([price])
 
 
-def shopping() -> FakeModel:
-    return FakeModel(
-        Act("Look.", (ToolCall("price", {"item": "tea"}),)),
-        Act("Look again.", (ToolCall("price", {"item": "gold"}),)),
-        "Well.",
-        Act("Ask another.", (ToolCall("cost", {"item": "tea"}),)),
-        Answer("", "1.5"),
-    )
-
-
-UNREADABLE = "Invalid JSON response from LLM - Expecting value: line 1 column 1 (char 0)"
-
-
-def test_a_product_is_told_of_calls_results_errors_and_the_end() -> None:
-    listening = Heard()
-    outcome = Bare(max_consecutive_errors=None).run_sync(Query("How much?"), TOOLS, shopping(), listening)
-    shown = [event.as_dict() for event in listening.events]
-    for each in shown:
-        assert each.pop("seconds", 0) >= 0
-        each.pop("messages", None), each.pop("input_tokens", None), each.pop("output_tokens", None), each.pop("usage", None)
-    named = [event.call.call_id for event in listening.events if isinstance(event, ToolStarted)]
-    (tea, gold), (unknown,) = named, [event.call.call_id for event in listening.events if isinstance(event, CallInvalid)]
-    assert len({tea, gold, unknown}) == 3
-    step = [{"event": "request_started", "role": "decide"}, {"event": "reply_received", "role": "decide"}]
-
-    ran = {"tool": "price", "ran": True}
-
-    def asked(number: int) -> list[dict[str, Any]]:
-        return [each | {"request": number} for each in step]
-
-    assert shown == [
-        *asked(0),
-        {"event": "tool_started", "call": 0, "tool": "price", "arguments": {"item": "tea"}, "call_id": tea},
-        {"event": "tool_finished", "call": 0, "call_id": tea, **ran, "status": "success", "result": "1.5"},
-        *asked(1),
-        {"event": "tool_started", "call": 1, "tool": "price", "arguments": {"item": "gold"}, "call_id": gold},
-        {"event": "tool_finished", "call": 1, "call_id": gold, **ran, "status": "error", "error": "KeyError: 'gold'"},
-        *asked(2),
-        {"event": "reply_unreadable", "request": 2, "role": "decide", "error": UNREADABLE},
-        *asked(3),
-        {
-            "event": "call_invalid",
-            "request": 3,
-            "tool": "cost",
-            "arguments": {"item": "tea"},
-            "call_id": unknown,
-            "error": "UnknownTool: there is no tool 'cost'",
-        },
-        *asked(4),
-        {"event": "run_ended", "answer": "1.5", "stop": "finished", "ok": True, "steps": outcome.steps},
-    ]
-
-
 def test_a_run_without_an_observer_of_events_is_not_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(boundary, "WatchedModel", None)
     monkeypatch.setattr(boundary, "WatchedToolbox", None)

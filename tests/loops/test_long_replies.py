@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Any
@@ -10,60 +9,17 @@ from typing import Any
 import dspy
 import pytest
 from dspy.utils.exceptions import AdapterParseError
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.dspy_seam import chat_format
 from whichloop.dspy_seam.requests import MAX_NESTED
-from whichloop.loops.finish import StreamChunk, xml_output
+from whichloop.loops.finish import StreamChunk
 from whichloop.loops.finish.answer import Output
 from whichloop.loops.finish.hooks import MIN_GROWTH, partial_json, streamed
-from whichloop.loops.finish.xml_output import read_output
 from whichloop.models.scripted_calls import pieces
-from whichloop.protocol import Chunk, NativeCall, Reply, WireError, run_sync
-
-# --- XML ---
-
-NODE = {"type": "object", "properties": {"a": {"$ref": "#/$defs/node"}, "b": {"type": "array", "items": {"$ref": "#/$defs/node"}}}}
-NESTED = {
-    "type": "object",
-    "properties": {
-        "a": {"type": "string"},
-        "b": {"type": "array", "items": {"type": "object", "properties": {"c": {"type": "integer"}, "a": {"type": "string"}}}},
-        "o": {"type": "object", "properties": {"a": {"type": "string"}, "x": {"type": ["number", "null"]}}},
-    },
-}
-SCHEMAS: list[Any] = [NESTED, {"type": "object", "properties": {"a": {"$ref": "#/$defs/node"}}, "$defs": {"node": NODE}}]
-TAGS = ("a", "b", "o", "item", "c", "output")
-PIECES = st.sampled_from(["x", "<", "<a/>", "<b\tx='1'>", *(f"<{tag}>" for tag in TAGS), *(f"</{tag}>" for tag in TAGS)])
-
-
-@settings(deadline=None, max_examples=cases(100))
-@given(st.lists(PIECES, min_size=1, max_size=6), st.integers(1, 200), st.sampled_from(SCHEMAS))
-@example(["<b>", "<a>", "x", "</a>"], 200, NESTED)
-@example(["<o>", "<a>", "x", "</a>"], 200, NESTED)
-@example(["<item>", "<c>"], 200, NESTED)
-def test_an_element_is_made_and_read_once_for_each_tag_at_most(units, times, schema):
-    text = f"<output>{''.join(units) * times}</output>"
-    made, read = [], []
-
-    class Counted(xml_output._Element):
-        def __init__(self, *args: Any) -> None:
-            made.append(args[0])
-            super().__init__(*args)
-
-        def value(self, text: str, typed: bool) -> Any:
-            read.append(len(text))
-            return super().value(text, typed)
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(xml_output, "_Element", Counted)
-        with contextlib.suppress(WireError):  # nested too deep
-            read_output(text, schema)
-    assert len(read) < len(made) <= text.count("<") + 2
-    assert sum(read) <= xml_output.MAX_DEPTH * len(text)
-
+from whichloop.protocol import Chunk, NativeCall, Reply, run_sync
 
 # --- DSPy's chat format ---
 

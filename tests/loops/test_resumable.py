@@ -20,7 +20,6 @@ from whichloop.loops.resumable import ApprovalRequired, Resumable
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import Loop, ProviderError, Query, Reply, Request, StopRun, Tool, Toolbox, ToolCall, run_sync
 from whichloop.protocol.events import Observer
-from whichloop.protocol.moves import Act, Answer
 from whichloop.protocol.outcome import Outcome, StopReason
 
 DESIGNS: dict[str, Loop] = {
@@ -280,22 +279,3 @@ def test_a_limit_may_change_and_a_call_that_no_recorded_reply_asks_for_is_refuse
     with pytest.raises(ResumeError, match=r"^a call of pay is not the recorded one: "):
         run_sync(Resumable(Eager(), approved(2)).run(ASKED, Toolbox([pay]), FakeModel()))
     assert PAID == []
-
-
-def test_a_result_that_json_does_not_hold_comes_back_as_the_text_that_a_model_reads() -> None:
-    class Tea:
-        def __str__(self) -> str:
-            return "a cup of tea"
-
-    def brew(item: str) -> object:
-        """Make it."""
-        return Tea()
-
-    model = FakeModel(Act("", (ToolCall("brew", {"item": "tea"}),)), Interrupted(), Answer("", "Done."))
-    checkpoint = Checkpoint()
-    with pytest.raises(Interrupted):
-        Resumable(ReactExtract(extract=False), checkpoint).run_sync(Query("Tea?"), Toolbox([brew]), model)
-    outcome = Resumable(ReactExtract(extract=False), Checkpoint(json.loads(json.dumps(checkpoint.entries)))).run_sync(
-        Query("Tea?"), Toolbox([brew]), model
-    )
-    assert outcome.details["trajectory"]["observation_0"] == "a cup of tea"

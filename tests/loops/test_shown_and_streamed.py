@@ -28,7 +28,6 @@ from whichloop.protocol.events import AnswerChunk
 from whichloop.protocol.moves import Answer, Inexpressible, Role
 from whichloop.protocol.names import parse_spec
 from whichloop.protocol.values import cap
-from whichloop.protocol.wire import section
 from whichloop.runs.registry import make_loop
 
 DESIGNS: list[Any] = [
@@ -241,14 +240,6 @@ def test_what_comes_only_adds_and_ends_as_the_answer(codec: Any, text: str, data
     whole = so_far(reply.text, {})
     assert whole == text
     assert whole.startswith(so_far(reply.text[:cut], {}))
-
-
-def test_a_thought_beside_a_native_call_and_lines_of_another_field_are_no_answer() -> None:
-    assert not hasattr(FORMATS["native"], "answer_so_far")
-    fields: Callable[..., str] = FORMATS["fields"].answer_so_far  # type: ignore[union-attr]  # as above
-    assert fields("Thought: x\nAnswer: 5 pounds\nTool: add", {}) == "5 pounds"
-    assert fields("```\nAnswer: 5\n```", {}) == "5"
-    assert section("[[ ## reasoning ## ]]\nsee [[ ## answer ## ]] now\n\n[[ ## answer ## ]]\nTwo.\n\n[[ #", "answer") == "Two."
 
 
 def test_a_long_answer_is_read_in_a_time_that_does_not_grow_with_its_square() -> None:

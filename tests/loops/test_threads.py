@@ -19,7 +19,6 @@ from whichloop.loops import Finish, ReactExtract, RepeatGuard, ToolRegistry, mod
 from whichloop.loops.bare import Bare, History
 from whichloop.loops.phased import Agent, Phased, PhaseTask, ToolCallStatus, ToolExecutor, ToolExecutorOptions
 from whichloop.loops.stateless import ActivityManager, ManualAgentLoop, MultiToolRegistry, Stateless
-from whichloop.models.metering import MeteredToolbox
 from whichloop.protocol import Loop, Query, Tool, Toolbox, ToolCall, run_sync
 from whichloop.protocol.threads import run_here
 from whichloop.protocol.tools import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S, bounded_toolbox
@@ -157,13 +156,6 @@ def test_calls_that_run_at_the_same_time_have_threads_of_their_own() -> None:
     assert [one.data for one in seen] == ["true", "true"]
 
 
-def test_a_comparison_always_uses_threads() -> None:
-    place = Place()
-    box = bounded_toolbox([Tool.from_function(place.look)], None)
-    run_here(box.call(ToolCall("look", {})))
-    assert not place.is_callers
-
-
 LONG = "x" * 30_000
 CUT = "x" * 7 + "... (truncated, 30000 characters in all)"
 
@@ -189,10 +181,9 @@ def test_every_face_of_a_design_has_the_limits_of_its_tools(monkeypatch: pytest.
     assert {70, 71, 72, 73} <= set(limits)
 
 
-def test_a_comparison_sets_limits_of_its_own() -> None:
-    class Ear:
-        def tool_call(self, *told: Any) -> None: ...
-
-    tools = [Tool.from_function(look)]
-    for box in (MeteredToolbox(tools, Ear()), bounded_toolbox(tools)):  # type: ignore[arg-type]  # a listener to calls only
-        assert (box.time_limit_s, box.max_chars) == (DEFAULT_TIME_LIMIT_S, DEFAULT_MAX_CHARS) == (30.0, 20_000)
+def test_a_comparison_uses_threads_and_sets_limits_of_its_own() -> None:
+    place = Place()
+    box = bounded_toolbox([Tool.from_function(place.look)])
+    run_here(box.call(ToolCall("look", {})))
+    assert not place.is_callers
+    assert (box.time_limit_s, box.max_chars) == (DEFAULT_TIME_LIMIT_S, DEFAULT_MAX_CHARS) == (30.0, 20_000)

@@ -237,16 +237,6 @@ def test_a_text_is_read_as_what_the_type_wants_it_to_be() -> None:
     assert (ended.answer, ended.stop, ended.details["answer"]) == (None, StopReason.MAX_STEPS, MAX_STEPS_TEXT)
 
 
-def test_null_beside_a_call_is_no_answer_of_bare() -> None:
-    def owed() -> int:
-        """What is owed."""
-        return 7
-
-    model = FakeModel('{"final_answer": null, "tool_name": "owed", "arguments": {}}', Answer("", 7))
-    ended = Bare().run_sync(Query("What is the bill?", schema=int | None), Toolbox([owed]), model)
-    assert (ended.answer, ended.usage.tool_calls if ended.usage else 0) == (7, 1)
-
-
 def test_a_trial_judges_json_also_where_the_query_has_a_type(tmp_path: Path) -> None:
     query = Query("What is the bill?", schema=Bill)
     assert (query.answer_type, query.for_design.answer_type) == (AnswerType(Bill), None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from tests.loops.helpers import Moves, Notes, Streaming
 from whichloop.loops import Bare, Chunk, ContextOverflow, Finish, Message
 from whichloop.loops.microcompact import CLEARED, Microcompact, result_places
-from whichloop.loops.provider_retry import MAX_DELAY_S, ProviderRetry, RetryingModel
+from whichloop.loops.provider_retry import MAX_DELAY_S, RetryingModel
 from whichloop.loops.repeat_guard import RepeatCountingToolbox, RepeatGuard
 from whichloop.protocol import SILENT, Query, StopReason, Tool, Toolbox, ToolCall, run_sync
 from whichloop.protocol.model import ModelError, ProviderError, Request
@@ -112,14 +111,6 @@ def test_law_waits_double_and_the_providers_wish_comes_first_up_to_the_cap(
     assert len(model.requests) == len(tried) + 1
 
 
-def test_the_loop_within_does_not_see_what_passes_and_the_trace_does() -> None:
-    notes = Notes()
-    model: Any = Failing([ProviderError("for a moment", "server")])
-    outcome = run_sync(ProviderRetry(Bare()).run(Query("2 + 2?"), Toolbox(), model, notes))
-    assert (outcome.answer, outcome.stop.value) == ("4", "finished")
-    assert [kind for kind, _ in notes.notes] == ["provider_retry"]
-
-
 # --- the guard against repetition: warnings, the hard stop, and that nothing else changes ---
 
 
@@ -173,29 +164,6 @@ def test_the_hard_stop_ends_the_run_before_the_fifth_call() -> None:
     assert outcome.details["reason"] == "add was called 5 times with the same arguments"
     assert (len(made), len(model.requests)) == (4, 5)
     assert notes.notes[-1] == ("repeated", {"tool_name": "add", "times": 5})
-
-
-def test_the_hard_stop_ends_calls_beside_it_at_once() -> None:
-    ended: list[str] = []
-
-    async def wait() -> str:
-        """Wait."""
-        try:
-            await asyncio.sleep(30)
-        finally:
-            ended.append("wait")
-        return "waited"
-
-    box = Toolbox([Tool.from_function(add, blocking=False), wait])
-    model = Moves(Act("Both.", (*SUM.calls, ToolCall("wait", {}), *SUM.calls)))
-    loop = RepeatGuard(Finish(max_steps=3, parallel_tools=True), warn_at=2, stop_at=2)
-
-    async def run() -> Any:
-        async with asyncio.timeout(10):
-            return await loop.run(Query("Q"), box, model)
-
-    outcome = run_sync(run())
-    assert (outcome.answer, outcome.stop, len(model.requests), ended) == (None, StopReason.TERMINATED, 1, ["wait"])
 
 
 # --- older results cleared away: what the model is shown, and what it costs ---

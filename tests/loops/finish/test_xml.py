@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
+from tests.loops.test_codecs import EVENT
 from tests.rows import row
 from whichloop.loops.finish import FinishCodec, XmlCodec
 from whichloop.loops.finish.answer import Output
@@ -33,26 +34,6 @@ class Event(BaseModel):
     tags: list[str] = []
     place: Place | None = Field(None, description="where")
     others: list[Place] = []
-
-
-EVENT = {
-    "type": "object",
-    "properties": {
-        "name": {"type": "string", "description": "its title"},
-        "seats": {"type": "integer"},
-        "price": {"type": "number"},
-        "sold out": {"type": "boolean"},
-        "tags": {"type": "array", "items": {"type": "string"}},
-        "grid": {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
-        "place": {"$ref": "#/$defs/place"},
-        "copy": {"type": ["string", "null"]},
-        "kind": {"enum": ["a", 2, None]},
-        "any": {},
-        'é <&> "': {"type": "string"},
-        "": True,
-    },
-    "$defs": {"place": {"type": "object", "properties": {"city": {"type": "string"}, "place": {"$ref": "#/$defs/place"}}}},
-}
 
 
 # --- XML that is written ---
