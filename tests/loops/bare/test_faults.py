@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from functools import partial
 from typing import Any
@@ -17,7 +16,6 @@ from tests.loops.helpers import Notes, Script, answer, call
 from tests.rows import row
 from whichloop.loops.bare import Bare, create_observation
 from whichloop.loops.bare_codecs import INSTRUCTIONS
-from whichloop.loops.bare_standalone import arun_agent
 from whichloop.protocol import BudgetExceeded, ContextOverflow, ProviderError, Query, StopReason, Tool, Toolbox, run_sync
 from whichloop.protocol.chat import Message, NativeCall, Reply
 
@@ -28,12 +26,6 @@ from whichloop.protocol.chat import Message, NativeCall, Reply
 def test_a_type_error_inside_a_tool_is_no_complaint_about_arguments() -> None:
     broken = registry(broken=lambda: "a" + 1)  # type: ignore[operator]  # that is the error
     assert data_of(call("broken"), broken) == 'TypeError: can only concatenate str (not "int") to str'
-
-
-@pytest.mark.parametrize("reply", ['{"tool_name": "now"}', '{"tool_name": "now", "arguments": null}'])
-@row("B4-5")
-def test_null_or_absent_arguments_are_none(reply: str) -> None:
-    assert data_of(reply, registry(now=lambda: "noon")) == "noon"
 
 
 @pytest.mark.parametrize("reply", [BAD + "x" * 3000, "[]"])
@@ -155,40 +147,6 @@ def test_bare_the_valve_is_declared_exactly_where_it_can_be_reached(loop: Bare, 
     assert outcome.details["consecutive_errors"] == max(0, outcome.steps - good)
     if good == 0:
         assert (outcome.stop is StopReason.ERROR_VALVE) is (StopReason.ERROR_VALVE in loop.stops)
-
-
-@row("G-3")
-def test_cancelling_the_run_cancels_the_model_call() -> None:
-    async def main() -> list[str]:
-        heard: list[str] = []
-
-        async def never(history: list[dict[str, str]], step: int) -> str:
-            try:
-                await asyncio.sleep(60)
-            except asyncio.CancelledError:
-                heard.append("cancelled")
-                raise
-            return ""
-
-        task = asyncio.create_task(arun_agent("q", llm_func=never))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        return heard
-
-    assert run_sync(main()) == ["cancelled"]
-
-
-def test_run_agent_takes_an_async_llm_func_and_runs_inside_an_event_loop() -> None:
-    async def llm(history: list[dict[str, str]], step: int) -> str:
-        await asyncio.sleep(0)
-        return answer(str(step))
-
-    async def main() -> dict[str, Any]:
-        return asked(llm)
-
-    assert run_sync(main())["final_answer"] == "0"
 
 
 # --- options ---

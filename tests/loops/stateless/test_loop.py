@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -22,9 +21,7 @@ from tests.loops.stateless.helpers import (
     FAIL,
     PLAIN,
     STOP,
-    TOOLS,
     Decides,
-    Ends,
     add,
     agent,
     decision,
@@ -42,7 +39,7 @@ from tests.loops.stateless.helpers import (
 from tests.rows import row
 from whichloop.dspy_seam import lm_of
 from whichloop.loops.stateless import ActionType, ActivityManager, ConversationState, ManualAgentLoop, Stateless, StatelessProgram
-from whichloop.protocol import BudgetExceeded, ContextOverflow, ProviderError, Query, Reply, StopReason, Toolbox
+from whichloop.protocol import ContextOverflow, ProviderError, Query, Reply, StopReason, Toolbox
 from whichloop.protocol import ToolCall as Call
 from whichloop.protocol.moves import Act, Answer, Recovery, Role, Text
 
@@ -163,18 +160,6 @@ def test_a_bug_leaves_run_as_it_was() -> None:
     assert caught.value is bug
     foreign = decision(ActionType.ERROR_RECOVERY, should_continue=False, final_response="odd")
     assert ActivityManager(Decides(foreign), Toolbox()).run_activity("Q")["status"] == "error_recovery"
-
-
-@row("G-3")
-def test_siblings_of_a_call_that_ends_the_run_are_stopped() -> None:
-    async def main() -> int:
-        calls = think(*[("add", {"a": n, "b": 0}) for n in range(3)])
-        with pytest.raises(BudgetExceeded):
-            await Stateless(execution_mode="parallel").run(Query("Q"), box, Script(calls))
-        return box.stopped
-
-    box = Ends(TOOLS)
-    assert asyncio.run(main()) == 2
 
 
 def test_a_run_without_decision_or_with_an_unreadable_recovery_is_noted() -> None:
