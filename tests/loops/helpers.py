@@ -160,6 +160,11 @@ def texts(model: Any) -> str:
     return "\n".join(message.content for request in model.requests for message in request.messages)
 
 
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
 def call(tool: str, thought: str = "", **arguments: Any) -> str:
     """A bare reply that calls a tool."""
     return json.dumps({"thought": thought, "tool_name": tool, "arguments": arguments})

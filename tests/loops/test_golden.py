@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.loops.helpers import add
 from tests.rows import row
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
 from whichloop.models.profiles import Clears, Profile
@@ -25,11 +26,6 @@ from whichloop.runs.trial.trial import TrialContext, run_trial
 
 GOLDEN = Path(__file__).parent / "golden"
 DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def multiply(a: int, b: int) -> int:

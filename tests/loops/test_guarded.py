@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from tests.loops.helpers import Moves, Notes, comes_back
+from tests.loops.helpers import Moves, Notes, add, comes_back
 from tests.models import bench
 from whichloop.loops import Bare, Finish, Phased, ReactExtract
 from whichloop.loops.guarded import UNCONFIRMED, ConfirmCodec, Guarded, NeededToolsCodec
@@ -27,11 +27,6 @@ LABEL = sha256(QUERY.full_text)[:LABEL_LENGTH]
 """The same in each run: the tool of an attacker may know it."""
 NEEDED = Understanding("a sum", ("add", "no such tool"))
 YES, NO = Completion(True, "It is asked for."), Completion(False, "It is not asked for.")
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def leak(a: int, b: int) -> str:

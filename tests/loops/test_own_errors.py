@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from tests import designs
-from tests.loops.helpers import Heard, in_turn
+from tests.loops.helpers import Heard, add, in_turn
 from tests.loops.shopper import PRICES, QUESTION, Shopper, price
 from tests.loops.test_resumable import DESIGNS
-from whichloop.loops import Bare, Guarded, ProviderRetry, Resumable, tool
+from whichloop.loops import Bare, ProviderRetry, Resumable
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import Loop, ProviderError, Query, Reply, Request, StopReason, Tool, Toolbox, ToolCall, run_sync
+from whichloop.protocol import Loop, ProviderError, Query, Reply, Request, StopReason, Tool, Toolbox, run_sync
 from whichloop.protocol.events import RequestFailed, ToolFinished
-from whichloop.protocol.moves import Act, WireError
+from whichloop.protocol.moves import WireError
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_loop
 
@@ -101,22 +101,6 @@ def test_another_attempt_mends_it(name: str) -> None:
 
 
 # --- a WireError of the model's own ---
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
-
-
-READING = {"bare": Bare(), "keeps none": Bare(keep_bad_replies=False), "guarded": Guarded(Bare(), writes="confirmed")}
-CALL = Act("Add.", (ToolCall("add", {"a": 1, "b": 2}),))
-
-
-@pytest.mark.parametrize(("loop", "before"), in_turn(READING.values(), [(), (CALL,)]))
-def test_it_leaves_the_loop_as_any_error_that_is_no_failure_of_a_provider(loop: Loop, before: tuple[Act, ...]) -> None:
-    with pytest.raises((RuntimeError, WireError), match="of the model's own"):
-        loop.run_sync(Query("1 + 2?"), Toolbox([add]), FakeModel(*before, WireError("of the model's own")))  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("design", designs.DESIGNS)

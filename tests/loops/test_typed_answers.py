@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 import whichloop
 from tests.loops.helpers import Heard, in_turn, react
+from tests.rows import row
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
 from whichloop.loops import Finish, Guarded, Phased, ProviderRetry, ReactExtract, Stateless
 from whichloop.loops.bare import MAX_STEPS_TEXT, Bare
@@ -164,6 +165,7 @@ def test_what_the_type_refuses_is_asked_for_again_with_the_reason(name: str, tot
         (Stateless(response_style=None, max_iterations=4), StopReason.MAX_STEPS, 4),
     ],
 )
+@row("bare.answer_retries")
 def test_what_the_type_refuses_again_and_again_is_no_answer(loop: Loop, stop: StopReason, requests: int) -> None:
     ended, model = asked(loop, Positive, then=stated(loop, {"total": -1})[-1])
     assert (ended.answer, ended.stop, ended.ok, len(model.requests)) == (None, stop, False, requests)

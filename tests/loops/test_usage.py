@@ -15,7 +15,7 @@ from whichloop.loops import Bare, CallDelta, Checkpoint, Finish, ProviderRetry, 
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import Outcome, Query, Reply, RunEvent, StopRun, Toolbox, ToolCall, Usage, run_sync
 from whichloop.protocol.chat import reply_of_pieces
-from whichloop.protocol.events import ReplyChunk, ReplyReceived, RequestStarted, RunEnded, ToolFinished, ToolStarted
+from whichloop.protocol.events import ReplyChunk, ReplyReceived, RequestStarted, RunEnded, ToolFinished
 from whichloop.protocol.model import FunctionModel, ProviderError, Request
 from whichloop.protocol.moves import Act, Answer
 from whichloop.protocol.outcome import RunUsage
@@ -178,15 +178,3 @@ def test_attempts_that_the_client_makes_by_itself_are_requests_in_success_and_fa
 
 
 # --- the ids of calls in events, and what is told of a call that cannot be made ---
-
-
-def test_equal_calls_have_ids_that_differ_and_a_models_own_ids_count_for_nothing() -> None:
-    call = ToolCall("price", {"item": "tea"})
-    heard = Heard()
-    model = FakeModel(*[Act("", (call, call))] * 2, Answer("", "Done."))
-    Finish(max_steps=4).run_sync(Query(QUESTION), Toolbox([price]), model, heard)
-    ids = [event.call.call_id for event in heard.of(ToolStarted)]
-    assert len(set(ids)) == 4
-    assert [event.call.call_id for event in heard.of(ToolFinished)] == ids
-    natives = [native.id for request in model.requests[-1:] for message in request.messages for native in message.calls]
-    assert natives == ["call_0", "call_1", "call_2", "call_3"]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.loops.helpers import Moves, Notes, Streaming
+from tests.loops.helpers import Moves, Notes, Streaming, add
 from whichloop.loops import Bare, Chunk, ContextOverflow, Finish, Message
 from whichloop.loops.microcompact import CLEARED, Microcompact, result_places
 from whichloop.loops.provider_retry import MAX_DELAY_S, RetryingModel
@@ -117,11 +117,6 @@ def test_law_waits_double_and_the_providers_wish_comes_first_up_to_the_cap(
 SUM = Act("Add.", (ToolCall("add", {"a": 1, "b": 2}),))
 OTHER = Act("Add.", (ToolCall("add", {"a": 3, "b": 4}),))
 END = Answer("Done.", "3")
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def tools() -> Toolbox:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.loops.bare.helpers import ADD, BAD, CAP, ERROR_CLASSES, VALVE, Llm, add, asked, data_of, observations, registry, run
-from tests.loops.helpers import Script, answer, call
+from tests.loops.bare.helpers import ADD, BAD, CAP, ERROR_CLASSES, VALVE, Llm, asked, data_of, observations, registry, run
+from tests.loops.helpers import Script, add, answer, call
 from tests.rows import row
 from whichloop.loops import bare, bare_standalone
 from whichloop.loops.bare import create_observation

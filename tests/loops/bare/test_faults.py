@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from tests.loops.bare.helpers import ADD, BAD, CAP, add, asked, data_of, divide, observed, registry, run
-from tests.loops.helpers import Notes, Script, answer, call
+from tests.loops.bare.helpers import ADD, BAD, CAP, asked, data_of, divide, observed, registry, run
+from tests.loops.helpers import Notes, Script, add, answer, call
 from tests.rows import row
 from whichloop.loops.bare import Bare, create_observation
 from whichloop.loops.bare_codecs import INSTRUCTIONS
@@ -174,13 +174,6 @@ def test_option_decision_format_changes_how_a_decision_is_written_and_nothing_el
     assert [(request.tools != (), request.parallel_calls) for request in model.requests] == [(native, not native)] * 2
 
 
-@row("bare.decision_format")
-def test_option_decision_format_of_fields_reads_them_in_a_code_fence() -> None:
-    call, closing = '```\nThought: Go.\nTool: add\nArguments: {"a": 2, "b": 3}\n```', "```\nAnswer: 5\n```"
-    outcome = run(Bare(decision_format="fields"), Script(call, closing))
-    assert (outcome.answer, outcome.steps) == ("5", 1)
-
-
 @pytest.mark.parametrize(
     ("form", "bad", "words"),
     [
@@ -203,16 +196,6 @@ def test_option_decision_format_has_its_unreadable_replies_fed_back(form: Any, b
     shown = model.requests[1].messages[3:]
     assert all(words in message.content for message in shown)
     assert [message.call_id for message in shown] == ([call.id for call in bad.calls] or [""])
-
-
-@pytest.mark.parametrize(("retries", "asks", "stop"), [(0, 1, "parse_failed"), (3, 4, "parse_failed"), (9, 6, "max_steps")])
-@row("bare.answer_retries")
-def test_option_answer_retries_bounds_refused_answers_apart_from_the_valve(retries: int, asks: int, stop: str) -> None:
-    model = Script(then=answer("many"))
-    loop = Bare(answer_retries=retries, max_consecutive_errors=1, max_steps=6)
-    outcome = run_sync(loop.run(Query("How many?", schema=int), Toolbox([add]), model))
-    assert (outcome.answer, outcome.stop, len(model.requests)) == (None, stop, asks)
-    assert "the answer is no int" in str(outcome.error)
 
 
 @pytest.mark.parametrize(

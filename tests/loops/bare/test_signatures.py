@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.loops.bare.helpers import add, data_of, registry
-from tests.loops.helpers import call
+from tests.loops.bare.helpers import data_of, registry
+from tests.loops.helpers import add, call
 from tests.rows import row
 from whichloop.loops.bare import validate_tool_arguments
 

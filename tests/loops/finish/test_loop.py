@@ -16,7 +16,6 @@ from tests.loops.finish.helpers import (
     SEARCH,
     VERDICT,
     XML,
-    add,
     agent_of,
     assert_legal,
     contents,
@@ -28,7 +27,7 @@ from tests.loops.finish.helpers import (
     says,
     steps,
 )
-from tests.loops.helpers import Notes, Script
+from tests.loops.helpers import Notes, Script, add
 from tests.rows import row
 from whichloop.datasets.arithmetic import SUITE
 from whichloop.loops.finish import Finish, ParseError, Step, Unfinished, UnfinishedError

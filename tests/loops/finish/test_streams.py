@@ -20,7 +20,7 @@ from tests.rows import row
 from whichloop.loops.finish import Finish, Partial, StreamChunk
 from whichloop.loops.finish.answer import Output
 from whichloop.loops.finish.hooks import partial_json, so_far
-from whichloop.protocol import CallDelta, Chunk, ProviderError, Reply, Request, StopReason, run_sync
+from whichloop.protocol import Chunk, ProviderError, Reply, Request, StopReason, run_sync
 
 DONE = says(native("__finish__", {"answer": "Paris, of course", "confidence": 0.95}), text="Let me answer.")
 
@@ -79,27 +79,6 @@ def test_a_reply_is_streamed_iff_on_stream_is_defined_and_the_forced_call_too() 
             raise AssertionError("on_stream is not defined")
 
     assert agent_of(Unstreamed(finish()))(question="?").answer == "x"
-
-
-@row("S3-46")
-def test_a_model_that_streams_in_one_chunk_gives_text_calls_and_one_done_chunk() -> None:
-    class Whole(Script):
-        async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-            reply = await self.complete(request)
-            call = reply.calls[0] if reply.calls and reply.calls[0].name == "search" else None
-            yield Chunk(reply.text, None if call is None else CallDelta(0, call.id, call.name, call.arguments), reply)
-
-    _, chunks = streamed(model=Whole(Reply("hm"), says(*SEARCH.calls, text="Look."), DONE))
-    assert [(chunk.content, chunk.done) for chunk in chunks] == [
-        ("hm", True),
-        ("Look.", False),
-        (None, False),
-        (None, True),
-        ("Let me answer.", False),
-        (None, True),
-    ]
-    assert chunks[2].tool_call is not None
-    assert (chunks[2].tool_call.name, chunks[-1].partial.answer) == ("search", "Paris, of course")
 
 
 @pytest.mark.parametrize("is_async", [True, False])

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 import whichloop.loops.phased as package
-from tests.loops.helpers import Script
-from tests.loops.phased.helpers import ADD, CallbackLog, add, adding, ended, executor, fail, finished, pure, task
+from tests.loops.helpers import Script, add
+from tests.loops.phased.helpers import ADD, CallbackLog, adding, ended, executor, fail, finished, pure, task
 from tests.rows import row
 from whichloop.loops.phased import (
     Agent,

@@ -14,14 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from tests.loops.helpers import Notes
+from tests.loops.helpers import Notes, add
 from tests.loops.phased.helpers import (
     FAIL,
     INCOMPLETE,
     LAYOUTS,
     Brain,
     CallbackLog,
-    add,
     adding,
     box,
     by_task,

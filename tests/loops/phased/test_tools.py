@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.loops.helpers import Script
-from tests.loops.phased.helpers import ADD, LAYOUTS, CallbackLog, add, adding, ended, fail, finished, hang, limited, pure, task
+from tests.loops.helpers import Script, add
+from tests.loops.phased.helpers import ADD, LAYOUTS, CallbackLog, adding, ended, fail, finished, hang, limited, pure, task
 from tests.rows import row
 from whichloop.loops.phased import Agent, AgentTools, Phased, Scratchpad, ToolContextManager, ToolExecutor, ToolExecutorOptions
 from whichloop.loops.phased.codecs import REFLECT

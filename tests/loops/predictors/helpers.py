@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic_core import to_jsonable_python
 
-from tests.loops.helpers import Script
+from tests.loops.helpers import Script, add
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
 from whichloop.dspy_seam.program import PredictorCall, ReportingModel
 from whichloop.metrics.record import Record
@@ -85,11 +85,6 @@ class Kept(WrappedModel):
         said = None if request.prompted is None else json.dumps(to_jsonable_python(dict(request.prompted.inputs())))
         self.asked.append((request, said))
         return await self.model.complete(request)
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def fail(a: int, b: int) -> int:

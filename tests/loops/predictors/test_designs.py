@@ -12,7 +12,8 @@ import dspy
 import pytest
 from dspy.utils import DummyLM
 
-from tests.loops.predictors.helpers import PREDICTORS, _name, add, each_spec, examples_of, loop_of, ran, scripted, seen
+from tests.loops.helpers import add
+from tests.loops.predictors.helpers import PREDICTORS, _name, each_spec, examples_of, loop_of, ran, scripted, seen
 from whichloop.dspy_seam import FORMAT
 from whichloop.dspy_seam.program import LoopProgram
 from whichloop.loops.react_extract import ReactExtract, ReactExtractProgram

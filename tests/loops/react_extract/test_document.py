@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import dspy
 import pytest
 
-from tests.loops.helpers import Script, extract, react
-from tests.loops.react_extract.helpers import BAD, TOOLS, add, events, run, shown, system, trajectory
+from tests.loops.helpers import Script, add, extract, react
+from tests.loops.react_extract.helpers import BAD, TOOLS, events, run, shown, system, trajectory
 from tests.rows import row
 from whichloop.dspy_seam import lm_of
 from whichloop.loops.react_extract import ReactAgent, ReactExtract, ReactExtractProgram

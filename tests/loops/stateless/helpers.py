@@ -7,14 +7,10 @@ import threading
 import time
 from typing import Any
 
+from tests.loops.helpers import add
 from whichloop.loops.stateless import ActivityManager, ManualAgentLoop, Stateless
 from whichloop.loops.stateless.state import ActionDecision, ActionType, ConversationEntry, ConversationState
 from whichloop.protocol import SILENT, Observer, Outcome, Query, Toolbox, run_sync
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def fail(why: str = "broken") -> str:

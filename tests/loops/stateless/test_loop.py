@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from tests.loops.drawn import DECISION, decisions
-from tests.loops.helpers import Notes, Script
+from tests.loops.helpers import Notes, Script, add
 from tests.loops.stateless.helpers import (
     ADD,
     BAD,
@@ -22,10 +22,10 @@ from tests.loops.stateless.helpers import (
     PLAIN,
     STOP,
     Decides,
-    add,
     agent,
     decision,
     detailed,
+    error,
     fail,
     formatted,
     recover,
@@ -33,15 +33,16 @@ from tests.loops.stateless.helpers import (
     section,
     shown,
     state,
+    success,
     system,
     think,
 )
 from tests.rows import row
 from whichloop.dspy_seam import lm_of
 from whichloop.loops.stateless import ActionType, ActivityManager, ConversationState, ManualAgentLoop, Stateless, StatelessProgram
-from whichloop.protocol import ContextOverflow, ProviderError, Query, Reply, StopReason, Toolbox
+from whichloop.protocol import ContextOverflow, ProviderError, Query, StopReason, Toolbox
 from whichloop.protocol import ToolCall as Call
-from whichloop.protocol.moves import Act, Answer, Recovery, Role, Text
+from whichloop.protocol.moves import Act, Recovery, Role, Text
 
 
 class Case(NamedTuple):
@@ -253,32 +254,6 @@ def test_a_program_answers_from_the_configured_model() -> None:
     assert (made.answer, made.stop, made.confidence, made.state.total_tool_calls) == ("3", "finished", 0.9, 1)
 
 
-def test_a_program_is_saved_loaded_and_bootstrapped(tmp_path: Any) -> None:
-    class Model(Script):
-        async def complete(self, request: Any) -> Reply:
-            known = "add: 3" in request.messages[-1].content
-            reply: Reply = request.codec.render(Answer("t", "3", 0.9) if known else Act("t", (Call("add", {"a": 1, "b": 2}),)))
-            return reply
-
-    program = StatelessProgram([add], PLAIN)
-    program.reasoner.signature = program.reasoner.signature.with_instructions("Do it well.")
-    with dspy.context(lm=lm_of(Model()), trace=[]):
-        teleprompter = dspy.BootstrapFewShot(metric=lambda example, made, trace=None: made.answer == "3", max_labeled_demos=0)
-        made = teleprompter.compile(program, trainset=[dspy.Example(query="What is 1 + 2?").with_inputs("query")])
-    assert len(made.reasoner.demos) == 1
-    made.save(tmp_path / "program.json")
-    loaded = StatelessProgram([add], PLAIN)
-    loaded.load(tmp_path / "program.json")
-    texts = []
-    for source in (made, loaded):
-        model = Script(STOP)
-        run(PLAIN.with_predictors(source.program), model)
-        texts.append([message.content for message in model.requests[0].messages])
-    assert len(texts[0]) == 4, "system, the demonstration's two messages, the question"
-    assert "Do it well." in texts[0][0]
-    assert texts[0] == texts[1]
-
-
 @row("S0-21")
 def test_absent_results_are_a_literal_text() -> None:
     absences: tuple[list[Any] | None, ...] = (None, [])
@@ -302,23 +277,15 @@ def test_the_validators_verdict_goes_to_the_trace_and_changes_nothing() -> None:
     assert "output_validator" not in str([name for name, _ in agent().named_predictors()])
 
 
+RESULTS = [success("add", [1]), error("add"), error("add", seen=True), {"tool_name": "add", "status": "skipped", "reason": "r"}]
+
+
 @given(
     changes=st.fixed_dictionaries(
         {
             "iteration_count": st.integers(1, 5),
             "recovery_rounds": st.integers(0, 3),
-            "last_tool_results": st.none()
-            | st.lists(
-                st.sampled_from(
-                    [
-                        {"tool_name": "add", "status": "success", "result": [1], "execution_time": 0.0, "parameters": {}},
-                        {"tool_name": "add", "status": "error", "error": "e", "error_type": "E", "parameters": {"a": [1]}},
-                        {"tool_name": "add", "status": "error", "error": "e", "error_type": "E", "parameters": {}, "seen": True},
-                        {"tool_name": "add", "status": "skipped", "reason": "r"},
-                    ]
-                ),
-                max_size=4,
-            ),
+            "last_tool_results": st.none() | st.lists(st.sampled_from(RESULTS), max_size=4),
         }
     ),
     said=DECISION,
