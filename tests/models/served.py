@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -11,11 +10,14 @@ import openai
 import pytest
 
 from whichloop.models.fake import FakeModel
+from whichloop.models.profiles import Profile
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.server import ServedTrial, Server
 from whichloop.models.tunnel import Tunnel
 from whichloop.models.wires.base import Refusal, WireRequest
-from whichloop.protocol import ProviderError, Reply, ToolCall
+from whichloop.protocol import ProviderError, Reply
+
+from . import bench
 
 QUESTION = "What comes out?"
 BODY = {"model": "scripted", "messages": [{"role": "user", "content": QUESTION}]}
@@ -67,6 +69,12 @@ def of(trial: Any, **changes: Any) -> ServedTrial:
     return ServedTrial(trial.scripted, trial.tunnel, {"native": NATIVE}, **changes)
 
 
+def struck(kind: str, **more: Any) -> ServedTrial:
+    """A trial whose first reply meets this fault; it makes one call, beside a text."""
+    profile = Profile.model_validate({"name": "x", "rates": {kind: 1.0}, "clears": {"never": 1}})
+    return of(bench.Bench(bench.chain(1), profile, **more))
+
+
 def run(work: Callable[[Server, Any], Coroutine[Any, Any, Any]], book: Book, **server: Any) -> Any:
     """Open a server, an official client of its, do the work."""
 
@@ -89,35 +97,10 @@ def specs(trial: Any) -> list[Any]:
     ]
 
 
-async def whole_loop(asking: Any, trial: Any, **more: Any) -> Any:
-    """A while loop as anyone writes it, on the official client and the trial's tools; gives the last message."""
-    messages: list[Any] = [{"role": "user", "content": QUESTION}]
-    for _ in range(9):
-        made = await asking.chat.completions.create(model="scripted", messages=messages, tools=specs(trial), **more)
-        message = made.choices[0].message
-        if not message.tool_calls:
-            return message
-        messages.append(message.model_dump(exclude_none=True))
-        for call in message.tool_calls:
-            seen = await trial.toolbox.call(trial_call(call))
-            messages.append({"role": "tool", "tool_call_id": call.id, "content": seen.data})
-    return None
-
-
-def trial_call(call: Any) -> Any:
-    return ToolCall(call.function.name, json.loads(call.function.arguments), call.id)
-
-
-# --- the official client ---
-
-
 async def failure(asking: Any, **more: Any) -> Any:
     with pytest.raises(openai.OpenAIError) as caught:
         await asking.chat.completions.create(**BODY | more)
     return caught.value
-
-
-# --- faults on the wire ---
 
 
 async def exchange(server: Server, sent: bytes) -> bytes:
