@@ -176,7 +176,8 @@ def test_a_stream_that_the_loop_closes_is_recorded_as_far_as_it_came_unless_its_
     model = RecordedModel(recordings, "m", TRIAL, FakeModel(REPLY, "after"))
 
     async def consume() -> None:
-        async with aclosing(model.stream(A)) as stream:
+        whole: Any = model.stream(A)
+        async with aclosing(whole) as stream:
             for _ in range(5):
                 await anext(stream)
             await asyncio.sleep(60 if cancelled else 0)
