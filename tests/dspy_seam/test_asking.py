@@ -129,7 +129,6 @@ REACT_REPLIES = st.one_of(
             sections(next_thought="Sum.", next_tool_name="add", next_tool_args='{"a": 1, "b": 2}'),
             sections(next_thought="Done.", next_tool_name="finish", next_tool_args="{}"),
             sections(next_thought="Hm.", next_tool_name="add", next_tool_args="[1]"),
-            GOOD[EXTRACT],
             "",
             ProviderError("down"),
         ]

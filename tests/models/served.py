@@ -15,19 +15,14 @@ from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.server import ServedTrial, Server
 from whichloop.models.tunnel import Tunnel
 from whichloop.models.wires.base import Refusal, WireRequest
-from whichloop.protocol import ProviderError, Reply
+from whichloop.protocol import Reply
 
 from . import bench
 
 QUESTION = "What comes out?"
 BODY = {"model": "scripted", "messages": [{"role": "user", "content": QUESTION}]}
-SUBMIT = {
-    "type": "function",
-    "function": {
-        "name": "submit",
-        "parameters": {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]},
-    },
-}
+ANSWERING = {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}
+SUBMIT = {"type": "function", "function": {"name": "submit", "parameters": ANSWERING}}
 
 
 class Book:
@@ -52,16 +47,6 @@ class Book:
 def fixed(said: Reply | Exception) -> ServedTrial:
     """A trial whose model always says, or raises, the same."""
     return ServedTrial(FakeModel(then=said), Tunnel())
-
-
-def struck_by(fault: str) -> ServedTrial:
-    """A trial in which every request meets a fault."""
-
-    class Struck(Tunnel):
-        def struck(self, request: Any) -> str:
-            return fault
-
-    return ServedTrial(FakeModel(then=ProviderError("Broken.", "server")), Struck())
 
 
 def of(trial: Any, **changes: Any) -> ServedTrial:

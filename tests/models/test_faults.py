@@ -205,16 +205,6 @@ def test_an_implicit_failure_gives_another_value(kind: str, value: Any) -> None:
     json.dumps(other, allow_nan=False)
 
 
-def test_an_implicit_failure_looks_like_a_result() -> None:
-    flights = [{"id": "F1", "price": 90}, {"id": "F2", "price": 120}]
-    assert distorted("tool.empty", flights) == []
-    assert distorted("tool.partial", flights) == flights[:1]
-    assert distorted("tool.stale", flights) == flights[:1]
-    assert distorted("tool.stale", {"id": "F2", "price": 120}) == {"id": "F2", "price": 107}
-    assert distorted("tool.empty", 7) is None
-    assert distorted("tool.partial", "Bergen") == "Ber"
-
-
 def test_the_model_notices_its_share_and_the_more_it_notices_the_fewer_it_believes() -> None:
     def believed(notices: float, kind: str = "tool.empty") -> set[int]:
         trial = Profile(name="one", rates={kind: 1.0}, notices=notices)

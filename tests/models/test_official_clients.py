@@ -18,7 +18,7 @@ from whichloop.models.server import Server
 from whichloop.protocol import ContextOverflow, ProviderError, Reply, ToolCall, Usage
 
 from . import bench
-from .served import QUESTION, Book, client, failure, fixed, of, run, specs, struck_by
+from .served import QUESTION, Book, client, failure, fixed, of, run, specs
 
 LIMIT = 9
 """Most replies of a loop."""
@@ -230,16 +230,3 @@ def test_tokens_are_counted_without_asking_the_model() -> None:
     counted = asking("gemini", book, lambda opened: opened.models.count_tokens(model="scripted", contents="How are you there?"))
     assert counted.total_tokens > 0
     assert book.asked == []
-
-
-def test_a_stream_of_google_s_without_server_sent_events_is_one_json_list() -> None:
-    async def work(server: Server, _: Any) -> Any:
-        async with httpx.AsyncClient(base_url=server.url) as plain:
-            asked = {"contents": [{"parts": [{"text": "?"}]}]}
-            return (await plain.post("/v1beta/models/scripted:streamGenerateContent", json=asked)).json()
-
-    chunks = run(work, Book(any=fixed(SAID)))
-    assert "".join(chunk["candidates"][0]["content"]["parts"][0]["text"] for chunk in chunks) == SAID.text
-    *begun, last = run(work, Book(any=struck_by("provider.interrupted")))
-    assert last == {"error": {"code": 500, "message": "Broken.", "status": "INTERNAL"}}
-    assert all("finishReason" not in chunk["candidates"][0] for chunk in begun)

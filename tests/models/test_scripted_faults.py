@@ -113,15 +113,6 @@ def test_a_wrong_decision_lands_as_another_move(kind: str) -> None:
     assert answers == [2, MADE_UP if stopped else 2]
 
 
-def test_a_lie_lands_and_is_no_recovery() -> None:
-    trial = bench.Bench(bench.chain(2), profile("tool.lies", notices=0.0))
-    answer = run(trial)
-    assert isinstance(answer, int)
-    assert answer != 12
-    assert settled(trial)[0] == ("tool:c1", "tool.lies", True, False, False)
-    assert [what for _, *what in settled(trial)] == [["tool.lies", True, False, False]] * 2  # the second is made of the lie
-
-
 def test_a_fault_of_a_call_is_due_once_a_call_runs_that_its_tool_takes() -> None:
     trial = bench.Bench(bench.chain(1), profile("tool.raises"))
     run_sync(trial.model.complete(trial.request()))

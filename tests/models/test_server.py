@@ -87,28 +87,6 @@ def answered(got: bytes) -> int:
     return status
 
 
-@pytest.mark.parametrize(
-    ("path", "header", "page"),
-    [
-        ("/v1/v1/messages", "anthropic-version: 2023-06-01", "/v1/messages"),
-        ("/v1/v1beta/models/m:generateContent", "x-goog-api-key: k", "/v1/models/m:generateContent"),
-        ("/chat/completions", "accept: */*", "/v1/chat/completions"),
-    ],
-)
-def test_a_wrong_base_address_is_told_in_the_vendors_form(caplog, path, header, page):
-    async def work(server, asking):
-        head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nConnection: close\r\nContent-Length: 2\r\n"
-        return await exchange(server, f"{head}{header}\r\n\r\n{{}}".encode())
-
-    with caplog.at_level("INFO", "whichloop.models.server"):
-        head, _, body = run(work, Book(any=fixed(Reply("x")))).partition(b"\r\n\r\n")
-    error = json.loads(body)["error"]
-    assert (int(head.split()[1]), f"the page is {page}:" in error["message"]) == (404, True)
-    kinds = {"anthropic-version": {"type", "message"}, "x-goog-api-key": {"code", "message", "status"}}
-    assert set(error) == kinds.get(header.partition(":")[0], FIELDS)
-    assert caplog.messages == [f"refused POST {path}: 404: {error['message']}"]
-
-
 def test_fuzzed_requests_are_answered_in_one_format():
     text = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=12)
     fields = st.dictionaries(st.sampled_from([*BODY, "tools", "stream", "metadata", "n"]), st.none() | st.integers() | text)

@@ -181,6 +181,7 @@ def table() -> str:
 HEAD = "| fault | chat |"
 
 
+@cache
 def shown() -> dict[tuple[str, str], str]:
     """Return the page's cells by fault and wire."""
     lines = PAGE.read_text(encoding="utf-8").split(HEAD)[1].split("\n\n")[0].splitlines()
@@ -192,31 +193,10 @@ def shown() -> dict[tuple[str, str], str]:
     return found
 
 
-@cache
-def found(fault: str, wire: str) -> tuple[Met, Met]:
-    return asyncio.run(both(fault, wire))
-
-
 @pytest.mark.parametrize("wire", WIRE_NAMES)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_cell_of_the_table(fault: str, wire: str) -> None:
-    assert shown()[fault, wire] == cell(fault, *found(fault, wire))
-
-
-@pytest.mark.parametrize("wire", WIRE_NAMES)
-def test_what_fails_after_it_has_begun_has_none(wire: str) -> None:
-    whole, stream = found("`provider.interrupted`", wire)
-    assert (whole.status, stream.status, stream.whole) == (500, 200, True)
-    assert stream.said is not None
-    assert stream.said.text
-    assert stream.said.error
-    assert not stream.said.ended
-    for met in found("`provider.cut`", wire):
-        assert (met.status, met.whole) == (200, False)
-        assert met.said is None or not met.said.ended
-    for met in found("`provider.garbled`", wire):
-        assert (met.status, met.whole, met.said) == (200, True, None)
-    assert {met.status for met in found("`provider.dropped`", wire)} == {0}
+    assert shown()[fault, wire] == cell(fault, *asyncio.run(both(fault, wire)))
 
 
 def main(arguments: list[str]) -> None:
