@@ -7,6 +7,7 @@ content under the same version. A suite that was never released yet is written a
 from __future__ import annotations
 
 import json
+import random
 import sys
 from dataclasses import replace
 from functools import cache
@@ -16,7 +17,9 @@ from typing import Any
 
 import pytest
 
+from tests.prepared import ran_in_fork
 from whichloop.checks.suite import task_problems
+from whichloop.datasets import arithmetic
 from whichloop.datasets.generating import Source
 from whichloop.datasets.task import Suite, Task
 from whichloop.datasets.validity import replay
@@ -61,11 +64,6 @@ def test_the_snapshot_is_what_the_generator_makes(name: str) -> None:
     assert len(tasks) >= 100
 
 
-def test_the_snapshot_is_what_is_made_of_the_default_size() -> None:
-    source = SOURCES["arithmetic"]
-    assert source.suite(None, 0).tasks == source.suite(source.default_size, 0).tasks
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_all_plans_of_a_snapshot_give_the_expected_answers(name: str) -> None:
@@ -94,10 +92,15 @@ def test_sizes_and_seeds_out_of_range_are_refused(size: Any, seed: Any) -> None:
             source.suite(size, seed)
 
 
-def test_a_source_without_a_snapshot_generates_its_default_tasks() -> None:
-    source = replace(SOURCES["arithmetic"], name="canal", snapshots=None, default_size=7)
-    assert source.snapshot is None
-    assert source.suite(None, 0).tasks == source.suite(7, 0).tasks == generated(source)
+def test_the_global_generator_is_left_alone_and_hashing_plays_no_part(tmp_path: Path) -> None:
+    """The hash seed of a fork was drawn."""
+    random.seed(5)
+    before = random.getstate()
+    digest = arithmetic.load(size=40, seed=3).digest
+    assert random.getstate() == before
+    code = "from whichloop.datasets import arithmetic; print(arithmetic.load(size=40, seed=3).digest)"
+    told = ran_in_fork(code, tmp_path)
+    assert told.stdout.strip() == digest
 
 
 def test_a_task_survives_its_way_through_json() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,22 +13,16 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.checks.suite import task_problems
-from whichloop.datasets.generating import UNANSWERABLE_EVERY, Draw, Source, difficulty_of
+from whichloop.datasets.generating import Draw, Source
 from whichloop.datasets.task import Environment, Suite, Task
 from whichloop.datasets.validity import planned_answer, replay
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scores_of
-from whichloop.protocol import PlannedCall, Ref, Toolbox, ToolCall, resolve, run_sync
-from whichloop.protocol.plan import refs
+from whichloop.protocol import PlannedCall, Toolbox, ToolCall, resolve, run_sync
 from whichloop.runs.registry import generated_suites
 
 SOURCES = generated_suites()
 NAMES = sorted(SOURCES)
-TEMPLATES = {
-    "agriculture": 15, "arithmetic": 43, "ecommerce": 16, "errands": 7, "events": 46, "library": 16, "long_haul": 17, "repairs": 15,
-    "tables": 21, "typed": 13,
-}  # fmt: skip
-"""How many templates each suite has, those without an answer among them."""
 WRITES = {
     "events": {"hold_seats", "book", "cancel_booking"},
     "repairs": {"open_work_order", "order_part"},
@@ -37,7 +30,7 @@ WRITES = {
     "errands": {"buy", "send_parcel", "pay_bill", "return_book", "empty_into_purse"},
 }
 """The tools that may change the end state; no tool of the other suites may."""
-FIRST = 24
+FIRST = 8
 few = settings(max_examples=cases(4), deadline=None)
 
 every_suite = pytest.mark.parametrize("name", NAMES)
@@ -78,17 +71,6 @@ def test_plans_give_the_expected_answers_for_any_size_and_seed(name: str, size: 
 
 
 @every_suite
-def test_the_default_tasks_have_every_template_and_difficulty(name: str) -> None:
-    tasks = source_of(name).suite().tasks
-    assert len({task.labels["template"] for task in tasks}) == TEMPLATES[name]
-    assert {task.labels["difficulty"] for task in tasks} == {"easy", "medium", "hard"}
-    assert {task.labels["split"] for task in tasks} == {"train", "dev", "test"}
-    without = [place for place, task in enumerate(tasks, 1) if task.expected is None]
-    assert without == ([] if name == "typed" else list(range(UNANSWERABLE_EVERY, len(tasks) + 1, UNANSWERABLE_EVERY)))
-    assert len({task.query.text for task in tasks}) == len(tasks)
-
-
-@every_suite
 @few
 @given(key=st.integers(0, 10_000))
 def test_calls_that_do_not_need_each_other_may_be_made_in_any_order(name: str, key: int) -> None:
@@ -107,7 +89,7 @@ def test_calls_that_do_not_need_each_other_may_be_made_in_any_order(name: str, k
 @every_suite
 def test_only_tools_that_may_write_change_the_end_state(name: str) -> None:
     suite, changed = source_of(name).suite(), set[str]()
-    for task in suite.tasks[:6]:
+    for task in suite.tasks[:FIRST]:
         with closing(suite.open(task)) as environment:
             assert {tool.name for tool in environment.tools if not tool.read_only} == WRITES.get(name, set())
             assert task.plan is not None
@@ -117,29 +99,6 @@ def test_only_tools_that_may_write_change_the_end_state(name: str) -> None:
                 before = environment.state()
     assert changed <= WRITES.get(name, set())
     assert bool(changed) == (name in WRITES)
-
-
-@pytest.mark.parametrize(
-    ("name", "template", "tools", "refused"),
-    [
-        ("ecommerce", "goodwill", ["give_credit"], False),
-        ("events", "one_evening", ["hold_seats", "book"], False),
-        ("events", "one_evening", ["book"], True),
-    ],
-)
-def test_a_write_that_is_made_once_more_is_refused_or_spoils_the_end_state(
-    name: str, template: str, tools: list[str], refused: bool
-) -> None:
-    suite = source_of(name).suite()
-    for task in suite.tasks:
-        calls = task.plan.calls if task.plan else ()
-        repeated = [replace(call, fails=refused) for call in calls if call.tool in tools]
-        if task.labels["template"] == template and repeated:
-            environment, results = suite.open(task), dict[str, Any]()
-            list(made(environment, calls, results))
-            assert environment.state() == task.end_state
-            list(made(environment, repeated, results))
-            assert (environment.state() == task.end_state) == refused
 
 
 @every_suite
@@ -180,16 +139,6 @@ def test_every_task_shows_the_same_tools_and_they_give_nothing_away(name: str) -
     planned = {call.tool for task in suite.tasks if task.plan for call in task.plan.calls}
     assert planned | suite.distractors == tools
     assert not planned & suite.distractors
-
-
-@every_suite
-def test_what_is_asked_is_found_by_tools_and_the_answer_refers_to_it(name: str) -> None:
-    for task in source_of(name).suite().tasks:
-        assert task.plan is not None
-        assert (task.plan.answer is None) == (task.expected is None)
-        assert task.plan.answer is None or any(isinstance(ref, Ref) for ref in refs(task.plan.answer))
-        if name not in ("typed", "long_haul"):
-            assert task.labels["difficulty"] == difficulty_of(task.plan) or name == "library"
 
 
 @every_suite

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from whichloop import Environment, Query, StatelessEnvironment, Suite, Task, Tool, Toolbox
+from whichloop import Environment, Query, StatelessEnvironment, Suite, Task
 from whichloop.datasets import arithmetic
 from whichloop.datasets.task import read_quarantine, with_quarantine
 
@@ -25,46 +25,7 @@ def price(item: str) -> float:
 TASK = Task("lamp", Query("What does a lamp cost?"), 39.9)
 
 
-def test_functions_and_tools_are_tools_of_an_environment_alike():
-    made, given = StatelessEnvironment([price]).tools, StatelessEnvironment((Tool.from_function(price),)).tools
-    assert [tool.spec for tool in made] == [tool.spec for tool in given]
-    plain = Suite("s", "1", [TASK], lambda task: StatelessEnvironment([price]))
-    assert plain.digest == Suite("s", "1", [TASK], lambda task: StatelessEnvironment(given)).digest
-
-
-class Bare:
-    """An environment whose tools are functions."""
-
-    tools = (price,)
-
-    def state(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-@pytest.mark.parametrize(
-    ("made", "said"),
-    [
-        (Toolbox([price]), "Suite: open gave a Toolbox, which is no environment; it has to give one for each task, such as"),
-        ([price], "Suite: open gave a list, which is no environment"),
-        (None, "Suite: open gave a NoneType, which is no environment"),
-        (Bare(), r"Suite: open gave an environment whose tools hold a function; Tool\.from_function\(f\) makes a tool"),
-    ],
-)
-def test_what_is_no_environment_is_told_before_anything_runs(made: Any, said: str) -> None:
-    suite = Suite("s", "1", [TASK], lambda task: made)
-    with pytest.raises(ValueError, match=f"^{said}"):
-        assert suite.digest
-
-
-def test_an_open_that_is_no_function_is_told_when_the_suite_is_made():
-    with pytest.raises(ValueError, match=r"^Suite: open is a Toolbox, not a function of a task"):
-        Suite("s", "1", [TASK], Toolbox([price]))  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"^StatelessEnvironment: tools: give a list of functions or tools, got a function"):
-        StatelessEnvironment(price)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("error", [NameError("name 'TOOLZ' is not defined"), KeyError("world"), RecursionError(), ValueError("no")])
+@pytest.mark.parametrize("error", [NameError("name 'TOOLZ' is not defined"), RecursionError()])
 def test_code_of_a_suite_that_cannot_open_its_tasks_is_one_line(error: Exception) -> None:
     def opens(task: Task) -> Environment:
         raise error
@@ -78,16 +39,8 @@ def test_code_of_a_suite_that_cannot_open_its_tasks_is_one_line(error: Exception
 @pytest.mark.parametrize(
     ("kind", "field", "value", "said"),
     [
-        (Task, "id", 1, "task 1: id: give a text, got 1"),
         (Task, "query", "What?", r"task 'a': query: give Query\(text\), not a text"),
-        (Task, "plan", "c = price(item='x')\nanswer = c", r"task 'a': plan: give plan_from_lines\(text\), not a text"),
-        (Task, "scorer", price, "task 'a': scorer: give the name of a scorer, such as .*, got <function price at "),
-        (Task, "labels", ["hard"], r"task 'a': labels: give a dict, got \['hard'\]"),
-        (Suite, "version", 1, 'Suite: version: give a text, such as "1", got 1'),
-        (Suite, "name", 7, "Suite: name: give a text, got 7"),
         (Suite, "tasks", TASK, r"Suite: tasks: give a list of tasks, got Task\("),
-        (Suite, "tasks", ["x"], r"suite 's': task 1 of the list is 'x'; give Task\(id, query, expected\)"),
-        (Suite, "step_limit", "9", "Suite: step_limit: give a whole number, not a text"),
         (Suite, "distractors", ["price"], "Suite: distractors: give a frozenset of tools' names, got "),
     ],
 )
@@ -131,11 +84,6 @@ def test_exactly_the_named_tasks_are_quarantined_in_any_kind_of_list(entries: di
         assert len(made.tasks) == len(suite.tasks)
 
 
-def test_an_unknown_task_is_refused() -> None:
-    with pytest.raises(ValueError, match="has no task 'arithmetic-012'; did you mean 'arithmetic-0012'"):
-        with_quarantine(SUITE, {"arithmetic-012": "typed wrong"})
-
-
 def test_both_formats(tmp_path: Path) -> None:
     entries = {"arithmetic-0001": "the text is unclear", "with space": "why not"}
     (tmp_path / "bad.json").write_text(json.dumps(entries))
@@ -147,11 +95,7 @@ def test_both_formats(tmp_path: Path) -> None:
     ("name", "text", "said"),
     [
         ("bad.toml", "arithmetic-0001", "bad.toml: not TOML: "),
-        ("bad.toml", "a.b = 'the reason'", 'bad.toml: task \'a\': the reason is {"b": "the reason"}, and must be a text'),
         ("bad.toml", "a = ' '", "bad.toml: task 'a': the reason is \" \", and must be a text that is not empty"),
-        ("bad.toml", "a = 2024-01-01", "must be a text"),
-        ("bad.json", "[1]", "a quarantine is an object of task ids with a reason each, not a list"),
-        ("bad.json", "{", "bad.json: not JSON: "),
         ("bad.json", "[" * 100_000, "bad.json: not JSON: "),
     ],
 )

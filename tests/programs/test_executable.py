@@ -43,13 +43,6 @@ def test_the_question_comes_in_both_ways_and_the_answer_is_what_is_printed():
     assert run(python(code), question="What is ü?").answer == "What is ü? True"
 
 
-def test_the_last_answer_that_is_posted_counts_and_what_is_printed_is_not_it():
-    posted = (
-        "post(os.environ['WHICHLOOP_ANSWER_URL'], {'answer': 1}); post(os.environ['WHICHLOOP_ANSWER_URL'], {'answer': {'n': 42}})"
-    )
-    assert run(python(f"{ASK}\n{posted}; print('done')")).answer == {"n": 42}
-
-
 def test_it_asks_the_model_and_calls_tools():
     code = f"""{ASK}
 assert [tool["function"]["name"] for tool in listed] == ["double", "fail"] and listed[0]["type"] == "function"
@@ -81,9 +74,7 @@ def test_a_providers_failure_that_ends_it_is_the_providers_and_a_used_up_budget_
     ("code", "said"),
     [
         ("import sys; sys.exit('the pump is dry')", "exit code 1: the pump is dry"),
-        ("import os; os._exit(3)", "exit code 3: it wrote nothing to standard error"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV: it wrote nothing"),
-        ("import sys; sys.stderr.write('ValueError: late\\nNode v20\\n'); sys.exit(1)", "exit code 1: ValueError: late"),
         ("pass", "ended without an answer: it printed nothing, and posted none"),
         ("import sys\nwhile True: sys.stdout.write('x' * 65536)", f"flood: it printed more than {MAX_ANSWER_BYTES:,} bytes"),
     ],
@@ -96,21 +87,13 @@ def test_each_end_without_an_answer_says_what_happened(code, said):
 @pytest.mark.parametrize(
     ("code", "answer"),
     [
-        ("print()", ""),
         ("import sys; sys.stdout.buffer.write(b'\\xff\\x00 garbage')", "\ufffd\x00 garbage"),
         ("import sys; sys.stderr.write('x' * 5_000_000); print('42')", "42"),
-        ("import sys; sys.stdin.close(); print('42')", "42"),
-        ("import os, sys; print('42', flush=True); os.close(1); os.close(2); import time; time.sleep(0.2)", "42"),
         ("import sys; print(len(sys.stdin.read()))", "5000000"),
     ],
 )
 def test_what_is_odd_is_still_an_answer(code, answer):
     assert run(python(code), question="x" * 5_000_000).answer == answer
-
-
-def test_a_program_that_is_gone_says_so(tmp_path):
-    with pytest.raises(OSError, match="No such file"):
-        run(Program(str(tmp_path / "nothing")))
 
 
 # --- what it starts ---

@@ -29,11 +29,6 @@ def test_a_number_read_as_float_and_a_default_that_is_filled_in_are_what_was_sai
     assert isinstance(found["amount"], int)
 
 
-def test_the_latest_of_equal_calls_counts():
-    kept = said({"amount": 3}, {"amount": 3, "digits": 2})
-    assert kept.as_said("price", {"amount": 3.0}) == {"amount": 3, "digits": 2}
-
-
 @pytest.mark.parametrize("other", [{"amount": 4.0}, {"amount": "much"}, {}, {"amount": 3, "colour": "red"}])
 def test_another_call_and_one_that_the_tool_refuses_stay_as_they_are(other):
     assert said({"amount": 3}).as_said("price", other) is other

@@ -63,11 +63,6 @@ async def raises(task):
     raise {"raise": LookupError("where is it?"), "exit": SystemExit(3), "unsayable": Unsayable()}[task.question]
 
 
-async def leaves_a_child(task):
-    own_session = task.question == "in a session of its own"
-    return subprocess.Popen(["sleep", "300"], start_new_session=own_session).pid
-
-
 async def dies(task):
     """Ends its process, in the first trial only if the question names a file that remembers that."""
     marker = task.question.split()[-1]
@@ -91,10 +86,6 @@ def blocks_on_a_thread(question, tools):
     if question == "block":
         time.sleep(600)
     return os.getpid()
-
-
-async def hangs_in_the_model(task):
-    return await task.in_thread(lambda: _ask(task, [{"role": "user", "content": task.question}]))
 
 
 async def own_pid(task):

@@ -37,11 +37,3 @@ def test_a_file_has_its_name_and_another_digest_once_it_changes(tools_of):
     assert list(first) == ["own_tools.py"]
     assert first == again
     assert first != other
-
-
-def test_the_files_of_a_package_are_named_from_the_package_on(tools_of):
-    assert list(tools_of("own_package", 2)) == ["own_package/__init__.py", "own_package/prices.py"]
-
-
-def test_without_code_of_ones_own_there_is_no_file():
-    assert own_file_digests("arithmetic", None) == {}

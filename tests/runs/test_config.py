@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from whichloop.runs.config import BudgetConfig, CompareConfig, SettingError, config_from, load_config
+from whichloop.runs.config import CompareConfig, SettingError, config_from, load_config
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -58,30 +58,16 @@ def test_any_text_of_a_file_is_a_configuration_or_one_line(tmp_path_factory, tex
     ("text", "said"),
     [
         (b"loop = ['bare']", "loop: there is no such setting; did you mean 'loops'"),
-        (b"zzz = 1", "zzz: there is no such setting; known: loops, suite"),
         (b"[budget]\ncals = 3", r"budget\.cals: there is no such setting"),
-        (b"loops = 3", "loops: .*tuple, got 3"),
-        (b"loops = []", "loops: "),
-        (b"loops = ['bare', 3]", "loops: .*got 3"),
         (b"loops = ['bare', 'bare']", "loops: 'bare' is given twice$"),
         (b"profiles = ['clean', 'clean']", "profiles: 'clean' is given twice"),
-        (b"tasks = 'many'", "tasks: .*got 'many'"),
-        (b"tasks = 0", "tasks: .*greater than or equal to 1, got 0"),
-        (b"concurrency = 2.5", "concurrency: .*got 2.5"),
         (b"trial_timeout_s = inf", "trial_timeout_s: .*finite"),
-        (b"trial_timeout_s = -1", "trial_timeout_s: "),
         (b"trial_timeout_s = 0.001", "trial_timeout_s: .*0.25.*0.001"),
-        (b"alpha = 1.5", "alpha: "),
         (b"alpha = nan", "alpha: "),
         (b"[budget]\ndollars = inf", r"budget\.dollars: .*finite"),
-        (b"budget = 3.5", "budget.calls: Input should be a valid integer"),
-        (b"loops = ['bare'", "not valid TOML"),
-        (b"seed = 1\nseed = 2", "not valid TOML"),
-        (b"suite = '\xff'", "not valid TOML"),
         (b"\xef\xbb\xbf\xff", "not valid TOML"),
         (b"a = " + b"[" * 20_000, "not valid TOML"),
         (b"seed = " + b"9" * 5_000, "not valid TOML"),
-        (b"suite = [" + b"'x', " * 5_000 + b"]", "suite: "),
     ],
 )
 def test_a_mistake_in_a_file_is_one_line_that_names_file_and_field(tmp_path, text, said):
@@ -91,13 +77,6 @@ def test_a_mistake_in_a_file_is_one_line_that_names_file_and_field(tmp_path, tex
         load_config(file, {})
     assert str(caught.value).startswith(str(file))
     assert is_one_line(str(caught.value))
-
-
-def test_a_file_that_is_not_there_is_an_os_error(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        load_config(tmp_path / "none.toml", {})
-    with pytest.raises(IsADirectoryError):
-        load_config(tmp_path, {})
 
 
 # --- flags over the file ---
@@ -125,23 +104,6 @@ def test_a_flag_wins_over_the_file_and_what_neither_says_is_the_default(tmp_path
         expected = FLAGS[name] if name in typed else in_file[name] if name in written else getattr(default, name)
         found = getattr(config, name)
         assert (found.model_dump(exclude_none=True) if name == "budget" and name in typed else found) == expected
-
-
-def test_a_budget_flag_leaves_the_files_other_limits_in_place(tmp_path):
-    file = tmp_path / "run.toml"
-    file.write_text("[budget]\ncalls = 5\ntokens = 100\n[trial_budget]\ncalls = 2\n")
-    config = load_config(file, {"budget": {"calls": 9}})
-    assert config.budget == BudgetConfig(calls=9, tokens=100)
-    assert config.trial_budget == BudgetConfig(calls=2)
-
-
-def test_a_mistake_on_the_command_line_is_not_blamed_on_the_file(tmp_path):
-    file = tmp_path / "run.toml"
-    file.write_text("seed = 3\n")
-    with pytest.raises(SettingError, match=r"^tasks: "):
-        load_config(file, {"tasks": 0})
-    with pytest.raises(SettingError, match=r"^tasks: "):
-        load_config(None, {"tasks": 0})
 
 
 def places(model=CompareConfig, before=()):

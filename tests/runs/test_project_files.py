@@ -29,10 +29,6 @@ def write(folder: Path, files: dict[str, str]) -> None:
         (folder / name).write_text(text)
 
 
-def digests(file: Path) -> dict[str, str]:
-    return {name: each.digest for name, each in project_files([source_file(file)]).items()}
-
-
 def found(folder: Path, name: str) -> list[str]:
     return list(project_files([source_file(folder / name)]))
 
@@ -81,11 +77,3 @@ def test_what_is_installed_is_no_project_of_its_neighbours(tmp_path):
     assert found(place, "own_package/loops.py") == [f"own_package/{name}.py" for name in ("__init__", "helper", "loops")]
     write(tmp_path, {"mine.py": "import own_package.helper\n"})
     assert found(tmp_path, "mine.py") == ["mine.py"]
-
-
-def test_a_changed_import_has_another_digest(tmp_path):
-    write(tmp_path, {"own_loop.py": "import own_prices\n", "own_prices.py": "PRICE = 1\n"})
-    was = digests(tmp_path / "own_loop.py")
-    write(tmp_path, {"own_prices.py": "PRICE = 2\n"})
-    now = digests(tmp_path / "own_loop.py")
-    assert [name for name in was if was[name] != now[name]] == ["own_prices.py"]

@@ -38,12 +38,9 @@ def test_any_text_is_a_budget_or_refused_in_one_line(text):
     ("text", "budget"),
     [
         ("2000", {"calls": 2000}),
-        ("2000calls", {"calls": 2000}),
         (" 1 call ", {"calls": 1}),
         ("1.5e6tokens", {"tokens": 1_500_000}),
-        ("500000 Tokens", {"tokens": 500_000}),
         ("$2.50", {"dollars": 2.5}),
-        ("2.50usd", {"dollars": 2.5}),
         ("2.5dollars", {"dollars": 2.5}),
         ("2000calls, $1,300tokens", {"calls": 2000, "dollars": 1.0, "tokens": 300}),
     ],
@@ -56,17 +53,11 @@ def test_each_form_of_a_budget_is_read(text, budget):
     ("text", "said"),
     [
         ("", "write calls, tokens, dollars or seconds"),
-        ("many", "write calls, tokens, dollars or seconds"),
-        ("-5", "write calls, tokens, dollars or seconds"),
-        ("5 minutes", "write calls, tokens, dollars or seconds"),
         ("$5calls", "write calls, tokens, dollars or seconds"),
         ("٣calls", "write calls, tokens, dollars or seconds"),
         ("0calls", "greater than or equal to 1"),
         ("1.5calls", "a valid integer"),
-        ("$0", "greater than 0"),
         ("1e99tokens", "exceeded maximum size"),
-        ("5,6calls", "write calls, tokens, dollars or seconds"),
-        ("5,", "write calls, tokens, dollars or seconds"),
     ],
 )
 def test_a_budget_of_any_other_form_is_refused_with_the_right_one(text, said):
@@ -80,9 +71,3 @@ def test_every_setting_takes_a_text_a_number_of_calls_or_a_table(given):
     assert SearchConfig(budget=given, proposer_budget=given) == SearchConfig(budget=sixty, proposer_budget=sixty)
     compared = CompareConfig(budget=given, trial_budget=given)
     assert (compared.budget, compared.trial_budget.calls) == (sixty, 60)
-
-
-@given(st.booleans() | st.lists(st.integers()) | st.none() | st.binary())
-def test_anything_else_is_refused(value):
-    with pytest.raises(ValueError, match="is not a budget; write calls, tokens, dollars or seconds, such as 2000"):
-        typed_limits(value)

@@ -15,22 +15,6 @@ from whichloop.checks.loop import LAWS, check_loop, scene
 from whichloop.checks.loop.template_loop import TemplateLoop
 
 
-class InThread(TemplateLoop):
-    """It waits for a thread that never ends, and that a process would wait for as well."""
-
-    async def run(self, *given: Any) -> NoReturn:
-        await asyncio.to_thread(threading.Event().wait)
-        raise AssertionError
-
-
-class Locked(TemplateLoop):
-    async def run(self, *given: Any) -> NoReturn:
-        lock = threading.Lock()
-        lock.acquire()
-        lock.acquire()
-        raise AssertionError
-
-
 class Waiting(TemplateLoop):
     async def run(self, *given: Any) -> NoReturn:
         await asyncio.get_running_loop().create_future()
@@ -65,8 +49,6 @@ class HangsWhenCancelled(TemplateLoop):
 
 
 HANGING = {
-    "InThread": "waits for what never comes at",
-    "Locked": "blocks its thread at",
     "Uninterruptible": "blocks its thread at",
     "Waiting": "waits for what never comes at",
 }

@@ -37,17 +37,6 @@ def test_what_is_no_manifest_is_refused_in_one_line(tmp_path, raw):
         read_manifest_json(tmp_path)
 
 
-def test_what_is_written_whole_replaces_a_link_and_leaves_what_it_leads_to(tmp_path):
-    folder, outside = tmp_path / "run", tmp_path / "outside"
-    folder.mkdir()
-    outside.write_text("mine")
-    for name in ("manifest.json", "manifest.json.part"):
-        (folder / name).symlink_to(outside)
-    write_manifest_json(folder, {"config": {}})
-    assert read_manifest_json(folder) == {"config": {}}
-    assert (outside.read_text(), [path.name for path in folder.iterdir()]) == ("mine", ["manifest.json"])
-
-
 def test_what_is_added_while_a_run_is_read_is_read_the_next_time(tmp_path, record, monkeypatch):
     def meanwhile(text: str, *, finite: bool) -> object:
         monkeypatch.undo()
