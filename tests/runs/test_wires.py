@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.over_http import OverHttp
 from whichloop.experiments.compare.results import Results
 from whichloop.models.profiles import FAULT_KINDS
 from whichloop.models.wires import WIRES
+from whichloop.protocol import Reply, Request
 
 from .test_trial_models import LESS, made, told
 
@@ -67,3 +69,22 @@ def test_text_has_equal_digests_over_each_wire_whatever_befalls_it(over_http: Ov
         outside = run(TEXT, kinds)
     assert told(outside) == told(inside(TEXT, kinds))
     assert landed(outside) == set(kinds)
+
+
+SAID = tuple(kind for kind in SPOILED if kind not in REFUSED_IN_TEXT["messages"])
+
+
+async def streamed(self: OverHttp, request: Request) -> Reply:
+    """Take the place of `OverHttp.complete`."""
+    chunks = [chunk async for chunk in self.stream(request)]
+    assert chunks[-1].reply is not None
+    return chunks[-1].reply
+
+
+def test_spoiled_calls_have_equal_digests_in_process_and_in_streams(over_http: OverWire, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OverHttp, "complete", streamed)
+    with over_http("messages"):
+        outside = run(NATIVE, SAID)
+    assert told(outside) == told(inside(NATIVE, SAID))
+    assert outside.digest == inside(NATIVE, SAID).digest
+    assert landed(outside) == set(SAID)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import re
-import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -140,12 +139,10 @@ def test_a_loop_that_swallows_its_cancellation_is_scored_0_and_holds_nothing_up(
             except swallowed:
                 pass
 
-    began = time.monotonic()
     for models in (None, {"fake": model}):
         record = one_trial(written(run), tiny(), models=models, timeout_s=0.1).record
         assert (record.status, record.stop, record.accuracy) == ("scored", "timeout", 0.0)
         assert "cancellation was swallowed" in record.reason
-    assert time.monotonic() - began < 10
     gc.collect()
 
 

@@ -31,7 +31,7 @@ def test_the_time_for_which_nothing_turned_is_kept():
 
     before = LAST_ACTIVITY.blocked_s
     asyncio.run(go())
-    assert 0.8 < beats[-1] - before < 3.0
+    assert beats[-1] - before > 0.8
     assert 3 <= len(beats) <= 8
 
 

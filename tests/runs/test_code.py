@@ -1,8 +1,12 @@
-"""Which files of a user's project a module is made of: what it imports there, wherever the statement stands, and nothing else."""
+"""What whichloop reads of its own code and of a user's: files of a project with their digests, built-in names, docs of fields."""
 
 from __future__ import annotations
 
+import ast
+import importlib
 import sys
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -10,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from whichloop.runs.code_digests import project_files, source_file
+from whichloop.protocol.modules import names_in
+from whichloop.runs.built_in import BUILT_IN, PACKAGES, field_docs
+from whichloop.runs.code_digests import own_file_digests, project_files, source_file
 
 NAMES = [f"own_module_{number}" for number in range(6)]
 
@@ -77,3 +83,83 @@ def test_what_is_installed_is_no_project_of_its_neighbours(tmp_path):
     assert found(place, "own_package/loops.py") == [f"own_package/{name}.py" for name in ("__init__", "helper", "loops")]
     write(tmp_path, {"mine.py": "import own_package.helper\n"})
     assert found(tmp_path, "mine.py") == ["mine.py"]
+
+
+@pytest.fixture
+def tools_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Writes two modules of tools, alone and in a package, and gives their digests."""
+    monkeypatch.syspath_prepend(tmp_path)
+    package = tmp_path / "own_package"
+    package.mkdir()
+    (package / "prices.py").write_text("def price() -> int:\n    '''A price.'''\n    return 1\n")
+
+    def digests(name: str, factor: int) -> dict[str, str]:
+        (package / "__init__.py").write_text("from own_package.prices import price\nTOOLS = [price]\n")
+        source = f"def double(n: int) -> int:\n    '''Twice n.'''\n    return {factor} * n\n\n\nTOOLS = [double]\n"
+        (tmp_path / "own_tools.py").write_text(source)
+        importlib.invalidate_caches()
+        importlib.import_module(name)
+        return own_file_digests(None, name)
+
+    yield digests
+    for name in ("own_tools", "own_package", "own_package.prices"):
+        sys.modules.pop(name, None)
+
+
+def test_a_file_has_its_name_and_another_digest_once_it_changes(tools_of):
+    first, again, other = (tools_of("own_tools", factor) for factor in (2, 2, 3))
+    assert list(first) == ["own_tools.py"]
+    assert first == again
+    assert first != other
+
+
+@pytest.mark.parametrize("kind", PACKAGES)
+def test_the_table_is_what_the_modules_say(kind: str) -> None:
+    package, attribute = PACKAGES[kind]
+    found = {}
+    for name in names_in(package):
+        (folder,) = import_module(package).__path__
+        files = [file for file in (Path(folder) / f"{name}.py", Path(folder) / name / "__init__.py") if file.is_file()]
+        tree = ast.parse(files[0].read_text(encoding="utf-8"))
+        defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        defined += [node.id for part in tree.body for node in ast.walk(part) if isinstance(node, ast.Name)]
+        if attribute in defined:
+            found[name] = (ast.get_docstring(tree) or "").partition("\n")[0]
+    assert BUILT_IN[kind] == found
+
+
+@dataclass
+class Base:
+    """Not a field's."""
+
+    steps: int = 3
+    """How many.
+
+    A second paragraph.
+    """
+    mode: str = "fast"
+    """How fast."""
+
+
+class Derived(Base):
+    class Inner:
+        size: int = 1
+        """Of the inner one."""
+
+    mode: str = "slow"
+    """How slow."""
+    silent: bool = True
+    loud = False
+    """Under what has no type."""
+
+
+if __name__:
+
+    class Conditional:
+        place: int = 0
+        """Under a condition."""
+
+
+def test_each_field_has_the_string_under_it_and_that_of_a_base_unless_it_has_its_own() -> None:
+    assert field_docs(Base) == {"steps": "How many.\n\nA second paragraph.", "mode": "How fast."}
+    assert field_docs(Derived) == {**field_docs(Base), "mode": "How slow."}
