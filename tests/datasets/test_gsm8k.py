@@ -169,20 +169,6 @@ def test_gold_answers(tmp_path: Path, gold: str, value: float) -> None:
     assert isinstance(task.expected, int) == float(value).is_integer()
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ("{", "line 2: not JSON"),
-        ({"question": "q", "answer": "#### two"}, "line 2: field 'answer', after '####': 'two' is no number"),
-    ],
-)
-def test_a_broken_row_is_named(tmp_path: Path, row: Any, message: str) -> None:
-    path = write(tmp_path / "rows.jsonl", FERRY, row)
-    with pytest.raises(ValueError, match=re.escape(f"{path}, {message}")) as caught:
-        gsm8k.load(data=path)
-    assert "\n" not in str(caught.value)
-
-
 @pytest.mark.skipif(not PUBLISHED.exists(), reason="the published file is not here")
 def test_the_published_rows() -> None:
     suite = gsm8k.load(data=PUBLISHED)

@@ -100,19 +100,6 @@ def test_a_server_whose_tools_cannot_be_had_is_told_in_one_line(caplog, behaviou
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        ('mcp:python x(keys=["NO_SUCH_VARIABLE"])', "the environment has no NO_SUCH_VARIABLE"),
-        ('mcp:http://example.org/mcp(keys=["HOME"])', "keys are for a command"),
-    ],
-)
-def test_what_was_typed_wrong_is_told_in_one_line(typed, said):
-    with pytest.raises(ValueError, match="tools") as refused:
-        read_server(typed)
-    assert str(refused.value).startswith(f"tools {typed!r}: {said}")
-
-
-@pytest.mark.parametrize(
-    ("typed", "said"),
-    [
         ("mcp:https://example.org/mcp?api_key=S3CRETWORD0123456789", "it holds what looks like a secret"),
         ("mcp:python x --key sk-proj-S3CRETWORD0123456789abcdefghij", "it holds what looks like a secret"),
     ],

@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.datasets.test_suites import suite_of
 from whichloop.protocol import Toolbox, ToolCall, run_sync
-from whichloop.runs.registry import generated_suites
-
-SOURCES = generated_suites()
 
 
 @pytest.mark.parametrize(
@@ -57,7 +55,7 @@ SOURCES = generated_suites()
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_is_refused_by_name(name: str, tool: str, arguments: dict[str, Any], error: str, message: str) -> None:
-    suite = SOURCES[name].suite()
+    suite = suite_of(name)
     with closing(suite.open(suite.tasks[0])) as environment:
         before = environment.state()
         seen = run_sync(Toolbox(environment.tools).call(ToolCall(tool, arguments)))

@@ -216,18 +216,6 @@ def test_what_parquet_and_frames_hold_becomes_json(tmp_path):
         parquet.load(path, scorer="own.module:score", labels=("picture",))
 
 
-@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
-def test_named_columns_are_found_in_any_case(tmp_path, form):
-    table = [{"Frage": "a", "GOLD": 1, "gold": 2, "Nr": "x", "Topic": "t"}]
-    written([{"question": "-", "answer": 0, "topic": "-"} | table[0]], form, tmp_path)
-    made = make_suite(
-        parse_spec(f'{form}(question=frage, answer=gold, columns={{id = "NR"}}, labels=topic)'), tmp_path / f"t.{form}"
-    )
-    (task,) = made.tasks
-    assert (task.query.text, task.expected, task.id) == ("a", 2, "x")
-    assert set(task.labels) == {"topic"}
-
-
 @pytest.mark.parametrize("form", FORMATS)
 def test_columns_that_are_not_used_are_told_in_one_line(tmp_path, form, caplog):
     row = {"question": "a", "answer": 1, "prompt": "b", "topic": "x", "Nr\n": "7"}

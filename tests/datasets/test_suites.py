@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import random
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
+from tests.prepared import ran_in_fork
 from whichloop.checks.suite import task_problems
-from whichloop.datasets.generating import Draw, Source
+from whichloop.datasets import arithmetic
+from whichloop.datasets.generating import Draw
 from whichloop.datasets.task import Environment, Suite, Task
 from whichloop.datasets.validity import planned_answer, replay
 from whichloop.metrics.answers import Judgement
@@ -36,8 +41,9 @@ few = settings(max_examples=cases(4), deadline=None)
 every_suite = pytest.mark.parametrize("name", NAMES)
 
 
-def source_of(name: str) -> Source:
-    return SOURCES[name]
+@cache
+def suite_of(name: str) -> Suite:
+    return SOURCES[name].suite()
 
 
 def made(environment: Environment, calls: Iterable[PlannedCall], results: dict[str, Any]) -> Iterator[PlannedCall]:
@@ -67,14 +73,14 @@ def scores(task: Task, suite: Suite, calls: Iterable[PlannedCall], answer: Any =
 @few
 @given(size=st.integers(1, 12), seed=st.integers(-(2**40), 2**40))
 def test_plans_give_the_expected_answers_for_any_size_and_seed(name: str, size: int, seed: int) -> None:
-    assert task_problems(source_of(name).suite(size, seed)) == []
+    assert task_problems(SOURCES[name].suite(size, seed)) == []
 
 
 @every_suite
 @few
 @given(key=st.integers(0, 10_000))
 def test_calls_that_do_not_need_each_other_may_be_made_in_any_order(name: str, key: int) -> None:
-    suite, draw = source_of(name).suite(), Draw(key)
+    suite, draw = suite_of(name), Draw(key)
     task = draw.choice(suite.tasks)
     assert task.plan is not None
     waiting, ordered = list(task.plan.calls), list[PlannedCall]()
@@ -88,7 +94,7 @@ def test_calls_that_do_not_need_each_other_may_be_made_in_any_order(name: str, k
 
 @every_suite
 def test_only_tools_that_may_write_change_the_end_state(name: str) -> None:
-    suite, changed = source_of(name).suite(), set[str]()
+    suite, changed = suite_of(name), set[str]()
     for task in suite.tasks[:FIRST]:
         with closing(suite.open(task)) as environment:
             assert {tool.name for tool in environment.tools if not tool.read_only} == WRITES.get(name, set())
@@ -103,7 +109,7 @@ def test_only_tools_that_may_write_change_the_end_state(name: str) -> None:
 
 @every_suite
 def test_each_change_is_needed(name: str) -> None:
-    suite = source_of(name).suite()
+    suite = suite_of(name)
     writing = {tool.name for tool in suite.open(suite.tasks[0]).tools if not tool.read_only}
     for task in suite.tasks[:FIRST]:
         assert task.plan is not None
@@ -120,7 +126,7 @@ def test_each_change_is_needed(name: str) -> None:
 
 @every_suite
 def test_two_trials_of_a_task_do_not_see_each_other(name: str) -> None:
-    suite = source_of(name).suite()
+    suite = suite_of(name)
     for task in suite.tasks[:FIRST]:
         world = copy.deepcopy(task.world)
         before = suite.open(task).state()
@@ -132,7 +138,7 @@ def test_two_trials_of_a_task_do_not_see_each_other(name: str) -> None:
 
 @every_suite
 def test_every_task_shows_the_same_tools_and_they_give_nothing_away(name: str) -> None:
-    suite = source_of(name).suite()
+    suite = suite_of(name)
     shown = {str([tool.spec for tool in suite.open(task).tools]) for task in suite.tasks[:FIRST]}
     assert len(shown) == 1
     tools = {tool.name for tool in suite.open(suite.tasks[0]).tools}
@@ -143,7 +149,7 @@ def test_every_task_shows_the_same_tools_and_they_give_nothing_away(name: str) -
 
 @every_suite
 def test_bad_arguments_are_refused_and_change_nothing(name: str) -> None:
-    suite = source_of(name).suite()
+    suite = suite_of(name)
     environment = suite.open(suite.tasks[0])
     before = environment.state()
     for tool in environment.tools:
@@ -152,3 +158,14 @@ def test_bad_arguments_are_refused_and_change_nothing(name: str) -> None:
             seen = run_sync(Toolbox(environment.tools).call(ToolCall(tool.name, arguments)))
             assert (seen.ok, seen.error_type) == (False, "InvalidArguments") or not required, (tool.name, seen)
     assert environment.state() == before
+
+
+def test_the_global_generator_is_left_alone_and_hashing_plays_no_part(tmp_path: Path) -> None:
+    """The hash seed of a fork was drawn."""
+    random.seed(5)
+    before = random.getstate()
+    digest = arithmetic.load(size=12, seed=3).digest
+    assert random.getstate() == before
+    code = "from whichloop.datasets import arithmetic; print(arithmetic.load(size=12, seed=3).digest)"
+    told = ran_in_fork(code, tmp_path)
+    assert told.stdout.strip() == digest

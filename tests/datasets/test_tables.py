@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.datasets import tables
 from whichloop.datasets.tables import tools
-from whichloop.datasets.tables.databases import NAMES, all_digest, image
+from whichloop.datasets.tables.databases import all_digest, image
 from whichloop.datasets.tables.sandbox import (
     MAX_BYTES,
     MAX_ROWS,
@@ -224,23 +224,6 @@ def test_a_result_says_whether_it_is_complete(energy: ReadOnlyDatabase, rows: in
 
 
 # Tools
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_tools_describe_what_is_there(name: str) -> None:
-    desk = Connections()
-    for table in tools.list_tables(desk, name)["tables"]:
-        described = tools.describe_table(desk, name, table)
-        sample = tools.sample_rows(desk, name, table, 2)
-        found = tools.run_sql(desk, name, f"SELECT * FROM {table} LIMIT 2")
-        assert (found["columns"], found["rows"]) == (sample["columns"], sample["rows"])
-        assert [column.split()[0] for column in described["columns"].split(", ")] == found["columns"]
-        assert tools.run_sql(desk, name, f"SELECT COUNT(*) FROM {table}")["rows"] == [[described["rows"]]]
-        values = tools.column_values(desk, name, table, found["columns"][1])
-        assert values["values"] == sorted(values["values"])
-        assert values["count"] >= len(values["values"])
-        assert tools.cached_report(desk, name, table)["rows"] < described["rows"]
-    desk.close()
 
 
 # The tasks

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from whichloop import Environment, Query, StatelessEnvironment, Suite, Task
+from whichloop import Environment, Query, Suite, Task
 from whichloop.datasets import arithmetic
 from whichloop.datasets.task import read_quarantine, with_quarantine
-
-
-def price(item: str) -> float:
-    """Price of one item."""
-    return 39.9
-
 
 TASK = Task("lamp", Query("What does a lamp cost?"), 39.9)
 
@@ -36,52 +28,20 @@ def test_code_of_a_suite_that_cannot_open_its_tasks_is_one_line(error: Exception
     assert told.value.__cause__ is error
 
 
-@pytest.mark.parametrize(
-    ("kind", "field", "value", "said"),
-    [
-        (Task, "query", "What?", r"task 'a': query: give Query\(text\), not a text"),
-        (Suite, "tasks", TASK, r"Suite: tasks: give a list of tasks, got Task\("),
-        (Suite, "distractors", ["price"], "Suite: distractors: give a frozenset of tools' names, got "),
-    ],
-)
-def test_a_field_that_is_of_another_type_is_named_with_what_to_give(kind: Any, field: str, value: Any, said: str) -> None:
-    fields: dict[str, Any] = {"id": "a", "query": Query("What?"), "expected": 1}
-    if kind is Suite:
-        fields = {"name": "s", "version": "1", "tasks": [TASK], "open": lambda task: StatelessEnvironment([price])}
-    with pytest.raises(ValueError, match=f"^{said}"):
-        kind(**{**fields, field: value})
-
-
 # Quarantine
 
 SUITE = arithmetic.load(12)
 IDS = [task.id for task in SUITE.tasks]
 
 
-class Lazy(Sequence[Task]):
-    """Tasks that are made when they are asked for."""
-
-    def __init__(self, tasks: Sequence[Task]) -> None:
-        self.tasks = tasks
-
-    def __len__(self) -> int:
-        return len(self.tasks)
-
-    def __getitem__(self, place):
-        return Lazy(self.tasks[place]) if isinstance(place, slice) else self.tasks[place]
-
-
 @given(st.dictionaries(st.sampled_from(IDS), st.text(min_size=1)))
 @settings(max_examples=cases(12))
-def test_exactly_the_named_tasks_are_quarantined_in_any_kind_of_list(entries: dict[str, str]) -> None:
-    lazy = Suite(SUITE.name, SUITE.version, Lazy(SUITE.tasks), SUITE.open)
-    for suite in (SUITE, lazy):
-        made = with_quarantine(suite, entries)
-        assert {task.id: task.quarantined for task in made.tasks if task.quarantined} == entries
-        assert [task.id for task in made.tasks] == IDS
-        assert [task.quarantined for task in made.tasks[3:7]] == [entries.get(name, "") for name in IDS[3:7]]
-        assert (made.digest == suite.digest) is (not entries)
-        assert len(made.tasks) == len(suite.tasks)
+def test_exactly_the_named_tasks_are_quarantined(entries: dict[str, str]) -> None:
+    made = with_quarantine(SUITE, entries)
+    assert {task.id: task.quarantined for task in made.tasks if task.quarantined} == entries
+    assert [task.id for task in made.tasks] == IDS
+    assert [task.quarantined for task in made.tasks[3:7]] == [entries.get(name, "") for name in IDS[3:7]]
+    assert (made.digest == SUITE.digest) is (not entries)
 
 
 def test_both_formats(tmp_path: Path) -> None:

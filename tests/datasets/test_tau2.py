@@ -227,14 +227,6 @@ def test_what_cannot_be_run_is_quarantined_with_the_reason(tmp_path: Path, given
     assert len(suite.digest) == 64
 
 
-def test_two_equal_actions_are_no_plan(tmp_path: Path) -> None:
-    suite, task = only(tmp_path, row("t", CREATE, CREATE | {"action_id": "a9"}))
-    assert (task.plan, task.quarantined) == (None, "")
-    assert task.no_plan.startswith("two of its actions are the same call")
-    same = ("create_task", CREATE["arguments"])
-    assert (accuracy(suite, task, same), accuracy(suite, task, same, same)) == (0.0, 1.0)
-
-
 # Files
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import re
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,12 +17,9 @@ from tests.datasets.tau2_shops import (
     DAY,
     EXCHANGE,
     SHOP,
-    action,
     after,
     airline_suite,
-    loaded,
     make,
-    row,
     shop_suite,
 )
 from whichloop.datasets.task import Suite, Task
@@ -155,19 +151,6 @@ def test_changes_are_the_difference_to_the_shared_tables(steps: list[tuple[str, 
 
 
 # Bad input
-
-
-@pytest.mark.parametrize(
-    ("given_row", "reason"),
-    [
-        (row("t", initial_state={"message_history": [{}]}), "it continues a conversation"),
-        (row("t", basis=("NL_ASSERTION",)), "nothing without a judge"),
-        (row("t", action("calculate", expression="1"), basis=("ACTION",)), "its criteria ask for ACTION"),
-    ],
-)
-def test_what_cannot_be_run_is_quarantined_with_the_reason(tmp_path: Path, given_row: Any, reason: str) -> None:
-    (task,) = loaded(tmp_path, SHOP, given_row).tasks
-    assert reason in task.quarantined
 
 
 # The tools' rules

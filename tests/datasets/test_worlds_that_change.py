@@ -62,21 +62,6 @@ def test_a_swap_there_and_back_leaves_the_shelf_as_it_was(shop: Shop) -> None:
         assert [shop_tools.get_product(shop, sku)["stock"] for sku in (old, new)] == shelf
 
 
-def test_a_second_refund_is_refused_and_a_second_credit_is_given() -> None:
-    shop = draw_shop(1)
-    line = next(row for row in shop.tables["lines"].values() if row["state"] == "delivered" and row["line"] and row["quantity"] > 1)
-    shop_tools.refund_line(shop, line["order_id"], line["line"], line["quantity"], 0)
-    after = shop.changes()
-    with pytest.raises(shop_tools.Refused, match="0 left"):
-        shop_tools.refund_line(shop, line["order_id"], line["line"], 1, 0)
-    with pytest.raises(shop_tools.Refused, match="two different"):
-        shop_tools.combine_orders(shop, line["order_id"], line["order_id"])
-    assert shop.changes() == after
-    customer = shop.tables["orders"][line["order_id"]]["customer_id"]
-    first = shop_tools.give_credit(shop, customer, 5)["credit_balance"]
-    assert shop_tools.give_credit(shop, customer, 5)["credit_balance"] == first + 5
-
-
 READS = {"check_price", "find_address", "look_up_bill", "count_purse"}
 
 
@@ -192,19 +177,6 @@ def test_what_is_quoted_is_what_is_paid_and_what_comes_back_is_part_of_it(key: i
     back = service.cancel_booking(city, made["booking_code"])["refund"]
     assert back == pytest.approx(made["paid"] * event.refund_percent / 100)
     assert service.list_bookings(city, programme.customer)["booking_codes"] == []
-
-
-@given(key=keys)
-@few_of_events
-def test_the_pages_of_a_search_hold_each_event_once(key: int) -> None:
-    city = programme_of(key).city
-    pages = range(1, service.search_events(city)["pages"] + 1)
-    found = [event["event_id"] for page in pages for event in service.search_events(city, page=page)["events"]]
-    assert found == list(city.events)
-    for event in city.events.values():
-        assert [hit["event_id"] for hit in service.search_events(city, text=event.title.upper())["events"]] == [event.id]
-        hits = service.search_events(city, category=event.category, district=service.VENUES[event.venue])["events"]
-        assert event.id in [hit["event_id"] for hit in hits]
 
 
 PLANTS = st.integers(1, 10**9)

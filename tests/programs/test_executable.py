@@ -4,7 +4,6 @@ import asyncio
 import os
 import shlex
 import signal
-import sys
 import time
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from tests.processes import is_alive
 from tests.programs.bench import TOOLS, answering, run
 from whichloop.models.fake import FakeModel
-from whichloop.programs.loop import MAX_ANSWER_BYTES, run_executable
+from whichloop.programs.loop import MAX_ANSWER_BYTES
 from whichloop.programs.program import Program
 from whichloop.programs.worker import SolverFailed
 from whichloop.protocol import Act, Answer, BudgetExceeded, ProviderError, Query, StopReason, ToolCall
@@ -138,15 +137,3 @@ def test_no_more_processes_run_at_a_time_than_the_arm_may_have(tmp_path):
         return [int(outcome.answer) for outcome in ended]
 
     assert max(asyncio.run(many())) <= 2
-
-
-def test_a_process_leaves_no_open_file_behind():
-    async def several():
-        counts = []
-        for _ in range(6):
-            await run_executable([sys.executable, "-c", "print(1)"], dict(os.environ), "?")
-            await asyncio.sleep(0)
-            counts.append(len(os.listdir("/proc/self/fd")))
-        return counts[-1] - counts[0]
-
-    assert asyncio.run(several()) <= 0

@@ -1,6 +1,5 @@
 """Functions of this process as loops: vendors' clients without a socket, and the same trials as in a process."""
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -97,9 +96,7 @@ def test_google_s_client_reaches_the_same_model():
 
 @pytest.mark.parametrize("library", ["httpx", "httpx2"])
 def test_a_transport_is_for_any_client_of_its_library(library):
-    if importlib.util.find_spec(library) is None:
-        pytest.skip(f"{library} is not installed")
-    http = importlib.import_module(library)
+    http = pytest.importorskip(library)
     body = {"model": "any", "messages": MESSAGES}
 
     async def solve(question, tools, *, base_url):

@@ -95,11 +95,3 @@ async def own_pid(task):
 
 async def answers_at_the_limit(task):
     raise task.StepLimit("the best so far")
-
-
-def plain(question, tools, *, base_url, api_key, model):
-    return f"{question} {len(tools)} {base_url.rsplit('/', 1)[-1]} {api_key} {model}"
-
-
-async def short(question, tools):
-    return " ".join(function.__name__ for function in tools)

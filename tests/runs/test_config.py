@@ -10,7 +10,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from whichloop.experiments.optimize.config import SearchConfig
 from whichloop.runs.config import BudgetConfig, CompareConfig, SettingError, config_from, load_config
 from whichloop.runs.typed_budgets import budget_text, typed_limits
 
@@ -210,11 +209,3 @@ def test_each_form_of_a_budget_is_read(text, budget):
 def test_a_budget_of_any_other_form_is_refused_with_the_right_one(text, said):
     with pytest.raises(ValueError, match=said):
         BudgetConfig(**typed_limits(text))
-
-
-@pytest.mark.parametrize("given", ["60calls", "60", 60, {"calls": 60}])
-def test_every_setting_takes_a_text_a_number_of_calls_or_a_table(given):
-    sixty = BudgetConfig(calls=60)
-    assert SearchConfig(budget=given, proposer_budget=given) == SearchConfig(budget=sixty, proposer_budget=sixty)
-    compared = CompareConfig(budget=given, trial_budget=given)
-    assert (compared.budget, compared.trial_budget.calls) == (sixty, 60)

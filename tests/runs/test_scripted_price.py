@@ -68,19 +68,6 @@ def test_what_is_no_price_is_told_in_one_line(typed, problem):
     assert "\n" not in str(told.value)
 
 
-def test_a_price_by_the_name_of_a_model_is_kept_as_numbers(tmp_path):
-    assert with_scripted_price(CompareConfig(price="openai/gpt-4o-mini")).price == "openai/gpt-4o-mini=0.15/0.6/0.075"
-    file = tmp_path / "prices.toml"
-    file.write_text('["openai/gpt-4o-mini"]\ninput = 2\noutput = 8\n[mine]\ninput = 1\noutput = 4\n')
-    own = {"provider": {"prices": file}}
-    for name, amounts in (("mine", "1/4"), ("openai/gpt-4o-mini", "2/8")):
-        config = with_scripted_price(CompareConfig.model_validate({"price": name, **own}))
-        assert (config.price, config.provider.prices) == (f"{name}={amounts}", None)
-        assert with_scripted_price(config) == config
-    with pytest.raises(SettingError, match=r"1/4 needs no file of prices; leave provider.prices out"):
-        with_scripted_price(CompareConfig.model_validate({"price": "1/4", **own}))
-
-
 def cost(record: Record) -> float:
     return (3 * record.input_tokens + 15 * record.output_tokens) / 1e6
 

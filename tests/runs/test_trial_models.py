@@ -197,7 +197,7 @@ def test_a_real_arm_is_billed_once_and_replayed_without_key_and_network(
     prices.write_text(f'["{model}"]\ninput = 1.0\noutput = 4.0\n')
     address = served.replace("/v1", f"/{SPOKEN[model]}")
     asked: dict[str, Any] = {
-        "loops": ('bare(decision_format="native")', "finish"), "suite": "arithmetic", "tasks": 4, "models": (model,),
+        "loops": ('bare(decision_format="native")', "finish"), "suite": "arithmetic", "tasks": 2, "models": (model,),
         "cassette": tmp_path / "tape", "provider": {"prices": prices, "requests_per_minute": 5000},
     }  # fmt: skip
     paid = made(tmp_path, **asked, base_url=address, cassette_mode="record")

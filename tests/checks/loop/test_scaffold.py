@@ -7,7 +7,6 @@ import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -72,15 +71,6 @@ def test_what_is_written_keeps_every_law_under_its_own_name(folder):
     assert loop.name == "act"
     assert type(loop).__name__.endswith("Loop")
     assert [finding for finding in findings(loop, draws=FEW) if finding.status != "ok"] == []
-
-
-@pytest.mark.parametrize("option", [{"max_steps": 0}, {"max_steps": -3}, {"max_steps": "five"}, {"max_step": 5}], ids=str)
-def test_a_wrong_option_of_what_is_written_is_told_in_one_line_that_names_it(folder, option):
-    design: Any = type(made_in(folder, new_loop("own_design", folder).target))
-    assert design(max_steps=1).max_steps == 1
-    with pytest.raises(ValueError, match=next(iter(option))) as told:
-        design(**option)
-    assert "\n" not in str(told.value)
 
 
 @pytest.mark.parametrize(

@@ -56,10 +56,6 @@ def test_what_calls_at_once_do_to_each_other():
     assert outcomes(Habits(only_first=True), "write_and_read") == {"write_and_read": "handled"}
 
 
-def test_an_agent_that_hides_its_errors_leaves_the_model_in_the_dark():
-    assert set(outcomes(Habits(errors="hidden"), *MISTAKES, "tool_raises", "one_of_two_fails").values()) == {"untold"}
-
-
 def test_an_agent_that_raises_ends_with_the_error():
     found = check_program(
         agent(Habits(errors="raised")), faults=[BY_NAME[name] for name in (*MISTAKES, "tool_raises")], limits=LIMITS

@@ -3,39 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
-from enum import Enum
-from typing import Any, Literal
+from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cases import cases
 from whichloop.checks.suite import reference_agents as agents
-from whichloop.checks.suite.reference_agents import NOBODY, ORACLE, RandomCalls, baselines, bench, passed, trial
+from whichloop.checks.suite.reference_agents import NOBODY, ORACLE, baselines, bench, passed, trial
 from whichloop.datasets import arithmetic
 from whichloop.datasets.task import Suite
 from whichloop.metrics.record import Record
 from whichloop.metrics.statistics import Interval, wilson
-from whichloop.protocol import Loop, Query, Tool, Toolbox, run_sync
-from whichloop.protocol.tool_calls import Observation, ToolCall
+from whichloop.protocol import Loop, Query, Toolbox, run_sync
 
 TASKS = arithmetic.load(24).tasks
-
-
-class Noting(Toolbox):
-    """Remembers every call and what came of it."""
-
-    def __init__(self, *functions: Callable[..., Any]) -> None:
-        super().__init__([Tool.from_function(function, blocking=False) for function in functions])
-        self.seen: list[tuple[ToolCall, Observation]] = []
-
-    async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
-        made = await super().call(call, validate=validate)
-        self.seen.append((call, made))
-        return made
 
 
 def run(loop: Loop, tools: Toolbox, text: str = "What?") -> Any:
@@ -76,33 +59,6 @@ def test_tasks_without_a_plan_and_quarantined_ones_are_not_scored_and_counted() 
         "task 'arithmetic-0002': excluded: quarantined: bad",
     )
     assert passed(blind, []).share is None
-
-
-class Colour(Enum):
-    RED = "red"
-    BLUE = "blue"
-
-
-def paint(
-    colour: Colour,
-    coats: int,
-    share: float,
-    where: list[str],
-    size: dict[str, int],
-    kind: Literal["a", "b"] = "a",
-    note: str | None = None,
-    dry: bool = False,
-) -> str:
-    """Paint something."""
-    return "painted"
-
-
-@given(st.integers(0, 2**32), st.text(max_size=40))
-@settings(max_examples=cases(12))
-def test_random_calls_fit_the_schemas(seed: int, text: str) -> None:
-    box = Noting(paint)
-    run(RandomCalls(seed), box, text)
-    assert [seen.error_type for _, seen in box.seen] == [None] * 5
 
 
 def share(count: int, n: int) -> Interval:

@@ -7,8 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.checks.suite.shop import NAMES, NO_CALL, changed, found, labelled, not_ok, shop
 from tests.checks.suite.test_broken_suites import by_change, with_fields
@@ -65,14 +63,6 @@ def test_quarantined_tasks_are_in_no_other_check() -> None:
     assert set(not_ok(check_suite(none_left)).values()) == {"not run", "warning"}
     assert quick_problems(none_left, none_left.tasks) == ()
     assert task_problems(none_left) == []
-
-
-@given(st.sets(st.integers(0, 23), min_size=1))
-@settings(max_examples=5)
-def test_replay_names_exactly_the_tasks_whose_answer_is_wrong(numbers: set[int]) -> None:
-    finding = found(changed(lambda task: replace(task, expected=task.expected + 1), *numbers), "replay")
-    assert finding.count == len(numbers)
-    assert [problem.split("'")[1] for problem in finding.problems] == [f"shop-{number:02d}" for number in sorted(numbers)][:20]
 
 
 def watched(suite: Suite, called: list[str]) -> Suite:

@@ -68,15 +68,6 @@ def test_a_resume_runs_what_is_missing_and_nothing_else(configured, kept):
     assert results(whole.folder).digest == whole.digest
 
 
-def test_a_run_that_another_process_went_on_with_meanwhile_is_not_done_again(configured):
-    fresh = prepare(configured())
-    stale = reopen(fresh.folder)
-    run(fresh, Told())
-    progress = Told()
-    run(stale, progress)
-    assert progress.records == []
-
-
 # --- interruption ---
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import closing
 
 import pytest
 from hypothesis import given, settings
@@ -11,10 +10,7 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from tests.kept import JSON
-from whichloop.protocol.json_text import load_json
-from whichloop.runs.store import trials as module
 from whichloop.runs.store.files import RunError, read_manifest_json, write_manifest_json
-from whichloop.runs.store.trials import TrialFile, read_records
 
 
 @settings(max_examples=cases(20))
@@ -35,15 +31,3 @@ def test_what_is_no_manifest_is_refused_in_one_line(tmp_path, raw):
     shutil.rmtree(tmp_path)
     with pytest.raises(RunError, match="not a run directory"):
         read_manifest_json(tmp_path)
-
-
-def test_what_is_added_while_a_run_is_read_is_read_the_next_time(tmp_path, record, monkeypatch):
-    def meanwhile(text: str, *, finite: bool) -> object:
-        monkeypatch.undo()
-        file.add([(record(task="another"), b"")])
-        return load_json(text, finite=finite)
-
-    with closing(TrialFile(tmp_path)) as file:
-        file.add([(record(), b"")])
-        monkeypatch.setattr(module, "load_json", meanwhile)
-        assert (len(read_records(tmp_path)), len(read_records(tmp_path))) == (1, 2)

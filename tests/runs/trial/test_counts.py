@@ -200,19 +200,3 @@ def test_a_loop_that_shows_the_last_result_only_loses_all_older_ones():
     found = kept([[call.id] for call in PLAN.calls])
     assert found.needed == {"1": 6, "2": 5, "3-4": 7, "5-8": 3}
     assert found.shown == {"1": 6}
-
-
-def test_a_result_that_is_given_again_is_near_again_and_a_failure_is_no_result():
-    ledger = Ledger()
-    made = RetentionCount(PLAN, ORACLE, ledger.issued)
-    first = PLAN.calls[0]
-    issue(ledger, first.tool, first.arguments, "it failed", None, False)
-    made.count(Request(()), ())
-    assert not made.fields()["results_needed"]
-    issue(ledger, first.tool, first.arguments, "1", 1, True)
-    made.count(Request(()), ["c0"])
-    made.count(Request(()), [])
-    issue(ledger, first.tool, first.arguments, "1", 1, True)
-    made.count(Request(()), ["c0"])
-    assert made.needed == {"1": 2, "2": 1}
-    assert made.shown == {"1": 2}

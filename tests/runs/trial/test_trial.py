@@ -165,20 +165,6 @@ def test_an_answer_without_end_is_cut_and_scored(one_trial, tiny, written, score
     assert len(record.answer) < 101_000
 
 
-def test_a_trace_shows_a_move_as_it_was_read_whatever_the_loop_does_with_it(one_trial, tiny, written):
-    """Harness and loop read a reply in one, so both hold the same move."""
-    said = '{"tool_name": "double", "arguments": {"n": 21, "deep": [1]}}'
-
-    async def run(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
-        move: Any = CODEC.parse(await model.complete(asked()))
-        move.calls[0].arguments["n"] = 0
-        move.calls[0].arguments["deep"].append(2)
-        return FINISHED
-
-    trace = json.loads(one_trial(written(run), tiny(), models={"fake": FakeModel(Reply(said))}).trace)
-    assert trace["events"][0]["move"]["calls"] == [{"name": "double", "arguments": {"n": 21, "deep": [1]}}]
-
-
 # --- designs that give up ---
 
 

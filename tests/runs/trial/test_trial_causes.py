@@ -172,29 +172,6 @@ def test_what_a_loop_leaves_running_gets_no_more_replies(tiny, written, checked)
     asyncio.run(go())
 
 
-def test_cancellation_from_outside_passes_and_the_loop_is_told(tiny, written):
-    told: list[str] = []
-
-    async def run(*arguments: Any) -> Outcome:
-        try:
-            await asyncio.sleep(100)
-        finally:
-            told.append("cancelled")
-        return FINISHED
-
-    async def go() -> None:
-        arm = Arm("arm", Spec("loop", {}), written(run), "scripted", load_profile("clean"))
-        suite = tiny()
-        running = asyncio.create_task(run_trial(Trial(arm, suite.tasks[0], 0, 0), TrialContext(suite)))
-        await asyncio.sleep(0.05)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-    asyncio.run(go())
-    assert told == ["cancelled"]
-
-
 # --- providers, faults, suites ---
 
 
