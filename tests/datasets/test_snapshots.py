@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from whichloop.checks.suite import task_problems
 from whichloop.datasets.generating import Source
 from whichloop.datasets.task import Suite, Task
 from whichloop.datasets.validity import replay
@@ -64,13 +63,6 @@ def test_the_snapshot_is_what_the_generator_makes(name: str) -> None:
     assert source.snapshot.read_text(encoding="utf-8").splitlines() == [canonical_json(task.as_dict()) for task in tasks]
     assert suite_of(name).tasks == tasks
     assert len(tasks) >= 100
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_all_plans_of_a_snapshot_give_the_expected_answers(name: str) -> None:
-    """The tests of each suite look at its first ones."""
-    assert task_problems(suite_of(name)) == []
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -19,9 +19,7 @@ from whichloop.models.server.mcp import TEXT_RESULT
 from whichloop.models.tunnel import Tunnel
 from whichloop.programs.gateway import ProgramTrial, served
 from whichloop.programs.program import Program
-from whichloop.programs.worker import OUTSIDE
 
-MCP_BRIDGE = OUTSIDE / "mcp_stdio.py"
 HEAD = {"Accept": "application/json, text/event-stream"}
 
 

@@ -7,9 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from whichloop.models.scripted_calls import NATIVE
+from whichloop.programs.gateway import ModelArguments
 from whichloop.programs.loop import process_message, read_answer
 from whichloop.programs.program import Program
 from whichloop.programs.worker import MAX_QUESTION_BYTES, own_environment, trial_environment
+from whichloop.protocol import Act, Request, Tool, Toolbox, ToolCall
 from whichloop.protocol.names import parse_spec, program_spec
 from whichloop.runs.registry import loops_named, make_loop, programs_named
 
@@ -138,3 +141,29 @@ def test_each_end_is_an_answer_or_an_error_or_nothing(code, printed, errors):
 def test_whatever_is_printed_is_an_answer_without_the_space_around_it(printed):
     answer = read_answer(b" \n" + printed + b"\t\r\n")
     assert answer == read_answer(printed) == printed.decode("utf-8", "replace").strip()
+
+
+def price(amount: float, currency: str = "EUR", digits: int = 2) -> str:
+    """A price in words."""
+    return f"{amount} {currency} {digits}"
+
+
+def said(*calls):
+    kept = ModelArguments(Toolbox((Tool.from_function(price),)))
+    for call in calls:
+        kept.add(Request(messages=(), codec=NATIVE), NATIVE.render(Act("", (ToolCall("price", call),))))
+    return kept
+
+
+@given(st.integers(-(10**6), 10**6), st.booleans())
+def test_a_number_read_as_float_and_a_default_that_is_filled_in_are_what_was_said(amount, fills):
+    given_arguments = {"amount": float(amount), **({"currency": "EUR", "digits": 2} if fills else {})}
+    found = said({"amount": amount}).as_said("price", given_arguments)
+    assert found == {"amount": amount}
+    assert isinstance(found["amount"], int)
+
+
+@pytest.mark.parametrize("other", [{"amount": 4.0}, {"amount": "much"}, {}, {"amount": 3, "colour": "red"}])
+def test_another_call_and_one_that_the_tool_refuses_stay_as_they_are(other):
+    assert said({"amount": 3}).as_said("price", other) is other
+    assert said({"amount": 3}).as_said("unknown", other) is other

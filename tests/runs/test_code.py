@@ -85,32 +85,17 @@ def test_what_is_installed_is_no_project_of_its_neighbours(tmp_path):
     assert found(tmp_path, "mine.py") == ["mine.py"]
 
 
-@pytest.fixture
-def tools_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Writes two modules of tools, alone and in a package, and gives their digests."""
+def test_a_file_of_tools_has_its_name_and_another_digest_once_it_changes(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
-    package = tmp_path / "own_package"
-    package.mkdir()
-    (package / "prices.py").write_text("def price() -> int:\n    '''A price.'''\n    return 1\n")
-
-    def digests(name: str, factor: int) -> dict[str, str]:
-        (package / "__init__.py").write_text("from own_package.prices import price\nTOOLS = [price]\n")
-        source = f"def double(n: int) -> int:\n    '''Twice n.'''\n    return {factor} * n\n\n\nTOOLS = [double]\n"
-        (tmp_path / "own_tools.py").write_text(source)
+    found = []
+    for factor in (2, 2, 3):
+        (tmp_path / "own_tools.py").write_text(f"def double(n: int) -> int:\n    return {factor} * n\n\n\nTOOLS = [double]\n")
+        monkeypatch.delitem(sys.modules, "own_tools", raising=False)
         importlib.invalidate_caches()
-        importlib.import_module(name)
-        return own_file_digests(None, name)
-
-    yield digests
-    for name in ("own_tools", "own_package", "own_package.prices"):
-        sys.modules.pop(name, None)
-
-
-def test_a_file_has_its_name_and_another_digest_once_it_changes(tools_of):
-    first, again, other = (tools_of("own_tools", factor) for factor in (2, 2, 3))
-    assert list(first) == ["own_tools.py"]
-    assert first == again
-    assert first != other
+        importlib.import_module("own_tools")
+        found.append(own_file_digests(None, "own_tools"))
+    assert list(found[0]) == ["own_tools.py"]
+    assert found[0] == found[1] != found[2]
 
 
 @pytest.mark.parametrize("kind", PACKAGES)
@@ -142,22 +127,11 @@ class Base:
 
 
 class Derived(Base):
-    class Inner:
-        size: int = 1
-        """Of the inner one."""
-
     mode: str = "slow"
     """How slow."""
     silent: bool = True
     loud = False
     """Under what has no type."""
-
-
-if __name__:
-
-    class Conditional:
-        place: int = 0
-        """Under a condition."""
 
 
 def test_each_field_has_the_string_under_it_and_that_of_a_base_unless_it_has_its_own() -> None:

@@ -117,10 +117,6 @@ class Plain:
     def with_step_limit(self, tool_steps):
         return type(self)(tool_steps + 1)
 
-class Unlimited(Plain):
-    def __init__(self, max_steps: int | None = None):
-        self.max_steps = max_steps
-
 def three():
     return Four(max_steps=3)
 """
@@ -132,7 +128,6 @@ def three():
         ("bare", 9, 7, 10),
         ("bare(max_steps=10)", 10, 10, 10),
         ("finish", 9, 7, None),
-        ("limits:Unlimited", 9, 7, None),
         ("limits:Four", 4, 7, 4),
         ("limits:Plain", 4, 7, 4),
         ("limits:three", 3, 3, 3),

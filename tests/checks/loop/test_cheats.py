@@ -7,7 +7,7 @@ import json
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -48,31 +48,20 @@ _RECEIPT = re.compile(r"\[(?:r:)?[0-9a-f]{6}\.[0-9a-f]{4}(?::r)?\]")
 
 
 @dataclass(frozen=True)
-class Rewriting(WrappedLoop):
-    """Shows its model other requests."""
+class ReceiptsOnly(WrappedLoop):
+    """Shows the receipts of results, and nothing of what the tools gave."""
 
     loop: Loop = BARE
-    called: ClassVar[str]
 
     @property
     def name(self) -> str:
-        return self.called
+        return "receipts_only"
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        return await self.loop.run(query, tools, Changed(model, self.rewritten), observer)
+        def rewritten(request: Request) -> Request:
+            return replace(request, messages=tuple(map(_receipts_of, request.messages)))
 
-    def rewritten(self, request: Request) -> Request:
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class ReceiptsOnly(Rewriting):
-    """Shows the receipts of results, and nothing of what the tools gave."""
-
-    called = "receipts_only"
-
-    def rewritten(self, request: Request) -> Request:
-        return replace(request, messages=tuple(map(_receipts_of, request.messages)))
+        return await self.loop.run(query, tools, Changed(model, rewritten), observer)
 
 
 def _receipts_of(message: Message) -> Message:

@@ -22,15 +22,11 @@ def spec_of(name: str) -> str:
 
 
 ABLATIONS = (
-    "bare(on_provider_error=observe)",
-    "bare(max_consecutive_errors=none)",
-    "bare(max_steps=1)",
+    "bare(on_provider_error=observe, max_consecutive_errors=none)",
     "react_extract(extract=false)",
     "react_extract(on_parse_error=observe, on_unknown_tool=observe, extract=false)",
     "react_extract(overflow_attempts=0, parse_retries=2, tell_extract=true)",
-    "react_extract(max_iterations=1)",
     "repeat_guard(loop=bare, stop_at=5)",
-    "provider_retry(loop=finish)",
     "phased(tool_layout=agent)",
     "stateless(execution_mode=parallel)",
 )

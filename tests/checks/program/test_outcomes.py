@@ -79,10 +79,8 @@ def test_a_reply_without_a_call(answerless, outcome):
 @pytest.mark.parametrize(
     ("habits", "outcome"),
     [
-        pytest.param(Habits(), "error", marks=pytest.mark.slow),  # part of `whole`
         (Habits(most=None), "unlimited"),
         (Habits(at_limit="answers"), "silent"),
-        pytest.param(Habits(at_limit="returns None"), "error", marks=pytest.mark.slow),
     ],
 )
 def test_a_model_that_never_ends(habits, outcome):

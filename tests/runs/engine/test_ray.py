@@ -173,8 +173,7 @@ def test_a_worker_and_a_node_may_be_killed_and_the_records_are_the_same(cluster,
 @pytest.mark.slow
 @needs_ray
 @pytest.mark.timeout(LIMIT_S * 2)
-def test_a_cluster_for_one_run_is_heard_by_nobody_else_and_leaves_nothing(environment, compare, undisturbed):
-    home = Path(environment["HOME"])
+def test_a_cluster_for_one_run_is_heard_by_nobody_else_and_ends_with_it_however_it_ends(environment, compare, undisturbed):
     driver = compare(150, environment, "--workers", "2")
     driver.wait_for(1)
     within = below(driver.process.pid, "")
@@ -183,24 +182,15 @@ def test_a_cluster_for_one_run_is_heard_by_nobody_else_and_leaves_nothing(enviro
     assert listening([driver.process.pid, *within]) <= LOOPBACK
     made, _ = driver.end()
     assert made["digest"] == undisturbed(loops=LOOPS, suite="arithmetic(size=150)", profiles=PROFILES).digest
-    assert once_each(driver.folder, 600)
-    assert not [pid for pid in within if is_alive(pid)]
-    assert not (home / ".ray").exists()
-
-
-@pytest.mark.slow
-@needs_ray
-@pytest.mark.timeout(LIMIT_S * 2)
-def test_a_killed_run_takes_the_cluster_that_it_started_with_it(environment, compare):
-    driver = compare(400, environment, "--workers", "1")
-    driver.wait_for(1)
-    within = set(below(driver.process.pid, "")) - set(
-        below(driver.process.pid, "Agent")
-    )  # these wait a minute for a head that is gone
-    assert within
-    driver.process.kill()
-    driver.process.communicate()
-    wait_until(lambda: not [pid for pid in within if is_alive(pid)])
+    assert not any(map(is_alive, within))
+    assert not Path(environment["HOME"], ".ray").exists()
+    killed = compare(400, environment, "--workers", "1")
+    wait_until(lambda: below(killed.process.pid, ACTOR))
+    agents = set(below(killed.process.pid, "Agent"))  # these wait a minute for a head that is gone
+    within = [pid for pid in below(killed.process.pid, "") if pid not in agents]
+    killed.process.kill()
+    killed.process.communicate()
+    wait_until(lambda: not any(map(is_alive, within)))
 
 
 @pytest.mark.parametrize("address", ["ray://10.0.0.7:10001", "10.0.0.7", "127.0.0.1:99999", "127.0.0.1:1"])

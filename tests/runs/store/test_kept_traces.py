@@ -1,22 +1,25 @@
-"""The compressed traces: each is read by itself, nothing in the file is trusted, and what was not kept is said to be missing."""
+"""Files of a run: the manifest is written whole, each compressed trace is read by itself, and what was not kept is told."""
 
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cases import cases
+from tests.kept import JSON
 from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import run
 from whichloop.experiments.fit_profile.fit import fit_run
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.store.files import RunError
+from whichloop.runs.store.files import RunError, read_manifest_json, write_manifest_json
 from whichloop.runs.store.traces import TracePolicy
 from whichloop.runs.store.trials import read_trace
 
@@ -109,3 +112,23 @@ def test_rates_are_not_fitted_to_failures_alone(whole, failures, some, untraced)
 
 
 # --- how much they take ---
+
+
+@settings(max_examples=cases(20))
+@given(st.dictionaries(st.text(st.characters()), JSON, max_size=4))
+def test_a_manifest_is_read_back(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("run")
+    write_manifest_json(folder, data | {"config": {}})
+    assert read_manifest_json(folder) == data | {"config": {}}
+    assert [path.name for path in folder.iterdir()] == ["manifest.json"]
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"[]", b"{}", b'{"config": 3}', b"\xff", b"[" * 100_000])
+def test_what_is_no_manifest_is_refused_in_one_line(tmp_path, raw):
+    (tmp_path / "manifest.json").write_bytes(raw)
+    with pytest.raises(RunError, match=r"manifest\.json") as caught:
+        read_manifest_json(tmp_path)
+    assert "\n" not in str(caught.value)
+    shutil.rmtree(tmp_path)
+    with pytest.raises(RunError, match="not a run directory"):
+        read_manifest_json(tmp_path)
