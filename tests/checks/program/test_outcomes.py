@@ -114,11 +114,11 @@ def conversation(*said):
 @given(st.sampled_from(EXPLAINED), st.data())
 def test_a_reminder_of_each_turn_explains_nothing(fault, data):
     words = data.draw(st.lists(st.sampled_from(sorted(fault.signs | WEAK_SIGNS | SUBJECT)), min_size=1, max_size=5))
-    orders = [words[place % len(words) :] + words[: place % len(words)] for place in range(6)]
-    turns = [f"{' '.join(order)}, step {number} of 10" for number, order in enumerate(orders)]
+    turns = [f"{' '.join(words)}, step {number} of 10" for number in range(6)]
     clean = conversation("Add 1 and 2.", *turns[:3])
+    other_lines = conversation("Add 1 and 2.", *(f"Step {number} of 10: {' '.join(words)}" for number in range(6)))
     asked = [LoggedRequest(request, Reply("I call add.")) for request in conversation("Add 1 and 2.", *turns)]
-    assert telling_request(fault, asked, 0, clean) is None
+    assert telling_request(fault, asked, 0, clean) is telling_request(fault, asked, 0, other_lines) is None
 
 
 @settings(max_examples=cases(25))
