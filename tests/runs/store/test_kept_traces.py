@@ -40,6 +40,11 @@ def test_a_sample_is_that_of_so_many_cells_for_all_arms_and_in_any_order(record,
         assert asked == {(task, repeat) in kept.cells}
 
 
+def test_another_seed_draws_another_sample():
+    cells = [(f"t{number}", 0) for number in range(60)]
+    assert len({TracePolicy.of("sample=6", cells, seed) for seed in range(5)}) == 5
+
+
 def test_failures_are_what_did_not_solve_its_task(record):
     kept = TracePolicy.of("failures", (), 0)
     assert not kept.keeps(record())
