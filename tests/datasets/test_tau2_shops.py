@@ -161,7 +161,7 @@ RETURN = {"order_id": "#2", "item_ids": ["12", "10"], "payment_method_id": "gift
 PERSON = [{"first_name": "Cy", "last_name": "Ng", "dob": "1991-01-01"}]
 R1: dict[str, Any] = {"reservation_id": "R1"}
 MOVE = R1 | {"cabin": "economy", "flights": [{"flight_number": "F1", "date": "2024-05-21"}], "payment_id": "gift_9"}
-BAGS = R1 | {"total_baggages": 3, "nonfree_baggages": 1, "payment_id": "card_9"}
+BAGS = R1 | {"total_baggages": 3, "nonfree_baggages": 2, "payment_id": "card_9"}
 
 
 @pytest.mark.parametrize(
