@@ -1,8 +1,12 @@
-"""Which files of a user's project a module is made of: what it imports there, wherever the statement stands, and nothing else."""
+"""What whichloop reads of its own code and of a user's: files of a project with their digests, built-in names, docs of fields."""
 
 from __future__ import annotations
 
+import ast
+import importlib
 import sys
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -10,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from whichloop.runs.code_digests import project_files, source_file
+from whichloop.protocol.modules import names_in
+from whichloop.runs.built_in import BUILT_IN, PACKAGES, field_docs
+from whichloop.runs.code_digests import own_file_digests, project_files, source_file
 
 NAMES = [f"own_module_{number}" for number in range(6)]
 
@@ -27,10 +33,6 @@ def write(folder: Path, files: dict[str, str]) -> None:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-
-
-def digests(file: Path) -> dict[str, str]:
-    return {name: each.digest for name, each in project_files([source_file(file)]).items()}
 
 
 def found(folder: Path, name: str) -> list[str]:
@@ -83,9 +85,55 @@ def test_what_is_installed_is_no_project_of_its_neighbours(tmp_path):
     assert found(tmp_path, "mine.py") == ["mine.py"]
 
 
-def test_a_changed_import_has_another_digest(tmp_path):
-    write(tmp_path, {"own_loop.py": "import own_prices\n", "own_prices.py": "PRICE = 1\n"})
-    was = digests(tmp_path / "own_loop.py")
-    write(tmp_path, {"own_prices.py": "PRICE = 2\n"})
-    now = digests(tmp_path / "own_loop.py")
-    assert [name for name in was if was[name] != now[name]] == ["own_prices.py"]
+def test_a_file_of_tools_has_its_name_and_another_digest_once_it_changes(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    found = []
+    for factor in (2, 2, 3):
+        (tmp_path / "own_tools.py").write_text(f"def double(n: int) -> int:\n    return {factor} * n\n\n\nTOOLS = [double]\n")
+        monkeypatch.delitem(sys.modules, "own_tools", raising=False)
+        importlib.invalidate_caches()
+        importlib.import_module("own_tools")
+        found.append(own_file_digests(None, "own_tools"))
+    assert list(found[0]) == ["own_tools.py"]
+    assert found[0] == found[1] != found[2]
+
+
+@pytest.mark.parametrize("kind", PACKAGES)
+def test_the_table_is_what_the_modules_say(kind: str) -> None:
+    package, attribute = PACKAGES[kind]
+    found = {}
+    for name in names_in(package):
+        (folder,) = import_module(package).__path__
+        files = [file for file in (Path(folder) / f"{name}.py", Path(folder) / name / "__init__.py") if file.is_file()]
+        tree = ast.parse(files[0].read_text(encoding="utf-8"))
+        defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        defined += [node.id for part in tree.body for node in ast.walk(part) if isinstance(node, ast.Name)]
+        if attribute in defined:
+            found[name] = (ast.get_docstring(tree) or "").partition("\n")[0]
+    assert BUILT_IN[kind] == found
+
+
+@dataclass
+class Base:
+    """Not a field's."""
+
+    steps: int = 3
+    """How many.
+
+    A second paragraph.
+    """
+    mode: str = "fast"
+    """How fast."""
+
+
+class Derived(Base):
+    mode: str = "slow"
+    """How slow."""
+    silent: bool = True
+    loud = False
+    """Under what has no type."""
+
+
+def test_each_field_has_the_string_under_it_and_that_of_a_base_unless_it_has_its_own() -> None:
+    assert field_docs(Base) == {"steps": "How many.\n\nA second paragraph.", "mode": "How fast."}
+    assert field_docs(Derived) == {**field_docs(Base), "mode": "How slow."}
