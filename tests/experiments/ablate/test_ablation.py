@@ -30,11 +30,7 @@ from whichloop.runs.store.files import MANIFEST, RunError, read_manifest_json, w
 from whichloop.text.doc import Lines
 
 pytestmark = pytest.mark.thorough
-
-
 RETRIES = ("parse_retries=0,2", "forced_finish=both,off")
-
-
 FOUR = (*RETRIES, "parallel_tools=false,true", "list_tools_in_error=false,true")
 
 
@@ -162,7 +158,6 @@ def test_the_document_says_which_setting_to_use_and_what_depends_on_what(reacted
 
 
 MANY = f"parse_retries={','.join(map(str, range(65)))}"
-
 
 REFUSED = [
     ("finish", ["parse_retries"], {}, "vary: 'parse_retries': write option=value,value"),

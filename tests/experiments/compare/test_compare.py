@@ -212,7 +212,6 @@ def test_what_ends_at_a_limit_of_its_own_is_counted_and_the_limit_is_told_in_too
 
 INTERVAL = {"value", "low", "high", "n"}
 
-
 ARM = {
     "arm", "loop", "options", "model", "profile", "suite", "trials", "scored", "errored", "excluded", "accuracy",
     "steps", "lm_calls", "tokens", "cost_usd", "seconds", "stops", "errors", "faults",

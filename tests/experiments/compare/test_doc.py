@@ -33,8 +33,6 @@ from whichloop.runs.store.files import RunError
 from whichloop.text.doc import Table, to_terminal
 
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
-
-
 STRESS = ("flaky-format", "flaky-tools")
 TASKS = 40
 

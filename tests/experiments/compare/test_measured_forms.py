@@ -32,8 +32,6 @@ from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.store.files import RunError
 
 FORMS = {"finish": "native", "bare": "text"}
-
-
 MET = {"finish": "native-2024", "bare": "text-2024"}
 
 

@@ -19,22 +19,12 @@ from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 
 HERE = __name__
-
-
 MODULE = "whichloop.experiments.compare.misleading_plans"
-
-
 STOCK = {"lamp": 25, "chair": 4, "desk": 3}
-
-
 MADE: list[str] = []
 """Items that were counted, in turn."""
-
-
 EXPECTED: dict[str, Any] = {}
 """Item → the expected answer, where it is not what the plan leads to."""
-
-
 SCORER = ["numeric"]
 
 

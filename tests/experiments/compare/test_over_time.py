@@ -88,7 +88,6 @@ STEPS = {
     "tasks": Additions(tasks=5),
 }
 
-
 WHOLE: dict[str, Any] = {"loops": ("bare", BARE), "profiles": ("flaky-format", "flaky-tools"), "repeats": 2, "tasks": 5}
 
 

@@ -59,7 +59,6 @@ class Leaky(Stubborn):
         return Outcome("Bearer abcdefgh12345678", StopReason.FINISHED, 0)
 """
 
-
 ALLOWED = ["own_judged:load", "own_judged:stateful", "own_judged:Stubborn", "own_judged:Leaky"]
 
 

@@ -122,7 +122,6 @@ ARGUMENTS = st.dictionaries(
     st.text("abcdefgh_", min_size=1, max_size=8), st.integers() | st.text("xyz 01", max_size=9), min_size=1, max_size=4
 )
 
-
 WIRE = tuple(kind for kind in FAULT_KINDS if kind.startswith("wire."))
 
 

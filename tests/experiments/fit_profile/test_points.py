@@ -162,7 +162,6 @@ JSON = st.recursive(
     max_leaves=6,
 )
 
-
 SOUND = trace(
     calling(a=1) | {"seconds": 0.2, "scope": "s", "calls": [{"id": "", "name": "add", "arguments": "{}"}], "tool_choice": "auto"},
     ran(a=1, error="UnknownTool"),

@@ -23,11 +23,7 @@ from whichloop.runs.store.trials import TrialWriter
 from whichloop.runs.trial.trial import FinishedTrial
 
 UNIT = st.floats(0, 1)
-
-
 ANY_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
-
-
 NOTES = st.text(st.characters())
 
 

@@ -43,7 +43,6 @@ def test_it_holds_what_the_trials_gave_and_how_to_run_them_again(wind, baseline)
 
 CLOCKS = {"arm", "cost_usd", "nominal_usd", "seconds", "wall_s", "started_at"}
 
-
 OTHERS = {
     "answer": "another", "stop": "forced", "scores": {"accuracy": 0.5}, "steps": 77, "calls": {"decide": 77}, "tool_calls": 77,
     "input_tokens": 77, "output_tokens": 77, "errors": {"wire": 1}, "false_success": True, "trace_digest": "77",

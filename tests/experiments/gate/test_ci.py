@@ -22,7 +22,6 @@ from whichloop.text.doc import to_terminal
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202e\ud800-\udfff]")
 
-
 HOSTILE = [
     "::error title=forged::all is well",
     " ::set-output name=x::y",
@@ -35,7 +34,6 @@ HOSTILE = [
     "\x00\x1b[31m\x08\ufffe\ud800\x85\u2028",
     "| a | b |\n|---|\n# head <img src=x onerror=alert(1)> `code` [a](javascript:b)",
 ]
-
 
 WORDS = st.sampled_from(HOSTILE) | st.text(max_size=20)
 

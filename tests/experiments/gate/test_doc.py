@@ -16,8 +16,6 @@ from whichloop.experiments.gate.doc import MAX_VERSIONS
 from whichloop.metrics.record import Record
 
 PATH = Path("b.json")
-
-
 SOLVED: dict[str, Any] = {"scores": {"accuracy": 1.0}, "stop": "finished", "answer": 7, "input_tokens": 1_000, "output_tokens": 0}
 
 

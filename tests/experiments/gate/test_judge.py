@@ -133,11 +133,7 @@ def test_each_reason_with_its_outcome_and_numbers(wind, baseline, code):
 
 
 TRIALS = st.sets(st.tuples(st.sampled_from(ALL[:3]), st.sampled_from([0, 1])))
-
-
 STOPS = st.sampled_from(["finished", "max_steps", "crashed"])
-
-
 HELD = {"accuracy": 0.1, "tokens": 0.1}
 
 

@@ -16,8 +16,6 @@ from whichloop.experiments.gate.match import match
 from whichloop.runs.manifest import Manifest, TaskDigests
 
 RUN = Path("runs/r")
-
-
 DIGESTS = st.dictionaries(st.sampled_from("abcdefgh"), st.sampled_from("123"))
 
 

@@ -39,8 +39,6 @@ from whichloop.runs.permissions import Permissions
 from whichloop.runs.store.files import RunError
 
 FILE = Path("b.json")
-
-
 OWN = "whichloop.checks.suite.reference_agents:Blind"
 """Named as code of one's own is."""
 

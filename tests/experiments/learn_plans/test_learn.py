@@ -74,7 +74,6 @@ PRICE = Plan(
     Ref("b"),
 )
 
-
 BOUGHT = Plan((*PRICE.calls, PlannedCall("d", "buy", {"code": Ref("a", ("code",))}, "Buy it now.", after=("b",))), Ref("b"))
 
 

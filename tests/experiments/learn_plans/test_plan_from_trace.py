@@ -32,13 +32,11 @@ json_values = st.recursive(
     max_leaves=8,
 )
 
-
 results_ = (
     st.text(max_size=20)
     | json_values.map(lambda value: json.dumps(value, ensure_ascii=False))
     | st.just("x... (truncated, 99 characters in all)")
 )
-
 
 tool_events = st.fixed_dictionaries(
     {
@@ -51,18 +49,13 @@ tool_events = st.fixed_dictionaries(
     optional={"fault": st.sampled_from(["tool.slow", "tool.lies", "tool.huge"])},
 )
 
-
 ASK = {"event": "ask", "role": "decide", "messages": []}
-
 
 half_events = st.dictionaries(
     st.sampled_from(["event", "status", "tool", "arguments", "data"]), json_values | st.sampled_from(["tool", "success"])
 )
 
-
 events = st.lists(tool_events | half_events | st.just(ASK) | st.just(7), max_size=8)
-
-
 questions = st.text(max_size=30) | st.just("Step 1: call search. Step 1 of plan 1. 7 and 12")
 
 

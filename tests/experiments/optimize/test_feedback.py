@@ -21,16 +21,9 @@ from whichloop.protocol import Message, Plan, PlannedCall, Prompt, Query, Ref, R
 from whichloop.protocol.predictor import conversation_text, reply_text
 
 Event = dict[str, Any]
-
-
 RATE = PlannedCall("c1", "rate", {"currency": "SEK"}, "Find the rate.")
-
-
 PAY = PlannedCall("c2", "pay", {"amount": Ref("c1", ("value",)), "to": "Ann"}, "Pay it.")
-
-
 TASK = Task("t1", Query("Pay Ann."), 42, "numeric", Plan((RATE, PAY), Ref("c2")))
-
 
 RATED, PAID = (
     ("rate", {"currency": "SEK"}, '[r:0a1b2c.3d4e] {"value": 7} [0a1b2c.3d4e:r]'),
@@ -56,8 +49,6 @@ def read(trace: Any) -> Trace | None:
 
 
 WRONG = record()
-
-
 NEVER_PAID = 'The plan\'s call pay({{"amount": {}, "to": "Ann"}}) was never made.'
 
 
@@ -66,16 +57,9 @@ def lines(*events: Event, task: Task = TASK, record: Record = WRONG, **trace: An
 
 
 ANSWER = 'The answer was "41", expected 42.'
-
-
 WRONG_PAY = tool("pay", {"amount": 8, "to": "Ann"}, "41")
-
-
 AMOUNT = "Argument amount of pay was 8; the plan has 7."
-
-
 DISTURBED = tool("rate", {"currency": "SEK"}, '{"value": 99}', fault="garbage")
-
 
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none()
@@ -87,7 +71,6 @@ JSON: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4) | st.just("value"), inner, max_size=3),
     max_leaves=6,
 )
-
 
 EVENT = st.one_of(
     JSON,
@@ -103,7 +86,6 @@ EVENT = st.one_of(
         },
     ),
 )
-
 
 TRACE = st.fixed_dictionaries({}, optional={"events": st.lists(EVENT, max_size=6) | JSON, "end_state": JSON})
 
@@ -144,11 +126,9 @@ def test_any_trace_gives_bounded_sentences_without_receipts(
 
 TEXTS = st.lists(st.sampled_from(["", "a", "b", "+a", "-b", "@@", "\r", "\u2028x"]), max_size=6).map("\n".join)
 
-
 DEMONSTRATIONS = st.lists(
     st.dictionaries(st.sampled_from(["query", "answer", "conversation"]), st.sampled_from(["1", 2, None, "a\nb"])), max_size=4
 )
-
 
 PROGRAM = st.dictionaries(
     st.sampled_from(["react", "extract"]),

@@ -31,8 +31,6 @@ from whichloop.runs.permissions import Permissions
 from whichloop.runs.store.files import MANIFEST, RunError, read_manifest_json
 
 pytestmark = pytest.mark.thorough
-
-
 Configured = Callable[..., OptimizeConfig]
 
 
@@ -90,10 +88,9 @@ class Interrupting:
         return getattr(self.watcher, name)
 
 
-@pytest.mark.parametrize("at", [pytest.param(1, marks=pytest.mark.slow), 5, 17])
-def test_an_interrupted_search_goes_on_as_if_nothing_had_been(configured: Configured, watcher: Any, whole: Path, at: int) -> None:
+def test_an_interrupted_search_goes_on_as_if_nothing_had_been(configured: Configured, watcher: Any, whole: Path) -> None:
     made = prepare(configured())
-    stopping: Any = Interrupting(watcher, at)
+    stopping: Any = Interrupting(watcher, 5)
     with pytest.raises(KeyboardInterrupt):
         run(made, stopping, watcher)
     kept = timeless(made.folder)
@@ -201,10 +198,7 @@ def test_an_optimizer_of_ones_own_has_to_be_typed_again(
 
 
 ENDS = "; Ctrl-C again ends the search at once"
-
-
 UNDER_WAY = f"1 rollout under way will end first{ENDS}"
-
 
 LOOP = """
 import asyncio
@@ -264,36 +258,22 @@ def config_in(runs: Path, **changes: Any) -> OptimizeConfig:
     return load_optimize_config(None, defaults | {"train": 8, "dev": 6, "repeats": 1, "mlflow": False, "runs": runs} | changes)
 
 
-def test_a_program_that_was_changed_by_hand_is_not_tested_as_the_one_that_was_found(watcher: Any, copied: Path) -> None:
-    path = reopen(copied).designs[0].folder / "optimized.json"
-    path.write_text(path.read_text("utf-8").replace('"instructions": "', '"instructions": "Cheat. ', 1), "utf-8")
-    reseal(path)
-    with pytest.raises(RunError, match=r"optimized\.json: not the program that the test split was opened for"):
-        run(reopen(copied), watcher, watcher)
-
-
 UNPLANNED = """
 from dataclasses import replace
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_suite
-def made(split: str = "test"):
+def made():
     suite = make_suite(parse_spec("arithmetic(size=60)"))
-    tasks = [replace(task, plan=None) if task.labels["split"] == split else task for task in suite.tasks]
+    tasks = [replace(task, plan=None) if task.labels["split"] == "test" else task for task in suite.tasks]
     return replace(suite, tasks=tuple(tasks))
 """
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"suite": "unplanned_i6:made"}, "26 of 26 tasks have no plan"),
-    ({"suite": "unplanned_i6:made(split=train)"}, "no task of its split train can be run: .* no plan, which the scripted"),
     ({"profiles": ("clean", "teachable")}, "profiles: give one, not 2"),
-    ({"models": ("scripted", "openai/x"), "profiles": ("clean",)}, "models: give one, not 2"),
     ({"split": "test"}, "split is not a setting of an optimization"),
     ({"budget": {"seconds": 3}}, "seconds are not an equal budget"),
-    ({"trial_budget": {"dollars": 3}}, "a budget in dollars needs one for the scripted model"),
     ({"budget": {"dollars": 3}}, "a budget in dollars needs one for the scripted model"),
-    ({"optimizer": "GEPPA"}, "GEPA"),
-    ({"train": 0}, "train"),
     ({"loops": ("bare@nowhere.json",)}, "nowhere.json"),
-    ({"suite": "arithmetic@x.json"}, "is for loops"),
     ({"proposer": "openai/gpt-4o-mini"}, "OPENAI_API_KEY"),
 ]
 
@@ -308,8 +288,6 @@ def test_bad_input_is_told_before_anything_is_made(configured: Configured, tmp_p
     file.write_text("[budget]\ncalls = 10\n", "utf-8")
     with pytest.raises(ValueError, match="budget: move it to the table `search`"):
         load_optimize_config(file, {})
-    file.write_text("[search.budget]\ncalls = 10\n", "utf-8")
-    assert load_optimize_config(file, {}).search.budget.calls == 10
     assert not (tmp_path / "runs").exists()
 
 
@@ -335,11 +313,10 @@ def of_watched(watched: ModuleType, tmp_path: Path) -> Callable[[], Optimization
     return lambda: prepare(config)
 
 
-@pytest.mark.parametrize("is_last", [False, True])
-def test_the_first_lets_the_rollout_under_way_end_is_told_and_leaves_the_test_split_locked(of_watched, watched, is_last):
+def test_the_first_lets_the_rollout_under_way_end_is_told_and_leaves_the_test_split_locked(of_watched, watched):
     whole = of_watched()
     assert run(whole) == ""
-    at = len(kept(whole)) if is_last else 3
+    at = len(kept(whole))  # the last of all
     made, told = of_watched(), Notes()
     watched.before_run.append(at_run(at, press, lambda: bool(told.notes)))
     assert run(made, progress=told) == "interrupted"

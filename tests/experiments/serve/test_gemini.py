@@ -24,8 +24,6 @@ from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import generated_suites, make_suite
 
 FUNCTIONS = [tool.function for tool in calculator.TOOLS]
-
-
 MOST_CALLS = 20
 
 

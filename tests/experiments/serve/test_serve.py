@@ -29,8 +29,6 @@ def first_tasks(count: int) -> Suite:
 
 
 FUNCTIONS = {tool.name: tool.function for tool in calculator.TOOLS}
-
-
 MORE = "One of them is not enough."
 
 

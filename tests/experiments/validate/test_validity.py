@@ -63,13 +63,8 @@ def test_a_side_that_equals_itself_has_tau_1_and_its_opposite_minus_1() -> None:
 
 
 WIDE = {"value": 0.2, "low": 0.1, "high": 0.3, "n": 40}
-
-
 RIGHT = {"better": "a/m", "worse": "b/m", "real": WIDE, "predicted": 0.1, "misplaced": False}
-
-
 WRONG = RIGHT | {"predicted": -0.1, "misplaced": True}
-
 
 FOUND: dict[str, Any] = {
     "prediction": "d" * 64,
@@ -84,7 +79,6 @@ FOUND: dict[str, Any] = {
     "pairs_in_all": 3,
     "unknown_errors": {},
 }
-
 
 OFF = [FOUND["differences"][0] | {"off": True}, *FOUND["differences"][1:]]
 

@@ -30,11 +30,7 @@ from whichloop.runs.schedule import Arm, Trial
 from whichloop.runs.trial.trial import TrialContext
 
 ITEMS = tuple("abcdef")
-
-
 SETS = st.sets(st.sets(st.sampled_from(ITEMS), max_size=4).map(frozenset), max_size=4)
-
-
 ENOUGH = 2 ** len(ITEMS)
 
 
@@ -92,11 +88,7 @@ def test_no_more_runs_are_made_than_allowed_and_what_is_found_fails(culprits, mo
 
 
 ONCE = Clears(never=0, attempts=1, nothing=1, failed=1, words=1)
-
-
 SUITE = arithmetic.load(size=60, seed=3)
-
-
 LONG = [task for task in SUITE.tasks if task.plan is not None and len(task.plan.calls) >= 4][:10]
 
 
@@ -123,8 +115,6 @@ def test_a_planted_set_is_found(task, count):
 
 
 CASES = [(loop, cause) for loop, causes in FACTORS.items() for cause in causes]
-
-
 SETTINGS = Settings(suite="events(size=8)", repeats=1, alpha=0.05, margin=0.02)
 
 

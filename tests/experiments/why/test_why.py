@@ -29,8 +29,6 @@ from whichloop.runs.store.files import RunError
 from whichloop.runs.store.trials import TRIALS, read_records, read_trace
 
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
-
-
 PROFILES = ("flaky-format", "flaky-tools", "forgetful", "stubborn")
 
 

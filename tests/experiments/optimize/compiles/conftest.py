@@ -184,18 +184,6 @@ def bench() -> Bench:
     return Bench()
 
 
-@pytest.fixture
-def bench_of() -> type[Bench]:
-    """Makes a bench."""
-    return Bench
-
-
-@pytest.fixture
-def proposer_of() -> type[Proposer]:
-    """Makes a model that proposes."""
-    return Proposer
-
-
 SPECS = (
     "LabeledFewShot(k=3)",
     "BootstrapFewShot(max_labeled_demos=4)",
