@@ -143,12 +143,6 @@ def test_settings_of_another_form_than_the_profile_s_are_not_chosen_among(ablate
     assert choices(ablated({"form": ("native", "text")}, lambda form: share[form], profiles=("text-2024",), forms=True)) == ()
 
 
-def test_an_invalid_run_has_no_choice(ablated):
-    found = ablated(ENDING, lambda ending: {"off": 0.2, "xml": 0.9}[ending], default={"ending": "off"})
-    broken = replace(found.results, comparison=replace(found.results.comparison, invalid=True))
-    assert choices(replace(found, results=broken)) == ()
-
-
 def test_of_values_as_accurate_the_cheaper_is_used(ablated):
     """All tasks are solved; Holm's bounds on 60 tasks reach a margin of 0.02 in no run, so that the verdict is given here."""
     found = ablated(

@@ -133,9 +133,8 @@ def test_sittings_and_extensions_in_any_order_give_the_results_of_one_run(whole,
     assert len(lines(experiment.folder)) == len(set(lines(experiment.folder))) == found.scheduled
 
 
-@pytest.mark.parametrize("limit", [{"tokens": 3_000}, {"seconds": 1e-9}])
-def test_every_limit_counts_what_was_spent_before(configured, limit):
-    experiment = prepare(configured(tasks=9, budget=limit))
+def test_every_limit_counts_what_was_spent_before(configured):
+    experiment = prepare(configured(tasks=9, budget={"seconds": 1e-9}))
     stopped = run(experiment, Count())
     assert stopped.startswith("budget of ")
     progress = Count()
@@ -252,16 +251,6 @@ def test_what_crashed_is_run_again_on_request_only_and_the_results_say_so_for_go
     assert len(reopen(folder, allowed, SessionSettings(retry="errors")).missing()) == 0
 
 
-def test_a_full_product_is_added_and_the_manifest_says_when(configured):
-    folder = begun(configured(profiles=("flaky-format", "flaky-tools")))
-    made = extend(folder, Additions(loops=(BARE,)))
-    assert [arm.name for arm in made.arms] == [
-        "bare/flaky-format", f"{BARE}/flaky-format", "bare/flaky-tools", f"{BARE}/flaky-tools",
-    ]  # fmt: skip
-    assert len(made.missing()) == 6
-    assert [(note["trials"], note["to"]) for note in read_manifest_json(folder)["extended"]] == [(6, 12)]
-
-
 @given(
     st.fixed_dictionaries({}, optional={"calls": st.integers(1, 99), "tokens": st.integers(1, 99), "dollars": st.floats(0.01, 9)}),
     st.builds(Spent, st.integers(0, 200), st.integers(0, 200), st.floats(0, 20)),
@@ -300,12 +289,8 @@ def test_what_is_typed_wins_over_the_manifest_and_is_not_written_but_what_result
 
 UNADDED = [
     (Additions(), "nothing is added: name a loop"),
-    (Additions(repeats=1), "nothing is added: name a loop"),
     (Additions(tasks=2), "tasks: the new total, 2, is less than the 3 that the run has"),
-    (Additions(repeats=0), "repeats: the new total, 0, is less than the 1 that the run has"),
     (Additions(loops=("bare",)), "loops: 'bare' is given twice"),
-    (Additions(loops=("bear",)), "did you mean 'bare'"),
-    (Additions(profiles=("flaky",)), "unknown profile 'flaky'"),
     (Additions(models=("openai/x",)), "profile flaky-format has no fault of tools or providers"),
 ]
 

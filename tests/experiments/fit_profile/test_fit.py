@@ -95,15 +95,6 @@ def test_an_interval_holds_its_rate_and_is_never_empty(shares, effect):
     assert found.low < found.high
 
 
-def test_independent_points_give_wilsons_interval_or_a_wider_one():
-    pairs = [(1.0, 10.0)] * 3 + [(0.0, 10.0)] * 27
-    found = cluster_rate(pairs)
-    assert found is not None
-    low, high = wilson(3, 300)
-    assert (found.low, found.high) == pytest.approx((low, high), rel=0.1)
-    assert cluster_rate([]) is None
-
-
 def test_dependent_points_are_covered_where_wilson_alone_is_not():
     random = np.random.default_rng(0)
     clustered, alone = [], []
@@ -169,13 +160,6 @@ def test_a_level_that_no_retry_shows_keeps_the_default_and_never_helps_less() ->
     assert found.nothing <= found.failed <= found.words
 
 
-def test_one_run_of_retries_hardly_moves_the_default_and_none_leaves_it() -> None:
-    found, usual = estimate_clears({RetryRun((), "nothing"): 1}), Clears()
-    assert (found.never, found.nothing) == pytest.approx((usual.never, usual.nothing), abs=0.06)
-    assert estimate_clears(Counter()) == usual
-    assert estimate_clears(Counter(), 2.5) == Clears(attempts=2.5)
-
-
 def simulated_points(forget: float, fault: float) -> Counter[RecallPoint]:
     rng = np.random.default_rng(2)
     points = Counter[RecallPoint]()
@@ -206,13 +190,6 @@ def test_flaky_calls_are_told_from_others_in_sum(flaky: float, never: float) -> 
     made, count = failed_calls(np.random.default_rng(5), 6_000, flaky, never)
     shares = flaky_shares(made)
     assert sum(shares[way] * number for way, number in made.items()) == pytest.approx(count, abs=300)
-
-
-def test_a_call_that_worked_after_another_number_of_failures_was_not_flaky() -> None:
-    shares = flaky_shares({Strikes(1, True): 50, Strikes(2, True): 60, Strikes(3, True): 4, Strikes(4, False): 3})
-    assert shares[Strikes(1, True)] == shares[Strikes(3, True)] == shares[Strikes(4, False)] == 0
-    assert 0.5 < shares[Strikes(2, True)] < 1
-    assert flaky_shares({}) == {}
 
 
 @pytest.mark.parametrize(("forget", "fault"), [(0.35, 0.05), (0.0, 0.05)])

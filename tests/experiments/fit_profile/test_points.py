@@ -25,8 +25,7 @@ from tests.experiments.fit_profile.helpers import (
     trace,
 )
 from whichloop.experiments.fit_profile.decision_points import read_points
-from whichloop.experiments.fit_profile.estimates import SLOW_FROM_S, SLOW_TIMES, UNTELLABLE
-from whichloop.experiments.fit_profile.fit import fit, remark, to_toml
+from whichloop.experiments.fit_profile.estimates import SLOW_FROM_S, SLOW_TIMES
 from whichloop.metrics.record import MAX_COUNT
 from whichloop.metrics.trace import Trace
 from whichloop.models.outages import PROVIDER_FAULTS
@@ -139,16 +138,6 @@ def test_slow_replies_and_the_usual_latency():
     assert untimed.profile.latency_s == 0
 
 
-def test_few_points_are_said_and_what_no_trace_tells_stays_out():
-    found = fit_json([trace(calling(a=1), ran(a=1), answer())])
-    assert "fewer than 30 points" in remark(found.rates["wire.empty"])
-    for kind in UNTELLABLE:
-        assert found.rates[kind].interval is None
-        assert "a trace cannot tell" in found.rates[kind].note
-        assert f'# "{kind}": a trace cannot tell' in to_toml(found)
-    assert (found.profile.forget, found.profile.bluff) == (0, 0)
-
-
 def test_rates_that_add_up_to_more_than_a_point_holds_are_scaled():
     broken = [trace(refused("provider.timeout"), ask("", wire_error="no JSON", role="answer"), task=f"t{n}") for n in range(9)]
     silent = [trace(refused("provider.server"), role="x", task=f"s{n}") for n in range(9)]
@@ -237,17 +226,3 @@ def test_abilities_are_no_chance_and_limits_of_a_scripted_run_come_out():
     scripted = fitted_to(run(["bare"], limited, size=20, repeats=1)).profile
     assert scripted.abilities.context_tokens == pytest.approx(560, abs=60)
     assert not scripted.rates
-
-
-def test_what_is_no_trace_and_bad_options_are_told():
-    bad: dict[str, Any] = {
-        "trace a/t1/0: event 0: same: 3 of 0 messages": trace(answer() | {"same": 3}),
-        "event 0 of the trace: status: Input should be": trace(ran() | {"status": None}),
-        "trace a/t1/0: retries are not counts by kind": trace(retries={"server": -1}),
-    }
-    for said, data in bad.items():
-        with pytest.raises(ValueError, match=said):
-            fit_json([data])
-    for options, said in (({"alpha": 0}, "alpha"), ({"alpha": 1.5}, "alpha"), ({"name": "Ä b"}, "name"), ({}, "no traces")):
-        with pytest.raises(ValueError, match=said):
-            fit([], **options)

@@ -88,17 +88,6 @@ def test_a_run_is_fitted_by_arm(tmp_path):
     assert one.rates == fitted_to(of_finish).rates
 
 
-def test_a_run_without_traces_or_with_broken_ones_is_told(tmp_path):
-    folder = written(tmp_path, [], {"bare": ("scripted", "known")})
-    with pytest.raises(RunError, match="no traces"):
-        fit_run(folder)
-    done = run(["bare"], known(), size=1, repeats=1)[0]
-    with TrialWriter(folder) as journal:
-        journal.append(done.record, done.trace.replace(b'"role":', b'"roll":', 1))
-    with pytest.raises(RunError, match="event 0 of the trace: role: Field required"):
-        fit_run(folder)
-
-
 def written(folder: Path, done: Sequence[FinishedTrial], arms: Mapping[str, tuple[str, str]], **config: Any) -> Path:
     """A run directory; `arms`: name → model and profile."""
     listed = [{"arm": arm, "loop": arm, "options": {}, "model": model, "profile": given} for arm, (model, given) in arms.items()]

@@ -66,22 +66,6 @@ def test_a_regression(judged):
     ]
 
 
-def test_what_is_undecided(judged):
-    assert said(judged(failing(ALL[0]), before={"seed": 5})) == [
-        "undecided: bare/clean: accuracy: 470 tasks would decide",
-        "Tasks      1 worse, 0 better, of 12",
-        "Example    arithmetic-0001: finished → finished",
-        "metric                was     is  change              margin  result",
-        "accuracy             1.00    .92  -.08 [-.34, +.22]     -.02  undecided: 470 tasks",
-        "false_success_rate    .00    .00  +.00 [-.31, +.22]     +.02  undecided: 470 tasks",
-        "calls_doubled         .00    .00  +.00 [-.31, +.22]     +.02  undecided: 470 tasks",
-        "tokens              1,000  1,000  ×1.00 [1.00, 1.00]   ×1.10  pass: within_margin",
-        "Unpaired   another seed or number of repeats than in the baseline",
-        *END,
-        "Next       whichloop gate RUN --bless --output b.json",
-    ]
-
-
 def test_the_example_is_of_the_most_frequent_cause_with_the_command_that_shows_it(ran):
     was = bless(ran(loops=("finish",), profiles=("flaky-format",)))
     result = judge(ran(loops=("finish(parse_retries=0)",), profiles=("flaky-format",)), was, path=PATH)

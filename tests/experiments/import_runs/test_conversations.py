@@ -258,15 +258,6 @@ def check_rules(document: dict[str, Any]) -> None:
         assert {result["source_call_id"] for result in results if "source_call_id" in result} <= set(ids)
 
 
-def test_parallel_calls_are_one_reply_and_a_last_call_without_a_result_leaves_the_rates_of_tools_as_they_are() -> None:
-    calls = [{"type": "function_call", "call_id": f"c{n}", "name": "price", "arguments": "{}"} for n in range(3)]
-    outputs = [{"type": "function_call_output", "call_id": f"c{n}", "output": "1"} for n in range(3)]
-    turn, *results = read_chat([*calls, *outputs])
-    assert isinstance(turn, ModelTurn)
-    assert (len(turn.calls), len(results)) == (3, 3)
-    assert untold_of(events_of([ModelTurn("", (NativeCall("1", "submit", "{}"),))])) == frozenset()
-
-
 def test_a_system_prompt_beside_the_messages_is_the_first_message() -> None:
     for key in ("system", "instructions", "systemInstruction"):
         told = as_messages(read_chat({key: [{"type": "text", "text": "be kind"}], "messages": [{"role": "user", "content": "hi"}]}))

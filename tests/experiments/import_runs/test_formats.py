@@ -114,14 +114,6 @@ def test_a_table_in_pieces_is_the_table(kit, rows, data):
     assert {record.suite_digest for record in joined.records} == {record.suite_digest for record in whole.records}
 
 
-def test_two_logs_are_two_arms(kit):
-    found = kit.imported(
-        *(kit.put(kit.log(*(kit.sample(n, value=v) for n in range(5)), solver=s)) for s, v in (("react", "C"), ("plan", "I")))
-    )
-    assert [arm.info.arm for arm in found.comparison.arms] == ["react/openai/gpt-4o-mini", "plan/openai/gpt-4o-mini"]
-    assert [arm.summary.accuracy.value for arm in found.comparison.arms] == [1, 0]
-
-
 def test_the_same_arm_twice_needs_names(kit):
     paths = [kit.put(kit.log(kit.sample(1), kit.sample(2, value="I"))), kit.put(kit.log(kit.sample(1)))]
     with pytest.raises(ValueError, match=r"is there and in .*; say whether they are two arms, --arm A --arm B, or repeats of one"):
@@ -141,13 +133,6 @@ def test_the_same_arm_twice_needs_names(kit):
         ("agent", "2", 0): "scored",
         ("agent", "2", 1): "excluded",
     }
-
-
-def test_shards_of_one_arm_are_joined(kit):
-    found = kit.imported(kit.put(kit.log(kit.sample(1))), kit.put(kit.log(kit.sample(2))))
-    assert set(cells(found).values()) == {"scored"}
-    named = kit.imported(kit.put(kit.log(kit.sample(1))), kit.put(kit.log(kit.sample(2))), arms=["a", "a"])
-    assert cells(named) == {("a", "1", 0): "scored", ("a", "2", 0): "scored"}
 
 
 def test_one_list_of_tasks_may_have_two_names(kit):

@@ -255,18 +255,6 @@ def test_what_is_no_file_is_refused_and_nothing_is_left_where_the_second_one_is_
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "pipe.csv"]
 
 
-def test_nothing_is_left_where_the_disk_refuses(kit, tmp_path, monkeypatch):
-    from whichloop.experiments.import_runs import importing
-
-    def full(folder, manifest):
-        raise OSError(28, "No space left on device", str(folder))
-
-    monkeypatch.setattr(importing, "write_manifest", full)
-    with pytest.raises(OSError, match="No space"):
-        import_files([kit.put("task,score\nx,1\n", ".csv")], ImportRequest(), tmp_path / "run")
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_run_is_never_overwritten(kit, tmp_path):
     path = kit.put("task,score\nx,1\n", ".csv")
     import_files([path], ImportRequest(), tmp_path / "run")

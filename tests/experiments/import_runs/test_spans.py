@@ -93,16 +93,6 @@ def test_what_no_convention_knows_is_unknown_and_never_nothing(kit, form, told):
     assert any("of steps, calls and tokens is unknown" in note for note in silent.notes)
 
 
-def test_messages_that_are_not_understood_are_told_and_the_request_counts(kit):
-    spans = spans_of("gen_ai")
-    odd = json.dumps([{"role": "assistant", "parts": [{"type": "mystery"}]}])
-    spans[1]["attributes"] = [one for one in spans[1]["attributes"] if one["key"] != "gen_ai.output.messages"]
-    spans[1]["attributes"].append({"key": "gen_ai.output.messages", "value": {"stringValue": odd}})
-    log = read(kit, "gen_ai", spans)
-    assert "messages of 1 request are not read, such as span 2: a part of kind 'mystery' is not understood" in log.notes[0]
-    assert imported(kit, "gen_ai", spans)[1].lm_calls == 3
-
-
 def test_a_failed_request_and_arguments_cut_short_are_read(kit):
     spans = spans_of("openinference")
     for one in spans[1]["attributes"]:

@@ -23,8 +23,6 @@ from whichloop.experiments.import_runs.table_rows import list_of_rows
 from whichloop.experiments.import_runs.values import score, usage_in, with_total
 from whichloop.metrics.summary import METRICS
 
-HEAD = "arm,task,repeat,score\n"
-
 names = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Z")), min_size=1, max_size=8).filter(
     lambda name: name.lower() not in ("nan", "na", "n/a", "null", "none")
 )
@@ -61,14 +59,6 @@ def only(found):
 
 
 INSIDE = {"arm": "meta.agent", "task": "meta.q", "score": "eval.score"}
-
-
-@pytest.mark.parametrize("values", [("1.0", "2.0"), ("9", "10"), ("first", "second")])
-def test_repeats_are_told_apart_whatever_they_are_called(kit, values):
-    rows = [f"{arm},{task},{value},{score}" for arm in "ab" for task in "xy" for value, score in zip(values, "01", strict=True)]
-    found = kit.imported(kit.put(HEAD + "\n".join(rows), ".csv"))
-    assert {(record.repeat, record.accuracy) for record in found.records} == {(0, 0.0), (1, 1.0)}
-    assert found.manifest.settings.repeats == 2
 
 
 def test_names_in_any_case_are_understood_and_no_others(kit):
@@ -125,15 +115,6 @@ def test_of_several_lists_the_places_are_named_and_what_is_printed_picks_one(kit
     assert (len(log.trials), log.readings) == (6, ["rows of old.rows"])
     with pytest.raises(ValueError, match=r"--rows: no list of rows stands at 'rows'; there are old.rows \(6 rows\)"):
         read_file(path, ImportRequest(reading=ReadingOptions(rows="rows")))
-
-
-def test_an_unknown_status_is_read_as_an_error_as_it_is_told(kit):
-    path = kit.put("task,score,state\nx,1,completed\ny,,timeout\n", ".csv")
-    with pytest.raises(ValueError, match=r"status 'timeout' is none of .*; --map error=COLUMN,status=$"):
-        kit.imported(path, columns={"status": "state"})
-    scored, failed = kit.imported(path, columns=parse_map(["error=state,status="])).records
-    assert (scored.status, scored.reason) == ("scored", "")
-    assert (failed.status, failed.reason, failed.stop) == ("errored", "timeout", "crashed")
 
 
 counts = st.integers(0, 10**9)

@@ -246,15 +246,3 @@ UNSAYABLE: dict[str, list[Any]] = {
 def test_what_no_plan_can_say_is_a_reason(reason):
     with pytest.raises((TraceError, Unlearnable), match=reason):
         successful_calls(read_events(*UNSAYABLE[reason]))
-
-
-def test_goals_tell_of_tool_and_arguments_in_words_that_the_question_does_not_hold_and_no_format_escapes():
-    made = draft(ASK, event("find", FOUND, text='"rød" <b>\n\\'), ASK, event("use", "ok", id="item-17", filter={"a": 1}, most=3))
-    assert [call.goal for call in plan_of(made.steps, 1, Query("?")).calls] == [
-        "Step 1: call find with text ' rød b '.",
-        "Step 2: call use with id from step 1, filter as an object, most 3.",
-    ]
-    long = draft(ASK, event("find", FOUND, text="x" * 1000))
-    assert len(plan_of(long.steps, 1, Query("?")).calls[0].goal) == 160
-    held = plan_of(draft(ASK, event("find", "ok")).steps, 1, Query("Step 1: call find.", "Step 1 of plan 1."))
-    assert held.calls[0].goal == "Step 1 of plan 2."

@@ -85,13 +85,6 @@ def test_a_run_that_skips_them_shows_them_as_excluded_and_can_be_gone_on_with(tm
     assert [record.status for record in sorted(found.records, key=lambda one: one.task)] == ["scored", "excluded", "excluded"]
 
 
-def test_quarantined_tasks_need_no_plan_and_real_models_none_at_all(tmp_path, monkeypatch):
-    base: dict[str, Any] = {"loops": ("bare",), "runs": tmp_path / "runs", "mlflow": False}
-    assert prepare(CompareConfig(suite=unplanned(tmp_path, monkeypatch, quarantined="bad"), **base)).trials == 3
-    real = CompareConfig(suite=unplanned(tmp_path, monkeypatch), models=("openai/x",), base_url="http://127.0.0.1:9/v1", **base)
-    assert prepare(real).trials == 3
-
-
 @settings(slow, max_examples=cases(12))
 @given(planned=st.lists(plans(HONEST_NAMES), min_size=1, max_size=3), loops=st.sampled_from([("bare",), ("finish", "phased")]))
 def test_what_a_run_did_is_what_its_plans_do(tmp_path_factory, planned, loops):

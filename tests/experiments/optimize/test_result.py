@@ -16,17 +16,13 @@ from tests.sealing import reseal
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.optimize.candidates import ENDED, PROGRAM, ROLLOUTS, JsonLinesLog, log_digest
 from whichloop.experiments.optimize.config import AGAIN
-from whichloop.experiments.optimize.doc import gains_table, optimize_doc, programs_table
+from whichloop.experiments.optimize.doc import optimize_doc
 from whichloop.experiments.optimize.result import optimization_result
 from whichloop.metrics.record import Record
 from whichloop.runs.folders import TEST, is_optimization, trials_folder
 from whichloop.runs.store.files import RunError, read_manifest_json, write_manifest_json
 from whichloop.runs.store.trials import TrialWriter
-from whichloop.text.doc import Table, to_markdown
-
-
-def rows(table: Table) -> list[dict[str, str]]:
-    return [dict(zip(table.columns, row, strict=True)) for row in table.texts]
+from whichloop.text.doc import to_markdown
 
 
 def test_equal_scores_are_adopted_where_they_cost_less_and_a_failed_optimizer_never_is(write):
@@ -193,21 +189,3 @@ def test_a_breach_of_the_lock_is_told_in_one_line(write, said, breach):
         optimization_result(folder)
     assert str(folder) in str(told.value)
     assert "\n" not in str(told.value)
-
-
-def test_old_prompts_stand_twice_before_the_new_ones_and_each_program_has_a_row_with_what_its_scores_are_of(write):
-    found = optimization_result(write(replace(A, left=(("d2", 1.0),))))
-    shown = rows(gains_table(found))
-    assert [(row["prompts"], row["locked"][:3]) for row in shown] == [("old", ".33"), ("again", ".32"), ("new", ".83")]
-    assert [row["change"][:5] for row in shown] == ["–", "-0.02", "+0.50"]
-    new = shown[2]
-    assert (new["verdict"], new["seen"][:5], new["optimism"][:4], new["tokens"]) == ("better", "+0.50", "0.00", "200")
-    columns = ("program", "solved on dev", "what is new in it", "kept", "rollouts", "LM calls")
-    assert [tuple(row[name] for name in columns) for row in rows(programs_table(found))] == [
-        ("0", "0 of 2 (2 in all)", "", "", "3", "9"),
-        ("3", "1 of 2 (2 in all)", "Better.", "kept", "0", "0"),
-        ("4", "1 of 1 (2 in all)", "And <b>better</b> still.", "", "1", "3"),
-    ]
-    programs = found.to_json()["designs"][0]["programs"]
-    numbers = [(row["program"], row["kept"], row["dev_solved"], row["dev_scored"]) for row in programs]
-    assert numbers == [(0, False, 0.0, 2), (3, True, 1.0, 2), (4, False, 1.0, 1)]

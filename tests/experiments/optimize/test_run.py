@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import signal
 import sys
 import threading
@@ -45,13 +44,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a finished run. Tests that write into it copy it first."""
     watcher = Remembers()
     return finished(prepare(config_in(tmp_path_factory.mktemp("whole"))), watcher)
-
-
-@pytest.fixture
-def copied(whole: Path, tmp_path: Path) -> Path:
-    folder = tmp_path / whole.name
-    shutil.copytree(whole, folder)
-    return folder
 
 
 def digests(folder: Path) -> tuple[Any, ...]:
@@ -164,23 +156,6 @@ def test_a_run_that_was_moved_in_its_test_goes_on(configured: Configured, watche
     assert not results(moved / "test").is_complete
     assert digests(finished(reopen(moved), watcher)) == expected
     assert results(moved / "test").is_complete
-
-
-def test_a_program_is_where_another_search_begins(configured: Configured, watcher: Any, copied: Path, tmp_path: Path) -> None:
-    path = reopen(copied).designs[0].folder / "optimized.json"
-    with pytest.raises(ValueError, match="rename the file of the program"):
-        prepare(configured(loops=(f"bare@{path}",)))
-    other = tmp_path / "other.json"
-    other.write_bytes(path.read_bytes())
-    with pytest.raises(ValueError, match="optimize one by one"):
-        prepare(configured(loops=("bare", f"bare@{other}")))
-    renamed = path.rename(tmp_path / "first.json")
-    again = prepare(configured(loops=(f"bare@{renamed}",), optimizer="COPRO(breadth=2, depth=1)"))
-    finished(again, watcher)
-    ended = again.designs[0].ended()
-    assert sum(ended.before.values()) == len(ended.before)
-    names = [arm.info.arm for arm in results(again.folder / "test").comparison.arms]
-    assert names == ["bare@first.json/teachable", "bare@optimized.json/teachable"]
 
 
 def test_an_optimizer_of_ones_own_has_to_be_typed_again(

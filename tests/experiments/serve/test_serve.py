@@ -29,7 +29,6 @@ def first_tasks(count: int) -> Suite:
 
 
 FUNCTIONS = {tool.name: tool.function for tool in calculator.TOOLS}
-MORE = "One of them is not enough."
 
 
 def say(value: Any) -> str:
@@ -100,18 +99,6 @@ def test_the_question_alone_names_the_task():
         return [await solved(plain, entry, answer) for entry, answer in zip(await entries(plain), answers, strict=True)]
 
     assert serve(suite, work) == [1.0] * 3
-
-
-def test_of_two_questions_the_longer_one_is_meant():
-    short, long = make_task("short", "Twice 3?", 3), make_task("long", f"Twice 3? {MORE}", 4)
-
-    async def work(trials, plain):
-        async with client(plain) as asking:
-            for entry in await entries(plain):
-                await loop(asking, entry, lambda name, arguments: "1")
-        return [(await plain.get(f"/t/{name}")).json()["model_calls"] for name in ("short,0,~1", "long,0,~2")]
-
-    assert serve(make_suite(short, long), work) == [2, 2]
 
 
 def double(n: int) -> int:
@@ -277,22 +264,6 @@ def test_connections_break_for_a_program_with_its_own_tools(kind):
     assert faults == {"scheduled": 2, "landed": 2, "absorbed": 0, "recovered": 2, "implicit": 0, "believed": 0}
 
 
-def test_wire_faults_reach_a_program_that_brings_no_codec():
-    profile = Profile.model_validate({"name": "x", "rates": {"provider.rate_limit": 1.0}, "clears": {"never": 0, "attempts": 1}})
-
-    async def work(trials, plain):
-        (entry,) = await entries(plain)
-        async with client(plain, "t1") as asking:
-            with pytest.raises(openai.RateLimitError):
-                await loop(asking, entry)
-            made = await asking.chat.completions.create(
-                model="scripted", messages=[{"role": "user", "content": entry["question"]}], tools=entry["tools"]
-            )
-        return made.choices[0].finish_reason, (await plain.get("/t/t1")).json()["faults"]["landed"]
-
-    assert serve(make_suite(), work, profile) == ("tool_calls", 1)
-
-
 @pytest.mark.parametrize("tell", [say, lambda value: f'"{value}"'])
 def test_a_plain_loop_with_its_own_tools_solves_every_task(tell):
     """However its tools write a number, and whatever they say of a division by zero."""
@@ -399,17 +370,6 @@ def test_pages_that_are_not_there_or_are_asked_wrongly_and_a_first_answer_which_
 
     suite = make_suite(make_task("t1", "Twice 21?", 21), make_task("t2", "?", 1, quarantined="odd"))
     assert serve(suite, work) == ({"score": 0.0}, 400, 0.0)
-
-
-def test_a_plan_that_does_not_replay_is_said_so():
-    broken = make_task("t1", "Twice 21?", 21, plan=Plan((PlannedCall("c1", "triple", {"n": 1}, "Find."),), Ref("c1")))
-
-    async def work(trials, plain):
-        async with client(plain, "t1") as asking:
-            with pytest.raises(openai.BadRequestError, match="does not replay"):
-                await asking.chat.completions.create(**ASKED)
-
-    serve(make_suite(broken), work)
 
 
 @pytest.mark.parametrize("obeys", [0, 1])

@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.experiments.size.made_up_pilots import Draw, often, plan, sized, solves, warned
-from whichloop.experiments.size.doc import SEEN, size_doc
+from whichloop.experiments.size.doc import size_doc
 from whichloop.experiments.size.pilot import SizeRequest, as_shares
-from whichloop.experiments.size.sizes import Sizing, size
+from whichloop.experiments.size.sizes import size
 from whichloop.metrics.power import difference_power, equivalence_power, pass_power, same_loop, spread
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import METRICS, TaskValues, task_values
@@ -66,21 +65,6 @@ def test_a_second_run_is_measured(pilot):
     assert both.noise[0].sd == pytest.approx(alone.noise[0].sd, rel=0.3)
     assert "second run differed by" in size_doc(both).tables[-1].columns
     assert "second run differs" not in warned(both)
-
-
-def test_the_table_begins_with_the_number_that_the_comparison_named(pilot):
-    close = pilot({"a": often(1, 0.8), "b": often(0.97, 0.78)})
-    made = sized(close, margin=0.02)
-    decision = close.verdict.decision
-    assert decision is not None
-    assert made.seen is not None
-    assert made.seen.tasks == decision.tasks
-    assert made.seen.trials == 2 * made.seen.tasks * made.pilot.repeats
-    table = size_doc(made).tables[0]
-    assert table.texts[0][:3] == [SEEN, "2", f"{decision.tasks:,}"]
-    assert [row[0].partition(" ")[0] for row in table.texts[1:]] == [plan.purpose for plan in made.plans for _ in plan.sizes]
-    assert sized(pilot({"a": solves(1), "b": solves(0)})).seen is None
-    assert size(close, SizeRequest(purposes=("gate",))).seen is None
 
 
 @given(amounts=st.lists(st.lists(st.floats(1, 1e6), min_size=2, max_size=2), min_size=2, max_size=20), more=st.floats(0.98, 1.02))
@@ -216,15 +200,6 @@ def test_what_is_no_pilot_for_a_metric_is_told(pilot, change, metric, said):
         sized(pilot({"a": solves(0.5), "b": solves(0.5)}, change=change), metric=metric)
 
 
-def test_dollars_are_told_where_there_is_a_price_and_what_a_cache_spared_is_not_counted_on(pilot):
-    made = sized(pilot({"a": solves(0.5)}, change=lambda r: replace(r, cost_usd=None)))
-    assert plan(made, "gate").sizes[0].cost_usd is None
-    assert "USD" not in size_doc(made).tables[0].columns
-    assert warned(made)["no dollars"] == "a: dollars are not known"
-    best = plan(sized(pilot({"a": solves(0.5)}, change=lambda r: replace(r, cost_usd=0.0, nominal_usd=0.05))), "gate").sizes[0]
-    assert best.cost_usd == pytest.approx(0.05 * best.trials)
-
-
 def test_trials_that_errored_or_are_missing_and_few_tasks_are_told(pilot):
     draws = {"a": solves(0.5), "b": solves(0.5)}
     made = sized(pilot(draws, change=lambda r: errored(r) if r.task in ("t1", "t2") else r))
@@ -238,36 +213,6 @@ def test_trials_that_errored_or_are_missing_and_few_tasks_are_told(pilot):
     for tasks, kind in ((2, "few to plan"), (3, "few to plan"), (5, "few to plan"), (30, "small pilot")):
         made = sized(pilot({"a": often(1, 0), "b": often(0, 1)}, tasks=tasks))
         assert warned(made)[kind].startswith(f"{tasks} tasks")
-
-
-def test_few_clusters_are_planned_with_what_was_seen_of_them_and_it_is_said_how_many_differed(pilot):
-    """36 tasks on nine topics, as an import names them."""
-    origin = {"imported": {"from": [], "format": "csv", "cluster": "topic"}}
-
-    def clustered(draws: dict[str, Draw]) -> Sizing:
-        topic = {"change": lambda r: replace(r, cluster=str(int(r.task[1:]) % 9)), "manifest": origin}
-        return sized(pilot(draws, tasks=36, repeats=3, **topic), margin=0.1)
-
-    made = clustered({"a": solves(0.6), "b": solves(0.5)})
-    sizes = sorted(plan(made, "compare").sizes, key=lambda one: one.repeats)
-    assert len(sizes) > 1
-    assert all(fewer.tasks < more.tasks for more, fewer in pairwise(sizes))
-    assert all(one.tasks == 4 * one.clusters for one in sizes)
-    assert "hardly apart" not in warned(made)
-    assert warned(made)["small pilot"].startswith("9 clusters: ")
-    assert warned(made)["clusters"].startswith("36 tasks in 9 clusters count like ")
-    hardly: list[tuple[dict[str, Draw], str]] = [
-        ({"a": solves(1), "b": solves(0)}, "a and b: differed otherwise than usual on 0 of 9 clusters"),
-        (
-            {"a": solves(1), "b": lambda rng, task: float(task not in (0, 9, 1))},
-            "a and b: differed otherwise than usual on 2 of 9 clusters",
-        ),
-        ({"a": solves(1)}, "a and another design: differed"),
-    ]
-    for draws, says in hardly:
-        made = clustered(draws)
-        assert warned(made)["hardly apart"].startswith(says)
-        assert [one.repeats for one in plan(made, "compare").sizes] == [1], "tasks never vary: more repeats are for nothing"
 
 
 def test_one_arm_alone_is_planned_beside_another_design_and_tasks_that_ran_once_with_all_that_varies(pilot):

@@ -16,16 +16,12 @@ from benchmarks.loop_defects import DEFECTS
 from benchmarks.loop_mutants import Mutant
 from benchmarks.pages import block
 from benchmarks.why_mutants import PAGE, counted
+from tests.experiments.running import ran
 from tests.metrics.lost_trials import Talk, record
-from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
 from whichloop.loops.bare import Bare
 from whichloop.metrics.trace import Trace
 from whichloop.metrics.trajectory.alterations import alterations
 from whichloop.metrics.trajectory.traced_trial import TracedTrial
-from whichloop.runs.config import CompareConfig
-from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.store.trials import read_trace
 
 MIN_NAMED = 0.93
@@ -66,9 +62,7 @@ def test_every_planted_defect_costs_tasks_and_is_named() -> None:
 @pytest.mark.parametrize("suite", ["arithmetic", "events"])
 def test_a_sound_loop_alters_nothing(tmp_path: Path, suite: str) -> None:
     profiles = ("clean", "flaky-format", "flaky-tools", "forgetful", "stubborn")
-    made = prepare(CompareConfig(loops=LOOPS, profiles=profiles, suite=suite, tasks=TASKS, runs=tmp_path, mlflow=False))
-    run(made, Unwatched())
-    found = results(made.folder, paired=False)
+    found = ran(tmp_path, is_compared=False, loops=LOOPS, profiles=profiles, suite=suite, tasks=TASKS)
     altered = {one.key: alterations(TracedTrial(read_trace(found.folder, one), one)) for one in found.records}
     assert len(altered) == TASKS * len(LOOPS) * len(profiles)
     assert {key: each for key, each in altered.items() if each} == {}
