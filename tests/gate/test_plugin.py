@@ -153,16 +153,6 @@ def test_a_mistake_in_a_call_is_one_line(pytester):
     assert not (pytester.path / "baselines").exists()
 
 
-def test_a_class_or_a_program_is_a_loop_too(pytester):
-    pytester.makepyfile(my_agent="def solve(question, tools):\n    return 'not determined'\n")
-    head = "from whichloop.loops.bare import Bare\n"
-    write(pytester, "Bare, suite='arithmetic', tasks=2", "program='my_agent.py:solve', suite='arithmetic(size=2)'", head=head)
-    ended = run(pytester, "--loop-bless")
-    ended.assert_outcomes(passed=1, failed=1)
-    assert read_baseline(pytester.path / FILE).arms.keys() >= {"whichloop.loops.bare:Bare/clean"}
-    ended.stdout.fnmatch_lines(["*my_agent.py:solve/*: in no trial did the loop ask its model; nothing was blessed*"])
-
-
 def test_two_calls_never_share_a_baseline(pytester):
     """The first would be held against what the second gave."""
     write(pytester, "'bare', suite='arithmetic', tasks=2)\n    whichloop_gate('finish', suite='arithmetic', tasks=2")
@@ -206,12 +196,3 @@ def test_importing_the_plugin_imports_nothing_heavy():
     code = f"import sys, whichloop.pytest_plugin; print(sorted({heavy} & sys.modules.keys()))"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[]"
-
-
-def test_a_module_that_ends_its_process_fails_its_test_only(pytester, monkeypatch):
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    pytester.makepyfile(own_leaving="import os; os._exit(0)")
-    write(pytester, "'own_leaving:Own', suite='arithmetic(size=1)'", head="def test_another():\n    pass\n")
-    ended = pytester.runpytest_subprocess(*ALONE, "-o", "pythonpath=.", "--loop-bless")
-    ended.assert_outcomes(passed=1, failed=1)
-    ended.stdout.fnmatch_lines(["whichloop_gate: *called os._exit(0)*"])

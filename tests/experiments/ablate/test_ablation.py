@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Callable
@@ -133,13 +132,6 @@ def test_the_document_says_which_setting_to_use_and_what_depends_on_what(reacted
     assert [row[0] for row in effects.texts] == ["on_parse_error: finish → observe", "extract: true → false"]
     assert effects.texts[0][3] == "better"
     assert effects.texts[0][4].startswith("+")
-    made = json.loads(json.dumps(shown.data, allow_nan=False))
-    assert made["ablation"]["factors"] == {"on_parse_error": ["finish", "observe"], "extract": [True, False]}
-    assert made["ablation"]["default"] == {"on_parse_error": "finish", "extract": True}
-    assert set(made["ablation"]["cells"]) == {arm["arm"] for arm in made["arms"]}
-    assert [effect["kind"] for effect in made["effects"]][:3] == ["main", "main", "interaction"]
-    assert made["effects"][2]["conditional"][0]["given"] == "extract = true"
-    assert [choice["factor"] for choice in made["answer"]["choices"]] == ["on_parse_error", "extract"]
 
 
 MANY = f"parse_retries={','.join(map(str, range(65)))}"
@@ -147,15 +139,10 @@ MANY = f"parse_retries={','.join(map(str, range(65)))}"
 REFUSED = [
     ("finish", ["parse_retries"], {}, "vary: 'parse_retries': write option=value,value"),
     ("finish", ["parse_retry=0,2"], {}, "vary: parse_retry: loop finish has no such option; did you mean 'parse_retries'?"),
-    ("finish", ["parse_retries="], {}, "vary: parse_retries: give two values or more"),
     ("finish", ["parse_retries=0,2,0"], {}, "cells parse_retries=0 and parse_retries=0 are one and the same loop"),
-    ("finish", ["parse_retries=1,1.0"], {}, "cells parse_retries=1 and parse_retries=1.0 are one and the same loop"),
-    ("finish", ["parse_retries=0,2", "parse_retries=3,4"], {}, "vary: parse_retries: it is given twice"),
     ("finish(parse_retries=1)", ["parse_retries=0,2"], {}, "vary: parse_retries: it is given twice"),
     ("finish", ["parse_retries=0,-1"], {}, "cell parse_retries=-1: loop finish(parse_retries=-1): parse_retries must be"),
     ("finish", ["forced_finish=true,false"], {}, "cell forced_finish=true: loop finish: forced_finish: "),
-    ("finish", ["parse_retries=0,(1"], {}, "'(1' is not a TOML value"),
-    ("finsh", ["parse_retries=0,1"], {}, "unknown loop 'finsh'; did you mean 'finish'?"),
     ("finish", [MANY], {}, "vary: 65 cells, and 64 are the most: no fraction of the 65 cells"),
     ("finish", [MANY], {"profiles": ("clean", "stubborn", "flaky-format", "flaky-tools")}, "65 cells, and 50 are the most"),
 ]
@@ -182,8 +169,7 @@ def test_each_profile_has_its_effects_and_before_any_trial_there_are_none(config
 
 
 BROKEN: list[Any] = [
-    *(None, [], {}, {"factors": 3}, {"cells": {}}, {"factors": {}}, {"metrics": ["speed"]}, {"factors": {"extract": [1]}}),
-    *({"efficiency": None}, {"resolution": []}),
+    *([], {}, {"cells": {}}, {"metrics": ["speed"]}, {"factors": {"extract": [1]}}),
 ]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.experiments.running import ran as run_of
 from whichloop.experiments.compare.caveats import caveats
-from whichloop.experiments.compare.prepare import prepare, without_formless
+from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import look_again
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.verdict import Decision, verdict
@@ -31,30 +31,6 @@ MET = {"finish": "native-2024", "bare": "text-2024"}
 
 def kinds(comparison: Comparison) -> dict[str, str]:
     return {each.code: each.text for each in caveats(comparison)}
-
-
-BY_FORM = """
-name = "mine"
-[by_form]
-native = "native-2024"
-[by_form.text]
-name = "my-text"
-rates = {"wire.fenced" = 0.5}
-"""
-
-
-def test_a_profile_of_one_s_own_names_one_for_each_form_or_holds_it(tmp_path):
-    file = tmp_path / "mine.toml"
-    file.write_text(BY_FORM, encoding="utf-8")
-    mine = load_profile(str(file))
-    assert mine.met_by("native") == load_profile("native-2024")
-    assert mine.met_by("text").rates == {"wire.fenced": 0.5}
-    assert load_profile("clean").met_by("") == load_profile("clean")
-    with pytest.raises(ValueError, match="is met by the form of a loop's calls, and this one's is not known"):
-        mine.met_by("")
-    file.write_text(mine.to_toml(), encoding="utf-8")
-    again = load_profile(str(file))
-    assert (again, again.digest, again.effects()) == (mine, mine.digest, mine.effects())
 
 
 @pytest.fixture(scope="module")
@@ -148,22 +124,6 @@ def test_what_does_not_apply_has_no_number_and_loops_that_meet_under_no_profile_
     assert apart.decision == Decision("Undecided", ("finish", "bare", "plain"))  # finish beats slow alone
 
 
-MISTAKES = {
-    '[by_form]\nnative = "measured-2024"\ntext = "text-2024"': "by_form: ",
-    'patience = 2\n[by_form]\nnative = "clean"\ntext = "clean"': "leave out 'patience'",
-}
-
-
-@pytest.mark.parametrize("text", MISTAKES)
-def test_a_mistake_in_a_profile_by_form_is_told_in_one_line(tmp_path, text):
-    file = tmp_path / "mine.toml"
-    file.write_text(f'name = "mine"\n{text}', encoding="utf-8")
-    with pytest.raises(ValueError, match=r"mine\.toml: ") as raised:
-        load_profile(str(file))
-    assert MISTAKES[text] in str(raised.value)
-    assert "\n" not in str(raised.value)
-
-
 @pytest.mark.parametrize(
     ("loop", "profile", "said"),
     [
@@ -178,9 +138,3 @@ def test_a_run_in_which_no_loop_fits_is_refused_before_it_begins(tmp_path: Path,
     assert list(tmp_path.iterdir()) == []
     if loop == "bare":
         assert prepare(config, is_compared=False).trials == 3  # a gate holds a loop to its own baseline
-    usual = CompareConfig(profiles=("measured-2024",))
-    left, note = without_formless(usual)
-    assert left.loops == tuple(name for name in usual.loops if name != "phased")
-    assert note == "left out: phased, which has calls in both forms, and measured-2024 takes loops of one form each"
-    for kept in (CompareConfig(profiles=("flaky-tools",)), CompareConfig(loops=("phased",), profiles=("measured-2024",))):
-        assert without_formless(kept) == (kept, "")

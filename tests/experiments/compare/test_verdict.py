@@ -157,9 +157,6 @@ def test_every_dead_arm_is_a_warning_and_none_has_a_place_in_the_verdict(with_cr
     assert all(cell.place == "" for row in found.rows if row.loop not in alive for cell in row.cells.values())
 
 
-STUCK = "the loop let nothing else run for {} s; its process was killed, and its trace lost; it was at b.py:7"
-
-
 def test_a_loop_that_wins_everywhere_is_adopted_and_where_each_profile_has_its_own_best_it_depends(compared):
     found = verdict(compared({"good": (0.9, 0.9), "bad": (0.4, 0.4)}))
     assert (found.decision, found.columns) == (Decision("Adopt", ("good",)), ("calm", "rough"))
@@ -190,20 +187,3 @@ def with_crashes(record) -> Callable[..., Comparison]:
         return compare(records, infos)
 
     return make
-
-
-def test_a_loop_that_hangs_is_told_with_where_it_stands_and_one_that_waits_is_not(record):
-    def hung(told: Mapping[str, str], calls: int) -> dict[str, str]:
-        """The warnings of loops of which each trial ended at its time limit, as they are told."""
-        infos = [ArmInfo(f"{loop}/clean", loop, {}, "scripted", "clean", "s") for loop in told]
-        late = {"scores": {"accuracy": 0.0}, "stop": "timeout", "calls": {"decide": calls}}
-        records = [
-            record(arm=info.arm, task=f"t{task}", reason=told[info.loop].format(f"4.{task}"), **late)
-            for info, task in product(infos, range(TRIALS))
-        ]
-        return {each.code: each.text for each in caveats(compare(records, infos))}
-
-    told = hung({"b": STUCK, "c": "no end within 3 s"}, calls=1)
-    assert told["hung"] == f"b/clean: 6 of 6 trials hung: 6 × {STUCK.format('4.0')}"
-    assert told["out of time"] == "c/clean: 6 of 6 trials ran out of time: 6 × no end within 3 s"
-    assert [*hung({"b": STUCK}, calls=0)] == ["never asked", "hung"]

@@ -88,7 +88,7 @@ def test_of_profiles_that_reproduce_their_runs_no_more_than_alpha_are_called_off
 
 
 def test_code_of_the_users_own_is_run_only_if_it_is_typed(made: Made) -> None:
-    own = "tests.experiments.fit_profile.own_loop:Own"
+    own = "whichloop.loops.bare:Bare"
     folder = made(loops=(own,), profiles=("flaky-format",))
     fitted = fit_run(folder)
     check = check_fit(folder, fitted)

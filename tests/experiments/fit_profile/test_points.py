@@ -38,16 +38,6 @@ def test_every_failure_of_a_provider_that_the_scripted_model_plays_is_told_by_it
         assert counts(trace(failed, calling(a=1), ran(a=1), answer())) == {kind: (1, 2)}
 
 
-def test_an_attempt_after_a_failure_is_no_new_point():
-    again = (refused("provider.rate_limit"), calling(a=1), ran(a=1), answer())
-    assert counts(trace(*again)) == {"provider.rate_limit": (1, 2)}
-    unreadable = ask("{", wire_error="no JSON")
-    assert counts(trace(unreadable, unreadable, calling(a=1), ran(a=1), answer())) == {"wire.truncated": (1, 2)}
-    assert counts(trace(calling(a=1), ran(a=1, error="ToolUnavailable"), calling(a=1), ran(a=1), answer())) == {
-        "tool.raises": (1, 1)
-    }
-
-
 @pytest.mark.parametrize(
     ("said", "level"),
     [("", "nothing"), ("banana", "failed"), ("The reply lacks a closing bracket.", "words"), ("Say which tool.", "failed")],
@@ -115,15 +105,6 @@ def test_a_call_made_again_is_a_fault_only_while_its_result_is_shown():
     assert counts(trace(*first, again, ran(a=1, data=result), answer())) == {}
 
 
-def test_an_answer_without_a_call_tells_something_only_beside_another_trial():
-    silent, other = trace(answer()), trace(calling(a=1), ran(a=1), answer(), repeat=1)
-    assert counts(silent) == {}
-    assert counts(silent, other) == {"decision.no_tool": (1, 1)}
-    assert counts(silent, trace(answer(), repeat=1)) == {}
-    assert counts(silent, other | {"repeat": 0}, paired=True) == {}
-    assert counts(silent, other, other | {"repeat": 2}, paired=True) == {"decision.no_tool": (1, 3)}
-
-
 def test_slow_replies_and_the_usual_latency():
     usual = [trace(calling(a=1) | {"seconds": 0.5}, ran(a=1), answer() | {"seconds": 0.5}, task=f"t{n}") for n in range(20)]
     late = 0.5 * SLOW_TIMES + SLOW_FROM_S + 4
@@ -189,18 +170,6 @@ def test_a_trace_with_anything_in_it_is_fitted_or_refused_in_one_line(path, valu
         assert "trace" in told
     else:
         assert read_back(found) == found.profile
-
-
-def test_a_call_that_nobody_ran_is_read_by_those_that_worked():
-    good = (calling(a=1, b=2), ran(a=1, b=2), answer())
-    bad = {
-        "unknown_tool": calling("add_v2", a=1, b=2),
-        "missing_argument": calling(a=1),
-        "extra_argument": calling(a=1, b=2, c=3),
-        "wrong_type": calling(a=1, b="two"),
-    }
-    for kind, call in bad.items():
-        assert counts(trace(call, *good)) == {f"decision.{kind}": (1, 1)}
 
 
 def test_the_clients_own_retries_count_and_what_it_overcame_gives_the_rate_of_an_attempt():

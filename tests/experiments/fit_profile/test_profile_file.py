@@ -106,10 +106,8 @@ def written(folder: Path, done: Sequence[FinishedTrial], arms: Mapping[str, tupl
 
 UNPOOLED: list[tuple[dict[str, Any], str]] = [
     ({}, "several profiles cannot be pooled (clean, known); choose with --profile or --arm"),
-    ({"arms": ["i"]}, "'i' matches 2 arms; this run has bare(in), finish"),
     ({"arms": ["x"]}, "'x' is no arm; this run has bare(in), finish"),
     ({"profile": "stubborn"}, "no such arm"),
-    ({"model": "openai/x"}, "no such arm"),
 ]
 
 

@@ -278,10 +278,6 @@ def test_an_arm_that_the_baseline_lacks_is_not_judged_and_one_with_too_few_fault
     assert (judged.outcome, judged.not_judged) == ("pass", ("finish/clean", "finish/flaky-tools"))
     lost = judge(changed(wind, both(unlanded, failing(*ALL))), baseline)
     assert (lost.outcome, reason(lost, "few_faults").outcome) == ("regression", "undecided")
-    accepted = of_other_code(baseline)
-    gate = accepted.gate.changed({"accuracy": 0.9}, ["tasks_lost"])
-    one = judge(changed(wind, both(unlanded, failing(ALL[0]))), accepted, settings=gate)
-    assert one.outcome == "invalid", "a loss that is accepted excuses no faults"
     own = judge(changed(wind, both(unlanded, failing(*ALL, arm="bare/flaky-tools"))), baseline)
     assert "bare/flaky-tools" not in {each.arm for each in own.reasons if each.code == "few_faults"}
 
@@ -349,8 +345,6 @@ def test_a_metric_that_a_side_does_not_know_is_refused_by_name_and_each_reason_h
     with pytest.raises(Incomparable, match=rf"metric cost_usd: not known for all trials of {ARM} in the baseline"):
         judge(wind, baseline, settings=cost)
     paid = bless(changed(wind, lambda r: replace(r, cost_usd=0.01)))
-    some = changed(wind, lambda r: replace(r, cost_usd=0.01 if r.task != ALL[0] else None))
-    for found in (wind, some):
-        with pytest.raises(Incomparable, match=rf"cost_usd: not known for all trials of {ARM} in the run"):
-            judge(found, paid, settings=cost)
+    with pytest.raises(Incomparable, match=rf"cost_usd: not known for all trials of {ARM} in the run"):
+        judge(wind, paid, settings=cost)
     assert {*CASES, "dead"} == {*TEXTS}, "a dead loop is blessed never, and judged by its crashes"

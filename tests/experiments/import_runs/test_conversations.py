@@ -14,7 +14,7 @@ from tests.experiments.import_runs.conftest import FILES
 from whichloop.experiments.export_runs.atif import atif_of
 from whichloop.experiments.export_runs.otlp import resource_spans
 from whichloop.experiments.fit_profile.decision_points import read_points
-from whichloop.experiments.import_runs.chats import as_messages, read_chat, read_reply
+from whichloop.experiments.import_runs.chats import read_chat, read_reply
 from whichloop.experiments.import_runs.conversation import (
     MAX_DEPTH,
     MAX_ITEMS,
@@ -256,14 +256,6 @@ def check_rules(document: dict[str, Any]) -> None:
         assert len(ids) == len(set(ids)) == len(step.get("tool_calls", []))
         results = step.get("observation", {}).get("results", [])
         assert {result["source_call_id"] for result in results if "source_call_id" in result} <= set(ids)
-
-
-def test_a_system_prompt_beside_the_messages_is_the_first_message() -> None:
-    for key in ("system", "instructions", "systemInstruction"):
-        told = as_messages(read_chat({key: [{"type": "text", "text": "be kind"}], "messages": [{"role": "user", "content": "hi"}]}))
-        assert [(message.role, message.content) for message in told] == [("system", "be kind"), ("user", "hi")]
-    items: list[ConversationItem] = [SaidToModel("user", "a"), ModelTurn("b"), CallResult("c", "1")]
-    assert [message.role for message in as_messages(items)] == ["user", "assistant", "tool"]
 
 
 UNREAD: dict[str, Any] = {

@@ -153,13 +153,6 @@ def test_the_suite_is_its_tasks_scorer_and_scale(kit):
     assert by["a"] != by["b"]
 
 
-def test_a_repeat_that_one_of_many_tasks_lacks_is_told(kit, tmp_path):
-    rows = [("a", task, 1, repeat) for task in "xyz" for repeat in (1, 2)]
-    path = kit.put(table(rows[:2] + rows[3:], "agent,task,score,epoch"), ".csv")
-    made = import_files([path], ImportRequest(), tmp_path / "run")
-    assert list(made.left_out.values()) == [1]
-
-
 def test_every_format_has_such_a_file_and_tables_come_last() -> None:
     assert set(MINIMAL) == set(known_formats())
     ours = ["inspect", "pydantic-evals", "csv"]
@@ -183,7 +176,6 @@ def test_each_row_is_a_record_and_a_repeat_was_due_where_most_tasks_of_the_arm_h
 
 
 APART: dict[str, tuple[Callable[[Any], list[Any]], list[str]]] = {
-    "2 files, 1 name$": (lambda kit: [kit.log(kit.sample(1))] * 2, ["a"]),
     "--arm: a name is empty": (lambda kit: [kit.log(kit.sample(1))] * 2, ["a", " "]),
     "--arm names one arm per file, and this one holds 2: a, b": (
         lambda kit: [[{"arm": arm, "task": "x", "score": 1} for arm in "ab"]],

@@ -173,16 +173,6 @@ def test_traces_that_nobody_judged_are_left_out_and_the_task_is_told(kit, tmp_pa
     ]
 
 
-def test_the_example_and_the_cost_of_langsmith_are_read(kit):
-    spans = spans_of("langsmith")
-    spans[0] |= {"reference_example_id": "e1"}
-    for number, (root, models, cost) in enumerate([("0.25", 0.5, 0.25), (None, 0.5, 1.5), (None, None, None)]):
-        for one in spans:
-            one["total_cost"] = root if one is spans[0] else models if one["run_type"] == "llm" else None
-        (record,) = kit.imported(kit.put(spans)).records
-        assert (record.task, record.cost_usd) == ("e1", cost), number
-
-
 def test_of_two_different_spans_of_one_id_the_later_one_counts_and_traces_without_root_are_left_out(kit):
     spans = spans_of("gen_ai")
     later = json.loads(json.dumps(spans[1]).replace('"10"', '"7"'))

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from whichloop.experiments.compare.results import results
 from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, import_files, parse_map
 from whichloop.experiments.import_runs.columns import COLUMNS
 from whichloop.experiments.import_runs.foreign_file import open_file
@@ -146,24 +145,6 @@ def test_every_row_is_a_record_and_says_what_the_row_says_in_every_form(kit, row
         assert {metric: METRICS[metric](record) for metric in ("steps", "tokens", "cost_usd")}.items() <= row.items()
         assert row["score"] is None or record.accuracy == row["score"]
     assert sum(record.status == "excluded" for record in records.values()) == len(records) - len(rows)
-
-
-def test_what_each_column_was_read_as_is_told_and_kept(kit, tmp_path):
-    path = kit.put("Who,task,seed,score,latency_ms,mood,cost\na,x,11,1,20,good,\na,x,22,1,10,bad,\n", ".csv")
-    reading = ReadingOptions(columns={"arm": "Who", "repeat": "seed"})
-    made = import_files([path], ImportRequest(reading=reading), tmp_path / "run")
-    told = {
-        "Who": "arm",
-        "task": "task",
-        "seed": "repeat",
-        "score": "score",
-        "latency_ms": "seconds × 0.001",
-        "mood": "",
-        "cost": "",
-    }
-    assert (made.columns, made.readings, made.remarks) == ({str(path): told}, (), [])
-    (source,) = results(made.folder).manifest.imported.sources  # type: ignore[union-attr]
-    assert source.readings == (", ".join(f"{name} → {read or 'not read'}" for name, read in told.items()),)
 
 
 def test_points_lead_into_the_objects_of_rows(kit, tmp_path):

@@ -17,7 +17,6 @@ from whichloop.experiments.compare.results import results
 from whichloop.experiments.export_runs.export import export_run
 from whichloop.experiments.fit_profile.fit import fit_run
 from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, import_files
-from whichloop.experiments.import_runs.foreign_file import open_file
 from whichloop.experiments.import_runs.formats import atif
 from whichloop.experiments.learn_plans.imported_suite import imported_suite
 from whichloop.experiments.why.losses import losses_explained
@@ -30,22 +29,6 @@ WHERE = {"task": "extra.task", "score": "extra.reward"}
 @pytest.fixture(scope="module")
 def scored(kit):
     return kit.imported(ATIF, columns=WHERE)
-
-
-def test_the_digest_of_a_folder_is_of_what_was_read(tmp_path):
-    shutil.copytree(ATIF, tmp_path / "in")
-    digests = []
-    for change in (None, "other.txt", "careful/more-rows/trajectory.json"):
-        if change:
-            with (tmp_path / "in" / change).open("a") as file:
-                file.write(" ")
-        with open_file(tmp_path / "in") as file:
-            assert file.tree is not None
-            for name in file.tree.names:
-                if name.endswith(".json"):
-                    file.tree.read(name)
-            digests.append(file.sha256)
-    assert digests[0] == digests[1] != digests[2]
 
 
 @pytest.fixture

@@ -79,18 +79,6 @@ def replace_answer(plan: Plan, answer: Any) -> Plan:
     return Plan(plan.calls, answer)
 
 
-def test_answers_of_several_values_are_referred_to_leaf_by_leaf(tmp_path):
-    schema = {
-        "type": "object",
-        "properties": {"code": {"type": "string"}, "price": {"type": "number"}, "sold": {"type": "boolean"}},
-    }
-    expected = {"code": "code-12", "price": 112.5, "sold": False}
-    suite = shop(replace_answer(PRICE, expected), expected=expected, scorer="schema", query=Query("What of it?", "", schema))
-    (task,) = learned(ran(tmp_path, suite, ("finish",)), suite).tasks
-    assert task.plan is not None
-    assert task.plan.answer == {"code": Ref("c1", ("code",)), "price": Ref("c2"), "sold": False}
-
-
 SHUT = Plan((PlannedCall("a", "price_of", {"code": "code-12"}, "Get its price.", fails=True),), "closed")
 
 

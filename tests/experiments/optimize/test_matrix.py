@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -33,11 +32,6 @@ def matrix(optimizers_benchmark: ModuleType) -> ModuleType:
     return optimizers_benchmark
 
 
-def state(path: Path) -> dict[str, Any]:
-    data = json.loads(path.read_text(encoding="utf-8"))
-    return {name: value for name, value in data.items() if name not in ("whichloop", "metadata")}
-
-
 @pytest.mark.parametrize(("optimizer", "loop"), [*cells()])
 def test_each_optimizer_ends_on_each_design_with_a_program_that_loads_and_gains_as_the_page_says(
     matrix: ModuleType, tmp_path: Path, optimizer: str, loop: str
@@ -48,13 +42,12 @@ def test_each_optimizer_ends_on_each_design_with_a_program_that_loads_and_gains_
     assert (found.ended.status, found.ended.reason, found.ended.warnings) == ("finished", "", ())
     assert found.program is not None
     own = make_loop(parse_spec(loop))
-    loaded, with_state = LoopProgram(own), LoopProgram(own)
+    loaded = LoopProgram(own)
     loaded.load(str(found.program))
-    with_state.load_state(state(found.program))
     programs = (
         read_program(found.program).on(own),  # type: ignore[arg-type]  # all five are
         make_loop(parse_spec(f"{loop}@{found.program}")).predictors,  # type: ignore[attr-defined]
-        *(loaded.program, with_state.program),
+        loaded.program,
     )
     assert {program_digest(program) for program in programs} == {found.ended.digest}
     row = next(line for line in matrix.shown("optimizers") if f"`{taught.optimizer}`" in line).split(" | ")

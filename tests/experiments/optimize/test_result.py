@@ -78,17 +78,8 @@ def test_a_whole_optimization_by_the_names_that_scripts_read(write):
     assert bare["cost"]["per_task_before"] == {"calls": 2.0, "tokens": 200.0, "cost_usd": None}
     assert bare["cost"].keys() == {"search", "proposals", "evaluation", "per_task_before", "per_task_after"}
     assert (bare["again"]["value"], bare["noise"]["value"]) == (pytest.approx(19 / 60), pytest.approx(-1 / 60))
-    assert {"before", "after", "top_changed", "change", "interaction"} <= made["ranking"].keys()
-    assert [[item["design"] for item in made["ranking"][when]] for when in ("before", "after")] == [
-        ["finish", "bare"],
-        ["bare", "finish"],
-    ]
     assert (made["ranking"]["top_changed"], made["ranking"]["change"]) == (True, "crossed")
     assert made["test"].keys() >= {"arms", "pairs", "digest", "complete"}
-    facts = optimize_doc(found).facts
-    assert facts["Highest"] == ["finish before, bare after: crossed"]
-    assert facts["Adopt"] == ["bare, new prompts: better"]
-    assert facts["Keep"] == ["finish, old prompts: undecided, 1,100 tasks (85 %) would decide"]
 
 
 def test_the_digest_depends_on_programs_and_records(write, tmp_path):

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import signal
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -24,8 +17,6 @@ from whichloop.experiments.optimize.candidates import read_log
 from whichloop.experiments.optimize.config import OptimizeConfig, load_optimize_config, read_optimization_manifest
 from whichloop.experiments.optimize.prepare import Optimization, prepare, reopen
 from whichloop.experiments.optimize.run import run
-from whichloop.runs.engine.interruption import press_everywhere
-from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions
 from whichloop.runs.store.files import MANIFEST, RunError, read_manifest_json
 
@@ -126,17 +117,6 @@ def test_a_second_run_says_that_the_same_locked_tasks_were_opened_before(configu
     assert again.manifest.seed != old.manifest.seed
 
 
-def test_over_http_it_is_the_same(
-    configured: Configured, watcher: Any, whole: Path, over_http: Callable[[], AbstractContextManager[None]]
-) -> None:
-    first = whole
-    with over_http():
-        second = finished(prepare(configured(threads=8)), watcher)
-    assert sorted(map(json.dumps, timeless(first))) == sorted(map(json.dumps, timeless(second)))
-    assert digests(first)[0] == digests(second)[0]
-    assert digests(first)[2] == digests(second)[2]
-
-
 def test_a_budget_keeps_the_best_program_so_far(configured: Configured, watcher: Any) -> None:
     made = prepare(configured(budget={"calls": 150}, optimizer="BootstrapFewShotWithRandomSearch"))
     finished(made, watcher)
@@ -172,58 +152,8 @@ def test_an_optimizer_of_ones_own_has_to_be_typed_again(
     assert len(json.loads((made.designs[0].folder / "optimized.json").read_text("utf-8"))["decide"]["demos"]) == 2
 
 
-ENDS = "; Ctrl-C again ends the search at once"
-UNDER_WAY = f"1 rollout under way will end first{ENDS}"
-
-LOOP = """
-import asyncio
-from dataclasses import dataclass
-from whichloop.loops.bare import Bare
-before_run = []
-@dataclass(frozen=True)
-class Watched(Bare):
-    async def run(self, query, tools, model, observer=None):
-        for wait in before_run:
-            await wait()
-        return await super().run(query, tools, model, *([] if observer is None else [observer]))
-"""
-
-
-@pytest.fixture
-def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The module of a loop that awaits what a test says, before each of its runs."""
-    (tmp_path / "watched_loop.py").write_text(LOOP, "utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    import watched_loop  # type: ignore[import-not-found]  # written above
-
-    yield watched_loop
-    del sys.modules["watched_loop"]
-
-
 def kept(made: Optimization) -> list[Any]:
     return [line["key"] for path in sorted(made.folder.glob("designs/*/rollouts.jsonl")) for _, line in read_log(path)]
-
-
-def at_run(number: int, act: Callable[[], Any], until: Callable[[], bool]) -> Callable[[], Any]:
-    """Act before the run of that number, counted from 1, and wait there."""
-    runs = 0
-
-    async def wait() -> None:
-        nonlocal runs
-        runs += 1
-        if runs == number:
-            act()
-            while not until():
-                await asyncio.sleep(0)
-
-    return wait
-
-
-def press(number: int = signal.SIGINT) -> None:
-    """Send a signal as a terminal does, to the main thread: rollouts run on another one."""
-    main = threading.main_thread().ident
-    assert main is not None
-    signal.pthread_kill(main, number)
 
 
 def config_in(runs: Path, **changes: Any) -> OptimizeConfig:
@@ -264,59 +194,3 @@ def test_bad_input_is_told_before_anything_is_made(configured: Configured, tmp_p
     with pytest.raises(ValueError, match="budget: move it to the table `search`"):
         load_optimize_config(file, {})
     assert not (tmp_path / "runs").exists()
-
-
-# --- Ctrl-C in a search: the first lets the rollouts under way end and says so, the next ends it at once ---
-
-
-@dataclass
-class Notes(Unwatched):
-    """Progress that keeps its notes."""
-
-    notes: list[str] = field(default_factory=list)
-    then: Callable[[], None] = lambda: None
-
-    def noted(self, text: str) -> None:
-        self.notes.append(text)
-        self.then()
-
-
-@pytest.fixture
-def of_watched(watched: ModuleType, tmp_path: Path) -> Callable[[], Optimization]:
-    changes: dict[str, Any] = {"loops": ("watched_loop:Watched",), "suite": "arithmetic(size=30)", "train": 4, "dev": 3, "tasks": 4}
-    config = config_in(tmp_path / "runs", **changes)
-    return lambda: prepare(config)
-
-
-def test_the_first_lets_the_rollout_under_way_end_is_told_and_leaves_the_test_split_locked(of_watched, watched):
-    whole = of_watched()
-    assert run(whole) == ""
-    at = len(kept(whole))  # the last of all
-    made, told = of_watched(), Notes()
-    watched.before_run.append(at_run(at, press, lambda: bool(told.notes)))
-    assert run(made, progress=told) == "interrupted"
-    assert told.notes == [UNDER_WAY]
-    assert kept(made) == kept(whole)[:at]  # the last of them was under way
-    assert read_manifest_json(made.folder)["splits"]["test"]["opened"] is None
-    assert not press_everywhere()
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    watched.before_run.clear()
-    again = reopen(made.folder, Permissions(("watched_loop:Watched",)))
-    assert run(again) == ""
-    assert kept(again) == kept(whole)
-
-
-@pytest.mark.parametrize("is_signal", [False, True])
-def test_the_second_ends_the_search_at_once_and_a_signal_to_end_does_not_wait(of_watched, watched, is_signal, monkeypatch):
-    monkeypatch.setattr("whichloop.runs.engine.interruption.SAME_WISH_S", 0.0)
-    made, told = of_watched(), Notes() if is_signal else Notes(then=press)
-    before = signal.signal(signal.SIGUSR1, lambda number, frame: press_everywhere(at_once=True))
-    watched.before_run.append(at_run(2, lambda: press(signal.SIGUSR1 if is_signal else signal.SIGINT), lambda: False))
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            run(made, progress=told)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-    assert told.notes == ([] if is_signal else [UNDER_WAY])
-    assert len(kept(made)) == 1
-    assert not press_everywhere()

@@ -116,24 +116,6 @@ def make_suite(*tasks: Task, environment: Any = None) -> Suite:
     return Suite("tiny", "1", tasks or (make_task("t1", "Twice 21?", 21),), lambda _: world)
 
 
-def test_the_tokens_of_a_trial_are_those_of_the_replies_that_were_sent():
-
-    async def work(trials, plain):
-        (entry,) = await entries(plain)
-        spent = []
-        async with client(plain, "t1") as asking:
-            wants = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object", "properties": {}}}}
-            for more in ({}, {"max_tokens": 3}, {"response_format": wants}):
-                question: Any = [{"role": "user", "content": entry["question"]}]
-                made: Any = await asking.chat.completions.create(model="scripted", messages=question, tools=entry["tools"], **more)
-                spent.append(made.usage.completion_tokens)
-        return spent, (await plain.get("/t/t1")).json()["output_tokens"]
-
-    spent, counted = serve(make_suite(), work)
-    assert spent[1] == 3 < spent[0]
-    assert counted == sum(spent)
-
-
 def through_http(plain: httpx.AsyncClient, trial: str) -> Callable[[str, str], Any]:
     async def call(name: str, arguments: str) -> str:
         seen = (await plain.post(f"/t/{trial}/tools/{name}", json=json.loads(arguments))).json()
@@ -160,19 +142,6 @@ def test_a_whole_trial_over_http_with_receipts_and_counts():
     assert report["model_calls"] == len(calls) + 1
     assert report["input_tokens"] > report["output_tokens"] > 0
     assert (report["answered"], report["score"], report["profile"]) == (True, 1.0, "clean")
-
-
-def test_trials_of_one_task_are_told_apart_by_repeat_and_label():
-    names = ["t1", "t1,0", "t1,1", "t1,0,red", "t1,0,blue,too"]
-
-    async def work(trials, plain):
-        for name in names:
-            await plain.post(f"/t/{name}/tools/double", json={"n": 1})
-        return [(await plain.get(f"/t/{name}")).json() for name in names]
-
-    found = serve(make_suite(), work)
-    assert [report["tool_calls"] for report in found] == [2, 2, 1, 1, 1]  # the first two are one
-    assert [(report["repeat"], report["label"]) for report in found[2:]] == [(1, ""), (0, "red"), (0, "blue,too")]
 
 
 def test_the_models_name_chooses_the_profile():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.experiments.size.made_up_pilots import Draw, often, plan, sized, solves, warned
+from tests.experiments.size.conftest import Draw, often, plan, sized, solves, warned
 from whichloop.experiments.size.doc import size_doc
 from whichloop.experiments.size.pilot import SizeRequest, as_shares
 from whichloop.experiments.size.sizes import size
@@ -96,22 +95,7 @@ def test_templates_are_the_units(pilot):
     assert "clusters" in size_doc(clustered).tables[0].columns
 
 
-def test_arms_that_did_the_same_in_every_trial_are_named_and_not_sized(pilot):
-    def alike(record: Record) -> Record:
-        return replace(record, trace_digest="t", steps=4, input_tokens=10, output_tokens=1, cost_usd=None)
-
-    draws = {loop: lambda rng, task: float(task % 2) for loop in ("a", "b")}
-    same = size(pilot(draws, change=alike), SizeRequest())
-    assert size_doc(same).facts["Same"] == ["a and b"]
-    assert [each.purpose for each in same.plans] == ["gate"]
-    assert same.to_json()["same"] == [["a", "b"]]
-    with_another = size(pilot(draws | {"c": lambda rng, task: float(task % 3 > 0)}, change=alike), SizeRequest())
-    assert size_doc(with_another).facts["Same"] == ["a and b"]
-    assert {reach.names for reach in plan(with_another, "compare").reaches} == {("a", "c"), ("b", "c")}
-    assert plan(with_another, "compare").level == pytest.approx(0.05 / 3)
-
-
-def test_cost_is_trials_times_what_one_took_and_a_run_that_its_processors_held_up_takes_as_long_again(pilot):
+def test_cost_is_trials_times_what_one_took_and_is_shared_by_the_places(pilot):
     made = sized(pilot({"a": solves(0.8), "b": solves(0.7)}, concurrency=16), margin=0.1)
     for purpose in ("compare", "gate"):
         sizes = plan(made, purpose).sizes
@@ -122,17 +106,6 @@ def test_cost_is_trials_times_what_one_took_and_a_run_that_its_processors_held_u
             assert one.cost_usd == pytest.approx(0.01 * one.trials)
             assert one.seconds == pytest.approx(8 * one.trials / 16)
             assert one.tokens == pytest.approx((1_000 + 49.5) * one.trials)
-    later = itertools.count()
-
-    def one_by_one(record):
-        """Trials one after the other, though there are places for sixteen; in a later session the rest."""
-        place = next(later)
-        return replace(record, started_at=8.0 * place + 1e6 * (place // 100), wall_s=8.0)
-
-    made = sized(pilot({"a": solves(0.8), "b": solves(0.7)}, concurrency=16, change=one_by_one), margin=0.1)
-    assert [one.seconds for one in plan(made, "compare").sizes] == [
-        pytest.approx(8 * one.trials) for one in plan(made, "compare").sizes
-    ]
 
 
 def test_the_noise_is_what_two_runs_differ_by(pilot):
@@ -145,9 +118,7 @@ def test_the_noise_is_what_two_runs_differ_by(pilot):
 
 
 SECOND: list[tuple[dict[str, Any], str]] = [
-    ({"repeats": 3}, "another number of repeats"),
     ({"manifest": {"profiles": {"clean": "q"}}}, "another set of fault profiles"),
-    ({"draws": {"b": solves(0.5)}}, "another set of arms"),
     ({"manifest": {"suite": {"name": "s", "version": "1", "digest": "e", "tasks": 20}}}, "another suite"),
 ]
 
@@ -172,15 +143,6 @@ def test_a_pilot_without_any_difference_asks_for_hundreds_of_tasks(pilot, repeat
         assert min(one.tasks * one.repeats for one in plan(made, purpose).sizes) > 300, purpose
     assert all(noise.sd > 0 for noise in made.noise)
     assert {"hardly apart"} <= warned(made).keys()
-
-
-@pytest.mark.parametrize("metric", ["steps", "cost_usd"])
-def test_other_metrics_are_planned_as_ratios(pilot, metric):
-    made = sized(pilot({"a": solves(0.8), "b": solves(0.7)}), metric=metric)
-    assert not made.pilot.scores
-    assert (plan(made, "compare").margin, plan(made, "gate").margin) == (0.02, 0.10)
-    assert plan(made, "gate").best is not None
-    assert "gate ± 10.0 %" in [row[0] for row in size_doc(made).tables[0].texts]
 
 
 def errored(record: Record) -> Record:
@@ -210,7 +172,7 @@ def test_trials_that_errored_or_are_missing_and_few_tasks_are_told(pilot):
     assert "invalid" in warned(made)
     made = sized(pilot({"a": solves(0.5)}, change=lambda r: r if r.task != "t7" else None))
     assert warned(made)["incomplete"] == "pilot: incomplete: 198 of 200 trials"
-    for tasks, kind in ((2, "few to plan"), (3, "few to plan"), (5, "few to plan"), (30, "small pilot")):
+    for tasks, kind in ((5, "few to plan"), (30, "small pilot")):
         made = sized(pilot({"a": often(1, 0), "b": often(0, 1)}, tasks=tasks))
         assert warned(made)[kind].startswith(f"{tasks} tasks")
 

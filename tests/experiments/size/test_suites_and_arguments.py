@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from tests.experiments.size.made_up_pilots import Draw, often, pilots_in, plan, sized, solves, warned
-from whichloop.experiments.size.doc import large, size_doc
+from tests.experiments.size.conftest import Draw, often, pilots_in, plan, sized, solves, warned
+from whichloop.experiments.size.doc import size_doc
 from whichloop.metrics.record import Record
 from whichloop.runs.store.files import RunError
-from whichloop.text.numbers import duration
 
 
 def test_a_suite_that_has_fewer_tasks_is_told_and_repeats_are_taken_instead(pilot):
@@ -98,26 +96,3 @@ def test_the_sizes_are_those_of_the_arms_that_work_alone(tmp_path_factory, dead,
     assert (whole.plans, whole.noise, whole.same) == (chosen.plans, chosen.noise, chosen.same)
     assert whole.warnings[1:] == chosen.warnings
     assert all(name in warned(whole)["dead arm"] for name in names)
-    mixed = sized(run, loops=(*working, *names))
-    assert mixed.to_json()["loops"] == working
-    assert (mixed.plans, mixed.warnings) == (whole.plans, whole.warnings)
-    assert "incomplete" not in warned(whole)
-
-
-BAD: list[tuple[dict[str, Any], str]] = [
-    ({"metric": "speed"}, "metric: unknown metric 'speed'; known: accuracy"),
-    *(({"margin": margin}, "margin: it must be more than 0 and less than 1") for margin in (0.0, 1.0)),
-    ({"margin": math.nan}, "margin"),
-    ({"margin": 200.0, "metric": "steps"}, "margin: it must be more than 0 and less than 100"),
-    *(({"alpha": alpha}, "alpha") for alpha in (0.5, 0.0)),
-    *(({"power": power}, "power") for power in (0.4, 1.0, math.nan)),
-]
-
-
-def test_bad_arguments_are_told_by_their_name(pilot):
-    found = pilot({"a": solves(0.5)}, tasks=10)
-    for wanted, says in BAD:
-        with pytest.raises(ValueError, match=says):
-            sized(found, **wanted)
-    assert [large(950), large(12_345), large(4_560_000)] == ["950", "12.3 k", "4.56 M"]
-    assert [duration(s) for s in (0.2, 42, 700, 12_300)] == ["under a second", "42 s", "12 min", "3.4 h"]

@@ -17,7 +17,7 @@ from whichloop.experiments.compare.results import Results, find_record
 from whichloop.experiments.why import base_rates
 from whichloop.experiments.why.base_rates import LOST_ONLY, BaseRate
 from whichloop.experiments.why.doc import MAX_EXAMPLES, why_doc
-from whichloop.experiments.why.losses import losses_explained, pairs_named
+from whichloop.experiments.why.losses import losses_explained
 from whichloop.metrics.trajectory.divergence import explain
 from whichloop.metrics.trajectory.traced_trial import TracedTrial
 from whichloop.runs.store.trials import Traces
@@ -62,23 +62,6 @@ def test_every_cause_has_one_example_with_its_command_the_frequent_ones_at_once(
     for command in commands:
         assert not find_record(found, shlex.split(command)[-1]).is_solved
     assert len(lines_of(doc, "Next")) == 1
-
-
-def test_where_two_arms_part_is_shown_where_they_were_asked_for(found: Results) -> None:
-    pairs = pairs_named(found, "bare", "react_extract")
-    why = losses_explained(found, pairs=pairs)
-    shown = why_doc(found, why, named=True).shown(detail=False)
-    (counts,) = [block for block in shown if isinstance(block, Table) and block.title == "Solved trials of two arms"]
-    assert [row[:2] for row in counts.texts] == [list(pair) for pair in pairs]
-    assert counts.columns == ("a", "b", "both", "only a", "only b", "neither", "tasks")
-    solved = {record.key for record in found.records if record.is_solved}
-    for a, b, *numbers in counts.texts:
-        of_a, of_b = ({key[1:] for key in solved if key[0] == arm} for arm in (a, b))
-        assert [int(number) for number in numbers[:3]] == [len(of_a & of_b), len(of_a - of_b), len(of_b - of_a)]
-    (lost,) = [block for block in shown if isinstance(block, Table) and block.title == "Lost where the other arm solved"]
-    assert sum(int(row[3]) for row in lost.texts) == sum(pair.only_a + pair.only_b for pair in why.pairs) > 0
-    every = why_doc(found, losses_explained(found))
-    assert all(table.detail for table in tables_of(every) if "arm" in table.title)
 
 
 def test_solved_trials_are_explained_by_the_same_rules(found: Results) -> None:

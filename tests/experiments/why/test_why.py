@@ -19,7 +19,6 @@ from whichloop.experiments.compare.results import Results
 from whichloop.experiments.why.losses import Why, comparable, losses_explained
 from whichloop.experiments.why.trial import recorded_doc
 from whichloop.metrics.record import Record
-from whichloop.metrics.trace import ToolRun
 from whichloop.metrics.trajectory.trajectory import course
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.trials import TRIALS, read_records, read_trace
@@ -114,20 +113,6 @@ def test_a_loss_that_names_faults_is_counted_under_one_of_them(tmp_path):
     assert {"tool.garbage", "wire.truncated"} <= counted.keys()
 
 
-def test_repeated_calls_are_those_of_the_trace(found):
-    told = 0
-    for record in found.records:
-        gave: set[str] = set()
-        again = 0
-        for event in read_trace(found.folder, record).events:
-            if isinstance(event, ToolRun):
-                again += event.call.key in gave
-                gave |= {event.call.key} if event.gave_result else set()
-        assert record.repeated_calls == again
-        told += again
-    assert told > 0
-
-
 def damaged(found: Results, folder: Path, change: Callable[[dict[str, Any]], None]) -> Results:
     """A run whose only trace is that of its first loss, changed."""
     record = next(record for record in found.records if record.status == "scored" and record.accuracy < 1)
@@ -186,8 +171,3 @@ def test_examples_can_be_few_and_counts_stay_whole_also_without_traces(found, re
     assert all(not arm.causes for arm in untraced.arms)
     assert [(pair.only_a, pair.only_b) for pair in untraced.pairs] == [(pair.only_a, pair.only_b) for pair in reasons.pairs]
     assert untraced.findings == reasons.findings
-    pair = ("bare/flaky-format", "react_extract/flaky-format")
-    bare = [replace(record, trace_at=0) if record.arm == pair[0] else record for record in found.records]
-    alone = losses_explained(replace(found, records=tuple(bare)), pairs=[pair])
-    assert alone.pairs[0].divergences == (), "where only the winner has no trace the loss is told alone"
-    assert sum(alone.arms[1].causes.values()) == alone.arms[1].lost > 0
