@@ -42,18 +42,6 @@ def column(table: Table, name: str) -> dict[str, Any]:
     return {str(row[0]): getattr(row[place], "value", None) for row in table.rows}
 
 
-def test_marks_are_those_of_the_pairs(five):
-    table = compare_doc(five).tables[0]
-    for number, profile in enumerate(STRESS, 1):
-        values = column(table, profile)
-        best = f"{max(values, key=lambda loop: values[loop])}/{profile}"
-        turned = [each for pair in five.comparison.pairs_on("accuracy") for each in (pair, pair.turned) if each.a == best]
-        worse = {pair.b.partition("/")[0] for pair in turned if pair.verdict.word == "better"}
-        texts = {row[0]: row[number] for row in table.texts}
-        assert {loop for loop, text in texts.items() if text.endswith(" <")} == worse
-        assert texts[best.partition("/")[0]].endswith(" *")
-
-
 @pytest.mark.parametrize("width", [80, 100, 10_000])
 def test_the_answer_of_five_loops_has_at_most_twelve_lines_and_the_same_facts_at_any_width(five: Results, width: int) -> None:
     doc = compare_doc(five)

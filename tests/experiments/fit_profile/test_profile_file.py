@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from tests.experiments.fit_profile.helpers import fitted_to, known, read_back, run
 from whichloop.experiments.fit_profile.estimates import RateEstimate
-from whichloop.experiments.fit_profile.fit import FittedProfile, fit_run, remarks, to_toml
+from whichloop.experiments.fit_profile.fit import FittedProfile, fit_run
 from whichloop.metrics.statistics import Interval
 from whichloop.models.profiles import FAULT_KINDS, Abilities, Clears, Profile
 from whichloop.runs.store.files import RunError, write_manifest_json
@@ -63,19 +63,6 @@ def test_any_fitted_profile_reads_back_from_its_file(profile, rates, basis, arms
     fitted = FittedProfile(profile, rates, 3, 2, tuple(arms), 0.05, basis)
     assert read_back(fitted) == profile
     assert json.loads(json.dumps(fitted.as_dict()))["profile"]["name"] == profile.name
-
-
-def test_the_file_says_where_its_rates_come_from(fitted):
-    text = to_toml(fitted)
-    assert read_back(fitted) == fitted.profile
-    said = remarks(text)
-    assert set(said) == set(FAULT_KINDS)
-    interval = fitted.rates["tool.raises"].interval
-    assert interval is not None
-    assert said["tool.raises"].startswith(
-        f"[{interval.low:.4f}, {interval.high:.4f}], {round(fitted.rates['tool.raises'].count, 2):g} of"
-    )
-    assert "at most" in said["provider.server"]
 
 
 def test_a_run_is_fitted_by_arm(tmp_path):

@@ -135,12 +135,6 @@ def test_the_same_arm_twice_needs_names(kit):
     }
 
 
-def test_one_list_of_tasks_may_have_two_names(kit):
-    paths = [kit.put(kit.log(kit.sample(1), solver=name, spec={"task": name})) for name in ("b", "a")]
-    assert kit.imported(*paths).manifest.suite.name == "a + b"
-    assert kit.imported(*paths, suite="mine").manifest.suite.name == "mine"
-
-
 def test_the_suite_is_its_tasks_scorer_and_scale(kit):
     def digest(text="task,score\nx,1\ny,0", **reading):
         return kit.imported(kit.put(text, ".csv"), **reading).manifest.suite.digest

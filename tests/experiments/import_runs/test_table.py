@@ -106,16 +106,6 @@ def test_a_sole_list_below_objects_is_found_at_any_depth(keys, beside):
     assert list_of_rows(data, ReadingOptions(rows=place))[1] == ROWS
 
 
-def test_of_several_lists_the_places_are_named_and_what_is_printed_picks_one(kit):
-    path = kit.put({"old": {"rows": ROWS}, "results": {"rows": ROWS[:4]}})
-    with pytest.raises(ValueError, match=r"several .*: old.rows \(6 rows\), results.rows \(4 rows\).*--rows old.rows$"):
-        read_file(path, ImportRequest())
-    log = read_file(path, ImportRequest(reading=ReadingOptions(rows="old.rows")))
-    assert (len(log.trials), log.readings) == (6, ["rows of old.rows"])
-    with pytest.raises(ValueError, match=r"--rows: no list of rows stands at 'rows'; there are old.rows \(6 rows\)"):
-        read_file(path, ImportRequest(reading=ReadingOptions(rows="rows")))
-
-
 counts = st.integers(0, 10**9)
 
 

@@ -123,21 +123,6 @@ def test_what_is_wrong_is_said_with_its_line(kit, text, said):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('{"task": "x", "score": 1}\n[1]', "line 2: not a JSON object"),
-        (r'{"task": "x\ud83d", "score": 1}', r"line 1: the task holds half a character: 'x\\ud83d'"),
-        ('{"task": "x", "score": {"a": 1}}', "line 1: the score is not a number: {'a': 1}"),
-        ('{"task": "x", "score": 1, "steps": 1' + "0" * 400 + "}", "line 1: steps is not a plausible number"),
-        ("[" * 100_000, "line 1: it is nested too deep"),
-    ],
-)
-def test_what_is_wrong_in_json_lines_is_said_with_its_line(kit, text, said):
-    with pytest.raises(ValueError, match=said):
-        kit.imported(kit.put(text, ".jsonl"))
-
-
 def test_other_delimiters_line_ends_and_empty_columns_are_read(kit):
     for text in ("agent|task|score\na|x|1\n", "agent,task,score\ra,x,1\r", "\n\nagent,task,score,,\n,,,,\na,x,1,,\n"):
         (trial,) = read_as(kit.put(text, ".csv")).trials

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
-import inspect
 import itertools
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Mapping
 from enum import StrEnum
-from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypedDict, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
 import pytest
 from hypothesis import given, settings
@@ -152,13 +148,9 @@ class Colour(StrEnum):
 @pytest.mark.parametrize(
     ("annotation", "kind"),
     [
-        (dict, "json"), (dict[str, int], "json"), (list[str], "json"), (int, "json"), (dict | None, "json"), (Any, "json"),
-        ("NowhereDefined", "json"), (str, "text"), (Card, "other"), (set[str], "other"), (float | int, "json"), (None, "json"),
-        (tuple[str, ...], "json"), (Sequence[Mapping[str, Any]], "json"), (Line, "json"), (Pair, "json"), (object, "json"),
-        (inspect.Signature.empty, "json"), (TypeVar("T"), "json"), (str | None, "json"), (Literal["a", "b"], "text"),
-        (Literal["a", 1], "json"), (Annotated[str, "a name"], "text"), (Annotated[list[Card], "all"], "other"),
-        (list[Card], "other"), (Card | None, "other"), (dict[str, list[Card]], "other"), (dict[int, str], "other"),
-        (datetime.date, "other"), (Decimal, "other"), (bytes, "other"), (Path, "other"), (Colour, "other"), (Iterable, "other"),
+        (dict[str, int], "json"), (int, "json"), (dict | None, "json"), ("NowhereDefined", "json"), (str, "text"), (Card, "other"),
+        (set[str], "other"), (tuple[str, ...], "json"), (Line, "json"), (Pair, "json"), (str | None, "json"),
+        (Literal["a", "b"], "text"), (Annotated[list[Card], "all"], "other"), (dict[int, str], "other"), (Colour, "other"),
     ],
 )  # fmt: skip
 def test_what_a_tool_gives_is_read_off_its_return_type(annotation, kind):

@@ -34,15 +34,6 @@ def test_equal_scores_are_adopted_where_they_cost_less_and_a_failed_optimizer_ne
     assert reasons == ["adopt: cheaper", "keep: equivalent", "keep: failed"]
 
 
-def test_what_ended_early_and_what_changed_nothing_is_said(write):
-    early = replace(A, changes={"status": "budget", "reason": "100 calls", "warnings": ("2 rollouts were errored",)})
-    facts = optimize_doc(optimization_result(write(early, replace(B, instructions="Own.")))).facts
-    assert facts["Warning"][0] == "bare: 2 rollouts were errored"
-    assert facts["Ended"] == ["bare: 100 calls"]
-    assert facts["Keep"] == ["finish, old prompts: unchanged"]
-    assert facts["Basis"] == ["scripted model, no faults"]
-
-
 def test_an_invalid_test_has_no_verdict(write):
     faults = [
         {"kind": "tool.slow", "point": f"decide:c{n}", "landed": False, "absorbed": False, "recovered": False} for n in range(3)

@@ -136,15 +136,6 @@ def test_a_second_run_of_something_else_or_the_same_run_is_refused(pilot):
         size(scripted[0], SizeRequest(), scripted[1])
 
 
-@pytest.mark.parametrize(("repeats", "share"), [(1, 0.0), (2, 1.0)])
-def test_a_pilot_without_any_difference_asks_for_hundreds_of_tasks(pilot, repeats, share):
-    made = sized(pilot({"a": solves(share), "b": solves(share)}, tasks=60, repeats=repeats))
-    for purpose in ("compare", "gate"):
-        assert min(one.tasks * one.repeats for one in plan(made, purpose).sizes) > 300, purpose
-    assert all(noise.sd > 0 for noise in made.noise)
-    assert {"hardly apart"} <= warned(made).keys()
-
-
 def errored(record: Record) -> Record:
     return replace(record, status="errored", scores={})
 
