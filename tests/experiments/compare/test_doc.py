@@ -22,7 +22,7 @@ from whichloop.text.doc import Table, to_terminal
 
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 STRESS = ("flaky-format", "flaky-tools")
-TASKS = 20
+TASKS = 40
 
 
 @pytest.fixture(scope="module")

@@ -177,6 +177,7 @@ def field(*path: Any, to: Any) -> Callable[[str], str]:
 
 BAD: list[tuple[Callable[[str], str | bytes], str]] = [
     (field("whichloop_baseline", to=1), "a baseline of version 1, and this is 2"),
+    (field("suite", "tasks", to=3), f"arms.{ARM}: other tasks or another profile than the run has"),
     (field("seed", to="7"), "seed: Input should be a valid integer, got '7'"),
     (field("gate", "metrics", to={"accuracy": 0.1, "speed": 0.1}), "gate: unknown metric 'speed'"),
     (field("gate", "metrics", to={"steps": 0.1}), "gate: metrics: accuracy is missing"),

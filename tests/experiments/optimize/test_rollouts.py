@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from tests.sealing import reseal
 from whichloop.dspy_seam.program import ProgramResult, SampledPrediction
-from whichloop.experiments.optimize.candidates import JsonLinesLog, log_digest, read_log
+from whichloop.experiments.optimize.candidates import Candidate, JsonLinesLog, log_digest, read_log
 from whichloop.experiments.optimize.compiling import SearchOver
 from whichloop.experiments.optimize.rollouts import Background, Proposals, Rollouts, RunStopped
 from whichloop.models.metering import Budget, Meter
@@ -120,6 +120,14 @@ def test_a_soft_budget_gives_zeros_that_are_no_scores(rollouts_of: Make) -> None
     assert {ran.fields["score"] for ran in spent} == {0.0}
     assert rollouts.search.trials == 12 - len(spent)
     assert sum(len(item.dev) + len(item.train) for item in rollouts.candidates.values()) == rollouts.search.trials
+
+
+def test_of_programs_that_were_scored_in_part_the_best_has_the_largest_lead_over_the_own_one(rollouts_of: Make) -> None:
+    rollouts = rollouts_of()
+    a, b = (name for name, (split, _) in rollouts.tasks.items() if split == "train")
+    for number, scores in enumerate(({a: 1.0, b: 0.0}, {a: 0.5}, {b: 1.0})):
+        rollouts.candidates[str(number)] = Candidate(number, str(number), {}, scores, {})
+    assert rollouts.best().number == 2
 
 
 class Down:
