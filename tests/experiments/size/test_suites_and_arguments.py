@@ -43,6 +43,10 @@ def test_a_suite_that_grows_is_named_as_large_as_it_has_to_be(pilot):
     assert best.suite == f"arithmetic(size={best.tasks})"
     assert size_doc(made).facts["Gate"] == [f"--repeats {best.repeats} --suite 'arithmetic(size={best.tasks})'"]
     assert made.pilot.supply.tasks == 40
+    there = plan(
+        sized(pilot({"bare": solves(0.8)}, tasks=40, suite="arithmetic(size=40)"), margin=0.5, purposes=("gate",)), "gate"
+    ).best
+    assert (there.tasks <= 40, there.suite) == (True, None)
     huge = sized(pilot({"bare": solves(0.5)}, tasks=40, suite="arithmetic(size=40)"), margin=0.001, purposes=("gate",))
     assert not any(one.enough_tasks for one in plan(huge, "gate").sizes if one.tasks > 100_000)
 
