@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
@@ -148,12 +148,16 @@ def test_a_difference_of_an_amount_has_an_interval_where_its_mean_has_one(amount
 # What is lost whole.
 
 
-@given(lost=st.integers(0, 40), n=st.integers(1, 400), alpha=ALPHA)
-def test_what_is_lost_one_way_is_bounded_as_clopper_and_pearson_bound_a_share(lost, n, alpha):
+@given(lost=st.integers(0, 40), n=st.integers(1, 400), alpha=ALPHA, reach=st.sampled_from([1.0, 2.0]))
+@example(lost=2, n=60, alpha=0.05, reach=2.0)
+def test_what_is_lost_one_way_is_bounded_as_clopper_and_pearson_bound_a_share(lost, n, alpha, reach):
     assume(lost <= n)
-    low, _ = PairedFlip([-1.0] * lost + [0.0] * (n - lost)).bounds(alpha)
+    pair = PairedFlip([-reach] * lost + [0.0] * (n - lost), reach=reach)
+    low, _ = pair.bounds(alpha)
     upper = 1.0 if lost == n else float(stats.beta.ppf(1 - alpha, lost + 1, n - lost))
-    assert low <= -upper + 1e-9
+    assert low <= -reach * upper + 1e-9
+    if lost < n:
+        assert pair.p(low - 1e-6, "greater") < alpha <= pair.p(low + 1e-6, "greater")
 
 
 @pytest.mark.parametrize(("margin", "alpha"), [(0.02, 0.05), (0.1, 0.005)])
