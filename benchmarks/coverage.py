@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import combinations
 from pathlib import Path
@@ -23,13 +23,10 @@ from whichloop.metrics.bootstrap import sign_flip
 from whichloop.metrics.calibration import Calibration, Histogram, auroc, brier, calibration, histogram
 from whichloop.metrics.harness import Crossed
 from whichloop.metrics.paired import PairedFlip, mean_interval
-from whichloop.metrics.pairs import AT_BUDGET, paired_test, pairs_of_family
+from whichloop.metrics.pairs import AT_BUDGET, Pair, paired_test, pairs_of_family
 from whichloop.metrics.record import Record
 from whichloop.metrics.reliability import Reliability, reliability
-from whichloop.metrics.statistics import (
-    Interval,
-    accuracy_interval,
-)
+from whichloop.metrics.statistics import Interval, accuracy_interval
 from whichloop.metrics.summary import PRIMARY, TaskValues
 from whichloop.metrics.views import cost_per_solved
 
@@ -63,20 +60,19 @@ class Scene:
 
     @property
     def size(self) -> str:
-        templates = "" if self.per_template == 1 else f" in {self.tasks // self.per_template} templates"
-        return f"{self.tasks}{templates} × {self.repeats}"
+        return f"{self.tasks}{'' if self.per_template == 1 else f' in {self.units} templates'} × {self.repeats}"
 
     @property
     def clusters(self) -> list[str] | None:
         return None if self.per_template == 1 else [str(place // self.per_template) for place in range(self.tasks)]
 
-    def shared(self, drawn: Array) -> Array:
-        """One value per task from one per template."""
-        return np.repeat(drawn, self.per_template)
-
     @property
     def units(self) -> int:
         return self.tasks // self.per_template
+
+    def shared(self, drawn: Array) -> Array:
+        """One value per task from one per template."""
+        return np.repeat(drawn, self.per_template)
 
 
 SCENES = (
@@ -158,7 +154,7 @@ def _tried(scene: Scene, seed: int) -> Reliability | None:
     return reliability("a", _records(scene, scores))
 
 
-def repeats(of: Callable[[Reliability], Interval], truth: Callable[[Scene], float]) -> Check:
+def repeats(of: Callable[[Reliability], Interval], truth: Truth) -> Check:
     def check(scene: Scene, generator: Generator) -> bool | None:
         found = _tried(scene, int(generator.integers(2**32)))
         return None if found is None else holds(of(found), truth(scene))
@@ -275,45 +271,35 @@ BOTH = 0.05 * np.array([[1.0, -1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
 BOTH_MOVE = math.sqrt(float((BOTH**2).sum()) / ((len(LOOPS) - 1) * (len(MODELS) - 1)))
 
 
-@dataclass(frozen=True, eq=False)
-class Movers:
-    """What moves accuracy beside the tasks."""
-
-    loops: Array = field(default_factory=lambda: LOOPS)
-    """On average over tasks, [loop]."""
-    models: Array = field(default_factory=lambda: MODELS)
-    both: Array = field(default_factory=lambda: np.zeros((3, 3)))
-    """[loop, model]"""
+NEITHER = np.zeros((len(LOOPS), len(MODELS)))
 
 
-CROSSED, TOGETHER = Movers(), Movers(both=BOTH)
-EQUAL = Movers(np.zeros(3))
+def _crossed(scene: Scene, generator: Generator, moved: Array, both: Array) -> Crossed:
+    """Three loops × three models; tasks differ, and so do they in how much a loop moves them. Of the scene its size counts.
 
-
-def _crossed(scene: Scene, generator: Generator, movers: Movers) -> Crossed:
-    """Three loops × three models; tasks differ, and so do they in how much a loop moves them. Of the scene its size counts."""
+    `moved`: by loops, on average over tasks, [loop]. `both`: by loops and models together, [loop, model].
+    """
     base, own = (scene.shared(generator.uniform(low, high, scene.units)) for low, high in (BASE, OWN))
-    loops = movers.loops[:, None] * own
-    rate = base + loops[:, None] + movers.models[:, None] + movers.both[:, :, None]
+    loops = moved[:, None] * own
+    rate = base + loops[:, None] + MODELS[:, None] + both[:, :, None]
     drawn = generator.random((scene.repeats, *rate.shape)) < rate
     chance = None if scene.repeats == 1 else drawn.var(0, ddof=1).mean((0, 1)) / scene.repeats
     return Crossed(drawn.mean(0), chance, scene.clusters)
 
 
-def part_of(source: str, truth: float, movers: Movers = CROSSED) -> Check:
+def part_of(source: str, truth: float, moved: Array = LOOPS, both: Array = NEITHER) -> Check:
     """How far one source moves accuracy."""
 
     def check(scene: Scene, generator: Generator) -> bool:
-        found = next(part for part in _crossed(scene, generator, movers).parts() if part.source == source)
-        return holds(found.deviation, truth)
+        parts = {part.source: part.deviation for part in _crossed(scene, generator, moved, both).parts()}
+        return holds(parts[source], truth)
 
     return check
 
 
-def loops_against_models(movers: Movers = CROSSED) -> Check:
+def loops_against_models(scene: Scene, generator: Generator) -> bool:
     """How much farther loops move accuracy than models do."""
-    truth = _sd(movers.loops) - _sd(movers.models)
-    return lambda scene, generator: holds(_crossed(scene, generator, movers).difference(), truth)
+    return holds(_crossed(scene, generator, LOOPS, NEITHER).difference(), _sd(LOOPS) - _sd(MODELS))
 
 
 # --- tests: True where the test rejects ---
@@ -345,18 +331,21 @@ def _arms(scene: Scene, generator: Generator, apart: float, arms: int) -> dict[s
     return made
 
 
+def _judged(arms: Mapping[str, TaskValues], pairs: Iterable[tuple[str, str]]) -> Sequence[Pair]:
+    tests = {(a, b): paired_test(AT_BUDGET, arms[a], arms[b], MARGIN) for a, b in pairs}
+    return pairs_of_family(AT_BUDGET, tests, ALPHA)
+
+
 def any_pair(scene: Scene, generator: Generator) -> bool:
     """Whether the verdicts tell any two of five equal arms apart."""
     arms = _arms(scene, generator, 0.0, 5)
-    tests = {(a, b): paired_test(AT_BUDGET, arms[a], arms[b], MARGIN) for a, b in combinations(arms, 2)}
-    return any(pair.verdict.word in ("better", "worse") for pair in pairs_of_family(AT_BUDGET, tests, ALPHA))
+    return any(pair.verdict.word in ("better", "worse") for pair in _judged(arms, combinations(arms, 2)))
 
 
 def any_equivalent(scene: Scene, generator: Generator) -> bool:
     """Whether the first of five arms, better than the others by the margin, is called equivalent to any."""
-    arms = _arms(scene, generator, MARGIN, 5)
-    tests = {("0", b): paired_test(AT_BUDGET, arms["0"], arms[b], MARGIN) for b in arms if b != "0"}
-    return any(pair.verdict.within_margin for pair in pairs_of_family(AT_BUDGET, tests, ALPHA))
+    first, *others = arms = _arms(scene, generator, MARGIN, 5)
+    return any(pair.verdict.within_margin for pair in _judged(arms, [(first, b) for b in others]))
 
 
 def any_wrong(scene: Scene, generator: Generator) -> bool:
@@ -364,16 +353,16 @@ def any_wrong(scene: Scene, generator: Generator) -> bool:
     or that the other two, which are equal, are told apart.
     """
     arms = _arms(scene, generator, MARGIN, 3)
-    tests = {(a, b): paired_test(AT_BUDGET, arms[a], arms[b], MARGIN) for a, b in combinations(arms, 2)}
     return any(
         pair.verdict.within_margin or pair.verdict.word == "worse" if pair.a == "0" else pair.verdict.word in ("better", "worse")
-        for pair in pairs_of_family(AT_BUDGET, tests, ALPHA)
+        for pair in _judged(arms, combinations(arms, 2))
     )
 
 
 # --- tables ---
 
 Check = Callable[[Scene, Generator], bool | None]
+Truth = Callable[[Scene], float]
 
 
 @dataclass(frozen=True)
@@ -408,6 +397,8 @@ MIN_TASKS = (0.88, 1.0)
 SKEWED = (0.0, 0.06)
 """Where a long tail of large values lies to one side."""
 
+CONSISTENCY: Truth = lambda s: 4 * moment(s, 2) - 4 * s.mean + 1  # noqa: E731
+MOVED, APART = _sd(LOOPS), _sd(LOOPS) - _sd(MODELS)
 SECTIONS = (
     Section(
         "coverage of one arm",
@@ -417,13 +408,7 @@ SECTIONS = (
             Row("graded scores", graded, COVERS),
             Row("pass^2", repeats(lambda r: r.pass_hat[1], lambda s: moment(s, 2)), COVERS, HALF, "repeats"),
             Row("pass@2", repeats(lambda r: r.pass_at[1], lambda s: 2 * s.mean - moment(s, 2)), COVERS, HALF, "repeats"),
-            Row(
-                "consistency",
-                repeats(lambda r: r.consistency, lambda s: 4 * moment(s, 2) - 4 * s.mean + 1),
-                COVERS,
-                HALF,
-                "repeats",
-            ),
+            Row("consistency", repeats(lambda r: r.consistency, CONSISTENCY), COVERS, HALF, "repeats"),
             Row("mean steps, tokens, cost", mean_steps, COVERS),
             Row("cost per solved task", per_solved, COVERS, MIN_RUNS),
             Row("Brier", confidence(lambda c: c.brier, brier), MIN_TASKS, MIN_RUNS, "confidence"),
@@ -443,28 +428,22 @@ SECTIONS = (
     Section(
         "coverage of crossed loops and models",
         "95 % interval of what accuracy moves by, of …",
-        (
-            Row(
-                f"loops, {_sd(LOOPS):g}", part_of("loop", _sd(LOOPS)), COVERS, MIN_RUNS, "what loops move, 0.1, beside three models"
-            ),
-            Row(
-                f"loops minus models, {_sd(LOOPS) - _sd(MODELS):g}",
-                loops_against_models(),
-                COVERS,
-                MIN_RUNS,
-                "the same less what models move, 0.05",
-            ),
-            Row("loops, 0", part_of("loop", 0.0, EQUAL), COVERS, MIN_RUNS, "equal loops"),
-            Row(f"loop × model, {BOTH_MOVE:g}", part_of("loop × model", BOTH_MOVE, TOGETHER), COVERS, MIN_RUNS),
-            Row("loop × model, 0", part_of("loop × model", 0.0), COVERS, MIN_RUNS, "what loops × models move, nothing"),
-            Row(f"task, {TASKS_DIFFER:.2f}", part_of("task", TASKS_DIFFER), FEW_UNITS, MIN_RUNS, "what tasks differ by, 0.12"),
-            Row(
-                f"loop × task, {LOOPS_DIFFER:.2f}",
-                part_of("loop × task", LOOPS_DIFFER),
-                FEW_UNITS,
-                MIN_RUNS,
-                "what loops × tasks differ by, 0.03",
-            ),
+        tuple(
+            Row(name, check, promise, MIN_RUNS, stream)
+            for name, check, promise, stream in (
+                (f"loops, {MOVED:g}", part_of("loop", MOVED), COVERS, "what loops move, 0.1, beside three models"),
+                (f"loops minus models, {APART:g}", loops_against_models, COVERS, "the same less what models move, 0.05"),
+                ("loops, 0", part_of("loop", 0.0, np.zeros(3)), COVERS, "equal loops"),
+                (f"loop × model, {BOTH_MOVE:g}", part_of("loop × model", BOTH_MOVE, both=BOTH), COVERS, ""),
+                ("loop × model, 0", part_of("loop × model", 0.0), COVERS, "what loops × models move, nothing"),
+                (f"task, {TASKS_DIFFER:.2f}", part_of("task", TASKS_DIFFER), FEW_UNITS, "what tasks differ by, 0.12"),
+                (
+                    f"loop × task, {LOOPS_DIFFER:.2f}",
+                    part_of("loop × task", LOOPS_DIFFER),
+                    FEW_UNITS,
+                    "what loops × tasks differ by, 0.03",
+                ),
+            )
         ),
     ),
     Section(
@@ -505,11 +484,6 @@ def lines(section: Section, share: float) -> Iterator[str]:
         line.name: {scene: one for scene in SCENES if (one := share_of(line, scene, round(share * line.runs))) is not None}
         for line in section.rows
     }
-    yield from table(section, found)
-
-
-def table(section: Section, found: Mapping[str, Mapping[Scene, float]]) -> Iterator[str]:
-    """`found`: row → scene → share."""
     if section.worst is None:
         yield from head(section.head, *found)
         for scene in SCENES:

@@ -7,14 +7,13 @@ Frameworks that are not installed are left out, and named. --write renews the ta
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
 
 from frameworks import PAGE, arms_of
-from pages import columns, write_block
+from pages import arguments_of, columns, write_block
 from whichloop.checks.program import ProgramReport, Trouble, check_program
 from whichloop.checks.program.agent_faults import BY_NAME
 from whichloop.checks.program.naming import TOLD_STEPS
@@ -70,10 +69,9 @@ def named(loop: str, alike: Sequence[str], found: Iterable[str]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments_of(__doc__)
     parser.add_argument("--framework", action="append")
     parser.add_argument("--group", choices=GROUPS, action="append")
-    parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     groups = given.group or tuple(GROUPS)
     found = dict(reports(tuple(arms_of(given.framework or builtin_names("framework"))), groups))

@@ -4,13 +4,12 @@ python benchmarks/gate_rates.py [--share S] [--only NAME …] [--write]
 
 Runs are simulated trial by trial and judged by the gate's own code, with fresh draws on both sides: nothing changed (every
 regression is a false alarm), a change of exactly the margin (every pass is an error), and drops of a given size at the number of
-tasks that `whichloop.metrics.power` asks for. Real loops under a fault profile, each run against another seed's.
+tasks that `whichloop.metrics.power` asks for.
 --write renews the tables in docs/gate-rates.md.
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,10 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-import whichloop
 from pages import head, make_tables, row
-from whichloop.experiments.compare.results import Results
-from whichloop.experiments.gate import bless, judge
 from whichloop.metrics.gate import Held, decide, worst
 from whichloop.metrics.power import fewest_units, pass_power, regression_power
 from whichloop.metrics.statistics import wilson
@@ -30,7 +26,7 @@ from whichloop.metrics.summary import PRIMARY, TaskValues
 
 PAGE = Path(__file__).parents[1] / "docs" / "gate-rates.md"
 ALPHA, MARGIN, MORE = 0.05, 0.02, 0.10
-RUNS, SEEDS = 1_000, 100
+RUNS = 1_000
 METRICS: Mapping[str, float] = {PRIMARY: MARGIN, "steps": MORE, "tokens": MORE}
 Floats = NDArray[np.float64]
 
@@ -244,49 +240,10 @@ def power(runs: int, worlds: Sequence[World] = WORLDS) -> Iterator[str]:
         yield row(first.repeats, f"{change}, {first.margin:g}", wanted, *cells)
 
 
-# --- real loops ---
-
-
-REAL = (
-    # baseline, run, profile
-    ("bare", "bare", "flaky-tools"),
-    ("finish", "finish", "flaky-tools"),
-    ("finish", "finish(parse_retries=0)", "flaky-format"),
-)
-
-
-def real_run(loop: str, profile: str, seed: int, runs: Path, suite: str = "arithmetic") -> Results:
-    return whichloop.compare([loop], suite, [profile], seed=seed, runs=runs, mlflow=False, progress=False).results
-
-
-def against_another_seed(was: str, now: str, profile: str, seeds: int, runs: Path) -> list[Counter[str]]:
-    """Outcomes of so many pairs, for each set of metrics: the baseline under one seed, the run under the next."""
-    found: list[Counter[str]] = [Counter() for _ in REAL_METRICS]
-    for pair in range(seeds):
-        baseline, tried = bless(real_run(was, profile, 2 * pair, runs)), real_run(now, profile, 2 * pair + 1, runs)
-        for counter, metrics in zip(found, REAL_METRICS, strict=True):
-            settings = baseline.gate.model_copy(update={"metrics": dict(metrics)})
-            counter[judge(tried, baseline, settings=settings).outcome] += 1
-    return found
-
-
-REAL_METRICS = (ACCURACY, METRICS)
-
-
-def real(seeds: int) -> Iterator[str]:
-    """Our own loops on the arithmetic suite's 120 tasks; every pair of runs has seeds of its own."""
-    yield from head("baseline", "run", "profile", *(", ".join(metrics) for metrics in REAL_METRICS))
-    with tempfile.TemporaryDirectory() as folder:
-        for was, now, profile in REAL:
-            counted = against_another_seed(was, now, profile, seeds, Path(folder))
-            yield row(f"`{was}`", f"`{now}`", profile, *(share(found["regression"], seeds) for found in counted))
-
-
 TABLES: Mapping[str, Callable[[float], Iterator[str]]] = {
     "false alarms": lambda share: false_alarms(round(share * RUNS)),
     "hidden drops": lambda share: hidden(round(share * RUNS)),
     "power": lambda share: power(round(share * RUNS)),
-    "real loops": lambda share: real(round(share * SEEDS)),
 }
 
 

@@ -9,7 +9,6 @@ number of its block and its place in it; the command then ends with exit code 1.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import logging
@@ -18,16 +17,17 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pages import head, write_block
+from pages import arguments_of, head, row, write_block
 from whichloop.checks.loop.random_moves import any_move, any_reply, any_value, busy, done, say
-from whichloop.protocol import Capabilities, Chunk, Loop, NativeCall, Outcome, Query, Reply, Request, Tool, Toolbox
+from whichloop.protocol import Capabilities, Loop, NativeCall, Outcome, Query, Reply, Request, Tool, Toolbox
+from whichloop.protocol.model import StreamsWhole
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_loop
 
@@ -69,8 +69,8 @@ PIECES = (
 # --- the model and the tools ---
 
 
-@dataclass(slots=True)
-class HostileModel:
+@dataclass
+class HostileModel(StreamsWhole):
     """Writes replies that are sound, damaged, or made of pieces of all formats."""
 
     rng: random.Random
@@ -93,9 +93,6 @@ class HostileModel:
         self.replies += 1
         self.chars += len(reply.text) + sum(len(call.arguments) for call in reply.calls)
         return reply
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        yield Chunk(reply=await self.complete(request))
 
     def _hostile(self, sound: Reply) -> Reply:
         """Return a sound reply damaged, or pieces of formats in its place, in a call, or in the middle of it."""
@@ -149,22 +146,52 @@ class DesignCount:
     slowest_s: float = 0.0
     """CPU time of the slowest run."""
 
-    def add(self, other: DesignCount) -> None:
-        self.replies += other.replies
-        self.characters += other.characters
-        self.runs += other.runs
-        self.stops = dict(sorted((Counter(self.stops) + Counter(other.stops)).items()))
-        self.slowest_s = max(self.slowest_s, other.slowest_s)
+    def __add__(self, other: DesignCount) -> DesignCount:
+        stops = dict(sorted((Counter(self.stops) + Counter(other.stops)).items()))
+        replies, characters, runs = self.replies + other.replies, self.characters + other.characters, self.runs + other.runs
+        return DesignCount(replies, characters, runs, stops, max(self.slowest_s, other.slowest_s))
 
 
-@dataclass(frozen=True, slots=True)
-class BlockResult:
-    """The outcome of one block."""
+@dataclass(slots=True)
+class Count:
+    """What became of all blocks so far, or of one."""
 
-    number: int
-    designs: dict[str, DesignCount]
-    breaches: list[str]
-    peak_mb: int
+    next_block: int = 0
+    peak_mb: int = 0
+    designs: dict[str, DesignCount] = field(default_factory=lambda: {design: DesignCount() for design in SPECS})
+
+    def __add__(self, other: Count) -> Count:
+        designs = {name: count + other.designs[name] for name, count in self.designs.items()}
+        return Count(max(self.next_block, other.next_block), max(self.peak_mb, other.peak_mb), designs)
+
+    @property
+    def replies(self) -> int:
+        return sum(count.replies for count in self.designs.values())
+
+    @classmethod
+    def kept(cls) -> Count:
+        """Return what was counted so far."""
+        if not STATE.exists():
+            return cls()
+        state = json.loads(STATE.read_text(encoding="utf-8"))
+        return cls(**state | {"designs": {name: DesignCount(**count) for name, count in state["designs"].items()}})
+
+    def keep(self) -> None:
+        """Write it, whole or not at all."""
+        draft = STATE.with_suffix(".new")
+        draft.write_text(json.dumps(asdict(self)) + "\n", encoding="utf-8")
+        draft.replace(STATE)
+
+    def table(self) -> Iterator[str]:
+        """Yield the lines of the table in the docs."""
+        yield from head("design", "replies", "characters", "runs", "stops", "slowest run, s of CPU")
+        for name, count in self.designs.items():
+            stops = ", ".join(f"{stop} {times:,}" for stop, times in count.stops.items())
+            counts = map("{:,}".format, (count.replies, count.characters, count.runs))
+            yield row(f"`{name}`", *counts, stops, f"{count.slowest_s:.1f}")
+        yield ""
+        said = "hostile replies in all; no run without a declared stop. At most"
+        yield f"{self.replies:,} {said} {self.peak_mb:,} MB of memory."
 
 
 @cache
@@ -172,99 +199,60 @@ def loops(design: str) -> tuple[Loop, ...]:
     return tuple(make_loop(parse_spec(text), MAX_TOOL_STEPS) for text in SPECS[design])
 
 
-def block(number: int) -> BlockResult:
-    """Run each design against replies drawn by the number of the block."""
-    designs, breaches = {design: DesignCount() for design in SPECS}, []
-    before = logging.root.manager.disable
+def block(number: int) -> tuple[Count, list[str]]:
+    """Run each design against replies drawn by the number of the block; return the count and what was wrong."""
+    found, breaches, before = Count(number + 1), list[str](), logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        for design, count in designs.items():
+        for design in SPECS:
             for place in range(RUNS):
-                if breach := asyncio.run(one_run(design, random.Random(f"{number}/{design}/{place}"), count)):
-                    breaches.append(f"block {number}, {design}, run {place}: {breach}")
+                one, breach = asyncio.run(one_run(design, random.Random(f"{number}/{design}/{place}")))
+                found.designs[design] += one
+                breaches += [f"block {number}, {design}, run {place}: {breach}"] if breach else []
     finally:
         logging.disable(before)
-    return BlockResult(number, designs, breaches, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+    found.peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    return found, breaches
 
 
-async def one_run(design: str, rng: random.Random, count: DesignCount) -> str:
-    """Run a design once and count it; return what was wrong, in words, or an empty text."""
+async def one_run(design: str, rng: random.Random) -> tuple[DesignCount, str]:
+    """Run a design once; return its count and what was wrong, in words, or an empty text."""
     loop, model = rng.choice(loops(design)), HostileModel(rng, rng.choice((0.1, 0.3, 1.0)))
     began = time.process_time()
     try:
         left: Any = await loop.run(Query("What is 2 + 2?", schema=rng.choice(SCHEMAS)), toolbox(rng), model)
     except Exception as error:  # that none leaves `run` is what is tested
-        return f"{type(error).__name__}: {error}"[:300]
-    count.add(DesignCount(model.replies, model.chars, 1, {str(left.stop): 1}, time.process_time() - began))
-    if not isinstance(left, Outcome) or left.stop not in loop.stops:
-        return f"an outcome that the design does not declare: {left!r}"[:300]
-    return ""
+        return DesignCount(), f"{type(error).__name__}: {error}"[:300]
+    count = DesignCount(model.replies, model.chars, 1, {str(left.stop): 1}, time.process_time() - began)
+    is_declared = isinstance(left, Outcome) and left.stop in loop.stops
+    return count, "" if is_declared else f"an outcome that the design does not declare: {left!r}"[:300]
 
 
-# --- counting on ---
-
-
-def known() -> tuple[int, dict[str, DesignCount], int]:
-    """Return the next block, the counts and the largest memory so far, in MB."""
-    if not STATE.exists():
-        return 0, {design: DesignCount() for design in SPECS}, 0
-    state = json.loads(STATE.read_text(encoding="utf-8"))
-    return state["next_block"], {name: DesignCount(**counts) for name, counts in state["designs"].items()}, state["peak_mb"]
-
-
-def keep(next_block: int, designs: Mapping[str, DesignCount], peak_mb: int) -> None:
-    """Write the state, whole or not at all."""
-    state = {"next_block": next_block, "peak_mb": peak_mb, "designs": {name: asdict(count) for name, count in designs.items()}}
-    draft = STATE.with_suffix(".new")
-    draft.write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
-    draft.replace(STATE)
-
-
-def count_on(replies: int, seconds: float, workers: int, after_each: Callable[[], None]) -> list[str]:
+def count_on(replies: int, seconds: float, workers: int, writes: bool) -> list[str]:
     """Run blocks until there are enough replies or the time is over; return the breaches."""
-    number, designs, peak = known()
-    until, breaches = time.monotonic() + seconds, list[str]()
+    counted, until = Count.kept(), time.monotonic() + seconds
     with ProcessPoolExecutor(workers, max_tasks_per_child=20) as pool:
-        while sum(count.replies for count in designs.values()) < replies and time.monotonic() < until and not breaches:
-            for result in pool.map(block, range(number, number + workers)):
-                for name, count in result.designs.items():
-                    designs[name].add(count)
-                breaches += result.breaches
-                number, peak = result.number + 1, max(peak, result.peak_mb)
-            if breaches:
-                break  # once they are mended, the same blocks come again
-            keep(number, designs, peak)
-            after_each()
-            print(f"{number} blocks, {sum(count.replies for count in designs.values()):,} replies", file=sys.stderr)
-    return breaches
-
-
-def table() -> Iterator[str]:
-    """Yield the lines of the table in the docs."""
-    _, designs, peak = known()
-    yield from head("design", "replies", "characters", "runs", "stops", "slowest run, s of CPU")
-    for name, count in designs.items():
-        stops = ", ".join(f"{stop} {times:,}" for stop, times in count.stops.items())
-        yield f"| `{name}` | {count.replies:,} | {count.characters:,} | {count.runs:,} | {stops} | {count.slowest_s:.1f} |"
-    total = sum(count.replies for count in designs.values())
-    yield ""
-    yield f"{total:,} hostile replies in all; no run without a declared stop. At most {peak:,} MB of memory."
-
-
-def write_page() -> None:
-    """Put the table into the docs."""
-    write_block(PAGE, "hostile", "\n".join(table()))
+        while counted.replies < replies and time.monotonic() < until:
+            made = list(pool.map(block, range(counted.next_block, counted.next_block + workers)))
+            if breaches := [breach for _, found in made for breach in found]:
+                return breaches  # once they are mended, the same blocks come again
+            for one, _ in made:
+                counted += one
+            counted.keep()
+            if writes:
+                write_block(PAGE, "hostile", "\n".join(counted.table()))
+            print(f"{counted.next_block} blocks, {counted.replies:,} replies", file=sys.stderr)
+    return []
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments_of(__doc__)
     parser.add_argument("--replies", type=int, default=10_000_000)
     parser.add_argument("--minutes", type=float, default=float("inf"))
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    breaches = count_on(given.replies, given.minutes * 60, given.workers, write_page if given.write else lambda: None)
-    print("\n".join([*table(), *breaches]))
+    breaches = count_on(given.replies, given.minutes * 60, given.workers, given.write)
+    print("\n".join([*Count.kept().table(), *breaches]))
     return 1 if breaches else 0
 
 

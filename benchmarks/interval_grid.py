@@ -27,11 +27,9 @@ from whichloop.metrics.paired import PairedFlip
 from whichloop.metrics.statistics import accuracy_interval
 
 PAGE = Path(__file__).parents[1] / "docs" / "statistics.md"
-Z = float(-special.ndtri(0.025))
 SAME = 20
 """Runs of each cell whose interval is held against the library's own."""
 Array = NDArray[np.float64]
-Ends = tuple[Array, Array]
 
 
 def generator_of(*key: object) -> np.random.Generator:
@@ -44,24 +42,8 @@ def rates(mean: float, spread: float, shape: tuple[int, ...], generator: np.rand
     return np.full(shape, mean) if np.isinf(spread) else generator.beta(mean * spread, (1 - mean) * spread, shape)
 
 
-class Share(NamedTuple):
-    """What one interval did in one cell."""
-
-    covered: float
-    width: float
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What one cell gave."""
-
-    ours: Share
-    wilson: Share
-
-
-def share(ends: Ends, truth: float) -> Share:
-    low, high = ends
-    return Share(float(np.mean((low <= truth + 1e-9) & (high >= truth - 1e-9))), float(np.mean(high - low)))
+def is_covered(low: Array, high: Array, truth: float) -> float:
+    return float(np.mean((low <= truth + 1e-9) & (high >= truth - 1e-9)))
 
 
 # --- pairs ---
@@ -168,7 +150,7 @@ class ArmCell:
             return rate
         return (generator.random((*rate.shape[:2], self.repeats)) < rate).astype(np.float64)
 
-    def found(self, runs: int) -> Found:
+    def covered(self, runs: int) -> float:
         scores = self.scores(runs)
         units = scores.reshape(runs, self.units, -1).mean(2)
         trials = scores[0].size if self.repeats else float("inf")
@@ -177,10 +159,10 @@ class ArmCell:
         for one, low, high in list(zip(scores, *ours, strict=True))[:SAME]:
             told = accuracy_interval(list(one), clusters)
             assert np.allclose((told.low, told.high), (low, high), atol=1e-9), self
-        return Found(share(ours, self.mean), share(on_effective_number(units, trials), self.mean))
+        return is_covered(*ours, self.mean)
 
 
-def ends_of(units: Array, trials: float) -> Ends:
+def ends_of(units: Array, trials: float) -> tuple[Array, Array]:
     """What `accuracy_interval` gives, for all runs at once."""
     n, value = units.shape[1], units.mean(1)
     rare = np.where(value[:, None] > 0.5, 1 - units, units)
@@ -192,41 +174,24 @@ def ends_of(units: Array, trials: float) -> Ends:
     return low, high
 
 
-def on_effective_number(units: Array, trials: float) -> Ends:
-    """Wilson's interval on p(1-p)/SE² units, at most the number of trials: what ours was."""
-    n, mean, variance = units.shape[1], units.mean(1), units.var(1, ddof=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        effective = np.where(variance < 1e-15, n, np.minimum(n * mean * (1 - mean) / variance, trials))
-    middle, scale = mean + Z**2 / (2 * effective), 1 + Z**2 / effective
-    half = Z * np.sqrt(np.maximum(mean * (1 - mean), 0) / effective + (Z / (2 * effective)) ** 2)
-    return (middle - half) / scale, (middle + half) / scale
-
-
 MEANS = (0.5, 0.8, 0.9, 0.95, 0.99, 0.995)
 SPREADS = (0.05, 0.5, 2.0, 20.0, float("inf"))
 SIZES = (10, 20, 30, 60, 120, 500)
-ARMS: Mapping[str, tuple[tuple[ArmCell, ...], ...]] = {
-    "10 to 500 tasks × 1": tuple(tuple(ArmCell(n, 1, 1, mean, float("inf")) for mean in MEANS) for n in SIZES),
-    "10 to 500 tasks × 2, 3, 10": tuple(
-        tuple(ArmCell(n, 1, k, *at) for at in product(MEANS, SPREADS)) for n, k in product(SIZES, (2, 3, 10))
-    ),
-    "10 to 500 tasks, graded": tuple(tuple(ArmCell(n, 1, 0, *at) for at in product(MEANS, SPREADS[:-1])) for n in SIZES),
+ARMS: Mapping[str, tuple[ArmCell, ...]] = {
+    "10 to 500 tasks × 1": tuple(ArmCell(n, 1, 1, mean, float("inf")) for n in SIZES for mean in MEANS),
+    "10 to 500 tasks × 2, 3, 10": tuple(ArmCell(n, 1, k, *at) for n, k, *at in product(SIZES, (2, 3, 10), MEANS, SPREADS)),
+    "10 to 500 tasks, graded": tuple(ArmCell(n, 1, 0, *at) for n, *at in product(SIZES, MEANS, SPREADS[:-1])),
     "5 to 45 templates": tuple(
-        tuple(ArmCell(n, size, k, *at) for at in product(MEANS, SPREADS))
-        for n, (size, k) in product((5, 8, 12, 24, 45), ((3, 1), (5, 3), (10, 1)))
+        ArmCell(n, size, k, *at) for n, (size, k), *at in product((5, 8, 12, 24, 45), ((3, 1), (5, 3), (10, 1)), MEANS, SPREADS)
     ),
 }
-"""Row of the table → its sizes, each with cells of several rates."""
+"""Row of the table → its cells."""
 
 
 def arms(runs: int) -> Iterator[str]:
-    yield from head("one arm", "cells", "least coverage", "Wilson: least coverage", "width beside Wilson's, medians of sizes")
-    for name, sizes in ARMS.items():
-        found = [[one.found(runs) for one in cells] for cells in sizes]
-        all_cells = [one for cells in found for one in cells]
-        ours, wilson = (min(each) for each in zip(*((one.ours.covered, one.wilson.covered) for one in all_cells), strict=True))
-        widths = sorted(float(np.median([one.ours.width / one.wilson.width for one in cells])) for cells in found)
-        yield row(name, len(all_cells), f"{ours:.3f}", f"{wilson:.3f}", f"{widths[0]:.2f} to {widths[-1]:.2f}")
+    yield from head("one arm", "cells", "least coverage")
+    for name, cells in ARMS.items():
+        yield row(name, len(cells), f"{min(cell.covered(runs) for cell in cells):.3f}")
 
 
 # --- the page ---

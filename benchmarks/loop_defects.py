@@ -43,23 +43,18 @@ OfOutcome = Callable[[Outcome, MutantState], Outcome]
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """A loop's mistake, which is made at one place."""
+    """A loop's mistake, which is made at one place. Each function returns what the loop makes of what it is given."""
 
     cause: Cause
     """What `why` should name."""
-    says: str
     call: OfCall = _same
-    """Returns the call that is made; None makes none, and shows an empty result."""
+    """None: no call is made, and an empty result is shown."""
     made_before: OfCall = lambda call, state: None
-    """Returns another call that is made before a call; None makes none."""
+    """Another call, made before a call; None makes none."""
     result: OfResult = _same
-    """Returns what the loop gets of a result."""
     request: Callable[[Request, MutantState], Request] = _same
-    """Returns the request that is sent."""
     move: Callable[[Move, MutantState], Move] = _same
-    """Returns what the loop reads a reply as."""
     outcome: OfOutcome = _same
-    """Returns what the run ends with."""
     profile: str = "clean"
     """The air in which it costs tasks."""
 
@@ -142,6 +137,10 @@ def _as_error(seen: Observation, state: MutantState) -> Observation:
     return replace(seen, status="error", data="the tool failed", error_type="RuntimeError", value=None)
 
 
+def _as_success(seen: Observation, state: MutantState) -> Observation:
+    return seen if seen.ok else replace(_seen(seen, "ok"), status="success", error_type=None)
+
+
 def _last_two(request: Request, state: MutantState) -> Request:
     head = [message for message in request.messages if message.role == "system"]
     rest = [message for message in request.messages if message.role != "system"]
@@ -176,100 +175,56 @@ def _ignored(move: Move, state: MutantState) -> Move:
     return Act("", tuple(state.calls[-1:])) if isinstance(move, Answer) else move
 
 
+def _altered(call: OfCall) -> Defect:
+    return Defect("altered call", call)
+
+
+def _dropped(is_dropped: Callable[[ToolCall, MutantState], bool]) -> Defect:
+    """The call is not made, and shown as done."""
+    return Defect("dropped call", lambda call, state: None if is_dropped(call, state) else call)
+
+
+def _lost(result: OfResult) -> Defect:
+    return Defect("lost observation", result=result)
+
+
 DEFECTS: Mapping[str, Defect] = {
-    "SwappedValues": Defect("altered call", "The first two arguments change places", _arguments(_swapped)),
-    "NumbersAsText": Defect(
-        "altered call", "Numbers are handed over as text", _values(lambda it: str(it) if isinstance(it, int | float) else it)
-    ),
-    "ValuesInLists": Defect("altered call", "Each value stands in a list", _values(lambda value: [value])),
-    "LostArgument": Defect("altered call", "The last argument is left out", _arguments(lambda it: dict(list(it.items())[:-1]))),
-    "AddedArgument": Defect(
-        "altered call", "An argument is added that the tool does not have", _arguments(lambda it: {**it, "verbose": True})
-    ),
-    "RenamedArgument": Defect("altered call", "The first argument is given under another name", _arguments(_renamed)),
-    "NumbersOffByOne": Defect("altered call", "Whole numbers are one too high, and texts lack their last character", _values(_off)),
-    "CutTexts": Defect("altered call", "Texts are cut after three characters, and numbers after their first digit", _values(_cut)),
-    "StaleArguments": Defect("altered call", "A tool that was called before is called with the arguments of then", _stale),
-    "NestedArguments": Defect(
-        "altered call", "The arguments stand within an argument of their own", _arguments(lambda it: {"arguments": dict(it)})
-    ),
-    "NeighbourTool": Defect("altered call", "Of each tool, the one listed after it is called", _neighbour),
-    "ShoutedTool": Defect(
-        "altered call", "The tool's name is written in capitals", lambda call, state: replace(call, name=call.name.upper())
-    ),
-    "FirstToolAlways": Defect(
-        "altered call",
-        "From the second call on, the tool of the first is called",
-        lambda call, state: replace(call, name=state.calls[0].name) if state.calls else call,
-    ),
-    "SecondCallDropped": Defect(
-        "dropped call",
-        "Every second call is not made, and shown as done",
-        lambda call, state: None if len(state.calls) % 2 else call,
-    ),
-    "LaterCallsDropped": Defect(
-        "dropped call", "After three calls no other is made", lambda call, state: None if len(state.calls) >= 3 else call
-    ),
-    "RefusedCalls": Defect(
-        "dropped call",
-        "A call with text among its arguments is refused by a check that is wrong",
-        lambda call, state: None if any(isinstance(value, str) for value in call.arguments.values()) else call,
-    ),
-    "TwiceMade": Defect("added call", "Each call is made twice", made_before=_same),
-    "MadeUpCall": Defect(
-        "added call",
-        "Before each call the same tool is called with other numbers",
-        made_before=_values(lambda value: value if isinstance(value, str) else _off(value)),
-    ),
-    "DigitsChanged": Defect(
-        "altered result", "Each digit of a result is shown one too high", result=_shown(lambda data: data.translate(_ONE_UP))
-    ),
-    "DigitsChangedByReceipt": Defect(
-        "altered result",
-        "Each digit of a result is shown one too high, between the marks of its receipt as they were",
-        result=_shown(_digits_between),
-    ),
-    "PreviousResult": Defect(
-        "lost observation",
-        "A call shows the result of the call before it",
-        result=lambda seen, state: _seen(seen, state.results[-1].data) if seen.ok and state.results else seen,
-    ),
-    "ResultHidden": Defect(
-        "lost observation",
-        'Every second result is shown as "done"',
-        result=lambda seen, state: _seen(seen, "done") if seen.ok and len(state.results) % 2 else seen,
-    ),
-    "ResultCut": Defect("lost observation", "A result is cut after 8 characters", result=_shown(lambda data: data[:8])),
-    "ValueLost": Defect(
-        "lost observation",
-        "The receipt of a result is kept, and the value between its marks is lost",
-        result=_shown(lambda data: " ".join(_marks(data))),
-    ),
-    "ValueNotedAsStored": Defect(
-        "lost observation",
-        'The receipt of a result is kept, and "stored" stands between its marks',
-        result=_shown(lambda data: " stored ".join(_marks(data))),
-    ),
-    "ResultAsError": Defect("lost observation", "Every second result is shown as an error", result=_as_error),
-    "HistoryForgotten": Defect("lost observation", "Of all results, only the last two messages are shown", request=_last_two),
-    "AnswerCut": Defect("altered answer", "The answer lacks its last character", outcome=_answered(lambda it: it[:-1])),
-    "AnswerPadded": Defect(
-        "altered answer",
-        "The answer stands behind a text of the loop's own",
-        outcome=_answered(lambda answer: f"Result no. 7: {answer}"),
-    ),
-    "AnswerOfLastTool": Defect("altered answer", "The last result but one is given as the answer", outcome=_last_result),
-    "AnswerLost": Defect("altered answer", 'The answer is lost, and "None" is given', outcome=_answered(lambda it: "None")),
-    "AnswerRefused": Defect("answer refused", "The answer is refused as one of another type", outcome=_not_taken),
-    "EndedTooSoon": Defect("termination", "After two calls the run ends as if it had finished", move=_too_soon),
-    "LimitTooLow": Defect("termination", "The run gives up at its third call", _at_third(GaveUp)),
-    "AnswerIgnored": Defect("termination", "The answer is not noticed, and the model asked again", move=_ignored),
-    "CrashAtThird": Defect("crash", "The loop crashes at its third call", _at_third(Crashed)),
-    "ErrorsHidden": Defect(
-        "error not shown",
-        "A failure of a tool is shown as a success",
-        result=lambda seen, state: seen if seen.ok else replace(_seen(seen, "ok"), status="success", error_type=None),
-        profile="flaky-tools",
-    ),
+    "SwappedValues": _altered(_arguments(_swapped)),
+    "NumbersAsText": _altered(_values(lambda it: str(it) if isinstance(it, int | float) else it)),
+    "ValuesInLists": _altered(_values(lambda value: [value])),
+    "LostArgument": _altered(_arguments(lambda it: dict(list(it.items())[:-1]))),
+    "AddedArgument": _altered(_arguments(lambda it: {**it, "verbose": True})),
+    "RenamedArgument": _altered(_arguments(_renamed)),
+    "NumbersOffByOne": _altered(_values(_off)),
+    "CutTexts": _altered(_values(_cut)),
+    "StaleArguments": _altered(_stale),
+    "NestedArguments": _altered(_arguments(lambda it: {"arguments": dict(it)})),
+    "NeighbourTool": _altered(_neighbour),
+    "ShoutedTool": _altered(lambda call, state: replace(call, name=call.name.upper())),
+    "FirstToolAlways": _altered(lambda call, state: replace(call, name=state.calls[0].name) if state.calls else call),
+    "SecondCallDropped": _dropped(lambda call, state: bool(len(state.calls) % 2)),
+    "LaterCallsDropped": _dropped(lambda call, state: len(state.calls) >= 3),
+    "RefusedCalls": _dropped(lambda call, state: any(isinstance(value, str) for value in call.arguments.values())),
+    "TwiceMade": Defect("added call", made_before=_same),
+    "MadeUpCall": Defect("added call", made_before=_values(lambda value: value if isinstance(value, str) else _off(value))),
+    "DigitsChanged": Defect("altered result", result=_shown(lambda data: data.translate(_ONE_UP))),
+    "DigitsChangedByReceipt": Defect("altered result", result=_shown(_digits_between)),
+    "PreviousResult": _lost(lambda seen, state: _seen(seen, state.results[-1].data) if seen.ok and state.results else seen),
+    "ResultHidden": _lost(lambda seen, state: _seen(seen, "done") if seen.ok and len(state.results) % 2 else seen),
+    "ResultCut": _lost(_shown(lambda data: data[:8])),
+    "ValueLost": _lost(_shown(lambda data: " ".join(_marks(data)))),
+    "ValueNotedAsStored": _lost(_shown(lambda data: " stored ".join(_marks(data)))),
+    "ResultAsError": _lost(_as_error),
+    "HistoryForgotten": Defect("lost observation", request=_last_two),
+    "AnswerCut": Defect("altered answer", outcome=_answered(lambda it: it[:-1])),
+    "AnswerPadded": Defect("altered answer", outcome=_answered(lambda answer: f"Result no. 7: {answer}")),
+    "AnswerOfLastTool": Defect("altered answer", outcome=_last_result),
+    "AnswerLost": Defect("altered answer", outcome=_answered(lambda it: "None")),
+    "AnswerRefused": Defect("answer refused", outcome=_not_taken),
+    "EndedTooSoon": Defect("termination", move=_too_soon),
+    "LimitTooLow": Defect("termination", _at_third(GaveUp)),
+    "AnswerIgnored": Defect("termination", move=_ignored),
+    "CrashAtThird": Defect("crash", _at_third(Crashed)),
+    "ErrorsHidden": Defect("error not shown", result=_as_success, profile="flaky-tools"),
 }
 """Every kind of defect by its name."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from whichloop.checks.program import RECOVERED, Outcome, check_program
 from whichloop.checks.program.naming import TOLD_STEPS, agent_name
@@ -16,7 +16,7 @@ from whichloop.experiments.compare.results import Results
 from whichloop.experiments.why.minimal import MinimalFaults, SolvedAgainError, minimal_among
 from whichloop.experiments.why.replay import Replays, replayable_run
 from whichloop.metrics.record import Record
-from whichloop.metrics.statistics import Interval, accuracy_interval
+from whichloop.metrics.statistics import accuracy_interval
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_loop
 from whichloop.text.doc import Table
@@ -26,28 +26,14 @@ MAX_SEARCHED, MAX_RUNS = 12, 60
 """Lost trials of an arm that are searched at most, the first ones, and runs of each."""
 
 
-@dataclass(frozen=True)
-class Searched:
+class Searched(NamedTuple):
     """What was found in a loop's lost trials."""
 
     lost: int
     """Lost trials of the run."""
     found: Sequence[tuple[str, MinimalFaults]]
-    """Task and smallest set of each trial that was searched."""
-    not_again: int
-    """Trials that were solved when their faults struck again."""
-
-    @property
-    def alone(self) -> Interval | None:
-        """The share of these trials that one fault alone loses; trials of one task count together."""
-        by_task: dict[str, list[float]] = {}
-        for task, one in self.found:
-            by_task.setdefault(task, []).append(float(len(one.faults) == 1))
-        return accuracy_interval(list(by_task.values())) if by_task else None
-
-    def needing(self, faults: int) -> int:
-        """Number of trials whose smallest set has so many faults."""
-        return sum(len(one.faults) == faults for _, one in self.found)
+    """Task and smallest set of each trial that was searched and lost again when its faults struck again."""
+    searched: int
 
 
 def disclosed(found: Results) -> dict[str, Counter[Outcome]]:
@@ -70,23 +56,17 @@ def searched(found: Results) -> dict[str, Searched]:
     made = {}
     with asyncio.Runner() as runner:
         for loop, lost in by_loop.items():
-            sets, chosen = [], list(_first(lost))
-            for record in chosen:
+            sets, chosen = [], list[Record]()
+            for record in sorted(lost, key=lambda record: (record.arm, record.task, record.repeat)):
+                if sum(each.arm == record.arm for each in chosen) >= MAX_SEARCHED:
+                    continue
+                chosen.append(record)
                 try:
                     sets.append((record.task, minimal_among(Replays(run.trial(record), runner), record, MAX_RUNS)))
                 except SolvedAgainError:
                     continue
-            made[loop] = Searched(len(lost), sets, len(chosen) - len(sets))
+            made[loop] = Searched(len(lost), sets, len(chosen))
     return made
-
-
-def _first(lost: Sequence[Record]) -> Iterator[Record]:
-    """The first lost trials of each arm, in the order of tasks."""
-    seen: Counter[str] = Counter()
-    for record in sorted(lost, key=lambda record: (record.arm, record.task, record.repeat)):
-        seen[record.arm] += 1
-        if seen[record.arm] <= MAX_SEARCHED:
-            yield record
 
 
 def faults_table(outcomes: Mapping[str, Counter[Outcome]], searches: Mapping[str, Searched]) -> Table:
@@ -98,7 +78,12 @@ def faults_table(outcomes: Mapping[str, Counter[Outcome]], searches: Mapping[str
     rows = []
     for loop, found in outcomes.items():
         one, recovered = searches[loop], sum(found[outcome] for outcome in RECOVERED)
-        counts = (*(found[outcome] for outcome in ("silent", "error", "unlimited")), one.lost, len(one.found) + one.not_again)
-        cells = (f"{recovered} of {found.total() - found['not applicable']}", *counts, one.needing(0), one.needing(1))
-        rows.append((f"`{loop}`", *map(str, cells), interval(one.alone, 3)))
+        sizes = Counter(len(smallest.faults) for _, smallest in one.found)
+        by_task: dict[str, list[float]] = {}
+        for task, smallest in one.found:
+            by_task.setdefault(task, []).append(float(len(smallest.faults) == 1))
+        alone = accuracy_interval(list(by_task.values())) if by_task else None
+        counts = (*(found[outcome] for outcome in ("silent", "error", "unlimited")), one.lost, one.searched)
+        cells = (f"{recovered} of {found.total() - found['not applicable']}", *counts, sizes[0], sizes[1])
+        rows.append((f"`{loop}`", *map(str, cells), interval(alone, 3)))
     return Table("", columns, tuple(rows))

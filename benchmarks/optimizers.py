@@ -15,9 +15,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from comparing import DESIGNS, folder_of_run
 from pages import block, head, make_tables, row
-from whichloop.experiments.compare import run as compare
-from whichloop.experiments.compare.run import prepare as prepare_comparison
 from whichloop.experiments.optimize.candidates import PROGRAM
 from whichloop.experiments.optimize.config import load_optimize_config
 from whichloop.experiments.optimize.prepare import prepare
@@ -29,15 +28,13 @@ from whichloop.metrics.gains import Arms, Gains, gains
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import summarize
 from whichloop.protocol.names import parse_spec
-from whichloop.runs.config import CompareConfig
-from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.lookup import tasks_of_split
 from whichloop.runs.registry import make_suite
 from whichloop.runs.store.trials import read_records
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "optimize.md"
-LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
+LOOPS = DESIGNS
 SUITE = "arithmetic(size=100)"
 ALPHA = 0.05
 
@@ -170,6 +167,12 @@ class Counted(NamedTuple):
     """Tests of single designs with p ≤ alpha, before Holm."""
 
 
+def counted_row(counted: Counted) -> str:
+    """A line of the table."""
+    of, true = f" of {counted.situation.replicates}", f"{true_gain(counted.situation):.3f}"
+    return row(counted.situation.says, true, f"{counted.margin:g}", f"{counted.moved}{of}", f"{counted.equivalent}{of}")
+
+
 def simulated(situation: Situation, folder: Path) -> list[Counted]:
     """What a situation's replicates say, for each of its margins."""
     weak = profile(folder, situation.weakness, situation.rate) if situation.weakness else FAULTS
@@ -188,20 +191,9 @@ def simulated(situation: Situation, folder: Path) -> list[Counted]:
 
 def _drawn(loops: Sequence[str], profile: str, replicates: int, seed: int, folder: Path) -> list[list[Record]]:
     """The test tasks' records, by replicate: each repeat draws its faults afresh, and so does each seed."""
-    config = CompareConfig(
-        loops=tuple(loops),
-        suite=SUITE,
-        profiles=(profile,),
-        split="test",
-        tasks=TASKS,
-        repeats=replicates * REPEATS,
-        seed=seed,
-        mlflow=False,
-        runs=folder / "runs",
-    )
-    experiment = prepare_comparison(config)
-    compare.run(experiment, Unwatched())
-    records = sorted(read_records(experiment.folder), key=lambda record: record.repeat)
+    settings = {"split": "test", "tasks": TASKS, "repeats": replicates * REPEATS, "seed": seed}
+    run_folder = folder_of_run(loops, SUITE, (profile,), folder / "runs", **settings)
+    records = sorted(read_records(run_folder), key=lambda record: record.repeat)
     return [[*found] for _, found in groupby(records, key=lambda record: record.repeat // REPEATS)]
 
 
@@ -231,13 +223,6 @@ def _counted(situation: Situation, margin: float, found: Sequence[Gains]) -> Cou
     )
 
 
-def counted_row(counted: Counted) -> str:
-    """A line of the table."""
-    situation = counted.situation
-    moved, equivalent = (f"{count} of {situation.replicates}" for count in (counted.moved, counted.equivalent))
-    return row(situation.says, f"{true_gain(situation):.3f}", f"{counted.margin:g}", moved, equivalent)
-
-
 def null(folder: Path) -> Iterator[str]:
     """The lines of the second table."""
     yield from (
@@ -245,16 +230,9 @@ def null(folder: Path) -> Iterator[str]:
         f"Level {ALPHA:g}, Holm over the designs.",
         "",
     )
-    yield from head(
-        "weakness",
-        "true gain",
-        "margin",
-        "any design called better or worse",
-        "any design called equivalent",
-    )
+    yield from head("weakness", "true gain", "margin", "any design called better or worse", "any design called equivalent")
     for situation in SITUATIONS:
-        for counted in simulated(situation, folder):
-            yield counted_row(counted)
+        yield from map(counted_row, simulated(situation, folder))
         print(".", end="", file=sys.stderr, flush=True)
 
 

@@ -50,12 +50,24 @@ def _found(page: Path, name: str) -> re.Match[str]:
     return found
 
 
-def make_tables(doc: str, page: Path, tables: Mapping[str, Callable[[float], Iterable[str]]]) -> None:
-    """Run a program that makes these tables: the lines of each, of a share of its runs, by the block of the page it stands in."""
+def cells(page: Path, name: str) -> list[list[str]]:
+    """Return the cells of the table in a block, heads first."""
+    lines = [line for line in block(page, name).splitlines() if line.startswith("|") and not line.startswith("|---")]
+    return [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines]
+
+
+def arguments_of(doc: str | None) -> argparse.ArgumentParser:
+    """Return the parser of a program that can write what it prints into a page."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="renew the page")
+    return parser
+
+
+def make_tables(doc: str | None, page: Path, tables: Mapping[str, Callable[[float], Iterable[str]]]) -> None:
+    """Run a program that makes these tables: the lines of each, of a share of its runs, by the block of the page it stands in."""
+    parser = arguments_of(doc)
     parser.add_argument("--only", choices=tables, action="append", help="a table by its name [default: all]")
     parser.add_argument("--share", type=float, default=1.0, help="make this share of the runs")
-    parser.add_argument("--write", action="store_true", help="renew the tables in the docs")
     given = parser.parse_args()
     for name in given.only or tables:
         lines = []

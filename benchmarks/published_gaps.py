@@ -12,7 +12,6 @@ in docs/validity.md.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import re
 import sys
@@ -25,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
-import whichloop
-from pages import head, row, write_block
+from comparing import compared
+from pages import arguments_of, head, row, write_block
 from whichloop.experiments.validate.prediction import prediction_digest
 from whichloop.models.profiles import Form, Profile, load_profile
 from whichloop.runs.store.files import read_document, write_document
@@ -122,9 +121,8 @@ def _accuracies(pairs: Rows, form: Form, size: int) -> dict[str, float]:
             profile = fitted(name, form, forms[form])
             files.append(Path(scratch) / f"{profile.name}.toml")
             files[-1].write_text(profile.to_toml(), encoding="utf-8")
-        runs = Path(scratch) / "runs"
-        made = whichloop.compare([LOOPS[form]], f"{SUITE}(size={size})", files, runs=runs, mlflow=False, progress=False)
-        arms = made.results.comparison.arms
+        suite, runs = f"{SUITE}(size={size})", Path(scratch) / "runs"
+        arms = compared([LOOPS[form]], suite, [*map(str, files)], runs).comparison.arms
     found = {arm.info.profile.removesuffix(f"-{form}"): arm.summary.accuracy for arm in arms}
     return {name: mean.value for name, mean in found.items() if mean is not None}
 
@@ -152,9 +150,9 @@ def tables(prediction: Mapping[str, Any], published: Rows) -> Iterator[str]:
     yield from head("predicted by", "Spearman", "mean absolute error", "the same, less the constant's", "better form named")
     for place, (way, guess) in enumerate(ways.items()):
         ranked = interval(_spearman, guess, truth) if place < 2 else "–"
-        less = "–" if way == list(ways)[-1] else interval(_mean, errors[way] - constant)
+        less = "–" if way == list(ways)[-1] else interval(np.mean, errors[way] - constant)
         named = "–" if way == "no gap" else f"{int(np.sum(guess * truth > 0))} of {int(np.sum(truth != 0))}"
-        yield row(way, ranked, interval(_mean, errors[way]), less, named)
+        yield row(way, ranked, interval(np.mean, errors[way]), less, named)
     yield ""
     yield from head("model", "gap predicted", "gap published")
     for name, guess, gap in sorted(zip(known, ways["the scripted model"], truth, strict=True), key=lambda each: -each[2]):
@@ -163,10 +161,6 @@ def tables(prediction: Mapping[str, Any], published: Rows) -> Iterator[str]:
 
 def _gaps(accuracies: Sequence[Mapping[Form, float]]) -> Values:
     return np.array([each["native"] - each["text"] for each in accuracies])
-
-
-def _mean(values: Values) -> float:
-    return float(values.mean())
 
 
 def _spearman(one: Values, other: Values) -> float:
@@ -181,12 +175,11 @@ def interval(statistic: Callable[..., float], *columns: Values) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments_of(__doc__)
     parser.add_argument("what", choices=("predict", "score"))
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("--size", type=int, default=SIZE, help="tasks of each run of the tunnel")
     parser.add_argument("--prediction", type=Path, help="the file to hold against the published scores")
-    parser.add_argument("--write", action="store_true", help="renew the tables in docs/validity.md")
     given = parser.parse_args(arguments)
     try:
         if given.what == "predict":

@@ -12,14 +12,16 @@ table shows the last run of each model.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from pages import block, write_block
+from validity import said_of
+
+from pages import arguments_of, block, row, write_block
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.validate.doc import VALIDITY
 from whichloop.experiments.validate.prediction import FOLDER, PREDICTION
@@ -54,10 +56,9 @@ PREDICTIONS = "predictions"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments_of(__doc__)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a validated run: its directory, its name, or latest")
     parser.add_argument("--in", type=Path, default=Path("runs"), dest="folder", help="folder of the runs (default: runs)")
-    parser.add_argument("--write", action="store_true", help="add the rows to docs/validity.md")
     parser.add_argument("--register", action="store_true", help="copy the prediction of a run beside docs/validity.md")
     options = parser.parse_args(arguments)
     if options.register and (options.write or len(options.runs) > 1):
@@ -79,29 +80,32 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(f"error: {error}")
 
 
+def _written(path: Path, what: str, how: str) -> dict[str, Any]:
+    """Return a document of a run's validation. Raises RunError where there is none."""
+    try:
+        return read_document(path)
+    except FileNotFoundError:
+        folder = path.parents[1]
+        raise RunError(f"{folder} {what}: whichloop learn profile {folder} {how}") from None
+
+
 def _copied(folder: Path) -> Path:
     """Copy the prediction of a run beside the page, and return the copy. Raises RunError if there is none."""
     predicted = folder / FOLDER / PREDICTION
-    try:
-        name = read_document(predicted)["digest"][:DIGEST_CHARS]
-    except FileNotFoundError:
-        raise RunError(f"{folder} has no prediction: whichloop learn profile {folder} --ahead N") from None
-    beside = PAGE.parent / PREDICTIONS
-    beside.mkdir(exist_ok=True)
-    copy = beside / f"{name}.json"
+    name = _written(predicted, "has no prediction", "--ahead N")["digest"][:DIGEST_CHARS]
+    copy = PAGE.parent / PREDICTIONS / f"{name}.json"
+    copy.parent.mkdir(exist_ok=True)
     copy.write_bytes(predicted.read_bytes())
     return copy
 
 
 def _registered(folder: Path) -> Path:
     """Copy the prediction of a run beside the page, give it a row if it has none, and return the copy. Raises RunError."""
-    copy = _copied(folder)
-    tables = block(PAGE, BLOCK)
+    copy, tables = _copied(folder), block(PAGE, BLOCK)
     if _link(copy.stem) not in tables:
         predicted, manifest = read_document(copy), read_manifest(folder)
         told = _told(manifest, _model(manifest, folder), copy.stem, len(predicted["fitted"]), len(predicted["held_out"]))
-        row = f"| {' | '.join([*told, 'not held against a run yet', *['–'] * 5])} |"
-        write_block(PAGE, BLOCK, with_rows(tables, ([row], [])))
+        write_block(PAGE, BLOCK, with_rows(tables, ([row(*told, "not held against a run yet", *["–"] * 5)], [])))
     return copy
 
 
@@ -109,11 +113,9 @@ def rows(folder: Path) -> tuple[list[str], ...]:
     """Return the rows of a run in each of the tables. Raises RunError for a run that is not validated, or of several models."""
     run = results(folder)
     model = _model(run.manifest, folder)
-    try:
-        found = read_document(folder / FOLDER / VALIDITY)
-    except FileNotFoundError:
-        raise RunError(f"{folder} is not validated: whichloop learn profile {folder} --held-out") from None
-    return [_validation(run, model, found)], list(_scores(run, model, found))
+    found = _written(folder / FOLDER / VALIDITY, "is not validated", "--held-out")
+    told = _told(run.manifest, model, found["prediction"][:DIGEST_CHARS], found["fitted_tasks"], found["held_out_tasks"])
+    return [row(*told, *said_of(found))], list(_scores(run, model, found))
 
 
 def _model(manifest: Manifest, folder: Path) -> str:
@@ -128,12 +130,6 @@ def _model(manifest: Manifest, folder: Path) -> str:
     return named + constrained + (", with optimized prompts" if any(arm.program for arm in manifest.arms) else "")
 
 
-def guessing(manifest: Manifest) -> str:
-    """Return which agent that does no work solves more of the run's tasks than the check of the suite allows, and what share."""
-    found = next(filter(None, map(GUESSING.match, manifest.suite_problems)), None)
-    return "few" if found is None else f"{float(found[2]) / 100:.2f} ({found[1]})"
-
-
 def _link(prediction: str) -> str:
     return f"[`{prediction}`]({PREDICTIONS}/{prediction}.json)"
 
@@ -141,24 +137,9 @@ def _link(prediction: str) -> str:
 def _told(manifest: Manifest, model: str, prediction: str, fitted: int, held_out: int) -> list[str]:
     """Return the cells that are known before the tasks are run. `fitted`, `held_out`: numbers of tasks."""
     suite = manifest.suite
-    tasks = f"{suite.name} {suite.version}, {fitted} fitted and {held_out} held out"
-    return [model, tasks, guessing(manifest), _link(prediction)]
-
-
-def _validation(run: Results, model: str, found: Mapping[str, Any]) -> str:
-    tau = found["tau"]
-    gaps = [abs(gap["difference"]["value"]) for gap in found["differences"] if gap["measure"] == "accuracy"]
-    prediction = str(found["prediction"][:DIGEST_CHARS])
-    cells = (
-        *_told(run.manifest, model, prediction, found["fitted_tasks"], found["held_out_tasks"]),
-        found["verdict"],
-        f"{len(found['pairs'])} of {found['pairs_in_all']}",
-        str(sum(pair["misplaced"] for pair in found["pairs"])),
-        "–" if tau is None else f"{tau['value']:.2f} [{tau['low']:.2f}, {tau['high']:.2f}]",
-        f"{max(gaps):.3f}",
-        f"{sum(gap['off'] for gap in found['differences'])} of {len(found['differences'])}",
-    )
-    return f"| {' | '.join(cells)} |"
+    solves = next(filter(None, map(GUESSING.match, manifest.suite_problems)), None)
+    guessing = "few" if solves is None else f"{float(solves[2]) / 100:.2f} ({solves[1]})"
+    return [model, f"{suite.name} {suite.version}, {fitted} fitted and {held_out} held out", guessing, _link(prediction)]
 
 
 def _scores(run: Results, model: str, found: Mapping[str, Any]) -> Iterator[str]:
@@ -166,20 +147,14 @@ def _scores(run: Results, model: str, found: Mapping[str, Any]) -> Iterator[str]
     for loop in found["loops"]:
         arm = arms[loop["arm"]]
         trials = [record for record in run.records if record.arm == loop["arm"] and record.status == "scored"]
-        templates = sorted({record.template for record in trials})
-        of_template = [[record.accuracy for record in trials if record.template == name] for name in templates]
-        solved = ", ".join(f"{name} {sum(one):g} of {len(one)}" for name, one in zip(templates, of_template, strict=True))
-        cells = (
-            model,
-            f"`{arm.info.loop}`",
-            interval(arm.summary.accuracy, 2),
-            interval(Interval(**loop["real"]), 2),
-            interval(Interval(**loop["predicted"]), 2),
-            solved,
-            f"{sum(record.tool_calls == 0 for record in trials)} of {len(trials)}",
-            f"{sum(record.stop in LIMITED for record in trials)} of {len(trials)}",
-        )
-        yield f"| {' | '.join(cells)} |"
+        of_template: dict[str, list[float]] = {}
+        for record in trials:
+            of_template.setdefault(record.template, []).append(record.accuracy)
+        shares = [arm.summary.accuracy, *(Interval(**loop[side]) for side in ("real", "predicted"))]
+        solved = ", ".join(f"{name} {sum(one):g} of {len(one)}" for name, one in sorted(of_template.items()))
+        counts = (sum(record.tool_calls == 0 for record in trials), sum(record.stop in LIMITED for record in trials))
+        of_all = (f"{count} of {len(trials)}" for count in counts)
+        yield row(model, f"`{arm.info.loop}`", *(interval(share, 2) for share in shares), solved, *of_all)
 
 
 def with_rows(tables: str, new: tuple[list[str], ...]) -> str:
@@ -188,14 +163,10 @@ def with_rows(tables: str, new: tuple[list[str], ...]) -> str:
     for place, ((head, rule), rows) in enumerate(zip(HEADS, new, strict=True)):
         same = 0 if place else 3  # the cell that names the model, or the prediction
         replaced = {row.split(" | ")[same] for row in rows}
-        kept = [row for row in _rows_below(tables, head) if row.split(" | ")[same] not in replaced]
+        below = takewhile(lambda line: line.startswith("|"), tables.partition(f"{head}\n")[2].splitlines()[1:])
+        kept = [row for row in below if row.split(" | ")[same] not in replaced]
         renewed.append("\n".join([head, rule, *sorted([*kept, *rows], key=lambda row: row.split(" | ")[0])]))
     return "\n\n".join(renewed)
-
-
-def _rows_below(text: str, head: str) -> list[str]:
-    lines = text.partition(f"{head}\n")[2].splitlines()[1:]
-    return lines[: next((place for place, line in enumerate(lines) if not line.startswith("|")), len(lines))]
 
 
 if __name__ == "__main__":

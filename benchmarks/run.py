@@ -8,7 +8,6 @@ said so on stderr. --write renews docs/speed.md, --quick makes everything small:
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
@@ -20,12 +19,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pages import columns, write_block
+from pages import arguments_of, columns, write_block
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "speed.md"
 PEERS = HERE.parent / ".venv-peers" / "bin" / "python"
-
 Numbers = dict[str, Any]
 
 
@@ -33,26 +31,30 @@ class Program(NamedTuple):
     """One that solves the task, over and over."""
 
     name: str
-    arguments: tuple[str, ...]
+    arguments: tuple[str, str]
     """Of `python -m`, in this folder."""
     trials: int
     """Without latency."""
     needs: tuple[str, ...] = ()
     """Distributions."""
-    is_peer: bool = False
-    """Runs in the peers' environment."""
+
+    @property
+    def is_peer(self) -> bool:
+        """Whether it runs in the peers' environment."""
+        return self.arguments[0] == "peers"
 
 
-HAND = Program("hand-written asyncio loop", ("hand",), 20_000)
-OURS = tuple(Program(f"`{name}`", ("ours", name), 2_000) for name in ("bare", "finish", "phased", "react_extract", "stateless"))
-READING = Program("`bare`, the others' model", ("ours", "reader"), 2_000)
-DSPY = Program("dspy.ReAct, dspy.Evaluate", ("dspy_react",), 200, ("dspy",))
-RIVALS = (
-    Program("LangGraph create_agent", ("peers.langgraph",), 300, ("langgraph", "langchain"), is_peer=True),
-    Program("pydantic-ai, pydantic-evals", ("peers.pydantic_evals",), 300, ("pydantic-ai-slim", "pydantic-evals"), is_peer=True),
-    Program("Inspect AI, mock model", ("peers.inspect_ai",), 100, ("inspect-ai",), is_peer=True),
+HAND = Program("hand-written asyncio loop", ("programs", "hand"), 20_000)
+DSPY = Program("dspy.ReAct, dspy.Evaluate", ("programs", "dspy_react"), 200, ("dspy",))
+ALL = (
+    HAND,
+    *(Program(f"`{name}`", ("programs", name), 2_000) for name in ("bare", "finish", "phased", "react_extract", "stateless")),
+    Program("`bare`, the others' model", ("programs", "reader"), 2_000),
+    DSPY,
+    Program("LangGraph create_agent", ("peers", "langgraph"), 300, ("langgraph", "langchain")),
+    Program("pydantic-ai, pydantic-evals", ("peers", "pydantic_evals"), 300, ("pydantic-ai-slim", "pydantic-evals")),
+    Program("Inspect AI, mock model", ("peers", "inspect_ai"), 100, ("inspect-ai",)),
 )
-ALL = (HAND, *OURS, READING, DSPY, *RIVALS)
 COST = ("loop", "trials/s", "CPU ms per trial", "CPU ms per model call", "peak MB", "CPU of dspy.ReAct over this")
 WAITING = ("loop", "share of ideal", "of the hand-written loop's", "CPU ms per trial")
 
@@ -95,45 +97,26 @@ def medians(python: Path, rounds: int, todo: Sequence[tuple[Program, tuple[int, 
 
 def tables(sizes: Sizes, python: Path, programs: Sequence[Program]) -> Iterator[str]:
     """Yield what the page shows, section by section."""
-    found = medians(python, sizes.rounds, [(each, (max(2, int(each.trials * sizes.part)), 0, 1)) for each in programs])
+    found = medians(python, sizes.rounds, [(each, (max(4, int(each.trials * sizes.part)), 0, 1)) for each in programs])
     base = found[programs.index(DSPY)]["cpu_ms_per_trial"]
-    yield section(
-        "What a trial costs",
-        COST,
-        [
-            (
-                program.name,
-                f"{line['trials_per_s']:,.0f}",
-                f"{line['cpu_ms_per_trial']:.2f}",
-                f"{line['cpu_ms_per_call']:.3f}",
-                f"{line['peak_mb']:.0f}",
-                ratio(base / line["cpu_ms_per_trial"]),
-            )
-            for program, line in zip(programs, found, strict=True)
-        ],
-    )
+    rows = []
+    for program, line in zip(programs, found, strict=True):
+        trial, ratio = line["cpu_ms_per_trial"], base / line["cpu_ms_per_trial"]
+        times = f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}"
+        shown = (f"{line['trials_per_s']:,.0f}", f"{trial:.2f}", f"{line['cpu_ms_per_call']:.3f}", f"{line['peak_mb']:.0f}", times)
+        rows.append((program.name, *shown))
+    yield section("What a trial costs", COST, rows)
     here = [program for program in programs if not program.is_peer]
     for flight in sizes.flights:
         trials = [flight * (sizes.waves_of_dspy if program is DSPY else sizes.waves) for program in here]
         todo = [(program, (count, sizes.latency_ms, flight)) for program, count in zip(here, trials, strict=True)]
+        rows = []
         found = medians(python, sizes.rounds, todo)
-        yield section(
-            f"{flight} in flight, {sizes.latency_ms} ms per model call",
-            WAITING,
-            [
-                (
-                    program.name,
-                    f"{line['share_of_ideal']:.3f}",
-                    f"{line['share_of_ideal'] / found[0]['share_of_ideal']:.1%}",
-                    f"{line['cpu_ms_per_trial']:.2f}",
-                )
-                for program, line in zip(here, found, strict=True)
-            ],
-        )
-
-
-def ratio(value: float) -> str:
-    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
+        for program, line in zip(here, found, strict=True):
+            share = line["share_of_ideal"]
+            of_hand = share / found[0]["share_of_ideal"]
+            rows.append((program.name, f"{share:.3f}", f"{of_hand:.1%}", f"{line['cpu_ms_per_trial']:.2f}"))
+        yield section(f"{flight} in flight, {sizes.latency_ms} ms per model call", WAITING, rows)
 
 
 def section(title: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -141,15 +124,9 @@ def section(title: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 
 
 VERSIONS = """
-import json, sys
-from importlib.metadata import PackageNotFoundError, version
-found = {}
-for name in sys.argv[1:]:
-    try:
-        found[name] = version(name)
-    except PackageNotFoundError:
-        pass
-print(json.dumps(found))
+import json
+from importlib.metadata import distributions
+print(json.dumps({each.name: each.version for each in distributions()}))
 """
 
 
@@ -157,10 +134,11 @@ def versions(python: Path) -> dict[str, str]:
     """What the programs need and have, the peers in their own environment."""
     found: dict[str, str] = {}
     for one, is_peer in ((Path(sys.executable), False), (python, True)):
-        needs = [name for program in ALL if program.is_peer == is_peer for name in program.needs]
+        needs = {name for program in ALL if program.is_peer == is_peer for name in program.needs}
         if one.exists():
-            command = [str(one), "-c", VERSIONS, *needs]
-            found |= json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+            said = subprocess.run([str(one), "-c", VERSIONS], capture_output=True, text=True, check=True).stdout
+            installed = {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in json.loads(said).items()}
+            found |= {name: installed[name] for name in needs & installed.keys()}
     return found
 
 
@@ -179,19 +157,17 @@ def conditions(rounds: int, found: dict[str, str]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments_of(__doc__)
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--peers", type=Path, default=PEERS, help="Python of the peers' environment")
-    parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     sizes = QUICK if given.quick else Sizes()
     sizes = sizes._replace(rounds=given.rounds or sizes.rounds)
     found = versions(given.peers)
     programs = [program for program in ALL if found.keys() >= set(program.needs)]
-    for program in ALL:
-        if program not in programs:
-            print(f"skipped: {program.name} is not installed (make bench-peers)", file=sys.stderr)
+    for program in {*ALL} - {*programs}:
+        print(f"skipped: {program.name} is not installed (make bench-peers)", file=sys.stderr)
     made = [conditions(sizes.rounds, found)]
     print(made[0], flush=True)
     for text in tables(sizes, given.peers, programs):

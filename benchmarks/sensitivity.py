@@ -1,6 +1,6 @@
 """How much hangs on a loop's words, and on the numbers of a built-in profile; Markdown.
 
-python benchmarks/sensitivity.py [--jobs N] [--write]
+python benchmarks/sensitivity.py [--share S] [--only NAME …] [--write]
 
 Each design is run in twelve innocent rewordings, and hiding its tools' errors. And every rate, every clearing rule and every other
 chance of a profile is multiplied by 1/3, 2/3, 4/3 and 5/3, one at a time. Tasks and seeds stay the same. --write renews the tables
@@ -9,28 +9,24 @@ in docs/sensitivity.md.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rewording import HOWS
 from scipy.stats import kendalltau
 
-import whichloop
-from pages import head, row, write_block
+from comparing import DESIGNS, compared
+from pages import head, make_tables, row
 from whichloop.models.profiles import Profile, load_profile
 
 PAGE = Path(__file__).parents[1] / "docs" / "sensitivity.md"
-LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 PROFILES = ("flaky-format", "flaky-tools")
-SUITES = ("events",)
+SUITE = "events"
 TASKS = 60
 FACTORS = {"1/3": 1 / 3, "2/3": 2 / 3, "4/3": 4 / 3, "5/3": 5 / 3}
 LEVELS = ("nothing", "failed", "words")
-WORDED = ("flaky-format", "flaky-tools")
 DECIDED = {"better", "worse"}
 IMPLICIT = ("tool.garbage", "tool.lies", "tool.stale", "tool.empty", "tool.partial")
 
@@ -80,51 +76,37 @@ def numbers(profile: Profile) -> list[str]:
     return [*found, "bluff", "patience"]
 
 
-def _changed(data: Mapping[str, object], number: str, factor: float) -> dict[str, object]:
+def _changed(data: Mapping[str, Any], number: str, factor: float) -> dict[str, Any]:
+    """Return a profile's fields with another number. Chances stop at 1, and a level that says more never clears less."""
     section, _, name = number.partition(".")
-    made = dict(data)
     if section == "rates":
-        rates = dict(made["rates"])  # type: ignore[call-overload]
-        made["rates"] = rates | {name: rates[name] * factor}
-    elif section == "clears":
-        made["clears"] = _cleared(dict(made["clears"]), name, factor)  # type: ignore[call-overload]
-    elif number == "patience":
-        made["patience"] = max(1, round(made["patience"] * factor))  # type: ignore[operator]
-    else:
-        made[number] = min(1.0, made[number] * factor)  # type: ignore[operator]
-    return made
-
-
-def _cleared(clears: dict[str, float], name: str, factor: float) -> dict[str, float]:
-    """Return other clearing rules: chances stop at 1, and one that says more never helps less."""
-    if name == "attempts":
-        return clears | {name: max(1.0, clears[name] * factor)}
-    made = clears | {name: min(1.0, clears[name] * factor)}
+        return {**data, "rates": data["rates"] | {name: data["rates"][name] * factor}}
+    if number == "patience":
+        return {**data, number: max(1, round(data[number] * factor))}
+    if section != "clears":
+        return {**data, number: min(1.0, data[number] * factor)}
+    value = data["clears"][name] * factor
+    made = data["clears"] | {name: max(1.0, value) if name == "attempts" else min(1.0, value)}
     if name in LEVELS:
         place = LEVELS.index(name)
         made |= {level: min(made[level], made[name]) for level in LEVELS[:place]}
         made |= {level: max(made[level], made[name]) for level in LEVELS[place:]}
-    return made
+    return {**data, "clears": made}
 
 
 # --- runs ---
 
 
-def result(suite: str, profile: Profile, tasks: int | None) -> RunResult:
+def result(profile: Profile, tasks: int) -> RunResult:
     """Compare the five designs under a profile."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "varied.toml"
         file.write_text(profile.model_copy(update={"name": f"{profile.name}-varied"}).to_toml(), encoding="utf-8")
-        made = whichloop.compare(LOOPS, suite, [str(file)], tasks=tasks, runs=Path(folder), mlflow=False, progress=False)
-        found = made.results.comparison
+        found = compared(DESIGNS, SUITE, [str(file)], folder, tasks=tasks).comparison
     designs = {arm.info.arm: arm.info.loop for arm in found.arms}
     accuracies = {arm.info.loop: arm.summary.accuracy.value for arm in found.arms if arm.summary.accuracy is not None}
     words = {(designs[pair.a], designs[pair.b]): pair.verdict.word for pair in found.pairs if pair.family == "primary"}
     return RunResult(accuracies, words)
-
-
-def _job(work: tuple[str, Profile, int | None]) -> RunResult:
-    return result(*work)
 
 
 def changes(loops: Mapping[str, str], profiles: Sequence[str], tasks: int) -> dict[tuple[str, str], float]:
@@ -132,12 +114,9 @@ def changes(loops: Mapping[str, str], profiles: Sequence[str], tasks: int) -> di
 
     `loops`: way of saying → spec of a loop with {} in the place of the design.
     """
-    specs = {(loop, how): spec.format(loop) for loop in LOOPS for how, spec in {"": "{}", **loops}.items()}
+    specs = {(loop, how): spec.format(loop) for loop in DESIGNS for how, spec in {"": "{}", **loops}.items()}
     with tempfile.TemporaryDirectory() as folder:
-        made = whichloop.compare(
-            list(specs.values()), "arithmetic", profiles, tasks=tasks, runs=Path(folder), mlflow=False, progress=False
-        )
-        arms = made.results.comparison.arms
+        arms = compared([*specs.values()], "arithmetic", profiles, folder, tasks=tasks).comparison.arms
     found = [0.0 if arm.summary.accuracy is None else arm.summary.accuracy.value for arm in arms]  # profile by profile
     means = {key: sum(found[at :: len(specs)]) / len(profiles) for at, key in enumerate(specs)}
     return {(loop, how): mean - means[loop, ""] for (loop, how), mean in means.items() if how}
@@ -146,8 +125,8 @@ def changes(loops: Mapping[str, str], profiles: Sequence[str], tasks: int) -> di
 # --- tables ---
 
 
-def summary_row(suite: str, name: str, made: Sequence[tuple[Variant, RunResult]], tasks: int) -> str:
-    """The row of one profile on one suite."""
+def summary_row(name: str, made: Sequence[tuple[Variant, RunResult]], tasks: int) -> str:
+    """The row of one profile."""
     base, others = made[0][1], made[1:]
     decided = [pair for pair, word in base.words.items() if word in DECIDED]
     turned = [
@@ -155,53 +134,42 @@ def summary_row(suite: str, name: str, made: Sequence[tuple[Variant, RunResult]]
     ]
     lost = {pair for pair, _, _ in turned if pair in decided}
     reversals = sum({before, after} == DECIDED for _, before, after in turned)
-    order = [base.accuracies[loop] for loop in LOOPS]
-    taus = [(float(kendalltau(order, [found.accuracies[loop] for loop in LOOPS]).statistic), variant) for variant, found in others]
-    tau, least = min(taus, key=lambda item: item[0])
-    ranking = " > ".join(sorted(LOOPS, key=lambda loop: -base.accuracies[loop]))
-    return (
-        f"| `{suite}` | {name} | {tasks} | {ranking} | {len(decided)} of {len(base.words)} | {len(decided) - len(lost)} | "
-        f"{len(turned)} of {len(base.words) * len(others)} | {reversals} | {tau:.2f} (`{least.number}` × {least.factor}) |"
+    order = [base.accuracies[loop] for loop in DESIGNS]
+    orders = [(each, [found.accuracies[loop] for loop in DESIGNS]) for each, found in others]
+    tau, least = min(((float(kendalltau(order, other).statistic), each) for each, other in orders), key=lambda item: item[0])
+    return row(
+        f"`{SUITE}`",
+        name,
+        tasks,
+        " > ".join(sorted(DESIGNS, key=lambda loop: -base.accuracies[loop])),
+        f"{len(decided)} of {len(base.words)}",
+        len(decided) - len(lost),
+        f"{len(turned)} of {len(base.words) * len(others)}",
+        reversals,
+        f"{tau:.2f} (`{least.number}` × {least.factor})",
     )
 
 
-def of_numbers(tasks: int, jobs: int) -> str:
-    """Return the table of what hangs on the profiles' numbers."""
-    rows = head(
-        "suite", "profile", "tasks", "ranking", "pairs decided", "decided in every variant", "verdicts that turn", "reversed",
-        "least Kendall tau",
-    )  # fmt: skip
-    with ProcessPoolExecutor(jobs) as pool:
-        for suite in SUITES:
-            for name in PROFILES:
-                varied = list(variants(load_profile(name)))
-                made = list(zip(varied, pool.map(_job, [(suite, each.profile, tasks) for each in varied]), strict=True))
-                rows.append(summary_row(suite, name, made, tasks))
-                print(rows[-1], flush=True)
-    return "\n".join(rows)
+def of_numbers(share: float) -> Iterator[str]:
+    """Yield the table of what hangs on the profiles' numbers."""
+    columns = "suite|profile|tasks|ranking|pairs decided|decided in every variant|verdicts that turn|reversed|least Kendall tau"
+    yield from head(*columns.split("|"))
+    for name in PROFILES:
+        tasks = round(share * TASKS)
+        yield summary_row(name, [(each, result(each.profile, tasks)) for each in variants(load_profile(name))], tasks)
 
 
-def of_wording(tasks: int) -> str:
-    """Return the table of what hangs on a loop's words, and on what it keeps from the model."""
+def of_wording(share: float) -> Iterator[str]:
+    """Yield the table of what hangs on a loop's words, and on what it keeps from the model."""
+    tasks = round(share * TASKS)
     reworded = {how: f'rewording:Reworded(loop="{{}}", how="{how}")' for how in HOWS}
     hidden = {f"tools' errors: {what} hidden": f'rewording:Hiding(loop="{{}}", what="{what}")' for what in ("words", "all")}
-    found = changes(reworded, WORDED, tasks) | changes(hidden, WORDED[-1:], tasks)
-    rows = {f"{len(HOWS)} rewordings, the largest change": [max((found[loop, how] for how in HOWS), key=abs) for loop in LOOPS]}
-    rows |= {what: [found[loop, what] for loop in LOOPS] for what in hidden}
-    return "\n".join([*head("change", *LOOPS), *(row(what, *(f"{each:+.3f}" for each in cells)) for what, cells in rows.items())])
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--write", action="store_true")
-    given = parser.parse_args()
-    for name in ("rewordings", "sensitivity"):
-        table = of_wording(TASKS) if name == "rewordings" else of_numbers(TASKS, given.jobs)
-        print(table, flush=True)
-        if given.write:
-            write_block(PAGE, name, table)
+    found = changes(reworded, PROFILES, tasks) | changes(hidden, PROFILES[-1:], tasks)
+    rows = {f"{len(HOWS)} rewordings, the largest change": [max((found[loop, how] for how in HOWS), key=abs) for loop in DESIGNS]}
+    rows |= {what: [found[loop, what] for loop in DESIGNS] for what in hidden}
+    yield from head("change", *DESIGNS)
+    yield from (row(what, *(f"{each:+.3f}" for each in cells)) for what, cells in rows.items())
 
 
 if __name__ == "__main__":
-    main()
+    make_tables(__doc__, PAGE, {"rewordings": of_wording, "sensitivity": of_numbers})

@@ -17,15 +17,12 @@ from typing import Any
 
 from other_policy import TEMPERS, Temper, in_the_tunnels_place
 
+from comparing import DESIGNS, folder_of_run
 from pages import head, make_tables, row
-from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.validate.prediction import ValidationRequest, predict, register
 from whichloop.experiments.validate.validity import validity
-from whichloop.runs.config import CompareConfig
-from whichloop.runs.engine.runner import Unwatched
 
 PAGE = Path(__file__).parents[1] / "docs" / "validity.md"
-LOOPS = ["bare", "finish", "phased", "react_extract", "stateless"]
 PROFILES = ("native-2024", "text-2024", "flaky-format", "flaky-tools", "forgetful", "stubborn")
 TASKS = 240
 
@@ -37,30 +34,25 @@ def table(tasks: int) -> Iterator[str]:
     columns = ("run under", "verdict", "pairs told apart", "misplaced", "tau-b", "largest gap of accuracy")
     yield from head(*columns, "off")
     for profile in PROFILES:
-        yield said_of(f"`{profile}`", validated(profile, None, tasks))
+        yield row(f"`{profile}`", *said_of(validated(profile, None, tasks)))
     for temper in TEMPERS:
-        yield said_of(f"the other policy, {temper.name}", validated("clean", temper, tasks))
+        yield row(f"the other policy, {temper.name}", *said_of(validated("clean", temper, tasks)))
 
 
 def validated(profile: str, temper: Temper | None, tasks: int) -> Mapping[str, Any]:
     """Run the designs under a profile or on the other policy, and validate the run."""
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch) / "run"
-        config = CompareConfig(
-            loops=tuple(LOOPS), profiles=(profile,), suite=f"arithmetic(size={tasks})", mlflow=False, runs=Path(scratch)
-        )
         with nullcontext() if temper is None else in_the_tunnels_place(temper):
-            run(prepare(config, folder), Unwatched())
+            folder = folder_of_run(DESIGNS, f"arithmetic(size={tasks})", (profile,), scratch)
         predicted = predict(folder, ValidationRequest())
         register(folder, predicted.prediction)
         return validity(folder, predicted)
 
 
-def said_of(under: str, found: Mapping[str, Any]) -> str:
-    """Return one row."""
+def said_of(found: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the cells that say what a validation found."""
     tau, pairs, gaps = found["tau"], found["pairs"], found["differences"]
-    return row(
-        under,
+    return (
         found["verdict"],
         f"{len(pairs)} of {found['pairs_in_all']}",
         str(sum(pair["misplaced"] for pair in pairs)),

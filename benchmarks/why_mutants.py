@@ -20,13 +20,11 @@ ROOT = Path(__file__).parents[1]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))  # loops are named `benchmarks.loop_mutants:…`, wherever this runs
 
+from benchmarks.comparing import folder_of_run  # noqa: E402
 from benchmarks.loop_defects import DEFECTS  # noqa: E402
 from benchmarks.pages import head, make_tables, row  # noqa: E402
 from whichloop.experiments.compare.results import Results, results  # noqa: E402
-from whichloop.experiments.compare.run import prepare, run  # noqa: E402
 from whichloop.experiments.why.losses import losses_explained  # noqa: E402
-from whichloop.runs.config import CompareConfig  # noqa: E402
-from whichloop.runs.engine.runner import Unwatched  # noqa: E402
 
 PAGE = ROOT / "docs" / "why.md"
 LOOPS = ("bare", "bare(decision_format=native)", "finish", "phased", "react_extract", "stateless")
@@ -47,8 +45,7 @@ class DefectCount:
 
     @property
     def cause(self) -> str:
-        cause: str = DEFECTS[self.name].cause
-        return cause
+        return str(DEFECTS[self.name].cause)
 
     @property
     def lost(self) -> int:
@@ -58,10 +55,6 @@ class DefectCount:
     def named(self) -> tuple[float, float]:
         """Shares of trials whose cause was named, against the sound loop's and alone; 0 where nothing was lost."""
         return tuple(counted[self.cause] / max(1, counted.total()) for counted in (self.against, self.alone))  # type: ignore[return-value]
-
-
-def mutant(loop: str, defect: str) -> str:
-    return f'benchmarks.loop_mutants:Mutant(loop="{loop}", defect={defect})'
 
 
 def counted(
@@ -74,16 +67,10 @@ def counted(
         for profile in profiles:
             mine = [defect for defect in made if DEFECTS[defect].profile == profile]
             for loop in loops:
-                with tempfile.TemporaryDirectory() as folder:
-                    _count(made, _ran(loop, mine, suite, profile, tasks, Path(folder)))
+                arms = (loop, *(f'benchmarks.loop_mutants:Mutant(loop="{loop}", defect={defect})' for defect in mine))
+                with tempfile.TemporaryDirectory() as runs:
+                    _count(made, results(folder_of_run(arms, suite, (profile,), runs, tasks=tasks), paired=False))
     return made
-
-
-def _ran(loop: str, defects: Sequence[str], suite: str, profile: str, tasks: int, runs: Path) -> Results:
-    arms = (loop, *(mutant(loop, defect) for defect in defects))
-    experiment = prepare(CompareConfig(loops=arms, profiles=(profile,), suite=suite, tasks=tasks, runs=runs, mlflow=False))
-    run(experiment, Unwatched())
-    return results(experiment.folder, paired=False)
 
 
 def _count(made: Mapping[str, DefectCount], found: Results) -> None:
@@ -119,8 +106,7 @@ def table(counts: Iterable[DefectCount]) -> list[str]:
 def _row(name: str, group: Sequence[DefectCount]) -> str:
     named = (sum(getattr(each, side)[each.cause] for each in group) for side in ("against", "alone"))
     worst: float = min(min(each.named) for each in group)
-    made: str = row(name, len(group), sum(each.lost for each in group), *named, f"{worst:.3f}")
-    return made
+    return str(row(name, len(group), sum(each.lost for each in group), *named, f"{worst:.3f}"))
 
 
 if __name__ == "__main__":

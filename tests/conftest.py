@@ -62,7 +62,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep what commands keep for later ones, such as an empty database of MLflow's, out of the home of whoever runs the tests."""
+    """Keep what commands keep for later ones out of the home of whoever runs the tests."""
     os.environ.setdefault("WHICHLOOP_HOME", str(config.rootpath / ".pytest_cache" / "whichloop-home"))
 
 
@@ -104,7 +104,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     """Spare the garbage collector what is there before the first test: it would look through millions of objects again."""
     gc.enable()
-    gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)  # allocations between two looks: a test ends long before its garbage fills the memory
 

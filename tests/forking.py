@@ -16,7 +16,6 @@ import os
 import sys
 import tempfile
 import traceback
-import warnings
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,8 +40,6 @@ class _Fork:
 
     pid: int
     connection: Connection
-    heavy: bool
-    """Whether it gets the costliest files first, and not the cheapest."""
     todo: deque[int]
     """Indexes of the tests that it was given and has not told of: it is at the first."""
 
@@ -63,11 +60,10 @@ def _import_what_takes_long() -> None:
     for name in TAKE_LONG:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    gc.collect()
     gc.freeze()
 
 
-def files_by_cost(items: Sequence[pytest.Item]) -> deque[list[int]]:
+def files_by_cost(items: Sequence[pytest.Item]) -> list[list[int]]:
     """Return the indexes of each file's tests: those with most thorough tests late, those with limits of their own last.
 
     Files that say the same as `IN_ONE_FORK` count as one: what one of them reads and keeps, the others need not read again.
@@ -83,11 +79,11 @@ def files_by_cost(items: Sequence[pytest.Item]) -> deque[list[int]]:
         module = getattr(item, "module", None)
         together = index if getattr(module, "EACH_ALONE", False) else getattr(module, "IN_ONE_FORK", item.path)
         files.setdefault(together, []).append(index)
-    return deque(sorted(files.values(), key=cost))
+    return sorted(files.values(), key=cost)
 
 
 class _Crew:
-    """Hands out files to the forks: the heaviest to one of them, and the lightest to the others, which leave it room."""
+    """Hands out files to the forks, the costliest first: so all end at about the same time."""
 
     def __init__(self, session: pytest.Session) -> None:
         self._session, self._files = session, files_by_cost(session.items)
@@ -96,8 +92,8 @@ class _Crew:
 
     def work(self, count: int) -> None:
         try:
-            for number in range(min(count, len(self._files))):
-                self._start(heavy=number == 0)
+            for _ in range(min(count, len(self._files))):
+                self._start()
             while self._forks:
                 ready = wait([fork.connection for fork in self._forks], LIVENESS_S)
                 for fork in list(self._forks):
@@ -108,7 +104,7 @@ class _Crew:
             for fork in self._forks:
                 os.waitpid(fork.pid, 0)
 
-    def _start(self, *, heavy: bool) -> None:
+    def _start(self) -> None:
         config, (ours, its), number = self._session.config, Pipe(), next(self._numbers)
         config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # one for all
         for stream in (config.get_terminal_writer(), sys.stdout, sys.stderr):
@@ -119,7 +115,7 @@ class _Crew:
                 connection.close()
             _Child(self._session, its, number).work_and_end()
         its.close()
-        self._forks.append(_Fork(pid, ours, heavy, deque()))
+        self._forks.append(_Fork(pid, ours, deque()))
 
     def _attend_to(self, fork: _Fork, speaks: bool) -> None:
         ended, status = os.waitpid(fork.pid, os.WNOHANG)
@@ -132,16 +128,16 @@ class _Crew:
             fork.connection.close()
             self._replace(fork, os.waitstatus_to_exitcode(status))
 
-    def _answer(self, fork: _Fork, told: dict[str, Any] | None) -> None:
+    def _answer(self, fork: _Fork, told: list[dict[str, Any]] | None) -> None:
         """Give a fork that asks for tests those of another file, or none if none is left; take in what it tells of a test."""
         if told is None:
-            file = [] if not self._files else self._files.pop() if fork.heavy else self._files.popleft()
+            file = self._files.pop() if self._files else []
             fork.todo.extend(file)
             fork.connection.send_bytes(json.dumps(file).encode())
         else:
-            self._tell(fork.todo.popleft(), **told)
+            self._tell(fork.todo.popleft(), told)
 
-    def _tell(self, index: int, reports: list[dict[str, Any]], warned: list[str]) -> None:
+    def _tell(self, index: int, reports: list[dict[str, Any]]) -> None:
         item, hook = self._session.items[index], self._session.config.hook
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         for data in reports:
@@ -149,10 +145,6 @@ class _Crew:
                 name: tuple(data[name]) for name in ("location", "longrepr") if isinstance(data[name], list)
             }  # JSON knows no tuples
             item.ihook.pytest_runtest_logreport(report=hook.pytest_report_from_serializable(config=item.config, data=data))
-        for text in warned:
-            message = warnings.WarningMessage(UserWarning(text), UserWarning, str(item.path), 1)
-            said = {"warning_message": message, "when": "runtest", "nodeid": item.nodeid, "location": None}
-            hook.pytest_warning_recorded.call_historic(kwargs=said)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         if self._session.shouldfail:
             raise self._session.Failed(self._session.shouldfail)
@@ -168,9 +160,9 @@ class _Crew:
             data = item.config.hook.pytest_report_to_serializable(config=item.config, report=report)
             if dead.todo:
                 self._files.append(list(dead.todo))
-            self._tell(index, [data], [])
+            self._tell(index, [data])
             if self._files:
-                self._start(heavy=dead.heavy)
+                self._start()
         elif code:
             raise RuntimeError(f"a process that ran tests ended between them, with exit code {code}")
 
@@ -181,7 +173,6 @@ class _Child:
     def __init__(self, session: pytest.Session, connection: Connection, number: int) -> None:
         self._session, self._connection, self._number = session, connection, number
         self._reports: list[pytest.TestReport] = []
-        self._warned: list[str] = []
 
     def work_and_end(self) -> NoReturn:
         atexit._clear()  # what the parent has yet to do at its end
@@ -213,7 +204,6 @@ class _Child:
         plugins.unregister(name="terminalreporter")
         plugins.register(_NoTerminal(self._session.config), "terminalreporter")
         plugins.register(self)
-        self._warned.clear()  # those of the collection, which a new plugin hears again
 
     def _run_tests(self) -> None:
         items, todo = self._session.items, self._ask()
@@ -223,9 +213,8 @@ class _Child:
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=items[todo[0]] if todo else None)
             to_json = item.config.hook.pytest_report_to_serializable
             reports = [to_json(config=item.config, report=report) for report in self._reports]
-            self._connection.send_bytes(json.dumps({"reports": reports, "warned": self._warned}).encode())
+            self._connection.send_bytes(json.dumps(reports).encode())
             self._reports.clear()
-            self._warned.clear()
 
     def _ask(self) -> deque[int]:
         self._connection.send_bytes(b"null")
@@ -233,9 +222,6 @@ class _Child:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._reports.append(report)
-
-    def pytest_warning_recorded(self, warning_message: warnings.WarningMessage) -> None:
-        self._warned.append(f"{warning_message.category.__name__}: {warning_message.message}")
 
 
 class _NoTerminal:

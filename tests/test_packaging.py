@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import venv
 import zipfile
 from importlib.metadata import EntryPoint
@@ -27,36 +26,19 @@ def in_source() -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def clone(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("clone") / "whichloop"
-    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder)], check=True)
-    return folder
-
-
-def built(clone: Path, kind: str, target: Path) -> Path:
-    """Build by setuptools itself, as pip and `python -m build` let it, but without an environment of its own."""
-    code = f"import sys; from setuptools import build_meta; build_meta.{kind}(sys.argv[1])"
-    subprocess.run([sys.executable, "-c", code, str(target)], cwd=clone, check=True, capture_output=True)
-    (made,) = target.iterdir()
+def wheel(tmp_path_factory):
+    """Built by setuptools itself, as pip and `python -m build` let it, but without an environment of its own."""
+    folder = tmp_path_factory.mktemp("built")
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(folder / "clone")], check=True)
+    code = f"from setuptools import build_meta; build_meta.build_wheel({str(folder)!r})"
+    subprocess.run([sys.executable, "-c", code], cwd=folder / "clone", check=True, capture_output=True)
+    (made,) = folder.glob("*.whl")
     return made
-
-
-@pytest.fixture(scope="module")
-def wheel(clone, tmp_path_factory):
-    return built(clone, "build_wheel", tmp_path_factory.mktemp("dist"))
 
 
 def test_the_wheel_holds_every_file_of_the_source_and_nothing_else(wheel):
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert names == in_source()
-
-
-@pytest.mark.slow
-def test_the_source_archive_holds_what_building_needs(clone, tmp_path):
-    with tarfile.open(built(clone, "build_sdist", tmp_path)) as archive:
-        names = {str(PurePosixPath(*PurePosixPath(name).parts[1:])) for name in archive.getnames()}
-    assert {f"src/{name}" for name in in_source()} <= names
-    assert {"pyproject.toml", "README.md", "LICENSE"} <= names
 
 
 def test_the_citation_is_of_this_version():
@@ -71,20 +53,13 @@ def said_in(wheel: Path, name: str) -> str:
         return archive.read(place).decode()
 
 
-def test_the_wheel_names_every_extra(wheel):
-    text = said_in(wheel, "METADATA")
-    assert {line.partition(": ")[2] for line in text.splitlines() if line.startswith("Provides-Extra: ")} == {
-        *project()["optional-dependencies"]
-    }
-
-
-def test_the_wheel_makes_the_command_and_the_plugin_of_pytest(wheel):
+def test_the_wheel_names_every_extra_its_command_and_its_plugin_of_pytest(wheel):
+    extras = [line.partition(": ")[2] for line in said_in(wheel, "METADATA").splitlines() if line.startswith("Provides-Extra: ")]
+    assert {*extras} == {*project()["optional-dependencies"]}
     declared = configparser.ConfigParser()
     declared.read_string(said_in(wheel, "entry_points.txt"))
-    assert {name: dict(group) for name, group in declared.items() if group} == {
-        "console_scripts": project()["scripts"],
-        **project()["entry-points"],
-    }
+    groups = {name: dict(group) for name, group in declared.items() if group}
+    assert groups == {"console_scripts": project()["scripts"], **project()["entry-points"]}
 
 
 @pytest.mark.parametrize("name", project()["scripts"])

@@ -96,7 +96,7 @@ def _shell(text: str, folder: Path) -> str:
         "HOME": str(folder),
         "COLUMNS": "100",
         "LANG": "C.UTF-8",
-        "PYTHONPATH": str(ROOT / "src"),
+        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{Path(__file__).with_name('without')}",
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTEST_PLUGINS": "whichloop.pytest_plugin",
     }
@@ -106,8 +106,10 @@ def _shell(text: str, folder: Path) -> str:
         words = shlex.split(command, comments=True)
         if not words:
             continue
-        ours = words[0] == "whichloop" and not SHELL.search(command.replace("'", ""))
-        made = [sys.executable, "-P", "-m", *words] if ours else ["bash", "-euo", "pipefail", "-c", command]
+        module = words[2:] if words[:2] == ["python", "-m"] else words
+        ours = module[0] in ("whichloop", "pytest") and not SHELL.search(command.replace("'", ""))
+        safe = [] if words[0] == "python" else ["-P"]
+        made = [sys.executable, *safe, "-m", *module] if ours else ["bash", "-euo", "pipefail", "-c", command]
         start = Prepared if ours else subprocess.Popen
         with start(made, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             out, errors = process.communicate(timeout=600)

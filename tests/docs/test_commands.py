@@ -22,6 +22,7 @@ BLOCK = re.compile(r"^ *```[^\n]*\n(.*?)^ *```|((?:^ {4}[^\n]*\n)+)", re.MULTILI
 TYPED = re.compile(r"\s*(?:\$ |- |[\w ]+ {2,})?whichloop (.+?)(?: {2,}.*)?")
 """A line that is typed, with what explains it, or a labelled one that is printed."""
 BETWEEN = re.compile(r"\s(?:&&|\|\|?|;|<|>)\s")
+COMMAND: Any = typer.main.get_command(app)
 IN_SENTENCE = re.compile(r"`whichloop ([^`]+)`")
 
 
@@ -45,7 +46,7 @@ def in_sentences() -> Iterator[tuple[str, str]]:
 
 def named(words: list[str]) -> tuple[Any, list[str]]:
     """Return the command that the first words name, and the others."""
-    command: Any = typer.main.get_command(app)
+    command = COMMAND
     while inner := getattr(command, "commands", None):
         first, *words = words or [""]
         assert first in inner, f"no such command: {first}"

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from whichloop.experiments.compare import run as compare
+from benchmarks.pages import block, write_block
+from tests.benchmarks import load_benchmark
 from whichloop.experiments.compare.doc import compare_doc
-from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import prepare
+from whichloop.experiments.compare.results import Results
 from whichloop.experiments.optimize import prepare as optimizations
 from whichloop.experiments.optimize.config import load_optimize_config
 from whichloop.experiments.optimize.doc import gains_table, optimize_doc
@@ -25,8 +25,6 @@ from whichloop.experiments.optimize.run import run as search_and_test
 from whichloop.metrics.comparison import Comparison
 from whichloop.reports.html.charts import accuracy
 from whichloop.reports.html.svg import standalone
-from whichloop.runs.config import CompareConfig
-from whichloop.runs.engine.runner import Unwatched
 from whichloop.text.doc import Doc, Table, markdown_cell, to_markdown, to_terminal
 
 ROOT = Path(__file__).parents[2]
@@ -44,22 +42,10 @@ OF_ARMS = ("arm", "accuracy", "steps", "tokens")
 OF_PAIRS = ("a", "b", "difference", "p (Holm)", "verdict", "would decide")
 
 
-def block(name: str) -> re.Pattern[str]:
-    return re.compile(rf"(<!-- {name}: .*? -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-
-
-def shown(name: str, page: Path = RESULTS) -> str:
-    found = block(name).search(page.read_text(encoding="utf-8"))
-    assert found is not None
-    return found[0]
-
-
 def compared(runs: Path, loops: Sequence[str] = LOOPS, profiles: Sequence[str] = PROFILES) -> Results:
     """What `make compare` finds, of some designs and profiles or all."""
-    config = CompareConfig(loops=tuple(loops), profiles=tuple(profiles), suite=TASKS, runs=runs, mlflow=False)
-    experiment = prepare(config)
-    compare.run(experiment, Unwatched())
-    return results(experiment.folder)
+    found: Results = load_benchmark("comparing").compared(loops, TASKS, profiles, runs)
+    return found
 
 
 def tables(found: Results) -> list[str]:
@@ -139,12 +125,16 @@ def test_the_row_of_a_compared_design_is_what_the_command_gives(tmp_path):
     """Arms do not depend on each other; `test_all_of_the_compared_designs` has the others, the pairs, verdict and picture."""
     (arms,) = tables(compared(tmp_path, LOOPS[:1], PROFILES[:1]))
     _, _, row = arms.splitlines()
-    assert row in shown("result").splitlines()
+    assert row in block(RESULTS, "result").splitlines()
 
 
 def test_the_verdict_and_the_picture_have_the_numbers_of_the_tables():
-    table = {cells(row)[0]: cells(row)[1:] for row in shown("result").partition("| a | b |")[0].splitlines() if row.startswith("|")}
-    picture_text, lines = PICTURE.read_text(encoding="utf-8"), shown("verdict", README).splitlines()
+    table = {
+        cells(row)[0]: cells(row)[1:]
+        for row in block(RESULTS, "result").partition("| a | b |")[0].splitlines()
+        if row.startswith("|")
+    }
+    picture_text, lines = PICTURE.read_text(encoding="utf-8"), block(README, "verdict").splitlines()
     for loop in LOOPS:
         rows = [table[f"{loop}/{profile}"] for profile in PROFILES]
         (line,) = (line for line in lines if line.startswith(f"{loop} ") and line.count("[") == len(PROFILES))
@@ -157,8 +147,8 @@ def test_the_verdict_and_the_picture_have_the_numbers_of_the_tables():
 @pytest.mark.slow
 def test_all_of_the_compared_designs(tmp_path):
     found = compared(tmp_path)
-    assert measured(found) in shown("result")
-    assert verdict(found) in shown("verdict", README)
+    assert measured(found) in block(RESULTS, "result")
+    assert verdict(found) in block(README, "verdict")
     assert picture(found.comparison) == PICTURE.read_text(encoding="utf-8")
 
 
@@ -179,25 +169,9 @@ def test_the_python_of_readme_runs(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_rows_of_the_optimized_designs_are_what_the_command_gives(tmp_path):
-    """Designs do not depend on each other, but for the level of a gain's interval, which five share on the page;
-    `test_all_of_the_optimized_designs` has the others, and the ranking."""
-    rows = gained(optimized(tmp_path, ["bare"])).splitlines()
-    assert [row.split(" | ")[0] for row in rows[2:]] == ["| bare"] * 3
-    gain = COLUMNS.index("change")
-    assert {without_interval(row, gain) for row in rows} <= {without_interval(row, gain) for row in shown("optimized").splitlines()}
-
-
-def without_interval(row: str, column: int) -> str:
-    """A table's row without what stands in brackets in one column."""
-    cells = row.strip("| ").split(" | ")
-    return " | ".join(cell.partition(" \\[")[0] if place == column else cell for place, cell in enumerate(cells))
-
-
-@pytest.mark.slow
 def test_all_of_the_optimized_designs(tmp_path):
     found = optimized(tmp_path)
-    assert f"\n{gained(found)}\n\n{ranked(found)}\n" in shown("optimized")
+    assert f"\n{gained(found)}\n\n{ranked(found)}\n" in block(RESULTS, "optimized")
 
 
 def made_by(target: str) -> str:
@@ -223,16 +197,11 @@ def test_every_link_leads_somewhere():
 
 def renew() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        run = compared(Path(folder))
-        found = optimized(Path(folder))
-    text = renewed(RESULTS.read_text(encoding="utf-8"), "result", measured(run))
-    RESULTS.write_text(renewed(text, "optimized", f"{gained(found)}\n\n{ranked(found)}"), encoding="utf-8")
-    README.write_text(renewed(README.read_text(encoding="utf-8"), "verdict", verdict(run)), encoding="utf-8")
+        run, found = compared(Path(folder)), optimized(Path(folder))
+    write_block(RESULTS, "result", measured(run))
+    write_block(RESULTS, "optimized", f"{gained(found)}\n\n{ranked(found)}")
+    write_block(README, "verdict", verdict(run))
     PICTURE.write_text(picture(run.comparison), encoding="utf-8")
-
-
-def renewed(text: str, name: str, said: str) -> str:
-    return block(name).sub(lambda old: f"{old[1]}\n{said}\n\n{old[2]}", text)
 
 
 if __name__ == "__main__" and "--write" in sys.argv:

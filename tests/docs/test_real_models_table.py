@@ -11,10 +11,7 @@ import pytest
 
 from benchmarks.pages import block, write_block
 from tests.benchmarks import load_benchmark
-from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.validate.prediction import prediction_digest
-from whichloop.runs.config import CompareConfig
-from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.store.files import RunError, read_document, write_document
 
 ROOT = Path(__file__).parents[2]
@@ -47,9 +44,8 @@ PREDICTED: dict[str, Any] = {"loops": {}, "fitted": [*"abcd"], "held_out": [*"ef
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A run of two loops whose replies no model gave, and what a validation might have found of it."""
-    config = CompareConfig(loops=["bare", "finish"], suite="arithmetic(size=4)", mlflow=False, runs=tmp_path)
-    assert run(prepare(config, tmp_path / "run"), Unwatched()) == ""
-    return tmp_path / "run"
+    made: Path = load_benchmark("comparing").folder_of_run(["bare", "finish"], "arithmetic(size=4)", ["clean"], tmp_path)
+    return made
 
 
 @pytest.fixture
@@ -116,13 +112,10 @@ def test_every_prediction_is_the_one_that_its_digest_names():
         assert kept["digest"] == prediction_digest(kept)
 
 
-def test_the_page_has_the_model_in_the_box_with_every_design():
+def test_the_page_has_the_model_in_the_box_with_every_design_on_a_suite_that_is_sound():
     text = block(REAL.PAGE, REAL.BLOCK)
     assert "\n| `local` (SmolLM2-135M" in text
     assert all(f" | `{loop}` | " in text for loop in ("bare", "finish", "phased", "react_extract", "stateless"))
-
-
-def test_the_suite_of_make_real_is_sound():
     lookups = load_benchmark("lookups")
     suite = lookups.load()
     assert len({task.query.text for task in suite.tasks}) == len(suite.tasks) == lookups.SIZE
@@ -132,13 +125,6 @@ def test_the_suite_of_make_real_is_sound():
 
 def test_make_real_registers_a_prediction_before_its_tasks_are_run():
     recipe = (ROOT / "Makefile").read_text("utf-8").partition("\nreal: $(READY_LOCAL)\n")[2].partition("\n\n")[0]
-    steps = (
-        "--tasks 8",
-        "--ahead 10",
-        "--register) && ",
-        "$(REAL_RUN) --runs runs/real/whole && ",
-        "--prediction $$prediction",
-        "--write",
-    )
+    steps = ["--tasks 8", "--ahead 10", "--register) && ", "$(REAL_RUN) --runs runs/real/whole && ", "--prediction $$", "--write"]
     places = [recipe.index(step) for step in steps]
     assert places == sorted(places)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -12,14 +14,17 @@ EACH_ALONE = True
 PAGES = [path for path in sorted((ROOT / "docs").glob("*.md")) if any(map(is_run, samples(path.read_text("utf-8"))))]
 
 
-def in_shell(page: Path) -> bool:
-    return any(sample.language == "sh" for sample in samples(page.read_text("utf-8")))
+SLOW = ("compare.md", "lesson.md", "optimize.md", "real-models.md", "validity.md", "your-agent.md")
+"""Their commands are those of other pages, or are run by tests of their own."""
+
+
+def costs(page: Path) -> list[pytest.MarkDecorator]:
+    in_shell = any(sample.language == "sh" for sample in samples(page.read_text("utf-8")))
+    return [*[pytest.mark.thorough] * in_shell, *[pytest.mark.slow] * (page.name in SLOW)]
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    "page", [pytest.param(each, marks=[pytest.mark.thorough] * in_shell(each), id=each.name) for each in PAGES]
-)
+@pytest.mark.parametrize("page", [pytest.param(each, marks=costs(each), id=each.name) for each in PAGES])
 def test_the_samples_of_a_page_print_what_it_says(page: Path, tmp_path: Path) -> None:
     for sample, printed in printed_by(page.read_text("utf-8"), tmp_path):
         if sample.expected:
@@ -33,8 +38,23 @@ def test_more_lines_stand_for_any() -> None:
     assert not is_shown("a\n", "a\nb\n")
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
-def test_code_that_is_not_run_compiles(page: Path) -> None:
-    for sample in samples(page.read_text("utf-8")):
-        if sample.language == "py" or (sample.language == "python" and sample.file):
-            compile(sample.text, page.name, "exec")
+def imports(code: str) -> list[tuple[str, str]]:
+    """Return module and name of each `from whichloop… import name`, and of each `whichloop.name` after `import whichloop`."""
+    found = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "whichloop":
+            found += [(str(node.module), alias.name) for alias in node.names]
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "whichloop":
+            found.append(("whichloop", node.attr))
+    return found
+
+
+def test_the_python_of_all_pages_compiles_and_what_it_imports_is_there() -> None:
+    pages = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md"))
+    texts = [(page.name, sample) for page in pages for sample in samples(page.read_text("utf-8"))]
+    code = [(page, each.text) for page, each in texts if each.language in ("py", "python")]
+    named = {(page, *each) for page, text in code for each in imports(text)}
+    assert len(named) > 20
+    for page, module, name in named:
+        is_there = hasattr(importlib.import_module(module), name) or importlib.util.find_spec(f"{module}.{name}")
+        assert is_there, f"{page}: {module} has no {name}"

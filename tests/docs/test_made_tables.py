@@ -1,0 +1,182 @@
+"""Tables that programs of benchmarks/ write into pages: their rows are those of the program, and say what the pages say of them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.pages import block, cells
+from tests.benchmarks import load_benchmark
+from tests.docs.pages import ROOT
+from whichloop.experiments.compare.results import results
+from whichloop.models.profiles import load_profile
+from whichloop.runs.registry import generated_suites
+
+MEASURES, SENSITIVITY, SEPARATION, SPEED, VALIDITY, OTHER, COMPARING = map(
+    load_benchmark, ("measures", "sensitivity", "separation", "run", "validity", "other_policy", "comparing")
+)
+DESIGNS = COMPARING.DESIGNS
+
+
+# --- measures ---
+
+Table = dict[str, dict[str, str]]
+"""First cell of a row, without its profile → column → cell."""
+
+
+def of_measures(name: str) -> list[Table]:
+    made = []
+    for text in re.findall(r"(?:^\|.*\n)+", block(MEASURES.PAGE, name), re.MULTILINE):
+        head, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines())
+        made.append({row[0].strip("`").partition("/")[0]: dict(zip(head, row, strict=True)) for row in rows})
+    return made
+
+
+def numbers(cell: str) -> list[float]:
+    return [float(number) for number in re.findall(r"-?\d+(?:\.\d+)?", cell)]
+
+
+def test_each_loop_of_the_overview_is_struck_and_searched() -> None:
+    made = re.findall(r"<!-- (\w+): python benchmarks/measures\.py ", MEASURES.PAGE.read_text("utf-8"))
+    assert sorted(made) == sorted(MEASURES.BLOCKS)
+    means, faults = of_measures("overview")
+    assert {*DESIGNS} <= means.keys() == faults.keys()
+    for row in faults.values():
+        recovered, possible = numbers(row["recovers from, one at a time"])
+        outcomes = ("ends as if all were well", "ends, and says so", "has no limit")
+        assert recovered + sum(int(row[outcome]) for outcome in outcomes) == possible
+        columns = ("lost without any fault", "with one alone", "searched", "lost trials")
+        without, alone, searched, lost = (int(row[name]) for name in columns)
+        assert without + alone <= searched <= lost
+
+
+def test_what_the_page_says_of_context_and_of_calls_at_once() -> None:
+    (context,), (calls,) = of_measures("context"), of_measures("calls")
+    kept = {loop: numbers(row["retention"])[0] for loop, row in context.items()}
+    assert {loop for loop, share in kept.items() if share < 1} == {"stateless", "microcompact(loop=bare)"}
+    for loop, at_once in zip(("finish", "stateless"), MEASURES.AT_ONCE, strict=True):
+        overlapped = [numbers(calls[each]["write and read overlapped"])[0] for each in (loop, at_once)]
+        assert overlapped == [0, 1]
+        assert numbers(calls[at_once]["accuracy"])[2] < numbers(calls[loop]["accuracy"])[1]
+    assert {calls[loop]["write and read overlapped"] for loop in ("bare", "phased", "react_extract")} == {"–"}
+
+
+def test_what_the_page_says_of_injection() -> None:
+    (found,) = of_measures("injection")
+    apart = {loop for loop, row in found.items() if row["p (Holm, all pairs)"] == "<0.001"}
+    assert all(f"guarded(loop=bare, {options})" in apart for options in MEASURES.DEFENCES if "writes" not in options)
+    marked, *plain = (found[f"guarded(loop=bare, {options})"] for options in MEASURES.DEFENCES[:3])
+    assert numbers(marked["injection attempted"])[0] < numbers(found["bare"]["injection attempted"])[0]
+    assert {row["injection attempted"] for row in plain} == {found["bare"]["injection attempted"]}
+
+
+# --- sensitivity ---
+
+
+@pytest.mark.parametrize("name", SENSITIVITY.PROFILES)
+def test_every_number_of_a_profile_is_varied_up_and_down(name: str) -> None:
+    profile = load_profile(name)
+    base, *varied = SENSITIVITY.variants(profile)
+    assert base.profile == profile
+    assert all(each.profile != profile for each in varied)
+    assert {each.number for each in varied} >= set(SENSITIVITY.numbers(profile)) - {"patience"}
+    for kind, rate in profile.rates.items():
+        found = {each.factor: each.profile.rates for each in varied if each.number == f"rates.{kind}"}
+        assert {factor: rates[kind] for factor, rates in found.items()} == pytest.approx(
+            {factor: rate * times for factor, times in SENSITIVITY.FACTORS.items()}
+        )
+        assert all({**rates, kind: rate} == profile.rates for rates in found.values())
+    clears = [each.profile.clears for each in varied]
+    assert all(each.nothing <= each.failed <= each.words for each in clears)
+
+
+def test_no_innocent_rewording_moves_a_design_and_hidden_errors_cost() -> None:
+    assert [row[1] for row in cells(SENSITIVITY.PAGE, "sensitivity")[1:]] == [*SENSITIVITY.PROFILES]
+    _, (how, *innocent), words, everything = cells(SENSITIVITY.PAGE, "rewordings")
+    assert how == f"{len(SENSITIVITY.HOWS)} rewordings, the largest change"
+    assert all(abs(float(change)) <= 0.03 for change in innocent)
+    assert max(sum(map(float, hidden[1:])) for hidden in (words, everything)) < -0.1
+
+
+# --- which suite tells which designs apart ---
+
+SHOWN = block(SEPARATION.PAGE, "separation").strip()
+
+
+def test_every_suite_has_its_row_and_one_that_is_measured_alone_leaves_those_of_others() -> None:
+    head, rule, *rows = SHOWN.splitlines()
+    assert [row.split(" | ")[0].strip("| `") for row in rows] == sorted(generated_suites())
+    own = rows[2].replace("0.", "1.")
+    assert SEPARATION.with_rows(SHOWN, [own]).splitlines() == [head, rule, *rows[:2], own, *rows[3:]]
+    new = "| `aardvark` | 1 | 2 |"
+    assert SEPARATION.with_rows(SHOWN, [new]).splitlines() == [head, rule, new, *rows]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("suite", sorted(generated_suites()))
+def test_all_rows_are_what_the_command_gives(suite: str) -> None:
+    assert SEPARATION.suite_row(suite) in SHOWN.splitlines()
+
+
+# --- speed: times are never looked at ---
+
+
+def speed_tables(text: str) -> dict[str, list[list[str]]]:
+    """Title → the rows of its table, heads first."""
+    parts = (part.partition("\n") for part in text.split("\n## ")[1:])
+    return {title: [re.split(r" {2,}", line) for line in rest.split("```")[1].splitlines()[1:]] for title, _, rest in parts}
+
+
+def heads(sizes: Any) -> dict[str, tuple[str, ...]]:
+    titles = [f"{flight} in flight, {sizes.latency_ms} ms per model call" for flight in sizes.flights]
+    return {"What a trial costs": SPEED.COST, **dict.fromkeys(titles, SPEED.WAITING)}
+
+
+def test_the_page_on_speed_has_every_program_with_the_versions_that_it_needs() -> None:
+    found = block(SPEED.PAGE, "speed")
+    shown = speed_tables(found)
+    assert {title: tuple(rows[0]) for title, rows in shown.items()} == heads(SPEED.Sizes())
+    cost, *others = shown.values()
+    assert [row[0] for row in cost[1:]] == [program.name for program in SPEED.ALL]
+    assert all([row[0] for row in rows[1:]] == [each.name for each in SPEED.ALL if not each.is_peer] for rows in others)
+    assert all(re.search(rf"\b{name} \d", found) for program in SPEED.ALL for name in program.needs)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_programs_run() -> None:
+    """Peers are left out where they are not installed."""
+    command = [sys.executable, str(ROOT / "benchmarks" / "run.py"), "--quick"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    shown = speed_tables(done.stdout)
+    assert {title: tuple(rows[0]) for title, rows in shown.items()} == heads(SPEED.QUICK)
+    assert all(len(rows) > 8 and all(map(all, rows)) for rows in shown.values())
+
+
+# --- validity ---
+
+
+def accuracies(temper: Any, folder: Path) -> dict[str, float]:
+    with OTHER.in_the_tunnels_place(temper):
+        found = results(COMPARING.folder_of_run(DESIGNS, "arithmetic(size=6)", ["clean"], folder))
+    means = {arm.info.loop: arm.summary.accuracy for arm in found.comparison.arms}
+    return {loop: mean.value for loop, mean in means.items() if mean is not None}
+
+
+def test_the_other_model_solves_what_it_does_not_spoil(tmp_path: Path) -> None:
+    assert accuracies(OTHER.Temper("careful"), tmp_path / "good") == dict.fromkeys(DESIGNS, 1.0)
+    assert sum(accuracies(OTHER.Temper("hopeless", miscopies=1.0), tmp_path / "bad").values()) < 2.5
+
+
+def test_every_row_of_the_table_of_validity_is_there() -> None:
+    table = block(VALIDITY.PAGE, "validity")
+    for under in (*(f"`{profile}`" for profile in VALIDITY.PROFILES), *(f"the other policy, {one.name}" for one in OTHER.TEMPERS)):
+        assert f"\n| {under} | " in table
+    assert f"{VALIDITY.TASKS} tasks" in table
