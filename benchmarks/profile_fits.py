@@ -23,17 +23,14 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
+from comparing import DESIGNS, folder_of_run
 from pages import head, make_tables, row
-from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.fit_profile.fit import FittedProfile, fit_run, to_toml
 from whichloop.models.profiles import Profile, load_profile
-from whichloop.runs.config import CompareConfig
-from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import read_manifest
 from whichloop.runs.store.trials import each_record
 
 PAGE = Path(__file__).parents[1] / "docs" / "real-models.md"
-LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
 PROFILES = ("flaky-format", "flaky-tools", "forgetful", "stubborn")
 SUITE = "arithmetic"
 TASKS = 60
@@ -66,28 +63,23 @@ class ProfileFits:
 
 def ran(profile: str, tasks: int, seed: int, runs: Path, repeats: int = 2) -> Path:
     """Run the five designs, and return the run's folder."""
-    config = CompareConfig(
-        loops=LOOPS, profiles=(profile,), suite=SUITE, tasks=tasks, repeats=repeats, seed=seed, runs=runs, mlflow=False
-    )
-    experiment = prepare(config)
-    run(experiment, Unwatched())
-    return experiment.folder
+    return folder_of_run(DESIGNS, SUITE, (profile,), runs, tasks=tasks, repeats=repeats, seed=seed)
 
 
 def scores(folder: Path) -> np.ndarray:
-    """Return the mean score of each design on each task, (designs, tasks), in the order of LOOPS."""
+    """Return the mean score of each design on each task, (designs, tasks), in the order of DESIGNS."""
     arms = {arm.arm: arm.loop for arm in read_manifest(folder).arms}
-    found: dict[str, dict[str, list[float]]] = {loop: defaultdict(list) for loop in LOOPS}
+    found: dict[str, dict[str, list[float]]] = {loop: defaultdict(list) for loop in DESIGNS}
     for record in each_record(folder):
         found[arms[record.arm]][record.task].append(record.accuracy)
-    tasks = sorted(found[LOOPS[0]])
-    return np.array([[statistics.mean(found[loop][task]) for task in tasks] for loop in LOOPS])
+    tasks = sorted(found[DESIGNS[0]])
+    return np.array([[statistics.mean(found[loop][task]) for task in tasks] for loop in DESIGNS])
 
 
 def told_apart(true: Sequence[np.ndarray]) -> dict[tuple[int, int], float]:
     """Return the pairs of designs that the true runs together tell apart → the sign of their difference."""
     pooled, apart = np.mean(true, axis=0), {}
-    for one, other in combinations(range(len(LOOPS)), 2):
+    for one, other in combinations(range(len(DESIGNS)), 2):
         differences = pooled[one] - pooled[other]
         if not np.ptp(differences):
             continue
@@ -131,20 +123,12 @@ def fitted_to(name: str, fits: int, tasks: int) -> ProfileFits:
 
 def lines(share: float) -> list[str]:
     fits = round(share * FITS)
-    rows = head(
-        "profile",
-        "tau, mean",
-        "lowest",
-        "true against itself",
-        "pairs told apart",
-        "tau of these",
-        "gap of accuracy",
-        "rates covered",
-    )
+    columns = "profile|tau, mean|lowest|true against itself|pairs told apart|tau of these|gap of accuracy|rates covered"
+    rows = head(*columns.split("|"))
     for found in (fitted_to(name, fits, TASKS) for name in PROFILES):
         means = (statistics.mean(found.ruled), statistics.mean(found.gaps), statistics.mean(found.covered))
         taus = (statistics.mean(found.taus), min(found.taus), statistics.mean(found.same))
-        pairs = f"{found.pairs} of {math.comb(len(LOOPS), 2)}"
+        pairs = f"{found.pairs} of {math.comb(len(DESIGNS), 2)}"
         rows.append(row(found.name, *map("{:.2f}".format, taus), pairs, *map("{:.2f}".format, means)))
     return [f"{fits} fits each to {TASKS} tasks of `{SUITE}`, two repeats, five designs.", "", *rows]
 

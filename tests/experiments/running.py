@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.metrics.record import Record
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched

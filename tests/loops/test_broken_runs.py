@@ -25,8 +25,7 @@ from whichloop.models.fake import FakeModel
 from whichloop.models.metering import Budget
 from whichloop.protocol import Answer, Loop, Outcome, Query, Reply, Toolbox, Usage, WrappedLoop, run_sync
 from whichloop.protocol.events import SILENT, Observer, RunEnded, RunEvent
-from whichloop.protocol.model import Model, ProviderError, Request, WrappedModel
-from whichloop.protocol.tokens import estimate_input
+from whichloop.protocol.model import Model, ProviderError, Request, WrappedModel, estimate_input
 from whichloop.protocol.tool_calls import BudgetExceeded, Observation, StopRun, ToolCall
 from whichloop.protocol.tools import ToolboxAround
 

@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 import pytest
 
 from tests.loops.helpers import Heard
-from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.loops import Bare, BudgetExceeded, Finish, ProviderRetry
 from whichloop.loops.shared import boundary
 from whichloop.loops.shared.boundary import run_events, takes_events

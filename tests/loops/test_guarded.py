@@ -16,7 +16,7 @@ from whichloop.loops.guarded import UNCONFIRMED, ConfirmCodec, Guarded, NeededTo
 from whichloop.models.instructions import ANSWER, CALL, STOP
 from whichloop.models.profiles import Gullibility, Profile
 from whichloop.protocol import ContextOverflow, Loop, ProviderError, Query, StopReason, Tool, Toolbox, ToolCall, run_sync
-from whichloop.protocol.digest import sha256
+from whichloop.protocol.json_text import sha256
 from whichloop.protocol.moves import Act, Answer, Completion, Role, Text, Understanding
 from whichloop.protocol.receipts import LABEL_LENGTH, announced, closing, opening
 

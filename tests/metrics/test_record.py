@@ -23,7 +23,7 @@ from whichloop.metrics.measures import (
 )
 from whichloop.metrics.record import MAX_COUNT, FaultRecord, Record, records_digest
 from whichloop.metrics.summary import GAINS, METRICS, SHARES, measures_of, summarize
-from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.json_text import canonical_json
 
 DIGESTED = (
     "arm", "suite_digest", "task", "repeat", "status", "answer", "stop", "steps", "calls", "tool_calls",

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.metrics.summary import count_faults
 from whichloop.models.profiles import WEAKNESS_KINDS, Clears, Profile, Weakness, built_in_profiles, load_profile
 from whichloop.protocol import run_sync

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.protocol import Message, NativeCall, Reply, Request, ToolCall, ToolSpec, Usage
+from whichloop.protocol.model import MESSAGE_OVERHEAD, estimate_input, estimate_tokens, estimate_usage, tool_tokens
 from whichloop.protocol.moves import Act, Answer, Completion, Inexpressible, Recovery, Tasks, Text, Understanding, WireError
-from whichloop.protocol.tokens import MESSAGE_OVERHEAD, estimate_input, estimate_tokens, estimate_usage, tool_tokens
 
 LAW = settings(max_examples=cases(40), deadline=None)
 

@@ -22,8 +22,7 @@ from whichloop.experiments.import_runs.importing import read_file
 from whichloop.experiments.import_runs.joining import ImportRequest
 from whichloop.models.recording import Recordings
 from whichloop.protocol import Inexpressible, NativeCall, WireError
-from whichloop.protocol.digest import canonical_json, digest, whole_numbers_as_int
-from whichloop.protocol.json_text import DuplicateKeyError, Encoder, load_json
+from whichloop.protocol.json_text import DuplicateKeyError, Encoder, canonical_json, digest, load_json, whole_numbers_as_int
 from whichloop.protocol.program import read_program
 from whichloop.protocol.wire import from_json, native_call, read_call, to_json
 from whichloop.runs.store.files import read_manifest_json

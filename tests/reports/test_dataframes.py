@@ -25,8 +25,8 @@ from tests.sealing import reseal
 from whichloop.experiments.ablate.doc import run_doc
 from whichloop.experiments.compare import run as compare
 from whichloop.experiments.compare import tables
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import prepare
 from whichloop.experiments.compare.tables import arms_csv
 from whichloop.metrics import summary
 from whichloop.metrics.measures import Measure

@@ -15,9 +15,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from whichloop.experiments.compare.prepare import Experiment, prepare
 from whichloop.experiments.compare.reopen import reopen
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import Experiment, prepare, run
 from whichloop.experiments.optimize.candidates import Candidate, SearchCost
 from whichloop.experiments.optimize.config import load_optimize_config
 from whichloop.experiments.optimize.prepare import prepare as prepare_search

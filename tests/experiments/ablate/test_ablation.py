@@ -17,11 +17,10 @@ from whichloop.experiments.ablate import prepare as preparing
 from whichloop.experiments.ablate.ablation import AblationResult, ablation_result
 from whichloop.experiments.ablate.doc import ablation_doc
 from whichloop.experiments.ablate.prepare import prepare
-from whichloop.experiments.compare.prepare import Experiment
-from whichloop.experiments.compare.prepare import prepare as prepare_comparison
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import Experiment, run
+from whichloop.experiments.compare.run import prepare as prepare_comparison
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import read_manifest

@@ -15,9 +15,8 @@ import whichloop
 from tests.experiments.running import ran as run_of
 from tests.kept import put, rows
 from tests.sealing import reseal
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, find_record, results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.loops.bare import Bare
 from whichloop.loops.finish import Finish
 from whichloop.loops.repeat_guard import RepeatGuard

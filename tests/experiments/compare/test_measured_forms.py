@@ -11,9 +11,9 @@ import pytest
 
 from tests.experiments.running import ran as run_of
 from whichloop.experiments.compare.caveats import caveats
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import look_again
 from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import prepare
 from whichloop.experiments.compare.verdict import Decision, verdict
 from whichloop.experiments.fit_profile.fit import fit_run
 from whichloop.experiments.gate.baseline import bless

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from tests.experiments.running import Told
-from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.export_runs import export as sending
 from whichloop.experiments.export_runs.export import SpanEndpoint, live_spans, send_run
 from whichloop.runs.config import CompareConfig

@@ -26,11 +26,10 @@ from tests.experiments.learn_plans.helpers import (
 from tests.sealing import reseal
 from whichloop.checks.suite import task_problems
 from whichloop.datasets.validity import planned_answer, replay
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.learn_plans.learn import learn_run, open_suite
-from whichloop.protocol.digest import sha256
+from whichloop.protocol.json_text import sha256
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.store.files import RunError

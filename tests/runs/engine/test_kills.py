@@ -16,9 +16,8 @@ import pytest
 
 from tests.prepared import Prepared
 from tests.processes import is_alive
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import SessionSettings, reopen
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.metrics.record import records_digest
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched

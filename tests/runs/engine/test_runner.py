@@ -11,10 +11,9 @@ import pytest
 from tests.kept import put, rows
 from tests.runs.conftest import Told
 from tests.sealing import reseal
-from whichloop.experiments.compare.prepare import Experiment, prepare
 from whichloop.experiments.compare.reopen import SessionSettings, reopen
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import Experiment, prepare, run
 from whichloop.metrics.record import records_digest
 from whichloop.protocol import Capabilities, Chunk, ProviderError, Reply, Request
 from whichloop.runs.config import CompareConfig

@@ -10,10 +10,9 @@ from dataclasses import replace
 import pytest
 
 from whichloop.experiments.compare import run as running
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import MAX_SHARING, MIN_SHARED, run, run_apart, workers_for
+from whichloop.experiments.compare.run import MAX_SHARING, MIN_SHARED, prepare, run, run_apart, workers_for
 from whichloop.runs.engine import pool
 from whichloop.runs.engine.job import SeenLines
 from whichloop.runs.engine.messages import WorkerError

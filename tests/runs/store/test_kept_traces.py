@@ -13,14 +13,12 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from tests.kept import JSON
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.fit_profile.fit import fit_run
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.store.files import RunError, read_manifest_json, write_manifest_json
-from whichloop.runs.store.traces import TracePolicy
+from whichloop.runs.store.files import RunError, TracePolicy, read_manifest_json, write_manifest_json
 from whichloop.runs.store.trials import read_trace
 
 # --- which are kept ---
