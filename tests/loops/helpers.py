@@ -66,7 +66,7 @@ class Script:
 
     async def complete(self, request: Request) -> Reply:
         self.requests.append(request)
-        answer = self.answers.pop(0) if self.answers else self.then
+        answer: Any = self.answers.pop(0) if self.answers else self.then
         if callable(answer):
             answer = answer(request)
         if inspect.isawaitable(answer):
@@ -79,7 +79,8 @@ class Script:
             return answer
         assert answer is not None, "asked more often than scripted"
         assert request.codec is not None
-        return request.codec.render(answer)
+        rendered: Reply = request.codec.render(answer)
+        return rendered
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         yield Chunk(reply=await self.complete(request))

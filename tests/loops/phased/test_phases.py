@@ -48,7 +48,7 @@ def test_phases_come_in_order_and_complete_after_the_answer() -> None:
 def test_understand_runs_once_and_unreadable_it_is_the_question_itself() -> None:
     model, notes = Brain(reflect=[INCOMPLETE]), Notes()
     run(Phased(max_rounds=3), model)
-    assert [model.roles.count(role) for role in ("understand", "plan")] == [1, 3]
+    assert [model.roles.count(role) for role in (Role.UNDERSTAND, Role.PLAN)] == [1, 3]
     assert "a sum" in model.prompts("select")[-1]
     model = Brain(understand=BAD)
     assert run(Phased(), model, observer=notes).answer == "done"

@@ -260,7 +260,7 @@ def test_option_tool_layout_both_make_the_same_calls_the_agent_in_sequence_with_
 
         model = Brain(select=Act("", tuple(ToolCall("work", {"x": x}) for x in range(3))))
         assert run(Phased(tool_layout=layout), model, work).answer == "done"
-        summaries[layout] = model.roles.count("summarize")
+        summaries[layout] = model.roles.count(Role.SUMMARIZE)
     assert calls["executor"] == calls["agent"] == [0, 1, 2]
     assert most == {"executor": 3, "agent": 1}
     assert summaries == {"executor": 1, "agent": 4}

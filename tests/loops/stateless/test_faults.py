@@ -179,7 +179,8 @@ def test_a_hung_call_times_out_by_itself_in_every_mode() -> None:
 
     registry = MultiToolRegistry()
     registry.register(hang, three)
-    for source, mode in ((registry, "sequential"), (registry, "parallel"), (Toolbox([hang, three]), "selective")):
+    modes: list[tuple[Any, Any]] = [(registry, "sequential"), (registry, "parallel"), (Toolbox([hang, three]), "selective")]
+    for source, mode in modes:
         decider = ManualAgentLoop(source, False, None, model=Script(think(("hang", {}), ("three", {})), STOP))
         made = ActivityManager(decider, source, execution_mode=mode, tool_timeout_s=0.05)
         known = made.new_state("Q")
