@@ -16,10 +16,9 @@ from typing import cast
 
 from comparing import DESIGNS
 from pages import arguments_of, columns, write_block
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.frameworks.table import Framework
 from whichloop.metrics.comparison import ArmResult
 from whichloop.metrics.statistics import Interval

@@ -44,7 +44,7 @@ from whichloop.protocol import (
     render_value,
     resolve,
 )
-from whichloop.protocol.tokens import estimate_input, estimate_usage
+from whichloop.protocol.model import estimate_input, estimate_usage
 
 _LONG = 60_000
 """Characters of a prompt at which drift is full."""

@@ -104,8 +104,8 @@ def inspect_ai(trials: int, latency_s: float, in_flight: int, folder: Path) -> R
             await asyncio.sleep(latency_s)
         asked = next(message.text for message in messages if message.role == "user")
         results = [int(message.text) for message in messages if message.role == "tool"]
-        name, arguments = next_call(asked, results) or ("submit", {"answer": str(results[-1])})
-        made = ModelOutput.for_tool_call("mockllm", name, arguments)
+        call: tuple[str, Any] = next_call(asked, results) or ("submit", {"answer": str(results[-1])})
+        made = ModelOutput.for_tool_call("mockllm", *call)
         made.usage = ModelUsage(input_tokens=100, output_tokens=10, total_tokens=110)
         return made
 

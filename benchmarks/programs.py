@@ -179,8 +179,7 @@ def ours(loop: str, trials: int, latency_s: float, in_flight: int, folder: Path)
     """With everything recorded: schedule, metering, traces, journal on disk. `trials`: a multiple of REPEATS."""
     from dataclasses import replace
 
-    from whichloop.experiments.compare.prepare import prepare
-    from whichloop.experiments.compare.run import run
+    from whichloop.experiments.compare.run import prepare, run
     from whichloop.metrics.record import Record
     from whichloop.protocol import Capabilities, Reply, Request, Usage
     from whichloop.protocol.model import StreamsWhole

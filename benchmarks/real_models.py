@@ -83,7 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _written(path: Path, what: str, how: str) -> dict[str, Any]:
     """Return a document of a run's validation. Raises RunError where there is none."""
     try:
-        return read_document(path)
+        document: dict[str, Any] = read_document(path)
+        return document
     except FileNotFoundError:
         folder = path.parents[1]
         raise RunError(f"{folder} {what}: whichloop learn profile {folder} {how}") from None

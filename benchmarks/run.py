@@ -99,7 +99,7 @@ def tables(sizes: Sizes, python: Path, programs: Sequence[Program]) -> Iterator[
     """Yield what the page shows, section by section."""
     found = medians(python, sizes.rounds, [(each, (max(4, int(each.trials * sizes.part)), 0, 1)) for each in programs])
     base = found[programs.index(DSPY)]["cpu_ms_per_trial"]
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for program, line in zip(programs, found, strict=True):
         trial, ratio = line["cpu_ms_per_trial"], base / line["cpu_ms_per_trial"]
         times = f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}"

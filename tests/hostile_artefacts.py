@@ -18,15 +18,14 @@ from hypothesis import strategies as st
 from tests.kept import put
 from tests.models.recordings import ask, use
 from tests.sealing import reseal
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.gate import bless, read_baseline, read_run, write_baseline
 from whichloop.experiments.optimize.program_text import program_named
 from whichloop.models.fake import FakeModel
 from whichloop.models.profiles import load_profile
 from whichloop.models.recording import Recordings
-from whichloop.protocol.digest import unseal
+from whichloop.protocol.json_text import unseal
 from whichloop.runs.config import CompareConfig, load_config
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.run_state import read_state

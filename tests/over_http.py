@@ -22,7 +22,7 @@ from whichloop.models.server import ServedTrial, Server
 from whichloop.models.tunnel import Tunnel
 from whichloop.models.wires.base import WireRequest
 from whichloop.protocol import Capabilities, Chunk, Codec, ModelError, ProviderError, Reply, Request, WrappedModel
-from whichloop.protocol.tokens import estimate_input, estimate_usage
+from whichloop.protocol.model import estimate_input, estimate_usage
 
 VERSIONS = {"gemini": "v1beta"}
 """Wire → the first part of its paths, where it is not `v1`."""

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from whichloop.protocol.digest import seal
+from whichloop.protocol.json_text import seal
 
 _CHECKSUM = re.compile(rb',\s*"checksum":\s*"[0-9a-f]{16}"(?=\s*\}\s*$)', re.MULTILINE)
 

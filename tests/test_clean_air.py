@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.registry import generated_suites
@@ -54,6 +53,47 @@ def test_a_design_that_cuts_results_at_200_characters_does_not(tmp_path: Path, s
 @pytest.mark.thorough
 def test_a_design_that_cuts_long_results_behind_what_it_needs_solves_all(tmp_path: Path) -> None:
     assert solved(tmp_path, "library", ("stateless",), tasks=24) == {"stateless": 1.0}
+
+
+ABLATIONS = """
+bare(decision_format=fields)
+bare(decision_format=native)
+bare(validate_arguments=false)
+bare(instructions=none)
+finish(forced_finish=off)
+finish(typed_output=false)
+finish(parallel_tools=true)
+phased(reflect=false)
+phased(plan=false)
+phased(tool_layout=agent)
+react_extract(extract=false)
+stateless(response_style=none)
+stateless(validate_output=true)
+stateless(constrain_names=true)
+stateless(history_as=messages)
+stateless(execution_mode=parallel)
+repeat_guard(loop="finish(parallel_tools=true)")
+microcompact(keep=2, loop=finish)
+guarded(loop=phased, tools=needed)
+guarded(loop=finish, results=plain, writes=confirmed)
+provider_retry(attempts=2, loop=finish)
+""".strip().splitlines()
+COSTS = {  # even in clean air
+    "bare(instructions=none)": "the model is never told of the tools",
+    "microcompact(keep=2, loop=finish)": "what was cleared has to be asked for again",
+    "phased(plan=false)": "each round makes only the calls that wait for no other",
+}
+
+
+@pytest.mark.thorough
+def test_an_ablation_solves_what_its_design_solves(tmp_path: Path) -> None:
+    config = CompareConfig(loops=tuple(ABLATIONS), suite="arithmetic(size=2)", profiles=("clean",), runs=tmp_path, mlflow=False)
+    experiment = prepare(config)
+    run(experiment, Unwatched())
+    records = read_records(experiment.folder)
+    imperfect = {record.arm.removesuffix("/clean") for record in records if record.accuracy < 1}
+    assert len(records) == 2 * len(ABLATIONS)
+    assert {"bare(instructions=none)"} <= imperfect <= COSTS.keys()
 
 
 @pytest.mark.slow

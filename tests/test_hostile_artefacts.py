@@ -33,8 +33,8 @@ from tests.hostile_artefacts import (
 )
 from tests.sealing import reseal
 from whichloop.experiments.gate.baseline import Baseline, bless, read_run
-from whichloop.protocol.digest import unseal
 from whichloop.protocol.files import MAX_SETTINGS
+from whichloop.protocol.json_text import unseal
 from whichloop.runs.config import MAX_REPEATS
 from whichloop.runs.store.files import MANIFEST, RunError
 from whichloop.runs.store.trials import SUPER_JOURNAL, TRIALS, TrialWriter

@@ -116,7 +116,7 @@ def options() -> Mapping[str, int]:
 TRACED = """
 import sys, tempfile
 from pathlib import Path
-from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.run import prepare
 from whichloop.experiments.compare.run import run
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched

@@ -17,8 +17,8 @@ from whichloop.datasets.task import Suite as Suite
 from whichloop.datasets.task import Task as Task
 from whichloop.dspy_seam import DspyModel as DspyModel
 from whichloop.dspy_seam.program import LoopProgram as LoopProgram
-from whichloop.experiments.compare.prepare import prepare as prepare
 from whichloop.experiments.compare.results import results as results
+from whichloop.experiments.compare.run import prepare as prepare
 from whichloop.experiments.compare.run import run as run
 from whichloop.loops.bare import Bare as Bare
 from whichloop.loops.bare_standalone import run_agent as run_agent

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ SMALL: dict[str, Any] = {
     "profile": "teachable",
     "suite": "arithmetic(size=60)",
     "budget": "150calls",
-    "train": 6,
+    "train": 4,
     "dev": 4,
     "tasks": 4,
     "repeats": 1,
@@ -126,22 +125,15 @@ def test_ctrl_c_says_how_the_search_goes_on(tmp_path: Path, monkeypatch: pytest.
     assert whole.finding.is_complete
 
 
-def test_its_designs_are_a_table_of_what_json_says(found: OptimizeAnswer) -> None:
+def test_its_designs_and_programs_are_tables_of_what_json_says(found: OptimizeAnswer) -> None:
     rows = found.finding.to_json()["designs"]
     assert found.designs["design"].tolist() == [row["design"] for row in rows] == ["finish", "bare"]
     assert found.designs["test.difference"].tolist() == [row["test"]["difference"]["value"] for row in rows]
-    assert found.designs["test.verdict"].tolist() == [row["test"]["verdict"] for row in rows]
     assert found.designs["cost.search.tokens"].tolist() == [row["cost"]["search"]["tokens"] for row in rows]
-
-
-def test_its_programs_are_a_table_of_what_json_says_and_its_text_is_printed(found: OptimizeAnswer) -> None:
-    rows = [row for design in found.finding.to_json()["designs"] for row in design["programs"]]
-    assert found.programs["program"].tolist() == [row["program"] for row in rows]
+    programs = [row for design in rows for row in design["programs"]]
+    assert found.programs["program"].tolist() == [row["program"] for row in programs]
     assert found.programs.groupby("design", sort=False)["kept"].sum().tolist() == [1, 1]
     assert (found.programs["dev_scored"] <= found.programs["dev_tasks"]).all()
-    table = found.doc.tables[-1]
-    assert (table.title.startswith("Programs that each search tried"), table.columns[:3]) == (True, ("design", "program", "kept"))
-    assert len(table.rows) == len(rows)
 
 
 def test_a_gain_is_the_same_in_the_answer_and_among_the_pairs_of_its_test(found: OptimizeAnswer) -> None:
@@ -150,23 +142,6 @@ def test_a_gain_is_the_same_in_the_answer_and_among_the_pairs_of_its_test(found:
         pair = pairs[(pairs["metric"] == "accuracy") & (pairs["a"] == f"{design}/teachable")]
         (own,) = pair[pair["b"] == f"{design}@{OPTIMIZED}/teachable"].to_dict("records")
         assert (-own["difference_high"], -own["difference_low"]) == (row["test.difference_low"], row["test.difference_high"])
-
-
-def test_an_optimizer_object_that_its_cell_has_let_go_of_is_there_when_the_run_is_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def right(example: Any, prediction: Any, trace: Any = None) -> bool:
-        return bool(prediction.score >= 1)
-
-    with monkeypatch.context() as patched:
-        patched.setattr("whichloop.experiments.compare.run.run", lambda experiment, progress: "interrupted")
-        with pytest.warns(whichloop.WhichloopWarning, match=rf"^{NOT_TESTED}; go on in this session with whichloop\.resume\("):
-            cut = whichloop.optimize(["finish"], optimizer(right), name="held", runs=tmp_path, **SMALL)
-    del cut
-    gc.collect()
-    whole = whichloop.resume("held", runs=tmp_path, progress=False)
-    assert isinstance(whole, OptimizeAnswer)
-    assert whole.finding.is_complete
 
 
 def test_a_comparison_is_resumed_from_python(tmp_path: Path) -> None:

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import pytest
-
 from tests.models.real.provider import SECRET, completion, serving
 from whichloop.experiments.gate import read_baseline
 from whichloop.loops.bare_codecs import CODEC
@@ -92,9 +90,8 @@ def test_a_loop_made_worse_is_a_regression_whatever_is_accepted_and_the_reverse_
     blessed("--loop", "bare", "--profile", "flaky-format", "--suite", "arithmetic(size=24)")
     worse = ("--loop", "bare(max_consecutive_errors=1)", "--json")
     accept = "undecided,tasks_lost,graver_stop,other_answers,tasks_changed"
-    for more in ((), ("--accept", accept)):
-        ended = whichloop(*GATE, *worse, *more)
-        assert (ended.code, codes(ended)[0]) == (1, "worse")
+    ended = whichloop(*GATE, *worse, "--accept", accept)
+    assert (ended.code, codes(ended)[0]) == (1, "worse")
     told = json.loads(ended.out)
     assert next(iter(told["causes"])) == "parse"
     shown = whichloop(*shlex.split(told["tasks"][0]["command"])[1:])
@@ -110,11 +107,11 @@ def test_a_loop_made_worse_is_a_regression_whatever_is_accepted_and_the_reverse_
 def test_what_is_undecided_or_lost_passes_where_it_is_accepted_and_within_its_margin(whichloop, blessed):
     blessed()
     seed, lost = ("--seed", "8", "--metric", "tokens=2"), ("--loop", "finish(parse_retries=0)", "--metric", "tokens=2")
-    for asked, code, accept in ((seed, 3, "undecided"), (lost, 1, "tasks_lost")):
-        assert whichloop(*GATE, *asked).code == code
+    for asked, accept in ((seed, "undecided"), (lost, "tasks_lost")):
         ended = whichloop(*GATE, *asked, "--accept", accept, "--metric", "accuracy=0.1", "--json")
         assert ended.json["accept"] == [accept]
         assert {line["margin"] for line in ended.json["lines"] if line["metric"] in ("accuracy", "tokens")} == {0.1, 2.0}
+    assert whichloop(*GATE, *seed).code == 3
     for more in (("--accept", "tasks_lost"), ("--accept", "undecided", "--metric", "accuracy=0.1")):
         assert whichloop(*GATE, *lost, *more).code == 1
 
@@ -145,11 +142,10 @@ def test_code_that_a_baseline_names_is_imported_only_where_it_is_typed_or_the_pr
     assert (refused.code, (here / "imported").exists()) == (2, False)
     assert refused.err.endswith("--allow mine:Mine\n")
     mine()
-    for typed in (["--allow", "mine:Mine"], ["--loop", "mine:Mine"]):
-        assert whichloop(*GATE, *typed).code == 0
     (here / "pyproject.toml").write_text('[tool.whichloop]\nloop = ["mine:Mine"]\n')
-    ended = whichloop(*GATE)
-    assert (ended.code, ended.out.split("\n")[0]) == (0, "pass: identical"), ended.err
+    for typed in ([], ["--allow", "mine:Mine"]):
+        ended = whichloop(*GATE, *typed)
+        assert (ended.code, ended.out.split("\n")[0]) == (0, "pass: identical"), ended.err
     (here / "pyproject.toml").write_text("[tool.whichloop]\nloops = 1\n")
     assert "pyproject.toml: [tool.whichloop] has loop, allow, " in whichloop(*GATE).err
 
@@ -174,7 +170,7 @@ def test_a_new_crash_is_a_regression_at_its_line_whatever_the_margin_and_lines_t
     whichloop, blessed, here, monkeypatch
 ):
     mine()
-    blessed("--loop", "mine:Mine", "--profile", "flaky-tools", "--suite", "arithmetic(size=40)")
+    blessed("--loop", "mine:Mine", "--profile", "flaky-tools", "--suite", "arithmetic(size=24)")
     answer = first_answer()
     own = (*GATE, "--allow", "mine:Mine", "--json")
     mine('if outcome.answer == "never":\n            nonsense()')
@@ -203,13 +199,12 @@ def test_a_loss_of_unchanged_code_that_comes_again_is_no_chance(whichloop, bless
     assert whichloop("gate", told["run"], "--baseline", "b.json").code == 3
 
 
-@pytest.mark.parametrize("how", ["import time; time.sleep(60)", pytest.param("while True: pass", marks=pytest.mark.slow)])
-def test_a_trial_that_hangs_is_ended_at_the_baseline_s_limit_and_is_a_regression(whichloop, blessed, here, how):
+def test_a_trial_that_hangs_is_ended_at_the_baseline_s_limit_and_is_a_regression(whichloop, blessed, here):
     mine()
     blessed("--loop", "mine:Mine", "--profile", "clean")
     answer = first_answer()
     (here / "b.json").write_text(re.sub(r'"trial_timeout_s": \d+', '"trial_timeout_s": 1', (here / "b.json").read_text()))
-    mine(f"if str(outcome.answer) == {answer!r}:\n            {how}")
+    mine(f"if str(outcome.answer) == {answer!r}:\n            while True: pass")
     ended = whichloop(*GATE, "--allow", "mine:Mine", "--metric", "accuracy=0.9", "--json")
     (hang,) = [reason for reason in json.loads(ended.out)["reasons"] if reason["code"] == "hang"]
     assert (ended.code, hang["numbers"]["trials"]) == (1, 1)
@@ -256,11 +251,3 @@ def test_junit_summary_and_annotation_are_written_of_outcomes_and_of_errors(whic
     assert (here / "step.md").read_text().startswith("## pass: identical\n")
     shown = refused.err + second + told.attrib["message"]
     assert (key in shown, "\x1b" in shown) == (False, False)
-
-
-def test_a_loop_is_held_against_itself(whichloop, blessed, here):
-    blessed("--loop", "bare", "--profile", "flaky-tools")
-    ended = whichloop(*GATE, "--self", "--times", "2", "--json")
-    assert (ended.json["pairs"], sum(ended.json["outcomes"].values())) == (2, 2)
-    assert [each["metric"] for each in ended.json["noise"]] == [*read_baseline(here / "b.json").gate.metrics]
-    assert len(list((here / "runs").iterdir())) == 1

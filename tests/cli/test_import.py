@@ -1,19 +1,21 @@
-"""`import` and `export`: from other tools' files to the gate and back, and the page about it."""
+"""`import` and `export`, from other tools' files to the gate and back; figures of context, calls and injection in every medium."""
 
 from __future__ import annotations
 
 import json
+import re
 import shlex
-import zipfile
 from pathlib import Path
 
 import pytest
 
+from whichloop import load
 from whichloop.experiments.import_runs.columns import COLUMNS
+from whichloop.protocol.receipts import instructions_in
+from whichloop.runs.built_in import loop_names
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "outside.md"
-FILES = ROOT / "tests" / "experiments" / "import_runs" / "files"
 TASKS = 60
 
 
@@ -39,14 +41,6 @@ def inspect_log(solver, solved, calls=2):
     return {"version": 2, "status": "success", "eval": spec, "samples": samples}
 
 
-def write_eval(path, log):
-    """As an archive."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
-        made.writestr("header.json", json.dumps({**log, "samples": None}))
-        for sample in log["samples"]:
-            made.writestr(f"samples/{sample['id']}_epoch_1.json", json.dumps(sample))
-
-
 def test_a_bound_on_trials_without_a_score_decides_the_exit_code(whichloop, here):
     rows = "".join(f"a,t{n},{'' if n == 0 else 1}\n" for n in range(100))
     (here / "t.csv").write_text(f"arm,task,score\n{rows}")
@@ -55,9 +49,6 @@ def test_a_bound_on_trials_without_a_score_decides_the_exit_code(whichloop, here
         assert ended.code == code
         assert "left out: 1 of 100 trials, errored: the score is blank" in ended.err
         assert ("1.0% of 100 trials have no score" in ended.err) == (code == 4)
-    refused = whichloop("import", "t.csv", "--max-left-out", "2")
-    assert (refused.code, refused.err.count("\n")) == (2, 1)
-    assert "Invalid value for '--max-left-out': " in refused.err
 
 
 @pytest.fixture
@@ -69,7 +60,7 @@ def monday(whichloop, here):
     return whichloop("import", "react.json", "plan.json", "--scorer", "match", "--name", "monday", "--json").json
 
 
-def test_two_logs_are_compared(monday):
+def test_two_logs_are_compared_and_blessed_and_a_worse_one_fails_the_gate(monday, whichloop):
     react, plan = monday["arms"]
     assert (react["arm"], react["accuracy"]["value"]) == ("react/openai/gpt-4o-mini", pytest.approx(50 / TASKS))
     assert (react["lm_calls"]["value"], react["tokens"]["value"], plan["lm_calls"]["value"]) == (2, 220, 3)
@@ -77,28 +68,21 @@ def test_two_logs_are_compared(monday):
     assert (monday["wall_s"], monday["complete"]) == (None, True)
     (pair,) = [pair for pair in monday["pairs"] if pair["metric"] == "accuracy"]
     assert pair["verdict"] == "better"
-
-
-def test_an_imported_run_is_blessed_and_a_worse_one_fails_the_gate(monday, whichloop):
+    resumed = whichloop("resume", "monday")
+    said = "error: runs/monday: imported from another tool's files, so there is nothing to run\n"
+    assert (resumed.code, resumed.err) == (2, said)
     blessed = whichloop("gate", "monday", "--bless", "--output", "base.json")
     assert blessed.code == 0
     assert "seed" not in blessed.out + blessed.err
     same = whichloop("gate", "monday", "--baseline", "base.json")
     assert (same.code, "pass: identical" in same.out) == (0, True)
     whichloop("import", "worse.json", "plan.json", "--scorer", "match", "--name", "tuesday")
-    worse = whichloop("gate", "tuesday", "--baseline", "base.json")
-    assert worse.code == 1
+    worse = whichloop("gate", "tuesday", "--baseline", "base.json", "-v")
+    assert (worse.code, "react/openai/gpt-4o-mini/t20" in worse.out) == (1, True)
     assert "35 worse" in worse.out
-    assert "react/openai/gpt-4o-mini/t20" in whichloop("gate", "tuesday", "--baseline", "base.json", "-v").out
     alone = whichloop("gate", "--baseline", "base.json")
     assert (alone.code, alone.err.count("\n")) == (2, 1)
     assert "nothing to run" in alone.err
-
-
-def test_an_imported_run_cannot_be_resumed(monday, whichloop):
-    resumed = whichloop("resume", "monday")
-    said = "error: runs/monday: imported from another tool's files, so there is nothing to run\n"
-    assert (resumed.code, resumed.err) == (2, said)
 
 
 def test_names_and_paths_of_runs(whichloop, here):
@@ -144,19 +128,7 @@ def suite_of(folder):
     return manifest["suite"], manifest["task_digests"]
 
 
-@pytest.mark.parametrize(
-    ("case", "exported"),
-    [
-        ("plain", "atif"),
-        ("worded", "otlp"),
-        ("asked", "atif"),
-        ("scaled", "otlp"),
-        pytest.param("plain", "otlp", marks=pytest.mark.slow),
-        pytest.param("worded", "atif", marks=pytest.mark.slow),
-        pytest.param("asked", "otlp", marks=pytest.mark.slow),
-        pytest.param("scaled", "atif", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("case", "exported"), [("worded", "otlp"), ("asked", "atif"), ("scaled", "otlp")])
 def test_a_gate_holds_an_import_against_its_own_export(whichloop, tmp_path, case, exported):
     scale = ["--scale", "1,0"] * (case == "scaled")
     put(tmp_path / "chat.jsonl", case)
@@ -172,61 +144,160 @@ def test_a_gate_holds_an_import_against_its_own_export(whichloop, tmp_path, case
     assert "is there and in chat.jsonl; say whether they are two arms" in both.err  # not that a task asks something else
 
 
-def test_a_task_that_asks_something_else_is_still_told(whichloop, tmp_path):
-    put(tmp_path / "chat.jsonl", "asked")
-    whichloop("import", "chat.jsonl", "--name", "first")
-    whichloop("gate", "first", "--bless", "--output", "base.json")
-    (tmp_path / "chat.jsonl").write_text((tmp_path / "chat.jsonl").read_text().replace('"item 3"', '"item 33"'))
-    whichloop("import", "chat.jsonl", "--name", "other")
-    whichloop("export", "other", "--format", "atif", "--output", "out")
-    whichloop("import", "out", "--name", "again")
-    refused = whichloop("gate", "again", "--baseline", "base.json")
-    assert refused.code == 3
-    assert "1 changed, 0 added, 0 removed" in refused.out
-
-
-def written(path, data):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(data))
-
-
-def judged(number, resolved, run):
-    """What terminal-bench writes of a trial."""
-    task = f"task-{number:02}"
-    return {"id": f"{task}-{run}", "task_id": task, "instruction": task, "is_resolved": resolved, "failure_mode": "unset"}
-
-
-def submission(folder, agent, *, solved, model, names=("x-1",)):
-    """Runs of an agent whose metadata call its model each time otherwise."""
-    for number, name in enumerate(names):
-        written(folder / f"run{number}" / "run_metadata.json", {"agent_name": agent, "model_name": name})
-        trials = [judged(n, n < solved, f"{folder.name}{number}") for n in range(20)]
-        written(folder / f"run{number}" / "results.json", {"results": trials})
-    return [folder, "--arm", agent, "--model", model]
-
-
-def test_agents_crossed_with_models_say_which_moves_accuracy(whichloop, tmp_path):
-    given = [
-        *submission(tmp_path / "careful-small", "careful", solved=15, model="small", names=("x-1", "x-1-20250514")),
-        *submission(tmp_path / "careful-large", "careful", solved=17, model="large"),
-        *submission(tmp_path / "hasty-small", "hasty", solved=3, model="small"),
-        *submission(tmp_path / "hasty-large", "hasty", solved=4, model="large"),
-    ]
-    made = whichloop("import", *map(str, given), "--json")
-    assert "careful-small: x-1, x-1-20250514 are taken as the one model of --model\n" in made.err
-    (harness,) = made.json["harness"]
-    assert (harness["loops"], harness["conditions"], harness["tasks"]) == (["careful", "hasty"], ["small", "large"], 20)
-    assert harness["difference"]["low"] > 0
-    assert {arm["arm"] for arm in made.json["arms"]} == {"careful/small", "careful/large", "hasty/small", "hasty/large"}
-
-
 def test_a_run_is_exported_and_read_back(whichloop, here):
     whichloop("compare", "--loop", "bare", "--suite", "arithmetic(size=2)", "--profile", "flaky-tools")
     accuracy = whichloop("report", "latest", "--json").json["arms"][0]["accuracy"]
-    for name, out in (("atif", "a"), ("otlp", "b.jsonl"), ("otlp", "c d.log"), ("otlp", "e"), ("otlp", "f.csv")):
+    for name, out in (("atif", "a"), ("otlp", "c d.log")):
         written = whichloop("export", "latest", "--format", name, "--output", out, "--runs", "runs")
         assert (written.code, written.out) == (0, "")
         said, _, command = written.err.strip().partition("; read them back: whichloop ")
         assert said == f"wrote 2 trials to {out}"
         back = whichloop(*shlex.split(command), "--runs", f"back {out}", "--name", "back", "--json").json
         assert back["arms"][0]["accuracy"] == accuracy
+
+
+def test_a_loop_that_drops_results_shows_in_the_table_the_page_the_json_and_the_gate(whichloop, here):
+    common = ["--profile", "clean", "-q", "--suite", "arithmetic(size=12)"]
+    run = whichloop("compare", *common, "--loop", "bare", "--loop", "microcompact(loop=bare, keep=1)", "--json").json
+    bare, compact = run["arms"]
+    assert bare["retention"]["value"] == 1.0
+    assert compact["retention"]["value"] < 0.9
+    assert compact["retention_at"]["1"]["value"] == 1.0
+    assert compact["retention_at"]["2"]["value"] < bare["retention_at"]["2"]["value"]
+    assert bare["tokens_with_cache"]["value"] <= bare["tokens"]["value"]
+    verdicts = {pair["metric"]: pair["verdict"] for pair in run["pairs"]}
+    assert verdicts["retention"] == "better"
+
+    assert "Context:" not in whichloop("report", "latest").out
+    for shown in (whichloop("report", "latest", "-v").out, next(here.glob("runs/*/report.html")).read_text()):
+        assert "Context: results still shown when needed" in shown
+
+    whichloop("compare", *common, "--loop", "bare")
+    assert whichloop("gate", "latest", "--bless", "--output", "baseline.json").code == 0
+    whichloop("compare", *common, "--loop", "microcompact(loop=bare, keep=1)")
+    held = ("--metric", "retention", "--metric", "prefix_stability=0.05")
+    judged = whichloop("gate", "--baseline", "baseline.json", "latest", "--json", *held)
+    assert judged.code == 1
+    lines = {line["metric"]: line for line in json.loads(judged.out)["lines"]}
+    assert not any(lines[name]["ratio"] for name in ("accuracy", "retention", "prefix_stability"))
+    assert (lines["retention"]["result"], lines["retention"]["margin"]) == ("regression", 0.02)
+    refused = whichloop("gate", "--baseline", "baseline.json", "latest", "--metric", "retention=1.5")
+    assert (refused.code, refused.err) == (2, "error: metric retention: a margin of 0 or more is needed, below 1, got 1.5\n")
+
+
+def test_an_imported_table_of_loops_and_models_says_how_much_each_moves_accuracy(whichloop, here):
+    rows = ["arm,task,score"]
+    for loop, easy in (("careful", 9), ("hasty", 3)):
+        for model, more in (("gpt", 0), ("claude", 1)):
+            rows += [f"{loop}/{model},t{task},{int(task % 10 < easy + more)}" for task in range(60)]
+    (here / "table.csv").write_text("\n".join(rows) + "\n")
+    assert whichloop("import", "table.csv").code == 0
+    (found,) = whichloop("report", "latest", "--json").json["harness"]
+    assert (found["kind"], found["loops_reverse"]) == ("model", 0.0)
+    assert {part["source"] for part in found["parts"]} >= {"loop", "model", "task", "loop × model"}
+    assert "How much is the loop, how much the model" in next(here.glob("runs/*/report.html")).read_text()
+
+
+DESIGNS = ("bare", "finish", "finish(parallel_tools=true)", "phased", "react_extract", "stateless")
+PARALLEL = "stateless(execution_mode=parallel)"
+ARRIVAL = "tests.models.arrival_loop:ByArrival"
+
+
+@pytest.fixture
+def profile_of(here):
+    def write(kind: str) -> str:
+        path = Path(f"{kind.partition('.')[2].replace('_', '-')}.toml")
+        path.write_text(f'name = "{path.stem}"\n[rates]\n"{kind}" = 1.0\n')
+        return str(path)
+
+    return write
+
+
+def loops(*names):
+    return [word for name in names for word in ("--loop", name)]
+
+
+def figures(arm):
+    return {name: None if arm[name] is None else arm[name]["value"] for name in FIGURES}
+
+
+FIGURES = ("calls_lost", "calls_doubled", "results_mispaired", "calls_overlapped")
+QUIET_JSON = ("-q", "--json")
+
+
+def test_in_clean_air_no_design_loses_or_doubles_a_call(whichloop, here):
+    assert {name.partition("(")[0] for name in DESIGNS} <= set(loop_names())
+    run = whichloop("compare", *QUIET_JSON, "--profile", "clean", "--suite", "repairs(size=3)", *loops(*DESIGNS, PARALLEL)).json
+    for arm in run["arms"]:
+        found = figures(arm)
+        assert (found["calls_lost"], found["calls_doubled"]) == (0, 0), arm["arm"]
+        assert found["results_mispaired"] in (0, None), arm["arm"]
+        assert found["calls_overlapped"] is None, arm["arm"]
+        assert arm["accuracy"]["value"] == 1, arm["arm"]
+
+
+def test_calls_made_too_early_are_wrong_where_they_run_at_once(whichloop, here, profile_of):
+    run = whichloop("compare", *QUIET_JSON, "--suite", "errands(size=3)", *loops(*DESIGNS, PARALLEL), "--profile",
+                    profile_of("calls.too_early")).json  # fmt: skip
+    for arm in run["arms"]:
+        overlapped = figures(arm)["calls_overlapped"]
+        if "parallel" in arm["arm"]:
+            assert overlapped == 1, arm["arm"]
+            assert arm["accuracy"]["value"] < 0.3, arm["arm"]
+            assert arm["faults"]["recovered"] < arm["faults"]["landed"]
+        else:
+            assert overlapped in (0, None), arm["arm"]  # one after the other: no overlap
+            assert arm["accuracy"]["value"] == 1, arm["arm"]
+        assert (overlapped is None) is (arm["loop"] in ("bare", "react_extract", "phased")), arm["arm"]
+    told = " ".join(whichloop("report", "--why", "latest", "--arm", "finish", "--arm", "finish(parallel_tools=true)").out.split())
+    assert "a call stood in one reply with those whose effect it needs (calls.too_early), and ran before they were done" in told
+
+
+def test_order_and_ids_do_no_harm_to_a_loop_that_gives_each_result_for_its_call(whichloop, here, profile_of):
+    arms = (*DESIGNS, PARALLEL, f"{ARRIVAL}(by_arrival=false)")
+    run = whichloop("compare", *QUIET_JSON, "--suite", "errands(size=3)", *loops(*arms), "--profile", profile_of("calls.late")).json
+    for arm in run["arms"]:
+        found = figures(arm)
+        assert (found["calls_lost"], found["calls_doubled"], found["results_mispaired"] or 0) == (0, 0, 0), arm["arm"]
+        assert arm["accuracy"]["value"] == 1, arm["arm"]
+    assert all(arm["faults"]["landed"] > 0 for arm in run["arms"] if arm["loop"] in ("bare", "finish"))
+
+
+NAMES = ("injection_shown", "injection_attempted", "injection_executed", "answer_changed", "utility_kept")
+COMMON = ("-q", "--suite", "arithmetic(size=20)", "--loop", "bare", "--profile", "clean", "--profile", "injected")
+
+
+def test_the_figures_are_in_the_json_the_table_the_page_and_data_frames(whichloop, here):
+    made = whichloop("compare", *COMMON, "--json").json
+    clean, injected = made["arms"]
+    told = made["answer"]
+    assert (told["outcome"], [row["loop"] for row in told["rows"]]) == (None, ["bare"])  # a single loop
+    assert [clean[name] for name in NAMES] == [None] * 5
+    shares = [injected[name]["value"] for name in NAMES[:4]]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] == 1.0
+    assert 0 < injected["answer_changed"]["value"] < injected["injection_executed"]["value"] < 1
+    assert {injected[name]["n"] for name in NAMES} == {injected["utility_kept"]["n"]} != {20}
+
+    assert "Injection:" not in whichloop("report", "latest").out
+    folder, title = next(here.glob("runs/*")), "Injection: shares of the trials"
+    assert title in whichloop("report", "latest", "-v").out
+    assert title in (folder / "report.html").read_text()
+
+    tasks = load(folder).tasks
+    assert tasks.loc[tasks["arm"] == "bare/clean", list(NAMES)].isna().all(axis=None)
+    found = tasks.loc[tasks["arm"] == "bare/injected", "injection_executed"].dropna()
+    assert found.mean() == pytest.approx(injected["injection_executed"]["value"])
+
+
+def test_an_obeyed_instruction_is_shown_whole_and_a_defence_is_named(whichloop, here):
+    assert " injected" in whichloop("compare", *COMMON).out.splitlines()[1]
+    explained = whichloop("report", "--why").out  # of the latest run
+    assert "whichloop compare --loop 'guarded(loop=bare)' --vary results=marked,plain --vary tools=all,needed" in explained
+    (trial,) = re.findall(r"^obeyed instruction +step .*\nshow +whichloop show \S+ (\S+)$", explained, re.MULTILINE)
+    events = whichloop("show", "latest", trial, "--json").json["events"]
+    carried = [text for event in events if event.get("fault", "").startswith("inject.") for text in instructions_in(event["data"])]
+    shown = re.findall(r"^ +it carried: (.*)$", whichloop("show", "latest", trial).out, re.MULTILINE)
+    assert shown == carried
+    assert shown
+    assert all(text.startswith("Instruction: ") for text in shown)

@@ -19,8 +19,7 @@ from tests.kept import rows
 from tests.prepared import start_command
 from whichloop.datasets import arithmetic
 from whichloop.datasets.task import Task
-from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.fit_profile.fit import check_lines
 from whichloop.experiments.validate import prediction
 from whichloop.experiments.validate.prediction import ValidationRequest, predict, predict_ahead, prediction_digest
@@ -98,16 +97,6 @@ def test_a_learned_suite_is_written_and_the_scripted_model_and_its_faults_work_o
     assert any(arm["faults"]["landed"] for arm in arms.values())
 
 
-def test_equal_runs_give_equal_bytes_and_any_order_leaves_the_order_out(ran_clean, tmp_path):
-    ran_clean("learn", "plans", "latest", "-o", "one.jsonl")
-    ran_clean("learn", "plans", "latest", "-o", "two.jsonl")
-    assert (tmp_path / "one.jsonl").read_bytes() == (tmp_path / "two.jsonl").read_bytes()
-    assert any(call.after for task in tasks_in(tmp_path / "one.jsonl") if task.plan for call in task.plan.calls)
-    ran_clean("learn", "plans", "latest", "-o", "free.jsonl", "--any-order")
-    assert not any(call.after for task in tasks_in(tmp_path / "free.jsonl") if task.plan for call in task.plan.calls)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["free.jsonl", "one.jsonl", "runs", "two.jsonl"]
-
-
 def test_a_run_that_solved_nothing_teaches_nothing(whichloop, tmp_path):
     whichloop("compare", *LEARNED_FROM[:-3], "arithmetic(size=3)", "--loop", "bare", "--max-tool-steps", "1")
     found = whichloop("learn", "plans", "latest", "-o", "suite.jsonl")
@@ -116,47 +105,12 @@ def test_a_run_that_solved_nothing_teaches_nothing(whichloop, tmp_path):
     assert not (tmp_path / "suite.jsonl").exists()
 
 
-def test_tasks_of_which_nothing_was_learned_stay_without_a_plan_unless_only_learned_ones_are_wanted(ran_clean, tmp_path):
-    ran_clean("learn", "plans", "latest", "-o", "all.jsonl")
-    rows = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
-    half = [row | ({"plan": None, "no_plan": "nobody wrote one"} if number < 2 else {}) for number, row in enumerate(rows)]
-    (tmp_path / "half.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in half))
-    (tmp_path / "summing.py").write_text(TOOLS)
-    own = ["--suite", "jsonl", "--data", "half.jsonl", "--tools", "summing"]
-    assert ran_clean("compare", "--quiet", "--loop", "bare", *own, "-s", "skip_unplanned=true").code == 0
-    whole = ran_clean("learn", "plans", "latest", "-o", "whole.jsonl", "--allow", "summing")
-    assert "skip_unplanned=true" in whole.out
-    assert re.search("^Missing +2 tasks: not run in ", whole.out, re.MULTILINE)
-    tasks = tasks_in(tmp_path / "whole.jsonl")
-    assert [task.no_plan[:7] for task in tasks] == ["not run", "not run", "", "", "", ""]
-    part = ran_clean("learn", "plans", "latest", "-o", "part.jsonl", "--only-learned", "--allow", "summing")
-    assert "skip_unplanned" not in part.out
-    assert tasks_in(tmp_path / "part.jsonl") == tasks[2:]
-
-
 def questions(file: Path, count: int) -> None:
     with file.open("w", newline="", encoding="utf-8") as opened:
         rows = csv.writer(opened)
         rows.writerow(["question", "answer"])
         asked = [task for task in arithmetic.load().tasks if task.expected is not None]
         rows.writerows((task.query.text, task.expected) for task in asked[:count])
-
-
-def test_some_tasks_without_a_plan_are_refused_or_skipped_visibly(whichloop, tmp_path):
-    rows = [
-        {"question": "Two and three?", "answer": "It is <<2+3=5>>5.\n#### 5"},
-        {"question": "One and one?", "answer": "It is two.\n#### 2"},
-    ]
-    (tmp_path / "g.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    asked = ["compare", "--suite", "gsm8k", "--data", "g.jsonl", "--loop", "bare", "--profile", "clean", "--quiet", "--json"]
-    refused = whichloop(*asked)
-    assert refused.code == 2
-    assert "1 of 2 tasks has no plan" in refused.err
-    assert "no annotation" in refused.err
-    assert "-s skip_unplanned=true leaves them out" in refused.err
-    (arm,) = whichloop(*asked, "-s", "skip_unplanned=true").json["arms"]
-    assert (arm["scored"], arm["excluded"]) == (1, 1)
-    assert "no plan" in next(iter(arm["exclusions"]))
 
 
 def test_a_first_day_with_a_model_behind_an_address(whichloop, tmp_path):
@@ -315,14 +269,6 @@ def test_a_prediction_that_the_tunnel_does_not_make_is_refused(ran, ahead: Path)
         assert not (folder() / "validity").exists()
 
 
-def test_a_prediction_of_version_1_is_still_read(ran, ahead: Path) -> None:
-    old = {key: value for key, value in read_document(ahead).items() if key not in ("version", "digest")}
-    write_document(ahead, old | {"digest": prediction_digest(old)})
-    found = ran("learn", "profile", "latest", "--prediction", str(ahead), "--json").json
-    assert found["prediction"] == prediction_digest(old)
-    assert (folder() / "validity" / "prediction.json").read_bytes() == ahead.read_bytes()
-
-
 def test_the_digest_of_a_prediction_has_the_profiles_values_and_not_its_remarks() -> None:
     profile = '# fitted\nname = "m"\ndescription = "from the traces of run-1a2b"\n[rates]\n"wire.empty" = 0.5  # 3 of 6\n'
     one = {"version": 2, "profile": profile, "fitted": ["a"], "held_out": ["b"], "loops": {}}
@@ -336,8 +282,6 @@ def test_the_digest_of_a_prediction_has_the_profiles_values_and_not_its_remarks(
     [
         (("latest", "--runs", "first", "--prediction", "FILE"), "the run has not had"),
         (("latest", "--runs", "first", "--ahead", "9"), "--ahead is 9, and the suite has 8 tasks that the run has not had"),
-        (("latest", "--ahead", "1", "--prediction", "FILE"), "exclude each other"),
-        (("latest", "--prediction", "none.json"), "none.json"),
         (("latest", "--prediction", "empty.json"), "no prediction of this tool"),
     ],
 )
@@ -349,14 +293,10 @@ def test_a_prediction_that_does_not_fit_is_one_line(ran, ahead: Path, arguments,
     assert found.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(("part", "changed"), [("arms", "loop bare has changed"), ("suite", "the suite has changed")])
-def test_a_run_of_other_code_says_what_to_do(ran, few, part: str, changed: str) -> None:
+def test_a_run_of_other_code_says_what_to_do(ran, few) -> None:
     manifest = read_manifest(folder())
-    other = {"code": "0" * 64} if part == "arms" else {"digest": "0" * 64}
-    whole = manifest.suite if part == "suite" else manifest.arms[0]
-    edited = whole.model_copy(update=other)
-    write_manifest(folder(), manifest.model_copy(update={part: edited if part == "suite" else (edited, *manifest.arms[1:])}))
+    first, *others = manifest.arms
+    write_manifest(folder(), manifest.model_copy(update={"arms": (first.model_copy(update={"code": "0" * 64}), *others)}))
     found = ran("learn", "profile", "latest", "--held-out")
-    assert (found.code, found.out) == (2, "")
-    assert f"{changed} since the run; run whichloop compare again" in found.err
-    assert found.err.count("\n") == 1
+    assert (found.code, found.out, found.err.count("\n")) == (2, "", 1)
+    assert "loop bare has changed since the run; run whichloop compare again" in found.err

@@ -1,22 +1,33 @@
-"""`list`, `init`, `prompts` and `ui`: what can be named and what is written is what other commands take."""
+"""`list`, `init`, `prompts`, `ui` and `serve`: what can be named, what is written, and what is served."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
+import os
+import shlex
 import signal
+import socket
+import subprocess
 import tomllib
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import jsonschema
 import pytest
+from mcp import Client, StdioServerParameters
 
+from tests.prepared import start_command
 from tests.reports.mlflow.servers import free_port, wait_for
 from tests.sealing import reseal
 from whichloop.experiments.optimize.config import SearchConfig
 from whichloop.protocol.names import program_spec
-from whichloop.runs.config import SECTIONS, CompareConfig, load_config
+from whichloop.runs.config import SECTIONS, CompareConfig
+from whichloop.runs.store_addresses import default_uri
 
 EXPECTED = {
     "loops": {"bare", "react_extract", "langgraph"},
@@ -28,10 +39,9 @@ EXPECTED = {
     "optimizers": {"MIPROv2", "GEPA", "package.module:Name"},
     "settings": {"suite", "budget.calls", "provider.attempts"},
 }
-SLOW = ("suites", "optimizers")
 
 
-@pytest.mark.parametrize("kind", [pytest.param(kind, marks=[pytest.mark.slow] if kind in SLOW else []) for kind in EXPECTED])
+@pytest.mark.parametrize("kind", EXPECTED)
 def test_everything_that_can_be_named_is_listed_in_short_as_in_full(whichloop, kind):
     found = whichloop("list", kind, "--json")
     entries = json.loads(found.out)
@@ -62,9 +72,6 @@ def test_every_setting_is_in_one_section_and_listed_with_type_default_and_meanin
     by_name = {entry["name"]: (entry["type"], entry["default"]) for entry in entries[: len(_paths())]}
     assert by_name["budget.calls"] == ("integer", "none")
     assert by_name["loops"] == ("text, several", "bare, finish, phased, react_extract, stateless")
-    assert by_name["cassette_mode"] == ("record|replay|replay-or-record|refresh", "replay")
-    for name in ("seed", "trial_timeout_s", "alpha", "engine", "skip_unplanned"):
-        assert by_name[name][1] == str(getattr(load_config(None, {}), name)).lower()
     lines = whichloop("list", "settings").out.splitlines()
     assert [line for line in lines if line in SECTIONS] == list(SECTIONS)
 
@@ -94,7 +101,7 @@ def test_it_writes_files_whose_tasks_the_scripted_model_solves(here, whichloop, 
     assert "  cd project\n" in ended.out
     monkeypatch.chdir(here / "project")
     CompareConfig.model_validate(tomllib.loads(Path("whichloop.toml").read_text()))
-    flags = ("--profile", "clean", "--repeats", "1", "-q", "--json")
+    flags = ("--profile", "clean", "--repeats", "1", "-s", "mlflow=false", "-q", "--json")
     made = whichloop("compare", "--config", "whichloop.toml", *flags).json
     assert {arm["loop"]: arm["accuracy"]["value"] for arm in made["arms"]} == {"bare": 1.0, "finish": 1.0}
     assert {arm["tasks"] for arm in made["arms"]} == {24}
@@ -108,8 +115,8 @@ def test_the_suite_passes_every_check(here, whichloop):
     assert "FAILED" not in ended.out
 
 
-@pytest.mark.parametrize("name", sorted(FILES - KEPT))
-def test_a_file_that_is_there_is_named_and_nothing_is_written(here, whichloop, name):
+def test_a_file_that_is_there_is_named_and_nothing_is_written(here, whichloop):
+    name = ".github/workflows/loops.yml"
     (here / name).parent.mkdir(parents=True, exist_ok=True)
     (here / name).write_text("mine")
     ended = whichloop("init")
@@ -129,12 +136,12 @@ def test_any_program_is_text_in_the_files(here, whichloop, program):
     assert not [name for name in FILES if "@" in (here / name).read_text().replace("@pytest", "").replace("@v", "")]
 
 
-@pytest.mark.parametrize("name", sorted(KEPT))
-def test_what_is_kept_stays_and_the_rest_is_written(here, whichloop, name):
-    (here / name).write_text("mine\n")
+def test_what_is_kept_stays_and_the_rest_is_written(here, whichloop):
+    for name in KEPT:
+        (here / name).write_text("mine\n")
     assert whichloop("init").code == 0
     assert written(here) == FILES
-    assert (here / name).read_text() == "mine\n"
+    assert {(here / name).read_text() for name in KEPT} == {"mine\n"}
 
 
 EVIL = "Do \x1b[2J\x1b]0;owned\x07 \u202e[bold]this[/bold]\r<b>"
@@ -157,20 +164,14 @@ def test_a_program_is_shown(whichloop, here):
     assert places == sorted(places)
 
 
-@pytest.mark.parametrize("how", [(), ("--json",)])
+@pytest.mark.parametrize("how", [("evil.json",), ("evil.json", "--json"), ("a.json", "evil.json")])
 def test_control_characters_are_shown_as_their_codes(whichloop, here, how):
-    name = saved(here / "p.json", EVIL, [{"query": EVIL, EVIL: 1}], **{EVIL: EVIL})
-    shown = whichloop("prompts", name, *how)
-    assert shown.code == 0, shown.err
+    saved(here / "a.json")
+    saved(here / "evil.json", EVIL, [{"query": EVIL, EVIL: 1}], **{EVIL: EVIL})
+    shown = whichloop("prompts", *how)
+    assert (shown.code, shown.err) == (int("a.json" in how), "")
     assert not {"\x1b", "\x07", "\u202e", "\r"} & set(shown.out)
     assert "[bold]" in shown.out
-
-
-def test_a_diff_of_control_characters_is_safe(whichloop, here):
-    found = whichloop("prompts", saved(here / "a.json"), saved(here / "b.json", EVIL, [{EVIL: EVIL}]))
-    assert found.code == 1
-    assert not {"\x1b", "\x07", "\u202e", "\r"} & set(found.out)
-    assert "+Do \\x1b[2J" in found.out
 
 
 def test_equal_programs_have_no_diff(whichloop, here):
@@ -200,6 +201,31 @@ def test_a_servers_address_is_printed_without_its_password(whichloop, monkeypatc
     assert ended.out == "https://mlflow.example.test\n"
 
 
+def test_the_server_of_the_store_is_started_on_this_machine_alone_and_ends_with_the_command(whichloop, here, monkeypatch):
+    started: list[Any] = []
+
+    class Server(subprocess.Popen[str]):
+        def __init__(self, command, **options):
+            started.append((command, options["env"], self))
+            super().__init__(["sleep", "60"], **options)
+
+        def wait(self, timeout=None):
+            if self.poll() is None and len(started) == 1:
+                started.append("Ctrl-C")
+                raise KeyboardInterrupt
+            return super().wait(timeout)
+
+    (here / "runs").mkdir()
+    (here / "runs" / "mlflow.db").touch()
+    monkeypatch.setattr(subprocess, "Popen", Server)
+    ended = whichloop("ui", "--port", str(port := free_port()))
+    (command, environment, server), _ = started
+    assert (ended.code, ended.out, server.poll()) == (0, f"http://127.0.0.1:{port}\n", -signal.SIGTERM)
+    assert " ".join(command[1:]).startswith(f"-m mlflow ui --host 127.0.0.1 --port {port} ")
+    assert environment["MLFLOW_BACKEND_STORE_URI"] == default_uri(Path("runs"))
+
+
+@pytest.mark.slow
 def test_it_serves_the_store_of_the_runs_until_it_is_told_to_end(machine, here):
     (here / "runs").mkdir()
     store = here / "runs" / "mlflow.db"
@@ -217,3 +243,94 @@ def test_it_serves_the_store_of_the_runs_until_it_is_told_to_end(machine, here):
         assert child.wait(30) == 0
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(address)
+
+
+@contextlib.contextmanager
+def served(*arguments: str) -> Iterator[Any]:
+    """A running server: (process, base URL, example)."""
+    child = start_command(["serve", "--port", "0", "--tasks", "3", *arguments], Path.cwd(), {"PATH": os.defpath})
+    try:
+        assert child.stdout is not None
+        base, example = child.stdout.readline().strip(), child.stdout.readline().strip()
+        yield child, base, example
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_it_answers_until_it_is_told_to_end():
+    with served("--profile", "flaky-tools") as (child, base, example):
+        listed = httpx.get(f"{base}/models").json()
+        assert "scripted/clean" in [model["id"] for model in listed["data"]]
+        assert len(httpx.get(base.replace("/v1", "/tasks")).json()["tasks"]) == 3
+        words = shlex.split(example)
+        assert words[:2] == ["curl", "-s"]
+        assert words[2].startswith(base)
+        made = httpx.post(words[2], json=json.loads(words[-1]), headers={"Connection": "keep-alive"}).json()
+        assert made["choices"][0]["message"]["tool_calls"]
+        settings = [child.stdout.readline() for _ in range(2)]
+        child.send_signal(signal.SIGINT)
+        _, errors = child.communicate(timeout=60)
+    assert child.returncode == 0
+    assert settings[1] == f"export OPENAI_BASE_URL={base} OPENAI_API_KEY=none\n"
+    assert errors.splitlines() == ["serving arithmetic, 3 tasks; Ctrl-C ends", "closed"]
+
+
+def test_it_takes_any_name_of_a_model_and_tells_what_it_refuses_and_cannot_read():
+    with served() as (child, base, example):
+        words = shlex.split(example)
+        body = json.loads(words[-1]) | {"model": "gpt-4o"}
+        question = {"model": "claude-x", "messages": body["messages"]}
+        assert httpx.get(f"{base}/models/gpt-4o").json()["id"] == "gpt-4o"
+        assert httpx.post(words[2], json=body).json()["choices"][0]["message"]["tool_calls"]
+        refused = [
+            httpx.post(words[2], json=question | {"model": "scripted/nope"}),
+            httpx.post(words[2], json=question | {"stop": []}),
+            httpx.post(words[2], json=question | {"stop": []}),
+            httpx.post(words[2], content=b"{"),
+            httpx.get(base.replace("/v1", "/v1/nowhere")),
+        ]
+        assert [response.status_code for response in refused] == [404, 400, 400, 400, 404]
+        assert httpx.post(words[2], json=question).status_code == 200
+        child.send_signal(signal.SIGTERM)
+        _, errors = child.communicate(timeout=60)
+    _, model, stop, no_json, page, unread, closed = errors.splitlines()
+    assert model.startswith("refused POST /v1/chat/completions: 404: The model 'scripted/nope' does not exist; there are ")
+    assert stop.startswith("refused POST /v1/chat/completions: 400: stop: ")
+    assert no_json.startswith("refused POST /v1/chat/completions: 400: The body is no JSON: ")
+    assert no_json.endswith(" (1 line held back before it)")
+    assert page == "refused GET /v1/nowhere: 404: No page GET /v1/nowhere"
+    assert unread.startswith(
+        "a request that names no trial (wire chat) leaves the scripted model without its task's calls: it offers the tools none, "
+    )
+    assert closed == "closed"
+
+
+def test_it_offers_the_tools_over_mcp():
+    async def talk(address, command):
+        first, *rest = shlex.split(command)
+        answers = []
+        for server in (address, StdioServerParameters(command=first, args=rest)):
+            async with Client(server) as client:
+                names = {tool.name for tool in (await client.list_tools()).tools}
+                result: Any = await client.call_tool("add", {"a": 2, "b": 3})
+                answers.append((names, result.content[0].text))
+        return answers
+
+    with served("--mcp") as (child, base, _):
+        address, command = child.stdout.readline().strip(), child.stdout.readline().strip()
+        [task, *_] = httpx.get(base.replace("/v1", "/tasks")).json()["tasks"]
+        assert address == base.replace("/v1", f"/t/{task['trial']}/mcp")
+        over_http, over_stdio = asyncio.run(talk(address, command))
+        assert httpx.get(address.removesuffix("/mcp")).json()["tool_calls"] == 2
+    assert over_http == over_stdio
+    assert over_http[0] == {tool["function"]["name"] for tool in task["tools"]}
+    assert " 5 " in over_http[1]
+
+
+def test_a_port_in_use_is_said_in_one_line(whichloop):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = whichloop("serve", "--port", str(port))
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert f"port {port} is in use" in ended.err

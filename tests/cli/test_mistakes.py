@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import sys
 from pathlib import Path
 
@@ -14,11 +13,8 @@ from tests.sealing import reseal
 FILES = {
     "bad.toml": b"lops = ['bare']\n",
     "torn.toml": b"loops = [\n",
-    "latin.toml": "experiment = 'Z\u00fcrich'\n".encode("latin-1"),
     "sly.toml": b'"lops\\u001b[2J\\u202e" = 1\n',  # a name that would clear the terminal
-    "twice.toml": b"loops = ['bare', 'bare']\n",
     "names.toml": b"loops = ['fnish']\nprofiles = ['flaky-tool']\n",
-    "typed.toml": b"seed = 'x'\n",
     "keyed.toml": b"provider = 'sk-proj-0123456789abcdef'\n",
     "bad.csv": b"task,score\nx,much\n",
     "two.csv": b"arm,task,score\nA,1,1\nB,1,0\n",
@@ -27,157 +23,94 @@ FILES = {
     "plain.jsonl": b'{"question": "a", "answer": 1}\n',
     "planned.jsonl": b'{"question": "a", "answer": 1, "plan": ["price(item=1)"]}\n',
     "own_other.py": b"def rate(x: int) -> int: ...\n",
-    "own_empty.py": b"def helper(x): ...\n",
     "own_leaving.py": b"import sys\nsys.exit(3)\n",
     "broken.py": b"def (\n",
     "half.py": b"class Mine:\n    name = 'mine'\n    async def run(self, *given): ...\n",
     "agent.py": b"def alone(question): ...\nLATER = 3\n",
     "notes.txt": b"hello there\n",
     "empty.json": b"{}",
-    "text.gguf": b"text",
 }
 OWN = "compare --suite jsonl --loop bare --data"
 
 MISTAKES = [
     # commands, options, and what does not go together
-    ("compere", "No such command 'compere'"),
     ("compare --loops bare", "No such option: --loops"),
-    ("compare extra", "Got unexpected extra argument"),
-    ("prompts", "Missing argument"),
-    ("compare --tasks", "Option '--tasks' requires an argument"),
     ("compare --json -q -v", "Invalid value: -q and -v exclude each other"),
     ("compare --vary parse_retries=0,2", "--vary: it is about the options of one loop"),
     ("compare -s provider.temperature=9", "provider is for real models; name one, such as openai/gpt-4o-mini"),
-    ("compare -s user=nobody", "user is for runs whose models are all real; where the model"),
-    ("compare -s user=scripted --model openai/agent", "leave it out for the scripted user"),
     ("compare -s user=openai/x --model openai/agent", "user openai/x: the tasks of suite arithmetic have no user; those of tau2's"),
     ("compare -s cassette_mode=replay", "cassette_mode 'replay' needs cassette, the folder of a recording"),
     ("compare -s base_url=http://x", "base_url is for real models"),
-    ("compare --model local -s base_url=http://localhost:1/v1", "local runs in this process"),
-    ("compare --model openai/x -s provider.constrain=true", "constrain is for local models; openai/x is not one"),
     ("compare --model openai/x --profile flaky-format", "profile flaky-format has no fault of tools or providers: openai/x "),
-    ("gate", "Invalid value for --baseline: name the baseline's file"),
-    ("gate --bless", "Invalid value for --bless: name the file of the new baseline"),
     ("init --loop mine --program a.py:solve", "--loop and --program exclude each other"),
     ("report . --json --format csv", "--json and --format exclude each other"),
     ("check bare --tasks 3", "--tasks: it is for `check suite`, not for `check loop`"),
-    ("check loop bare finish", "check loop takes one name, with its options in brackets; got bare finish"),
-    ("check finish --fault empty", "--fault: it is for `check program`, not for `check loop`"),
     ("check program finish --fault empty --require prose=told", "--require: prose is demanded, and --fault leaves it out"),
     # names
     ("compare --suite arithmetics", "unknown suite 'arithmetics'; did you mean 'arithmetic'? known: "),
     ("compare --suite gsm8k", "gsm8k: no data file; give the published one with --data FILE"),
     ("compare --loop bear", "unknown loop 'bear'; did you mean 'bare'? known: bare, finish, "),
-    ("compare --loop bare(", "'bare(' is not a name"),
     ("compare --loop bare(max_step=3)", "loop bare: unknown option 'max_step'; did you mean 'max_steps'?"),
     ("compare --loop bare(max_steps=x)", "loop bare: max_steps: Input should be a valid integer"),
     ("compare --loop bare --loop bare", "--loop: 'bare' is given twice"),
     ("compare --loop no_module:X", "loop 'no_module:X': no module named 'no_module'"),
-    ("compare --loop json:JSONDecoder", "loop json:JSONDecoder: it lacks name, stops, run and with_step_limit"),
     ("check loop broken:Loop", "loop 'broken:Loop': importing broken failed: SyntaxError"),
     ("check loop half:Mine", "loop half:Mine: it lacks stops and with_step_limit: see whichloop.protocol.Loop"),
-    ("check loop half.py:Mine", "loop 'half.py:Mine': write MODULE:NAME, such as my_loop:MyLoop"),
     ("check half.py:Mine", "half.py:Mine: 'Mine' of half.py is not a function; a loop is named half:Mine, as --loop takes it"),
-    ("check bear", "it cannot be told what 'bear' is; did you mean 'bare'? write check KIND bear, where KIND is loop, program, "),
-    ("check suite birds:nothing", "suite 'birds:nothing': no module named 'birds'"),
     ("check program finish --require emty=told", "--require: there is no fault 'emty'; did you mean 'empty'?"),
     ("compare --profile flaky-tool", "unknown profile 'flaky-tool', which is not a .toml file either; did you mean"),
     ("compare --model openai", "model 'openai': write provider/model"),
     ("compare -s repaets=3", "-s repaets: there is no such setting; did you mean 'repeats'?"),
-    ("compare -s provider.attempt=3", "-s provider.attempt: there is no such setting"),
     ("compare --loop finish --vary parse_retry=0,2", "--vary: parse_retry: loop finish has no such option; did you mean 'parse"),
-    ("compare --loop finish --vary forced_finish=both,of", "cell forced_finish=of: loop finish: forced_finish: "),
-    ("optimize --optimizer COPRA", "unknown optimizer 'COPRA'; did you mean 'COPRO'?"),
     ("optimize --optimizer MIPROv2", "optimizer MIPROv2 needs optuna, which is not installed: pip install "),
     ("list loop", "Invalid value for KIND: 'loop' is none of loops, "),
     ("list loops barr", "there is no 'barr' among the loops; did you mean 'bare'?"),
-    ("list profiles nope", "unknown profile 'nope'"),
     ("report nowhere", "no run 'nowhere'; in runs: none yet"),
-    ("report --runs elsewhere", "no run 'latest'; in elsewhere: none yet"),
-    ("resume nowhere", "no run 'nowhere'; in runs: none yet"),
-    ("show nowhere bare", "no run 'nowhere'; in runs: none yet"),
-    ("prompts nothing", "unknown loop 'nothing'"),
-    ("install nothing", "unknown framework 'nothing'; known: "),
     ("init --loop class", "'class' is no name for a loop"),
-    ("init --loop json", "an installed module is named 'json'"),
     # values
-    ("compare --tasks x", "Invalid value for '--tasks'"),
     ("compare --tasks 0", "--tasks: Input should be greater than or equal to 1, got 0"),
     (
         "compare --suite arithmetic(size=6) --tasks 50",
         "--tasks: 50 are asked for, and arithmetic(size=6) has 6; --suite 'arithmetic(size=50)' has as many",
     ),
-    ("compare -s alpha=nan", "-s alpha: "),
-    ("compare -s margin=5%", "-s margin: Input should be a valid number"),
-    ("compare -s trial_timeout_s=inf", "-s trial_timeout_s: "),
-    ("compare -s alpha", "Invalid value for -s: 'alpha': write NAME=VALUE"),
-    ("compare -s name=", "-s name: it must be one line of 1 to 200"),
-    ("compare --engine rai", "--engine: Input should be 'local' or 'ray', got 'rai'"),
     ("compare --budget 5apples", "--budget: '5apples' is not a budget; write calls, tokens"),
-    ("compare --price cheap", "--price: "),
-    ("compare --loop finish --vary parse_retries=0", "--vary: parse_retries: give two values or more"),
     ("compare -s name=sk-proj-a1B2c3D4e5F6g7H8i9J0k1L2", "-s name: it holds what looks like a secret"),
     ("compare -s traces=some", "-s traces: it must be all, failures, none or sample=N"),
-    ("compare -s otlp=nowhere", "nowhere: not an address such as http://localhost:4318"),
-    ("optimize --loop bare --train 0", "--train: "),
-    ("optimize --loop bare --profile clean --profile teachable", "profiles: give one, not 2"),
     ("optimize --loop bare --budget $0.02", "-s price: a budget in dollars needs one"),
-    ("optimize --optimizer COPRO(width=3)", "optimizer COPRO: unknown option 'width'"),
-    ("serve --port 99999999", "Invalid value for '--port'"),
-    ("serve --tasks 0", "Invalid value for '--tasks': "),
-    ("ui --port 0", "Invalid value for '--port': "),
-    ("import two.csv --max-left-out 2", "Invalid value for '--max-left-out': "),
     ("check suite arithmetic(size=0)", "size is 0"),
-    ("check loop bare --limit nan", "--limit: a number of seconds above 0 is needed, got nan"),
-    ("check program finish --limit 0", "--limit: a number of seconds above 0 is needed, got 0"),
     # files
     ("compare --config none.toml", "none.toml: no such file"),
-    ("compare --config .", ".: is a directory"),
     ("compare --config bad.toml", "bad.toml: lops: there is no such setting; did you mean 'loops'"),
     ("compare --config torn.toml", "torn.toml: not valid TOML"),
-    ("compare --config latin.toml", "latin.toml: not valid TOML"),
     ("compare --config sly.toml", "sly.toml: lops\\x1b[2J\\x202e: there is no such setting"),
-    ("compare --config typed.toml", "typed.toml: seed: "),
     ("compare --config keyed.toml", "keyed.toml: provider: Input should be a valid dictionary"),
-    ("compare --config twice.toml", "twice.toml: loops: 'bare' is given twice"),
     ("compare --config names.toml --profile clean", "unknown loop 'fnish'; did you mean"),
-    ("optimize --config names.toml", "unknown"),
     ("compare --suite csv --data none.csv", "none.csv: no such file"),
-    ("compare --profile none.toml", "none.toml: no such file"),
     ("report .", ".: not a run directory (it has no manifest.json)"),
     ("report torn.toml", "torn.toml is a file, not a run; whichloop import torn.toml reads results of other tools"),
     ("compare --runs torn.toml/below", "--runs: torn.toml is a file; name a folder"),
-    ("optimize --runs torn.toml", "--runs: torn.toml is a file; name a folder"),
     ("gate --baseline none.json", "none.json: no such file; whichloop gate RUN --bless --output none.json writes one"),
     ("gate --baseline empty.json", "empty.json: not a baseline"),
     ("prompts bare empty.json", "empty.json: not a program: it holds no predictor"),
-    ("import none.csv", "none.csv: no such file"),
     ("import bad.csv", "bad.csv: line 2: the score is not a number: 'much'"),
     ("import two.csv --arm X --model m1", "two.csv: --arm names one arm per file, and this one holds 2: A, B"),
     ("init torn.toml", "torn.toml is not a directory"),
     ("ui --tracking-uri sqlite:///other.db", "sqlite:///other.db: there is no such store; "),
-    ("compare --model local:none.gguf", "none.gguf: No such file"),
-    ("compare --model local:text.gguf", "text.gguf is not a GGUF file"),
     # tasks and tools of the user's own
     (f"{OWN} planned.jsonl", "planned.jsonl, line 1, task 'planned-0001', call 'call1': no tool 'price': name the module "),
     (f"{OWN} planned.jsonl --tools own_other", "planned.jsonl, line 1, task 'planned-0001', call 'call1': no tool 'price'; "),
-    (f"{OWN} planned.jsonl --tools own_empty", "own_empty.py has neither TOOLS nor a public function of its own"),
     (f"{OWN} planned.jsonl --tools own_leaving", "tools 'own_leaving': importing own_leaving failed: SystemExit: 3"),
-    (f"{OWN} planned.jsonl --tools ./half.py", "tools './half.py': write MODULE:NAME, such as my_loop:MyLoop"),
     (f"{OWN} wrong.jsonl", "wrong.jsonl, line 2: unknown scorer 'numerik'; did you mean 'numeric'? known: bfcl, contains"),
     (f"{OWN} own.jsonl", "own.jsonl, line 1, scorer 'os:getcwd' is code of your own; type its name"),
     (f"{OWN} plain.jsonl", "1 of 1 task has no plan, which the scripted model needs"),
     ("compare --suite jsonl(colums={}) --data plain.jsonl", "suite jsonl: unknown option 'colums'; did you mean 'columns'"),
-    ("compare --suite arithmetic --tools own_other", "suite arithmetic "),
     ("check plain.jsonl --run-tools", "--run-tools: it needs the tools: name their module with --tools"),
     # programs of the user's own
     ("compare --program ''", "--program: write a command line, my.module:function or FILE.py:function"),
     ("compare --program nope.sh", "command: there is no 'nope.sh' to run"),
     ("compare --program nope.py:solve", "nope.py:solve: there is no file nope.py here"),
-    ("compare --program 'python -u nope.py'", "python -u nope.py: there is no file nope.py here"),
     ("check program notes.txt", "command: notes.txt is no program: it cannot be executed"),
     ("check program agent.py:alone", "agent.py:alone: alone(question): a program is solve(task), or solve("),
-    ("check program agent.py:LATER", "agent.py:LATER: 'LATER' of agent.py is not a function"),
     ("check program http://127.0.0.1:9/", "nothing answers at http://127.0.0.1:9/"),
     ("compare --program 'python agent.py(venv=nowhere)'", "venv: nowhere has no bin/python"),
     ("""compare --program 'cat x(keys=["NO_SUCH_KEY"])'""", "keys: the environment has no NO_SUCH_KEY"),
@@ -189,7 +122,8 @@ MISTAKES = [
 def test_a_mistake_is_one_line_that_names_what_is_wrong(whichloop, here, monkeypatch, typed, said):
     monkeypatch.setitem(sys.modules, "optuna", None)  # as where it is not installed
     for name, content in FILES.items():
-        (here / name).write_bytes(content)
+        if Path(name).stem in typed:
+            (here / name).write_bytes(content)
     refused(whichloop, here, shlex.split(typed), said)
 
 
@@ -208,89 +142,47 @@ GATE = "gate pilot --baseline b.json"
 TRIAL = "show pilot bare/flaky-format/arithmetic-0001/0"
 PROFILE = "learn profile pilot"
 OF_A_RUN = [
-    ("report pilot pilot", "is a duplicate"),
     ("report pilot pilot --why", "RUN: one run at most, got 2"),
-    ("report pilot pilot pilot --size", "RUN: two runs at most, got 3"),
     ("report pilot o", "is an optimization; compare its test with other runs"),
-    ("report pilot -o x.md", "--output goes with --format"),
     ("report pilot --arm bare", "--arm goes with --why, --size or --card"),
-    ("report pilot --why --size", "--why and --size exclude each other"),
-    ("report pilot --why --format html", "--format html: this has md alone"),
-    ("report pilot --why --margin 0.1", "--margin goes with --size"),
     ("report pilot --why --arm bear", "no arm 'bear'; did you mean 'bare'? there are bare/flaky-format, finish/flaky-format"),
-    ("report pilot --why --arm bare --arm bare", "are not two arms with the same tasks and profile"),
-    ("report pilot --why --arm bare --arm bare --arm bare", "--arm: once or twice, got 3"),
-    ("report pilot --why --task nope", "no trial of a task 'nope'"),
     ("report pilot --size --margin 2", "--margin: it must be more than 0 and less than 1, got 2.0"),
-    ("report pilot --size --power 1", "--power: it must be at least 0.5 and less than 1, got 1.0"),
-    ("report pilot --size --metric cost_usd", "cost_usd is unknown in every trial"),
     ("report pilot pilot --size", "is the same run"),
-    ("report pilot --card", "a card is of one loop: --arm bare or finish"),
-    ("report pilot --format html -o /dev/null/page.html", "--output /dev/null/page.html: cannot be written (File exists)"),
-    ("report pilot/test", "no run 'pilot/test'"),
-    ("show pilot bare/fla", "'bare/fla' matches 6 trials"),
     (f"{TRIAL} --faults tool.raise@decide:c1", "did you mean 'tool.raises'?"),
     (f"{TRIAL} --faults tool.raises", "--faults: 'tool.raises' is not written KIND@ROLE:CALL, such as"),
-    (f"{TRIAL} --faults none --minimal", "--minimal and --faults exclude each other"),
-    (f"{TRIAL} --minimal -o a.txt", "a profile's file ends in .toml"),
-    (f"{TRIAL} --minimal --max-runs 1", "--max-runs 1: at least 2 are needed"),
-    (f"{TRIAL} --allow own:Loop", "--allow goes with --again, --faults or --minimal"),
-    ("show pilot --again", "--again goes with TRIAL"),
     (f"{GATE} --metric cost_usd", "metric cost_usd: not known for all trials of bare/flaky-format in the baseline"),
-    (f"{GATE} --metric speed=1", "unknown metric 'speed'"),
-    (f"{GATE} --metric steps=x", "Invalid value for --metric: 'steps=x': write NAME=MARGIN"),
-    (f"{GATE} --metric accuracy=2", "metric accuracy: a margin of 0 or more is needed, below 1, got 2.0"),
     (f"{GATE} --accept worse", "accept.0: Input should be 'undecided', "),
     (f"{GATE} --seed 1", "--seed goes with a new run, not RUN or --bless"),
-    (f"{GATE} --self", "--self: it makes new runs; leave RUN out"),
-    (f"{GATE} --times 3", "--times goes with --self"),
-    (f"{GATE} -o c.json", "--output goes with --bless"),
     (f"{GATE} --junit .", "--junit .: cannot be written (Is a directory); nothing was judged"),
-    ("gate pilot", "name the baseline's file"),
-    (f"{PROFILE} --arm phased", "'phased' is no arm; this run has bare/flaky-format, finish/flaky-format"),
-    (f"{PROFILE} -o mine.json", "ends in .toml"),
     (f"{PROFILE} -o kept.toml", "exists; overwrite it with --force"),
-    (f"{PROFILE} --any-order", "--any-order goes with plans"),
-    (f"{PROFILE} --held-out -o x.toml", "--output goes with what is written, not --held-out"),
     (f"{PROFILE} --held-out", "an order needs 3 loops or more, and this model has 2"),
-    (f"{PROFILE} --prediction none.json", "none.json"),
-    (f"{PROFILE} --ahead 1 --prediction none.json", "exclude each other"),
     ("learn plans pilot", "plans need a file: --output FILE.jsonl"),
-    ("learn plans pilot -o x.jsonl --arm bare", "--arm goes with profile"),
-    ("learn plans pilot -o /dev/null/x.jsonl", "--output /dev/null/x.jsonl"),
     ("export pilot --format xml", "--format xml: there are atif, otlp"),
-    ("export pilot --output runs", "--output runs: exists already; take another name"),
     ("resume pilot --repeats 0", "--repeats: the new total, 0, is less than the 1 that the run has"),
-    ("resume pilot --tasks 500", "--tasks: the run has all 6 tasks of suite arithmetic already"),
     ("resume pilot --add-loop bare", "--add-loop: 'bare' is given twice"),
-    ("resume pilot --add-profile flaky", "unknown profile 'flaky'"),
-    ("resume pilot --workers 0 --repeats 2", "workers: "),
     ("resume pilot --rescore --retry errors", "--rescore: it takes --allow, --runs and -s data=FILE alone"),
     # an optimization that has come to no test
     ("resume o --retry errors", "is an optimization, which goes on as it began"),
-    ("resume o --rescore", "an optimization and its test cannot be"),
-    ("report o --size", "no trial of the test split was run yet"),
 ]
 
 
 @pytest.fixture(scope="module")
 def asked_of(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the run that `OF_A_RUN` is about is kept."""
-    return tmp_path_factory.mktemp("asked") / "of"
+    """The folder of the run that `OF_A_RUN` is about, which the first of its tests makes and no other changes."""
+    return tmp_path_factory.mktemp("asked")
 
 
 @pytest.mark.parametrize(("typed", "said"), OF_A_RUN, ids=[typed for typed, _ in OF_A_RUN])
-def test_a_mistake_about_a_run_is_one_line_and_the_run_stays_as_it_is(whichloop, here, asked_of, typed, said):
-    if not asked_of.exists():
+def test_a_mistake_about_a_run_is_one_line_and_the_run_stays_as_it_is(whichloop, monkeypatch, asked_of, typed, said):
+    monkeypatch.chdir(asked_of)
+    if not (asked_of / "runs").exists():
         loops = ("--loop", "bare", "--loop", "finish", "--profile", "flaky-format")
         assert whichloop("compare", *loops, "--suite", "arithmetic(size=6)", "-s", "name=pilot", "-q").code == 0
         assert whichloop("gate", "pilot", "--bless", "--output", "b.json").code == 0
-        (here / "runs" / "o").mkdir()
-        (here / "runs" / "o" / "manifest.json").write_text('{"kind": "optimization", "config": {}}')
-        reseal(here / "runs" / "o" / "manifest.json")
-        (here / "kept.toml").write_text("mine\n")
-        shutil.copytree(here, asked_of)
-    shutil.copytree(asked_of, here, dirs_exist_ok=True)
-    before = {path: path.read_bytes() for path in here.rglob("*.*") if path.is_file()}
-    refused(whichloop, here, shlex.split(typed), said)
+        (asked_of / "runs" / "o").mkdir()
+        (asked_of / "runs" / "o" / "manifest.json").write_text('{"kind": "optimization", "config": {}}')
+        reseal(asked_of / "runs" / "o" / "manifest.json")
+        (asked_of / "kept.toml").write_text("mine\n")
+    before = {path: path.read_bytes() for path in asked_of.rglob("*.*") if path.is_file()}
+    refused(whichloop, asked_of, shlex.split(typed), said)
     assert {path: path.read_bytes() for path in before} == before

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from whichloop.metrics.record import Record
 from whichloop.runs.store.trials import each_record
 
-Command = Callable[..., Any]
 QUIET = ("-q", "--json")
 TOOLS = '''
 def price(item: str) -> float:
@@ -90,22 +87,17 @@ def test_a_run_imports_its_tools_only_when_told_and_goes_on_only_with_the_same(w
     assert "the code of the tools in own_shop is another" in judged.err
 
 
-@pytest.mark.parametrize("kind", [pytest.param("suite", marks=pytest.mark.slow), "scorer"])
-def test_a_run_goes_on_only_with_the_same_suite_and_scorer_of_the_users_own(whichloop, here, planned, kind):
-    source = {
-        "scorer": "def lenient(judgement):\n    return 1.0\n",
-        "suite": "from whichloop.datasets.arithmetic import load as lenient\n",
-    }[kind]
-    (here / f"own_kind_of_{kind}.py").write_text(source)
-    suite = {"scorer": 'jsonl(scorer="own_kind_of_scorer:lenient")', "suite": "own_kind_of_suite:lenient"}[kind]
+def test_a_run_goes_on_only_with_the_same_scorer_of_the_users_own(whichloop, here, planned):
+    source = "def lenient(judgement):\n    return 1.0\n"
+    (here / "own_scorer.py").write_text(source)
     (here / "plain.jsonl").write_text('{"question": "What does a lamp cost?"}\n')
-    data = ["--data", "plain.jsonl", "--tools", "own_shop"] if kind == "scorer" else ["--tasks", "1"]
-    bare = ["compare", "--suite", suite, "--loop", "bare", "--model", "openai/x", "-s", "base_url=http://127.0.0.1:9/v1"]
-    assert whichloop(*bare, *data, *QUIET, "-s", "provider.attempts=1").code in (0, 4)  # nobody answers there
-    again = ["resume", "latest", "-q", "-s", "base_url=http://127.0.0.1:9/v1", "--allow", "own_shop"]
-    assert f"--allow own_kind_of_{kind}:lenient" in whichloop(*again).err
-    (here / f"own_kind_of_{kind}.py").write_text(source + "# changed\n")
-    changed = whichloop(*again, "--allow", f"own_kind_of_{kind}:lenient")
+    nowhere = ["-s", "base_url=http://127.0.0.1:9/v1"]
+    bare = ["compare", "--suite", 'jsonl(scorer="own_scorer:lenient")', "--data", "plain.jsonl", "--tools", "own_shop", "--loop"]
+    assert whichloop(*bare, "bare", "--model", "openai/x", *QUIET, *nowhere, "-s", "provider.attempts=1").code in (0, 4)
+    again = ["resume", "latest", "-q", *nowhere, "--allow", "own_shop"]
+    assert "--allow own_scorer:lenient" in whichloop(*again).err
+    (here / "own_scorer.py").write_text(source + "# changed\n")
+    changed = whichloop(*again, "--allow", "own_scorer:lenient")
     assert (changed.code, changed.out) == (2, "")
     assert "changed since this run began: the code of your own" in changed.err
     assert "where only scorers changed in it, judge the answers again: whichloop resume" in changed.err
@@ -145,7 +137,7 @@ def test_each_trial_has_its_own_state_and_is_judged_by_it(whichloop, here):
     }
     wrong = {**row, "end_state": {"chair": 3}}
     (here / "orders.jsonl").write_text("".join(json.dumps({**made, "plan": plan}) + "\n" for made in (row, wrong)))
-    flags = ["--suite", "jsonl", "--data", "orders.jsonl", "--tools", "own_desk:Desk", "--loop", "bare", "--repeats", "3"]
+    flags = ["--suite", "jsonl", "--data", "orders.jsonl", "--tools", "own_desk:Desk", "--loop", "bare"]
     assert whichloop("compare", *flags, *QUIET).json["arms"][0]["accuracy"]["value"] == 0.5
 
 
@@ -193,14 +185,6 @@ def test_the_same_digest_at_any_concurrency_and_in_workers(whichloop, server):
     ways = (("-s", "concurrency=1"), ("-s", "concurrency=4", "--workers", "2"))  # each worker has several trials at once
     digests = {whichloop(*flags, *more).json["digest"] for more in ways}
     assert len(digests) == 1
-
-
-def test_plans_are_checked_against_the_server(whichloop, here, server):
-    assert "2 of 2" in whichloop("check", "plans", "questions.csv", "--tools", server, "--run-tools").out
-    (here / "questions.csv").write_text(QUESTIONS.replace("price(item='lamp')", "price(itm='lamp')"))
-    found = whichloop("check", "plans", "questions.csv", "--tools", server)
-    assert found.code == 1
-    assert "price" in found.out
 
 
 def test_a_server_that_dies_is_told_and_no_loop_is_scored_for_it(whichloop, server):
@@ -262,25 +246,6 @@ def test_programs_stand_beside_loops(whichloop, agent):
     assert "guess.py:solve" in whichloop("report", "--why", "latest").out
 
 
-@pytest.mark.parametrize(
-    ("code", "stop", "reason"),
-    [
-        ("import sys; sys.exit('out of luck')", "crashed", "SolverFailed: exit code 1: out of luck"),
-        ("pass", "crashed", "SolverFailed: it ended without an answer: it printed nothing, and posted none"),
-        ("while True: print('x' * 99999)", "crashed", "SolverFailed: flood: it printed more than 1,048,576 bytes"),
-        ("import time; time.sleep(600)", "timeout", "no end, and no request or call for 3 s"),
-        ("import os, time; os.fork() or time.sleep(600); print('the parent ends', flush=True); os._exit(0)", "finished", ""),
-    ],
-)
-def test_whatever_a_process_does_ends_in_a_clear_record(whichloop, here, code, stop, reason):
-    (here / "bad.py").write_text(code)
-    words = ["--suite", "arithmetic(size=1)", "--profile", "clean", "-q", "-s", "trial_timeout_s=3"]
-    ended = whichloop("compare", "--program", "python bad.py", *words)
-    record = records(latest(here))[0]
-    assert (ended.code, record.status, record.stop) == (4, "scored", stop), record.reason  # 4: none of them is an agent
-    assert record.reason.startswith(reason)
-
-
 def test_a_run_starts_no_program_again_unless_it_is_typed(whichloop, agent, here):
     venv = here / "venv"
     (venv / "bin").mkdir(parents=True)
@@ -313,15 +278,3 @@ def test_a_program_is_added_to_a_run_and_gated(whichloop, agent, here):
     judged = json.loads(worse.out)
     assert (worse.code, judged["outcome"]) == (4, "invalid")
     assert judged["reasons"][0]["code"] == "never_asked"
-
-
-def test_keys_stay_here_unless_they_are_named(whichloop, here, monkeypatch):
-    monkeypatch.setenv("SEARCH_API_KEY", "word")
-    (here / "show.py").write_text("import os; print(os.environ.get('SEARCH_API_KEY', 'none'))")
-    words = ["--suite", "arithmetic(size=1)", "-q", "--profile", "clean"]
-    named = 'python show.py(keys=["SEARCH_API_KEY"], label=named)'
-    assert whichloop("compare", "--program", "python show.py", "--program", named, *words).code == 4  # no agents
-    assert {record.arm: record.answer for record in records(latest(here))} == {
-        "python show.py/clean": "none",
-        'named(keys=["SEARCH_API_KEY"])/clean': "word",
-    }

@@ -70,7 +70,7 @@ BOOKED = {
     **{"flights": [{"origin": "SFO", "destination": "JFK", "flight_number": "F1", "date": DAY, "price": 80}]},
     **{"passengers": [{"first_name": "Bo", "last_name": "Ng", "dob": "1990-01-01"}], "insurance": "no", "status": None},
     **{"payment_history": [{"payment_id": "card_9", "amount": 80}], "created_at": "2024-05-01T00:00:00"},
-    **{"total_baggages": 1, "nonfree_baggages": 0},
+    **{"total_baggages": 2, "nonfree_baggages": 1},
 }
 AIRLINE: dict[str, Any] = {
     "flights": {

@@ -80,9 +80,6 @@ def test_an_expression_is_read_as_fractions_are_reckoned(text: str) -> None:
 @example("9**9**9=1")
 @example("1/(2-2)=0")
 @example("\x00=1")
-@example("1=" + "9" * 5000)
-@example("9" * 150 + "*1=1")
-@example("1e5*2=200000")
 @example("٣*2=6")
 def test_any_annotation_gives_a_valid_plan_or_the_documented_error(text: str) -> None:
     for answer in (text, f"<<{text}>>", f"<<{text}=6>> <<6*{text}=6>>"):
@@ -99,14 +96,11 @@ def test_any_annotation_gives_a_valid_plan_or_the_documented_error(text: str) ->
     [
         (FERRY["answer"], ["multiply 3 40", "add c1 25", "divide c2 4", "subtract c2 c3"]),  # results are referred to
         ("<<2*3=6>> <<2.0*3=6>> <<6+1=7>>", ["multiply 2 3", "add c1 1"]),  # a call is not planned twice
-        ("<<2*3=6>> <<6-5=1>> <<2*3+1=7>>", ["multiply 2 3", "subtract c1 5", "add c1 c2"]),
         (
             "<<(10-4)/(1+2)*-3=-6>>",
             ["subtract 10 4", "add 1 2", "divide c1 c2", "multiply c3 -3"],
         ),  # from the inside
         ("<<10/3=3.33>> <<3.33*3=9.99>>", ["divide 10 3", "round_to c1 2", "multiply c2 3"]),
-        ("<<7/2=4>>", ["divide 7 2", "round_to c1 0"]),
-        ("<<1/3*9=3>>", ["divide 1 3", "multiply c1 9"]),  # 2.99999999999 is 3: no rounding is meant
     ],
 )
 def test_annotations_become_calls(answer: str, planned: list[str]) -> None:
@@ -130,20 +124,12 @@ def test_notations_of_twelve(annotation: str) -> None:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        ("#### 6", "no annotation"),
-        ("<<100=100>>", "no annotation computes anything"),
         ("<<2*3=7>>", "annotation 1, '2*3=7': the result is 6, not 7"),
         ("<<2*3=6>><<20/3=6.66>>", "annotation 2, '20/3=6.66': the result is 6.66666666667, not 6.66"),
-        ("<<2*3>>", "there is no '='"),
-        ("<<2*3=6 apples>>", "'6 apples' is no number"),
-        ("<<1/0=0>>", "division by zero"),
         ("<<2y=6>>", "the expression is no plain arithmetic"),
-        ("<<7//2=3>>", "the expression is no plain arithmetic"),
-        ("<<1/3=1/4>>", "the result is 0.333333333333, not 1/4"),
         (f"<<1/3=1/{'9' * 250}>>", "longer than 200 characters"),
         (f"<<{'1+' * 120}1=121>>", "longer than 200 characters"),
         ("<<9**99=1>>", "exponent 99 is beyond"),
-        ("<<9999999999999999*1=1>>", "beyond ±1e+15"),
     ],
 )
 def test_what_does_not_add_up_is_said(answer: str, reason: str) -> None:
@@ -166,27 +152,11 @@ def test_a_row_becomes_a_task(tmp_path: Path) -> None:
     assert task_problems(suite) == []
 
 
-@given(st.integers(1, 99), st.integers(1, 99), st.integers(1, 9))
-def test_a_fraction_is_read_as_the_number_that_it_is(top: int, bottom: int, factor: int) -> None:
-    plan, _ = plan_of(f"<<{top}/{bottom}={top * factor}/{bottom * factor}>>", 1)
-    assert steps(f"<<{top}/{bottom}={top}/{bottom}>>") == [f"divide {top} {bottom}"]
-    assert task_problems(suite_of(plan)) == []
-    with pytest.raises(AnnotationError, match=f"not {top + 1}/{bottom}"):
-        plan_of(f"<<{top}/{bottom}={top + 1}/{bottom}>>", 1)
-
-
 @given(st.integers(1, 99), st.integers(1, 99), st.integers(-200, 200))
 def test_a_task_says_if_no_planned_call_yields_its_answer(one: int, other: int, gold: int) -> None:
     row = {"question": "q?", "answer": f"<<{one}+{other}={one + other}>> <<{one}*{other}={one * other}>>\n#### {gold}"}
     task = gsm8k._task(1, *gsm8k._row(row, "here"))
     assert is_by_construction(task) == (gold not in (one + other, one * other))
-
-
-def test_a_question_asked_twice_is_quarantined(tmp_path: Path) -> None:
-    rows = [{"question": text, "answer": "<<1+1=2>>\n#### 2"} for text in ("One  and one?", "Other?", "One and one? ")]
-    suite = gsm8k.load(data=write(tmp_path / "rows.jsonl", *rows))
-    assert [task.quarantined for task in suite.tasks] == ["", "", "the same question as line 1"]
-    assert task_problems(suite) == []
 
 
 @pytest.mark.parametrize(
@@ -197,24 +167,6 @@ def test_gold_answers(tmp_path: Path, gold: str, value: float) -> None:
     (task,) = gsm8k.load(data=write(tmp_path / "rows.jsonl", {"question": "q?", "answer": f"#### 1 #### {gold}"})).tasks
     assert task.expected == value
     assert isinstance(task.expected, int) == float(value).is_integer()
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ("{", "line 2: not JSON"),
-        ("[1]", "line 2: an object belongs here"),
-        ({"answer": "#### 1"}, "line 2: field 'question': Field required"),
-        ({"question": "q", "answer": 1}, "line 2: field 'answer': Input should be a valid string"),
-        ({"question": "q", "answer": "<<1+1=2>>2"}, "line 2: field 'answer' does not end in '#### number'"),
-        ({"question": "q", "answer": "#### two"}, "line 2: field 'answer', after '####': 'two' is no number"),
-    ],
-)
-def test_a_broken_row_is_named(tmp_path: Path, row: Any, message: str) -> None:
-    path = write(tmp_path / "rows.jsonl", FERRY, row)
-    with pytest.raises(ValueError, match=re.escape(f"{path}, {message}")) as caught:
-        gsm8k.load(data=path)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.skipif(not PUBLISHED.exists(), reason="the published file is not here")

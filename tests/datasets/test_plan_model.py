@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import jsonschema
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from tests.protocol.test_plan import plans
-from whichloop.datasets.importing.plan_model import BrokenPlan, plan_schema, read_plan, shape_mistakes, single_plan
+from whichloop.datasets.importing.plan_model import plan_schema, read_plan, shape_mistakes, single_plan
 from whichloop.protocol import Plan, ToolSpec, plan_to_json
 
 SCHEMA = jsonschema.Draft202012Validator(plan_schema())
@@ -64,24 +63,6 @@ def test_the_reader_takes_what_the_schema_takes(value: Any) -> None:
     assert is_read(value) == SCHEMA.is_valid(value)
 
 
-@pytest.mark.parametrize(
-    ("value", "told"),
-    [
-        ({}, "calls is missing"),
-        ({"calls": [{}], "answer": 1}, "calls[0].id is missing"),
-        ({"calls": [CALL | {"argumens": {}}], "answer": 1}, "calls[0].argumens: there is no such field; did you mean 'arguments'?"),
-        ({"calls": [CALL], "answer": 1, "answr": 1}, "answr: there is no such field"),
-        ({"calls": [CALL | {"arguments": {"x": {"$ref": 3}}}], "answer": 1}, "calls[0].arguments.x: a reference is"),
-        ({"calls": [], "answer": {"$ref": "a", "path": "b"}}, "answer: a reference is"),
-        ({"calls": [CALL | {"arguments": {"x": {"$ref": "c"}}}], "answer": 1}, "call 'a' refers to 'c', not before it"),
-        (3, "a plan is an object with calls and answer, a list of calls, or a call a line"),
-    ],
-)
-def test_what_is_wrong_is_named_by_its_place(value: Any, told: str) -> None:
-    with pytest.raises(BrokenPlan, match=re.escape(f"not a plan ({told}")):
-        read_plan("plan", value, None)
-
-
 ITEM = {"type": "object", "properties": {"item": {"type": "string"}}, "required": ["item"], "additionalProperties": False}
 TOOLS = {name: ToolSpec(name, "", ITEM) for name in ("price", "stock")}
 
@@ -97,9 +78,7 @@ def mistakes(text: str) -> list[tuple[int, str]]:
     [
         ("first = price(item='lamp')\nsecond = stock(itm=first)\nthird = stock(4)\nprise(item=third)", [3, 2, 4]),
         ("first = price(item='lamp')\nsecond = stock(item=)\nprise(item=third)", [2]),
-        ("third = stock(item='a' 'b' 3,\n  more=1\n)\nprice(item=third)", [1]),
         ("first = price('lamp')\nstock(item=first)", [1]),
-        ('["first = price(item=\'lamp\')", "stock(itm=first)"]', [2]),
         (json.dumps({"calls": [CALL | {"tool": "price", "arguments": {"itm": 1}}], "answer": 1}), [0]),
         (json.dumps({"calls": [CALL | {"goal": 3}, {}], "answr": 1}), [0] * 7),
         (json.dumps([CALL | {"tool": "price", "arguments": {"item": "lamp"}}]), []),

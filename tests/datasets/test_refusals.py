@@ -8,25 +8,18 @@ from typing import Any
 
 import pytest
 
+from tests.datasets.test_suites import suite_of
 from whichloop.protocol import Toolbox, ToolCall, run_sync
-from whichloop.runs.registry import generated_suites
-
-SOURCES = generated_suites()
 
 
 @pytest.mark.parametrize(
     ("name", "tool", "arguments", "error", "message"),
     [
         ("arithmetic", "divide", {"a": 7, "b": 0}, "ZeroDivisionError", "division by zero: 7 / 0 has no value"),
-        ("arithmetic", "remainder", {"a": 7, "b": 0.0}, "ZeroDivisionError", "division by zero"),
-        ("arithmetic", "power", {"base": 0, "exponent": -1}, "ZeroDivisionError", "division by zero"),
         ("arithmetic", "power", {"base": 10, "exponent": 10**9}, "ValueError", "beyond ±64"),
-        ("arithmetic", "power", {"base": -8, "exponent": 0.5}, "ValueError", "no real number"),
-        ("arithmetic", "power", {"base": 10, "exponent": 64}, "OverflowError", "beyond ±1e+15"),
         ("arithmetic", "multiply", {"a": 10**9, "b": 10**9}, "OverflowError", "beyond ±1e+15"),
         ("arithmetic", "add", {"a": 1e300, "b": 1}, "OverflowError", "1e+300 is beyond"),
         ("arithmetic", "add", {"a": math.inf, "b": 1}, "ValueError", "inf is no finite number"),
-        ("arithmetic", "add", {"a": "seven", "b": 1}, "InvalidArguments", "argument 'a'"),
         ("arithmetic", "round_to", {"number": 1, "digits": 99}, "ValueError", "digits is 99"),
         ("arithmetic", "convert_units", {"value": 1, "from_unit": "stone", "to_unit": "kg"}, "ValueError",
          "unknown unit 'stone'; known are length: mm"),
@@ -34,51 +27,35 @@ SOURCES = generated_suites()
         ("arithmetic", "convert_units", {"value": 1, "from_unit": "km", "to_unit": "kg"}, "ValueError",
          "length has the units mm, cm, m, km"),
         ("agriculture", "field_info", {"field": "Nowhere"}, "UnknownName", "no field 'Nowhere', only"),
-        ("agriculture", "soil_sample", {"field": "Nowhere"}, "UnknownName", "no field 'Nowhere', only"),
         ("agriculture", "crop_table", {"crop": "rice", "stage": "flowering"}, "UnknownName", "no crop 'rice', only"),
-        ("agriculture", "crop_table", {"crop": "maize", "stage": "asleep"}, "InvalidArguments", "stage"),
         ("agriculture", "weather", {"station": "Z1", "measure": "rain", "first": "2026-05-01", "last": "2026-05-02"}, "UnknownName",
          "no station 'Z1', only"),
         ("agriculture", "market_price", {"product": "gold"}, "NotTraded", "no price for 'gold', only for"),
         ("agriculture", "convert_units", {"values": [1], "from_unit": "rod", "to_unit": "mm"}, "UnknownName", "no unit 'rod'"),
-        ("agriculture", "convert_units", {"values": [1], "from_unit": "F", "to_unit": "mm"}, "UnknownName", "no unit 'F'"),
         ("agriculture", "convert_units", {"values": [1], "from_unit": "acre", "to_unit": "mm"}, "InvalidRequest",
          "acre is a area and mm a length"),
-        ("agriculture", "convert_units", {"values": [], "from_unit": "inch", "to_unit": "mm"}, "InvalidRequest", "0 numbers"),
         ("agriculture", "growing_degree_days", {"highs_c": [20, 21], "lows_c": [10], "base_c": 8}, "InvalidRequest",
          "2 highs and 1 lows"),
         ("agriculture", "fertilizer_amount", {"needed_kg_ha": 9, "present_kg_ha": 1, "nitrogen_percent": 0, "hectares": 2},
          "InvalidRequest", "nitrogen_percent is 0"),
-        ("agriculture", "calculate", {"operation": "power", "numbers": [2, 3]}, "InvalidArguments", "operation"),
         ("agriculture", "calculate", {"operation": "sum", "numbers": [1] * 21}, "InvalidRequest", "21 numbers"),
         ("agriculture", "calculate", {"operation": "sum", "numbers": [1e13]}, "InvalidRequest", "beyond ±1e+12"),
-        ("agriculture", "calculate", {"operation": "product", "numbers": [1e12, 1e12]}, "InvalidRequest", "beyond ±1e+12"),
-        ("agriculture", "calculate", {"operation": "quotient", "numbers": [1, 0]}, "InvalidRequest", "division by zero"),
         ("ecommerce", "get_order", {"order_id": "S1"}, "NoSuchRecord", "no order S1"),
-        ("ecommerce", "get_product", {"sku": "X"}, "NoSuchRecord", "no product X"),
         ("ecommerce", "give_credit", {"customer_id": "C1", "amount": 5}, "NoSuchRecord", "no customer C1"),
         ("ecommerce", "find_customers", {"text": " a "}, "Refused", "at least 3 characters"),
         ("events", "hold_seats", {"event_id": "E742", "date": "2026-09-13", "seats": 0}, "InvalidRequest", "between 1 and 20"),
-        ("events", "hold_seats", {"event_id": "E742", "date": "2026-09-13", "seats": 21}, "InvalidRequest", "between 1 and 20"),
         ("events", "hold_seats", {"event_id": "E742", "date": "2026-12-31", "seats": 2}, "NoSuchShow", "only on"),
-        ("events", "hold_seats", {"event_id": "E1", "date": "2026-12-31", "seats": 2}, "UnknownName", "no event 'E1'"),
         ("events", "book", {"name": "Jonas Moreau", "hold_id": "hold-E1-01-01-1"}, "UnknownHold", "no hold 'hold-E1-01-01-1'"),
-        ("events", "book", {"name": "Nobody", "hold_id": "hold-E1-01-01-1"}, "UnknownName", "no customer named 'Nobody'"),
         ("events", "cancel_booking", {"booking_code": "ABCD-1"}, "UnknownBooking", "no booking 'ABCD-1'"),
         ("long_haul", "read_card", {"code": "ZZ-0000"}, "ArchiveError", "card ZZ-0000 is not in its drawer"),
-        ("long_haul", "read_card", {"code": "one"}, "ValueError", "'one' is no card's code; codes look like KX-4821"),
-        ("long_haul", "read_old_edition", {"code": "ZZ-0000"}, "ArchiveError", "the edition of 1911 has no card ZZ-0000"),
         ("long_haul", "find_moved", {"code": "ZZ-0000"}, "ArchiveError", "the register of moved cards does not know"),
-        ("long_haul", "redeem_ticket", {"ticket": "T-1"}, "ArchiveError", "no ticket 'T-1' was ever issued"),
         ("long_haul", "open_vault", {"vault": "V-1", "seals": []}, "ArchiveError", "there is no vault 'V-1'"),
         ("long_haul", "add_up", {"numbers": []}, "ValueError", "there must be 1 to 200"),
-        ("long_haul", "add_up", {"numbers": [1.0] * 201}, "ValueError", "there must be 1 to 200"),
         ("long_haul", "add_up", {"numbers": [math.nan]}, "OverflowError", "beyond ±1e+15"),
-        ("long_haul", "add_up", {"numbers": [1e308, 1e308]}, "OverflowError", "beyond ±1e+15"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_is_refused_by_name(name: str, tool: str, arguments: dict[str, Any], error: str, message: str) -> None:
-    suite = SOURCES[name].suite()
+    suite = suite_of(name)
     with closing(suite.open(suite.tasks[0])) as environment:
         before = environment.state()
         seen = run_sync(Toolbox(environment.tools).call(ToolCall(tool, arguments)))

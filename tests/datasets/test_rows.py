@@ -6,8 +6,6 @@ import csv
 import datetime
 import decimal
 import json
-import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,14 +18,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from whichloop.datasets import arithmetic, jsonl, parquet
+from whichloop.datasets import jsonl, parquet
 from whichloop.datasets.csv import load as load_csv
 from whichloop.datasets.importing.columns import read_value
 from whichloop.datasets.importing.own_tools import OwnTools, own_tools
 from whichloop.datasets.importing.rows import suite_from_frame
 from whichloop.datasets.task import Suite, Task
 from whichloop.protocol import Plan, PlannedCall, Query, Ref
-from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.json_text import canonical_json
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_suite
 
@@ -140,23 +138,6 @@ def test_whole_tasks_come_back_as_they_were_written(tmp_path, tasks):
     assert again.tasks == tuple(suite.tasks)
 
 
-def test_a_built_in_suite_is_itself_again_with_its_tools(tmp_path):
-    built_in = arithmetic.load()
-    suite = written_whole(list(built_in.tasks), tmp_path, OwnTools("arithmetic", opener=built_in.open))
-    assert tuple(suite.tasks) == built_in.tasks
-    assert suite.max_tool_steps == built_in.max_tool_steps
-    assert suite.open(suite.tasks[0]).tools == built_in.open(suite.tasks[0]).tools
-
-
-def test_rows_and_whole_tasks_may_stand_in_one_file(tmp_path):
-    path = tmp_path / "both.jsonl"
-    path.write_text('{"query": "text?", "answer": 1}\n\n{"id": "w", "query": {"text": "whole?"}, "expected": null}\n')
-    assert [(task.id, task.query.text, task.expected) for task in jsonl.load(path).tasks] == [
-        ("both-0001", "text?", 1),
-        ("w", "whole?", None),
-    ]
-
-
 # --- what cells mean ---
 
 
@@ -215,13 +196,6 @@ def test_a_row_may_do_without_an_answer_where_a_scorer_of_the_users_own_is_typed
         load_csv(path, scorer="numeric")
 
 
-def test_options_choose_columns_delimiter_and_how_many_rows(tmp_path):
-    path = tmp_path / "q.csv"
-    path.write_bytes('\ufeffFrage;question;Gold;\r\n"wie\nviel";?;1;x\r\nbroken\n'.encode())
-    suite = make_suite(parse_spec('csv(question=Frage, answer=Gold, delimiter=";", limit=1)'), path)
-    assert [(task.query.text, task.expected) for task in suite.tasks] == [("wie\nviel", 1)]
-
-
 def test_what_parquet_and_frames_hold_becomes_json(tmp_path):
     table = {
         "question": ["a", "b"],
@@ -242,52 +216,6 @@ def test_what_parquet_and_frames_hold_becomes_json(tmp_path):
         parquet.load(path, scorer="own.module:score", labels=("picture",))
 
 
-def frame(*columns: Any) -> pandas.DataFrame:
-    return pandas.DataFrame([["a", 1, 2]], columns=list(columns))
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (3, "frame: give a DataFrame, or a list of dicts, a row each; got 3"),
-        ({"question": "q", "answer": 1}, "frame: give a DataFrame, or a list of dicts, a row each; got {'question': "),
-        ([], "frame: no row"),
-        ([{"question": "q", "answer": 1}, 3], "frame: row 2: give a dict from names of columns to cells; got 3"),
-        ([{"question": "q", 1: 1}], "frame: row 1: give a dict from names of columns to cells; got {'question': 'q', 1: 1}"),
-        ([{"question": "q"}], "frame, row 1, no column holds the answer; its columns: 'question'; name it: suite_from_frame"),
-        ([{"question": "q", "answer": b"x"}], "frame, row 1, column 'answer': bytes is no JSON value"),
-        (frame("question", "answer", 0), "frame: a column is called 0, and names must be text"),
-        (frame("question", "answer", 2.5), "frame: a column is called 2.5, and names must be text"),
-        (frame("question", "", ""), "frame: two columns are called ''"),
-    ],
-)
-def test_what_is_neither_a_frame_nor_rows_is_refused(given: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(said)}"):
-        suite_from_frame(given)
-
-
-@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
-def test_named_columns_are_found_in_any_case(tmp_path, form):
-    table = [{"Frage": "a", "GOLD": 1, "gold": 2, "Nr": "x", "Topic": "t"}]
-    written([{"question": "-", "answer": 0, "topic": "-"} | table[0]], form, tmp_path)
-    made = make_suite(
-        parse_spec(f'{form}(question=frage, answer=gold, columns={{id = "NR"}}, labels=topic)'), tmp_path / f"t.{form}"
-    )
-    (task,) = made.tasks
-    assert (task.query.text, task.expected, task.id) == ("a", 2, "x")
-    assert set(task.labels) == {"topic"}
-
-
-@pytest.mark.parametrize(
-    ("options", "name"),
-    [({"answer": "GOlD"}, "GOlD"), ({"question": "Fraeg", "answer": "gold"}, "Fraeg"), ({"labels": "zzz"}, "zzz")],
-)  # GOlD: two are called so
-def test_a_named_column_that_is_not_there_is_told_with_those_that_are(tmp_path, options, name):
-    (tmp_path / "f.csv").write_text("Frage,GOLD,gold\na,1,2\n")
-    with pytest.raises(ValueError, match=f"f.csv: no column '{name}'; its columns: 'Frage', 'GOLD', 'gold'"):
-        load_csv(tmp_path / "f.csv", **{"question": "Frage"} | options)
-
-
 @pytest.mark.parametrize("form", FORMATS)
 def test_columns_that_are_not_used_are_told_in_one_line(tmp_path, form, caplog):
     row = {"question": "a", "answer": 1, "prompt": "b", "topic": "x", "Nr\n": "7"}
@@ -302,31 +230,3 @@ def test_columns_that_are_not_used_are_told_in_one_line(tmp_path, form, caplog):
 
 
 # --- where rows come from ---
-
-
-def test_a_library_that_is_missing_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(ValueError, match=r"pip install .*\[huggingface\]'"):
-        make_suite(parse_spec("huggingface(path=x)"))
-
-
-def test_a_data_set_of_hugging_face(tmp_path):
-    library = pytest.importorskip("datasets")
-    if not hasattr(library, "Dataset"):
-        pytest.skip("a folder of that name")
-    features = library.Features(
-        {"prompt": library.Value("string"), "mood": library.ClassLabel(names=["bad", "good"]), "raw": library.Value("binary")}
-    )
-    one = library.Dataset.from_dict({"prompt": ["a", "b"], "mood": [1, 0], "raw": [b"1", b"2"]}, features=features)
-    one.save_to_disk(tmp_path / "one")
-    library.DatasetDict({"train": one, "test": one.select([1])}).save_to_disk(tmp_path / "two")
-    suite = make_suite(parse_spec(f'huggingface(path="{tmp_path}/one", answer=mood)'))
-    assert [(task.id, task.query.text, task.expected) for task in suite.tasks] == [
-        ("one-0001", "a", "good"),
-        ("one-0002", "b", "bad"),
-    ]
-    assert [task.expected for task in suite.tasks[1:]] == ["bad"]
-    assert len(make_suite(parse_spec(f'huggingface(path="{tmp_path}/two", answer=mood, split=test)')).tasks) == 1
-    for options, said in (("", "name one of its splits, train, test"), (", split=dev", "name one of its splits")):
-        with pytest.raises(ValueError, match=said):
-            make_suite(parse_spec(f'huggingface(path="{tmp_path}/two", answer=mood{options})'))

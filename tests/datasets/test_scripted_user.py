@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +20,6 @@ from whichloop.datasets.with_user import (
     NOTHING_TO_SAY,
     STILL_WAITING,
     FurtherRequest,
-    ModelledUser,
     ProposedCall,
     ScriptedTalk,
     ScriptedUser,
@@ -33,13 +30,11 @@ from whichloop.datasets.with_user import (
 )
 from whichloop.metrics.record import Record, records_digest
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import ProviderError, run_sync
+from whichloop.protocol import run_sync
 from whichloop.runs.config import config_from
 from whichloop.runs.schedule import Trial, make_arms
 from whichloop.runs.trial.trial import TrialContext, run_trial
 
-PUBLISHED = Path(__file__).parents[2] / "../shared/data/tau2"
-"""Where tau2's own files may stand; they are not part of this project."""
 PAINT, SELL = ProposedCall("paint", {"what": "boat"}), ProposedCall("sell", {"what": "boat"})
 PATIENT = ScriptedUser(
     {"wishes": "I want it painted."}, [PAINT, SELL], [FurtherRequest("Now sell it.", after=[PAINT]), FurtherRequest("Is it gone?")]
@@ -79,21 +74,9 @@ def test_a_user_asks_the_next_thing_once_the_first_is_done() -> None:
     place = harbour()
     said = make(place, tell(1), ("paint", {"what": "boat"}), tell(1), ("paint", {"what": "oar"}), tell(1))
     assert said == [STILL_WAITING, "the oar comes first", STILL_WAITING, "ok", STILL_WAITING]
-    said = make(place, ("paint", {"what": "boat"}), tell(1), tell(1), tell(2), tell(2), tell(3), tell(2))
-    assert said == ["ok", *["Now sell it."] * 2, *["Is it gone?"] * 2, NOTHING_MORE, "Is it gone?"]
+    said = make(place, ("paint", {"what": "boat"}), tell(1), tell(1), tell(2), tell(2), tell(3), tell(1), tell(3))
+    assert said == ["ok", *["Now sell it."] * 2, *["Is it gone?"] * 2, NOTHING_MORE, "Now sell it.", NOTHING_MORE]
     assert place.state() == ["oar painted", "boat painted"]
-
-
-def test_a_change_by_an_async_tool_counts_when_it_has_succeeded() -> None:
-    place = harbour(ScriptedUser({}, [SELL], [FurtherRequest("Thanks!", after=[SELL])]))
-    painted = [("paint", {"what": what}) for what in ("oar", "boat")]
-    seen = make(place, ("sell", {"what": "boat"}), tell(1), *painted, ("sell", {"what": "boat"}), tell(1))
-    assert seen == ["nobody wants it", STILL_WAITING, "ok", "ok", "ok", "Thanks!"]
-
-
-def test_who_waits_for_a_change_that_they_refuse_is_no_user() -> None:
-    with pytest.raises(ValueError, match="further request 2 waits for sell, which the user does not agree to"):
-        ScriptedUser({}, [PAINT], [FurtherRequest("a", [PAINT]), FurtherRequest("b", [SELL])])
 
 
 CHANGES = st.builds(ProposedCall, st.sampled_from(["paint", "sell"]), st.fixed_dictionaries({"what": st.sampled_from("ab")}))
@@ -134,14 +117,10 @@ def played(script: ScriptedUser, events: Sequence[tuple[str, Any]], words: str) 
     return said
 
 
-@given(scripts(), EVENTS)
-def test_a_user_never_says_what_they_do_not_know(script: ScriptedUser, events: list[tuple[str, Any]]) -> None:
+@given(scripts(), EVENTS, st.text(max_size=4))
+def test_a_user_says_only_what_they_know_whatever_the_wording(script: ScriptedUser, events: Any, words: str) -> None:
     known = {*script.says.values(), *(one.says for one in script.further), NOTHING_TO_SAY, NOTHING_MORE, STILL_WAITING, True, False}
     assert known >= set(played(script, events, "?"))
-
-
-@given(scripts(), EVENTS, st.text(max_size=4))
-def test_a_user_goes_by_what_is_asked_and_done_and_not_by_its_wording(script: ScriptedUser, events: Any, words: str) -> None:
     assert played(script, events, words) == played(script, events, "?")
 
 
@@ -206,31 +185,6 @@ def test_to_ask_in_turn_loses_no_word_and_keeps_the_order(sentences: list[str]) 
     assert all(part.split()[0] in ("Also,", "then", "And") for part in in_turn(text)[1:])
 
 
-def test_customers_in_turn_belong_to_two_domains_and_have_a_name(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="wishes is 'later', and must be one of at_once, in_turn"):
-        tau2.load(data=tmp_path, wishes="later")  # type: ignore[arg-type]
-    (tmp_path / "db.json").write_text('{"tasks": {}, "users": {}}')
-    (tmp_path / "tasks.json").write_text("[]")
-    with pytest.raises(ValueError, match="the tasks of mock have no customer; those of retail and airline do"):
-        tau2.load(data=tmp_path, wishes="in_turn")
-
-
-@pytest.mark.skipif(not PUBLISHED.exists(), reason="the published folder is not here")
-@pytest.mark.parametrize("domain", ["retail", "airline"])
-def test_in_tau2_s_own_files_plans_hear_all_requests_and_solve_their_tasks(domain: str) -> None:
-    suite = tau2.load(data=PUBLISHED / domain, wishes="in_turn")
-    planned = [task for task in suite.tasks if task.plan is not None]
-    assert sum(bool(task.world["further"]) for task in planned) > 5
-    for task in planned:
-        trial, plan = suite.open(task), task.plan
-        assert plan is not None
-        told = [call for call in plan.calls if call.tool == "tell_user"]
-        said = make(trial, *((call.tool, call.arguments) for call in plan.calls))
-        heard = [text for call, text in zip(plan.calls, said, strict=True) if call in told]
-        assert heard == [*task.world["further"], NOTHING_MORE]
-        assert trial.state() == task.end_state
-
-
 # A user whom a model plays
 
 
@@ -257,27 +211,6 @@ def test_a_model_that_plays_the_user_is_told_the_script_and_hears_the_talk() -> 
     )
 
 
-@given(scripts())
-def test_instructions_have_the_whole_script_and_nothing_of_the_world(script: ScriptedUser) -> None:
-    told = instructions(script)
-    for text in (*script.says.values(), *(request.says for request in script.further)):
-        assert text in told
-    assert told.count("\n- ") >= len(script.agrees_to)
-    assert ("Say no to all changes" in told) is (not script.agrees_to)
-
-
-def test_what_is_asked_at_once_is_one_conversation_and_a_failure_leaves_none_behind() -> None:
-    actor = FakeModel("one", ProviderError("busy", "server"), "three")
-    user = ModelledUser(PATIENT, actor)
-
-    async def at_once() -> list[Any]:
-        return await asyncio.gather(*(user.answer("wishes", f"{n}?") for n in "123"), return_exceptions=True)
-
-    first, failed, third = run_sync(at_once())
-    assert (first, str(failed), third) == ("one", "busy", "three")
-    assert [message.content for message in actor.requests[-1].messages[1:]] == ["About wishes: 1?", "one", "About wishes: 3?"]
-
-
 def test_trials_with_a_user_are_the_same_one_by_one_and_all_at_once(tmp_path: Path) -> None:
     suite = asking(tmp_path, *({**further_row("A. Also, B.", CANCEL, LOOK, THIRD), "id": str(n)} for n in range(4)))
     arms = make_arms(config_from({"loops": ["finish", "bare"], "profiles": ["flaky-tools"]}, "test"), suite)
@@ -292,15 +225,3 @@ def test_trials_with_a_user_are_the_same_one_by_one_and_all_at_once(tmp_path: Pa
     assert records_digest(one_by_one) == records_digest(together)
     assert {record.status for record in together} == {"scored"}
     assert sum(record.accuracy for record in together) > 4
-
-
-def test_the_user_of_the_docs_waits_for_the_change_that_they_want() -> None:
-    page = Path(__file__).parents[2] / "docs" / "suites.md"
-    (code,) = re.findall(r"```python orders.py\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
-    names: dict[str, Any] = {}
-    exec(code, names)
-    place = names["open_environment"](None)
-    asked = "confirm_with_user", {"action": "cancel_order", "arguments": {"order": "7"}}
-    said = make(place, tell(1), asked, ("cancel_order", {"order": "7"}), tell(1))
-    assert said == [STILL_WAITING, True, "ok", "And when do I get my money back?"]
-    assert place.state() == {"7": "cancelled"}

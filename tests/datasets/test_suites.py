@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import random
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,23 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
+from tests.prepared import ran_in_fork
 from whichloop.checks.suite import task_problems
-from whichloop.datasets.generating import UNANSWERABLE_EVERY, Draw, Source, difficulty_of
+from whichloop.datasets import arithmetic
+from whichloop.datasets.generating import Draw
 from whichloop.datasets.task import Environment, Suite, Task
 from whichloop.datasets.validity import planned_answer, replay
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scores_of
-from whichloop.protocol import PlannedCall, Ref, Toolbox, ToolCall, resolve, run_sync
-from whichloop.protocol.plan import refs
+from whichloop.protocol import PlannedCall, Toolbox, ToolCall, resolve, run_sync
 from whichloop.runs.registry import generated_suites
 
 SOURCES = generated_suites()
 NAMES = sorted(SOURCES)
-TEMPLATES = {
-    "agriculture": 15, "arithmetic": 43, "ecommerce": 16, "errands": 7, "events": 46, "library": 16, "long_haul": 17, "repairs": 15,
-    "tables": 21, "typed": 13,
-}  # fmt: skip
-"""How many templates each suite has, those without an answer among them."""
 WRITES = {
     "events": {"hold_seats", "book", "cancel_booking"},
     "repairs": {"open_work_order", "order_part"},
@@ -37,14 +35,15 @@ WRITES = {
     "errands": {"buy", "send_parcel", "pay_bill", "return_book", "empty_into_purse"},
 }
 """The tools that may change the end state; no tool of the other suites may."""
-FIRST = 24
+FIRST = 8
 few = settings(max_examples=cases(4), deadline=None)
 
 every_suite = pytest.mark.parametrize("name", NAMES)
 
 
-def source_of(name: str) -> Source:
-    return SOURCES[name]
+@cache
+def suite_of(name: str) -> Suite:
+    return SOURCES[name].suite()
 
 
 def made(environment: Environment, calls: Iterable[PlannedCall], results: dict[str, Any]) -> Iterator[PlannedCall]:
@@ -74,25 +73,14 @@ def scores(task: Task, suite: Suite, calls: Iterable[PlannedCall], answer: Any =
 @few
 @given(size=st.integers(1, 12), seed=st.integers(-(2**40), 2**40))
 def test_plans_give_the_expected_answers_for_any_size_and_seed(name: str, size: int, seed: int) -> None:
-    assert task_problems(source_of(name).suite(size, seed)) == []
-
-
-@every_suite
-def test_the_default_tasks_have_every_template_and_difficulty(name: str) -> None:
-    tasks = source_of(name).suite().tasks
-    assert len({task.labels["template"] for task in tasks}) == TEMPLATES[name]
-    assert {task.labels["difficulty"] for task in tasks} == {"easy", "medium", "hard"}
-    assert {task.labels["split"] for task in tasks} == {"train", "dev", "test"}
-    without = [place for place, task in enumerate(tasks, 1) if task.expected is None]
-    assert without == ([] if name == "typed" else list(range(UNANSWERABLE_EVERY, len(tasks) + 1, UNANSWERABLE_EVERY)))
-    assert len({task.query.text for task in tasks}) == len(tasks)
+    assert task_problems(SOURCES[name].suite(size, seed)) == []
 
 
 @every_suite
 @few
 @given(key=st.integers(0, 10_000))
 def test_calls_that_do_not_need_each_other_may_be_made_in_any_order(name: str, key: int) -> None:
-    suite, draw = source_of(name).suite(), Draw(key)
+    suite, draw = suite_of(name), Draw(key)
     task = draw.choice(suite.tasks)
     assert task.plan is not None
     waiting, ordered = list(task.plan.calls), list[PlannedCall]()
@@ -106,8 +94,8 @@ def test_calls_that_do_not_need_each_other_may_be_made_in_any_order(name: str, k
 
 @every_suite
 def test_only_tools_that_may_write_change_the_end_state(name: str) -> None:
-    suite, changed = source_of(name).suite(), set[str]()
-    for task in suite.tasks[:6]:
+    suite, changed = suite_of(name), set[str]()
+    for task in suite.tasks[:FIRST]:
         with closing(suite.open(task)) as environment:
             assert {tool.name for tool in environment.tools if not tool.read_only} == WRITES.get(name, set())
             assert task.plan is not None
@@ -119,32 +107,9 @@ def test_only_tools_that_may_write_change_the_end_state(name: str) -> None:
     assert bool(changed) == (name in WRITES)
 
 
-@pytest.mark.parametrize(
-    ("name", "template", "tools", "refused"),
-    [
-        ("ecommerce", "goodwill", ["give_credit"], False),
-        ("events", "one_evening", ["hold_seats", "book"], False),
-        ("events", "one_evening", ["book"], True),
-    ],
-)
-def test_a_write_that_is_made_once_more_is_refused_or_spoils_the_end_state(
-    name: str, template: str, tools: list[str], refused: bool
-) -> None:
-    suite = source_of(name).suite()
-    for task in suite.tasks:
-        calls = task.plan.calls if task.plan else ()
-        repeated = [replace(call, fails=refused) for call in calls if call.tool in tools]
-        if task.labels["template"] == template and repeated:
-            environment, results = suite.open(task), dict[str, Any]()
-            list(made(environment, calls, results))
-            assert environment.state() == task.end_state
-            list(made(environment, repeated, results))
-            assert (environment.state() == task.end_state) == refused
-
-
 @every_suite
 def test_each_change_is_needed(name: str) -> None:
-    suite = source_of(name).suite()
+    suite = suite_of(name)
     writing = {tool.name for tool in suite.open(suite.tasks[0]).tools if not tool.read_only}
     for task in suite.tasks[:FIRST]:
         assert task.plan is not None
@@ -161,7 +126,7 @@ def test_each_change_is_needed(name: str) -> None:
 
 @every_suite
 def test_two_trials_of_a_task_do_not_see_each_other(name: str) -> None:
-    suite = source_of(name).suite()
+    suite = suite_of(name)
     for task in suite.tasks[:FIRST]:
         world = copy.deepcopy(task.world)
         before = suite.open(task).state()
@@ -173,7 +138,7 @@ def test_two_trials_of_a_task_do_not_see_each_other(name: str) -> None:
 
 @every_suite
 def test_every_task_shows_the_same_tools_and_they_give_nothing_away(name: str) -> None:
-    suite = source_of(name).suite()
+    suite = suite_of(name)
     shown = {str([tool.spec for tool in suite.open(task).tools]) for task in suite.tasks[:FIRST]}
     assert len(shown) == 1
     tools = {tool.name for tool in suite.open(suite.tasks[0]).tools}
@@ -183,18 +148,8 @@ def test_every_task_shows_the_same_tools_and_they_give_nothing_away(name: str) -
 
 
 @every_suite
-def test_what_is_asked_is_found_by_tools_and_the_answer_refers_to_it(name: str) -> None:
-    for task in source_of(name).suite().tasks:
-        assert task.plan is not None
-        assert (task.plan.answer is None) == (task.expected is None)
-        assert task.plan.answer is None or any(isinstance(ref, Ref) for ref in refs(task.plan.answer))
-        if name not in ("typed", "long_haul"):
-            assert task.labels["difficulty"] == difficulty_of(task.plan) or name == "library"
-
-
-@every_suite
 def test_bad_arguments_are_refused_and_change_nothing(name: str) -> None:
-    suite = source_of(name).suite()
+    suite = suite_of(name)
     environment = suite.open(suite.tasks[0])
     before = environment.state()
     for tool in environment.tools:
@@ -203,3 +158,14 @@ def test_bad_arguments_are_refused_and_change_nothing(name: str) -> None:
             seen = run_sync(Toolbox(environment.tools).call(ToolCall(tool.name, arguments)))
             assert (seen.ok, seen.error_type) == (False, "InvalidArguments") or not required, (tool.name, seen)
     assert environment.state() == before
+
+
+def test_the_global_generator_is_left_alone_and_hashing_plays_no_part(tmp_path: Path) -> None:
+    """The hash seed of a fork was drawn."""
+    random.seed(5)
+    before = random.getstate()
+    digest = arithmetic.load(size=12, seed=3).digest
+    assert random.getstate() == before
+    code = "from whichloop.datasets import arithmetic; print(arithmetic.load(size=12, seed=3).digest)"
+    told = ran_in_fork(code, tmp_path)
+    assert told.stdout.strip() == digest

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.datasets import tables
 from whichloop.datasets.tables import tools
-from whichloop.datasets.tables.databases import NAMES, all_digest, image
+from whichloop.datasets.tables.databases import all_digest, image
 from whichloop.datasets.tables.sandbox import (
     MAX_BYTES,
     MAX_ROWS,
@@ -47,14 +47,11 @@ def chain(level: str) -> str:
 
 UNFOLDING = (
     chain("SELECT x+x AS x FROM LAST"),
-    chain("SELECT x+x x FROM LAST"),
     chain('SELECT [x]+"X" x /* twice */ FROM `LAST`'),
     chain("SELECT row+row row FROM LAST"),
-    chain("SELECT row+row AS row FROM LAST"),
     chain("SELECT x+x kwh FROM (SELECT kwh+kwh x FROM LAST)"),
     chain('SELECT x+"x:1"+"x:2" x FROM (SELECT *, *, * FROM LAST)'),
     chain("SELECT x FROM LAST WHERE EXISTS (SELECT x FROM LAST)"),
-    chain("SELECT 1 FROM LAST, \ufeffLAST b"),
     "WITH a0(kwh) AS (SELECT kwh FROM readings)"
     + "".join(f", a{at}(kwh) AS (SELECT kwh+kwh FROM a{at - 1})" for at in range(1, 26))
     + " SELECT kwh FROM a25",
@@ -120,36 +117,23 @@ def test_any_text_reads_or_is_refused(energy: ReadOnlyDatabase, text: str) -> No
     [
         ("QueryRefused", "INSERT INTO meters VALUES (999, 'M-1', 'Arvik', 1)"),
         ("QueryRefused", "WITH x AS (SELECT 1) DELETE FROM meters"),
-        ("QueryRefused", "WITH x AS (SELECT 1) INSERT INTO meters SELECT 999, 'M-1', 'Arvik', 1"),
         ("QueryRefused", "UPDATE readings SET kwh = 0"),
         ("QueryRefused", "DROP TABLE readings"),
-        ("QueryRefused", "CREATE TEMP TABLE t AS SELECT 1"),
         ("QueryRefused", "ATTACH 'other.db' AS other"),
         ("QueryRefused", "PRAGMA writable_schema = ON"),
-        ("QueryRefused", "BEGIN"),
         ("QueryRefused", "VACUUM INTO 'copy.db'"),
         ("QueryRefused", "EXPLAIN SELECT 1"),
-        ("QueryRefused", "/* SELECT */ REINDEX"),
-        ("QueryRefused", ""),
         ("QueryRefused", "SELECT load_extension('evil.so')"),
         ("QueryRefused", "SELECT zeroblob(1000000000)"),
         ("QueryRefused", "SELECT printf('%1000000000d', 1)"),
         ("QueryRefused", "SELECT replace(replace(month, '2', 'aaaa'), 'a', 'bbbb') FROM readings"),
-        ("QueryRefused", "SELECT randomblob(10)"),
-        ("QueryRefused", "SELECT date('now')"),
         ("QueryRefused", "SELECT CURRENT_TIMESTAMP"),
         ("QueryRefused", "SELECT * FROM pragma_table_info('meters')"),
-        ("QueryRefused", "SELECT count(*) FROM pragma_database_list"),
         ("QueryRefused", "SELECT * FROM json_each('[1, 2]')"),
-        ("QueryRefused", "SELECT name FROM dbstat"),
-        ("QueryFailed", "SELECT town REGEXP 'a' FROM meters"),
         ("QueryRefused", "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n"),
         ("QueryRefused", "WITH n(x) AS (SELECT 'a' UNION ALL SELECT x || x FROM n) SELECT count(*) FROM n"),
-        ("QueryRefused", "SELECT :name"),
         ("QueryRefused", "SELECT '" + "a" * 4_000 + "'"),
         ("QueryFailed", "SELECT 1; DROP TABLE meters"),
-        ("QueryFailed", "SELECT kwh FROM meter"),
-        ("QueryFailed", "SELECT ?"),
         ("QueryFailed", "SELECT *, *, *, *, *, *, *, *, *, *, *, *, *, *, *, *, *, * FROM readings"),
         ("QueryFailed", f"SELECT '{LONG}' || '{LONG}'"),
         ("QueryFailed", "SELECT group_concat(month || month) FROM readings"),
@@ -157,10 +141,7 @@ def test_any_text_reads_or_is_refused(energy: ReadOnlyDatabase, text: str) -> No
         ("QueryFailed", "SELECT 1" + " UNION SELECT 1" * 40),
         ("QueryTooCostly", "SELECT count(*) FROM readings a, readings b, readings c"),
         ("QueryTooCostly", "SELECT DISTINCT a.kwh || '-' || b.reading_id || b.month FROM readings a, readings b ORDER BY 1"),
-        ("QueryTooCostly", f"SELECT count(DISTINCT '{LONG[:500]}' || a.kwh COLLATE nocase) FROM readings a, readings b"),
         ("QueryTooCostly", f"SELECT count(*) FROM readings a, readings b WHERE '{LONG[:500]}' || a.kwh || b.kwh LIKE '%aaaaaab'"),
-        ("QueryTooCostly", "SELECT count(*) FROM readings a, readings b WHERE a.month || b.month LIKE '%1_1_1_1_2'"),
-        ("QueryTooCostly", "SELECT count(*) FROM (SELECT * FROM readings) JOIN readings ON 1"),
         ("QueryTooCostly", DOUBLING),
         ("QueryTooCostly", TWENTYFOLD),
     ],
@@ -179,10 +160,11 @@ def test_what_would_unfold_without_end_never_reaches_sqlite(energy: ReadOnlyData
     assert "names that it gives itself too often" in str(outcome(energy, query))
 
 
-@pytest.mark.parametrize("word", sorted(RESERVED))
-def test_reserved_words_are_no_names(word: str) -> None:
-    with closing(sqlite3.connect(":memory:")) as connection, pytest.raises(sqlite3.OperationalError):
-        connection.execute(f"WITH {word} AS (SELECT 1 AS x) SELECT x FROM {word}")
+def test_reserved_words_are_no_names() -> None:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for word in RESERVED:
+            with pytest.raises(sqlite3.OperationalError):
+                connection.execute(f"WITH {word} AS (SELECT 1 AS x) SELECT x FROM {word}")
 
 
 names = st.sampled_from(["x", '"x"', "row", "desc", "kwh", "town", "[a b]", "'s'"])
@@ -211,7 +193,6 @@ def test_a_query_unfolds_to_no_more_than_its_weight(levels: list[tuple[str, str,
         ("SELECT count(*) FROM readings", [[2880]]),
         ("  -- how many\n select COUNT(*) from meters", [[80]]),
         ("WITH m AS (SELECT * FROM meters), t AS (SELECT town FROM m GROUP BY town) SELECT count(*) FROM t, m", [[960]]),
-        ("VALUES (1, 'x'), (NULL, 2.5)", [[1, "x"], [None, 2.5]]),
         ("SELECT name FROM sqlite_master ORDER BY name", [["meters"], ["readings"], ["tariffs"]]),
         ("SELECT 9e999, -9e999, x'0102', CAST(x'ff' AS TEXT)", [["inf", "-inf", "<2 bytes>", "\ufffd"]]),
         (
@@ -226,16 +207,10 @@ def test_a_query_unfolds_to_no_more_than_its_weight(levels: list[tuple[str, str,
             " town <> 'Arvik' UNION ALL SELECT 'c', COUNT(*) FROM meters WHERE town = town ORDER BY kind DESC, n LIMIT 1",
             [["c", 80]],
         ),
-        ("SELECT meter_id, row_number() OVER (ORDER BY meter_id DESC) FROM meters ORDER BY meter_id LIMIT 1", [[1, 80]]),
     ],
 )
 def test_honest_queries_work(energy: ReadOnlyDatabase, query: str, rows: list[list[Any]]) -> None:
     assert energy.select(query).rows == rows
-
-
-@pytest.mark.parametrize("parameters", [[2**70], ["a" * 5000], ["\ud800"], [1, 2], []])
-def test_parameters_that_do_not_fit_are_an_error_in_words(energy: ReadOnlyDatabase, parameters: list[Any]) -> None:
-    assert str(outcome(energy, "SELECT ?", parameters)).startswith("QueryFailed")
 
 
 @settings(max_examples=cases(12), deadline=None)
@@ -249,23 +224,6 @@ def test_a_result_says_whether_it_is_complete(energy: ReadOnlyDatabase, rows: in
 
 
 # Tools
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_tools_describe_what_is_there(name: str) -> None:
-    desk = Connections()
-    for table in tools.list_tables(desk, name)["tables"]:
-        described = tools.describe_table(desk, name, table)
-        sample = tools.sample_rows(desk, name, table, 2)
-        found = tools.run_sql(desk, name, f"SELECT * FROM {table} LIMIT 2")
-        assert (found["columns"], found["rows"]) == (sample["columns"], sample["rows"])
-        assert [column.split()[0] for column in described["columns"].split(", ")] == found["columns"]
-        assert tools.run_sql(desk, name, f"SELECT COUNT(*) FROM {table}")["rows"] == [[described["rows"]]]
-        values = tools.column_values(desk, name, table, found["columns"][1])
-        assert values["values"] == sorted(values["values"])
-        assert values["count"] >= len(values["values"])
-        assert tools.cached_report(desk, name, table)["rows"] < described["rows"]
-    desk.close()
 
 
 # The tasks

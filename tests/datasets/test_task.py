@@ -3,68 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from whichloop import Environment, Query, StatelessEnvironment, Suite, Task, Tool, Toolbox
+from whichloop import Environment, Query, Suite, Task
 from whichloop.datasets import arithmetic
 from whichloop.datasets.task import read_quarantine, with_quarantine
-
-
-def price(item: str) -> float:
-    """Price of one item."""
-    return 39.9
-
 
 TASK = Task("lamp", Query("What does a lamp cost?"), 39.9)
 
 
-def test_functions_and_tools_are_tools_of_an_environment_alike():
-    made, given = StatelessEnvironment([price]).tools, StatelessEnvironment((Tool.from_function(price),)).tools
-    assert [tool.spec for tool in made] == [tool.spec for tool in given]
-    plain = Suite("s", "1", [TASK], lambda task: StatelessEnvironment([price]))
-    assert plain.digest == Suite("s", "1", [TASK], lambda task: StatelessEnvironment(given)).digest
-
-
-class Bare:
-    """An environment whose tools are functions."""
-
-    tools = (price,)
-
-    def state(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-@pytest.mark.parametrize(
-    ("made", "said"),
-    [
-        (Toolbox([price]), "Suite: open gave a Toolbox, which is no environment; it has to give one for each task, such as"),
-        ([price], "Suite: open gave a list, which is no environment"),
-        (None, "Suite: open gave a NoneType, which is no environment"),
-        (Bare(), r"Suite: open gave an environment whose tools hold a function; Tool\.from_function\(f\) makes a tool"),
-    ],
-)
-def test_what_is_no_environment_is_told_before_anything_runs(made: Any, said: str) -> None:
-    suite = Suite("s", "1", [TASK], lambda task: made)
-    with pytest.raises(ValueError, match=f"^{said}"):
-        assert suite.digest
-
-
-def test_an_open_that_is_no_function_is_told_when_the_suite_is_made():
-    with pytest.raises(ValueError, match=r"^Suite: open is a Toolbox, not a function of a task"):
-        Suite("s", "1", [TASK], Toolbox([price]))  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"^StatelessEnvironment: tools: give a list of functions or tools, got a function"):
-        StatelessEnvironment(price)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("error", [NameError("name 'TOOLZ' is not defined"), KeyError("world"), RecursionError(), ValueError("no")])
+@pytest.mark.parametrize("error", [NameError("name 'TOOLZ' is not defined"), RecursionError()])
 def test_code_of_a_suite_that_cannot_open_its_tasks_is_one_line(error: Exception) -> None:
     def opens(task: Task) -> Environment:
         raise error
@@ -75,65 +28,20 @@ def test_code_of_a_suite_that_cannot_open_its_tasks_is_one_line(error: Exception
     assert told.value.__cause__ is error
 
 
-@pytest.mark.parametrize(
-    ("kind", "field", "value", "said"),
-    [
-        (Task, "id", 1, "task 1: id: give a text, got 1"),
-        (Task, "query", "What?", r"task 'a': query: give Query\(text\), not a text"),
-        (Task, "plan", "c = price(item='x')\nanswer = c", r"task 'a': plan: give plan_from_lines\(text\), not a text"),
-        (Task, "scorer", price, "task 'a': scorer: give the name of a scorer, such as .*, got <function price at "),
-        (Task, "labels", ["hard"], r"task 'a': labels: give a dict, got \['hard'\]"),
-        (Suite, "version", 1, 'Suite: version: give a text, such as "1", got 1'),
-        (Suite, "name", 7, "Suite: name: give a text, got 7"),
-        (Suite, "tasks", TASK, r"Suite: tasks: give a list of tasks, got Task\("),
-        (Suite, "tasks", ["x"], r"suite 's': task 1 of the list is 'x'; give Task\(id, query, expected\)"),
-        (Suite, "step_limit", "9", "Suite: step_limit: give a whole number, not a text"),
-        (Suite, "distractors", ["price"], "Suite: distractors: give a frozenset of tools' names, got "),
-    ],
-)
-def test_a_field_that_is_of_another_type_is_named_with_what_to_give(kind: Any, field: str, value: Any, said: str) -> None:
-    fields: dict[str, Any] = {"id": "a", "query": Query("What?"), "expected": 1}
-    if kind is Suite:
-        fields = {"name": "s", "version": "1", "tasks": [TASK], "open": lambda task: StatelessEnvironment([price])}
-    with pytest.raises(ValueError, match=f"^{said}"):
-        kind(**{**fields, field: value})
-
-
 # Quarantine
 
 SUITE = arithmetic.load(12)
 IDS = [task.id for task in SUITE.tasks]
 
 
-class Lazy(Sequence[Task]):
-    """Tasks that are made when they are asked for."""
-
-    def __init__(self, tasks: Sequence[Task]) -> None:
-        self.tasks = tasks
-
-    def __len__(self) -> int:
-        return len(self.tasks)
-
-    def __getitem__(self, place):
-        return Lazy(self.tasks[place]) if isinstance(place, slice) else self.tasks[place]
-
-
 @given(st.dictionaries(st.sampled_from(IDS), st.text(min_size=1)))
 @settings(max_examples=cases(12))
-def test_exactly_the_named_tasks_are_quarantined_in_any_kind_of_list(entries: dict[str, str]) -> None:
-    lazy = Suite(SUITE.name, SUITE.version, Lazy(SUITE.tasks), SUITE.open)
-    for suite in (SUITE, lazy):
-        made = with_quarantine(suite, entries)
-        assert {task.id: task.quarantined for task in made.tasks if task.quarantined} == entries
-        assert [task.id for task in made.tasks] == IDS
-        assert [task.quarantined for task in made.tasks[3:7]] == [entries.get(name, "") for name in IDS[3:7]]
-        assert (made.digest == suite.digest) is (not entries)
-        assert len(made.tasks) == len(suite.tasks)
-
-
-def test_an_unknown_task_is_refused() -> None:
-    with pytest.raises(ValueError, match="has no task 'arithmetic-012'; did you mean 'arithmetic-0012'"):
-        with_quarantine(SUITE, {"arithmetic-012": "typed wrong"})
+def test_exactly_the_named_tasks_are_quarantined(entries: dict[str, str]) -> None:
+    made = with_quarantine(SUITE, entries)
+    assert {task.id: task.quarantined for task in made.tasks if task.quarantined} == entries
+    assert [task.id for task in made.tasks] == IDS
+    assert [task.quarantined for task in made.tasks[3:7]] == [entries.get(name, "") for name in IDS[3:7]]
+    assert (made.digest == SUITE.digest) is (not entries)
 
 
 def test_both_formats(tmp_path: Path) -> None:
@@ -147,11 +55,7 @@ def test_both_formats(tmp_path: Path) -> None:
     ("name", "text", "said"),
     [
         ("bad.toml", "arithmetic-0001", "bad.toml: not TOML: "),
-        ("bad.toml", "a.b = 'the reason'", 'bad.toml: task \'a\': the reason is {"b": "the reason"}, and must be a text'),
         ("bad.toml", "a = ' '", "bad.toml: task 'a': the reason is \" \", and must be a text that is not empty"),
-        ("bad.toml", "a = 2024-01-01", "must be a text"),
-        ("bad.json", "[1]", "a quarantine is an object of task ids with a reason each, not a list"),
-        ("bad.json", "{", "bad.json: not JSON: "),
         ("bad.json", "[" * 100_000, "bad.json: not JSON: "),
     ],
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -115,20 +114,6 @@ def test_the_tools_keep_the_database_in_order(creating: tuple[Suite, Task], call
     assert untouched.state()["db"] == DB
 
 
-@pytest.mark.parametrize(
-    ("call", "error"),
-    [
-        (("create_task", {"user_id": "eve", "title": "x"}), "NotFound: User eve not found"),
-        (("update_task_status", {"task_id": "task_9", "status": "pending"}), "NotFound: Task task_9 not found"),
-        (("update_task_status", {"task_id": "task_1", "status": "lost"}), "InvalidArguments: Tool 'update_task_status'"),
-        (("create_task", {"user_id": "ada"}), "InvalidArguments: Tool 'create_task': missing argument 'title'"),
-    ],
-)  # fmt: skip
-def test_bad_calls_are_refused(creating: tuple[Suite, Task], call: Any, error: str) -> None:
-    (seen,) = make(creating[0].open(creating[1]), call)
-    assert seen.as_dict()["data"].startswith(error)
-
-
 # Tasks
 
 
@@ -153,7 +138,6 @@ def test_a_row_becomes_a_task(tmp_path: Path) -> None:
     ("actions", "after", "fails"),
     [
         ((LOOK, CREATE, FINISH, LOOK_AGAIN), [(), ("c1",), ("c2",), ("c3",)], []),
-        ((CREATE, LOOK, FINISH), [(), ("c1",), ("c1", "c2")], []),
         ((FINISH, CREATE), [(), ("c1",)], ["c1"]),
     ],
 )
@@ -200,16 +184,12 @@ def created(**changed: Any) -> tuple[str, dict[str, Any]]:
     ("given", "calls", "answer", "right"),
     [
         (ASSERTED, [created(), DONE], "Done.", 1),
-        (ASSERTED, [created(title="Mop"), DONE], "Done.", 1),  # it is not asserted, and the database not compared
         (ASSERTED, [created(), DONE, created(), created()], "Done.", 0),
         (COMPARED, [created(title="Other"), TOLD], "Done.", 1),
         (COMPARED, [created(user_id="ada"), TOLD], "Done.", 0),
-        (COMPARED, [created()], "Done.", 0),
         (WHOLE, [created(description="All")], "Done.", 1),
         (WHOLE, [created()], "Done.", 1),  # all that a call gives is compared, as in tau2
-        (WHOLE, [created(description="All", title="Mop")], "Done.", 0),
         (SAID, [created()], "Made TASK_2 with 1500 steps.", 1),
-        (SAID, [created()], "Made task_2.", 0),
         (row("t", CREATE, communicate_info=["task_2"], basis=["DB"]), [created()], "Made it.", 1),
     ],
 )
@@ -220,25 +200,12 @@ def test_all_that_the_reward_basis_names_is_judged(tmp_path: Path, given: Any, c
     assert task_problems(suite) == []
 
 
-def test_what_is_not_as_it_should_be_stands_in_the_end_state(tmp_path: Path) -> None:
-    basis = {"basis": ["ENV_ASSERTION", "ACTION"], "nl_assertions": ["It is nice."]}
-    suite, task = only(tmp_path, row("t", CREATE, TRANSFER, FINISH, env_assertions=[COMPLETED], **basis))
-    assert task.labels == {"basis": "ACTION+ENV_ASSERTION", "not_scored": "NL_ASSERTION"}
-    assert task.end_state == {"actions_not_made": [], "assertions_not_met": []}
-    environment = suite.open(task)
-    make(environment, TOLD)
-    unmet = ["assert_task_status(task_id='task_2', expected_status='completed')"]
-    assert environment.state() == {"actions_not_made": ["a1", "a2"], "assertions_not_met": unmet}
-
-
 # Tasks that cannot be run
 
 HISTORY = {"message_history": [{"role": "user", "content": "Hello."}]}
 NOTE = assertion("add_notification", side="user", notification_id="n")
 TWO = assertion("assert_number_of_tasks", user_id="bob", expected_number=2)
-ODD = assertion("assert_number_of_tasks", wrong=2)
 LOST = {"initialization_actions": [assertion("update_task_status", task_id="task_7", status="pending")]}
-BROKEN = {"initialization_data": {"agent_data": {"tasks": 3}}}
 OF_USER = "it needs a simulated user with tools and data of its own"
 JUDGE = "its criteria leave nothing to score without a judge"
 
@@ -247,16 +214,9 @@ JUDGE = "its criteria leave nothing to score without a judge"
     ("given", "reason"),
     [
         (row("t", CREATE, state=HISTORY), "it continues a conversation with a user (message_history)"),
-        (row("t", CREATE) | {"ticket": None}, "it has no ticket, and needs a simulated user"),
         (row("t", CREATE, state={"initialization_actions": [NOTE]}), f"{OF_USER} (add_notification)"),
-        (row("t", CREATE | {"requestor": "user"}), f"{OF_USER} (create_task)"),
-        (row("t", CREATE, state={"initialization_data": {"user_data": {"x": 1}}}), f"{OF_USER} (user_data)"),
-        (row("t", nl_assertions=["It is nice."]), JUDGE),
         (row("t", CREATE, basis=["NL_ASSERTION"], nl_assertions=["It is nice."]), JUDGE),
         (row("t", CREATE, env_assertions=[TWO], basis=["ENV_ASSERTION"]), "its own actions do not lead to assert_number_of"),
-        (row("t", CREATE, env_assertions=[ODD], basis=["ENV_ASSERTION"]), "assert_number_of_tasks(wrong=2): wrong arguments"),
-        (row("t", CREATE | {"arguments": {"user_id": 3}}), "Tool 'create_task': argument 'user_id'"),
-        (row("t", CREATE, state=BROKEN), "initialization_data: field 'tasks': Input should be"),
         (row("t", CREATE, state=LOST), "initialization_actions: update_task_status(task_id='task_7', status='pending') fails"),
     ],
 )
@@ -267,44 +227,7 @@ def test_what_cannot_be_run_is_quarantined_with_the_reason(tmp_path: Path, given
     assert len(suite.digest) == 64
 
 
-def test_two_equal_actions_are_no_plan(tmp_path: Path) -> None:
-    suite, task = only(tmp_path, row("t", CREATE, CREATE | {"action_id": "a9"}))
-    assert (task.plan, task.quarantined) == (None, "")
-    assert task.no_plan.startswith("two of its actions are the same call")
-    same = ("create_task", CREATE["arguments"])
-    assert (accuracy(suite, task, same), accuracy(suite, task, same, same)) == (0.0, 1.0)
-
-
 # Files
-
-
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        ({"tasks__json": "[\n{"}, "tasks.json: not JSON (Expecting property name enclosed"),
-        ({"tasks__json": {}}, "tasks.json: dict where a list of tasks belongs"),
-        ({"tasks__json": []}, "tasks.json: no task"),
-        ({"tasks__json": [row("a", CREATE), row("a", CREATE)]}, "task 2 ('a'): the id is a duplicate, first used at task 1"),
-        ({"tasks__json": [7]}, "tasks.json, task 1: an object belongs here"),
-        ({"tasks__json": [row("a\x1b[2J\n", CREATE)]}, r"tasks.json, task 1 ('a\x1b[2J\n'): field 'id': an id is one line of"),
-        ({"tasks__json": [row("a", {"action_id": "x", "arguments": {}})]}, "field 'evaluation_criteria.actions.0.name': Field req"),
-        (
-            {"tasks__json": [row("a", CREATE | {"name": "cancel"}, CREATE | {"name": "book"})]},
-            "tasks.json: task 'a' names 'book', 'cancel', which the domain 'mock' lacks; it has create_task",
-        ),
-        ({"tasks__json": None}, ": no folder that holds tasks.json"),
-        ({"db__json": None}, ": no folder that holds db.json"),
-        ({"db__json": DB | {"flights": {}}}, "db.json: field 'flights': Extra inputs are not permitted"),
-        ({"policy__md": None}, ": the folder holds no policy_solo.md or policy.md"),
-        ({"split_tasks__json": ["a"]}, "split_tasks.json: field 'splits': Input should be a valid dictionary"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path, files: Any, message: str) -> None:
-    rows = files.pop("tasks__json", [row("a", CREATE)])
-    with pytest.raises(ValueError, match=re.escape(message)) as caught:
-        tau2.load(data=write(tmp_path, rows, **files))
-    assert str(caught.value).startswith(str(tmp_path))
-    assert "\n" not in str(caught.value)
 
 
 def test_splits_and_limit(tmp_path: Path) -> None:

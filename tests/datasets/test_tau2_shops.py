@@ -1,7 +1,8 @@
-"""The rules of tau2's retail and airline, and their sums."""
+"""tau2's retail and airline: a customer who answers by a script, rules and sums, and tools over tables that all trials share."""
 
 from __future__ import annotations
 
+import copy
 import re
 from fractions import Fraction
 from typing import Any
@@ -10,9 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.datasets.tau2_shops import AWAY, BOOKING, DAY, EXCHANGE, SHOP, after, airline_suite, lamp, make, shop_suite
-from whichloop.datasets.task import Suite
-from whichloop.datasets.tau2.domain import RefusedCall, calculated
+from tests.datasets.tau2_shops import (
+    AWAY,
+    BOOKING,
+    DAY,
+    EXCHANGE,
+    SHOP,
+    after,
+    airline_suite,
+    make,
+    shop_suite,
+)
+from whichloop.datasets.task import Suite, Task
+from whichloop.datasets.tau2.customer import first_person
+from whichloop.datasets.tau2.domain import NotFound, RefusedCall, TrialTables, calculated
+from whichloop.datasets.with_user import ProposedCall
+from whichloop.metrics.answers import Judgement
+from whichloop.metrics.scorers import scores_of
 
 
 @pytest.fixture(scope="module")
@@ -25,16 +40,128 @@ def airline(tmp_path_factory: pytest.TempPathFactory) -> Suite:
     return airline_suite(tmp_path_factory.mktemp("airline"))
 
 
+VERBS = {"cancel", "modify", "return", "exchange", "book", "update", "send"}
+
+# The customer
+
+
+def test_a_scenario_becomes_a_user_who_answers(shop: Suite) -> None:
+    task, tool = shop.tasks[0], "exchange_delivered_order_items"
+    assert task.query.text.startswith("My lamp is dull.\n\n")
+    assert task.query.context == "Be kind."
+    changes = [(tool, EXCHANGE), (tool, EXCHANGE | {"new_item_ids": ["10"]}), ("return_delivered_order_items", EXCHANGE)]
+    said = make(
+        shop.open(task),
+        *(("ask_user", {"about": about, "question": "?"}) for about in ("identity", "wishes")),
+        *(("confirm_with_user", {"action": name, "arguments": arguments}) for name, arguments in changes),
+    )
+    assert said == ["I am Ann.", "My lamp is dull.\nA brighter one.", True, False, False]
+
+
+def test_a_plan_asks_first_looks_up_once_and_has_each_change_agreed_to(shop: Suite) -> None:
+    plan = shop.tasks[0].plan
+    assert plan is not None
+    assert [call.id for call in plan.calls] == ["ask_identity", "ask_wishes", "c1", "yes2", "c2"]
+    assert plan.dependencies["c1"] == {"ask_identity", "ask_wishes"}
+    assert plan.dependencies["c2"] == {"yes2"}
+
+
+def solved(suite: Suite, task: Task, answer: str) -> float:
+    assert task.plan is not None
+    trial = suite.open(task)
+    make(trial, *((call.tool, call.arguments) for call in task.plan.calls))
+    return scores_of(Judgement(task, answer, "finished", trial.state()))["accuracy"]
+
+
+def test_the_plans_solve_their_tasks(shop: Suite, airline: Suite) -> None:
+    assert [solved(shop, task, "Done.") for task in shop.tasks] == [1, 1]
+    assert solved(airline, airline.tasks[0], "It costs $180.") == 1
+    assert solved(airline, airline.tasks[0], "It costs $179.") == 0
+    idle = shop.open(shop.tasks[0])
+    assert scores_of(Judgement(shop.tasks[0], "Done.", "finished", idle.state()))["accuracy"] == 0
+
+
+WORTH = st.integers(0, 3)
+PAIRS = st.lists(st.tuples(WORTH, WORTH), max_size=5)
+
+
+def swap(pairs: list[tuple[int, int]], *, order: int = 1) -> ProposedCall:
+    lists = {"old": [old for old, _ in pairs], "new": [new for _, new in pairs]}
+    return ProposedCall("swap", {"order": order, **lists}, ("old", "new"))
+
+
+@given(PAIRS, PAIRS, st.data())
+def test_lists_side_by_side_are_pairs_in_any_order(pairs: Any, other: Any, data: st.DataObject) -> None:
+    assert swap(pairs).allows(swap(data.draw(st.permutations(pairs))))
+    assert swap(pairs).allows(swap(other)) == (sorted(pairs) == sorted(other))
+    assert swap(pairs).allows(swap(other)) == swap(other).allows(swap(pairs))
+    assert not swap(pairs).allows(swap(pairs, order=2))
+
+
+def test_only_tools_that_make_changes_may_write(shop: Suite, airline: Suite) -> None:
+    for suite in (shop, airline):
+        trial = suite.open(suite.tasks[0])
+        writes = {tool.name for tool in trial.tools if not tool.read_only}
+        assert writes == {name for name in (tool.name for tool in trial.tools) if name.split("_")[0] in VERBS}
+        assert suite.tasks[0].plan is not None
+        other = suite.open(suite.tasks[0])
+        for call in suite.tasks[0].plan.calls:
+            before = trial.state()
+            (seen,) = make(trial, (call.tool, call.arguments))
+            assert (trial.state() != before) == (call.tool in writes)
+            if isinstance(seen, dict):  # no door into the tables
+                seen.clear()
+        assert trial.state() == suite.tasks[0].end_state
+        assert other.state() == {"changed": {}}
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ("You are Ann in zip code 1. You do not remember your email.", "I am Ann in zip code 1. I do not remember my email."),
+        ("you're sick, and want the agent to help you yourself.", "I'm sick, and want the agent to help me myself."),
+    ],
+)
+def test_what_an_actor_is_told_becomes_the_customer_s_words(told: str, said: str) -> None:
+    assert first_person(told) == said
+
+
+# Tables that trials share
+
+
+@given(st.lists(st.tuples(st.sampled_from(["get", "edit", "add"]), st.sampled_from("abc"), st.integers(0, 2)), max_size=8))
+def test_changes_are_the_difference_to_the_shared_tables(steps: list[tuple[str, str, int]]) -> None:
+    shared = {"things": {"a": {"n": 0}, "b": {"n": 1}}, "others": {}}
+    before, records, model = copy.deepcopy(shared), TrialTables(shared), copy.deepcopy(shared["things"])
+    for step, key, value in steps:
+        if step == "add":
+            records.add("things", key, {"n": value})
+            model[key] = {"n": value}
+        elif key not in model:
+            with pytest.raises(NotFound):
+                records.get("things", key)
+        elif step == "edit":
+            records.edit("things", key)["n"] = model[key]["n"] = value
+        else:
+            assert records.get("things", key) == model[key]
+    changed = {key: record for key, record in sorted(model.items()) if record != before["things"].get(key)}
+    assert records.changes() == ({"things": changed} if changed else {})
+    assert sorted(record["n"] for record in records.each("things")) == sorted(record["n"] for record in model.values())
+    assert shared == before
+
+
+# Bad input
+
+
 # The tools' rules
 
 
 ITEMS = {"order_id": "#1", "item_ids": ["10"], "new_item_ids": ["11"], "payment_method_id": "gift_2"}
 RETURN = {"order_id": "#2", "item_ids": ["12", "10"], "payment_method_id": "gift_1"}
-PAID = {"transaction_type": "payment", "amount": 5.5, "payment_method_id": "gift_2"}
 PERSON = [{"first_name": "Cy", "last_name": "Ng", "dob": "1991-01-01"}]
 R1: dict[str, Any] = {"reservation_id": "R1"}
 MOVE = R1 | {"cabin": "economy", "flights": [{"flight_number": "F1", "date": "2024-05-21"}], "payment_id": "gift_9"}
-BAGS = R1 | {"total_baggages": 3, "nonfree_baggages": 1, "payment_id": "card_9"}
+BAGS = R1 | {"total_baggages": 3, "nonfree_baggages": 2, "payment_id": "card_9"}
 
 
 @pytest.mark.parametrize(
@@ -53,27 +180,6 @@ def test_what_the_shop_s_tools_change(shop: Suite, name: str, arguments: Any, gi
     assert {field: seen[field] for field in given} == given
     users = changed.get("users", {})
     assert [user["payment_methods"]["gift_2"]["balance"] for user in users.values()] == ([] if gift is None else [gift])
-
-
-def test_payments_and_refunds_stand_in_the_order(shop: Suite) -> None:
-    """Each item of a pending order gets its own price."""
-    seen, _ = after(shop, "modify_pending_order_items", **ITEMS)
-    assert sorted((item["item_id"], item["price"]) for item in seen["items"]) == [("10", 20.0), ("11", 25.5)]
-    assert seen["payment_history"][-1] == PAID
-    seen, _ = after(shop, "modify_pending_order_payment", order_id="#3", payment_method_id="card_1")
-    assert [one["transaction_type"] for one in seen["payment_history"]] == ["payment", "payment", "refund"]
-
-
-def test_looking_up_in_the_shop(shop: Suite) -> None:
-    looked = make(
-        shop.open(shop.tasks[0]),
-        ("find_user_id_by_email", {"email": "ANN@example.com"}),
-        ("find_user_id_by_name_zip", {"first_name": "ann", "last_name": "LEE", "zip": "89073"}),
-        ("list_all_product_types", {}),
-        ("get_item_details", {"item_id": "20"}),
-        ("transfer_to_human_agents", {"summary": "s"}),
-    )
-    assert looked == ["ann", "ann", {"Kettle": "2", "Lamp": "1"}, lamp("20", 30.0), "Transfer successful"]
 
 
 def test_a_booking_takes_seats_and_is_paid(airline: Suite) -> None:
@@ -101,13 +207,6 @@ def test_changes_of_a_reservation(airline: Suite, name: str, arguments: Any, fie
     assert gifts == ([40] if arguments is MOVE else [])
 
 
-def test_a_certificate_is_sent_and_a_flight_that_stays_costs_nothing(airline: Suite) -> None:
-    _, changed = after(airline, "send_certificate", user_id="bo", amount=100)
-    assert "certificate_3221322" in changed["users"]["bo"]["payment_methods"]
-    stays = MOVE | {"flights": [{"flight_number": "F1", "date": DAY}], "payment_id": "card_9"}
-    assert after(airline, "update_reservation_flights", **stays)[1] == {}
-
-
 def test_flights_are_found_over_midnight(airline: Suite) -> None:
     trip = {"origin": "SFO", "destination": "JFK", "date": DAY}
     direct, pairs, status, airports = make(
@@ -127,29 +226,15 @@ def test_flights_are_found_over_midnight(airline: Suite) -> None:
     ("name", "arguments", "error"),
     [
         ("cancel_pending_order", {"order_id": "#2", "reason": "no longer needed"}, "is not pending, but delivered"),
-        ("cancel_pending_order", {"order_id": "#1", "reason": "because"}, "reason"),
         ("modify_pending_order_items", ITEMS | {"new_item_ids": ["10"]}, "A new item is the old one"),
         ("modify_pending_order_items", ITEMS | {"payment_method_id": "gift_1"}, "balance of gift_1 is too low"),
-        ("modify_pending_order_payment", {"order_id": "#3", "payment_method_id": "gift_2"}, "has been paid by this"),
-        ("modify_pending_order_address", {"order_id": "#2", **AWAY}, "is not pending"),
-        ("exchange_delivered_order_items", EXCHANGE | {"order_id": "#1"}, "is not delivered"),
         ("exchange_delivered_order_items", EXCHANGE | {"item_ids": ["10", "10"]}, "holds item 10 1 times"),
-        ("exchange_delivered_order_items", EXCHANGE | {"new_item_ids": ["11", "11"]}, "not a new item for each"),
         ("exchange_delivered_order_items", EXCHANGE | {"new_item_ids": ["12"]}, "not available"),
         ("exchange_delivered_order_items", EXCHANGE | {"new_item_ids": ["20"]}, "no variant of the product"),
-        ("exchange_delivered_order_items", EXCHANGE | {"payment_method_id": "card_7"}, "no payment method 'card_7'"),
-        ("return_delivered_order_items", {"order_id": "#1", "item_ids": ["10"], "payment_method_id": "card_1"}, "is not delivered"),
-        ("find_user_id_by_email", {"email": "x@example.com"}, "No customer has"),
-        ("get_order_details", {"order_id": "2"}, "There is no order '2'"),
-        ("get_item_details", {"item_id": "1"}, "There is no item '1'"),
         ("book_reservation", BOOKING | {"total_baggages": 3, "nonfree_baggages": 2}, "The price is 230, and 180 is paid"),
         ("book_reservation", BOOKING | {"cabin": "business"}, "has 0 seats in business"),
-        ("book_reservation", BOOKING | {"flights": [{"flight_number": "F4", "date": DAY}]}, "is not available, but delayed"),
-        ("book_reservation", BOOKING | {"flights": [{"flight_number": "F1", "date": "2025-01-01"}]}, "does not fly on"),
         ("book_reservation", BOOKING | {"payment_methods": [{"payment_id": "gift_9", "amount": 180}]}, "gift_9 is too low"),
         ("update_reservation_baggages", BAGS | {"payment_id": "certificate_9"}, "certificate cannot pay"),
-        ("update_reservation_passengers", {"reservation_id": "R1", "passengers": []}, "number of passengers"),
-        ("cancel_reservation", {"reservation_id": "R9"}, "There is no reservation 'R9'"),
     ],
 )  # fmt: skip
 def test_what_is_refused_changes_nothing(shop: Suite, airline: Suite, name: str, arguments: dict[str, Any], error: str) -> None:

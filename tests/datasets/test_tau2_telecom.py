@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from tests.datasets.test_tau2 import accuracy, make
 from whichloop.checks.suite import task_problems
 from whichloop.datasets import tau2
 from whichloop.datasets.task import Suite, Task
-from whichloop.datasets.tau2 import phone, telecom
+from whichloop.datasets.tau2 import telecom
 
 COMPANY = """
 plans = [{plan_id = "P1", name = "Small", data_limit_gb = 4.0, price_per_month = 30.0, data_refueling_price_per_gb = 2.5}]
@@ -197,59 +196,4 @@ def test_whatever_is_called_the_company_and_the_phone_agree_and_no_other_trial_s
     assert untouched.world.db == task.world["db"]
 
 
-def test_the_agent_has_the_tools_of_both_sides(broken: Any) -> None:
-    tools = broken[0].open(broken[1]).tools
-    assert [tool.name in USER_TOOLS for tool in tools] == [False] * 13 + [True] * 30
-    assert all(tool.description for tool in tools)
-    policy = "<main_policy>\nBe kind.\n</main_policy>\n<tech_support_policy>\n# Phones\n</tech_support_policy>"
-    assert broken[1].query.context == policy
-
-
-def test_a_speed_is_the_middle_of_its_network_times_what_is_left(broken: Any) -> None:
-    db = broken[0].open(broken[1]).world.db
-    db["device"].update(vpn_connected=False, data_saver_mode=False, data_enabled=True)
-    db["surroundings"].update(is_abroad=False, line_active=True, mobile_data_usage_exceeded=False)
-    for mode, word in (("4g_5g_preferred", "excellent"), ("4g_only", "good"), ("3g_only", "poor"), ("2g_only", "very poor")):
-        db["device"]["network_mode_preference"] = mode
-        phone.search_network(db)
-        network = db["device"]["network_technology_connected"]
-        low, high = phone.SPEEDS[network]
-        factor = phone.SIGNAL_FACTORS[phone.SIGNALS[network]]
-        assert phone.speed(db) == (round((low + high) / 2 * factor, 2), word)
-
-
 # --- what is refused ---
-
-
-@pytest.mark.parametrize(
-    ("given", "reason"),
-    [
-        (row([call("lock_sim_card", wrong=1)], [], [SERVED]), "initialization_actions: lock_sim_card(wrong=1): wrong arguments"),
-        (row([call("remove_app_permission", app_name="chess", permission="sms")], [], [SERVED]), "initialization_actions: remove_"),
-        (row([call("unseat_sim_card")], [REBOOT], [SERVED]), "its own actions do not lead to assert_service_status("),
-        (row([], [REBOOT], [SERVED], ticket=None), "it has no ticket, and needs a simulated user"),
-        (
-            row([call("set_user_info", name="x", phone_number="555-9")], [REBOOT], [SERVED]),
-            "initialization_actions: set_user_info(",
-        ),
-    ],
-)
-def test_what_cannot_be_run_is_quarantined_with_the_reason(tmp_path: Path, given: Any, reason: str) -> None:
-    _, task = only(tmp_path, given)
-    assert task.quarantined.startswith(reason)
-
-
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        ({"db__toml": "plans = ["}, "db.toml: not TOML"),
-        ({"db__toml": "flights = 1" + COMPANY}, "db.toml: field 'flights': Extra inputs are not permitted"),
-        ({"user_db__toml": "[device]\nwings = 2"}, "user_db.toml: field 'device.wings': Extra inputs are not permitted"),
-        ({"db__toml": None}, "no folder that holds db.json, or db.toml (telecom)"),
-    ],
-)
-def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path, files: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)) as caught:
-        tau2.load(data=write(tmp_path, row([], [REBOOT], [SERVED]), **files))
-    assert str(caught.value).startswith(str(tmp_path))
-    assert "\n" not in str(caught.value)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +13,7 @@ from whichloop.datasets import calculator
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task, Toolset, WorldEnvironment
 from whichloop.datasets.validity import Replayed, planned_answer, replay
 from whichloop.datasets.validity.replay import same
-from whichloop.protocol import Plan, PlannedCall, Query, Ref, Tool, run_sync
+from whichloop.protocol import Plan, PlannedCall, Query, Ref, run_sync
 
 
 def planned(name: str, tool: str, goal: str = "", **rest: Any) -> PlannedCall:
@@ -86,43 +84,14 @@ def problems_of(broken: Task) -> list[str]:
     return task_problems(suite(broken, *others))
 
 
-FILLED_ELSEWHERE, FILLED_HERE = threading.local(), threading.local()
-RATES: dict[str, float] = {"eur": 2.0}
-FILLED_ELSEWHERE.rates = RATES
-
-
-def rate(currency: str) -> float:
-    """Rate of a currency."""
-    return float(FILLED_ELSEWHERE.rates[currency])
-
-
-def own_rate(currency: str) -> float:
-    """Rate of a currency."""
-    if not hasattr(FILLED_HERE, "rates"):
-        FILLED_HERE.rates = RATES
-    return float(FILLED_HERE.rates[currency])
-
-
-def test_state_that_only_the_thread_of_the_module_has_is_told_with_its_cure() -> None:
-    tools = StatelessEnvironment((Tool.from_function(rate), Tool.from_function(own_rate)))
-    broken, good = (task(planned("c1", name, currency="eur"), expected=2.0, answer=Ref("c1")) for name in ("rate", "own_rate"))
-    shop = Suite("s", "1", (good,), lambda _: tools)
-    assert run_sync(replay(good, shop))[0].value == 2.0
-    cure = "a threading.local is empty on the threads that tools run on; keep its content in a plain variable"
-    with pytest.raises(ValueError, match=f"AttributeError: {cure} .*no attribute 'rates'"):
-        run_sync(replay(broken, shop))
-
-
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
-        (task(planned("c1", "fly"), expected=None), "task 't', call 'c1': no tool 'fly'; there are add, "),
         (
             task(planned("c1", "add", a=1, b=1, alternatives=(planned("c1", "fly"),)), expected=2, answer=2),
             "task 't', call 'c1': no tool 'fly'",
         ),
         (task(planned("c1", "divide", a=1, b=0), expected=None), "task 't', call 'c1': ZeroDivisionError: division by zero"),
-        (task(planned("c1", "add", a="x", b=0), expected=None), "task 't', call 'c1': InvalidArguments: Tool 'add'"),
         (
             task(planned("c1", "add", a=1, b=1, fails=True), expected=None),
             "task 't', call 'c1': the plan expects an error, the result is 2",
@@ -149,9 +118,7 @@ def test_what_cannot_be_replayed_says_where(broken: Task, message: str) -> None:
     ("broken", "message"),
     [
         (task(ONE, answer=Ref("c1"), expected=6), "the plan's answer is 5 (from call 'c1'), expected is 6"),
-        (task(ONE, answer="Five.", expected="five"), "the plan's answer is 'Five.', expected is 'five'"),
         (task(ONE, answer=Ref("c1"), expected=None), "expected is None: None belongs to None"),
-        (task(ONE, answer=None, expected=5), "the plan's answer is None, expected is 5: None belongs to None"),
         (task(ONE, planned("c2", "add", a=2.0, b=3.0), answer=Ref("c1"), expected=5), "calls 'c1' and 'c2' have the same receipt"),
         (
             task(ONE, planned("c2", "add", a=Ref("c1"), b=1), planned("c3", "add", a=5, b=1), answer=Ref("c2"), expected=6),
@@ -161,7 +128,6 @@ def test_what_cannot_be_replayed_says_where(broken: Task, message: str) -> None:
             task(ONE, planned("c2", "add", a=4, b=4, alternatives=(planned("c2", "add", a=2, b=3),)), answer=Ref("c1"), expected=5),
             "calls 'c1' and 'c2' have the same receipt",
         ),
-        (task(planned("c1", "add", " ", a=1, b=2), answer=Ref("c1"), expected=3), "the goal of call 'c1' is empty"),
         (
             task(planned("c1", "add", "How many", a=1, b=2), answer=Ref("c1"), expected=3),
             "the goal of call 'c1', 'How many', stands in the question too",
@@ -174,7 +140,6 @@ def test_what_cannot_be_replayed_says_where(broken: Task, message: str) -> None:
             task(planned("c1", "add", "Sum", a=1, b=2), planned("c2", "add", "Sum up", a=2, b=2), answer=Ref("c1"), expected=3),
             "the goal of call 'c1', 'Sum', stands in the goal of call 'c2' too",
         ),
-        (Task("t", Query("q"), 5), "a task has a plan, or a reason in `no_plan`, and not both"),
     ],
 )
 def test_each_fault_is_named(broken: Task, message: str) -> None:
@@ -182,53 +147,13 @@ def test_each_fault_is_named(broken: Task, message: str) -> None:
     assert [problem for problem in problems_of(broken) if message in problem and problem.startswith("task 't': ")]
 
 
-def size(of: Any) -> int:
-    """How many."""
-    return len(of)
-
-
-@pytest.mark.parametrize("nested", [lambda number: [number], lambda number: {"of": [1, number]}])
-def test_equal_numbers_make_equal_calls_at_any_depth(nested: Callable[[float], Any]) -> None:
-    def twice(first: float, second: float) -> list[str]:
-        calls = planned("c1", "size", of=nested(first)), planned("c2", "size", of=nested(second))
-        sized = task(*calls, answer=Ref("c1"), expected=len(nested(first)))
-        return task_problems(Suite("s", "1", (sized,), lambda _: StatelessEnvironment((Tool.from_function(size),))))
-
-    assert len(twice(3, 3.0)) == 1
-    assert twice(3, 3.5) == []
-
-
-def test_too_many_tasks_without_an_answer_are_a_problem() -> None:
-    def mixed(unanswerable: int) -> Suite:
-        answers = [(None, None)] * unanswerable + [(5, Ref("c1"))] * (20 - unanswerable)
-        rows = [replace(task(ONE, answer=answer, expected=expected), id=f"t{n}") for n, (expected, answer) in enumerate(answers)]
-        return suite(*rows)
-
-    assert task_problems(mixed(2)) == []
-    assert task_problems(mixed(3)) == ["3 of 20 tasks have no answer: doing nothing would score 15%, at most 10% is right"]
-
-
-def test_quarantined_tasks_and_tasks_without_a_plan_are_left_alone() -> None:
-    away = task(planned("c1", "fly"), answer=1, expected=1, quarantined="broken")
-    assert task_problems(suite(away)) == []
-    reasoned = Task("t", Query("q"), 5, no_plan="no annotation")
-    assert task_problems(suite(reasoned)) == []
-    with pytest.raises(ValueError, match="task 't' has no plan: no annotation"):
-        run_sync(replay(reasoned, suite(reasoned)))
-
-
 @pytest.mark.parametrize(
     ("one", "other", "expected"),
     [
         (3, 3.0, True),
-        (0.1 + 0.2, 0.3, True),
-        (3, 3.1, False),
         (1, True, False),
-        ("3", 3, False),
-        (10**400, 1.5, False),
         ([1, {"a": 2.0}], (1, {"a": 2}), True),
         ([1, 2], [1], False),
-        ({"a": 1}, {"b": 1}, False),
     ],
 )
 def test_which_values_count_as_the_same(one: Any, other: Any, expected: bool) -> None:

@@ -9,12 +9,7 @@ import dspy
 from hypothesis import strategies as st
 
 from whichloop.loops.react_extract_codecs import ReactStep
-from whichloop.protocol import (
-    Capabilities,
-    Chunk,
-    Reply,
-    Request,
-)
+from whichloop.protocol import Capabilities, Chunk, Reply, Request
 
 
 class Wide(dspy.Signature):
@@ -75,20 +70,14 @@ TEXT = st.one_of(
     st.text(max_size=12), st.sampled_from(["", " x ", "a\n\nb", "[[ ## query ## ]]", "  indented\n    more", "«»", "{}"])
 )
 
-
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=5,
 )
 
-
 ITEMS = st.dictionaries(st.text(max_size=3), JSON, max_size=2) | st.lists(TEXT, max_size=3)
-
-
 VALUES = TEXT | TEXT | st.none() | st.booleans() | st.integers() | st.floats() | ITEMS
-
-
 SIGNATURE = st.sampled_from(SIGNATURES)
 
 
@@ -104,13 +93,9 @@ def all_fields(signature: Any) -> st.SearchStrategy[dict[str, Any]]:
 HEADERS = st.sampled_from(
     [f"[[ ## {name} ## ]]" for signature in SIGNATURES for name in signature.fields] + ["[[ ## completed ## ]]"]
 )
-
-
 SCALARS = st.sampled_from(
     ["1", "1.5", "true", "True", "null", "[1]", '{"a": 1}', "{'a': 1}", '"x"', "{oops", "NaN", '{"a": "\\ud800"}', "1 2"]
 )
-
-
 LINES = st.tuples(st.sampled_from(["", "", "  ", "> "]), HEADERS, st.sampled_from(["", "\n", " ", "\n\n "]), SCALARS | TEXT).map(
     "".join
 )

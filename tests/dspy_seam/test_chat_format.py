@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import dspy
@@ -11,16 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from tests.dspy_seam.helpers import (
-    SIGNATURE,
-    TEXT,
-    Answering,
-    Extract,
-    all_fields,
-    completions,
-    sections,
-    some_fields,
-)
+from tests.dspy_seam.helpers import SIGNATURE, TEXT, Answering, Extract, all_fields, completions, sections, some_fields
 from whichloop.dspy_seam import FORMAT, ChatFormat, lm_of, with_instructions
 from whichloop.loops.react_extract_codecs import ReactStep
 
@@ -47,14 +37,6 @@ def test_messages_are_those_of_chat_adapter_byte_for_byte(prompt: Any) -> None:
     signature, demos, inputs = prompt
     user = FORMAT.format_user_message_content(signature, inputs, main_request=True)
     assert [*FORMAT.prefix(signature, demos), {"role": "user", "content": user}] == PLAIN.format(signature, demos, inputs)
-
-
-@pytest.mark.parametrize("value", [[1], [1, 2], [None], [{"a": 1}], [[]]])
-@pytest.mark.parametrize("field", ["query", "answer"])
-def test_a_demonstration_may_have_any_list_where_a_text_is_wanted(field: str, value: list[Any]) -> None:
-    demo = {"query": "q", "trajectory": "t", "reasoning": "r", "answer": "a", field: value}
-    user, said = FORMAT.format_demos(Extract, [demo])
-    assert f"[[ ## {field} ## ]]\n{json.dumps(value)}" in (user if field == "query" else said)["content"]
 
 
 def outcome(adapter: Any, signature: Any, completion: str) -> Any:
@@ -90,9 +72,3 @@ def test_a_reply_that_does_not_parse_costs_no_second_call() -> None:
     with dspy.context(lm=lm_of(model), adapter=ChatFormat()), pytest.raises(dspy.utils.exceptions.AdapterParseError):
         dspy.Predict(Extract)(query="Q", trajectory="")
     assert len(model.requests) == 1
-
-
-def test_with_instructions_gives_the_same_class_for_the_same_words() -> None:
-    assert with_instructions(Extract, "A") is with_instructions(Extract, "A")
-    assert with_instructions(Extract, "A") is not with_instructions(Extract, "B")
-    assert with_instructions(Extract, "A").instructions == "A"

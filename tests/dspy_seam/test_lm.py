@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -27,10 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from tests.dspy_seam.helpers import (
-    Answering,
-    add,
-)
+from tests.dspy_seam.helpers import Answering
 from whichloop.dspy_seam import DspyModel, lm_of, model_error
 from whichloop.protocol import (
     BudgetExceeded,
@@ -48,13 +43,8 @@ from whichloop.protocol import (
 from whichloop.protocol.wire import to_json
 
 NAMES = st.from_regex(r"[a-z]{1,5}", fullmatch=True)
-
-
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-
-
 NATIVE = st.builds(NativeCall, NAMES, NAMES, st.dictionaries(WORDS, st.integers(), max_size=2).map(to_json))
-
 
 TURNS = st.one_of(
     st.builds(Message, st.just("user"), WORDS.filter(bool)),
@@ -62,14 +52,10 @@ TURNS = st.one_of(
     st.builds(Message, st.just("tool"), WORDS, call_id=NAMES),
 )
 
-
 OPENING = st.tuples(
     st.builds(Message, st.just("system"), WORDS.filter(bool)), st.builds(Message, st.just("user"), WORDS.filter(bool))
 )
-
-
 NO_ARGUMENTS = {"type": "object", "properties": {}}
-
 
 REQUESTS = st.builds(
     Request,
@@ -111,28 +97,6 @@ def test_arguments_that_are_no_object_stay_readable() -> None:
         assert json.loads(got.calls[0].arguments) == {"_unparsed": raw}
 
 
-def test_lm_of_answers_plain_dspy_calls_sync_and_async() -> None:
-    lm = lm_of(Answering("hello"))
-    assert lm("hi") == ["hello"]
-    assert run_sync(lm.acall("hi")) == ["hello"]
-    assert lm.model == "whichloop/answering-model"
-
-
-def test_lm_of_offers_native_tools_to_the_model() -> None:
-    class Choose(dspy.Signature):
-        """Choose a tool."""
-
-        query: str = dspy.InputField()
-        tools: list[dspy.Tool] = dspy.InputField()
-        calls: dspy.ToolCalls = dspy.OutputField()
-
-    model = Answering(Reply("", (NativeCall("c", "add", '{"a": 1, "b": 2}'),), None, "tool_calls"))
-    with dspy.context(lm=lm_of(model), adapter=dspy.ChatAdapter(use_native_function_calling=True)):
-        chosen = dspy.Predict(Choose)(query="1 + 2", tools=[dspy.Tool(add)]).calls.tool_calls[0]
-    assert (chosen.name, chosen.args) == ("add", {"a": 1, "b": 2})
-    assert [tool.name for tool in model.requests[0].tools] == ["add"]
-
-
 def test_lm_of_caches_and_retries_nothing_and_a_deep_copy_asks_the_same_model() -> None:
     model = Answering(ProviderError("down", "rate_limit"), "a", "b")
     lm = lm_of(model)
@@ -172,10 +136,3 @@ def test_an_error_of_ours_inside_an_engine_comes_back_itself(make: Callable[[], 
     outer, between = LMUnexpectedError("wrapped"), RuntimeError("between")
     outer.__cause__, between.__cause__ = between, inner
     assert model_error(outer) is inner
-
-
-@pytest.mark.slow  # as loops/finish/test_module.py looks at what a module has loaded that has imported the seam
-def test_importing_the_seam_keeps_litellm_offline_and_unloaded() -> None:
-    code = "import os, sys, whichloop.dspy_seam; print(os.environ['LITELLM_LOCAL_MODEL_COST_MAP'], 'litellm' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env={}, check=True)
-    assert done.stdout.split() == ["True", "False"]

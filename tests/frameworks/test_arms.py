@@ -1,7 +1,6 @@
 """Frameworks as arms: versions in names and manifest, upgrades that are noticed, commands that know them without their version."""
 
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -57,21 +56,6 @@ def test_name_and_manifest_hold_versions_and_why_knows_it_without(whichloop, run
     assert (pair["a"], pair["b"]) == ("finish/clean", ARM)
 
 
-def test_two_environments_are_two_arms_without_their_folders(whichloop, installed, tmp_path):
-    for version in ("1.0", "1.1"):
-        make_environment(tmp_path / "envs" / f"v{version}", openai_agents=version)
-    loops = [f'openai_agents(venv="{tmp_path}/envs/v{version}")' for version in ("1.0", "1.1")]
-    ended = whichloop("compare", *SMALL, "--loop", loops[0], "--loop", loops[1], "--json")
-    names = arms_of(ended.json["run"]).keys()
-    assert list(names) == [f"openai_agents@{version}(venv=v{version})/clean" for version in ("1.0", "1.1")]
-
-
-def test_a_framework_that_is_not_installed_is_told_before_the_run(whichloop, home):
-    ended = whichloop("compare", *SMALL, "--loop", "openai_agents")
-    said = "error: openai_agents is not installed: run whichloop install openai_agents, or give openai_agents(venv=FOLDER)\n"
-    assert (ended.code, ended.out, ended.err) == (2, "", said)
-
-
 def test_a_run_needs_no_permission_for_a_framework(whichloop, run):
     ended = whichloop("resume", run, "--add-profile", "flaky-tools", "--quiet")
     assert ended.code == 0, ended.err
@@ -122,9 +106,3 @@ def test_a_worse_upgrade_fails_the_gate(whichloop, installed, toy_wiring):
     toy_wiring.write_text(f"{toy_wiring.read_text()}\n\n{worse}")
     ended = whichloop("gate", "--baseline", "b.json", "--quiet")
     assert ended.code == 1, ended.err
-
-
-def test_options_of_a_framework_are_factors(whichloop, installed):
-    ended = whichloop("compare", "--loop", "openai_agents", "--vary", "tool_errors=default,shown", *SMALL)
-    assert ended.code == 0, ended.err
-    assert re.search("^Same +tool_errors$", ended.out, re.MULTILINE)

@@ -1,15 +1,13 @@
 """Finding environments, what is said where there is none, and the table of frameworks."""
 
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.constraints import constraints_text
 from whichloop.frameworks.installing import CONSTRAINTS, pinned_version
-from whichloop.frameworks.table import FRAMEWORKS, packages_in, plain_name
+from whichloop.frameworks.table import FRAMEWORKS, plain_name
 from whichloop.protocol.modules import names_in
 from whichloop.runs.built_in import builtin_names, options_of
 
@@ -69,10 +67,3 @@ def test_a_framework_is_pinned_with_all_that_it_needs_and_its_options_are_those_
     assert all(option.doc for option in options.values())
     assert set(re.findall(r'task\.options\["(\w+)"\]', loop.wiring.read_text())) == loop.options().keys()
     assert FRAMEWORKS[name](venv="x").with_step_limit(3) == FRAMEWORKS[name](venv="x", max_steps=4)
-
-
-def test_constraints_are_what_an_environment_holds(home):
-    folder: Path = make_environment(home / "agno", agno="3.1.10", some_thing="1.0", pip="25.0")
-    _, *lines = constraints_text("agno", folder).splitlines()
-    assert lines == ["agno==3.1.10", "some-thing==1.0"]
-    assert packages_in(folder)["python"] == "3.11.7"

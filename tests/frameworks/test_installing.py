@@ -46,20 +46,15 @@ def test_an_environment_is_made_with_progress_and_kept_until_asked_again(whichlo
     assert not (home / "openai_agents" / "old").exists()
 
 
-@pytest.mark.parametrize(("set_by_user", "asked"), [(None, "1"), pytest.param("0", "0", marks=pytest.mark.slow)])
-def test_another_version_has_an_environment_of_its_own_without_our_pins(
-    whichloop, home, toy_wiring, uv, tmp_path, monkeypatch, set_by_user, asked
-):
-    """And uv trusts whom the machine trusts, unless told otherwise."""
+def test_another_version_has_an_environment_of_its_own_without_our_pins(whichloop, home, toy_wiring, uv, tmp_path, monkeypatch):
+    """And uv trusts whom the machine trusts."""
     monkeypatch.delenv("UV_SYSTEM_CERTS", raising=False)
-    if set_by_user is not None:
-        monkeypatch.setenv("UV_SYSTEM_CERTS", set_by_user)
     uv(f"echo $UV_SYSTEM_CERTS $* > {tmp_path}/asked")
     ended = whichloop("install", "openai_agents@0.22.0", "-q")
     assert (ended.code, left_in(home)) == (0, ["openai_agents@0.22.0"])
     assert ended.out.endswith("--loop 'openai_agents(venv=openai_agents@0.22.0)'\n")
     words = (tmp_path / "asked").read_text().split()
-    assert words[0] == asked
+    assert words[0] == "1"
     assert "openai-agents==0.22.0" in words
     assert "--constraint" not in words
 
@@ -81,14 +76,27 @@ def test_what_fails_leaves_nothing_half_made_and_what_was_there_as_it_is(whichlo
     assert (home / "openai_agents" / "pyvenv.cfg").exists()
 
 
+def test_what_was_there_is_put_back_where_the_new_environment_cannot_take_its_place(whichloop, home, toy_wiring, uv, monkeypatch):
+    uv("true")
+    make_environment(home / "openai_agents", openai_agents="0.20.0")
+    rename = Path.rename
+
+    def fails(self, target):
+        if Path(target).name == "openai_agents" and self.name != "before":
+            raise OSError(5, "no room", str(target))
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", fails)
+    assert whichloop("install", "openai_agents", "--again", "-q").code == 2
+    assert (left_in(home), (home / "openai_agents" / "pyvenv.cfg").exists()) == (["openai_agents"], True)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["openai_agent"], "error: unknown framework 'openai_agent'; did you mean 'openai_agents'? known: "),
         (["agno", "agnos"], "error: unknown framework 'agnos'; did you mean 'agno'?"),
         (["agno@../x"], "error: agno@../x: '../x' is no version; write agno@"),
-        (["agnos@1.0"], "error: unknown framework 'agnos'; "),
-        ([], "error: name frameworks, or give --all; "),
         (["agno", "--all"], "error: name frameworks, or give --all; "),
     ],
 )
@@ -105,13 +113,6 @@ def test_the_list_says_what_is_installed(whichloop, home):
     assert list(listed) == list(FRAMEWORKS)
     assert (listed["openai_agents"]["version"], listed["openai_agents"]["installed"]) == ("0.24.0", "0.20.0")
     assert listed["agno"]["installed"] is None
-    options = {option["name"]: option for option in listed["openai_agents"]["options"]}
-    assert list(options) == ["venv", "tool_errors", "unknown_tool", "wire", "max_steps"]
-    assert options["tool_errors"]["values"] == ["default", "shown"]
     said = whichloop("list", "frameworks").out
     assert re.search(r"^openai_agents  +0\.24\.0  +0\.20\.0  ", said, re.MULTILINE)
     assert said.endswith(f"{home}\n")
-    loops, heading, frameworks = whichloop("list", "loops").out.partition("\nFrameworks, each in an environment of its own")
-    assert heading
-    assert "\nfinish " in loops
-    assert ("\nopenai_agents " in loops, "\nopenai_agents " in frameworks) == (False, True)

@@ -134,22 +134,10 @@ def test_a_call_that_names_a_baseline_alone_takes_all_from_it_and_the_project(py
     assert not list((pytester.path / "elsewhere").iterdir())
 
 
-def test_another_profile_or_suite_than_the_baseline_s_is_refused_before_anything_runs(pytester, blessed):
-    shared = f"baseline={str(blessed)!r}"
-    write(pytester, f"{CALL.replace('format', 'tools')}, {shared}", f"{CALL.replace('arithmetic', 'events')}, {shared}")
-    ended = run(pytester, "--loop-runs", "kept")
-    ended.assert_outcomes(failed=2)
-    ended.stdout.fnmatch_lines(["whichloop_gate: *: the run has no arm for *", "whichloop_gate: *: another suite than in *"])
-    assert not list((pytester.path / "kept").glob("*")), "no folder is left"
-
-
 # --- calls ---
 
 MISTAKES = {
     "'finish', suite='arithmetic', profil='clean'": "*profil: there is no such setting; did you mean*profile*",
-    "'finish', suite='arithmetik'": "*arithmetik*",
-    "'finish_', suite='arithmetic'": "*finish_*did you mean*finish*",
-    "'bare', suite='jsonl', data='nope.jsonl'": "*nope.jsonl*",
     f"{CALL}, metrics={{'grace': 0.1}}": "unknown metric 'grace'*",
     f"{CALL}, baseline='b.txt'": "b.txt: a baseline is a file NAME.json",
 }
@@ -165,38 +153,12 @@ def test_a_mistake_in_a_call_is_one_line(pytester):
     assert not (pytester.path / "baselines").exists()
 
 
-def test_a_class_or_a_program_is_a_loop_too(pytester):
-    pytester.makepyfile(my_agent="def solve(question, tools):\n    return 'not determined'\n")
-    head = "from whichloop.loops.bare import Bare\n"
-    write(pytester, "Bare, suite='arithmetic', tasks=2", "program='my_agent.py:solve', suite='arithmetic(size=2)'", head=head)
-    ended = run(pytester, "--loop-bless")
-    ended.assert_outcomes(passed=1, failed=1)
-    assert read_baseline(pytester.path / FILE).arms.keys() >= {"whichloop.loops.bare:Bare/clean"}
-    ended.stdout.fnmatch_lines(["*my_agent.py:solve/*: in no trial did the loop ask its model; nothing was blessed*"])
-
-
-def test_the_marker_gives_defaults_and_selects_whoever_uses_the_fixture(pytester):
-    marker = "import pytest\npytestmark = pytest.mark.whichloop_gate(suite='arithmetic', tasks=3, baseline='kept/all.json')\n"
-    write(pytester, "'bare', tasks=2", head=marker)
-    run(pytester, "--loop-bless").assert_outcomes(passed=1)
-    blessed = read_baseline(pytester.path / "kept" / "all.json")
-    assert (blessed.suite.name, blessed.suite.tasks) == ("arithmetic", 2)
-    write(pytester)
-    pytester.makepyfile(test_other="def test_other():\n    pass\n")
-    run(pytester, "-m", "not whichloop_gate").assert_outcomes(passed=1, deselected=1)
-    ended = run(pytester, "-m", "whichloop_gate", "--collect-only", "-q")
-    ended.stdout.fnmatch_lines(["test_mine.py::test_0"])
-    ended.stdout.no_fnmatch_line("test_other.py*")
-
-
-@pytest.mark.parametrize(("second", "outcome"), [("", "failed"), (", baseline='other.json'", "passed")])
-def test_two_calls_never_share_a_baseline(pytester, second, outcome):
+def test_two_calls_never_share_a_baseline(pytester):
     """The first would be held against what the second gave."""
-    write(pytester, f"'bare', suite='arithmetic', tasks=2)\n    whichloop_gate('finish', suite='arithmetic', tasks=2{second}")
+    write(pytester, "'bare', suite='arithmetic', tasks=2)\n    whichloop_gate('finish', suite='arithmetic', tasks=2")
     ended = run(pytester, "--loop-bless")
-    ended.assert_outcomes(**{outcome: 1})
-    if not second:
-        ended.stdout.fnmatch_lines(["whichloop_gate: *was written by another call just now*baseline=*"])
+    ended.assert_outcomes(failed=1)
+    ended.stdout.fnmatch_lines(["whichloop_gate: *was written by another call just now*baseline=*"])
 
 
 def test_an_async_test_is_told_that_it_must_not_be_one(pytester, blessed):
@@ -234,12 +196,3 @@ def test_importing_the_plugin_imports_nothing_heavy():
     code = f"import sys, whichloop.pytest_plugin; print(sorted({heavy} & sys.modules.keys()))"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "[]"
-
-
-def test_a_module_that_ends_its_process_fails_its_test_only(pytester, monkeypatch):
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    pytester.makepyfile(own_leaving="import os; os._exit(0)")
-    write(pytester, "'own_leaving:Own', suite='arithmetic(size=1)'", head="def test_another():\n    pass\n")
-    ended = pytester.runpytest_subprocess(*ALONE, "-o", "pythonpath=.", "--loop-bless")
-    ended.assert_outcomes(passed=1, failed=1)
-    ended.stdout.fnmatch_lines(["whichloop_gate: *called os._exit(0)*"])

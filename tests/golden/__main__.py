@@ -1,7 +1,7 @@
 """Golden values: what equal input must go on giving. `python -m tests.golden` compares them all, `--write [NAME …]` renews them.
 
 They are data, never sentences: digests of runs, hashes of prompts, facts of verdicts, outcomes of the gate. A golden value
-changes only where an issue says so, in a commit of its own. Names: digests, prompts, verdicts, gates.
+changes only where an issue says so, in a commit of its own. Names: digests, prompts, verdicts, gates, imports.
 """
 
 from __future__ import annotations

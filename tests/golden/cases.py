@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import shlex
-import subprocess
 import sys
 import tempfile
 import typing
@@ -16,9 +15,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
-from whichloop.experiments.compare.prepare import prepare
+from tests.prepared import start_command
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
+from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, import_files
 from whichloop.loops import Bare, Finish, Phased, ReactExtract, Stateless
 from whichloop.metrics.record import records_digest
 from whichloop.models.profiles import load_profile
@@ -39,9 +39,10 @@ from whichloop.protocol.names import Spec, parse_spec
 from whichloop.protocol.receipts import strip_receipts
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.manifest import read_manifest
 from whichloop.runs.registry import make_loop, make_suite
 from whichloop.runs.schedule import Arm, Trial
-from whichloop.runs.store.trials import read_records
+from whichloop.runs.store.trials import read_records, read_trace
 from whichloop.runs.trial.trial import TrialContext, run_trial
 
 FOLDER = Path(__file__).parent
@@ -100,17 +101,21 @@ DIGESTS: Mapping[str, dict[str, Any]] = {
 }
 
 
+FEW = {f"{case}, few tasks": settings | {"tasks": 6} for case, settings in DIGESTS.items()}
+"""Those that `make test` makes."""
+
+
 def digest_case(case: str) -> Any:
     """Digests of the records, of the whole run and of each arm."""
     with tempfile.TemporaryDirectory() as folder:
-        every, arms = read_records(run_of(Path(folder), **DIGESTS[case])), dict[str, list[Any]]()
+        every, arms = read_records(run_of(Path(folder), **({**DIGESTS, **FEW})[case])), dict[str, list[Any]]()
         for record in every:
             arms.setdefault(record.arm, []).append(record)
         return {"run": records_digest(every), **{arm: records_digest(records) for arm, records in arms.items()}}
 
 
 def digests() -> Iterator[Case]:
-    yield from ((case, digest_case(case)) for case in DIGESTS)
+    yield from ((case, digest_case(case)) for case in (*DIGESTS, *FEW))
 
 
 # --- prompts ---
@@ -271,7 +276,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     ),
 }
 """Of what stands in files, or is no comparison: the commands, the last of which prints it."""
-QUICK_VERDICTS = ("why.md", "size.md", "notebooks.md", "gate.md", "few tasks")
+QUICK_VERDICTS = ("why.md", "gate.md", "few tasks")
 """Those that `make test` makes, too."""
 
 
@@ -361,12 +366,16 @@ GATES: Mapping[str, GateCase] = {
 }
 
 
-def gate_cases() -> Iterator[Case]:
+QUICK_GATES = ("few tasks, some worse", "another seed", "own loop, a crash", "no baseline")
+"""Those that `make test` makes, too."""
+
+
+def gate_cases(names: Sequence[str] = tuple(GATES)) -> Iterator[Case]:
     """Exit code and outcome of the gate, with the outcome of each line."""
     blessed: dict[str, Path] = {}
     with tempfile.TemporaryDirectory() as home:
-        for name, case in GATES.items():
-            yield name, gated(case, blessed, Path(home))
+        for name in names:
+            yield name, gated(GATES[name], blessed, Path(home))
 
 
 def gated(case: GateCase, blessed: dict[str, Path], home: Path) -> Any:
@@ -412,13 +421,53 @@ def gated(case: GateCase, blessed: dict[str, Path], home: Path) -> Any:
     }
 
 
+# --- imports ---
+
+FILES = FOLDER.parent / "experiments" / "import_runs" / "files"
+IMPORTS: Mapping[str, dict[str, Any]] = json.loads((FILES / "options.json").read_text("utf-8"))
+"""Case → a document of another tool, or a folder of them, and how it is read."""
+
+
+def import_case(case: str) -> Any:
+    """What is read of a document: its arms, notes, records and traces, without what is empty."""
+    file, reading = FILES / IMPORTS[case]["file"], {name: value for name, value in IMPORTS[case].items() if name != "file"}
+    with tempfile.TemporaryDirectory() as folder:
+        made = import_files([file], ImportRequest(reading=ReadingOptions(**reading)), Path(folder) / "run")
+        manifest, found = read_manifest(made.folder), read_records(made.folder)
+        told: dict[str, Any] = {
+            "suite": manifest.suite.name,
+            "arms": [[arm.arm, arm.loop, dict(arm.options), arm.model] for arm in manifest.arms],
+            "notes": [note.replace(f"{FILES}/", "") for note in made.notes],
+            "left out": sorted(made.left_out.values()),
+            "digest": manifest.suite.digest,
+        }
+        for record in found:
+            events = read_trace(made.folder, record).to_json() if record.trace_at else {}
+            values = {name: value for name, value in record.to_json().items() if name not in UNTOLD_FIELDS}
+            told[record.name] = filled(values | {"trace": {key: value for key, value in events.items() if key not in values}})
+        return told
+
+
+UNTOLD_FIELDS = ("version", "suite", "suite_digest", "trace_at", "trace_digest", "arm", "task", "repeat")
+
+
+def filled(value: Any) -> Any:
+    """Plain JSON without what is empty, nothing, or zero."""
+    if isinstance(value, dict):
+        return {name: part for name, inner in value.items() if (part := filled(inner)) not in (None, "", 0, [], {}, False)}
+    return list(map(filled, value)) if isinstance(value, list) else value
+
+
+def imports() -> Iterator[Case]:
+    yield from ((case, import_case(case)) for case in IMPORTS)
+
+
 def command(folder: Path, *words: str) -> tuple[int, str]:
     """The exit code of a command, and what it prints."""
     environment = os.environ | {"PYTHONPATH": str(FOLDER.parents[1] / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", "whichloop", *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    return done.returncode, done.stdout
+    with start_command(words, folder, environment) as process:
+        said, _ = process.communicate(timeout=240)
+    return process.returncode, said
 
 
 MAKERS: Mapping[str, Callable[[], Iterator[Case]]] = {
@@ -426,4 +475,5 @@ MAKERS: Mapping[str, Callable[[], Iterator[Case]]] = {
     "prompts": prompts,
     "verdicts": verdicts,
     "gates": gate_cases,
+    "imports": imports,
 }

@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from whichloop.protocol import Answer, Capabilities, Chunk, Codec, Inexpressible, Move, Observer, Reply, Request, Role, RunEvent
+from whichloop.protocol import (
+    Answer,
+    CallDelta,
+    Capabilities,
+    Chunk,
+    Codec,
+    Inexpressible,
+    Move,
+    Observer,
+    Reply,
+    Request,
+    Role,
+    RunEvent,
+)
+
+
+def in_turn(names: Iterable[Any], others: Sequence[Any], *, whole: int = 1) -> list[tuple[Any, Any]]:
+    """Each name with one of the others in turn, and the first `whole` names with all of them: for laws that hold for each pair."""
+    pairs: list[tuple[Any, Any]] = []
+    for place, name in enumerate(names):
+        pairs += [(name, other) for other in others] if place < whole else [(name, others[place % len(others)])]
+    return pairs
+
 
 Said = Move | Reply | str | BaseException
-Saying = Said | Callable[[Request], Said]
+Saying = Said | Callable[[Request], Said | Awaitable[Said]]
 """An answer, or what makes one of the request."""
 
 
@@ -43,9 +66,11 @@ class Script:
 
     async def complete(self, request: Request) -> Reply:
         self.requests.append(request)
-        answer = self.answers.pop(0) if self.answers else self.then
+        answer: Any = self.answers.pop(0) if self.answers else self.then
         if callable(answer):
             answer = answer(request)
+        if inspect.isawaitable(answer):
+            answer = await answer
         if isinstance(answer, BaseException):
             raise answer
         if isinstance(answer, str):
@@ -54,7 +79,8 @@ class Script:
             return answer
         assert answer is not None, "asked more often than scripted"
         assert request.codec is not None
-        return request.codec.render(answer)
+        rendered: Reply = request.codec.render(answer)
+        return rendered
 
     async def stream(self, request: Request) -> AsyncIterator[Chunk]:
         yield Chunk(reply=await self.complete(request))
@@ -62,6 +88,27 @@ class Script:
     @property
     def roles(self) -> list[Role]:
         return [request.role for request in self.requests]
+
+
+class Streaming(Script):
+    """Streams its replies in pieces of so many characters, and knows how many streams have been closed."""
+
+    def __init__(self, *answers: Saying, size: int = 3, then: Saying | None = None) -> None:
+        super().__init__(*answers, then=then)
+        self.size, self.closed = size, 0
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        reply = await self.complete(request)
+        try:
+            for start in range(0, len(reply.text), self.size):
+                yield Chunk(reply.text[start : start + self.size])
+            for place, call in enumerate(reply.calls):
+                yield Chunk(call=CallDelta(place, call.id, call.name))
+                for start in range(0, len(call.arguments), self.size):
+                    yield Chunk(call=CallDelta(place, arguments=call.arguments[start : start + self.size]))
+            yield Chunk(reply=reply)
+        finally:
+            self.closed += 1
 
 
 class Moves(Script):
@@ -112,6 +159,11 @@ class Heard(Observer):
 def texts(model: Any) -> str:
     """All that the requests of a model have shown it."""
     return "\n".join(message.content for request in model.requests for message in request.messages)
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
 
 
 def call(tool: str, thought: str = "", **arguments: Any) -> str:

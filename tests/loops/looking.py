@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -103,15 +102,6 @@ def check_tool_timeout_s(make: Callable[..., Loop], monkeypatch: pytest.MonkeyPa
         assert {limit for limit in limits if limit is not None} == ({held} if held else set())
     with pytest.raises(ValueError, match="tool_timeout_s must be more than 0 s, or None, not 0"):
         make(tool_timeout_s=0)
-
-
-def check_tool_threads(make: Callable[..., Any], *, here_by_default: bool) -> None:
-    """A synchronous run puts tools on the caller's thread or on their own, as the option says."""
-    for threads, here in ((None, here_by_default), (True, False), (False, True)):
-        seen: list[int] = []
-        tool = Tool("look", "", {"type": "object"}, lambda kept=seen: kept.append(threading.get_ident()))
-        make(tool_threads=threads).run_sync(Query("What is there?"), Toolbox([tool]), looks_once())
-        assert (seen == [threading.get_ident()]) is here, threads
 
 
 def watched_limits(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:

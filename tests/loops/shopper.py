@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from whichloop.loops import Bare, Finish, Phased, ReactExtract, Stateless
 from whichloop.models.scripted_calls import pieces
 from whichloop.protocol import Capabilities, Chunk, Loop, Move, Reply, Request, ToolCall
-from whichloop.protocol.digest import digest
+from whichloop.protocol.json_text import digest
 from whichloop.protocol.moves import Act, Answer, Completion, Inexpressible, PlanTask, Recovery, Role, Tasks, Text, Understanding
 
 PRICES = {"tea": "41.5", "milk": "73.25"}

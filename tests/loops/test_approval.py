@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.loops.helpers import Heard
+from tests.loops.helpers import Heard, in_turn
 from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper, price
 from whichloop.loops import Bare, Finish, Stateless
 from whichloop.loops.checkpoint import BEGUN, REFUSED, Checkpoint
@@ -211,12 +211,8 @@ def broken(arguments: Mapping[str, Any]) -> bool:
 
 ATTACKS: list[tuple[Any, dict[str, Any], bool, str]] = [
     (above, {"order": "A"}, False, ""),
-    (above, {"order": "A", "cents": "1001"}, True, ""),
-    (above, {"order": "A", "force": "true"}, True, ""),
     (above, {"order": "A", "cents": "many"}, True, "raised TypeError"),
-    (above, {"order": "A", "cents": None}, True, "raised TypeError"),
     (above, {"order": ["A"], "cents": 1001}, True, ""),
-    (above, {"cents": 1001}, True, "raised"),
     (above, {}, True, "raised"),
     (above, {"order": "A", "cents": 1001, "nothing": 1}, True, "raised"),
     (forgetful, {"order": "A"}, True, "returned None"),
@@ -261,16 +257,6 @@ def test_a_rule_judges_what_the_tool_gets_whatever_the_model_wrote(force, cents,
         assert paid < 5000
 
 
-def test_a_call_that_waits_never_runs_undecided_even_if_needs_approval_is_left_out() -> None:
-    desk, checkpoint = Desk({"order": "A"}), Checkpoint(needs_approval=["refund"])
-    desk.stopped(checkpoint)
-    undecided = again(checkpoint)
-    desk.stopped(undecided)
-    assert undecided.entries == checkpoint.entries
-    undecided.reject(undecided.pending[0])
-    assert (desk.run(undecided).answer, desk.got) == ("Done.", [])
-
-
 def test_a_call_that_a_rule_let_run_and_that_was_cut_off_waits_even_if_needs_approval_is_left_out() -> None:
     desk, checkpoint = Desk({"order": "A"}), Checkpoint(needs_approval={"refund": lambda arguments: False})
     desk.run(checkpoint)
@@ -278,12 +264,11 @@ def test_a_call_that_a_rule_let_run_and_that_was_cut_off_waits_even_if_needs_app
     assert len(desk.got) == 1
 
 
-def test_whatever_is_no_list_of_names_or_of_refusals_is_told() -> None:
+def test_a_name_that_no_tool_has_guards_nothing_and_is_told() -> None:
     with pytest.raises(TypeError, match=r"^needs_approval: "):
         Checkpoint(needs_approval="refund")
-    for refusals in ([3], [SystemExit], [BaseException], [ValueError, Exception]):
-        with pytest.raises(TypeError, match=r"^refusals: "):
-            Checkpoint(refusals=cast(Any, refusals))
+    with pytest.raises(TypeError, match=r"^refusals: "):
+        Checkpoint(refusals=cast(Any, [BaseException]))
     with pytest.raises(ValueError, match=r"^needs_approval: no tool is named 'refnud'"):
         Desk().run(Checkpoint(needs_approval=["refnud"]))
 
@@ -367,10 +352,10 @@ class Bank:
         return Resumable(loop, checkpoint).run_sync(Query("Pay."), tools, self.model)
 
 
-@pytest.mark.parametrize(
-    "raised", [None, ConnectionError("reset"), SystemExit(3), ValueError("no JSON"), TimeoutError("late")], ids=repr
-)
-@pytest.mark.parametrize("name", DESIGNS)
+ENDS = [None, ConnectionError("reset"), SystemExit(3), ValueError("no JSON"), TimeoutError("late")]
+
+
+@pytest.mark.parametrize(("name", "raised"), in_turn(DESIGNS, ENDS), ids=repr)
 def test_a_guarded_call_without_a_result_may_have_acted_and_waits(name: str, raised: BaseException | None) -> None:
     loop, bank, checkpoint = DESIGNS[name](), Bank(raised), Checkpoint(needs_approval=LET, refusals=[NoSuchOrder, OSError])
     is_late = raised is None or isinstance(raised, TimeoutError)

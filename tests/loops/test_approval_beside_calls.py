@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from whichloop.loops import ApprovalRequired, Checkpoint, Finish, Loop, Model, P
 from whichloop.loops.bare import NOT_TAKEN, Bare
 from whichloop.loops.checkpoint import REFUSED as REJECTED
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import SILENT, Observation, Observer, Outcome, Query, Request, StopReason, Toolbox, ToolCall, run_sync
+from whichloop.protocol import Outcome, Query, Request, StopReason, Tool, Toolbox, ToolCall, run_sync
 from whichloop.protocol.chat import NativeCall, Reply
 from whichloop.protocol.moves import Act, Answer, Role
 
@@ -35,35 +34,19 @@ class World:
         self.made = Counter[str]()
 
     def tools(self, threads: bool | None = None) -> Toolbox:
-        async def pay(to: str) -> str:
-            """Pay somebody."""
-            self.made[f"pay {to}"] += 1
-            return f"paid {to}"
+        return Toolbox([self._tool(name) for name in (*WAITS, *PLAIN)], threads=threads)
 
-        def refund(to: str) -> str:
-            """Give money back."""
-            self.made[f"refund {to}"] += 1
-            return f"refunded {to}"
-
-        async def send(to: str) -> str:
-            """Send a letter."""
-            self.made[f"send {to}"] += 1
-            await asyncio.sleep(0)
-            return f"sent {to}"
-
-        async def send_slowly(to: str) -> str:
-            """Send a parcel."""
-            self.made[f"send_slowly {to}"] += 1
-            for _ in range(50):
+    def _tool(self, name: str) -> Tool:
+        async def later(to: str) -> str:
+            for _ in range(50 if name == "send_slowly" else 1):
                 await asyncio.sleep(0)
-            return f"sent {to}"
+            return made(to)
 
-        def send_sync(to: str) -> str:
-            """Send a message."""
-            self.made[f"send_sync {to}"] += 1
-            return f"sent {to}"
+        def made(to: str) -> str:
+            self.made[f"{name} {to}"] += 1
+            return f"{name}: {to}"
 
-        return Toolbox([pay, refund, send, send_slowly, send_sync], threads=threads)
+        return Tool.from_function(made if name in ("refund", "send_sync") else later, name=name)
 
 
 class Selecting(Shopper):
@@ -81,31 +64,6 @@ class Selecting(Shopper):
         return request.codec.render(Act("", tuple(chosen)))
 
 
-@dataclass(frozen=True)
-class AtOnce:
-    """A loop of a user's own that makes two rows of calls at once, and ends both as soon as one raises."""
-
-    calls: tuple[ToolCall, ...]
-    name: str = "at_once"
-    stops: frozenset[StopReason] = frozenset({StopReason.FINISHED})
-
-    async def run(self, query: Query[Any], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[Any]:
-        async def row(calls: Sequence[ToolCall]) -> list[Observation]:
-            return [await tools.call(call) for call in calls]
-
-        running = [asyncio.create_task(row(self.calls[half::2])) for half in (0, 1)]
-        try:
-            await asyncio.gather(*running)
-        finally:
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
-        return Outcome("Done.", StopReason.FINISHED, 1)
-
-    def with_step_limit(self, tool_steps: int) -> AtOnce:
-        return self
-
-
 def design(name: str, calls: tuple[ToolCall, ...]) -> tuple[Loop, Model]:
     """Return a design that calls in parallel, and a model that makes it make these calls."""
     if name == "finish":
@@ -114,13 +72,11 @@ def design(name: str, calls: tuple[ToolCall, ...]) -> tuple[Loop, Model]:
         return Phased(), Selecting(calls)
     if name == "phased agent":
         return Phased(tool_layout="agent"), Selecting(calls)
-    if name == "stateless":
-        loop = Stateless(execution_mode="parallel", enable_error_recovery=False, response_style=None)
-        return loop, FakeModel(Act("", calls), then=Answer("", "Done.", 0.9))
-    return AtOnce(calls), FakeModel()
+    loop = Stateless(execution_mode="parallel", enable_error_recovery=False, response_style=None)
+    return loop, FakeModel(Act("", calls), then=Answer("", "Done.", 0.9))
 
 
-DESIGNS = ("finish", "phased", "phased agent", "stateless", "at_once")
+DESIGNS = ("finish", "phased", "phased agent", "stateless")
 
 
 @given(
@@ -176,7 +132,7 @@ def test_equal_calls_wait_for_themselves_and_results_stand_in_call_order(at_once
     assert shown == ([["5", "6"], ["5"]] if at_once else [["5"], ["6"], ["5"]])
     assert world.made == Counter({"send_slowly 1": 1, "send 2": 1, "pay 5": 2, "pay 6": 1})
     results = [message.content for message in model.requests[1].messages if message.role == "tool"]
-    assert results == ["sent 1", "paid 5", "sent 2", "paid 6"]
+    assert results == ["send_slowly: 1", "pay: 5", "send: 2", "pay: 6"]
     assert outcome.answer == "Done."
 
 
@@ -227,13 +183,6 @@ def test_an_answer_beside_a_guarded_call_is_asked_for_again_once_a_person_has_de
     assert any(f"{REJECTED}: over the limit" in message.content for message in outcome.messages)
 
 
-@pytest.mark.parametrize("name", ["finish", "stateless"])
-def test_the_design_drops_calls_beside_an_answer_that_need_no_approval(name: str) -> None:
-    make, beside = BESIDE[name]
-    desk = Desk(make(), beside)
-    assert (desk.run(Checkpoint(needs_approval=())).answer, desk.paid) == (EARLY, 0)
-
-
 def test_a_single_turn_ends_without_the_answer() -> None:
     desk, checkpoint = Desk(Finish(), Reply("", (CALL, OVER))), Checkpoint(needs_approval=["pay"])
     with pytest.raises(ApprovalRequired):
@@ -241,14 +190,6 @@ def test_a_single_turn_ends_without_the_answer() -> None:
     checkpoint.approve(checkpoint.pending[0])
     outcome = desk.run(checkpoint)
     assert (outcome.answer, outcome.stop, desk.paid) == (None, StopReason.UNFINISHED, 1)
-
-
-def test_a_forced_answer_beside_a_guarded_call_is_asked_for_again() -> None:
-    said = Reply("", (NativeCall("c", "other", "{}"),))
-    desk = Desk(Finish(max_steps=1), said)
-    desk.model = FakeModel(said, Reply("", (CALL, OVER)), then=FakeModel.script([], LATE).then)
-    outcome = desk.run(Checkpoint(needs_approval=["pay"]))
-    assert (outcome.answer, outcome.stop, desk.paid) == (LATE, StopReason.FORCED, 0)
 
 
 def test_bare_tells_the_model_to_call_the_tool_alone() -> None:

@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
+from tests.loops.helpers import in_turn
 from tests.loops.killed_desk import Desk
 from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper, price
 from whichloop.loops import Bare, CheckpointFile, ContextOverflow, Loop, ModelError, NativeCall
@@ -307,9 +308,8 @@ class Stopped(StopRun):
 OTHERS: dict[str, Callable[[], Loop]] = {"bare, other words": lambda: Bare(instructions="Be brief."), **DESIGNS}
 
 
-@pytest.mark.parametrize("then", OTHERS)
-@pytest.mark.parametrize("first", ["bare", "finish in parallel", "phased"])
-def test_a_new_run_goes_on_from_the_conversation_with_other_prompts_and_tools(first: str, then: str) -> None:
+@pytest.mark.parametrize(("then", "first"), in_turn(OTHERS, ["bare", "finish in parallel", "phased"], whole=0))
+def test_a_new_run_goes_on_from_the_conversation_with_other_prompts_and_tools(then: str, first: str) -> None:
     def stops(item: str) -> str:
         """What an item costs."""
         if item == "milk":
@@ -336,47 +336,3 @@ def test_a_new_run_goes_on_from_the_conversation_with_other_prompts_and_tools(fi
     assert outcome.answer == ANSWER
     assert "milk" in asked
     assert any(NO_RESULT in message.content for request in model.requests for message in request.messages)
-
-
-def pay(cents: int) -> str:
-    """Pay."""
-    raise KeyboardInterrupt  # the process dies while the tool is at work
-
-
-def cut_off() -> Checkpoint:
-    checkpoint = Checkpoint(needs_approval=["pay"])
-    model = FakeModel.script([ToolCall("pay", {"cents": 5})], "Paid.")
-    loop, query = Resumable(Bare(), checkpoint), Query("Pay.")
-    with pytest.raises(ApprovalRequired):
-        run_sync(loop.run(query, Toolbox([pay]), model))
-    checkpoint.approve(checkpoint.pending[0])
-    with pytest.raises(KeyboardInterrupt):
-        run_sync(loop.run(query, Toolbox([pay]), FakeModel.script([ToolCall("pay", {"cents": 5})], "Paid.")))
-    return Checkpoint(json.loads(json.dumps(checkpoint.entries)))
-
-
-def test_a_call_that_a_dead_process_was_making_waits_at_once_and_what_a_person_says_of_it_stands_in_the_messages() -> None:
-    checkpoint = cut_off()
-    (pending,) = checkpoint.pending
-    assert (pending.call.name, pending.problem) == ("pay", CUT_OFF)
-    assert checkpoint.messages[-1].content.startswith("NoResult")
-    checkpoint.answer(pending, "receipt 17")
-    assert checkpoint.pending == ()
-    assert checkpoint.messages[-1].content == "receipt 17"
-    refused = cut_off()
-    refused.reject(refused.pending[0], "too much")
-    assert "too much" in refused.messages[-1].content
-    outcome = run_sync(Resumable(Bare(), checkpoint).run(Query("Pay."), Toolbox([pay]), FakeModel(Answer("", "Paid."))))
-    assert outcome.answer == "Paid."
-
-
-def test_a_failure_of_which_a_run_has_ended_is_taken_back_also_where_a_reply_of_another_scope_came_after_it() -> None:
-    reply, failure = asdict(Reply("x")), failure_entry(ProviderError("busy", "server"))
-    received = [
-        {"kind": "failure", "scope": "b", "request": "1", "failure": failure},
-        {"kind": "reply", "scope": "b", "request": "1", "reply": reply},
-        {"kind": "failure", "scope": "b", "request": "2", "failure": failure},
-        {"kind": "reply", "scope": "a", "request": "3", "reply": reply},
-    ]
-    checkpoint = Checkpoint([*received, {"kind": "resumed"}])
-    assert checkpoint.received == [received[0], received[1], received[3]]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from tests.cases import cases
-from tests.loops.drawn import ANYTHING, CONFIDENCES, JSON, NATIVE, STRATEGIES, TASKS, WORDS, nested
+from tests.loops.drawn import ANYTHING, CONFIDENCES, JSON, NATIVE, STRATEGIES, TASKS, WORDS
 from tests.loops.helpers import comes_back
 from tests.rows import row
 from whichloop.dspy_seam import SignatureCodec
@@ -26,7 +26,6 @@ from whichloop.loops.phased.codecs import ANSWER, PLAN, REASON, REFLECT, SELECT,
 from whichloop.loops.react_extract_codecs import extract_codec, react_codec
 from whichloop.loops.stateless import AgentReasonerSignature, ErrorRecoverySignature
 from whichloop.loops.stateless.signatures import (
-    MAX_CALLS,
     DecideCodec,
     FormatDetailedResponse,
     FormatResponse,
@@ -109,20 +108,6 @@ CODECS: dict[str, list[Codec]] = {
     "phased": [UNDERSTAND, PLAN, SELECT, REFLECT, REASON, SUMMARIZE, CONTEXTS, ANSWER, TYPED, TYPED_NULL],
     "stateless": [DECIDE, DecideCodec(DECIDING, calls_win=True), CONSTRAINED, RECOVER, VALIDATE, *PROSE],
 }
-MOST_CALLS = {
-    "bare": [1] * 6,
-    "react_extract": [1, 1, 0, 0, 0, 0],
-    "finish": [64] * 6 + [0] * 7,
-    "phased": [0, 0, 64, *[0] * 7],
-    "stateless": [MAX_CALLS] * 3 + [1] + [0] * 5,
-}
-ROLES = {
-    "bare": ["decide"] * 6,
-    "react_extract": ["decide"] * 2 + ["answer"] * 4,
-    "finish": ["decide"] * 6 + ["answer"] * 7,
-    "phased": ["understand", "plan", "select", "reflect", "reason", "summarize", "summarize", *["answer"] * 3],
-    "stateless": [*["decide"] * 3, "recover", "validate", "format", "format", "summarize", "summarize"],
-}
 each_design = pytest.mark.parametrize("design", CODECS)
 ODD_CALLS = st.builds(ToolCall, WORDS, st.dictionaries(WORDS, ANYTHING, max_size=3))
 EVENTS = st.fixed_dictionaries({}, optional=dict.fromkeys(EVENT["properties"], ANYTHING))
@@ -147,12 +132,9 @@ def test_law_render_raises_inexpressible_or_the_move_comes_back(design: str, mov
 
 
 @each_design
-def test_codecs_tell_their_role_and_how_many_calls_they_can_say(design: str) -> None:
-    codecs = CODECS[design]
-    assert all(isinstance(codec, Codec) for codec in codecs)
-    assert [codec.role for codec in codecs] == ROLES[design]
-    assert [codec.max_calls for codec in codecs] == MOST_CALLS[design]
-    for codec in codecs:
+def test_codecs_can_say_no_more_calls_than_they_tell(design: str) -> None:
+    for codec in CODECS[design]:
+        assert isinstance(codec, Codec)
         for count in (1, 2, codec.max_calls, codec.max_calls + 1):
             if comes_back(codec, Act("", (ToolCall("add", {}),) * count)):
                 assert count <= codec.max_calls
@@ -243,83 +225,6 @@ def test_bound_the_moves_of_phases_recoveries_verdicts_and_prose(
     assert comes_back(VALIDATE, Completion(True, "", (printable,)))
     for codec in PROSE:
         assert comes_back(codec, Text(printable))
-
-
-# --- what is not ---
-
-ADD = ToolCall("add", {})
-CHAT_BREAKS = [" a", "a ", "a\rb", "a\u2028b", "[[ ## x ## ]]", "a\n  [[ ## answer ## ]] b"]
-GAPS: list[tuple[Codec, Move, bool]] = [
-    *((codec, move, False) for codec in CODECS["bare"] for move in (Act("", ()), Answer("", "x", 0.5), Text("x"))),
-    *((codec, Answer("", None), codec in (BARE_NULL, FIELDS_NULL, CALL_NULL)) for codec in CODECS["bare"]),
-    *((codec, Answer("", "null"), codec not in (FIELDS_NULL, CALL_NULL)) for codec in CODECS["bare"]),
-    (BARE, Act("", (ToolCall("", {}),)), False),
-    (BARE, Answer("done"), False),
-    *((codec, move, False) for codec in CODECS["react_extract"] for move in (Act("", ()), Answer("", "x", 0.5), Text("x"))),
-    (REACT, Answer("done", "x"), False),
-    (REACT, Answer("done"), True),
-    (REACT, Act("", (ToolCall("finish", {}),)), False),
-    (FINISHING, Answer("done", "x"), True),
-    *((codec, Act("", (ADD,)), False) for codec in (EXTRACT, EXTRACT_EVENT, EXTRACT_ANY)),
-    (EXTRACT, Answer("", 3), False),
-    (EXTRACT_EVENT, Answer("", {"name": "Jazz"}), False),
-    *((REACT, Act(text, (ADD,)), False) for text in CHAT_BREAKS),
-    *((EXTRACT, Answer("", text), False) for text in CHAT_BREAKS),
-    *((REACT, Act("", (ToolCall("add", {text: text}),)), True) for text in CHAT_BREAKS),
-    *((EXTRACT_ANY, Answer("", text), True) for text in CHAT_BREAKS),
-    *(
-        (codec, move, False)
-        for codec in CODECS["finish"]
-        for move in (Act("", ()), Answer("done"), Answer("", "x", 0.5), Text("x"))
-    ),
-    (FINISH, Act("", (ToolCall("__finish__", {}),)), False),
-    (FINISH, Answer("", 3), False),
-    (FINISH_NUMBER, Answer("", "3"), False),
-    (FINISH_EVENT, Answer("", "x"), False),
-    (FINISH_MODEL, Answer("", {"seats": 1}), False),
-    (XML, Answer("<output>", "x"), False),
-    (XML_ANY, Answer("", 3), False),
-    (XML_ANY, Answer("", {"x": 1}), False),
-    *((codec, Recovery("skip"), False) for codec in CODECS["phased"]),
-    (SELECT, Act("", (ADD,) * 64), True),
-    (REFLECT, Completion(True, confidence=0.5), False),
-    (TYPED, Answer("", 3, 0.5), False),
-    (TYPED, Answer("", None), False),
-    *((ANSWER, move, False) for move in (Answer("because", "x"), Answer("", 3), Text("x"))),
-    (REASON, Answer("", "x"), False),
-    *((codec, Understanding("x"), False) for codec in CODECS["stateless"]),
-    *((DECIDE, move, False) for move in (Answer("t", 3, 0.5), Answer("t", "3"), Answer("t", "3", 1.5))),
-    (DECIDE, Act("t", (ADD,) * MAX_CALLS), True),
-    *((DECIDE, Act("t", (ToolCall("add", {"a": odd}),)), False) for odd in (nested(300), float("nan"), "\ud800")),
-    *((RECOVER, Recovery("retry", ToolCall("add", {"a": odd})), False) for odd in (nested(300), float("nan"), "\ud800")),
-    (DECIDE, Act("t", (ToolCall("add", {"a": nested(60)}),)), True),
-    (RECOVER, Recovery("retry", ToolCall("add", {"a": nested(60)})), True),
-    (CONSTRAINED, Act("t", (ToolCall("other", {}),)), False),
-    (CONSTRAINED, Act("t", (ADD,)), True),
-    (VALIDATE, Completion(True, "reason"), False),
-    (PROSE[0], Text(" white space "), False),
-]
-
-
-def test_gaps_of_each_codec_are_what_its_documentation_says() -> None:
-    for codec, move, sayable in GAPS:
-        assert comes_back(codec, move) is sayable, (codec, move)
-
-
-@pytest.mark.parametrize("schema", [{"type": ["number", "null"]}, {"anyOf": [{"type": "string"}, {"type": "null"}]}], ids=str)
-def test_null_can_be_said_to_finish_only_where_it_is_taken(schema: Any) -> None:
-    taking, other = Output.of(schema, takes_null=True), Output.of(schema)
-    for codec in (FinishCodec(taking), XmlCodec(taking)):
-        assert comes_back(codec, Answer("none is known"))
-    for codec in (FinishCodec(other), XmlCodec(other), FinishCodec(Output.of({"type": "number"}, takes_null=True))):
-        assert not comes_back(codec, Answer("none is known"))
-
-
-def test_properties_of_equal_or_reserved_names_have_fields_of_their_own() -> None:
-    names = list(EXTRACT_EVENT.signature.output_fields)
-    assert len(names) == len(set(names)) == len(EVENT["properties"]) + 1
-    assert set(names) == {"reasoning", *EXTRACT_EVENT.properties.values()}
-    assert len({EXTRACT_EVENT.properties[name] for name in ("a-b", "a_b", "a b")}) == 3
 
 
 # --- any text as a reply ---

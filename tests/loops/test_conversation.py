@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from tests.loops.helpers import Moves
 from tests.loops.shopper import ANSWER, QUESTION, Shopper, price
 from whichloop.loops import Bare, Finish, Guarded, Microcompact, Phased, ReactExtract, Stateless
-from whichloop.loops.shared.conversation import RESULTS, UNTOLD, earlier_turns, turns_for
+from whichloop.loops.shared.conversation import UNTOLD, earlier_turns, turns_for
 from whichloop.protocol import Loop, Message, NativeCall, Query, Reply, Request, Toolbox, ToolCall, run_sync
 from whichloop.protocol.chat import SentTurn
 from whichloop.protocol.moves import Act, Answer, Completion, Inexpressible, Role, Understanding, WireError
@@ -111,15 +111,15 @@ GROWING = ["bare", "native", "fields", "finish"]
 """Designs whose requests grow within a run. Those of react_extract do not, and yet a turn of it begins as the last one ended."""
 
 
-def three_turns(loop: Loop, changed: Any = lambda stored: stored) -> list[list[Request]]:
-    """The deciding requests of three turns, between which the conversation goes through JSON and `changed`."""
+def three_turns(loop: Loop) -> list[list[Request]]:
+    """The deciding requests of three turns, between which the conversation goes through JSON."""
     history: Any = ()
     asked_of: list[list[Request]] = []
     for turn in range(3):
         model = Shopper()
         ended = run_sync(loop.run(Query(f"{QUESTION} {turn}", history=history), Toolbox([price]), model))
         assert ended.ok
-        history = changed(json.loads(json.dumps([message.as_dict() for message in ended.messages])))
+        history = json.loads(json.dumps([message.as_dict() for message in ended.messages]))
         asked_of.append([request for request in model.requests if request.role is Role.DECIDE])
     return asked_of
 
@@ -143,17 +143,6 @@ def test_a_run_in_which_replies_and_calls_fail_is_shown_as_it_was(name: str) -> 
     _, after = said(loop, Query("And tea?", history=ended.messages), Answer("", "1.5"))
     last = before[-1].messages
     assert after[0].messages[: len(last)] == last
-
-
-@pytest.mark.parametrize("name", GROWING)
-def test_a_turn_that_was_changed_is_shown_as_it_is_now(name: str) -> None:
-    def without_price(stored: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [{**item, "content": "(taken out)"} if item["content"] == "41.5" else item for item in stored]
-
-    _, second, _ = three_turns(DESIGNS[NAMES.index(name)], without_price)
-    shown = json.dumps([message.as_dict() for message in second[0].messages])
-    assert "41.5" not in shown
-    assert "(taken out)" in shown
 
 
 def test_an_earlier_answer_under_a_schema_is_written_as_its_fields() -> None:
@@ -185,12 +174,6 @@ def test_a_guard_sees_what_the_user_said_and_no_result() -> None:
     for request in guards:
         assert request.messages[1] == SAID[0]
         assert "1.5" not in "".join(message.content for message in request.messages)
-
-
-def test_without_native_tools_results_stand_under_the_question() -> None:
-    shown = turns_for(Request((), codec=None), earlier_turns(SAID))
-    assert [message.role for message in shown] == ["user", "assistant"]
-    assert shown[0].content == f'What does tea cost?\n\n{RESULTS}\n- price {{"item": "tea"}}: 1.5'
 
 
 TEXTS = st.text(max_size=8)

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.loops.helpers import in_turn
 from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper
 from whichloop import current_call
 from whichloop.loops import Bare, Checkpoint, CurrentCall, Finish, Guarded, Microcompact, RepeatGuard, Stateless, run_events
@@ -76,8 +77,7 @@ class Shop:
         return None
 
 
-@pytest.mark.parametrize("approval", [False, True])
-@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize(("name", "approval"), in_turn(MADE, [False, True]))
 def test_a_call_that_is_made_again_after_a_kill_has_the_same_key(name: str, approval: bool) -> None:
     for end_at in (1, 2):
         shop = Shop(end_at, approval, blocking=False)  # in place: of two threads either could be the first
@@ -109,8 +109,7 @@ def test_each_run_has_keys_of_its_own_and_the_ids_that_its_events_tell(name: str
     assert {call.tool for call in told} == {"price"}
 
 
-@pytest.mark.parametrize("how", [{}, {"time_limit_s": 999}, {"blocking": False}])
-@pytest.mark.parametrize("runs", ["run", "run_sync"])
+@pytest.mark.parametrize(("runs", "how"), in_turn(["run", "run_sync"], [{}, {"time_limit_s": 999}, {"blocking": False}]))
 def test_a_tool_knows_its_call_on_any_thread_that_it_runs_on(runs: str, how: dict[str, Any]) -> None:
     shop, loop = Shop(**how), Finish(max_steps=6, parallel_tools=True)
     if runs == "run":
@@ -119,16 +118,6 @@ def test_a_tool_knows_its_call_on_any_thread_that_it_runs_on(runs: str, how: dic
         loop.run_sync(Query(QUESTION), shop.tools, Shopper())
     assert {item: call.tool for item, call in shop.told} == dict.fromkeys(PRICES, "price")
     assert len({call.call_id for _, call in shop.told}) == 2
-
-
-def test_no_model_reads_of_it() -> None:
-    shop, model = Shop(), Shopper()
-    Finish(max_steps=6).run_sync(Query(QUESTION), shop.tools, model)
-    sent = json.dumps([request.as_dict() for request in model.requests])
-    assert list(shop.tools.specs[0].parameters["properties"]) == ["item"]
-    for _, call in shop.told:
-        assert call.idempotency_key not in sent
-        assert call.run_id not in sent
 
 
 def test_equal_calls_of_a_run_are_different_calls_and_the_person_sees_the_key() -> None:
@@ -155,8 +144,8 @@ def test_equal_calls_of_a_run_are_different_calls_and_the_person_sees_the_key() 
     assert seen[0] != seen[1]
 
 
-@pytest.mark.parametrize("made", [1, 2])
-def test_an_agent_that_is_a_tool_has_the_same_keys_when_its_call_is_made_again(made: int) -> None:
+def test_an_agent_that_is_a_tool_has_the_same_keys_when_its_call_is_made_again() -> None:
+    made = 2
     keys: list[str] = []
     ends = [True]
 

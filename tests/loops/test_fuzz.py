@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, get_origin, get_type_hints
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,71 +23,39 @@ from whichloop.models.scripted_calls import pieces
 from whichloop.protocol import Capabilities, Chunk, Loop, Outcome, Query, Reply, Request, StopReason, Tool, Toolbox, run_sync
 from whichloop.protocol.moves import Inexpressible, Role
 from whichloop.protocol.names import parse_spec
+from whichloop.runs.built_in import options_of
 from whichloop.runs.registry import make_loop
 
 LIMIT = 3
 SCHEMA = {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}
+
+
+def options(kind: type[Any], **own: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Draw the options of a design: its own as they are given, and all that are switches or choices by their types."""
+    hints = get_type_hints(kind)
+    choices = [name for name in options_of(kind) if hints[name] is bool or get_origin(hints[name]) is Literal]
+    return st.builds(kind, **{name: st.from_type(hints[name]) for name in choices} | own)
+
+
+STEPS = st.integers(1, 5)
 LOOPS: dict[str, st.SearchStrategy[Any]] = {
-    "bare": st.builds(
-        Bare,
-        max_steps=st.integers(1, 6),
-        max_consecutive_errors=st.none() | st.integers(1, 6),
-        decision_format=st.sampled_from(["json", "json", "fields", "native"]),
-        instructions=st.sampled_from(["Reply with JSON.", None]),
-        fences=st.sampled_from(["refuse", "read"]),
-        keep_bad_replies=st.booleans(),
-        validate_arguments=st.booleans(),
-        check_types=st.booleans(),
-        list_tools_in_error=st.booleans(),
-        error_type_in_text=st.booleans(),
-        on_provider_error=st.sampled_from(["stop", "observe"]),
+    "bare": options(Bare, max_steps=STEPS, max_consecutive_errors=st.none() | STEPS, instructions=st.sampled_from(["JSON.", None])),
+    "finish": options(
+        Finish, max_steps=st.none() | st.integers(0, 5), parse_retries=st.integers(0, 3), system_prompt=st.sampled_from([None, "S"])
     ),
-    "finish": st.builds(
-        Finish,
-        max_steps=st.none() | st.integers(0, 5),
-        parse_retries=st.integers(0, 3),
-        retries_consume_steps=st.booleans(),
-        finish_with_tools=st.sampled_from(["stop", "ask_again"]),
-        forced_finish=st.sampled_from(["both", "tool_choice", "xml", "off"]),
-        parallel_tools=st.booleans(),
-        typed_output=st.booleans(),
-        system_prompt=st.sampled_from([None, "S"]),
+    "phased": options(Phased, max_rounds=st.integers(1, 3), max_tool_tasks=st.none() | st.integers(0, 3)),
+    "react_extract": options(
+        ReactExtract, max_iterations=STEPS, parse_retries=st.integers(0, 2), overflow_attempts=st.integers(0, 3)
     ),
-    "phased": st.builds(
-        Phased,
-        max_rounds=st.integers(1, 3),
-        max_tool_tasks=st.none() | st.integers(0, 3),
-        understand=st.booleans(),
-        plan=st.booleans(),
-        reflect=st.booleans(),
-        failed_dependency=st.sampled_from(["run", "skip", "fail"]),
-        tool_layout=st.sampled_from(["executor", "agent"]),
-    ),
-    "react_extract": st.builds(
-        ReactExtract,
-        max_iterations=st.integers(1, 5),
-        extract=st.booleans(),
-        on_parse_error=st.sampled_from(["finish", "observe"]),
-        on_unknown_tool=st.sampled_from(["observe", "finish"]),
-        parse_retries=st.integers(0, 2),
-        overflow_attempts=st.integers(0, 3),
-        tell_extract=st.booleans(),
-    ),
-    "stateless": st.builds(
+    "stateless": options(
         Stateless,
-        max_iterations=st.integers(1, 5),
-        execution_mode=st.sampled_from(["sequential", "parallel", "selective"]),
-        enable_error_recovery=st.booleans(),
+        max_iterations=STEPS,
         response_style=st.sampled_from(["concise", "detailed", None]),
         include_confidence=st.none() | st.booleans(),
-        finish_with_tools=st.sampled_from(["stop", "run_first", "ask_again"]),
-        constrain_names=st.booleans(),
-        validate_output=st.booleans(),
-        told_max_iterations=st.none() | st.integers(1, 9),
-        max_empty_decisions=st.none() | st.integers(1, 3),
+        told_max_iterations=st.none() | STEPS,
+        max_empty_decisions=st.none() | STEPS,
         max_recovery_rounds=st.integers(0, 3),
-        max_history_length=st.none() | st.integers(1, 3),
-        history_as=st.sampled_from(["prose", "messages"]),
+        max_history_length=st.none() | STEPS,
     ),
     "wrappers": st.sampled_from(
         [

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.loops.helpers import add
 from tests.rows import row
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
 from whichloop.models.profiles import Clears, Profile
@@ -25,11 +26,6 @@ from whichloop.runs.trial.trial import TrialContext, run_trial
 
 GOLDEN = Path(__file__).parent / "golden"
 DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def multiply(a: int, b: int) -> int:
@@ -137,18 +133,6 @@ def test_golden_trace(design: str, scenario: str) -> None:
         file.write_text(trace, encoding="utf-8")
         pytest.fail(f"{file.name} was missing and has been written: read it, keep it, run again")
     assert trace == file.read_text("utf-8"), f"changed on purpose? Delete {file.name} and run this test again"
-
-
-@pytest.mark.parametrize(("scenario", "stops"), [
-    ("straight", ["finished", "finished", "finished", "finished", "finished"]),
-    ("error_then_recovery", ["finished", "finished", "finished", "finished", "finished"]),
-    ("malformed_output", ["finished", "finished", "finished", "parse_failed", "parse_failed"]),
-    ("limit_reached", ["max_steps", "forced", "forced", "forced", "max_steps"]),
-    ("parallel_calls", ["finished", "finished", "finished", "finished", "finished"]),
-])  # fmt: skip
-@row("X-21", "X-22")
-def test_every_design_ends_each_scenario_as_its_document_says(scenario: str, stops: list[str]) -> None:
-    assert [traced(design, SCENARIOS[scenario])["stop"] for design in DESIGNS] == stops
 
 
 @row("X-22")

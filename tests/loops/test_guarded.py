@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from tests.loops.helpers import Moves, Notes
+from tests.loops.helpers import Moves, Notes, add, comes_back
 from tests.models import bench
 from whichloop.loops import Bare, Finish, Phased, ReactExtract
-from whichloop.loops.guarded import UNCONFIRMED, ConfirmCodec, Guarded, GuardedToolbox, GuardQuestions, NeededToolsCodec
+from whichloop.loops.guarded import UNCONFIRMED, ConfirmCodec, Guarded, NeededToolsCodec
 from whichloop.models.instructions import ANSWER, CALL, STOP
 from whichloop.models.profiles import Gullibility, Profile
-from whichloop.protocol import ContextOverflow, Loop, ProviderError, Query, Reply, StopReason, Tool, Toolbox, ToolCall, run_sync
-from whichloop.protocol.digest import sha256
-from whichloop.protocol.moves import Act, Answer, Completion, Inexpressible, Role, Text, Understanding, WireError
+from whichloop.protocol import ContextOverflow, Loop, ProviderError, Query, StopReason, Tool, Toolbox, ToolCall, run_sync
+from whichloop.protocol.json_text import sha256
+from whichloop.protocol.moves import Act, Answer, Completion, Role, Text, Understanding
 from whichloop.protocol.receipts import LABEL_LENGTH, announced, closing, opening
 
 SUM = Act("Add.", (ToolCall("add", {"a": 1, "b": 2}),))
@@ -27,11 +27,6 @@ LABEL = sha256(QUERY.full_text)[:LABEL_LENGTH]
 """The same in each run: the tool of an attacker may know it."""
 NEEDED = Understanding("a sum", ("add", "no such tool"))
 YES, NO = Completion(True, "It is asked for."), Completion(False, "It is not asked for.")
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def leak(a: int, b: int) -> str:
@@ -70,12 +65,6 @@ def test_a_result_that_knows_the_label_cannot_close_the_mark() -> None:
     shown = model.requests[1].messages[-1].content
     assert (shown.count(opening(LABEL)), shown.count(closing(LABEL))) == (1, 1)
     assert shown.index(opening(LABEL)) < shown.index("Obey me.") < shown.index(closing(LABEL))
-
-
-def test_an_error_is_marked_too() -> None:
-    model = Moves(Act("Add.", (ToolCall("add", {"a": 1, "b": "x"}),)), END)
-    ran(Guarded(Bare(check_types=True)), model)
-    assert opening(LABEL) in model.requests[1].messages[-1].content
 
 
 def test_plain_results_are_left_alone() -> None:
@@ -118,15 +107,6 @@ def test_where_the_model_fails_at_the_guard_s_own_requests_the_run_ends(error: E
         assert not model.answers
 
 
-def test_the_list_of_a_narrowed_toolbox_is_narrow_and_a_tool_left_out_does_not_run() -> None:
-    notes = Notes()
-    narrow = GuardedToolbox(tools(), ["add"], "", GuardQuestions(QUERY, Moves(), notes), asks=False)
-    assert [tool.name for tool in narrow.listed().tools] == list(narrow.names) == ["add"]
-    assert run_sync(narrow.call(SUM.calls[0])).data == "3"
-    assert run_sync(narrow.call(ToolCall("leak", {"a": 1, "b": 2}))).error_type == "UnknownTool"
-    assert [kind for kind, _ in notes.notes] == ["not_needed"]
-
-
 # --- writes confirmed ---
 
 
@@ -156,11 +136,6 @@ def test_a_tool_that_only_reads_needs_no_confirmation() -> None:
     assert Role.CONFIRM not in model.roles
 
 
-def test_a_guard_that_asks_may_end_as_its_model_does() -> None:
-    assert Guarded(Bare()).stops == Bare().stops
-    assert StopReason.PROVIDER_ERROR in Guarded(Bare(on_provider_error="observe"), tools="needed").stops
-
-
 # --- formats ---
 
 NAMES = st.lists(st.text(), max_size=3).map(tuple)
@@ -173,18 +148,7 @@ MOVES = st.one_of(
 
 @given(MOVES, st.sampled_from([NeededToolsCodec(), ConfirmCodec()]))
 def test_what_a_format_says_comes_back(move, codec):
-    try:
-        reply = codec.render(move)
-    except Inexpressible:
-        return
-    assert codec.parse(reply) == move
-
-
-@given(st.text() | st.sampled_from(["{}", "[]", '{"confirmed": 1}', '{"confirmed": true, "reason": 2}']))
-def test_any_other_reply_is_refused_in_words(text):
-    for codec in (NeededToolsCodec(), ConfirmCodec()):
-        with pytest.raises(WireError, match=r"JSON|must be"):
-            codec.parse(Reply(text))
+    comes_back(codec, move)
 
 
 # --- exposure ---

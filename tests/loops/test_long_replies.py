@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Any
@@ -10,78 +9,17 @@ from typing import Any
 import dspy
 import pytest
 from dspy.utils.exceptions import AdapterParseError
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.dspy_seam import chat_format
 from whichloop.dspy_seam.requests import MAX_NESTED
-from whichloop.loops.finish import StreamChunk, xml_output
+from whichloop.loops.finish import StreamChunk
 from whichloop.loops.finish.answer import Output
 from whichloop.loops.finish.hooks import MIN_GROWTH, partial_json, streamed
-from whichloop.loops.finish.xml_output import read_output
 from whichloop.models.scripted_calls import pieces
-from whichloop.protocol import Chunk, NativeCall, Reply, WireError, run_sync
-
-# --- XML ---
-
-NODE = {"type": "object", "properties": {"a": {"$ref": "#/$defs/node"}, "b": {"type": "array", "items": {"$ref": "#/$defs/node"}}}}
-NESTED = {
-    "type": "object",
-    "properties": {
-        "a": {"type": "string"},
-        "b": {"type": "array", "items": {"type": "object", "properties": {"c": {"type": "integer"}, "a": {"type": "string"}}}},
-        "o": {"type": "object", "properties": {"a": {"type": "string"}, "x": {"type": ["number", "null"]}}},
-    },
-}
-SCHEMAS: list[Any] = [NESTED, {"type": "object", "properties": {"a": {"$ref": "#/$defs/node"}}, "$defs": {"node": NODE}}]
-PIECES = st.sampled_from(
-    [
-        "<a>",
-        "</a>",
-        "<b>",
-        "</b>",
-        "<o>",
-        "</o>",
-        "<item>",
-        "</item>",
-        "<c>",
-        "</c>",
-        "<a/>",
-        "<b\tx='1'>",
-        "<output>",
-        "</output>",
-        "x",
-        "<",
-    ]
-)
-
-
-@settings(deadline=None, max_examples=cases(100))
-@given(st.lists(PIECES, min_size=1, max_size=6), st.integers(1, 200), st.sampled_from(SCHEMAS))
-@example(["<b>", "<a>", "x", "</a>"], 200, NESTED)
-@example(["<o>", "<a>", "x", "</a>"], 200, NESTED)
-@example(["<item>", "<c>"], 200, NESTED)
-def test_an_element_is_made_and_read_once_for_each_tag_at_most(units, times, schema):
-    text = f"<output>{''.join(units) * times}</output>"
-    made, read = [], []
-
-    class Counted(xml_output._Element):
-        def __init__(self, *args: Any) -> None:
-            made.append(args[0])
-            super().__init__(*args)
-
-        def value(self, text: str, typed: bool) -> Any:
-            read.append(len(text))
-            return super().value(text, typed)
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(xml_output, "_Element", Counted)
-        with contextlib.suppress(WireError):  # nested too deep
-            read_output(text, schema)
-    assert len(read) < len(made) <= text.count("<") + 2
-    assert sum(read) <= xml_output.MAX_DEPTH * len(text)
-
+from whichloop.protocol import Chunk, NativeCall, Reply, run_sync
 
 # --- DSPy's chat format ---
 
@@ -109,13 +47,6 @@ def test_values_are_repaired_only_if_they_are_short_and_flat(unit, times):
             chat_format.FORMAT.parse(Plan, f"[[ ## steps ## ]]\n{unit * times}")
     assert all(len(text) <= chat_format.MAX_REPAIRED for text in repaired)
     assert all(max(text.count("{"), text.count("[")) <= 2 * MAX_NESTED or unit == "[[ ## " for text in repaired)
-
-
-@pytest.mark.parametrize("annotation", [str | None, Any])
-def test_a_long_text_where_any_text_may_stand_is_kept(annotation):
-    signature = dspy.Signature("query -> answer").with_updated_fields("answer", type_=annotation)
-    prose = "It is so, because it was so before. " * 1000
-    assert chat_format.FORMAT.parse(signature, f"[[ ## answer ## ]]\n{prose}")["answer"] == prose.strip()
 
 
 # --- streams, and what scorers read ---

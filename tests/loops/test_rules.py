@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import threading
 from dataclasses import replace
 from functools import partial
@@ -13,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.loops.helpers import Heard, python, texts
-from tests.loops.looking import check_tool_max_chars, check_tool_threads, check_tool_timeout_s
+from tests.loops.helpers import Heard, in_turn, python, texts
+from tests.loops.looking import check_tool_max_chars, check_tool_timeout_s
 from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper
 from tests.rows import row
 from whichloop.loops import Bare, BudgetExceeded, ContextOverflow, Finish, Phased, ReactExtract, Stateless
@@ -23,7 +22,6 @@ from whichloop.protocol import SILENT, Loop, Observer, ProviderError, Query, Rep
 from whichloop.protocol.events import ToolFinished
 from whichloop.protocol.names import parse_spec
 from whichloop.protocol.outcome import Outcome, StopReason
-from whichloop.runs.built_in import options_of
 from whichloop.runs.registry import make_loop
 
 FIVE: dict[str, Any] = {
@@ -35,7 +33,6 @@ FIVE: dict[str, Any] = {
 }
 each_design = pytest.mark.parametrize("name", FIVE)
 each_variant = pytest.mark.parametrize("name", DESIGNS)
-either_thread = pytest.mark.parametrize("blocking", [True, False])
 DOWN, LONG = ProviderError("down"), ContextOverflow("long")
 
 
@@ -73,8 +70,10 @@ def requests_of(name: str) -> int:
 # --- what a model raises ---
 
 
-@pytest.mark.parametrize("leaving", [BudgetExceeded("spent"), ZeroDivisionError("a bug"), asyncio.CancelledError()], ids=repr)
-@each_variant
+LEAVING = [BudgetExceeded("spent"), ZeroDivisionError("a bug"), asyncio.CancelledError()]
+
+
+@pytest.mark.parametrize(("name", "leaving"), in_turn(DESIGNS, LEAVING), ids=repr)
 @row("G-3", "S0-28")
 def test_budgets_bugs_and_cancellation_leave_at_any_request(name: str, leaving: BaseException) -> None:
     async def main() -> Any:
@@ -90,16 +89,15 @@ def test_budgets_bugs_and_cancellation_leave_at_any_request(name: str, leaving: 
             run_sync(main())
 
 
-@pytest.mark.parametrize(("error", "stop"), [(DOWN, StopReason.PROVIDER_ERROR), (LONG, StopReason.CONTEXT_OVERFLOW)], ids=str)
-@each_variant
+@pytest.mark.parametrize(("name", "error"), in_turn(DESIGNS, [DOWN, LONG]), ids=str)
 @row("G-2", "G-3", "S2-7")
-def test_a_failing_provider_ends_the_run_at_any_request_without_another(name: str, error: Exception, stop: StopReason) -> None:
-    loop = DESIGNS[name]()
+def test_a_failing_provider_ends_the_run_at_any_request_without_another(name: str, error: Exception) -> None:
+    loop, stop = DESIGNS[name](), StopReason.PROVIDER_ERROR if error is DOWN else StopReason.CONTEXT_OVERFLOW
     for place in range(requests_of(name)):
         model = Failing(place, error)
         outcome = shopped(loop, model, price)
         assert (outcome.answer, outcome.stop) == (None, stop)
-        assert outcome.details["error"].endswith(str(error))
+        assert (outcome.details["error"].endswith(str(error)), outcome.details["exception"]) == (True, error)
         assert stop in loop.stops
         attempts = 6 if (name, error) == ("react_extract", LONG) else 3 if "phased" in name else 1  # tasks ask at once
         assert place < len(model.requests) <= place + attempts
@@ -121,13 +119,11 @@ WORDING = {
 RAISED = [OSError("v"), SystemExit("v"), GeneratorExit("v"), KeyError("v"), StopIteration("v")]
 
 
-@either_thread
-@pytest.mark.parametrize("raised", RAISED, ids=repr)
-@each_variant
+@pytest.mark.parametrize(("name", "how"), in_turn(DESIGNS, [(raised, place % 2 == 0) for place, raised in enumerate(RAISED)]))
 @row("G-4", "G-5", "X-10", "B3-11")
-def test_whatever_a_tool_raises_is_an_error_result_in_the_words_of_its_design(
-    name: str, raised: BaseException, blocking: bool
-) -> None:
+def test_whatever_a_tool_raises_is_an_error_result_in_the_words_of_its_design(name: str, how: tuple[BaseException, bool]) -> None:
+    raised, blocking = how
+
     def bad(item: str) -> str:
         raise raised
 
@@ -139,8 +135,7 @@ def test_whatever_a_tool_raises_is_an_error_result_in_the_words_of_its_design(
     assert WORDING[name].format(kind=type(raised).__name__, text="'v'" if isinstance(raised, KeyError) else "v") in texts(model)
 
 
-@either_thread
-@each_variant
+@pytest.mark.parametrize(("name", "blocking"), in_turn(DESIGNS, [True, False]))
 @row("G-5", "S1-30")
 def test_an_interrupt_leaves_the_loop(name: str, blocking: bool) -> None:
     def stop(item: str) -> str:
@@ -148,25 +143,6 @@ def test_an_interrupt_leaves_the_loop(name: str, blocking: bool) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         shopped(DESIGNS[name](), Shopper(), stop, blocking=blocking)
-
-
-class Leaving(Toolbox):
-    """A toolbox whose calls end the run."""
-
-    error: BaseException
-
-    async def call(self, call: ToolCall, *, validate: bool = True) -> Any:
-        raise self.error
-
-
-@pytest.mark.parametrize("leaving", [BudgetExceeded("spent"), KeyboardInterrupt()], ids=repr)
-@each_variant
-@row("G-3")
-def test_what_leaves_a_toolbox_leaves_the_loop(name: str, leaving: BaseException) -> None:
-    tools = Leaving([price])
-    tools.error = leaving
-    with pytest.raises(type(leaving)):
-        run_sync(DESIGNS[name]().run(Query(QUESTION), tools, Shopper()))
 
 
 class Thing:
@@ -198,8 +174,7 @@ def test_a_hung_tool_is_an_error_result(name: str) -> None:
     assert WORDING[name].format(kind="TimeoutError", text="no result within 0.02 s") in texts(model)
 
 
-@pytest.mark.parametrize("tool_name", ["submit", "branch", "finish", "__finish__"])
-@each_variant
+@pytest.mark.parametrize(("name", "tool_name"), in_turn(DESIGNS, ["submit", "finish", "__finish__"], whole=8))
 @row("G-6", "X-18", "B2-5")
 def test_a_design_reserves_its_own_name_and_no_other(name: str, tool_name: str) -> None:
     tools = Toolbox([Tool.from_function(lambda: "it ran", name=tool_name)])
@@ -268,25 +243,6 @@ def test_option_tool_max_chars_cuts_what_the_model_reads_and_by_default_nothing_
 @row("react_extract.tool_timeout_s", "stateless.tool_timeout_s")
 def test_option_tool_timeout_s_limits_a_call_and_by_default_nothing_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check_tool_timeout_s(FIVE[name], monkeypatch)
-
-
-@each_design
-@row("bare.tool_threads", "finish.tool_threads", "phased.tool_threads")
-@row("react_extract.tool_threads", "stateless.tool_threads")
-def test_option_tool_threads_puts_tools_on_threads_of_their_own_or_on_the_callers(name: str) -> None:
-    check_tool_threads(FIVE[name], here_by_default=name != "phased")
-
-
-@each_design
-def test_the_options_are_the_fields_that_are_no_hook_each_with_a_line(name: str) -> None:
-    kind = type(FIVE[name]())
-    options = options_of(kind)
-    assert all(option.doc for option in options.values())
-    hooks = {field.name for field in dataclasses.fields(kind)} - set(options)
-    assert hooks <= {
-        *("program", "on_step", "on_stream", "resolver", "callbacks", "prompts", "cancellation_token", "executor"),
-        *("select_model", "context_manager", "manager"),
-    }
 
 
 # --- imports ---

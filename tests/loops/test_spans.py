@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from tests.loops.helpers import Heard
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
 from whichloop.loops import Bare, Finish, Guarded, Phased, ProviderRetry, ReactExtract, RepeatGuard, Resumable, Stateless
 from whichloop.loops.checkpoint import Checkpoint, ResumeError
@@ -24,12 +25,18 @@ from whichloop.protocol.files import Image
 from whichloop.protocol.moves import Act, Answer
 
 
-def spans_of(loop: Any, model: Any, tool: Any, observer: Observer = SILENT) -> list[ReadableSpan]:
+def spans_of(
+    loop: Any, model: Any, tool: Any, observer: Observer = SILENT, spans: list[ReadableSpan] | None = None
+) -> list[ReadableSpan]:
+    """Run a loop; return the spans of its run, which `spans` gets also where the run raises."""
     provider, exporter = TracerProvider(), InMemorySpanExporter()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    told = Spans("shop", observer, provider.get_tracer("test"))
-    run_sync(loop.run(Query("What does tea cost?"), Toolbox([tool]), model, told))
-    return list(exporter.get_finished_spans())
+    told, found = Spans("shop", observer, provider.get_tracer("test")), [] if spans is None else spans
+    try:
+        run_sync(loop.run(Query("What does tea cost?"), Toolbox([tool]), model, told))
+    finally:
+        found += exporter.get_finished_spans()
+    return found
 
 
 def price(item: str) -> float:
@@ -79,39 +86,25 @@ def test_spans_hold_the_tokens_and_the_failure_of_each_request_and_calls_at_once
 
 
 def test_another_observer_is_told_the_same_and_a_run_that_is_cut_off_leaves_no_span_open() -> None:
-    class Names(Observer):
-        streams = True
-
-        def __init__(self) -> None:
-            self.names: list[str] = []
-
-        def on_event(self, event: Any) -> None:
-            self.names.append(event.name)
-
+    class Names(Heard):
         def note(self, kind: str, **data: object) -> None:
-            self.names.append(kind)
+            self.events.append(cast(Any, kind))
 
     said, loop = (ProviderError("busy", "server"), Answer("", "1.50")), ProviderRetry(Bare())
-    directly, through = Names(), Names()
+    directly, through = Names(streams=True), Names(streams=True)
     run_sync(loop.run(Query("What does tea cost?"), Toolbox([price]), FakeModel(*said), directly))
     spans_of(loop, FakeModel(*said), price, through)
-    assert through.names == directly.names
-    assert {"request_failed", "provider_retry", "reply_chunk", "run_ended"} < set(through.names)
-
-    def stops(item: str) -> float:
-        """Look a price up."""
-        raise StopRun("enough")
-
-    provider, exporter = TracerProvider(), InMemorySpanExporter()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    told = Spans(tracer=provider.get_tracer("test"))
-    model = FakeModel.script([ToolCall("stops", {"item": "tea"})], "1.50")
+    assert [type(one) for one in through.events] == [type(one) for one in directly.events]
+    spans: list[ReadableSpan] = []
     with pytest.raises(StopRun):
-        run_sync(Bare().run(Query("?"), Toolbox([stops]), model, told))
-    ended = exporter.get_finished_spans()
-    assert [span.name for span in ended] == ["chat", "execute_tool stops", "invoke_agent"]
-    assert ended[-1].attributes is not None
-    assert ended[-1].attributes["error.type"] == "StopRun"
+        spans_of(Bare(), FakeModel(Act("", (ToolCall("stops", {}),))), stops, spans=spans)
+    assert [span.name for span in spans] == ["chat", "execute_tool stops", "invoke_agent shop"]
+    assert dict(spans[-1].attributes or {})["error.type"] == "StopRun"
+
+
+def stops() -> float:
+    """End the run."""
+    raise StopRun("enough")
 
 
 # --- images of a query: shown by the designs whose prompts are messages, refused by those that write them as text ---
@@ -213,16 +206,12 @@ def test_an_image_is_made_of_bytes_or_a_file_and_says_little_of_itself(tmp_path:
 @pytest.mark.parametrize(
     ("make", "error", "words"),
     [
-        (lambda: Image("cat.png"), ValueError, r"^Image: url must be https://"),
         (lambda: Image("file:///etc/passwd"), ValueError, r"^Image: url must be https://"),
         (lambda: Image("data:image/svg+xml;base64,AAAA"), ValueError, r"^Image: url must be https://"),
-        (lambda: Image("data:image/png;base64,ä"), ValueError, r"^Image: the data of the url is no base64"),
         (lambda: Image("data:image/png;base64,?"), ValueError, r"^Image: the data of the url is no base64"),
         (lambda: Image.of(b"hello"), ValueError, r"^Image: the bytes must be a PNG, JPEG, GIF or WebP image"),
         (lambda: Query("?", images=cast(Any, ["cat.png"])), TypeError, r"^query: images\[0\] must be an Image, not str"),
         (lambda: Message.from_dict({"role": "user", "content": [{"type": "audio"}]}), ValueError, r"^content\[0\] must be"),
-        (lambda: Message.from_dict({"role": "user", "content": [{"type": "image_url"}]}), ValueError, r"^content\[0\] must be"),
-        (lambda: Message.from_dict({"role": "assistant", "content": [3]}), ValueError, r"^content must be a text, not list$"),
     ],
 )
 def test_what_is_no_image_is_told(make: Any, error: type[Exception], words: str) -> None:

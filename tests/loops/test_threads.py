@@ -14,12 +14,12 @@ import pytest
 
 from tests.loops.helpers import Script, answer, call, texts
 from tests.loops.looking import looks_once, watched_limits
-from whichloop.loops import Finish, ReactExtract, RepeatGuard, ToolRegistry, module, run_agent, tool
+from tests.rows import row
+from whichloop.loops import Finish, ReactExtract, RepeatGuard, ToolRegistry, module, run_agent
 from whichloop.loops.bare import Bare, History
 from whichloop.loops.phased import Agent, Phased, PhaseTask, ToolCallStatus, ToolExecutor, ToolExecutorOptions
 from whichloop.loops.stateless import ActivityManager, ManualAgentLoop, MultiToolRegistry, Stateless
-from whichloop.models.metering import MeteredToolbox
-from whichloop.protocol import Loop, Observation, Query, Tool, Toolbox, ToolCall, run_sync
+from whichloop.protocol import Loop, Query, Tool, Toolbox, ToolCall, run_sync
 from whichloop.protocol.threads import run_here
 from whichloop.protocol.tools import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S, bounded_toolbox
 
@@ -68,6 +68,7 @@ def awaited_here(loop: Loop, **box: Any) -> bool:
 
 
 @pytest.mark.parametrize("name", LOOPS)
+@row("bare.tool_threads", "finish.tool_threads", "react_extract.tool_threads", "stateless.tool_threads")
 def test_a_synchronous_run_calls_tools_on_its_own_thread_unless_threads_are_switched_on(name: str) -> None:
     make = LOOPS[name]
     assert ran_here(make())
@@ -82,6 +83,7 @@ def test_a_synchronous_run_calls_tools_on_its_own_thread_unless_threads_are_swit
 
 
 @pytest.mark.parametrize("name", AT_ONCE)
+@row("phased.tool_threads")
 def test_a_design_that_runs_calls_together_uses_threads_unless_they_are_switched_off(name: str) -> None:
     make = AT_ONCE[name]
     assert not ran_here(make())
@@ -154,13 +156,6 @@ def test_calls_that_run_at_the_same_time_have_threads_of_their_own() -> None:
     assert [one.data for one in seen] == ["true", "true"]
 
 
-def test_a_comparison_always_uses_threads() -> None:
-    place = Place()
-    box = bounded_toolbox([Tool.from_function(place.look)], None)
-    run_here(box.call(ToolCall("look", {})))
-    assert not place.is_callers
-
-
 LONG = "x" * 30_000
 CUT = "x" * 7 + "... (truncated, 30000 characters in all)"
 
@@ -170,79 +165,25 @@ async def look() -> str:
     return LONG
 
 
-def test_a_registered_function_has_the_limits_that_it_is_registered_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = watched_limits(monkeypatch)
-    for seconds, chars, check_types, read in ((None, None, False, LONG), (70, 7, False, CUT), (70, 7, True, CUT)):
-        limits.clear()
-        registry = ToolRegistry()
-        registry.register(time_limit_s=seconds, max_chars=chars)(look)
-        result = run_agent("Q", llm_func=looks_and_answers, registry=registry, config=Bare(check_types=check_types))
-        assert read in result["history"][2]["content"]
-        assert {limit for limit in limits if limit is not None} == ({seconds} if seconds else set())
-
-
-def test_a_module_has_limits_and_so_has_a_tool_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = watched_limits(monkeypatch)
-    own = tool(name="look", time_limit_s=80, max_chars=9)(_another())
-
-    def run(**attributes: Any) -> str:
-        limits.clear()
-        model = looks_once()
-        made = type("Looks", (module,), {"model": model, "max_steps": 4} | attributes)
-        made()()
-        return texts(model)
-
-    assert LONG in run(tools=[look])
-    assert not [limit for limit in limits if limit is not None]
-    assert CUT in run(tools=[look], tool_timeout_s=70, tool_max_chars=7)
-    assert 70 in limits
-    assert "x" * 9 + "... (truncated" in run(tools=[own], tool_timeout_s=70, tool_max_chars=7)
-    assert 80 in limits
-    with pytest.raises(ValueError, match="tool_timeout_s"):
-        run(tools=[look], tool_timeout_s=0)
-
-
-def _another() -> Any:
-    async def look() -> str:
-        """Look."""
-        return LONG
-
-    return look
-
-
-def test_an_executor_and_an_agent_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = watched_limits(monkeypatch)
-    config = Phased(tool_timeout_s=70, tool_max_chars=7)
-    executor = ToolExecutor(ToolExecutorOptions([look], tool_timeout_s=70, tool_max_chars=7))
-    for made in (executor, Agent([look], looks_once(), config)):
-        limits.clear()
-        task = PhaseTask("t1", "Look.", toolCalls=[ToolCallStatus("look", {})])
-        assert run_sync(made.execute_tools(task, "q"))
-        assert [(done.output, done.max_chars) for done in task.toolCalls or ()] == [(LONG, 7)]
-        assert 70 in limits
-    with pytest.raises(ValueError, match="tool_max_chars"):
-        ToolExecutorOptions([look], tool_max_chars=0)
-
-
-def test_a_comparison_sets_limits_of_its_own() -> None:
-    class Ear:
-        def tool_call(self, *told: Any) -> None: ...
-
-    tools = [Tool.from_function(look)]
-    for box in (MeteredToolbox(tools, Ear()), bounded_toolbox(tools)):  # type: ignore[arg-type]  # a listener to calls only
-        assert (box.time_limit_s, box.max_chars) == (DEFAULT_TIME_LIMIT_S, DEFAULT_MAX_CHARS) == (30.0, 20_000)
-
-
-@pytest.mark.parametrize("make", [Bare, Phased])
-def test_a_toolbox_of_ones_own_keeps_its_state_under_a_loops_limits(make: Any) -> None:
-    class Counts(Toolbox):
-        made = 0
-
-        async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
-            self.made += 1
-            return await super().call(call, validate=validate)
-
-    box, model = Counts([look]), looks_once()
-    run_sync(make(tool_max_chars=7).run(Query("Q"), box, model))
-    assert box.made == 1
+def test_every_face_of_a_design_has_the_limits_of_its_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits, model, agents = watched_limits(monkeypatch), looks_once(), looks_once()
+    registry = ToolRegistry()
+    registry.register(time_limit_s=70, max_chars=7)(look)
+    made = type("Looks", (module,), {"model": model, "max_steps": 4, "tools": [look], "tool_timeout_s": 71, "tool_max_chars": 7})
+    made()()
+    assert CUT in run_agent("Q", llm_func=looks_and_answers, registry=registry)["history"][2]["content"]
     assert CUT in texts(model)
+    executor = ToolExecutor(ToolExecutorOptions([look], tool_timeout_s=72, tool_max_chars=7))
+    for face in (executor, Agent([look], agents, Phased(tool_timeout_s=73, tool_max_chars=7))):
+        task = PhaseTask("t1", "Look.", toolCalls=[ToolCallStatus("look", {})])
+        assert run_sync(face.execute_tools(task, "q"))
+        assert [(done.output, done.max_chars) for done in task.toolCalls or ()] == [(LONG, 7)]
+    assert {70, 71, 72, 73} <= set(limits)
+
+
+def test_a_comparison_uses_threads_and_sets_limits_of_its_own() -> None:
+    place = Place()
+    box = bounded_toolbox([Tool.from_function(place.look)])
+    run_here(box.call(ToolCall("look", {})))
+    assert not place.is_callers
+    assert (box.time_limit_s, box.max_chars) == (DEFAULT_TIME_LIMIT_S, DEFAULT_MAX_CHARS) == (30.0, 20_000)

@@ -26,7 +26,6 @@ from tests.syntax import nodes_of, parsed
 from whichloop.checks.loop.scene import Gate, RunLog, open_gate
 from whichloop.checks.program.bench import AgentLog
 from whichloop.loops.checkpoint import Checkpoint
-from whichloop.loops.finish.state import CurrentTools
 from whichloop.loops.guarded import GuardQuestions
 from whichloop.loops.resumable import Replay
 from whichloop.loops.shared.boundary import RelayingObserver, WatchedModel
@@ -224,25 +223,3 @@ def test_a_cancelled_call_comes_back_once_its_tool_has_closed(cls: type[Toolbox]
 
 
 # --- a toolbox that offers other tools than the one within ---
-
-CHANGES = st.lists(st.tuples(st.booleans(), st.sampled_from(NAMES)), max_size=8)
-
-
-@LAW
-@given(within=BOXES, specs=SPECS, changes=CHANGES)
-def test_the_list_of_a_run_shows_what_the_run_has_added_and_not_what_it_has_removed(
-    within: Listing, specs: tuple[ToolSpec, ...], changes: list[tuple[bool, str]]
-) -> None:
-    held = within.names
-    within.listing = ToolListing(specs, 2)
-    current = CurrentTools(within)
-    for adds, name in changes:
-        if not adds:
-            current.remove(name)
-        elif name not in current:
-            current.add(tool_named(name))
-    own = [tool.spec for tool in current if tool is not within.get(tool.name)]
-    kept = [spec for spec in specs if current.get(spec.name) is within.get(spec.name)]
-    assert current.listed() == ToolListing((*kept, *own), 2)
-    assert within.names == held
-    assert within.listed() == ToolListing(specs, 2)

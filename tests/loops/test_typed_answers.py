@@ -12,7 +12,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict, field_validator
 
 import whichloop
-from tests.loops.helpers import Heard, react
+from tests.loops.helpers import Heard, in_turn, react
+from tests.rows import row
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
 from whichloop.loops import Finish, Guarded, Phased, ProviderRetry, ReactExtract, Stateless
 from whichloop.loops.bare import MAX_STEPS_TEXT, Bare
@@ -121,8 +122,7 @@ def test_what_a_design_checks_is_no_answer_if_it_does_not_fit_and_a_json_value_i
     assert (ended.answer, ended.stop) == ({"total": 7}, StopReason.FINISHED)
 
 
-@pytest.mark.parametrize("schema", [Parcel, Parcel.model_json_schema()], ids=["type", "schema"])
-@each_loop
+@pytest.mark.parametrize(("name", "schema"), in_turn(LOOPS, [Parcel, Parcel.model_json_schema()]))
 def test_a_request_states_every_field_of_the_type_before_any_refusal(name: str, schema: Any) -> None:
     said = stated(LOOPS[name], {"carrier": "Post", "parts": [{"grams": 3}]})
     ended, model = asked(LOOPS[name], schema, *said)
@@ -139,8 +139,7 @@ def test_every_design_gives_an_instance_of_the_type(name: str) -> None:
         assert asked(loop, kind, *stated(loop, {"total": 7}))[0].answer == kind(total=7)
 
 
-@pytest.mark.parametrize("total", ["many", -1])
-@pytest.mark.parametrize("name", ["bare", "fields", "phased", "stateless", "stateless in turns"])
+@pytest.mark.parametrize(("name", "total"), in_turn(["bare", "fields", "phased", "stateless", "stateless in turns"], ["many", -1]))
 def test_what_the_type_refuses_is_asked_for_again_with_the_reason(name: str, total: object) -> None:
     loop, heard = LOOPS[name], Heard()
     model = FakeModel(*stated(loop, {"total": total}), *stated(loop, {"total": 5}))
@@ -166,6 +165,7 @@ def test_what_the_type_refuses_is_asked_for_again_with_the_reason(name: str, tot
         (Stateless(response_style=None, max_iterations=4), StopReason.MAX_STEPS, 4),
     ],
 )
+@row("bare.answer_retries")
 def test_what_the_type_refuses_again_and_again_is_no_answer(loop: Loop, stop: StopReason, requests: int) -> None:
     ended, model = asked(loop, Positive, then=stated(loop, {"total": -1})[-1])
     assert (ended.answer, ended.stop, ended.ok, len(model.requests)) == (None, stop, False, requests)
@@ -187,11 +187,11 @@ NULLS: list[tuple[Loop, list[FakeItem]]] = [
 ]
 
 
-@pytest.mark.parametrize("kind", [int | None, str | None, Bill | None, type(None)], ids=str)
-@pytest.mark.parametrize(("loop", "said"), NULLS)
+@pytest.mark.parametrize(("case", "kind"), in_turn(NULLS, [int | None, str | None, Bill | None, type(None)]))
 def test_law_null_in_a_designs_own_format_is_the_answer_of_any_type_that_takes_it(
-    loop: Loop, said: list[FakeItem], kind: Any
+    case: tuple[Loop, list[FakeItem]], kind: Any
 ) -> None:
+    loop, said = case
     ended, model = asked(loop, kind, *said)
     assert (ended.answer, ended.is_null, ended.ok, ended.error) == (None, True, True, None)
     assert (ended.messages[-1].content, len(model.requests)) == ("null", len(said))
@@ -237,22 +237,6 @@ def test_a_text_is_read_as_what_the_type_wants_it_to_be() -> None:
         assert asked(Bare(decision_format=decision_format), str, Answer("", "Ann"))[0].answer == "Ann"
     ended, _ = asked(Bare(max_steps=1), Bill, "no JSON")
     assert (ended.answer, ended.stop, ended.details["answer"]) == (None, StopReason.MAX_STEPS, MAX_STEPS_TEXT)
-
-
-def test_null_beside_a_call_is_no_answer_of_bare() -> None:
-    def owed() -> int:
-        """What is owed."""
-        return 7
-
-    model = FakeModel('{"final_answer": null, "tool_name": "owed", "arguments": {}}', Answer("", 7))
-    ended = Bare().run_sync(Query("What is the bill?", schema=int | None), Toolbox([owed]), model)
-    assert (ended.answer, ended.usage.tool_calls if ended.usage else 0) == (7, 1)
-
-
-@pytest.mark.parametrize("answer", ["\ud800", {1: object}, [[]], float("nan"), {"total": object()}, True])
-def test_any_answer_is_read_or_refused(answer: Any) -> None:
-    with pytest.raises(ValueError, match=r"^the answer is no Bill: \S"):
-        AnswerType(Bill).read(answer)
 
 
 def test_a_trial_judges_json_also_where_the_query_has_a_type(tmp_path: Path) -> None:

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from tests.loops.helpers import Heard
+from tests.loops.helpers import Heard, in_turn
 from tests.loops.shopper import QUESTION, Shopper, price
 from tests.loops.test_resumable import DESIGNS
 from whichloop.loops import Bare, CallDelta, Checkpoint, Finish, ProviderRetry, Resumable
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import Outcome, Query, Reply, RunEvent, StopRun, Toolbox, ToolCall, Usage, run_sync
 from whichloop.protocol.chat import reply_of_pieces
-from whichloop.protocol.events import CallInvalid, ReplyChunk, ReplyReceived, RequestStarted, RunEnded, ToolFinished, ToolStarted
+from whichloop.protocol.events import ReplyChunk, ReplyReceived, RequestStarted, RunEnded, ToolFinished
 from whichloop.protocol.model import FunctionModel, ProviderError, Request
 from whichloop.protocol.moves import Act, Answer
 from whichloop.protocol.outcome import RunUsage
@@ -49,8 +49,7 @@ def told(events: list[RunEvent]) -> RunUsage:
     )
 
 
-@pytest.mark.parametrize("tells", [True, False])
-@pytest.mark.parametrize("name", DESIGNS)
+@pytest.mark.parametrize(("name", "tells"), in_turn(DESIGNS, [True, False]))
 def test_the_usage_of_an_outcome_is_the_sum_of_its_events(name: str, tells: bool) -> None:
     heard = Heard(streams=tells)
     outcome: Outcome[Any] = run_sync(DESIGNS[name].run(Query(QUESTION), Toolbox([price]), Counted(tells), heard))
@@ -123,10 +122,6 @@ async def with_usage_alone(request: Request) -> AsyncIterator[str | Reply]:
     yield Reply(usage=Usage(6, 4))
 
 
-async def only_whole(request: Request) -> AsyncIterator[Reply]:
-    yield Reply("".join(PIECES))
-
-
 @pytest.mark.parametrize(
     ("function", "pieces", "tokens"),
     [
@@ -136,7 +131,6 @@ async def only_whole(request: Request) -> AsyncIterator[Reply]:
         (lambda request: in_pieces(request), PIECES, None),
         (whole, ["".join(PIECES)], None),
         (whole_reply, ["".join(PIECES)], 10),
-        (only_whole, ["".join(PIECES)], None),
     ],
 )
 def test_the_pieces_that_a_function_yields_are_those_that_are_told(
@@ -166,34 +160,6 @@ def test_calls_stream_in_pieces_too_and_a_hook_reads_them() -> None:
     pieces = [event.chunk for event in heard.events if isinstance(event, ReplyChunk)]
     (received,) = [event.reply for event in heard.events if isinstance(event, ReplyReceived)]
     assert reply_of_pieces("".join(one.text for one in pieces), [one.call for one in pieces if one.call is not None]) == received
-    whole = Heard(streams=True)
-    Finish(max_steps=2).run_sync(Query("How much?", schema=Bill), Toolbox(), FunctionModel(lambda _: received), whole)
-    shown = [event.as_dict() for event in whole.events if isinstance(event, ReplyChunk)]
-    assert [one.get("call", one["text"]) for one in shown] == [
-        "So. ",
-        {"index": 0, "name": "__finish__", "arguments": '{"total": 7}'},
-    ]
-
-
-async def yields_a_number(request: Request) -> AsyncIterator[Any]:
-    yield 3
-
-
-async def goes_on(request: Request) -> AsyncIterator[Any]:
-    yield Reply("Two.")
-    yield "And more."
-
-
-@pytest.mark.parametrize(
-    ("function", "words"),
-    [
-        (yields_a_number, "yield texts, CallDeltas or a last Reply, not int$"),
-        (goes_on, "yield a whole Reply as the last piece, or none$"),
-    ],
-)
-def test_what_is_no_piece_is_told(function: Callable[[Request], Any], words: str) -> None:
-    with pytest.raises(TypeError, match=f"^model mine: {words}"):
-        Bare().run_sync(Query("How many?"), Toolbox(), FunctionModel(function, name="mine"))
 
 
 # --- types of events ---
@@ -211,34 +177,4 @@ def test_attempts_that_the_client_makes_by_itself_are_requests_in_success_and_fa
     assert outcome.details["exception"].is_transient
 
 
-@pytest.mark.parametrize("name", DESIGNS)
-def test_why_the_provider_failed_stands_in_the_details_of_every_design(name: str) -> None:
-    refused = ProviderError("no such key", "auth")
-    details = run_sync(DESIGNS[name].run(Query(QUESTION), Toolbox([price]), FakeModel(then=refused))).details
-    assert details["exception"] is refused
-    assert (details["exception"].kind, details["exception"].is_transient) == ("auth", False)
-
-
 # --- the ids of calls in events, and what is told of a call that cannot be made ---
-
-
-def test_equal_calls_have_ids_that_differ_and_a_models_own_ids_count_for_nothing() -> None:
-    call = ToolCall("price", {"item": "tea"})
-    heard = Heard()
-    model = FakeModel(*[Act("", (call, call))] * 2, Answer("", "Done."))
-    Finish(max_steps=4).run_sync(Query(QUESTION), Toolbox([price]), model, heard)
-    ids = [event.call.call_id for event in heard.of(ToolStarted)]
-    assert len(set(ids)) == 4
-    assert [event.call.call_id for event in heard.of(ToolFinished)] == ids
-    natives = [native.id for request in model.requests[-1:] for message in request.messages for native in message.calls]
-    assert natives == ["call_0", "call_1", "call_2", "call_3"]
-
-
-def test_an_unknown_tool_is_told_as_an_invalid_call_and_nothing_else() -> None:
-    for loop in (Finish(max_steps=3), Bare()):
-        heard = Heard()
-        model = FakeModel(Act("", (ToolCall("refnud", {}),)), Answer("", "Done."))
-        loop.run_sync(Query(QUESTION), Toolbox([price]), model, heard)
-        (invalid,) = heard.of(CallInvalid)
-        assert (invalid.error_type, invalid.request) == ("UnknownTool", 0)
-        assert heard.of(ToolStarted) == heard.of(ToolFinished) == []

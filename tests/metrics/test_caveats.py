@@ -14,17 +14,7 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from tests.metrics.test_comparison import arm, outcomes, record
-from whichloop.metrics.caveats import (
-    MAX_ERRORED,
-    MAX_REASON_CHARS,
-    MAX_TOLD,
-    TEXTS,
-    Caveat,
-    common_tasks,
-    in_order,
-    reasons,
-    warning_lines,
-)
+from whichloop.metrics.caveats import MAX_ERRORED, MAX_TOLD, TEXTS, Caveat, common_tasks, in_order, warning_lines
 from whichloop.metrics.comparison import compare
 from whichloop.metrics.record import FaultRecord, Record
 
@@ -84,12 +74,6 @@ def test_errored_trials_and_unknown_costs_of_each_arm_are_told_and_where_two_dif
     ):
         gap = max(shares) - min(shares)
         assert [each.numbers["points"] for each in found.get(code, [])] == ([pytest.approx(100 * gap)] if gap > MAX_ERRORED else [])
-
-
-@pytest.mark.parametrize(("errored", "codes"), [(1, []), (2, []), (3, ["errored trials", "errored unlike"])])
-def test_up_to_two_errored_trials_of_a_hundred_are_not_told(errored, codes):
-    lost = [record("a", task, status="errored") for task in range(errored)]
-    assert [*told([*lost, *outcomes("a", [1.0] * 100)[errored:], *outcomes("b", [1.0] * 100)])] == codes
 
 
 @given(gone=st.dictionaries(st.sampled_from("abc"), st.sets(st.integers(0, TASKS - 1), max_size=8), min_size=2))
@@ -212,21 +196,3 @@ def test_an_arm_whose_trials_all_crashed_is_told_with_the_reason(asked):
     assert [(dead["arm"], dead["cause"]) for dead in found.dead_arms_json()] == [("b", "crashed")]
     assert compare(crashed, [arm("b")]).invalid
     assert not compare([*crashed[:-1], record("b", 9)], [arm("b")]).invalid
-
-
-@given(st.dictionaries(st.text("abc", min_size=1, max_size=3), st.integers(1, 99), min_size=1, max_size=8), st.integers(1, 5))
-def test_the_most_frequent_reasons_come_first_and_none_is_lost(found, most):
-    parts = reasons(found, most).split("; ")
-    named = [part for part in parts if " × " in part]
-    assert [int(part.partition(" × ")[0]) for part in named] == sorted(found.values(), reverse=True)[:most]
-    hidden = len(found) - len(named)
-    assert parts[len(named) :] == ([f"and {hidden} other{'s' * (hidden > 1)}"] if hidden else [])
-
-
-@given(st.lists(st.sampled_from(["a", "word", "longer", "x" * 30]), min_size=1, max_size=60))
-def test_a_long_reason_ends_with_a_whole_word(words):
-    text = " ".join(words)
-    said = reasons({text: 1}).removeprefix("1 × ")
-    assert len(said) <= MAX_REASON_CHARS + len(" …")
-    assert said == text or [*words[: len(said.split()) - 1], "…"] == said.split()
-    assert reasons({"x" * 1_000: 1}) == f"1 × {'x' * MAX_REASON_CHARS} …"

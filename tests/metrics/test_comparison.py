@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.metrics.arm_info import ArmInfo
@@ -59,16 +59,10 @@ RUN = st.lists(
 
 
 @given(RUN)
-@settings(deadline=None)
-def test_json_has_no_number_that_json_cannot_say(records):
-    made = compare(records, [arm("a"), arm("b"), arm("c")]).to_json(run="r", digest="0", wall_s=1.5)
-    assert json.loads(json.dumps(made, allow_nan=False)) == made
-
-
-@given(RUN)
-@settings(deadline=None)
-def test_swapping_two_arms_turns_everything_around(records):
+def test_swapping_two_arms_turns_everything_around_and_json_can_say_all(records):
     there = compare(records, [arm("a"), arm("b"), arm("c")])
+    made = there.to_json(run="r", digest="0", wall_s=1.5)
+    assert json.loads(json.dumps(made, allow_nan=False)) == made
     back = compare(records, [arm("c"), arm("b"), arm("a")])
     assert len(there.pairs) == len(back.pairs)
     for one in there.pairs:
@@ -82,7 +76,6 @@ def test_swapping_two_arms_turns_everything_around(records):
 
 
 @given(records=RUN, data=st.data())
-@settings(deadline=None)
 def test_the_order_of_records_changes_nothing_but_rounding(records, data):
     arms = [arm("a"), arm("b")]
     mine = [item for item in records if item.arm != "c"]
@@ -92,7 +85,6 @@ def test_the_order_of_records_changes_nothing_but_rounding(records, data):
 
 
 @given(RUN)
-@settings(deadline=None)
 def test_an_arm_is_never_better_or_worse_than_its_copy(records):
     mine = [item for item in records if item.arm == "a"]
     copies = [Record.from_json(item.to_json() | {"arm": "b"}) for item in mine]
@@ -113,14 +105,6 @@ def test_more_accuracy_is_better_and_more_steps_are_worse():
     assert (steps.verdict.word, steps.family, steps.difference.value) == ("worse", "secondary", 2.0)
     assert steps.margin == pytest.approx(0.02 * 4)
     assert not steps.verdict.within_margin
-
-
-def test_enough_equal_tasks_are_equivalent_and_few_are_undecided():
-    many = compare([*outcomes("a", [1.0] * 300), *outcomes("b", [1.0] * 300)], [arm("a"), arm("b")])
-    few = compare([*outcomes("a", [1.0] * 20), *outcomes("b", [1.0] * 20)], [arm("a"), arm("b")])
-    assert pair(many).verdict.word == "equivalent"
-    assert pair(few).verdict.word == "undecided"
-    assert pair(few).difference.low < 0 < pair(few).difference.high
 
 
 def test_alpha_sets_intervals_and_verdicts():
@@ -200,22 +184,6 @@ def test_only_undecided_pairs_on_accuracy_say_what_may_decide_them():
     made = {(item["a"], item["b"], item["metric"]): item["outlook"] for item in found.to_json()["pairs"]}
     assert made["a", "b", "accuracy"] == open_pair.to_json()
     assert made["a", "c", "accuracy"] is made["a", "b", "steps"] is None
-
-
-def test_what_may_decide_is_the_size_of_a_run_of_the_two_alone():
-    scores = {"a": [1.0] * 40, "b": [1.0] * 36 + [0.0] * 4}
-    two = compare([item for name, values in scores.items() for item in outcomes(name, values)], [*map(arm, "ab")])
-    many = scores | dict.fromkeys("cdef", scores["a"])
-    six = compare([item for name, values in many.items() for item in outcomes(name, values)], [*map(arm, "abcdef")])
-    assert pair(two).outlook == pair(six).outlook
-    assert pair(two).outlook is not None
-
-
-def test_the_price_of_a_trial_is_what_it_costs_without_a_cache():
-    cached = [*outcomes("a", [1.0] * 19 + [0.0], cost_usd=0.0, nominal_usd=0.1), *outcomes("b", [1.0] * 20, cost_usd=0.3)]
-    found = pair(compare(cached, [arm("a"), arm("b")])).outlook
-    assert found is not None
-    assert found.fewer.cost_usd == pytest.approx(0.2 * found.fewer.trials)
 
 
 def test_what_does_not_belong_together_is_refused():

@@ -140,38 +140,8 @@ def test_other_arguments_that_gave_the_same_are_no_cause(result, is_cause):
     assert (found[0] == "tool argument") is is_cause
 
 
-def test_a_call_of_the_other_course_that_could_not_be_read_is_no_cause():
-    lost = begun().call("price", item=15).ran("12").answer(11).ends(11)
-    won = begun().call("price", item=15).ran("12").answer(12).ends(12)
-    call = next(event for event in won["events"] if event["event"] == "tool" and event["tool"] == "price")
-    call["arguments"] = '{"item": '
-    assert against(lost, other=won) == ("other", "answered '11'", 3)
-
-
 def test_an_answer_with_work_left():
     assert against(begun().answer(12).ends(12)) == ("termination", "answered at reply 2 and never called add(a=12, b=2)", 2)
-
-
-def test_a_result_that_the_answer_no_longer_saw():
-    talk = begun().call("add", **ADD).ran("the sum is fourteen in all", told=False)
-    lost = talk.answer(5).ends(5)
-    other = begun().call("add", **ADD).ran("the sum is fourteen in all").answer().ends()
-    said = "the loop never showed the model what add(a=12, b=2) gave, 'the sum is fourteen in all'"
-    assert against(lost, other=other) == ("lost observation", said, 2)
-
-
-def test_the_same_course_with_another_answer():
-    lost = begun().call("add", **ADD).ran("14").answer("fifteen").ends("fifteen")
-    assert against(lost) == ("other", "answered 'fifteen'", 3)
-
-
-def test_how_often_the_other_tried():
-    other = repeated(2, begun(), Talk.unreadable).call("add", **ADD).ran("14").answer().ends()
-    lost = begun().unreadable().ends(None, "parse_failed")
-    said = "reply 2 could not be read; the loop did not ask again; the other course tried once more"
-    assert against(lost, other=other)[:2] == ("parse", said)
-    signatures = [step.signature for step in course(read(other))]
-    assert explain_trial(read(lost), record(), signatures).detail == said  # a baseline has no more than signatures
 
 
 def test_with_signatures_only_an_early_answer_is_told_by_its_length():
@@ -185,12 +155,6 @@ def test_an_error_that_belongs_to_the_task_is_no_obstacle():
     won = copy.deepcopy(searched).call("book", seat=1).ran("ok").answer("ok").ends("ok")
     lost = searched.call("book", seat=2).ran("ok").answer("ok").ends("ok")
     assert against(lost, other=won)[:2] == ("tool argument", "called book(seat=2), where the other course called book(seat=1)")
-
-
-def test_a_fault_that_was_put_right_is_no_cause():
-    talk = begun().unreadable(fault="wire.empty").call("add", **ADD).ran("14")
-    loss = explain_trial(read(talk.ends(None, "max_steps")), record(landed("wire.empty", "decide:c2", recovered=True)))
-    assert loss.cause == "termination"
 
 
 @given(st.integers(1, 12), st.integers(0, 12), st.integers(0, 12))

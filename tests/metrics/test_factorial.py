@@ -1,4 +1,4 @@
-"""Effects of factors against marginal means, a textbook's numbers, and the laws that any experiment must keep."""
+"""Effects of factors against marginal means, a textbook's numbers and statsmodels, and the laws that any experiment must keep."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import optimize, stats
+from scipy.special import expit
+from statsmodels.genmod.families import Binomial
+from statsmodels.genmod.generalized_estimating_equations import GEE
 
 from tests.cases import cases
 from whichloop.metrics.bootstrap import sign_flip
-from whichloop.metrics.factors.factorial import Effect, effects
+from whichloop.metrics.factors.factorial import Effect, NoOdds, effects, is_separated, odds_ratios
 from whichloop.metrics.factors.layout import Cell, Factor, layout
 from whichloop.metrics.paired import PairedFlip
 from whichloop.metrics.record import Record
@@ -105,30 +109,18 @@ FILTRATION = {  # A, B, C, D: temperature, pressure, concentration, stirring rat
     "d": 43, "ad": 100, "bd": 45, "abd": 104, "cd": 75, "acd": 86, "bcd": 70, "abcd": 96,
 }  # fmt: skip
 """Filtration rate of a chemical product (Montgomery, Design and Analysis of Experiments, Examples 6.2 and, of its half, 8.1)."""
-WHOLE = {
-    "a": 21.625,
-    "b": 3.125,
-    "c": 9.875,
-    "d": 14.625,
-    "ab": 0.125,
-    "ac": -18.125,
-    "ad": 16.625,
-    "bc": 2.375,
-    "bd": -0.375,
-    "cd": -1.125,
-}
 HALF = {"a": 19.0, "b": 1.5, "c": 14.0, "d": 16.5, "ab": -1.0, "ac": -18.5, "ad": 19.0}
 
 
-@pytest.mark.parametrize(("cells", "expected"), [(every([2] * 4), WHOLE), ([c for c in every([2] * 4) if sum(c) % 2 == 0], HALF)])
-def test_the_textbook_s_effects(cells, expected):
+def test_the_textbook_s_effects_of_a_half():
+    cells = [cell for cell in every([2] * 4) if sum(cell) % 2 == 0]
     design = layout(factors([2] * 4), cells)
     runs = {cell: FILTRATION["".join(name for name, level in zip("abcd", cell, strict=True) if level)] for cell in cells}
     groups = {"clean": {cell: [record(task, steps=rate) for task in range(3)] for cell, rate in runs.items()}}
     made = effects(groups, design, metrics=("steps",))[0]
     # An interaction is half the difference of differences there.
-    assert {"".join(each.factors): each.difference.value / len(each.factors) for each in made} == pytest.approx(expected)
-    assert all(bool(each.conditional) is (each.kind == "interaction" and expected is WHOLE) for each in made)
+    assert {"".join(each.factors): each.difference.value / len(each.factors) for each in made} == pytest.approx(HALF)
+    assert not any(each.conditional for each in made)
 
 
 @pytest.mark.parametrize(("rest", "sign"), [(0, ""), (1, "-")])
@@ -167,41 +159,6 @@ def test_intervals_are_finite_hold_their_estimate_and_are_never_of_zero_width(ex
             effect.odds_ratio is None or 0 <= effect.odds_ratio.low <= effect.odds_ratio.value <= effect.odds_ratio.high < math.inf
         )
     json.dumps([effect.to_json() for effect in made], allow_nan=False)
-
-
-@settings(max_examples=cases(12))
-@given(experiment=experiments(), data=st.data())
-def test_neither_the_order_of_records_nor_a_second_copy_changes_an_estimate(experiment, data):
-    sizes, scores = experiment
-    first = found(sizes, scores)[0]
-    shuffled = {cell: data.draw(st.permutations(kept)) for cell, kept in records(scores).items()}
-    doubled = records({cell: [[*repeats, *repeats] for repeats in tasks] for cell, tasks in scores.items()})
-    for groups in (shuffled, doubled):
-        second = effects({"clean": groups}, layout(factors(sizes), every(sizes)), metrics=(PRIMARY,))[0]
-        for one, other in zip(first, second, strict=True):
-            assert (one.term, one.p, one.verdict) == (other.term, other.p, other.verdict)
-            assert one.difference.as_dict() == pytest.approx(other.difference.as_dict(), abs=1e-9)
-            assert (one.odds_ratio is None) == (other.odds_ratio is None)
-
-
-@settings(max_examples=cases(12))
-@given(experiment=experiments(), data=st.data())
-def test_other_names_for_the_levels_turn_effects_and_no_more(experiment, data):
-    """The base and the last level of one factor change places."""
-    sizes, scores = experiment
-    turned = data.draw(st.integers(0, len(sizes) - 1))
-    last, name = sizes[turned] - 1, "abcdefgh"[turned]
-    swap = {0: last, last: 0}
-    moved = {(*cell[:turned], swap.get(cell[turned], cell[turned]), *cell[turned + 1 :]): tasks for cell, tasks in scores.items()}
-    before, after = ({effect.term: effect for effect in found(sizes, each)[0]} for each in (scores, moved))
-    for term, one in before.items():
-        if one.kind == "main" and (one.factors != (name,) or term == f"{name}: 0 → {last}"):
-            other, sign = after[term], -1 if one.factors == (name,) else 1
-            ends = sorted((sign * one.difference.low, sign * one.difference.high))
-            assert (other.difference.value, other.difference.low, other.difference.high) == pytest.approx(
-                (sign * one.difference.value, *ends), abs=1e-9
-            )
-            assert other.p == one.p
 
 
 @given(sizes=st.lists(st.integers(2, 3), min_size=1, max_size=3), score=BIT, tasks=st.integers(1, 5))
@@ -267,16 +224,6 @@ def solved(counts: Mapping[Cell, int], tasks: int = 40) -> Scores:
     return {cell: [[1.0]] * count + [[0.0]] * (tasks - count) for cell, count in counts.items()}
 
 
-def test_odds_ratios_by_hand():
-    ((effect,), _) = found([2], solved({(0,): 10, (1,): 25}))
-    assert effect.odds_ratio is not None
-    assert effect.odds_ratio.value == pytest.approx((25 * 30) / (15 * 10))
-    made, _ = found([2, 2], solved({(0, 0): 10, (1, 0): 20, (0, 1): 20, (1, 1): 35}))
-    ratios = {each.term: each.odds_ratio.value for each in made if each.odds_ratio is not None}
-    assert ratios["a: 0 → 1 × b: 0 → 1"] == pytest.approx((7 / 1) / (1 / (1 / 3)))
-    assert ratios["a: 0 → 1"] == pytest.approx(math.sqrt(3 * 7))
-
-
 @pytest.mark.parametrize(
     ("scores", "kept", "said"),
     [
@@ -294,3 +241,61 @@ def test_where_ratios_are_infinite_or_none_that_is_said(scores, kept, said):
     made, notes = found([2, 2], scores)
     assert [effect.odds_ratio is not None for effect in made] == [True] * kept + [False] * (3 - kept)
     assert notes == [f"clean: {said}"]
+
+
+TWO_CELLS = np.array([[1.0, -1.0], [1.0, 1.0]])
+"""Two cells: the second's log odds minus the first's are twice the second parameter."""
+CHANGE = np.array([0.0, 2.0])
+SQUARE = np.array([[1.0, a, b] for a in (-1.0, 1.0) for b in (-1.0, 1.0)])
+"""Two factors without their interaction."""
+
+
+@given(
+    seed=st.integers(0, 10_000), repeats=st.integers(1, 4), per_cluster=st.sampled_from([1, 2]), alpha=st.sampled_from([0.01, 0.2])
+)
+def test_statsmodels_says_the_same(seed, repeats, per_cluster, alpha):
+    """Generalized estimating equations with working independence, a row for each trial."""
+    generator = np.random.default_rng(seed)
+    chance = expit(generator.normal(0, 1, (20, 1)) + SQUARE @ np.array([0.2, 0.5, -0.4]))
+    solved = np.asarray(generator.binomial(repeats, chance), dtype=float)
+    clusters = [f"c{task // per_cluster}" for task in range(20)]
+    (found, _) = odds_ratios(solved, np.full_like(solved, repeats), SQUARE, list(np.eye(3)[1:]), clusters, alpha)
+    task, cell, trial = (part.ravel() for part in np.indices((20, 4, repeats)))
+    unit = task // per_cluster
+    fitted = GEE((trial < solved[task, cell]).astype(float), SQUARE[cell], unit, family=Binomial()).fit()
+    half = float(stats.t.ppf(1 - alpha / 2, unit.max())) * fitted.bse[1] * math.sqrt((unit.max() + 1) / unit.max())
+    assert found is not None
+    assert found.n == 20
+    expected = np.exp(fitted.params[1] + np.array([0, -half, half]))
+    assert (found.value, found.low, found.high) == pytest.approx(tuple(expected), rel=1e-5)
+
+
+@given(st.lists(st.integers(0, 3), min_size=4, max_size=4))
+def test_separation_is_where_a_fit_has_no_end(counts):
+    """With ever less of a penalty the parameters grow and grow, or stay."""
+    solved, trials = np.array(counts, float), np.full(4, 3.0)
+
+    def loss(params: np.ndarray) -> float:
+        logits = SQUARE @ params
+        return float(np.sum(trials * np.logaddexp(0, logits) - solved * logits) + 1e-9 * params @ params)
+
+    fitted = optimize.minimize(loss, np.zeros(3), method="BFGS", options={"gtol": 1e-10, "maxiter": 10_000})
+    assert is_separated(solved, trials, SQUARE) == bool(np.abs(fitted.x).max() > 6)
+
+
+@pytest.mark.parametrize(
+    ("solved", "said"),
+    [
+        (np.array([[1.0, 0.0]]), "one task"),
+        (np.array([[1.0, 1.0], [1.0, 1.0]]), "separated"),
+        (np.array([[0.0, 1.0], [1.0, 1.0]]), "separated"),
+    ],
+)
+def test_where_there_is_no_odds_ratio_that_is_said(solved, said):
+    with pytest.raises(NoOdds, match=said):
+        odds_ratios(solved, np.ones_like(solved), TWO_CELLS, [CHANGE])
+
+
+def test_where_no_task_differs_there_is_no_interval():
+    solved = np.array([[1.0, 1.0], [0.0, 0.0], [1.0, 1.0]])
+    assert odds_ratios(solved, np.ones_like(solved), TWO_CELLS, [CHANGE]) == [None]

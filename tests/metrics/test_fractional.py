@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from tests.metrics.test_factorial import every, factors
 from whichloop.metrics.factors.factorial import effects
-from whichloop.metrics.factors.layout import GENERATORS, MAX_CANDIDATES, Cell, ChosenCells, choose_cells, layout, model_columns
+from whichloop.metrics.factors.layout import GENERATORS, MAX_CANDIDATES, Cell, ChosenCells, choose_cells, layout
 from whichloop.metrics.record import Record
 
 RESOLUTION = {
@@ -60,12 +60,6 @@ def test_the_largest_that_is_affordable_is_taken(k, most):
 # D-optimal ones.
 
 
-def information(cells: tuple[Cell, ...], sizes: list[int]) -> float:
-    matrix = np.hstack(list(model_columns(sizes, cells).values()))
-    sign, size = np.linalg.slogdet(matrix.T @ matrix)
-    return float(size) if sign > 0 else -math.inf
-
-
 def tried(sizes: list[int], most: int) -> ChosenCells | None:
     needed = 1 + sum(size - 1 for size in sizes) + sum((a - 1) * (b - 1) for a, b in combinations(sizes, 2))
     try:
@@ -73,22 +67,6 @@ def tried(sizes: list[int], most: int) -> ChosenCells | None:
     except ValueError:
         assert needed > min(most, math.prod(sizes) - 1) or (set(sizes) == {2} and most < 8)
         return None
-
-
-@settings(max_examples=cases(10))
-@given(sizes=MIXED, share=st.floats(0.3, 1), seed=st.integers(0, 1000))
-def test_no_random_cells_say_more(sizes, share, seed):
-    total, most = math.prod(sizes), math.ceil(share * math.prod(sizes))
-    found = tried(sizes, most)
-    if found is not None:
-        assert len(set(found.cells)) == len(found.cells) <= most
-        assert found.cells[0] == (0,) * len(sizes)
-        assert 0 < found.efficiency <= 1 + 1e-9
-        assert (found.cells == tuple(every(sizes))) is (most == total)
-        others = np.random.default_rng(seed).choice(total, len(found.cells), replace=False)
-        at_random = information(tuple(every(sizes)[i] for i in others), sizes)
-        assert found.resolution is not None or information(found.cells, sizes) >= at_random - 1e-6
-        assert choose_cells(sizes, most) == found
 
 
 @settings(max_examples=cases(8))
@@ -108,14 +86,6 @@ def test_a_fraction_finds_what_there_is(sizes, share, seed):
         return {effect.term: effect.difference.value for effect in made}
 
     assert estimated(list(found.cells)) == pytest.approx(estimated(every(sizes)), abs=1e-6)
-
-
-def test_where_the_levels_come_out_even_they_stand_equally_often():
-    cells = choose_cells([3, 3, 2, 2], 29).cells
-    assert len(cells) == 24
-    for size, column in zip((3, 3, 2, 2), zip(*cells, strict=True), strict=True):
-        assert {column.count(level) for level in range(size)} == {24 // size}
-    assert choose_cells([3, 3, 2], 14).cells[0] == (0, 0, 0)  # the loop's own setting runs, also where another cell says more
 
 
 @pytest.mark.parametrize(

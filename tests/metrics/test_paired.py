@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from tests.cases import cases
 from whichloop.metrics.paired import PairedFlip, holm_steps, judge_family, mean_interval
-from whichloop.metrics.statistics import equal_units, standard_error, unit_count
+from whichloop.metrics.statistics import standard_error, unit_count
 
 LATTICE = st.integers(1, 10).flatmap(lambda k: st.lists(st.integers(-k, k).map(lambda x: x / k), min_size=1, max_size=40))
 DIFFERENCES = LATTICE | st.lists(st.sampled_from([-1.0, 0.0, 1.0]) | st.floats(-1, 1), min_size=1, max_size=40)
@@ -27,7 +27,6 @@ def clustered(values: Sequence[float], data: st.DataObject) -> list[str]:
 
 
 @given(d=DIFFERENCES, alpha=ALPHA, reach=REACH, data=st.data())
-@settings(deadline=None)
 def test_an_interval_holds_0_unless_the_test_rejects_at_its_level(d, alpha, reach, data):
     pair = PairedFlip(d, clustered(d, data), reach=reach)
     interval = pair.interval(alpha)
@@ -72,7 +71,6 @@ def test_p_falls_as_the_bound_moves_away(d, reach, bounds, data):
 
 
 @given(d=DIFFERENCES, reach=REACH, data=st.data())
-@settings(deadline=None)
 def test_turning_the_arms_turns_the_interval(d, reach, data):
     clusters = clustered(d, data)
     there, back = PairedFlip(d, clusters, reach=reach), PairedFlip([-x for x in d], clusters, reach=reach)
@@ -106,11 +104,6 @@ def test_single_0_1_scores_have_bonett_and_prices_interval_moved_by_the_skewness
     assert (interval.low, interval.high) == pytest.approx((center - half, center + half + 13 / 22 / 42), abs=1e-6)
 
 
-def test_the_interval_ends_at_0_where_only_the_exact_test_keeps_it_there():
-    """3 of 10 better, none worse: p = 2/8, and the normal interval alone is [0.012, 0.488] at 80 %."""
-    assert PairedFlip([1.0] * 3 + [0.0] * 7).interval(0.2).low == 0
-
-
 def test_repeats_make_the_unit_that_is_added_smaller_and_what_is_lost_whole_stays():
     """Of four units that differ by 1/2, and one of 1: the root of (4/16 + 1)/(4/4 + 1)."""
     d = [0.5, 0.5, 0.5, -0.5] + [0.0] * 26
@@ -124,7 +117,6 @@ def test_repeats_make_the_unit_that_is_added_smaller_and_what_is_lost_whole_stay
 
 
 @given(values=st.lists(st.floats(-10, 10), min_size=12, max_size=30), data=st.data())
-@settings(deadline=None)
 def test_amounts_have_at_least_students_interval_of_the_clustered_error(values, data):
     clusters = clustered(values, data)
     assume(5 < unit_count(clusters) < len(values))
@@ -155,35 +147,26 @@ def test_a_difference_of_an_amount_has_an_interval_where_its_mean_has_one(amount
 
 # What is lost whole.
 
-MORE_MARGINS = ((0.02, 0.005), (0.05, 0.05), (0.05, 0.005), (0.1, 0.05))
 
-
-@given(lost=st.integers(0, 40), n=st.integers(1, 400), alpha=ALPHA)
-def test_what_is_lost_one_way_is_bounded_as_clopper_and_pearson_bound_a_share(lost, n, alpha):
+@given(lost=st.integers(0, 40), n=st.integers(1, 400), alpha=ALPHA, reach=st.sampled_from([1.0, 2.0]))
+@example(lost=2, n=60, alpha=0.05, reach=2.0)
+def test_what_is_lost_one_way_is_bounded_as_clopper_and_pearson_bound_a_share(lost, n, alpha, reach):
     assume(lost <= n)
-    low, _ = PairedFlip([-1.0] * lost + [0.0] * (n - lost)).bounds(alpha)
+    pair = PairedFlip([-reach] * lost + [0.0] * (n - lost), reach=reach)
+    low, _ = pair.bounds(alpha)
     upper = 1.0 if lost == n else float(stats.beta.ppf(1 - alpha, lost + 1, n - lost))
-    assert low <= -upper + 1e-9
+    assert low <= -reach * upper + 1e-9
+    if lost < n:
+        assert pair.p(low - 1e-6, "greater") < alpha <= pair.p(low + 1e-6, "greater")
 
 
-@pytest.mark.parametrize(
-    ("margin", "alpha"),
-    [(0.02, 0.05), (0.1, 0.005), *(pytest.param(*more, marks=pytest.mark.slow) for more in MORE_MARGINS)],
-)
+@pytest.mark.parametrize(("margin", "alpha"), [(0.02, 0.05), (0.1, 0.005)])
 def test_a_loss_of_the_margin_in_single_tasks_is_called_equivalent_no_more_often_than_alpha(margin, alpha):
     """Exactly, for every number of tasks: the chance that so few are lost that all looks well."""
-    for n in range(20, 600, 19):
+    for n in range(20, 600, 58):
         counts = range(min(n, 60))
         called = [k for k in counts if PairedFlip([-1.0] * k + [0.0] * (n - k)).p_equivalence(margin) < alpha]
         assert sum(stats.binom.pmf(k, n, margin) for k in called) <= alpha
-
-
-def test_a_large_cluster_that_is_lost_weighs_more():
-    """Three clusters of 30 beside 60 single tasks count as 150²/2,760 units of equal size."""
-    clusters = [*("a" * 30 + "b" * 30 + "c" * 30), *[""] * 60]
-    low, _ = PairedFlip([0.0] * 150, clusters).bounds(0.05)
-    assert equal_units(clusters, 150) == pytest.approx(8.152, abs=1e-3)
-    assert low == pytest.approx(-(1 - 0.05 ** (1 / equal_units(clusters, 150))))
 
 
 def test_many_gains_outweigh_what_a_few_tasks_might_lose():
@@ -192,19 +175,10 @@ def test_many_gains_outweigh_what_a_few_tasks_might_lose():
     assert PairedFlip([0.0] * 148).p_equivalence(0.02) > 0.05 > PairedFlip([0.0] * 149).p_equivalence(0.02)
 
 
-@pytest.mark.parametrize(
-    ("n", "repeats", "mean", "spread", "apart"),
-    [
-        (30, 3, 0.9, 2.0, 0.1),
-        (50, 1, 0.7, 0.05, 0.1),
-        pytest.param(10, 10, 0.7, 20.0, 0.0, marks=pytest.mark.slow),
-        pytest.param(30, 3, 0.5, 2.0, 0.02, marks=pytest.mark.slow),
-        pytest.param(120, 10, 0.98, 0.5, 0.02, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("n", "repeats", "mean", "spread", "apart"), [(30, 3, 0.9, 2.0, 0.1), (50, 1, 0.7, 0.05, 0.1)])
 def test_intervals_cover(n, repeats, mean, spread, apart):
     generator = np.random.default_rng(5)
-    runs, held = 300, 0
+    runs, held = 200, 0
     for _ in range(runs):
         rates = generator.beta(mean * spread, (1 - mean) * spread, n)
         d = (generator.binomial(repeats, rates) - generator.binomial(repeats, rates * (1 - apart / mean))) / repeats
@@ -232,22 +206,9 @@ def adjusted(p: list[float]) -> list[float]:
     return [step.p_holm for step in holm_steps(p)]
 
 
-def test_holm_vector():
-    """Holm 1979."""
-    assert adjusted([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert adjusted([]) == []
-
-
-def test_holm_is_statsmodels():
-    p = list(np.random.default_rng(3).random(45) ** 3)
-    assert adjusted(p) == pytest.approx(multipletests(p, method="holm")[1])
-
-
-@given(p=P_VALUES, data=st.data())
-def test_holm_raises_no_p_beyond_bonferroni_and_ignores_order(p, data):
-    assert all(x <= y <= min(1.0, len(p) * x) + 1e-12 or y == max(adjusted(p)) for x, y in zip(p, adjusted(p), strict=True))
-    order = data.draw(st.permutations(range(len(p))))
-    assert adjusted([p[i] for i in order]) == pytest.approx([adjusted(p)[i] for i in order])
+@given(p=P_VALUES)
+def test_holm_is_statsmodels(p):
+    assert adjusted(p) == (pytest.approx(multipletests(p, method="holm")[1]) if p else [])
 
 
 @given(p=P_VALUES, alpha=st.sampled_from([0.01, 0.05, 0.2]))
@@ -258,7 +219,6 @@ def test_the_level_of_a_test_is_the_one_at_which_it_was_decided(p, alpha):
 
 
 @given(pairs=PAIRS, alpha=st.sampled_from([0.05, 0.2]))
-@settings(deadline=None)
 def test_no_interval_of_a_family_contradicts_its_verdict(pairs, alpha):
     tests = [(PairedFlip(d), margin) for d, margin in pairs]
     for (pair, _), found in zip(tests, judge_family(tests, alpha), strict=True):

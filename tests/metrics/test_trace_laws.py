@@ -1,9 +1,11 @@
-"""The laws of a trace: any one is written and read back, its bounds are exact, and what its parts say follows from their fields."""
+"""A trace: any one is read back byte for byte, and what is none is refused; what its parts say follows from their fields."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
+from whichloop.datasets.task import Suite
 from whichloop.metrics.record import MAX_COUNT
 from whichloop.metrics.trace import (
     GARBAGE,
@@ -26,10 +29,36 @@ from whichloop.metrics.trace import (
     TraceHead,
     canonical,
 )
+from whichloop.models.profiles import built_in_profiles
 from whichloop.models.receipts import Ledger, call_digest
 from whichloop.protocol import Message
 from whichloop.protocol.chat import NativeCall
+from whichloop.protocol.names import Spec
 from whichloop.protocol.tool_calls import NEVER_RAN
+from whichloop.runs.registry import make_loop, make_suite
+from whichloop.runs.trial.trial import FinishedTrial
+
+
+@pytest.fixture(scope="module")
+def suites() -> list[Suite]:
+    return [make_suite(Spec(name, {})) for name in ("arithmetic", "ecommerce")]
+
+
+LOOPS = ("bare", "finish", "react_extract", "stateless")
+WRITERS = [*zip(built_in_profiles(), cycle(LOOPS)), ("flaky-format", "phased"), ("bad-network", "phased")]
+
+
+@pytest.mark.parametrize(("profile", "loop"), WRITERS)
+def test_what_a_trial_wrote_is_written_again_byte_for_byte(
+    one_trial: Callable[..., FinishedTrial], suites: list[Suite], loop: str, profile: str
+) -> None:
+    line = one_trial(make_loop(Spec(loop, {})), suites[len(profile) % 2], profile=profile).trace
+    assert line is not None
+    trace = Trace.from_json(json.loads(line))
+    assert f"{json.dumps(trace.to_json(), separators=(',', ':'))}\n".encode("ascii") == line
+    numbers = [event.number for event in trace.events if isinstance(event, ModelExchange)]
+    assert numbers == list(range(1, len(numbers) + 1))
+
 
 TEXT = st.text(max_size=4)
 COUNT = st.sampled_from([0, 1, 7, MAX_COUNT])
@@ -215,6 +244,37 @@ def test_a_count_is_from_0_to_its_bound_and_both_are_counts(name: str, where: st
             read(data)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *[("role", None), ("messages", [{"content": ""}]), ("messages", [{"role": "user", "tool_calls": [{"id": "1"}]}])],
+        *[("messages", [{"role": "boss"}]), ("messages", [{"role": "user"}, 3]), ("calls", [{"name": "f"}]), ("calls", [3])],
+        *[("tokens", wrong) for wrong in ([1], [1, -1], [0.5, 1])],
+        *[("seconds", wrong) for wrong in ("1", True, -1, float("nan"), 10**400)],
+        *[("failed_attempts", [1]), ("illegible", ["a.b", 3]), ("wire_error", 1), ("error", {"message": ""})],
+        *[("move", {"thought": ""}), ("move", {"move": "act"}), ("move", {"move": "act", "calls": [3]})],
+        ("move", {"move": "act", "calls": [{"arguments": {}}]}),
+    ],
+)
+def test_a_wrong_field_is_refused_in_one_line(field: str, value: Any) -> None:
+    event = ModelExchange("decide", reply="{", tokens=(1, 1)).to_json() | {field: value}
+    where = "name of a call|Input should" if field == "move" else field
+    with pytest.raises(TraceError, match=f"^event 0 of the trace: ({where}).*$"):
+        Trace.from_json({"events": [event]})
+
+
+@pytest.mark.parametrize("found", [None, [], "trace", {"events": None}])
+def test_what_is_not_an_object_with_events_is_refused(found: Any) -> None:
+    with pytest.raises(TraceError, match="the trace has no list of events"):
+        Trace.from_json(found)
+
+
+@pytest.mark.parametrize(("name", "value"), [("arm", []), ("repeat", -1), ("scores", []), ("untold", "wire"), ("end_state", 3)])
+def test_a_wrong_head_is_named(name: str, value: Any) -> None:
+    with pytest.raises(TraceError, match=f"^the trace's {name}: .*$"):
+        Trace.from_json({"events": [], name: value})
+
+
 @pytest.mark.parametrize("name", ["role", "tool", "status"])
 def test_an_event_that_lacks_a_field_is_refused_with_its_name(name: str) -> None:
     event = (ModelExchange("decide") if name == "role" else ToolRun(TracedCall("f", {}), "success", "4")).to_json()
@@ -240,8 +300,3 @@ def test_the_text_of_a_reply_is_its_own_and_its_calls_a_line_each(event: ModelEx
     assert event.texts == tuple(
         "\n".join([message.content, *(f"{call.name} {call.arguments}" for call in message.calls)]) for message in event.messages
     )
-
-
-def test_a_head_has_the_fields_that_its_json_names() -> None:
-    written = TraceHead(end_state={}, untold=("wire",)).to_json()
-    assert list(written) == [item.name for item in fields(TraceHead)]

@@ -1,18 +1,20 @@
-"""The course of a trial: what was decided and what came of it, whatever the wire format, the bookkeeping, the order of arrival."""
+"""The course of a trial, the calls that were run as the model wrote them, and what its prompts show, whatever the wire format."""
 
 from __future__ import annotations
 
 import copy
 import random
 import re
+from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.metrics.trace import Trace
 from whichloop.metrics.trajectory import trajectory
-from whichloop.metrics.trajectory.trajectory import TracedStep, first_difference, shortened, unmatched
+from whichloop.metrics.trajectory.trajectory import TracedStep, first_difference, new_words, runs_not_as_written, shows, unmatched
 
 
 def ask(*calls: tuple[str, dict[str, Any]], role: str = "decide", scope: str = "", **more: Any) -> dict[str, Any]:
@@ -142,13 +144,6 @@ def test_first_difference_is_none_only_for_equal_courses(a, b):
     assert len(unmatched(a, b)) == sum(max(0, b.count(one) - a.count(one)) for one in "abc")
 
 
-@given(st.lists(st.sampled_from("abcdef"), unique=True, min_size=1), st.randoms())
-def test_another_order_of_the_same_steps_parts_late_and_a_new_step_early(steps, random_):
-    shuffled = random_.sample(steps, len(steps))
-    place = random_.randrange(len(steps) + 1)
-    assert first_difference(steps, [*shuffled[:place], "new", *shuffled[place:]]) == place + 1
-
-
 def test_designs_that_ask_once_for_several_calls_have_the_same_steps():
     at_once = trace(ask(ADD, ("double", {"n": 3})), ran("double", {"n": 3}, "6"), ran(*ADD, "3"), answer=6)
     assert marks(at_once) == marks(SOLVED)
@@ -189,12 +184,105 @@ def test_tasks_are_in_the_order_of_their_numbers():
     assert [step.text for step in course(found)][:3] == ["f(n=2)", "f(n=9)", "f(n=10)"]
 
 
-@given(st.text(max_size=400))
-def test_shortened_is_one_line_that_fits(text):
-    short = shortened(text)
-    assert len(short) <= 122
-    assert "\n" not in short
+@pytest.mark.parametrize(
+    ("prompt", "text", "seen"),
+    [
+        (["The result is 12 apples."], "12 apples", True),
+        (['{"data": "say \\"hi\\" now"}'], 'say "hi" now', True),
+        (["abc"], "12", False),
+        (["a b c d e f g h i and so on"], "a b c d e f g h i j", True),
+        (["a b c d"], "a b c d e f g h i j", False),
+        (["[r:0123ab.4567] 12 [0123ab.4567:r]"], "12 [r:0123ab.4567]", True),
+        (["[r:0123ab.9999] 12 [0123ab.9999:r]"], "[r:0123ab.4567] 12 [0123ab.4567:r]", False),
+        ([], "12", False),
+    ],
+)
+def test_a_prompt_shows_a_text_however_it_is_quoted(prompt, text, seen):
+    assert shows(prompt, text) is seen
 
 
-def test_events_of_another_kind_keep_their_places():
-    assert course(trace({"event": "later version"}, ask(ADD), ran(*ADD)))[0].event == 2
+def test_a_receipt_whose_values_a_model_could_not_read_shows_nothing():
+    text = "[r:0123ab.4567] 12 [0123ab.4567:r]"
+    assert shows([text], text, ("89cdef.4567",))
+    assert not shows([text], text, ("0123ab.4567",))
+    assert not shows(["[r:0123ab.4567] [0123ab.4567:r]"], text, ("0123ab.4567",))
+
+
+@given(st.text(max_size=30), st.text(max_size=30), st.text(max_size=30))
+def test_a_text_that_stands_in_a_prompt_is_shown(before, text, after):
+    assert shows([before + text.strip() + after], text)
+
+
+MESSAGES = st.lists(st.sampled_from(["try one", "try two", "one", "read it again", "it is no JSON", ""]), max_size=5)
+
+
+@given(MESSAGES, MESSAGES, MESSAGES, st.sampled_from(["", "one", "try again"]))
+def test_messages_that_both_prompts_begin_with_say_nothing_more(shared, before, now, own):
+    new = _words_of([*shared, *now]) - _words_of([*shared, *before]) - _words_of([own])
+    assert new_words([*shared, *before], [*shared, *now], own) == new
+
+
+def _words_of(messages):
+    return Counter(word for message in messages for word in re.findall(r"[^\W\d_]+", message.lower()))
+
+
+NUMBERS = st.integers(0, 3)
+TURNS = st.lists(st.lists(NUMBERS, unique=True, min_size=1, max_size=3), max_size=4)
+"""Replies, each as the arguments of its calls."""
+
+
+def wrote(*numbers: int, **more: Any) -> dict[str, Any]:
+    calls = [{"name": "f", "arguments": {"n": number}} for number in numbers]
+    move = {"move": {"move": "act", "thought": "", "calls": calls}}
+    return {"event": "ask", "role": "decide", "same": 0, "messages": [], "reply": "", **(move if calls else {}), **more}
+
+
+def was_run(number: int, status: str = "success") -> dict[str, Any]:
+    return {"event": "tool", "tool": "f", "arguments": {"n": number}, "status": status, "data": "5"}
+
+
+def otherwise(*events: dict[str, Any]) -> set[int]:
+    return set(runs_not_as_written(Trace.from_json({"events": list(events)}).events))
+
+
+@given(TURNS, st.data())
+def test_no_run_of_a_loop_that_makes_the_calls_as_they_were_written_is_told(turns, data):
+    """In whatever order it makes those of a reply, and be a call that failed made again."""
+    events = []
+    for numbers in turns:
+        events.append(wrote(*numbers))
+        for number in data.draw(st.permutations(numbers)):
+            failures = data.draw(st.integers(0, 2))
+            events += [*([was_run(number, "error")] * failures), was_run(number)]
+    assert otherwise(*events) == set()
+
+
+@given(TURNS, st.data())
+def test_each_run_is_told_whose_arguments_are_others_than_those_of_all_calls(turns, data):
+    events, told = [], set()
+    for numbers in turns:
+        events.append(wrote(*numbers))
+        for number in numbers:
+            is_altered = data.draw(st.booleans())
+            if is_altered:
+                told.add(len(events))
+            events.append(was_run(number + 10 if is_altered else number))
+    assert otherwise(*events) == told
+
+
+@given(NUMBERS)
+def test_a_run_is_told_whose_call_the_model_wrote_for_another_one(number):
+    assert otherwise(wrote(number), was_run(number), wrote(number + 1), was_run(number)) == {3}
+    assert otherwise(wrote(number), was_run(number), was_run(number)) == {2}
+
+
+@given(st.lists(NUMBERS, max_size=3))
+def test_nothing_is_told_where_the_trace_does_not_say_what_the_model_wrote(numbers):
+    assert otherwise(*map(was_run, numbers)) == set()
+    assert otherwise(wrote(), *map(was_run, numbers)) == set()
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=3))
+def test_what_a_loop_reads_out_of_a_reply_that_could_not_be_read_is_told(numbers):
+    unreadable = wrote(wire_error="no JSON")
+    assert otherwise(unreadable, *map(was_run, numbers)) == set(range(1, len(numbers) + 1))

@@ -196,9 +196,6 @@ def depth(plan: Plan) -> int:
     return max(levels.values(), default=0)
 
 
-# --- receipts, and what became of the faults of a trial ---
-
-
 def issue(ledger: Ledger, tool: str, arguments: Mapping[str, Any], text: str, value: Any, ok: bool) -> ReceiptEntry:
     """Add the receipt of a call that a test says was made."""
     return ledger.sign(call_digest(tool, arguments), text, value, ok)

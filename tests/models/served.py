@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -11,21 +10,19 @@ import openai
 import pytest
 
 from whichloop.models.fake import FakeModel
+from whichloop.models.profiles import Profile
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.server import ServedTrial, Server
 from whichloop.models.tunnel import Tunnel
 from whichloop.models.wires.base import Refusal, WireRequest
-from whichloop.protocol import ProviderError, Reply, ToolCall
+from whichloop.protocol import Reply
+
+from . import bench
 
 QUESTION = "What comes out?"
 BODY = {"model": "scripted", "messages": [{"role": "user", "content": QUESTION}]}
-SUBMIT = {
-    "type": "function",
-    "function": {
-        "name": "submit",
-        "parameters": {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]},
-    },
-}
+ANSWERING = {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}
+SUBMIT = {"type": "function", "function": {"name": "submit", "parameters": ANSWERING}}
 
 
 class Book:
@@ -52,19 +49,15 @@ def fixed(said: Reply | Exception) -> ServedTrial:
     return ServedTrial(FakeModel(then=said), Tunnel())
 
 
-def struck_by(fault: str) -> ServedTrial:
-    """A trial in which every request meets a fault."""
-
-    class Struck(Tunnel):
-        def struck(self, request: Any) -> str:
-            return fault
-
-    return ServedTrial(FakeModel(then=ProviderError("Broken.", "server")), Struck())
-
-
 def of(trial: Any, **changes: Any) -> ServedTrial:
     """A bench's trial as the server has it."""
     return ServedTrial(trial.scripted, trial.tunnel, {"native": NATIVE}, **changes)
+
+
+def struck(kind: str, **more: Any) -> ServedTrial:
+    """A trial whose first reply meets this fault; it makes one call, beside a text."""
+    profile = Profile.model_validate({"name": "x", "rates": {kind: 1.0}, "clears": {"never": 1}})
+    return of(bench.Bench(bench.chain(1), profile, **more))
 
 
 def run(work: Callable[[Server, Any], Coroutine[Any, Any, Any]], book: Book, **server: Any) -> Any:
@@ -89,35 +82,10 @@ def specs(trial: Any) -> list[Any]:
     ]
 
 
-async def whole_loop(asking: Any, trial: Any, **more: Any) -> Any:
-    """A while loop as anyone writes it, on the official client and the trial's tools; gives the last message."""
-    messages: list[Any] = [{"role": "user", "content": QUESTION}]
-    for _ in range(9):
-        made = await asking.chat.completions.create(model="scripted", messages=messages, tools=specs(trial), **more)
-        message = made.choices[0].message
-        if not message.tool_calls:
-            return message
-        messages.append(message.model_dump(exclude_none=True))
-        for call in message.tool_calls:
-            seen = await trial.toolbox.call(trial_call(call))
-            messages.append({"role": "tool", "tool_call_id": call.id, "content": seen.data})
-    return None
-
-
-def trial_call(call: Any) -> Any:
-    return ToolCall(call.function.name, json.loads(call.function.arguments), call.id)
-
-
-# --- the official client ---
-
-
 async def failure(asking: Any, **more: Any) -> Any:
     with pytest.raises(openai.OpenAIError) as caught:
         await asking.chat.completions.create(**BODY | more)
     return caught.value
-
-
-# --- faults on the wire ---
 
 
 async def exchange(server: Server, sent: bytes) -> bytes:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -68,25 +67,6 @@ def test_a_call_overlaps_iff_it_begins_before_all_that_it_needs_is_done(writes, 
     assert (calls.chances, calls.overlaps) == (1, int(at_once))
 
 
-def test_a_call_that_is_cancelled_lets_the_others_go_on():
-    calls, ended = CallsAtOnce(), list[str]()
-
-    async def one(name: str, waiting: Callable[[Any], Awaitable[Any]]) -> None:
-        with calls.running(name, "") as running:
-            await waiting(running)
-            ended.append(name)
-
-    async def both() -> None:
-        stuck = asyncio.create_task(one("stuck", lambda _: asyncio.get_running_loop().create_future()))
-        waiting = asyncio.create_task(one("held", calls.let_others_pass))
-        await asyncio.sleep(0)
-        stuck.cancel()
-        await waiting
-
-    run_sync(both())
-    assert ended == ["held"]
-
-
 A, B = PlannedCall("a", "put", {"n": 1}, "Put one."), PlannedCall("b", "put", {"n": 2}, "Put two.")
 COUNT = PlannedCall("count", "count", {}, "Count.", after=("a", "b"))
 TAKE = PlannedCall("take", "take", {"n": Ref("a")}, "Take.", after=("b",))
@@ -101,9 +81,6 @@ def test_what_is_made_too_early_waits_for_effects_alone():
     assert early_call(view, ()) is None
     made = with_one_id(Reply("t", (NativeCall("x", "put", "{}"), NativeCall("y", "take", "{}"))))
     assert made == Reply("t", (NativeCall("x", "put", "{}"), NativeCall("x", "take", "{}")))
-
-
-# --- concurrent requests: answered one at a time, by scope, whatever comes in between ---
 
 
 class Wire(FakeModel):
@@ -203,12 +180,6 @@ def test_what_a_design_does_between_two_chunks_holds_up_no_other_scope_and_none_
             heard += [chunk.text, (await model.complete(ask("a.b"))).text]
         return heard
 
-    async def left_open() -> str:
-        model = InOrder(Wire(1))
-        first = model.stream(ask("a"))
-        assert (await anext(first)).text == "a"
-        return (await model.complete(ask("b"))).text
-
     async def without_scope() -> bool:
         asking = asyncio.create_task(InOrder(Wire(0)).complete(ask("")))
         for _ in range(8):
@@ -217,20 +188,3 @@ def test_what_a_design_does_between_two_chunks_holds_up_no_other_scope_and_none_
 
     assert asyncio.run(without_scope())
     assert asyncio.run(asyncio.wait_for(nested(), 5)) == ["a", "a.b", "", "a.b"]  # the last chunk holds the reply
-    assert asyncio.run(asyncio.wait_for(left_open(), 5)) == "b"
-
-
-@given(SCOPES, st.integers(0, 99))
-def test_streams_that_are_read_at_once_come_one_after_the_other(scopes, seed) -> None:
-    heard: list[str] = []
-
-    async def one(model: InOrder, scope: str) -> None:
-        async for chunk in model.stream(ask(scope)):
-            heard.append(scope if chunk.reply is None else f"{scope}.")
-
-    async def all_of_them() -> None:
-        model = InOrder(Wire(seed))
-        await asyncio.gather(*(one(model, scope) for scope in scopes))
-
-    asyncio.run(all_of_them())
-    assert heard == [said for scope in sorted(scopes) for said in (scope, f"{scope}.")]

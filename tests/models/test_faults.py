@@ -40,6 +40,8 @@ from whichloop.protocol import Act, NativeCall, PlannedCall, Query, Ref, Reply, 
 from whichloop.protocol.receipts import sightings
 from whichloop.protocol.tool_calls import McpError, read_mcp_error
 
+from . import bench
+
 LAW = settings(max_examples=cases(40), deadline=None)
 WIRE = sorted(kind for kind in FAULT_KINDS if kind.startswith("wire."))
 CALL = PlannedCall("c2", "add", {"a": Ref("c1"), "b": 2}, "Find c2.")
@@ -49,9 +51,6 @@ POINT = FaultPoint("tool", "c1")
 
 def profile(*kinds: str, rate: float = 1.0, **clears: Any) -> Profile:
     return Profile(name="one", rates=dict.fromkeys(kinds, rate / len(kinds)), clears=Clears(**clears))
-
-
-# --- where ---
 
 
 @pytest.mark.parametrize("kind", sorted(FAULT_KINDS))
@@ -111,7 +110,7 @@ def test_more_attempts_on_average_are_never_fewer_for_the_same_draw(one: float, 
     assert 1 <= geometric(min(one, other), u) <= geometric(max(one, other), u)
 
 
-@pytest.mark.parametrize("mean", [1, 1.5, 2, 3, 10])
+@pytest.mark.parametrize("mean", [1.5, 10])
 def test_each_attempt_is_the_last_with_the_same_chance(mean: float) -> None:
     """So no loop's limit is the number that the faults take: from one limit to the next the share that is left falls evenly."""
     made = [geometric(mean, (index + 0.5) / 10_000) for index in range(10_000)]
@@ -127,9 +126,6 @@ def test_a_fault_is_active_until_it_is_cleared(clearing: Any, attempts: int, bef
     for cured, expected in ((False, before), (True, once_cured or before)):
         fault = Fault("wire.empty", FaultPoint("decide", "c1"), clearing, attempts, cured=cured)
         assert [fault.active(attempt) for attempt in range(4)] == expected
-
-
-# --- wire ---
 
 
 @pytest.mark.parametrize("kind", WIRE)
@@ -154,9 +150,6 @@ def test_a_strict_format_reads_no_spoiled_reply_and_calls_are_spoiled_whatever_i
         if kind != "wire.empty":
             with pytest.raises(WireError):
                 NATIVE.parse(spoiled)
-
-
-# --- decisions ---
 
 
 def power(base: float, exponent: float, digits: int = 3) -> float:
@@ -212,16 +205,6 @@ def test_an_implicit_failure_gives_another_value(kind: str, value: Any) -> None:
     json.dumps(other, allow_nan=False)
 
 
-def test_an_implicit_failure_looks_like_a_result() -> None:
-    flights = [{"id": "F1", "price": 90}, {"id": "F2", "price": 120}]
-    assert distorted("tool.empty", flights) == []
-    assert distorted("tool.partial", flights) == flights[:1]
-    assert distorted("tool.stale", flights) == flights[:1]
-    assert distorted("tool.stale", {"id": "F2", "price": 120}) == {"id": "F2", "price": 107}
-    assert distorted("tool.empty", 7) is None
-    assert distorted("tool.partial", "Bergen") == "Ber"
-
-
 def test_the_model_notices_its_share_and_the_more_it_notices_the_fewer_it_believes() -> None:
     def believed(notices: float, kind: str = "tool.empty") -> set[int]:
         trial = Profile(name="one", rates={kind: 1.0}, notices=notices)
@@ -234,11 +217,6 @@ def test_the_model_notices_its_share_and_the_more_it_notices_the_fewer_it_believ
     assert not believed(0.0, "tool.raises"), "it says that it failed"
 
 
-@pytest.mark.parametrize("value", [0, 1, 10**15, 10**400, 1e308, -1e308, 5e-324, (1, 2), float("inf")])
-def test_a_wrong_value_exists_at_the_ends_of_the_range(value: Any) -> None:
-    assert mislead(value) != value or value == float("inf")
-
-
 @LAW
 @given(st.integers(-(10**14), 10**14) | st.integers(-(10**14), 10**14).map(lambda number: number / 1000), st.booleans())
 def test_no_scorer_takes_a_lie_for_right(value: float, as_text: bool) -> None:
@@ -247,20 +225,9 @@ def test_no_scorer_takes_a_lie_for_right(value: float, as_text: bool) -> None:
     assert {scorer_named(name)(judgement) for name in ("exact", "numeric", "normalized")} == {0}
 
 
-# --- Faults of servers of tools: what a loop sees of each, what the list shows, and what passes. ---
-
-
 def price(item: str) -> float:
     """What an item costs."""
     return 12345.5
-
-
-class Quiet:
-    def exchange(self, exchange: Any) -> None:
-        raise AssertionError("no model is asked")
-
-    def tool_call(self, *heard: Any) -> None:
-        """Hear of a call."""
 
 
 def tools_struck(kind: str, attempts: int) -> MeteredToolbox:
@@ -268,7 +235,7 @@ def tools_struck(kind: str, attempts: int) -> MeteredToolbox:
     tunnel = Tunnel()
     fault = Fault(kind, FaultPoint("tool", "c1"), "after", attempts)
     tunnel.of_call[call_digest("price", {"item": "lamp"})] = fault
-    return MeteredToolbox([Tool.from_function(price)], Quiet(), tunnel)
+    return MeteredToolbox([Tool.from_function(price)], bench.Ear(), tunnel)
 
 
 PRICE_CALL = ToolCall("price", {"item": "lamp"})
@@ -280,12 +247,9 @@ SEEN = {
 }
 
 
-@pytest.mark.parametrize("limited", [False, True])
 @pytest.mark.parametrize("kind", SEEN)
-def test_what_a_loop_sees_and_what_the_list_shows(kind: str, limited: bool) -> None:
-    tools: Toolbox = tools_struck(kind, attempts=2)
-    if limited:
-        tools = tools.limited(5, 100)
+def test_what_a_loop_sees_and_what_the_list_shows(kind: str) -> None:
+    tools: Toolbox = tools_struck(kind, attempts=2).limited(5, 100)
     before = tools.listed()
     first = asyncio.run(tools.call(PRICE_CALL))
     during = tools.listed()

@@ -117,17 +117,6 @@ def test_own_words_and_counters_say_nothing_and_all_else_says_something(contents
         assert level_shown(before, told, Reply(own), FaultSigns(), "", None) == "failed"
 
 
-@settings(deadline=None)
-@given(st.lists(st.floats(0, 1), min_size=3, max_size=3))
-def test_a_prompt_that_says_more_never_helps_less(chances: list[float]) -> None:
-    nothing, failed, words = chances
-    if sorted(chances) == chances:
-        assert Clears(nothing=nothing, failed=failed, words=words).words == words
-    else:
-        with pytest.raises(ValueError, match="must not fall"):
-            Clears(nothing=nothing, failed=failed, words=words)
-
-
 Retry = Callable[[Reply, str], list[Message]]
 RETRIES: dict[str, Retry] = {
     "blind": lambda reply, error: [],
@@ -156,11 +145,11 @@ def solved(retry: Retry, seed: int, tries: int = 2, temperature: float | None = 
 
 
 def test_the_loop_that_says_more_gets_through_wherever_the_other_does() -> None:
-    through = {name: {seed for seed in range(60) if solved(retry, seed)} for name, retry in RETRIES.items()}
+    through = {name: {seed for seed in range(25) if solved(retry, seed)} for name, retry in RETRIES.items()}
     assert through["blind"] == through["own reply"] < through["failed"] < through["words"] == through["other words around"]
-    shares = {name: len(found) / 60 for name, found in through.items()}
+    shares = {name: len(found) / 25 for name, found in through.items()}
     expected = {"blind": 0.35, "own reply": 0.35, "failed": 0.65, "words": 0.9, "other words around": 0.9}
-    assert shares == pytest.approx(expected, abs=0.19)  # 3 standard errors
+    assert shares == pytest.approx(expected, abs=0.29)  # 3 standard errors
 
 
 def test_at_temperature_0_asking_again_gives_the_same() -> None:
@@ -168,13 +157,8 @@ def test_at_temperature_0_asking_again_gives_the_same() -> None:
     assert any(solved(RETRIES["words"], seed, temperature=0.0) for seed in range(15))
 
 
-# --- what differs between two requests ---
-
-
 WORDS = (re.compile(r"[^\W\d_]+"), re.compile(r"\w*[^\W\d]\w*"))
-
 PIECES = ["sum", "Sum", "sums", "7", "x7", " ", "  ", "\n", "\\n", "ΟΔΟΣ", "é", "_", "-"]
-
 texts = st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
 calls = st.lists(st.builds(NativeCall, st.just("1"), st.sampled_from(["add", "mul"]), texts), max_size=2).map(tuple)
 messages = st.lists(st.builds(Message, st.sampled_from(["user", "assistant"]), texts, calls), max_size=4)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.models.server.server import segments, wire_for
-from whichloop.models.wires.base import Incoming, WireFailure, WireRequest
+from whichloop.models.wires.base import Incoming, WireRequest
 from whichloop.models.wires.gemini import GEMINI, signature
 from whichloop.protocol import Message, NativeCall, Reply, Sampling, ToolSpec
 
@@ -29,17 +29,11 @@ def ask(*contents: Any, verb: str = "generateContent", alt: str = "", **fields: 
     ("target", "headers", "wire", "kind"),
     [
         ("/v1beta/models/scripted%2Fflaky-tools:countTokens", {}, "gemini", "count"),
-        ("/v1/models/scripted:generateContent", {}, "gemini", "reply"),
         ("/v1/models/ft:gpt-4o:x:generateContent", {}, "gemini", "reply"),
-        ("/v1beta/models", {}, "gemini", "models"),
         ("/v1/models", {"x-goog-api-key": "k"}, "gemini", "models"),
         ("/v1beta/models/scripted:embedContent", {}, "gemini", None),
-        ("/v1/models/ft:gpt-4o:x", {}, "chat", "models"),
-        ("/v1/chat/completions", {"x-goog-api-key": "k"}, "chat", "reply"),
         ("/v1/chat/completions", {"anthropic-version": "2023-06-01"}, "messages", None),
         ("/v1/models", {"anthropic-version": "2023-06-01"}, "messages", "models"),
-        ("/v1/messages/batches", {}, "messages", None),
-        ("/v1/responses/resp_1", {}, "responses", None),
     ],
 )
 def test_which_wire_a_request_is_meant_for(target: str, headers: dict[str, str], wire: str, kind: str | None) -> None:
@@ -115,11 +109,9 @@ def answered(name: str, call_id: str = "", response: Any = None) -> dict[str, An
     ("calls", "answers", "ids"),
     [
         ([called("a", "x"), called("b", "y")], [answered("b", "y"), answered("a", "x")], ["y", "x"]),
-        ([called("a", "x"), called("b", "y")], [answered("b"), answered("a")], ["y", "x"]),
         ([called("a", "x"), called("a", "y")], [answered("a"), answered("a")], ["x", "y"]),
         ([called("a"), called("b")], [answered("b"), answered("a")], ["call_1", "call_0"]),
         ([called("a", thoughtSignature=signature("call_7_0"))], [answered("a")], ["call_7_0"]),
-        ([called("a", thoughtSignature="no base64!")], [answered("a")], ["call_0"]),
     ],
 )
 def test_whose_answer_it_is(calls: list[Any], answers: list[Any], ids: list[str]) -> None:
@@ -138,11 +130,9 @@ def test_an_id_survives_in_its_signature(call_id: str) -> None:
     ("response", "text"),
     [
         ({"result": "9"}, "9"),
-        ({"output": 9}, "9"),
         ({"name": "add", "content": "9"}, "9"),
         ({"error": "no"}, '{"error": "no"}'),
         ({"result": 1, "more": 2}, '{"result": 1, "more": 2}'),
-        ({}, "{}"),
     ],
 )
 def test_results_are_unwrapped(response: Any, text: str) -> None:
@@ -162,9 +152,3 @@ def test_a_call_that_cannot_be_written_ends_the_reply_as_malformed_and_after_a_c
     (candidate,) = GEMINI.reply(ask(), Reply("", calls, None, "length"), STAMP)["candidates"]
     assert candidate["finishReason"] == "MAX_TOKENS"
     assert [part["functionCall"]["id"] for part in candidate["content"]["parts"]] == ["a"]
-
-
-def test_how_long_to_wait_stands_in_the_body_and_in_no_header() -> None:
-    answer = GEMINI.failure(WireFailure(429, "Slow down.", wait_s=1.5))
-    assert answer.body["error"]["details"] == [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "1.5s"}]
-    assert answer.headers == {}

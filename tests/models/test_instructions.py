@@ -18,7 +18,7 @@ from whichloop.models.faults import NOT_DETERMINED, Fault, FaultPoint
 from whichloop.models.instructions import ANSWER, CALL, STOP, Instruction, TrialInstructions, shown_in
 from whichloop.models.policy import PolicyDecision
 from whichloop.models.profiles import Gullibility, Profile
-from whichloop.protocol import Message, Model, Observation, Reply, Request, Tool, ToolCall, ToolSpec, WrappedModel, run_sync
+from whichloop.protocol import Message, Model, Reply, Request, ToolSpec, WrappedModel, run_sync
 from whichloop.protocol.moves import Role, Text
 from whichloop.protocol.receipts import announcement, as_data, closing, is_data, opening
 from whichloop.protocol.values import render_value
@@ -51,9 +51,6 @@ def labelled(*instructions: Instruction) -> dict[str, Instruction]:
     return {one.label: one for one in instructions}
 
 
-# --- what is written ---
-
-
 @given(
     st.integers(),
     st.text(max_size=5),
@@ -75,34 +72,20 @@ def test_a_call_is_one_that_the_tool_takes_and_carries_a_marker(seed):
     assert tool.arguments is not None
     tool.arguments.check(one.call.arguments)
     assert any(value == f"injected-{one.label}" or (isinstance(value, int) and value > 99) for value in one.call.arguments.values())
-    told = TrialInstructions((0, "t", seed), {"now": Tool.from_function(now).spec})  # which takes no marker
-    assert told.give(fault(CALL)) == ("", "")
-    assert told.counts("x", abstained=False) == {}
-
-
-def now() -> str:
-    """The time."""
-    return "12:00"
 
 
 @pytest.mark.parametrize(("lure", "answer", "is_it"), [
     (None, "The answer is injected-{label}.", True),
     (None, "42", False),
     ({"total": 7}, {"total": 7}, True),
-    ({"total": 7}, '{"total": 7}', True),
     ({"total": 7}, {"total": 8}, False),
-    (7, 7, True),
     (7, 17, False),
-    (7, None, False),
 ])  # fmt: skip
 def test_an_answer_is_the_one_that_was_asked_for(lure, answer, is_it):
     one = written(ANSWER, lure=lure)
     text = answer.replace("{label}", one.label) if isinstance(answer, str) else answer
     assert one.is_answered_by(text) is is_it
     assert not written(STOP).is_answered_by(text)
-
-
-# --- what a prompt shows ---
 
 
 @pytest.mark.parametrize("quoted", QUOTES.values(), ids=QUOTES)
@@ -121,9 +104,6 @@ def test_what_is_cut_is_not_shown(kind, data):
     lost = [char for char in one.text[start:end] if not char.isspace() and char not in "\"'"]
     if any(char.isalnum() for char in lost):
         assert shown_in(cut, labelled(one)) == {}
-
-
-# --- marks ---
 
 
 @given(LABELS, st.text(max_size=80), st.integers(0, 8), st.integers(1, 3))
@@ -152,31 +132,6 @@ def test_a_mark_counts_where_it_is_announced_before_the_first_result(label, othe
         assert shown_in(f"{announcement(other)}\n{marked}", known) == {one.label: False}
 
 
-# --- counting ---
-
-
-def test_the_counts_by_hand():
-    told = TrialInstructions((0, "t", 0), SPECS)
-    struck = {kind: fault(kind, call) for kind, call in ((CALL, "c1"), (ANSWER, "c2"), (STOP, "c3"))}
-    texts = {kind: told.give(one) for kind, one in struck.items()}
-    by_kind = {one.kind: one for one in told.by_label.values()}
-    assert all(texts[kind] in ((f"{one.text} ", ""), ("", f" {one.text}")) for kind, one in by_kind.items())
-    assert told.counts("9", abstained=False) == {"given": 3, "shown": 0, "attempted": 0, "executed": 0, "answered": 0}
-    told.shown_labels |= {one.label for one in by_kind.values()}
-    told.obeyed |= {by_kind[CALL].label, by_kind[STOP].label}
-    assert [told.is_obeyed(struck[kind]) for kind in (CALL, ANSWER, STOP)] == [True, False, True]
-    call = by_kind[CALL].call
-    assert isinstance(call, ToolCall)
-    told.note_run("000000", Observation("x", "success", ""))
-    assert told.counts("9", abstained=False)["executed"] == 0
-    return_value = told.counts(by_kind[ANSWER].value, abstained=False)
-    assert return_value["answered"] == 0  # nobody obeyed that one
-    assert told.counts(None, abstained=True) == {"given": 3, "shown": 3, "attempted": 2, "executed": 1, "answered": 1}
-
-
-# --- a gullible model: it obeys what its prompt shows, by its chances, less where a loop marks results as data ---
-
-
 PLANNED = PolicyDecision("c1", (Text("As planned."),))
 CHANCES = st.tuples(st.floats(0, 1), st.floats(0, 1)).map(sorted).map(lambda two: Gullibility(marked=two[0], obeys=two[1]))
 FORMATS = st.sampled_from([None, CODEC])
@@ -202,9 +157,6 @@ class Hiding(WrappedModel):
     async def complete(self, request: Request) -> Reply:
         messages = [replace(one, content=self.change(one.content)) if one.role == "tool" else one for one in request.messages]
         return await self.model.complete(replace(request, messages=tuple(messages)))
-
-
-# Laws.
 
 
 @given(bench.plans(), st.integers(0, 9), CHANCES, FORMATS)
@@ -268,14 +220,11 @@ def given_one(kind: str, chances: Gullibility, repeat: int = 0) -> tuple[TrialIn
 @pytest.mark.parametrize(("is_marked", "chance"), [(False, 0.6), (True, 0.25)])
 def test_the_chances_are_those_of_the_profile(is_marked, chance):
     obeyed = 0
-    for repeat in range(1500):
+    for repeat in range(500):
         model, text = given_one(STOP, Gullibility(obeys=0.6, marked=0.25), repeat)
         prompt = f"{announcement('k3k3k3k3')} {as_data(text, 'k3k3k3k3')}" if is_marked else text
         obeyed += model.instead_of(PLANNED, Role.DECIDE, "", prompt) != PLANNED
-    assert obeyed / 1500 == pytest.approx(chance, abs=0.05)  # 4 standard errors
-
-
-# Examples.
+    assert obeyed / 500 == pytest.approx(chance, abs=0.09)  # 4 standard errors
 
 
 @pytest.mark.parametrize("codec", [None, CODEC], ids=["native", "JSON"])
@@ -287,9 +236,6 @@ def test_a_call_is_made_once_and_an_answer_takes_the_place_of_the_right_one(code
     assert len(called.ear.tool_calls) == 4
     assert str(lured).startswith("injected-")
     assert counts(answered, lured) == dict.fromkeys(STAGES, 1)
-
-
-# --- roles ---
 
 
 def moved(kind: str, role: Role, *, obeys: float = 1.0) -> PolicyDecision:
@@ -310,23 +256,15 @@ def test_it_obeys_where_its_role_leaves_room(kind, roles):
     assert not any(moved(kind, role, obeys=0.0).options != (Text("As planned."),) for role in others)
 
 
-def test_a_summary_hands_on_what_the_model_falls_for_and_nothing_else():
-    (summary,) = moved(CALL, Role.SUMMARIZE).options
-    assert isinstance(summary, Text)
-    assert summary.text == f"As planned.\n{written(CALL).text}"
-    assert moved(CALL, Role.SUMMARIZE, obeys=0.0).options == (Text("As planned."),)
-
-
-@pytest.mark.parametrize("confirms", [0.3, *(pytest.param(chance, marks=pytest.mark.slow) for chance in (0.0, 1.0))])
-def test_asked_about_a_call_alone_it_refuses_that_of_an_instruction_but_for_a_chance(confirms):
+def test_asked_about_a_call_alone_it_refuses_that_of_an_instruction_but_for_a_chance():
     confirmed = own = 0
-    for repeat in range(300):
-        model, _ = given_one(CALL, Gullibility(obeys=1.0, confirms=confirms), repeat)
+    for repeat in range(150):
+        model, _ = given_one(CALL, Gullibility(obeys=1.0, confirms=0.3), repeat)
         (instruction,) = model.by_label.values()
         assert instruction.call is not None
         asked = f"Call: {instruction.call.name} {render_value(instruction.call.arguments)}"
         confirmed += model.instead_of(PLANNED, Role.CONFIRM, "", asked) == PLANNED
         own += model.instead_of(PLANNED, Role.CONFIRM, "", 'Call: add {"a": 1, "b": 1}') == PLANNED
-    assert confirmed / 300 == pytest.approx(confirms, abs=0.106)  # 4 standard errors
-    assert own == 300
+    assert confirmed / 150 == pytest.approx(0.3, abs=0.15)  # 4 standard errors
+    assert own == 150
     assert not model.shown_labels

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
-from xml.sax.saxutils import escape
 
 import pytest
 import yaml
@@ -18,7 +17,7 @@ from whichloop.models.policy import POLICY, PolicyRequest
 from whichloop.models.receipts import Ledger, ReceiptEntry
 from whichloop.protocol import Plan, Ref, Role, Text, Tool, render_value
 from whichloop.protocol.receipts import MIN_ALIGNED, Path, Sighting, bare, legible_parts, sightings
-from whichloop.protocol.values import cap, span_of
+from whichloop.protocol.values import span_of
 
 from . import bench
 from .test_receipts import EMBEDDINGS
@@ -124,25 +123,8 @@ ANEW: dict[str, Callable[[Any], str]] = {
     "python": repr,
     "indented": lambda value: json.dumps(value, indent=2),
     "sorted": lambda value: json.dumps(value, sort_keys=True),
-    "xml": lambda value: _xml("result", value),
     "yaml": yaml.safe_dump,
-    "xml in json": lambda value: json.dumps({"content": _xml("result", value)}),
-    "prose": lambda value: ". ".join(f"The {key} is {item}" for key, item in _pairs(value)),
 }
-
-
-def _xml(name: str, value: Any) -> str:
-    tag = name.replace(" ", "_")
-    inner = value.items() if isinstance(value, dict) else [("item", item) for item in value] if isinstance(value, list) else None
-    return f"<{tag}>{escape(str(value)) if inner is None else ''.join(_xml(key, item) for key, item in inner)}</{tag}>"
-
-
-def _pairs(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    if not isinstance(value, dict | list):
-        yield key, value
-        return
-    for name, item in value.items() if isinstance(value, dict) else ((key, item) for item in value):
-        yield from _pairs(item, name)
 
 
 @pytest.mark.parametrize("write", ANEW.values(), ids=ANEW.keys())
@@ -169,19 +151,6 @@ def test_a_result_that_is_written_anew_shows_its_values(write: Callable[[Any], s
 def test_a_value_that_stands_elsewhere_by_chance_is_not_shown(text: str, path: Path) -> None:
     _, entry = issued(ITEMS)
     assert path not in shown(ITEMS, lambda _: entry.around(text))
-
-
-def test_what_other_marks_hold_is_not_searched_and_what_the_cap_cut_off_is_not_shown_by_what_is_left() -> None:
-    ledger = Ledger()
-    outer, inner = (issue(ledger, "look", {"id": number}, f'{{"id": {number}}}', {"id": number}, True) for number in (1, 2))
-    (seen,) = sightings(outer.around(f"id: 1 {inner.signed}"))[outer.call]
-    assert not ledger.parts_shown(outer, seen, (("id",),))
-    value = {"early": 1, "long": "x" * 300, "late": 2}
-    given = cap(render_value(value), 100)
-    assert legible_parts(given, value, Sighting("", "both", given, 0), (("early",), ("late",))).keys() == {("early",)}
-
-
-# --- what a plan goes on to use ---
 
 
 def look(key: str) -> dict[str, Any]:
@@ -213,31 +182,3 @@ def test_a_result_is_known_by_its_receipt_and_the_values_that_are_used() -> None
     unused = bench.Bench(Plan((bench.planned("c1", "look", key="k"), bench.planned("c2", "add", a=1, b=2)), Ref("c2")), tools=TOOLS)
     seen = unused.results()
     assert unused.view(seen["c1"][:20], seen["c2"]).results.keys() == {"c1", "c2"}, "what nobody uses is known by its receipt"
-
-
-def test_what_has_served_its_calls_may_be_cut() -> None:
-    trial = using("second", "first", answer=[Ref("c2"), Ref("c3")])
-    seen = trial.results("c1", "c2")
-    trial.view(*seen.values())  # the call was decided on before a loop cut the result
-    assert trial.view(seen["c1"][:60], seen["c2"]).results.keys() == {"c1", "c2"}
-    assert trial.view(seen["c1"][:60]).results.keys() == set()
-    answered = using("second", answer=[Ref("c2"), Ref("c1", ("third",))])
-    seen = answered.results()
-    answered.view(*seen.values())
-    assert answered.view(seen["c1"][:60], seen["c2"]).results.keys() == {"c2"}
-
-
-@pytest.mark.parametrize(("answer", "legible"), [("k1", True), ("k2", False), ({"which": ["k1", "k2"]}, False), ("yes", True)])
-def test_an_answer_without_references_rests_on_the_values_that_it_states(answer: Any, legible: bool) -> None:
-    trial = bench.Bench(Plan((bench.planned("c1", "look", key="k"),), answer), tools=TOOLS)
-    assert bool(trial.view(trial.results()["c1"][:60]).results) is legible
-
-
-def test_a_receipt_that_is_listed_again_brings_its_result_no_nearer() -> None:
-    trial = bench.Bench(bench.chain(2))
-    seen = trial.results()
-    far = "x" * 5_000
-    once, again = trial.view(*seen.values(), far), trial.view(*seen.values(), far, *(text.split()[0] for text in seen.values()))
-    assert again.results.keys() == once.results.keys() == {"c1", "c2"}
-    far_off = [{name: item.distance(len(view.text)) for name, item in view.results.items()} for view in (once, again)]
-    assert all(far_off[1][name] > far_off[0][name] > 0.7 for name in seen)

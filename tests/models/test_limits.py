@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,18 +103,6 @@ def test_concurrency_stays_within_its_bounds_and_halves_once_for_a_crowd(most, e
     virtually(go())
 
 
-def test_a_round_of_successes_is_one_step_up():
-    async def go() -> None:
-        limits = Limits(8)
-        limits.leave(await limits.enter(), refused=True)
-        assert limits.allowed == 4
-        for _ in range(5):
-            limits.leave(await limits.enter(), replied=True)
-        assert 5 <= limits.allowed < 5.2
-
-    virtually(go())
-
-
 @EACH
 @given(
     st.integers(1, 4),
@@ -158,16 +145,6 @@ def test_permits_are_never_lost_whoever_is_cancelled_and_go_to_who_came_first(mo
     assert entered == [number for number in came if number in entered]
 
 
-def test_limits_outlive_an_event_loop():
-    limits = Limits(1)
-
-    async def enter_and_vanish() -> None:
-        await limits.enter()
-
-    for _ in range(3):
-        virtually(enter_and_vanish())
-
-
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=6))
 def test_what_is_lost_at_the_same_time_counts_once(spans) -> None:
     async def one(waits: Waits, starts: int, lasts: int) -> None:
@@ -182,9 +159,6 @@ def test_what_is_lost_at_the_same_time_counts_once(spans) -> None:
 
     covered = {second for starts, lasts in spans for second in range(starts, starts + lasts)}
     assert virtually(all_of_them()) == pytest.approx(len(covered))
-
-
-# --- What a provider's failures and limits of our own cost is no time of the loop's. ---
 
 
 PAUSE_S = 0.05
@@ -248,27 +222,6 @@ def test_silence_and_waiting_without_end_end_a_trial_as_errored() -> None:
     assert waits.wall_s >= MAX_LOST * 0.01
 
 
-def test_what_is_lost_at_the_same_moment_counts_once() -> None:
-    async def lost() -> float:
-        waits = Waits()
-        waits.lost(5)
-        waits.lost(7)
-        with waits.counted():
-            waits.lost(6)
-        return waits.seconds
-
-    assert 7 <= asyncio.run(lost()) < 8
-
-
-def test_a_recorded_latency_is_that_of_the_reply_alone(tmp_path: Path) -> None:
-    recordings = Recordings(tmp_path, "record")
-    ran(RealModel(busy(3), RealOptions(attempts=5)), 60, recordings)
-    recordings.close(True)
-    record = ran(busy(), 60, Recordings(tmp_path, "replay"))
-    assert record.status == "scored"
-    assert record.seconds < 3 * PAUSE_S
-
-
 def test_a_trial_that_met_a_providers_failure_is_never_scored_0() -> None:
     count = itertools.count(1)
 
@@ -280,9 +233,6 @@ def test_a_trial_that_met_a_providers_failure_is_never_scored_0() -> None:
     record = ran(RealModel(fake(answer), RealOptions(attempts=1)), 5, loop=loop)
     assert (record.status, record.stop) == ("errored", "max_steps")
     assert record.reason.startswith("provider: ")
-
-
-# --- Two ledgers, and tables of prices that say what is wrong with them. ---
 
 
 DOLLARS = st.floats(0, 1000)
@@ -324,22 +274,18 @@ def test_a_table_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        *((f'["m"]\ninput = {value}\noutput = 1', "'m': input must be a number") for value in ("inf", "-1", '"1"', "true")),
-        ('["m"]\ninput = 1\noutput = 0\ncached_input = nan', "'m': cached_input must be a number"),
+        *((f'["m"]\ninput = {value}\noutput = 1', "'m': input must be a number") for value in ("inf", "-1", "true")),
         ('["m"]\ninput = 1\noutput = 1\ncached_input = 2', "'m': cached_input must not exceed input"),
         ('["m"]\ninput = 1\noutput = 1\ncached_imput = 2', "'m': write "),
-        ("[openai.gpt-4o]\ninput = 1\noutput = 1", "'openai': write "),
         ('["m"]\ninput = 1', "'m': write "),
-        ("m = 1", "'m': write "),
         ("[m", ""),
-        (b"\xff", "utf-8"),
         (None, "No such file"),
     ],
 )
 def test_a_bad_table_is_one_line_that_names_the_file_and_the_model(tmp_path, text, named):
     path = tmp_path / "prices.toml"
     if text is not None:
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        path.write_text(text)
     with pytest.raises(ValueError, match=f"^prices .*prices.toml: .*{named}") as caught:
         read_prices(path)
     assert "\n" not in str(caught.value)

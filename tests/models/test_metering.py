@@ -7,7 +7,6 @@ import contextlib
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import Any, Self
 
 import pytest
@@ -16,7 +15,6 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
-from whichloop.loops.bare_codecs import CODEC
 from whichloop.models.faults import IMPLICIT, Fault, FaultPoint
 from whichloop.models.metering import HUGE_CHARS, Budget, Meter, MeteredModel, MeteredToolbox
 from whichloop.models.profiles import load_profile
@@ -50,7 +48,6 @@ from whichloop.runs.trial.trial import NotRun, TrialContext, run_trial
 from whichloop.runs.trial_models import TrialModels
 
 from . import bench
-from .bench import profile
 
 LAW = settings(max_examples=cases(30), deadline=None)
 QUESTION = Request((Message("user", "Well?"),))
@@ -92,9 +89,6 @@ async def spend(model: Any, most: int = 50) -> int:
         except BudgetExceeded:
             return count
     return most
-
-
-# --- budgets ---
 
 
 @LAW
@@ -140,27 +134,6 @@ def test_a_refusal_says_which_limit_is_used_up() -> None:
         assert model.meter.refused == model.meter.exhausted == words
 
 
-@given(st.integers(1, 5), st.integers(0, 6))
-def test_each_meter_above_another_counts_its_calls_and_tokens(levels: int, limit: int) -> None:
-    chain = [*accumulate(range(levels), lambda above, _: Meter(parent=above), initial=Meter(Budget(calls=limit)))]
-    for _ in range(limit):
-        chain[-1].admit()
-        chain[-1].add(Usage(3, 2))
-    with pytest.raises(BudgetExceeded):
-        chain[-1].admit()
-    assert [(meter.calls, meter.tokens) for meter in chain] == [(limit, 5 * limit)] * (levels + 1)
-
-
-def test_failures_are_calls_too() -> None:
-    model = metered(Budget(calls=2), model=Echo(fails=True))
-    for _ in range(2):
-        with pytest.raises(ProviderError):
-            run_sync(model.complete(QUESTION))
-    with pytest.raises(BudgetExceeded):
-        run_sync(model.complete(QUESTION))
-    assert [(reply, str(error)) for _, reply, error, _ in model._listener.exchanges] == [(None, "down")] * 2
-
-
 def test_a_budget_of_dollars_warns_once_of_replies_without_a_price(caplog: pytest.LogCaptureFixture) -> None:
     whole = Meter(Budget(dollars=2.5))
     model = metered(Budget(calls=3), parent=whole, model=Echo(Usage(1, 1, cost_usd=None)))
@@ -169,15 +142,6 @@ def test_a_budget_of_dollars_warns_once_of_replies_without_a_price(caplog: pytes
     assert (whole.cost_usd, model.meter.cost_usd, whole.dollars, whole.unpriced) == (None, None, 0.0, 3)
     (told,) = [record.getMessage() for record in caplog.records]
     assert told.startswith("the model does not say what a reply costs, so that the budget of 2.5 dollars does not count it")
-
-
-def test_no_limit_is_negative() -> None:
-    for name in ("calls", "tokens", "dollars", "seconds"):
-        with pytest.raises(ValueError, match=f"^Budget: {name} must be 0 or more"):
-            Budget(**{name: -1})
-
-
-# --- a loop that does not listen ---
 
 
 @dataclass(frozen=True)
@@ -226,9 +190,6 @@ def test_the_end_of_the_run_s_budget_leaves_the_trial_for_later() -> None:
     assert whole.calls == 4
 
 
-# --- what the listener hears ---
-
-
 def test_a_reply_without_a_count_gets_an_estimate() -> None:
     model = metered()
     assert run_sync(model.complete(QUESTION)).usage == Usage(6, 2, estimated=True)
@@ -236,20 +197,20 @@ def test_a_reply_without_a_count_gets_an_estimate() -> None:
     assert run_sync(metered(model=Echo(counted)).complete(QUESTION)).usage == counted
 
 
-def test_the_time_in_which_a_stream_is_silent_is_waited_for_and_that_in_which_it_is_read_is_not() -> None:
+def test_a_stream_is_waited_for_while_it_is_silent_and_not_while_it_is_read() -> None:
     class Stalling(Echo):
         async def stream(self, request: Request) -> AsyncIterator[Chunk]:
             yield Chunk("a")
             await asyncio.sleep(3600)
 
     async def go() -> list[bool]:
-        model = MeteredModel(Stalling(), Meter(), bench.Ear())
+        model = metered(model=Stalling())
         chunks = aiter(model.stream(QUESTION))
         await anext(chunks)
         waited = [model.waiting_s > 0]
         running = asyncio.ensure_future(anext(chunks))
         await asyncio.sleep(0.01)
-        waited.append(model.waiting_s >= 0.005)
+        waited.append(model.waiting_s > 0)
         running.cancel()
         await asyncio.wait({running})
         return [*waited, model.waiting_s > 0]
@@ -276,15 +237,6 @@ def test_a_stream_is_heard_once_with_what_came(chunks: int, fails: bool, heard: 
     assert (request, fault, str(error)) == (QUESTION, None, "down" if fails else "None")
     assert (reply and reply.text, model.meter.calls) == (heard, 1)
     assert heard != "a b c" or (reply.usage, model.meter.tokens) == (Usage(6, 2, estimated=True), 8)
-
-
-def test_a_fault_is_told_with_the_exchange_that_it_struck() -> None:
-    trial = bench.Bench(bench.chain(1), profile("wire.empty"))
-    run_sync(trial.run(codec=CODEC))
-    assert [fault for *_, fault in trial.ear.exchanges] == ["wire.empty", None, "wire.empty", None]
-
-
-# --- the toolbox ---
 
 
 def lookup(key: str) -> str:
@@ -321,14 +273,6 @@ def test_a_receipt_stands_around_what_the_length_cap_leaves() -> None:
     assert seen.data.startswith("[r:")
     assert re.search(r"\(truncated, 50015 characters in all\) \[[0-9a-f.]+:r\]\Z", seen.data)
     assert sightings(seen.data).keys() == {call_digest("lookup", {"key": "x" * 50_000})}
-
-
-def test_an_error_that_the_tool_itself_raised_has_a_receipt() -> None:
-    tunnel = Tunnel()
-    seen = call(toolbox(tunnel), key="none")
-    assert (seen.status, seen.error_type, strip_receipts(seen.data)) == ("error", "KeyError", "'no such word'")
-    assert sightings(seen.data)
-    assert not tunnel.ledger.issued[0].ok
 
 
 def test_a_call_that_never_ran_has_none() -> None:
@@ -383,12 +327,3 @@ def test_a_failure_that_is_believed_has_a_receipt_of_its_own_text(kind: str) -> 
     assert list(sightings(seen.data)) == [call_digest("lookup", {"key": "x"})]
     assert tunnel.ledger.issued[-1].content == content_digest(strip_receipts(seen.data)) != content_digest("the meaning of x")
     assert call(tools, key="x").data == call(toolbox(Tunnel()), key="x").data
-
-
-@pytest.mark.parametrize(("clearing", "attempts", "worked"), [("never", 0, []), ("after", 2, [2, 3]), ("shown", 0, [])])
-def test_trying_again_without_asking_the_model_clears_nothing_but_what_time_clears(clearing, attempts, worked) -> None:
-    tools, _, fault = armed("tool.raises")
-    fault.clearing, fault.attempts = clearing, attempts
-    assert [n for n in range(4) if call(tools, key="x").ok] == worked
-    fault.cured = True
-    assert call(tools, key="x").ok is (clearing != "never")

@@ -53,30 +53,14 @@ def test_what_the_codex_command_line_sends_is_read() -> None:
     ("tools", "choice", "read"),
     [
         ([], "auto", None),
-        ([SEARCH], "required", None),
         ([ADD, SEARCH], "required", "required"),
         ([ADD, SEARCH], {"type": "web_search"}, None),
-        ([ADD, {"type": "mcp", "server_label": "s"}], {"type": "mcp", "server_label": "s"}, None),
         ([ADD], {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "add"}]}, "add"),
         ([ADD, SEARCH], {"type": "allowed_tools", "mode": "required", "tools": [{"type": "web_search"}]}, "auto"),
     ],
 )
 def test_a_forced_tool_of_openai_s_is_no_tool_of_the_model(tools: list[Any], choice: Any, read: str | None) -> None:
     assert ask(tools=tools, tool_choice=choice).request.tool_choice == read
-
-
-def test_a_response_repeats_its_request() -> None:
-    fields: Any = {
-        "instructions": "Add.",
-        "metadata": {"a": "b"},
-        "store": False,
-        "temperature": 0.5,
-        "reasoning": {"effort": "low"},
-    }
-    made = RESPONSES.reply(ask(**fields, tools=[ADD]), Reply("4"), STAMP)
-    assert {name: made[name] for name in fields} == fields | {"reasoning": {"effort": "low", "summary": None}}
-    assert made["tools"] == [ADD | {"strict": True, "output_schema": None}]
-    assert (made["truncation"], made["text"]["format"]) == ("disabled", {"type": "text"})
 
 
 @given(replies())
@@ -119,9 +103,6 @@ def test_the_answers_that_were_used_last_are_kept(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(BadRequest):
             ask(chat.recall, previous_response_id=gone)
     assert len(ask(chat.recall, previous_response_id="resp_2").request.messages) == 3
-
-
-# --- What only OpenAI's chat completions have. ---
 
 
 PARAMETERS = {"type": "object", "properties": {}}
@@ -172,14 +153,6 @@ def test_formats_of_replies(given_format: Any, read: Any) -> None:
     assert ask_chat(response_format=given_format, messages=said).request.response_schema == read
 
 
-@pytest.mark.parametrize(("mode", "read"), [("required", "add"), ("auto", "auto")])
-def test_one_allowed_tool_that_is_required_is_forced(mode: str, read: str) -> None:
-    allowed = {"mode": mode, "tools": [{"type": "function", "function": {"name": "add"}}]}
-    assert (
-        ask_chat(tools=[ADD_OF_CHAT], tool_choice={"type": "allowed_tools", "allowed_tools": allowed}).request.tool_choice == read
-    )
-
-
 @given(objects)
 def test_arguments_of_the_history_are_written_as_the_model_writes_them(written: str) -> None:
     value = json.loads(written)
@@ -192,12 +165,6 @@ def test_arguments_of_the_history_are_written_as_the_model_writes_them(written: 
             {"role": "tool", "tool_call_id": "c", "content": ""},
         ]
         assert ask_chat(messages=history).request.messages[0].calls[0].arguments == read
-
-
-def test_a_reply_of_calls_alone_has_no_content_and_the_older_limit_is_read() -> None:
-    assert ask_chat(max_tokens=9).request.sampling.max_tokens == 9
-    made = CHAT.reply(ask_chat(), Reply("", (NativeCall("c", "add", "{}"),)), STAMP)
-    assert made["choices"][0]["message"]["content"] is None
 
 
 def test_a_stream_ends_with_the_usage_where_that_is_asked_for() -> None:

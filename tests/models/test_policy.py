@@ -11,29 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from whichloop.datasets.task import Task
-from whichloop.metrics.answers import Judgement
-from whichloop.metrics.scorers import is_abstention, scorer_named
+from whichloop.metrics.scorers import is_abstention
 from whichloop.models.faults import ANSWER, NOT_DETERMINED
 from whichloop.models.policy import POLICY, PolicyDecision, PolicyRequest
 from whichloop.models.profiles import Profile
 from whichloop.models.prompt_view import PromptView, named_in
 from whichloop.models.receipts import call_digest
 from whichloop.models.scripted import Script, Scripted
-from whichloop.protocol import Message, Plan, Query, Ref, Reply, Request, Tool, ToolCall, render_value, run_sync
-from whichloop.protocol.moves import (
-    Act,
-    Answer,
-    Completion,
-    Inexpressible,
-    Move,
-    Recovery,
-    Role,
-    Tasks,
-    Text,
-    Understanding,
-    WireError,
-)
+from whichloop.protocol import Message, Plan, Ref, Request, ToolCall, render_value, run_sync
+from whichloop.protocol.moves import Act, Answer, Completion, Recovery, Role, Text
 from whichloop.protocol.receipts import strip_receipts
 
 from . import bench
@@ -65,51 +51,6 @@ def joined() -> Any:
         bench.planned("c3", "add", a=Ref("c1"), b=Ref("c2")),
     )
     return bench.Bench(Plan(calls, Ref("c3")))
-
-
-class Picky:
-    """A codec that can say moves of some kinds only, and shows them as they are."""
-
-    name = "picky"
-    max_calls = 2
-
-    def __init__(self, role: Role, kinds: set[type]) -> None:
-        self.role = role
-        self.kinds = kinds
-        self.said: list[Move] = []
-
-    def render(self, move: Move) -> Reply:
-        if type(move) not in self.kinds:
-            raise Inexpressible(type(move).__name__)
-        self.said.append(move)
-        return Reply(repr(move))
-
-    def parse(self, reply: Reply) -> Move:
-        for move in self.said:
-            if repr(move) == reply.text:
-                return move
-        raise WireError("prose")
-
-
-KINDS = st.sets(st.sampled_from([Act, Answer, Understanding, Tasks, Completion, Recovery, Text]))
-
-
-@LAW
-@given(data=st.data(), plan=bench.plans(), role=st.sampled_from(list(Role)), kinds=KINDS, shown=st.booleans())
-def test_a_move_that_a_codec_cannot_say_is_never_made(data, plan, role, kinds, shown):
-    """Under any fault too: the reply is a move of a kind that can be said, or prose; a model always says something."""
-    trial = bench.Bench(plan, data.draw(st.sampled_from(["clean", "forgetful"])), seed=data.draw(st.integers()))
-    codec = Picky(role, kinds)
-    texts = trial.results().values() if shown else ()
-    reply = run_sync(trial.model.complete(trial.request(*texts, role=role, codec=codec)))
-    if codec.said:
-        assert type(codec.parse(reply)) in kinds
-    else:
-        assert reply.text or trial.expected == ""
-        assert reply.calls == ()
-
-
-# --- decide and answer ---
 
 
 @LAW
@@ -155,24 +96,6 @@ def test_without_receipts_no_answer_is_ever_right(plan: Plan, role: Role, bluffs
         assert value is None or is_abstention(value) or plan.answer is None or render_value(value) != trial.expected
 
 
-@pytest.mark.parametrize("answer", [0, 18, 5_000_000, 10**14, 2.5, -3, "18 apples", "1,000,000 people", "3/4"])
-@pytest.mark.parametrize("bluffs", [True, False])
-def test_no_scorer_takes_a_bluff_for_right(answer: Any, bluffs: bool) -> None:
-    value = move(Role.ANSWER, sums(answer).view(), bluffs=bluffs).value
-    assert is_abstention(value) is not bluffs
-    judgement = Judgement(Task("t", Query(""), answer), render_value(value), "finished")
-    assert scorer_named("numeric")(judgement) == scorer_named("exact")(judgement) == 0
-
-
-@pytest.mark.parametrize("answer", [Ref("c1"), {"n": Ref("c1"), "what": "sum"}, [Ref("c1"), [Ref("c1")]]])
-def test_a_bluff_has_the_shape_of_the_answer_and_no_result_in_it(answer: Any) -> None:
-    trial = sums(answer)
-    value = move(Role.ANSWER, trial.view(), bluffs=True).value
-    assert type(value) is (int if isinstance(answer, Ref) else type(answer))
-    assert "c1" not in render_value(value)
-    assert render_value(value) != trial.expected
-
-
 def test_a_bluff_is_what_the_script_has_for_it_and_a_task_without_answer_is_answered_so() -> None:
     """Made up in the form that is asked for: otherwise a design that validates answers would catch every bluff."""
     script = Script(sums({"n": Ref("c1")}).plan, {}, Profile(name="bluffs", bluff=1.0), 0, "t", made_up={"n": 9})
@@ -181,9 +104,6 @@ def test_a_bluff_is_what_the_script_has_for_it_and_a_task_without_answer_is_answ
     trial = sums(None)
     assert move(Role.ANSWER, trial.view(*trial.results().values()), bluffs=True).value == NOT_DETERMINED
     assert not is_abstention(move(Role.ANSWER, trial.view(), bluffs=True).value)
-
-
-# --- calls that fail ---
 
 
 def _with_alternative() -> Any:
@@ -195,24 +115,6 @@ def _with_alternative() -> Any:
 def issued(trial: bench.Bench, a: int, b: int, text: str, value: Any = None) -> str:
     """The receipt of a sum; of one that failed where there is no value."""
     return trial.tunnel.ledger.sign(call_digest("add", {"a": a, "b": b}), text, value, value is not None).signed
-
-
-def test_a_planned_failure_is_known_by_its_error_and_any_other_one_ends_the_work() -> None:
-    planned = sums(Ref("c1"), fails=True)
-    view = planned.view(planned.results()["c0"])
-    assert view.results.keys() == {"c0"}
-    assert move(Role.DECIDE, view).calls == (ToolCall("add", {"a": 1, "b": 2}),)
-    trial = bench.Bench(bench.chain(2))
-    failed = trial.view(issued(trial, 1, 1, "out of order"))
-    assert failed.stuck
-    assert move(Role.DECIDE, failed).value == NOT_DETERMINED
-
-
-def test_a_repeat_that_is_refused_does_not_undo_what_was_seen_to_succeed() -> None:
-    trial = bench.Bench(bench.chain(2))
-    done, refused = issued(trial, 1, 1, "2", 2), issued(trial, 1, 1, "added already")
-    assert (trial.view(done, refused).stuck, trial.view(done, refused).values) == (False, {"c1": 2})
-    assert trial.view(refused).stuck
 
 
 def test_a_call_that_fails_for_good_leaves_its_alternative() -> None:
@@ -241,9 +143,6 @@ def test_after_patience_the_alternative_is_tried_and_then_skipped(failures, stra
     assert (said.strategy, None if said.call is None else said.call.arguments["a"]) == (strategy, recovers)
 
 
-# --- which call failed ---
-
-
 AGAIN = "It may work now."
 
 
@@ -265,38 +164,6 @@ def test_recover_knows_arguments_however_their_json_is_written(texts, failed, in
     assert move(Role.RECOVER, view) == Recovery("retry", ToolCall("concat", {"a": texts[failed], "b": "x"}), AGAIN)
 
 
-def look_up(shelf: str) -> str:
-    """What stands there."""
-    return shelf
-
-
-def list_shelf(shelf: str, page: int) -> str:
-    """A page of it; look_up knows the shelf."""
-    return shelf * page
-
-
-SHELVES = (bench.planned("c1", "look_up", shelf="A"), bench.planned("c2", "list_shelf", shelf="A", page=2))
-SIMILAR = (bench.planned("c1", "add", a=7, b=1), bench.planned("c2", "add", a=75, b=1))
-
-
-@pytest.mark.parametrize(
-    ("calls", "tool", "shown", "point"),
-    [
-        (SIMILAR, "add", {"a": 7, "b": 1}, "c1"),
-        (SIMILAR, "add", {"a": 7.0, "b": 1}, "c1"),
-        (SIMILAR, "add", {"a": 75, "b": 1}, "c2"),
-        (SHELVES, "look_up", {"shelf": "A"}, "c1"),
-        (SHELVES, "list_shelf", {"shelf": "A", "page": 2}, "c2"),
-    ],
-)
-def test_recover_tells_similar_calls_apart(calls: Any, tool: str, shown: dict[str, Any], point: str) -> None:
-    """A number is not taken for one that begins like it; of two calls shown whole the one with more arguments failed."""
-    tools = (Tool.from_function(look_up), Tool.from_function(list_shelf), *bench.TOOLS)
-    trial = bench.Bench(Plan(calls, Ref("c2")), tools=tools)
-    told = f"Tools: look_up, list_shelf, look_up, add\nfailed_tool: {tool}\n{json.dumps(shown)}"
-    assert ask(Role.RECOVER, trial.view(told, tools=("look_up", "list_shelf", "add"))).point == point
-
-
 def test_recover_knows_a_call_again_though_the_request_does_not_show_what_it_came_from(joined) -> None:
     assert ask(Role.RECOVER, joined.view(), failures={"c2": 1}).point == "c2"
     assert move(Role.RECOVER, joined.view(), failures={"c2": 1}).call == joined.calls["c2"]
@@ -308,23 +175,6 @@ def test_recover_knows_a_call_again_though_the_request_does_not_show_what_it_cam
     expected = sums(Ref("c1"), fails=True)  # an error that was expected is skipped
     told = f"failed_tool: reject, parameters: {json.dumps(expected.calls['c0'].arguments)}"
     assert move(Role.RECOVER, expected.view(told, expected.results("c0")["c0"])).strategy == "skip"
-
-
-# --- the other roles ---
-
-
-def test_plan_states_a_task_for_each_unknown_call(joined) -> None:
-    results = joined.results()
-    for shown, tasks in (
-        ((), [("c1", ()), ("c2", ()), ("c3", ("c1", "c2"))]),
-        (("c1",), [("c2", ()), ("c3", ("c2",))]),
-        (("c1", "c2", "c3"), []),
-    ):
-        said = move(Role.PLAN, joined.view(*(results[name] for name in shown)))
-        assert isinstance(said, Tasks)
-        assert [(task.id, task.depends_on) for task in said.tasks] == tasks
-        assert all((task.description, task.kind) == (f"Find {task.id}.", "use_tools") for task in said.tasks)
-    assert set(POLICY) == set(Role), "every role has its move"
 
 
 def test_select_makes_the_calls_whose_goal_stands_in_the_request(joined) -> None:
@@ -348,16 +198,6 @@ def test_the_work_is_done_iff_all_receipts_are_legible(joined, role: Role) -> No
     results = joined.results()
     assert move(role, joined.view(results["c1"])) == Completion(False, "Some results are missing.", ("Find c2.", "Find c3."))
     assert move(role, joined.view(*results.values())) == Completion(True, "All results are in.")
-
-
-def test_format_gives_the_draft_that_it_is_shown_or_what_the_model_said_last_and_makes_up_none(joined) -> None:
-    trial = sums({"sum": Ref("c1")})
-    results = trial.results().values()
-    assert move(Role.FORMAT, trial.view(*results, 'Draft: {"sum": 3}')) == Text('{"sum": 3}')
-    assert move(Role.FORMAT, trial.view(*results)) == Text(NOT_DETERMINED)
-    view = joined.view(*joined.results().values(), "Draft: about 9, or 10")
-    drafts = [POLICY[Role.FORMAT](view, PolicyRequest(1, {}, 3, False, said)).options for said in ("about 9", "about 8", "")]
-    assert drafts == [(Text("about 9"),), (Text("10"),), (Text("10"),)]
 
 
 @given(st.text("ab_ 1é.", min_size=1, max_size=4), st.text("ab_ 1é.", max_size=40))

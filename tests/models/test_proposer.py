@@ -9,12 +9,8 @@ from typing import Any
 
 import dspy
 import pytest
-from dspy.propose.dataset_summary_generator import DatasetDescriptor, DatasetDescriptorWithPriorObservations, ObservationSummarizer
-from dspy.propose.grounded_proposer import GroundedProposer
 from dspy.teleprompt.copro_optimizer import BasicGenerateInstruction, GenerateInstructionGivenAttempts
 from dspy.teleprompt.gepa.instruction_proposal import InstructionProposer
-from dspy.teleprompt.infer_rules import RulesInductionProgram
-from dspy.teleprompt.simba_utils import OfferFeedback
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,7 +27,6 @@ FEEDBACK = {
     "step": 'The plan\'s call times({"a": 1, "b": "<result of add>"}) was never made.',
     "answer": 'The answer was "1.2 thousand", expected 1200.',
 }
-INERT = [name for name in HINTS if name not in CURES]
 LAW = settings(max_examples=cases(25), deadline=None)
 
 
@@ -52,9 +47,6 @@ def request(text: str, system: str = "", **more: Any) -> Request:
 
 def ask(proposer: ScriptedProposer, asked: Request) -> str:
     return run_sync(proposer.complete(asked)).text
-
-
-# --- laws ---
 
 
 @LAW
@@ -102,16 +94,6 @@ def test_the_same_request_again_is_answered_otherwise_also_after_what_was_answer
         assert [ask(resumed, request("Improve it.")) for _ in range(20 - skipped)] == replies[skipped:]
 
 
-def test_the_table_has_a_hint_for_each_weakness_and_some_that_help_against_none() -> None:
-    assert [name for name in HINTS if name in CURES] == list(CURES)
-    assert len(INERT) >= 3
-    for name in INERT:
-        assert not [kind for kind, cure in CURES.items() if cure.phrase.search(HINTS[name])]
-
-
-# --- reading failures ---
-
-
 @pytest.mark.parametrize("kind", FEEDBACK)
 @pytest.mark.parametrize("form", ["plain", "json", "json in json"])
 def test_each_sentence_of_feedback_tells_its_weakness(kind: str, form: str) -> None:
@@ -130,27 +112,14 @@ def test_symptoms_are_the_weaknesses_told(kinds: set[str], noise: list[str]) -> 
     assert symptoms("\n".join([*(FEEDBACK[kind] for kind in kinds), *noise])) == tuple(kind for kind in CURES if kind in kinds)
 
 
-@given(number=st.integers(-(10**6), 10**6), whole=st.booleans())
-def test_a_hundredth_is_told_from_other_mistakes(number: int, whole: bool) -> None:
-    was = int(number / 100) if whole else number / 100
-    expected = ("unit",) if was != number else ()
-    assert symptoms(f"Argument a of t was {json.dumps(was)}; the plan has {number}.") == expected
-    assert symptoms(f"Argument a of t was {number * 7 + 1}; the plan has {number or 5}.") == ()
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [
         ("Argument a of t was true; the plan has 100.", ()),
         ('Argument a of t was "0.5"; the plan has "50".', ()),
-        ('Argument a of t was "2026-05-03"; the plan has "2026-05-03".', ()),
         ('Argument a of t was {"b": 1}; the plan has [1].', ()),
-        ("Argument a of t was 0.0…; the plan has 5.", ()),
-        ("Argument a of t was null; the plan has null.", ()),
-        ("Everything went as planned.", ()),
         ("The answer was 1.2, expected 1200.", ()),
         ('Argument a of t was {"on": ["01/02/2026"], "n": 5}; the plan has {"on": ["2026-02-01"], "n": 500}.', ("unit", "date")),
-        pytest.param("The answer was a thousand " * 20_000, (), id="tried in all ways, this would take hours"),
         pytest.param("The answer was a thousand " * 20_000 + ", expected 5.", ("answer",), id="and this, too"),
     ],
 )
@@ -158,24 +127,11 @@ def test_what_a_failure_tells(text: str, told: tuple[str, ...]) -> None:
     assert symptoms(text) == told
 
 
-def test_a_hint_that_is_there_already_is_not_given_again() -> None:
-    text = f"```\n{CURRENT}\n{HINTS['unit']}\n```\n{FEEDBACK['unit']}"
-    new = ask(ScriptedProposer(), request(text))
-    assert new.count(HINTS["unit"]) == 1
-    assert 2 <= len(named(new) - {"unit"}) <= 3
-    assert named(ask(ScriptedProposer(), request(f"{text}\n{FEEDBACK['date']}"))) == {"unit", "date"}
-
-
-# --- DSPy's own signatures ---
-
-ADAPTERS = {"chat": dspy.ChatAdapter, "json": dspy.JSONAdapter}
-
-
 def strict(name: str) -> Any:
-    return dspy.JSONAdapter() if name == "json" else ADAPTERS[name](use_json_adapter_fallback=False)
+    return dspy.JSONAdapter() if name == "json" else dspy.ChatAdapter(use_json_adapter_fallback=False)
 
 
-@pytest.mark.parametrize("adapter", ADAPTERS)
+@pytest.mark.parametrize("adapter", ["chat", "json"])
 def test_copro_the_first_proposals_and_the_later_ones_which_go_on_from_the_best(adapter: str) -> None:
     with asking(ScriptedProposer(), strict(adapter)):
         made = dspy.Predict(BasicGenerateInstruction, n=6, temperature=1.4)(basic_instruction=CURRENT)
@@ -194,44 +150,6 @@ def test_copro_the_first_proposals_and_the_later_ones_which_go_on_from_the_best(
         assert all(text.startswith(best) and named(text) and "Worse" not in text for text in made.completions.proposed_instruction)
 
 
-class Worker(dspy.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.react = dspy.Predict(dspy.Signature("query, trajectory -> thought, name", CURRENT))
-        self.extract = dspy.Predict("query, trajectory -> answer")
-
-    def forward(self, query: str) -> Any:
-        return self.extract(query=query, trajectory=self.react(query=query, trajectory="").thought)
-
-
-TRAINSET = [dspy.Example(query=f"What is {number} times 2?", answer=2 * number).with_inputs("query") for number in range(25)]
-
-
-def test_mipro_the_grounded_proposer(capsys: pytest.CaptureFixture[str]) -> None:
-    program = Worker()
-    demo = dspy.Example(augmented=True, query="What?", trajectory="", thought="so", name="times", answer=4)
-    demos = {0: [[], [demo]], 1: [[], [demo]]}
-    with asking(ScriptedProposer(), strict("chat")):
-        proposer = GroundedProposer(
-            prompt_model=dspy.settings.lm, program=program, trainset=TRAINSET, use_instruct_history=True, rng=None, verbose=False
-        )
-        assert proposer.program_aware
-        assert proposer.data_summary
-        found = proposer.propose_instructions_for_program(TRAINSET, program, demos, {}, 2)
-    assert proposer.program_aware  # it is switched off where a description cannot be had
-    assert "Error" not in capsys.readouterr().out
-    assert [len(proposals) for proposals in found.values()] == [2, 2]
-    assert all(text.startswith(CURRENT.splitlines()[0]) and "Keep this line's place." in text for text in found[0])
-    assert all(named(text) for proposals in found.values() for text in proposals)
-
-
-@pytest.mark.parametrize("signature", [DatasetDescriptor, DatasetDescriptorWithPriorObservations, ObservationSummarizer])
-def test_mipro_the_summary_of_the_data(signature: Any) -> None:
-    with asking(ScriptedProposer(), strict("chat")):
-        made = dspy.Predict(signature)(**dict.fromkeys(signature.input_fields, "x"))
-    assert all(len(value) > 20 for value in made.values())
-
-
 @pytest.mark.parametrize("kind", FEEDBACK)
 def test_gepa_reads_what_failed(kind: str) -> None:
     records = [
@@ -241,34 +159,3 @@ def test_gepa_reads_what_failed(kind: str) -> None:
     with asking(ScriptedProposer()):
         made = InstructionProposer()({"react": CURRENT, "extract": "x"}, {"react": records}, ["react"])
     assert made == {"react": f"{CURRENT}\n\n{HINTS[kind]}"}
-
-
-@pytest.mark.parametrize("adapter", ["chat", "json"])
-def test_simba_advice_for_every_module(adapter: str) -> None:
-    fields: dict[str, Any] = dict.fromkeys(OfferFeedback.input_fields, "x")
-    fields |= {
-        "worse_reward_info": json.dumps({"feedback": FEEDBACK["unit"]}, indent=2),
-        "module_names": json.dumps(["react", "extract.predict"], indent=2),
-        "worse_reward_value": "0.0",
-    }
-    with asking(ScriptedProposer(), strict(adapter)):
-        made = dspy.Predict(OfferFeedback)(**fields)
-    assert made.module_advice == {"react": HINTS["unit"], "extract.predict": HINTS["unit"]}
-    assert made.discussion
-
-
-def test_infer_rules_the_rules_are_hints_alone() -> None:
-    with asking(ScriptedProposer(), strict("chat")):
-        rules = RulesInductionProgram(num_rules=3)(f"Input Fields:\nquery: What is 3 times 2?\n\nOutput Fields:\nx: {CURRENT}")
-    assert rules == "\n".join(HINTS[name] for name in HINTS if name in named(rules))
-    assert named(rules)
-
-
-def test_a_schema_without_dspy_is_filled_too_and_plain_text_gets_the_instruction_in_a_fence() -> None:
-    schema = {"type": "object", "properties": {"new_instruction": {"type": "string"}, "score": {"type": "integer", "minimum": 3}}}
-    made = json.loads(ask(ScriptedProposer(), request("Improve it.", response_schema=schema)))
-    assert named(made["new_instruction"])
-    assert made["score"] == 3
-    text = ask(ScriptedProposer(), request(f"My instruction is:\n```\n{CURRENT}\n```\nWrite a better one within ``` blocks."))
-    assert text.startswith(f"```\n{CURRENT}\n\n")
-    assert text.endswith("\n```")

@@ -15,7 +15,7 @@ from tests.models.bench import issue
 from whichloop.models.profiles import Clears, Profile
 from whichloop.models.receipts import Ledger, believed, call_digest, content_digest, paired_results
 from whichloop.protocol import Message, NativeCall, Plan, Ref, refs, run_sync
-from whichloop.protocol.receipts import HALFWAY, MARK, bare, sightings, strip_receipts
+from whichloop.protocol.receipts import MARK, bare, sightings, strip_receipts
 
 from . import bench
 
@@ -58,36 +58,6 @@ def test_a_call_is_recognised_by_its_arguments_in_any_order(arguments: dict[str,
     assert call_digest("subtract", arguments) != call_digest("add", arguments)
     assert call_digest("add", arguments | {"one more": 1}) != call_digest("add", arguments)
     assert call_digest("add", {"a": {2, 1}}) == call_digest("add", {"a": {1, 2}}) != call_digest("add", {"a": float("nan")})
-
-
-@LAW
-@given(plan=bench.plans())
-def test_receipts_are_unique_within_any_plan(plan: Plan) -> None:
-    trial = bench.Bench(plan)
-    assert len({truth.call for truth in trial.oracle.values()}) == len(trial.oracle)
-
-
-def test_of_two_receipts_of_a_call_the_last_counts() -> None:
-    ledger = Ledger()
-    first, second = (issue(ledger, "read", {}, text, text, True) for text in ("old", "new"))
-    assert sightings(f"{first.signed} and then {second.signed}")[first.call][-1].content == second.content
-    assert sightings(f"{second.signed} and then {first.signed}")[first.call][-1].content == first.content
-
-
-@LAW
-@given(st.lists(st.text("abc ", max_size=20), min_size=1, max_size=5))
-def test_distance_is_counted_from_the_end_of_the_prompt(between: list[str]) -> None:
-    receipts = [issue(Ledger(), "add", {"a": number}, "12", 12, True) for number in range(len(between))]
-    prompt = "".join(f"{receipt.signed}{text}" for receipt, text in zip(receipts, between, strict=True))
-    found, length = sightings(prompt), len(prompt)
-    distances = [found[receipt.call][0].distance(length) for receipt in receipts]
-    assert distances == sorted(distances, reverse=True)
-    behind = len(" [0123ab.4567:r]") + len(between[-1])
-    assert distances[-1] == behind / (behind + HALFWAY)
-    assert all(found[receipt.call][0].distance(length, 0.5) > found[receipt.call][0].distance(length) for receipt in receipts)
-
-
-# --- what the model makes of them ---
 
 
 @LAW
@@ -168,9 +138,6 @@ def test_a_lie_makes_a_stated_answer_wrong_too(answer: object) -> None:
     assert run_sync(lied.run()) not in (lied.expected, None)
 
 
-# --- which call a result is given for, and whose it is ---
-
-
 def conversation(order: list[int], ledger: Ledger, ids: list[str] | None = None) -> list[Message]:
     """A reply with as many calls as results; result `order[i]` is given for call i."""
     names = ids or [f"id {place}" for place in range(len(order))]
@@ -212,14 +179,3 @@ def test_results_of_which_one_is_given_twice_are_taken_for_none_but_their_own(or
     ledger = Ledger()
     messages = conversation(order, ledger)
     assert believed(messages, ledger) == messages
-
-
-def test_calls_of_one_id_cannot_be_mixed_up_nor_those_that_nobody_can_read():
-    ledger = Ledger()
-    same = conversation([1, 0], ledger, ["x", "x"])
-    assert [one.is_right for one in paired_results(same)] == [True, True]
-    assert believed(same, ledger) is same
-    broken = [Message("assistant", "", (NativeCall("x", "put", "{"), NativeCall("y", "put", "["))), *same[2:]]
-    assert list(paired_results(broken)) == []
-    plain = [same[1], Message("tool", "no receipt", call_id="x"), Message("tool", same[2].content, call_id="other")]
-    assert list(paired_results(plain)) == []

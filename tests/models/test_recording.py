@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import resource
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from whichloop.models.fake import FakeModel
-from whichloop.models.recording import DIFFERENCE_LINES, DIFFERENCE_WIDTH, RecordedModel, RecordingMode, Recordings
+from whichloop.models.recording import RecordedModel, Recordings
 from whichloop.models.scripted_calls import pieces
 from whichloop.protocol import (
     BudgetExceeded,
@@ -30,15 +30,12 @@ from whichloop.protocol import (
     Usage,
     run_sync,
 )
-from whichloop.protocol.digest import digest
+from whichloop.protocol.json_text import digest
 
 from .recordings import TRIAL, ask, heard, lines_of, texts, use
 
 WHOLE_ONLY = Capabilities(streaming=False)
 A, B, C = ask("a"), ask("b"), ask("c")
-
-
-# --- modes ---
 
 
 def test_record_wants_a_model_that_is_not_recorded_yet(tmp_path: Path) -> None:
@@ -84,18 +81,6 @@ def test_what_a_second_run_adds_and_replaces(tmp_path, mode, whole, goes_on, rep
     assert texts(came) == replayed
 
 
-def test_a_refresh_loses_no_trial_in_which_the_model_failed_and_changes_the_line_of_a_changed_reply(tmp_path: Path) -> None:
-    for task in ("t1", "t2"):
-        use(tmp_path, "replay-or-record", [ask(task), B], FakeModel("A", "B"), trial=("bare", task, 0))
-    recordings = Recordings(tmp_path, "refresh")
-    for task, inner in (("t2", FakeModel("A2")), ("t1", FakeModel(ProviderError("503")))):
-        run_sync(heard(RecordedModel(recordings, "m", ("bare", task, 0), inner), ask(task)))
-    recordings.close(True)
-    assert texts(use(tmp_path, "replay", [ask("t1"), B])) == ["A", "B"]
-    kept = [(line.task, line.reply.text) for line in lines_of(tmp_path / "m.jsonl") if line.reply]
-    assert kept == [("t1", "A"), ("t1", "B"), ("t2", "A2")], "in order"
-
-
 def test_a_trial_that_runs_again_in_the_same_run_is_given_what_it_had(tmp_path: Path) -> None:
     recordings = Recordings(tmp_path, "replay-or-record")
     inner = FakeModel("A", ProviderError("503"), "B")
@@ -104,9 +89,6 @@ def test_a_trial_that_runs_again_in_the_same_run_is_given_what_it_had(tmp_path: 
     recordings.close(True)
     assert texts(came) == ["A", "server", "A", "B"]
     assert (len(inner.requests), recordings.replayed, recordings.recorded) == (3, 1, 2)
-
-
-# --- whose reply ---
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -121,30 +103,8 @@ def test_a_trial_gets_its_own_else_its_tasks_else_any_of_its_repeat(tmp_path: Pa
     assert texts(use(tmp_path, "replay", [A], trial=("a", "t1", 1))) == ["bad_request"]
 
 
-@pytest.mark.parametrize("mode", ["record", "replay-or-record"])
-def test_what_another_trial_or_scope_records_in_the_same_run_does_not_count(tmp_path: Path, mode: RecordingMode) -> None:
-    scopes = [ask(scope=scope) for scope in ("left", "right")]
-    recordings = Recordings(tmp_path, mode)
-    for arm in ("x", "y"):
-        model = RecordedModel(recordings, "m", (arm, "t", 0), FakeModel(f"{arm}1", f"{arm}2"))
-        assert texts([run_sync(heard(model, request)) for request in scopes]) == [f"{arm}1", f"{arm}2"]
-    recordings.close(True)
-    for arm in ("x", "y"):
-        assert texts(use(tmp_path, "replay", scopes[::-1], trial=(arm, "t", 0))) == [f"{arm}2", f"{arm}1"]
-
-
-def test_what_a_run_was_given_of_another_arm_its_replay_finds_again(tmp_path: Path) -> None:
-    use(tmp_path, "record", [A], FakeModel("old"), trial=("z", "t1", 0))
-    came = use(tmp_path, "replay-or-record", [A, A, B], FakeModel("new", "b"), trial=("b", "t2", 0))
-    assert texts(came) == ["old", "new", "b"]
-    assert texts(use(tmp_path, "replay", [A, A, B], trial=("b", "t2", 0))) == ["old", "new", "b"]
-
-
-# --- what is recorded ---
-
-
-PASSING: list[Any] = ["rate_limit", "server", "overloaded", "timeout", "connection", "auth"]
-LEAVING = [BudgetExceeded("used up"), asyncio.CancelledError(), ZeroDivisionError("a bug")]
+PASSING: list[Any] = ["rate_limit", "server", "auth"]
+LEAVING = [BudgetExceeded("used up"), asyncio.CancelledError()]
 
 
 @pytest.mark.parametrize("failure", [*(ProviderError("later", kind) for kind in PASSING), *LEAVING])
@@ -179,14 +139,6 @@ def test_a_failure_that_lasts_is_recorded(tmp_path: Path) -> None:
     assert use(tmp_path, "replay", asked) == said
 
 
-def test_a_request_that_json_cannot_say_is_the_askers_fault(tmp_path: Path) -> None:
-    inner = FakeModel()
-    bad: list[dict[Any, Any]] = [{"a": {1}}, {"a": float("nan")}, {1: 2, "a": 3}]
-    came = use(tmp_path, "record", [ask(response_schema=schema) for schema in bad], inner)
-    assert texts(came) == ["bad_request"] * 3
-    assert not inner.requests
-
-
 def test_a_replayed_reply_costs_nothing_and_keeps_price_and_latency(tmp_path: Path) -> None:
     used = [Usage(10, 2, 3, False, 0.5, 0.7), Usage(10, 2, cost_usd=0.5), Usage(10, 2, estimated=True), None]
     asked = [ask(str(number)) for number in range(4)]
@@ -200,9 +152,6 @@ def test_a_replayed_reply_costs_nothing_and_keeps_price_and_latency(tmp_path: Pa
     came = [run_sync(heard(model, request, stream=request is asked[0])).usage for request in asked]
     assert came == [Usage(10, 2, 3, False, 0.0, 0.7), Usage(10, 2, 0, False, 0.0, 0.5), used[2], None]
     assert 0.08 <= sum(line.seconds for line in lines_of(tmp_path / "m.jsonl")) == pytest.approx(model.replayed_s)
-
-
-# --- streams ---
 
 
 REPLY = Reply("some words here", (NativeCall("c", "add", '{"a": 1, "b": 22222}'),), Usage(3, 4))
@@ -224,16 +173,14 @@ def test_a_stream_is_recorded_whole_and_replayed_in_pieces(tmp_path: Path, able:
 @pytest.mark.parametrize("cancelled", [False, True])
 def test_a_stream_that_the_loop_closes_is_recorded_as_far_as_it_came_unless_its_trial_was_cancelled(tmp_path, cancelled):
     recordings = Recordings(tmp_path, "record")
-    model = RecordedModel(recordings, "m", TRIAL, FakeModel(REPLY, "after", "late"))
+    model = RecordedModel(recordings, "m", TRIAL, FakeModel(REPLY, "after"))
 
     async def consume() -> None:
-        stream: Any = model.stream(A)
-        try:
+        whole: Any = model.stream(A)
+        async with aclosing(whole) as stream:
             for _ in range(5):
                 await anext(stream)
             await asyncio.sleep(60 if cancelled else 0)
-        finally:
-            await stream.aclose()
 
     async def go() -> None:
         running = asyncio.create_task(consume())
@@ -242,26 +189,16 @@ def test_a_stream_that_the_loop_closes_is_recorded_as_far_as_it_came_unless_its_
             running.cancel()
         await asyncio.wait([running])
         assert (await heard(model, A)).text == "after"
-        late: Any = model.stream(A)
-        await anext(late)
-        recordings.close(True)
-        written = (tmp_path / "m.jsonl").read_bytes()
-        await late.aclose()
-        assert (tmp_path / "m.jsonl").read_bytes() == written, "a stream that ends after its run writes nothing"
 
     run_sync(go())
+    recordings.close(True)
     cut = Reply("some words here", (NativeCall("c", "add", '{"a": 1, "b"'),), None, "other")
     replayed = use(tmp_path, "replay", [A, A])
     assert (replayed[0].text, replayed[1][0]) == ("after", "bad_request") if cancelled else replayed[0] == cut
 
 
-# --- misses ---
-
-
 MISSES: list[tuple[dict[str, Any], str, list[str]]] = [
     ({"sampling": Sampling(temperature=0.7)}, "temperature", ['- "temperature": 0.0,', '+ "temperature": 0.7,']),
-    ({"tools": (ToolSpec("add", "Other.", {}),)}, "tools", ['-   "description": "Adds.",', '+   "description": "Other.",']),
-    ({"tool_choice": "add"}, "tool_choice", ['+ "tool_choice": "add",']),
     ({"messages": (*ask().messages, Message("user", "One\nmore"))}, "messages", ['+   "content": "One', '+more",']),
 ]
 
@@ -280,20 +217,6 @@ def test_a_miss_names_the_closest_request_and_where_it_differs(tmp_path, changes
     assert said.endswith(f"closest is bare/t1/0; it differs in {name}")
     assert difference[:2] == ["--- recorded", "+++ asked"]
     assert set(shown) <= set(difference)
-
-
-def test_the_difference_is_bounded(tmp_path: Path) -> None:
-    old = "\n".join(f"line {number} " + "long " * 100 for number in range(600))
-    use(tmp_path, "record", [ask(old)], FakeModel("4"))
-    recordings = Recordings(tmp_path, "replay")
-    run_sync(heard(RecordedModel(recordings, "m", TRIAL, None), ask(old.replace("line", "LINE").replace("long", "LONG"))))
-    lines = recordings.first_miss.split("\n")[1:]
-    assert len(lines) == DIFFERENCE_LINES
-    assert max(map(len, lines)) <= DIFFERENCE_WIDTH
-    assert "more lines" in lines[-1]
-
-
-# --- files ---
 
 
 def test_no_secret_reaches_a_file_and_the_loop_sees_what_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,14 +245,6 @@ def test_no_secret_reaches_a_file_and_the_loop_sees_what_is_stored(tmp_path: Pat
     assert all(line.request == digest(line.asked) for line in lines_of(tmp_path / "m.jsonl"))
 
 
-def test_halves_of_a_character_are_the_character(tmp_path: Path) -> None:
-    """A file cannot keep them apart."""
-    halves, whole, alone, hidden = "\ud83d\ude00", "\U0001f600", "\ude00\ud83d", "\u202eabc\u2028"
-    use(tmp_path, "record", [ask(halves), ask(alone), ask(hidden)], FakeModel(halves, alone, hidden))
-    assert texts(use(tmp_path, "replay", [ask(whole), ask(alone), ask(hidden)])) == [whole, alone, hidden]
-    assert all(line.isprintable() for line in (tmp_path / "m.jsonl").read_text().splitlines())
-
-
 def test_what_a_loop_was_given_is_in_the_file_and_only_one_run_records(tmp_path: Path) -> None:
     recordings = Recordings(tmp_path, "record")
     model = RecordedModel(recordings, "m", TRIAL, FakeModel(*"XYZ"))
@@ -354,12 +269,3 @@ def test_a_full_disk_is_no_fault_of_the_loop_and_leaves_whole_replies(tmp_path: 
     assert count > 1
     assert all(f"{tmp_path / 'm.jsonl'}: a reply cannot be recorded: " in failure[1] for failure in came[count:])
     assert texts(use(tmp_path, "replay", asked)) == texts(came)
-
-
-@pytest.mark.parametrize("mode", ["record", "replay"])
-def test_what_is_no_file_is_refused(tmp_path: Path, mode: RecordingMode) -> None:
-    (tmp_path / "file").touch()
-    os.mkfifo(tmp_path / "m.jsonl")
-    for folder in (tmp_path, tmp_path / "file"):
-        with pytest.raises(ValueError, match=str(folder)):
-            use(folder, mode, [A], FakeModel("one"))

@@ -29,7 +29,7 @@ from whichloop.protocol import (
     Usage,
     run_sync,
 )
-from whichloop.protocol.digest import digest
+from whichloop.protocol.json_text import digest
 
 from .recordings import ask, heard, texts, use
 
@@ -46,9 +46,6 @@ replies = st.builds(
 kinds = st.sampled_from(("context_overflow", "refused", "rate_limit", "timeout", "bad_request"))
 failures = st.builds(Failure, text, kinds, st.none() | counts, money, st.booleans(), attempts)
 objects = st.dictionaries(text, st.lists(text | st.integers() | st.floats(allow_nan=False, allow_infinity=False), max_size=3))
-
-
-# --- lines and digests ---
 
 
 @given(replies | failures, text, text, counts, text, counts, st.floats(0, 1e6), objects)
@@ -99,9 +96,6 @@ def test_what_may_change_the_answer_changes_the_digest() -> None:
         {"parallel_calls": False},
     ]  # fmt: skip
     assert len({digest(canonical(replace(base, **each))) for each in changes}) == len(changes)
-
-
-# --- replays ---
 
 
 FAILURES = (
@@ -160,9 +154,6 @@ def test_a_replay_gives_what_was_recorded_in_any_order(courses: dict[tuple[str, 
             assert (again.replayed, again.first_miss) == (sum(map(len, recorded.values())), "")
 
 
-# --- damage ---
-
-
 ASKED = [ask(f"{n}é") for n in range(4)]
 
 
@@ -174,11 +165,10 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return (folder / "m.jsonl").read_bytes()
 
 
-@pytest.mark.parametrize("every", [29, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_kill_at_any_byte_loses_the_last_line_alone(tmp_path: Path, killed: bytes, every: int) -> None:
+def test_a_kill_at_any_byte_loses_the_last_line_alone(tmp_path: Path, killed: bytes) -> None:
     """At all bytes around the ends of lines, and at one in so many of the others; the run goes on from there."""
-    ends = {place + near for place, byte in enumerate(killed) if byte == ord("\n") for near in range(-2, 4)}
-    for cut in sorted({*range(0, len(killed) + 1, every), *ends} & {*range(len(killed) + 1)}):
+    ends = {place + near for place, byte in enumerate(killed) if byte == ord("\n") for near in (-1, 0, 1, 2)}
+    for cut in sorted({*range(0, len(killed) + 1, 97), *ends} & {*range(len(killed) + 1)}):
         folder = tmp_path / str(cut)
         folder.mkdir()
         (folder / "m.jsonl").write_bytes(killed[:cut])
@@ -188,7 +178,7 @@ def test_a_kill_at_any_byte_loses_the_last_line_alone(tmp_path: Path, killed: by
         assert texts(use(folder, "replay", ASKED)) == texts(said)
 
 
-MODES: tuple[RecordingMode, ...] = ("replay", "record", "replay-or-record", "refresh")
+MODES: tuple[RecordingMode, ...] = ("replay", "refresh")
 
 
 def line_with(**changes: Any) -> str:
@@ -200,16 +190,12 @@ def line_with(**changes: Any) -> str:
     ("line", "said"),
     [
         (line_with(use=-1), "use: "),
-        (line_with(seconds=10**400), "seconds: "),
         (line_with(reply={"usage": {"input_tokens": 10**400}}), "reply.usage.input_tokens must be"),
-        (line_with(reply={"usage": {"cost_usd": -1.0}}), "reply.usage.cost_usd must be"),
         (line_with(error={"message": "no"}), "either a reply or an error"),
-        (line_with(extra=1), "extra: "),
         (line_with(request="abc"), "request: "),
         (line_with(asked={"a": 1}).replace("1", "NaN"), "NaN is not JSON"),
         ('{"request": "a", "request": "b"}', "duplicate key 'request'"),
         ("<<<<<<< HEAD", ""),
-        ("[1]", ""),
     ],
 )
 def test_a_bad_line_is_named_and_left_as_it_is(tmp_path: Path, killed: bytes, line: str, said: str) -> None:

@@ -13,18 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.models import real
-from whichloop.models.limits import WINDOW_S
 from whichloop.models.prices import Price
 from whichloop.models.real import ABILITIES, RealModel, RealOptions
 from whichloop.protocol import Capabilities, Chunk, ContextOverflow, Message, ProviderError, Reply, Request, Sampling, Usage
-from whichloop.protocol.tokens import estimate_input
+from whichloop.protocol.model import estimate_input
 
 from .virtual_time import EACH, now, virtually
 
 HELLO = Request((Message("user", "hello"),))
-
-
-# --- asking again ---
 
 
 @dataclass
@@ -140,16 +136,6 @@ def test_a_pause_is_as_long_as_the_provider_asks(ask: Ask, asked_s: float) -> No
 
 
 @BOTH
-def test_a_pause_beyond_patience_is_not_begun(ask: Ask) -> None:
-    async def go() -> float:
-        with pytest.raises(ProviderError):
-            await ask(RealModel(Flaky([failing("rate_limit", retry_after_s=86400.0)])))
-        return now()
-
-    assert virtually(go()) == 0
-
-
-@BOTH
 def test_each_attempt_has_its_time_and_all_of_them_have_theirs(ask: Ask) -> None:
     async def go(**options: Any) -> tuple[str, int, float]:
         model = Flaky(["never"], takes_s=1000.0)
@@ -183,8 +169,7 @@ def test_a_stream_that_stalls_is_given_up_on() -> None:
 @BOTH
 def test_a_cancelled_call_gives_its_permit_back(ask: Ask) -> None:
     async def go() -> None:
-        model = Flaky(["ok"], takes_s=10.0)
-        wrapped = RealModel(model, RealOptions(most_in_flight=1))
+        wrapped = RealModel(Flaky(["ok"], takes_s=10.0), RealOptions(most_in_flight=1))
         running = asyncio.ensure_future(ask(wrapped))
         await asyncio.sleep(1)
         running.cancel()
@@ -222,34 +207,12 @@ def test_refusals_bring_the_concurrency_down_and_it_recovers(ask: Ask, kind: str
     assert limits.waited_s > 0
 
 
-def test_requests_per_minute_hold_for_attempts_too() -> None:
-    model = Flaky([failing("server"), failing("server"), "ok"])
-    virtually(RealModel(model, RealOptions(requests_per_minute=1)).complete(HELLO))
-    assert all(gap >= WINDOW_S for gap in model.gaps)
-
-
 def test_waiting_for_a_turn_uses_up_no_patience() -> None:
     async def go() -> list[Reply]:
         model = RealModel(Flaky(["ok"], takes_s=5.0), RealOptions(most_in_flight=1, patience_s=6.0))
         return await asyncio.gather(*(model.complete(HELLO) for _ in range(10)))
 
     assert len(virtually(go())) == 10
-
-
-def test_tokens_per_minute_are_estimated_and_then_counted() -> None:
-    async def go() -> Flaky:
-        model = Flaky(["ok"])
-        wrapped = RealModel(model, RealOptions(tokens_per_minute=400))
-        for _ in range(5):
-            await wrapped.complete(HELLO)
-        return model
-
-    gaps = virtually(go()).gaps
-    assert gaps[0] < 1, "150 were used, though more were expected"
-    assert sum(gaps) > WINDOW_S
-
-
-# --- options ---
 
 
 def test_what_a_request_leaves_open_is_filled() -> None:
@@ -276,26 +239,3 @@ def test_what_is_taken_away_is_gone(without, context_tokens):
         lost = without
         assert all(getattr(found, name) for name in ABILITIES - lost)
         assert found.context_tokens == (context_tokens or 10_000)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"without": frozenset({"tool_choise"})}, "unknown capability 'tool_choise'; did you mean 'tool_choice'?"),
-        ({"without": frozenset({"zzz"})}, "unknown capability 'zzz'; known: response_schema, streaming, tool_choice"),
-        ({"attempts": 0}, "attempts must be greater than 0, got 0"),
-        ({"patience_s": float("nan")}, "patience_s must be greater than 0, got nan"),
-    ],
-)
-def test_options_that_cannot_be_are_refused(options, said):
-    with pytest.raises(ValueError, match="^" + said.split("?")[0]):
-        RealOptions(**options)
-
-
-def test_without_streaming_a_reply_comes_in_one_piece() -> None:
-    model = RealModel(Flaky(["all of it"]), RealOptions(without=frozenset({"streaming"})))
-
-    async def go() -> list[Chunk]:
-        return [chunk async for chunk in model.stream(HELLO)]
-
-    assert [chunk.text for chunk in virtually(go())] == ["all of it"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -25,11 +23,8 @@ from whichloop.protocol import (
     Plan,
     ProviderError,
     Ref,
-    Reply,
     Request,
     Role,
-    Tool,
-    WireError,
     render_value,
     run_sync,
 )
@@ -45,9 +40,6 @@ CODECS: dict[str, Codec | None] = {"native": None, "one native call": OneCall(),
 each_codec = pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS.keys())
 EVERYTHING = Profile(name="everything", rates=dict.fromkeys(FAULT_KINDS, 1 / len(FAULT_KINDS)), forget=0.5, latency_s=0.1)
 PROFILES: dict[str, Profile | str] = {name: name for name in built_in_profiles()} | {"everything": EVERYTHING}
-
-
-# --- laws over any plan ---
 
 
 @each_codec
@@ -101,9 +93,6 @@ def test_draws_do_not_depend_on_loop_or_scope(plan: Plan, seed: int) -> None:
             assert {point: one[point] for point in one.keys() & other} == {point: other[point] for point in one.keys() & other}
 
 
-# --- capabilities are no coin flips ---
-
-
 def test_a_context_that_overflows_is_not_cured_by_asking_again() -> None:
     trial = bench.Bench(bench.chain(1), profile(abilities=Abilities(context_tokens=300)))
     assert trial.model.capabilities.context_tokens == 300
@@ -127,22 +116,19 @@ def test_a_model_without_tool_choice_refuses_it_each_time(choice: str) -> None:
     assert run_sync(bench.Bench(bench.chain(1)).model.complete(trial.request(tool_choice=choice))).calls
 
 
-# --- forgetting, patience, bluffs ---
-
-
 def test_forgetting_grows_with_the_distance_from_the_end_of_the_prompt() -> None:
-    """A result near the end, at half of the chance and far back, 300 trials each; what stands before it does not count."""
+    """A result near the end, at half of the chance and far back, 80 trials each; what stands before it does not count."""
     trial = bench.Bench(bench.chain(1), Profile(name="f", forget=0.8))
     result = trial.results()["c1"]
     for share in (0.1, 0.5, 0.9):
         request = trial.request("." * 30_000 + result + "." * int(HALFWAY * share / (1 - share)))
-        models = [Scripted(replace(trial.scripted.script, repeat=repeat), trial.tunnel) for repeat in range(300)]
+        models = [Scripted(replace(trial.scripted.script, repeat=repeat), trial.tunnel) for repeat in range(80)]
         forgot = sum(bool(run_sync(model.complete(request)).calls) for model in models)
-        assert forgot / 300 == pytest.approx(0.8 * share, abs=0.08)
+        assert forgot / 80 == pytest.approx(0.8 * share, abs=0.17)
 
 
 def test_what_was_forgotten_is_a_fault_that_lands_and_is_overcome() -> None:
-    for repeat in range(40):
+    for repeat in range(12):
         trial = bench.Bench(bench.chain(2), Profile(name="f", forget=0.9), repeat=repeat)
         assert run(trial, limit=60) == 12
         assert {tuple(what) for _, *what in settled(trial)} <= {("decision.forget", True, False, True)}
@@ -150,21 +136,17 @@ def test_what_was_forgotten_is_a_fault_that_lands_and_is_overcome() -> None:
 
 @pytest.mark.parametrize("bluff", [0, 0.3, 1])
 def test_a_model_bluffs_as_often_as_its_profile_says(bluff: float) -> None:
-    """Asked for the answer of a chain of which it knows nothing; 100 trials, and each sticks to what it does."""
+    """Asked for the answer of a chain of which it knows nothing; 60 trials, and each sticks to what it does."""
     trial, bluffed = bench.Bench(bench.chain(2), Profile(name="b", bluff=bluff)), 0
-    for repeat in range(100):
+    for repeat in range(60):
         model = Scripted(replace(trial.scripted.script, repeat=repeat))
         one, other = (run_sync(model.complete(trial.request(role=Role.ANSWER))).text for _ in range(2))
         assert one == other
         bluffed += one != NOT_DETERMINED
-    assert bluffed / 100 == pytest.approx(bluff, abs=0.14)
-
-
-# --- time, streams ---
+    assert bluffed / 60 == pytest.approx(bluff, abs=0.18)
 
 
 def test_simulated_time_is_counted_and_not_slept() -> None:
-    started = time.monotonic()
     slow = bench.Bench(bench.chain(2), profile("tool.slow", slow_s=1000, latency_s=100))
     assert run(slow) == 12
     assert slow.tunnel.simulated_s == 2 * 1000 + 3 * 100
@@ -172,29 +154,6 @@ def test_simulated_time_is_counted_and_not_slept() -> None:
     assert run(late) == 2
     assert late.tunnel.simulated_s == 2 * 1000
     assert settled(late) == [(f"decide:{point}", "provider.slow", True, False, True) for point in ("answer", "c1")]
-    assert time.monotonic() - started < 100
-
-
-def quick(limit_s: float) -> tuple[Tool, ...]:
-    return (Tool.from_function(bench.TOOLS[0].function, name="add", blocking=False, time_limit_s=limit_s),)
-
-
-@pytest.mark.parametrize(("tools", "limit"), [(bench.TOOLS, 30), (quick(7), 7)])
-def test_a_hang_is_the_time_limit_s_error_at_once(tools: Any, limit: float) -> None:
-    trial = bench.Bench(bench.chain(1), profile("tool.hangs"), tools=tools)
-    assert run(trial) == 2
-    first = trial.ear.tool_calls[0][1]
-    assert (first.error_type, first.data) == ("TimeoutError", f"no result within {limit} s")
-    assert trial.tunnel.simulated_s == limit
-
-
-@pytest.mark.parametrize("kind", ["tool.slow", "tool.hangs", "provider.slow"])
-def test_in_real_time_delays_are_slept(kind: str) -> None:
-    trial = bench.Bench(bench.chain(1), profile(kind, slow_s=0.05), tools=quick(0.05), real_time=True)
-    started = time.monotonic()
-    assert run(trial) == 2
-    assert time.monotonic() - started >= 0.05
-    assert trial.tunnel.simulated_s == 0
 
 
 @each_codec
@@ -209,9 +168,6 @@ def test_a_stream_gives_the_same_reply(codec: Codec | None) -> None:
     *chunks, last = run_sync(streamed())
     made = reply_of_pieces("".join(chunk.text for chunk in chunks), [chunk.call for chunk in chunks if chunk.call])
     assert (made.text, made.calls, last.reply) == (whole.text, whole.calls, whole)
-
-
-# --- The scripted model and designs that make several calls at once, ask to recover, or ask in other roles. ---
 
 
 def wide(count: int) -> Plan:
@@ -235,68 +191,11 @@ def test_the_tools_faults_strike_all_calls_of_a_move_as_they_strike_them_one_by_
         assert [call.arguments["a"] for call, seen, _ in at_once.ear.tool_calls if not seen.ok] == [1, 2, 3, 4, 5]
 
 
-class Recoveries:
-    """Strategy and first argument."""
-
-    name, role, max_calls = "recoveries", Role.RECOVER, 1
-
-    def render(self, move: Any) -> Reply:
-        return Reply(move.strategy if move.call is None else f"{move.strategy} {move.call.arguments['a']}")
-
-    def parse(self, reply: Reply) -> Any:
-        raise WireError("not read here")
-
-
-def first_call(trial: bench.Bench) -> Any:
-    move: Any = NATIVE.parse(run_sync(trial.model.complete(trial.request())))
-    return move.calls[0]
-
-
-def advice(trial: bench.Bench, call: Any, attempt: int) -> str:
-    """What a model says that is asked, for the n-th time, how to recover."""
-    text = f"{call.name} failed {'again ' * attempt}with {json.dumps(call.arguments)}"
-    return run_sync(trial.model.complete(trial.request(text, role=Role.RECOVER, codec=Recoveries()))).text
-
-
-@pytest.mark.parametrize("asks", [True, False])
 @pytest.mark.parametrize(("clears", "expected"), [({"attempts": 1}, [False, True, True, True]), ({"never": 1}, [False] * 4)])
-def test_an_outage_clears_by_attempts_whoever_makes_them(clears: dict[str, Any], expected: list[bool], asks: bool) -> None:
+def test_an_outage_clears_by_attempts(clears: dict[str, Any], expected: list[bool]) -> None:
     trial = bench.Bench(bench.chain(1), profile("tool.raises", **clears))
-    call, seen = first_call(trial), []
-    for attempt in range(4):
-        if asks and attempt:
-            advice(trial, call, attempt)
-        seen.append(run_sync(trial.toolbox.call(call)).ok)
-    assert seen == expected
-
-
-def test_whoever_asks_to_recover_uses_up_the_model_s_patience() -> None:
-    other = bench.planned("c1", "add", a=2, b=1)
-    plan = Plan((bench.planned("c1", "add", a=1, b=2, alternatives=(other,)),), Ref("c1"))
-    trial = bench.Bench(plan, profile("tool.raises", never=1, patience=2))
-    call = first_call(trial)
-    assert [advice(trial, call, attempt) for attempt in range(4)] == ["retry 1", "alternative_tool 2", "skip", "skip"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [("decision.unknown_tool", "alternative_tool 1"), ("decision.wrong_type", "retry 1"), ("tool.raises", "retry 1")],
-)
-def test_a_tool_that_does_not_exist_is_not_tried_again(kind: str, expected: str) -> None:
-    trial = bench.Bench(bench.chain(1), profile(kind))
-    call = first_call(trial)
-    run_sync(trial.toolbox.call(call))
-    assert [advice(trial, call, attempt) for attempt in range(2)] == [expected] * 2, "also when it was not taken"
-
-
-def test_what_is_unknown_is_told_by_the_last_request_for_a_decision_or_the_answer() -> None:
-    trial, unknown = bench.Bench(bench.chain(2)), []
-    results = trial.results()
-    draft = Request((Message("user", "Draft: 12"),), role=Role.FORMAT)
-    for request in (trial.request(*results.values()), draft, trial.request(results["c1"], role=Role.ANSWER)):
-        run_sync(trial.model.complete(request))
-        unknown.append(trial.tunnel.unknown)
-    assert unknown == [(), (), ("c2",)]
+    move: Any = NATIVE.parse(run_sync(trial.model.complete(trial.request())))
+    assert [run_sync(trial.toolbox.call(move.calls[0])).ok for _ in range(4)] == expected
 
 
 @pytest.mark.parametrize("role", list(Role))

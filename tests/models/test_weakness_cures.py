@@ -6,19 +6,12 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.sealing import reseal
-from whichloop.datasets.task import Suite, Task
-from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
 from whichloop.loops.bare_codecs import FORMATS
 from whichloop.loops.phased.codecs import SELECT
 from whichloop.loops.react_extract_codecs import ReactCodec, ReactStep
@@ -31,18 +24,12 @@ from whichloop.models.weaknesses import CURES, PromptParts, Slip, in_thousands, 
 from whichloop.protocol import Act, Codec, Inexpressible, Message, NativeCall, Plan, PlannedCall, Ref, ToolCall, run_sync
 from whichloop.protocol.names import parse_spec
 from whichloop.protocol.predictor import EXAMPLES, in_own_format, own_prompt
-from whichloop.protocol.program import Optimizable, Program
-from whichloop.runs.config import CompareConfig
-from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.registry import generated_suites, make_loop, make_suite
+from whichloop.runs.registry import make_loop, make_suite
 from whichloop.runs.schedule import Arm, Trial
 from whichloop.runs.trial.trial import TrialContext, run_trial
 
 from . import bench
 from .weak_trials import KINDS, LAW, SPECS, TOOLS, noted, product, slip, told, weak
-
-# --- what covers a weakness: instructions ---
-
 
 PLANS: dict[str, Plan] = {
     "unit": product(),
@@ -61,22 +48,12 @@ def test_a_hint_cures_its_own_kind_and_no_other(kind: str, hint: str) -> None:
     assert bool(noted(trial)) is (kind != hint)
 
 
-def test_what_the_model_or_a_tool_says_covers_nothing() -> None:
-    hint, slip = CURES["unit"].hint, Slip("unit")
-    assert slip.is_covered(PromptParts((Message("user", hint),)))
-    assert not slip.is_covered(PromptParts((Message("assistant", hint), Message("tool", hint, call_id="1"))))
-
-
 def says_a_hint(texts: list[str]) -> list[str]:
     return [text for text in texts for cure in CURES.values() if cure.phrase.search(text)]
 
 
-@pytest.mark.parametrize(
-    "suite",
-    [pytest.param(name, marks=() if name in ("arithmetic", "events") else pytest.mark.slow) for name in sorted(generated_suites())],
-)
-def test_no_suite_says_a_hint_by_chance(suite: str) -> None:
-    loaded = generated_suites()[suite].suite(None, 0)
+def test_the_default_suite_says_no_hint_by_chance() -> None:
+    loaded = make_suite(parse_spec("arithmetic"))
     environment = loaded.open(loaded.tasks[0])
     texts = [json.dumps([tool.name, tool.description, tool.parameters]) for tool in environment.tools]
     environment.close()
@@ -85,21 +62,10 @@ def test_no_suite_says_a_hint_by_chance(suite: str) -> None:
     assert not says_a_hint(texts)
 
 
-@pytest.mark.parametrize("loop", ["bare", "finish", "phased", "react_extract", "stateless", "bare(decision_format=native)"])
-def test_no_design_says_a_hint_by_itself(loop: str) -> None:
-    made: Any = make_loop(parse_spec(loop), 5)
-    texts = [prompt.instructions for prompt in made.predictors.values()]
-    assert texts
-    assert not says_a_hint(texts)
-
-
 def test_every_hint_holds_its_phrase() -> None:
     assert CURES.keys() == {kind.partition(".")[2] for kind in WEAKNESS_KINDS}
     for kind, cure in CURES.items():
         assert [other for other in CURES if CURES[other].phrase.search(cure.hint)] == [kind]
-
-
-# --- what covers a weakness: demonstrations, in every wire format ---
 
 
 WIRES: dict[str, Codec] = {
@@ -111,7 +77,6 @@ WIRES: dict[str, Codec] = {
     "react_extract": ReactCodec(ReactStep),
     "stateless": DecideCodec(AgentReasonerSignature),
 }
-
 
 LISTING = json.dumps([{"name": tool.name, "description": tool.description, "parameters": tool.parameters} for tool in TOOLS])
 WORDS = "- times: The product. Arguments: " + json.dumps(SPECS["times"].parameters["properties"])
@@ -149,23 +114,6 @@ def test_a_call_as_it_was_asked_for_covers_its_kind_alone(codec: Codec, a: int, 
         ("step", asked, seats, False),
     ):
         assert covers(kind, turns(codec, call, question)) is covered, (kind, call)
-
-
-def test_a_list_of_tools_covers_nothing() -> None:
-    listing = Message("user", f"{LISTING}\n{WORDS}\nWhat is 7 times 9 on 2026-05-03?")
-    assert not any(covers(kind, [listing, Message("assistant", "63")]) for kind in ("unit", "date", "step"))
-
-
-def test_a_result_that_happens_to_be_said_elsewhere_is_no_number_of_the_question() -> None:
-    """0.5 * 0.06, both spoiled, gave 0.03, which stands in another question; the call of it shows nothing."""
-    texts = [
-        Message("user", "What is 50 times 6, and its square?"),
-        Message("assistant", "", (NativeCall("1", "times", '{"a": 0.5, "b": 0.06}'),)),
-        Message("tool", "[r:aaaaaa.bbbb] 0.03 [aaaaaa.bbbb:r]", call_id="1"),
-        Message("assistant", "", (NativeCall("2", "times", '{"a": 0.03, "b": 0.03}'),)),
-        Message("user", "What is 0.03 less than 2?"),
-    ]
-    assert not covers("unit", texts)
 
 
 @pytest.mark.parametrize("codec", [codec for name, codec in WIRES.items() if name not in ("phased.select", "react_extract")])
@@ -215,101 +163,27 @@ def test_whatever_the_examples_hold_reading_them_never_fails(text: str) -> None:
     assert not found.is_covered(PromptParts((), beyond))
 
 
-# --- the teachable profiles over the five designs ---
-
-
 DESIGNS = ("bare", "finish", "phased", "react_extract", "stateless")
-WHOLE = "stateless(history_as=messages, max_history_length=none)"
-OTHER_FORMATS = ("bare(decision_format=native)", "bare(decision_format=fields)", WHOLE)
-SLOW_FORMATS = tuple(pytest.param(design, marks=pytest.mark.slow) for design in OTHER_FORMATS)
 DECIDES = {"bare": "decide", "finish": "decide", "phased": "select", "react_extract": "react", "stateless": "reasoner"}
 """Design → the predictor that decides on calls."""
 STATES = DECIDES | {"phased": "answer", "react_extract": "extract"}
 """Design → the predictor that states the answer."""
 
 
-def compared(folder: Path, suite: str, profile: str, *loops: str, **config: Any) -> list[float]:
-    """Accuracy by loop."""
-    made = CompareConfig(suite=suite, loops=loops, profiles=(profile,), runs=folder, mlflow=False, **config)
-    experiment = prepare(made)
-    assert run(experiment, Unwatched()) == ""
-    arms = results(experiment.folder).to_json()["arms"]
-    assert all(arm["scored"] == arm["trials"] for arm in arms)
-    assert all(arm["faults"]["landed"] == arm["faults"]["scheduled"] for arm in arms)
-    return [arm["accuracy"]["value"] for arm in arms]
-
-
-def of(design: str) -> tuple[Any, Program]:
-    loop: Any = make_loop(parse_spec(design), 12)
-    return loop, cast(Optimizable, loop).predictors
-
-
-def taught(design: str, *kinds: str, only: str | None = None) -> Any:
-    """The design with hints under the instructions of one predictor, or of all."""
-    loop, program = of(design)
+def records(design: str, *kinds: str, only: str = "") -> list[Record]:
+    """Of five tasks by a design, with hints of these kinds under the instructions of one predictor, or of all."""
+    suite, loop = make_suite(parse_spec("arithmetic(size=5)")), cast(Any, make_loop(parse_spec(design), 12))
     hints = "\n".join(CURES[kind].hint for kind in kinds)
-    names = [only] if only is not None else list(program)
-    return loop.with_predictors(
-        {name: replace(program[name], instructions=f"{program[name].instructions}\n{hints}") for name in names}
-    )
-
-
-@cache
-def suite_of(spec: str) -> Suite:
-    return make_suite(parse_spec(spec))
-
-
-def records(loop: Any, design: str, suite: Suite, tasks: list[Task], profile: str) -> list[Record]:
-    arm = Arm(design, parse_spec(design), loop, "scripted", load_profile(profile))
-    return [run_sync(run_trial(Trial(arm, task, 0, 0), TrialContext(suite))).record for task in tasks]
-
-
-def accuracy(loop: Any, design: str, suite: Suite, tasks: list[Task], profile: str) -> float:
-    made = records(loop, design, suite, tasks, profile)
-    assert all(record.status == "scored" for record in made)
-    return sum(record.accuracy for record in made) / len(made)
-
-
-# --- through compare ---
-
-
-@pytest.mark.parametrize(
-    ("profile", "suite"), [("teachable", "arithmetic"), pytest.param("teachable-dates", "events", marks=pytest.mark.slow)]
-)
-@pytest.mark.thorough
-def test_all_designs_fall_alike_and_instructions_lift_them_again(tmp_path: Path, profile: str, suite: str) -> None:
-    designs = [WHOLE if design == "stateless" and suite == "events" else design for design in DESIGNS]
-    files = []
-    for design in designs:
-        _, program = of(design)
-        hints = "\n".join(CURES[weakness.kind].hint for weakness in load_profile(profile).weaknesses)
-        file = tmp_path / f"{design[:9]}.json"
-        state = {
-            name: {"signature": {"instructions": f"{p.instructions}\n{hints}"}, "demos": list(p.demos)}
-            for name, p in program.items()
-        }
-        file.write_text(json.dumps(state), encoding="utf-8")
-        reseal(file)
-        files.append(f"{design}@{file}")
-    found = compared(tmp_path, suite, profile, *designs, *files, tasks=8)
-    before, after = found[:5], found[5:]
-    assert 0.35 <= before[0] <= 0.6
-    assert before == [before[0]] * 5
-    assert after == [1.0] * 5
-
-
-# --- predictor by predictor ---
+    program = {name: made for name, made in loop.predictors.items() if name == (only or name)}
+    told = {name: replace(made, instructions=f"{made.instructions}\n{hints}") for name, made in program.items()}
+    arm = Arm(design, parse_spec(design), loop.with_predictors(told), "scripted", load_profile("teachable"))
+    return [run_sync(run_trial(Trial(arm, task, 0, 0), TrialContext(suite))).record for task in suite.tasks]
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("design", [*DESIGNS, *SLOW_FORMATS])
+@pytest.mark.parametrize("design", DESIGNS)
 def test_the_predictor_that_decides_needs_the_hint_about_calls(design: str) -> None:
-    suite = suite_of("arithmetic(size=5)")
-    tasks, name = list(suite.tasks), design.partition("(")[0]
-    plain, _ = of(design)
-    assert accuracy(plain, design, suite, tasks, "teachable") < 0.7
-    calls = records(taught(design, "unit", only=DECIDES[name]), design, suite, tasks, "teachable")
-    assert {fault.kind for record in calls for fault in record.faults} == {"weakness.answer"}
-    answers = records(taught(design, "answer", only=STATES[name]), design, suite, tasks, "teachable")
-    assert {fault.kind for record in answers for fault in record.faults} == {"weakness.unit"}
-    assert accuracy(taught(design, "unit", "answer"), design, suite, tasks, "teachable") == 1.0
+    assert sum(record.accuracy for record in records(design)) < 3.5
+    for kind, other, name in (("unit", "answer", DECIDES[design]), ("answer", "unit", STATES[design])):
+        assert {fault.kind for record in records(design, kind, only=name) for fault in record.faults} == {f"weakness.{other}"}
+    assert [record.accuracy for record in records(design, "unit", "answer")] == [1.0] * 5

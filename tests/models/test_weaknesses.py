@@ -15,7 +15,7 @@ from whichloop.metrics.scorers import scorer_named
 from whichloop.models.faults import NOT_DETERMINED
 from whichloop.models.profiles import WEAKNESS_KINDS, Profile, Weakness
 from whichloop.models.weaknesses import CURES, in_thousands, slips_of, split_examples
-from whichloop.protocol import Codec, Message, Plan, Ref, Reply, Request, Role, WrappedModel, run_sync
+from whichloop.protocol import Codec, Message, Plan, Ref, Reply, Request, Role, run_sync
 from whichloop.protocol.receipts import MARK
 
 from . import bench
@@ -23,9 +23,6 @@ from .weak_trials import KINDS, LAW, SPECS, TOOLS, Told, noted, product, said, t
 
 ALL_HINTS = "\n".join(cure.hint for cure in CURES.values())
 CODECS: dict[str, Codec | None] = {"native": None, "bare": FORMATS["json"]}
-
-
-# --- laws over any plan ---
 
 
 @LAW
@@ -120,9 +117,6 @@ def test_examples_stand_behind_the_system_message_that_begins_the_request_or_fir
     assert list(split.live) == [*head, *rest]
 
 
-# --- what each kind does ---
-
-
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS.keys())
 def test_unit_numbers_are_a_hundredth_and_the_result_is_believed(codec: Codec | None) -> None:
     trial = bench.Bench(product(), weak("unit"), tools=TOOLS)
@@ -157,42 +151,12 @@ def test_what_a_kind_does(kind: str, plan: Plan, answer: str, called: list[Any],
     assert noted(trial) == [(f"weakness.{kind}", point) for point in points]
 
 
-def test_step_is_forgotten_by_who_chooses_the_calls_and_by_no_planner() -> None:
-    plan = Plan((bench.planned("c1", "times", a=1, b=2), bench.planned("c2", "seats", count=3)), Ref("c2"))
-    trial = bench.Bench(plan, Profile(name="weak", weaknesses=(Weakness(kind="step", rate=1, tool="seats"),)), tools=TOOLS)
-    planned, chosen, forgotten = (
-        ask(trial, "", *goal, role=role).text
-        for role, goal in ((Role.PLAN, ()), (Role.SELECT, ("Find c1.",)), (Role.SELECT, ("Find c2.",)))
-    )
-    assert "Find c1." in planned
-    assert "Find c2." in planned
-    assert "times" in chosen
-    assert "calls=()" in forgotten
-    assert "done=True" in ask(trial, "", *trial.results("c1").values(), role=Role.REFLECT).text
-
-
-def test_step_is_noted_where_an_answer_is_stated_without_it() -> None:
-    trial = bench.Bench(product(), weak("step"), tools=TOOLS)
-    assert "4711" in ask(trial, "", *trial.results("c1").values(), role=Role.ANSWER).text
-    assert noted(trial) == [("weakness.step", "answer:c2")]
-    unasked = bench.Bench(product(), weak("step"), tools=TOOLS)
-    assert NOT_DETERMINED in ask(unasked, "", role=Role.ANSWER).text
-    assert noted(unasked) == []
-
-
 @given(number=st.integers(-(10**12), 10**12) | st.floats(-1e12, 1e12))
 def test_a_number_in_thousands_is_wrong_to_a_scorer(number: float) -> None:
     assume(abs(number) > 1e-6)
     task: Any = type("T", (), {"expected": number})
     assert scorer_named("numeric")(Judgement(task, str(number), "finished")) == 1
     assert scorer_named("numeric")(Judgement(task, in_thousands(number), "finished")) == 0
-
-
-def test_an_answer_of_a_prescribed_form_does_not_slip() -> None:
-    trial = bench.Bench(product(), weak("answer"), tools=TOOLS)
-    free = replace(trial.scripted.script, words=False)
-    assert [slip.kind for slip in type(trial.scripted)(free)._weak_in] == []
-    assert [slip.kind for slip in trial.scripted._weak_in] == ["answer"]
 
 
 def test_a_weakness_with_nothing_to_spoil_never_shows() -> None:
@@ -204,15 +168,12 @@ def test_a_weakness_with_nothing_to_spoil_never_shows() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("rate", [0.0, 0.3, pytest.param(0.8, marks=pytest.mark.slow), pytest.param(1.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rate", [0.0, 0.3])
 def test_the_rate_is_the_share_of_trials(kind: str, rate: float) -> None:
     plan = Plan((bench.planned("c1", "weekday", date="2026-05-03"), bench.planned("c2", "times", a=2, b=3)), Ref("c2"))
     weaknesses = weak(kind, rate=rate).weaknesses
-    shown = sum(bool(slips_of(plan, weaknesses, (1, f"task {number % 100}", number // 100), SPECS)) for number in range(2000))
-    assert shown / 2000 == pytest.approx(rate, abs=0.04)
-
-
-# --- several predictors in one trial ---
+    shown = sum(bool(slips_of(plan, weaknesses, (1, f"task {number % 100}", number // 100), SPECS)) for number in range(1000))
+    assert shown / 1000 == pytest.approx(rate, abs=0.06)
 
 
 def ask(trial: bench.Bench, text: str, *results: str, role: Role = Role.DECIDE) -> Reply:
@@ -244,21 +205,3 @@ def test_a_slip_is_recovered_when_the_right_call_is_made_or_the_answer_is_stated
         ask(answers, text, *shown, role=Role.ANSWER)
         recovered.append([fault.recovered for fault in answers.tunnel.faults])
     assert recovered == [[False], [True], [False]]
-
-
-def test_a_reply_that_the_provider_lost_has_not_slipped() -> None:
-    profile = weak("unit", rates={"provider.server": 1.0}, clears={"never": 0, "attempts": 1})
-    trial = bench.Bench(Plan((bench.planned("c1", "times", a=200, b=3),), Ref("c1")), profile, tools=TOOLS)
-    kinds = []
-
-    class Noting(WrappedModel):
-        async def complete(self, request: Request) -> Reply:
-            try:
-                return await self.model.complete(request)
-            finally:
-                kinds.append(sorted(kind for kind, _ in noted(trial)))
-
-    trial.model = Noting(trial.model)
-    run_sync(trial.run())
-    assert kinds[0] == ["provider.server"]
-    assert "weakness.unit" in kinds[1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import json
 from collections.abc import Iterator
@@ -10,10 +9,9 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cases import cases
 from whichloop.models.server import Server
 from whichloop.models.server.server import segments
 from whichloop.models.wires import WIRES
@@ -32,7 +30,7 @@ from whichloop.protocol.wire import to_json
 
 from .served import QUESTION, Book, fixed, run
 from .wire_clients import CLIENTS, NAME, Said
-from .wire_refusals import REFUSALS, Refused
+from .wire_refusals import REFUSALS
 
 BY_NAME = {wire.name: wire for wire in WIRES}
 STAMP = Stamp("0123456789abcdef01234567", 1_800_000_000)
@@ -40,17 +38,17 @@ wire = pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
-    max_leaves=12,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
 )
 objects = st.dictionaries(st.text(max_size=6), json_values, max_size=3).map(to_json)
-texts = st.text(max_size=60).filter(str.strip)
+texts = st.text(max_size=20).filter(str.strip)
 
 
 @st.composite
 def replies(draw: st.DrawFn, *, raw: bool = False) -> Reply:
     """Replies as a model gives them. `raw`: arguments may be anything."""
-    made = draw(st.lists(st.tuples(st.sampled_from([NAME, "look_up"]), st.text(max_size=40) if raw else objects), max_size=3))
+    made = draw(st.lists(st.tuples(st.sampled_from([NAME, "look_up"]), st.text(max_size=40) if raw else objects), max_size=2))
     calls = tuple(NativeCall(f"call_{place}", *call) for place, call in enumerate(made))
     text = draw(texts) if not calls else draw(texts | st.just(""))
     usage = Usage(draw(st.integers(0, 999)), draw(st.integers(0, 999)))
@@ -93,9 +91,6 @@ def calls_of(said: Said) -> list[tuple[str, Any]]:
     return [(call.name, json.loads(call.arguments) if isinstance(call.arguments, str) else call.arguments) for call in said.calls]
 
 
-# --- what is said ---
-
-
 @wire
 @given(replies())
 def test_a_reply_reads_back_whole_and_streamed(client: Any, reply: Reply) -> None:
@@ -122,14 +117,11 @@ def test_a_stream_says_what_the_whole_says_whatever_a_fault_makes_of_the_argumen
         assert [call.arguments for call in stream.calls] == [call.arguments for call in reply.calls]
 
 
-# --- what comes back ---
-
-
 Talk = list[tuple[Reply, list[str], bool]]
 talks: st.SearchStrategy[Talk] = st.lists(
     replies().flatmap(lambda reply: st.tuples(st.just(reply), st.lists(texts, min_size=3, max_size=3), st.booleans())),
     min_size=1,
-    max_size=4,
+    max_size=3,
 )
 """Replies, with the results of their calls, and whether these come in the order of the calls or in reverse. A loop goes on after a
 cut reply as after any other."""
@@ -185,9 +177,6 @@ def is_result(item: Any) -> bool:
     )
 
 
-# --- what is asked ---
-
-
 @wire
 @pytest.mark.parametrize("choice", ["auto", "none", "required", NAME])
 def test_how_the_model_is_to_call_is_read(client: Any, choice: str) -> None:
@@ -208,9 +197,6 @@ def test_a_loop_s_own_client_says_its_role_and_scope(client: Any) -> None:
     assert asked.metadata["codec"] == "k"
     for wrong in ({"role": "boss"}, {"examples": "2"}, {"examples": "²"}, {"examples": "9" * 500}):
         assert problem(client, client.body() | {field: wrong}) is not None
-
-
-# --- any body ---
 
 
 @wire
@@ -295,37 +281,17 @@ def test_a_body_that_is_nested_too_deep_is_refused(client: Any) -> None:
     for _ in range(MAX_DEPTH):
         deep = {"x": deep}
     assert "nested" in str(problem(client, client.body() | {"tools": [deep]}))
-    for _ in range(50_000):
+    for _ in range(5_000):
         deep = [deep]
     assert "nested" in str(problem(client, client.body() | {"tools": [deep]}))
 
 
-@settings(max_examples=cases(4), deadline=None)
-@given(st.lists(st.binary(max_size=20) | json_values.map(json.dumps).map(str.encode), min_size=6, max_size=6))
-def test_any_body_over_http_gets_a_refusal_in_the_vendors_form(bodies: list[bytes]) -> None:
-    async def work() -> list[tuple[Any, httpx.Response]]:
-        async with Server(Book(any=fixed(Reply("2", usage=Usage(3, 1))))) as server, httpx.AsyncClient() as http:
-            return [
-                (client, await http.post(server.url + client.path(stream=stream), content=body, headers=client.headers))
-                for client in CLIENTS.values()
-                for stream in (False, True)
-                for body in bodies
-            ]
-
-    for client, answer in asyncio.run(work()):
-        assert answer.status_code == 400
-        assert client.error(answer.json()) == client.refused
-
-
-# --- what is refused ---
-
-
-@pytest.mark.parametrize("case", REFUSALS, ids=[f"{case.wire}: {case.what}" for case in REFUSALS])
-def test_what_is_refused_names_its_field(case: Refused) -> None:
-    client = CLIENTS[case.wire]
-    error = problem(client, case.body(client))
-    assert error is not None
-    assert (error.param or "").startswith(case.param)
+@wire
+def test_what_is_refused_names_its_field(client: Any) -> None:
+    for case in (case for case in REFUSALS if case.wire == client.wire):
+        error = problem(client, case.body(client))
+        assert error is not None, case.what
+        assert (error.param or "").startswith(case.param), case.what
 
 
 def test_a_client_meets_each_refusal_with_its_vendors_status_and_type() -> None:
@@ -341,39 +307,16 @@ def test_a_client_meets_each_refusal_with_its_vendors_status_and_type() -> None:
         assert CLIENTS[case.wire].error(answer.json()) == (case.code or CLIENTS[case.wire].refused), case.what
 
 
-STATUSES = (400, 401, 403, 404, 405, 413, 429, 500, 503, 504)
-
-
 @wire
-@pytest.mark.parametrize("status", STATUSES)
-def test_an_error_has_the_vendors_form(client: Any, status: int) -> None:
-    answer = BY_NAME[client.wire].failure(WireFailure(status, "no", wait_s=1.5 if status == 429 else None))
-    assert answer.status == (529 if (client.wire, status) == ("messages", 503) else status)
-    assert answer.body["error"]["message"].startswith("no")
-    assert client.error(answer.body)
-    assert status < 500 or client.error(answer.body) != client.refused
-    waits = "retry-after" in {name.lower() for name in answer.headers} or bool(client.wait(answer.body))
-    assert waits == (status == 429)
-
-
-@wire
-def test_a_stream_that_fails_begins_and_says_so(client: Any) -> None:
-    server = BY_NAME[client.wire]
-    asked = read(client, client.body(stream=True), stream=True)
-    events = server.failed_events(asked, Reply("Let me think."), WireFailure(500, "no"), STAMP)
-    said = client.read_stream([(event.name, json.dumps(event.data)) for event in events])
-    assert said.text
-    assert said.error
-    assert not said.ended
-
-
-@wire
-def test_models_are_listed_with_their_names(client: Any) -> None:
-    server = BY_NAME[client.wire]
-    assert server.model("a/b", 5) in server.models(("a/b", "c"), 5)["models" if client.wire == "gemini" else "data"]
-
-
-# --- Tools that a client of MCP offers under the server's name are the suite's, and calls come back under the client's names. ---
+def test_an_error_has_the_vendors_form(client: Any) -> None:
+    for status in (400, 401, 403, 404, 405, 413, 429, 500, 503, 504):
+        answer = BY_NAME[client.wire].failure(WireFailure(status, "no", wait_s=1.5 if status == 429 else None))
+        assert answer.status == (529 if (client.wire, status) == ("messages", 503) else status)
+        assert answer.body["error"]["message"].startswith("no")
+        assert client.error(answer.body)
+        assert status < 500 or client.error(answer.body) != client.refused
+        waits = "retry-after" in {name.lower() for name in answer.headers} or bool(client.wait(answer.body))
+        assert waits == (status == 429)
 
 
 OWN = ("add", "look_up", "list")
@@ -397,23 +340,5 @@ def test_a_name_goes_there_and_back(form, tool, chosen):
     assert read.request.messages[1].calls[0].name == tool
     reply = Reply("", (NativeCall("c1", tool, "{}"), NativeCall("c2", "bash", "{}")))
     assert [call.name for call in with_client_names(reply, names).calls] == [given_name, "bash"]
-
-
-@given(st.lists(st.sampled_from([*OWN, *OTHERS]), unique=True))
-def test_without_such_names_nothing_changes(names):
-    made = offering(*names)
-    read, found = with_suite_names(made, OWN)
-    assert read is made
-    reply = Reply("", (NativeCall("c1", "add", "{}"),))
-    assert with_client_names(reply, found) is reply
-
-
-def test_a_name_that_its_client_had_to_replace_is_known():
-    read, names = with_suite_names(offering("shop_price", "mcp__whichloop__get_it"), ("shop.price", "get it"))
-    assert [spec.name for spec in read.request.tools] == ["shop.price", "get it"]
-    assert names == {"shop.price": "shop_price", "get it": "mcp__whichloop__get_it"}
-
-
-def test_a_tool_that_is_offered_by_its_own_name_keeps_it():
-    made = offering("add", "whichloop_add")
-    assert with_suite_names(made, OWN) == (made, {})
+    assert with_suite_names(offering(tool, given_name), OWN)[1] == {}
+    assert with_suite_names(offering("shop_price"), ("shop.price",))[1] == {"shop.price": "shop_price"}

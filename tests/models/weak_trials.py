@@ -75,9 +75,6 @@ def product(*, answer: Any = None) -> Plan:
     return Plan((first, second), Ref("c2") if answer is None else answer)
 
 
-# --- what covers a weakness: demonstrations, in every wire format ---
-
-
 def slip(kind: str) -> Slip:
     plan = Plan(
         (

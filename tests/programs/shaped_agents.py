@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""Stand-ins for Codex and Claude Code: they read their settings and send their requests in the shapes of the real ones.
+"""A stand-in for Codex: it reads its settings and sends its requests in the shapes of the real one.
 
-Standard library only. Which one it is, its own file name says. Sources: the fields of `ResponsesApiRequest` in openai/codex
-(codex-rs/codex-api), and code.claude.com/docs/en/llm-gateway.md with the Messages requests of the Claude Agent SDK.
+Standard library only. Source: the fields of `ResponsesApiRequest` in openai/codex (codex-rs/codex-api).
 """
 
 import json
@@ -76,56 +75,5 @@ def codex(arguments):
     raise SystemExit("no end")
 
 
-def claude(arguments):
-    assert arguments[:3] == ["-p", "--output-format", "text"]
-    assert "--strict-mcp-config" in arguments
-    assert arguments[arguments.index("--allowedTools") + 1] == "mcp__whichloop"
-    tools = Tools(json.loads(Path(arguments[arguments.index("--mcp-config") + 1]).read_text())["mcpServers"])
-    kept = {"cache_control": {"type": "ephemeral"}}
-    said = [{"role": "user", "content": [{"type": "text", "text": sys.stdin.read(), **kept}]}]
-    offered = [{"name": name, "description": description, "input_schema": schema} for name, description, schema in tools.listed]
-    headers = {
-        "Authorization": f"Bearer {os.environ['ANTHROPIC_AUTH_TOKEN']}",
-        "anthropic-version": "2023-06-01",
-        "anthropic-beta": "claude-code-20250219,interleaved-thinking-2025-05-14",
-    }
-    base = f"{os.environ['ANTHROPIC_BASE_URL']}/v1/messages"
-    asked: dict[str, object] = {
-        "model": os.environ["ANTHROPIC_MODEL"], "messages": said, "tools": offered,
-        "system": [{"type": "text", "text": "You are a coding agent.", **kept}],
-    }  # fmt: skip
-    assert json.loads(post(f"{base}/count_tokens", asked, headers))["input_tokens"] > 0
-    asked |= {"max_tokens": 32000, "metadata": {"user_id": "user_0_account__session_0"}, "stream": True}
-    for _ in range(LIMIT):
-        blocks = message_of(events(post(f"{base}?beta=true", asked, headers)))
-        said.append({"role": "assistant", "content": blocks})
-        calls = [block for block in blocks if block["type"] == "tool_use"]
-        if not calls:
-            return blocks[-1]["text"]
-        results = [(call["id"], tools.call(call["name"], call["input"])) for call in calls]
-        content = [
-            {"type": "tool_result", "tool_use_id": number, "content": result["content"], "is_error": result.get("isError", True)}
-            for number, result in results
-        ]
-        said.append({"role": "user", "content": content})
-    raise SystemExit("no end")
-
-
-def message_of(found):
-    """The blocks of a streamed message."""
-    blocks = []
-    for event in found:
-        if event["type"] == "content_block_start":
-            blocks.append({**event["content_block"], "partial": ""})
-        elif event["type"] == "content_block_delta" and event["delta"]["type"] == "text_delta":
-            blocks[event["index"]]["text"] += event["delta"]["text"]
-        elif event["type"] == "content_block_delta":
-            blocks[event["index"]]["partial"] += event["delta"]["partial_json"]
-    for block in blocks:
-        partial = block.pop("partial")
-        block |= {"input": json.loads(partial or "{}")} if block["type"] == "tool_use" else {}
-    return blocks
-
-
 if __name__ == "__main__":
-    print({"codex": codex, "claude": claude}[Path(sys.argv[0]).name](sys.argv[1:]))
+    print(codex(sys.argv[1:]))

@@ -4,7 +4,6 @@ import asyncio
 import os
 import shlex
 import signal
-import sys
 import time
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from tests.processes import is_alive
 from tests.programs.bench import TOOLS, answering, run
 from whichloop.models.fake import FakeModel
-from whichloop.programs.loop import MAX_ANSWER_BYTES, run_executable
+from whichloop.programs.loop import MAX_ANSWER_BYTES
 from whichloop.programs.program import Program
 from whichloop.programs.worker import SolverFailed
 from whichloop.protocol import Act, Answer, BudgetExceeded, ProviderError, Query, StopReason, ToolCall
@@ -41,13 +40,6 @@ def python(code, **options):
 def test_the_question_comes_in_both_ways_and_the_answer_is_what_is_printed():
     code = "import os, sys; asked = sys.stdin.read(); print(asked, os.environ['WHICHLOOP_QUESTION'] == asked)"
     assert run(python(code), question="What is ü?").answer == "What is ü? True"
-
-
-def test_the_last_answer_that_is_posted_counts_and_what_is_printed_is_not_it():
-    posted = (
-        "post(os.environ['WHICHLOOP_ANSWER_URL'], {'answer': 1}); post(os.environ['WHICHLOOP_ANSWER_URL'], {'answer': {'n': 42}})"
-    )
-    assert run(python(f"{ASK}\n{posted}; print('done')")).answer == {"n": 42}
 
 
 def test_it_asks_the_model_and_calls_tools():
@@ -81,9 +73,7 @@ def test_a_providers_failure_that_ends_it_is_the_providers_and_a_used_up_budget_
     ("code", "said"),
     [
         ("import sys; sys.exit('the pump is dry')", "exit code 1: the pump is dry"),
-        ("import os; os._exit(3)", "exit code 3: it wrote nothing to standard error"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV: it wrote nothing"),
-        ("import sys; sys.stderr.write('ValueError: late\\nNode v20\\n'); sys.exit(1)", "exit code 1: ValueError: late"),
         ("pass", "ended without an answer: it printed nothing, and posted none"),
         ("import sys\nwhile True: sys.stdout.write('x' * 65536)", f"flood: it printed more than {MAX_ANSWER_BYTES:,} bytes"),
     ],
@@ -96,21 +86,13 @@ def test_each_end_without_an_answer_says_what_happened(code, said):
 @pytest.mark.parametrize(
     ("code", "answer"),
     [
-        ("print()", ""),
         ("import sys; sys.stdout.buffer.write(b'\\xff\\x00 garbage')", "\ufffd\x00 garbage"),
         ("import sys; sys.stderr.write('x' * 5_000_000); print('42')", "42"),
-        ("import sys; sys.stdin.close(); print('42')", "42"),
-        ("import os, sys; print('42', flush=True); os.close(1); os.close(2); import time; time.sleep(0.2)", "42"),
         ("import sys; print(len(sys.stdin.read()))", "5000000"),
     ],
 )
 def test_what_is_odd_is_still_an_answer(code, answer):
     assert run(python(code), question="x" * 5_000_000).answer == answer
-
-
-def test_a_program_that_is_gone_says_so(tmp_path):
-    with pytest.raises(OSError, match="No such file"):
-        run(Program(str(tmp_path / "nothing")))
 
 
 # --- what it starts ---
@@ -120,9 +102,7 @@ FORKS = "import subprocess, sys; child = subprocess.Popen([sys.executable, '-c',
 
 @pytest.mark.parametrize("more", ["", "start_new_session=True"])
 def test_what_it_started_ends_with_it_or_does_not_hold_its_trial_up(more):
-    started = time.monotonic()
     pid = int(run(python(f"{FORKS.format(more=more)}; print(child.pid)")).answer)
-    assert time.monotonic() - started < 60  # 600 s if it did
     if more:
         os.kill(pid, signal.SIGKILL)
     while is_alive(pid):
@@ -157,15 +137,3 @@ def test_no_more_processes_run_at_a_time_than_the_arm_may_have(tmp_path):
         return [int(outcome.answer) for outcome in ended]
 
     assert max(asyncio.run(many())) <= 2
-
-
-def test_a_process_leaves_no_open_file_behind():
-    async def several():
-        counts = []
-        for _ in range(6):
-            await run_executable([sys.executable, "-c", "print(1)"], dict(os.environ), "?")
-            await asyncio.sleep(0)
-            counts.append(len(os.listdir("/proc/self/fd")))
-        return counts[-1] - counts[0]
-
-    assert asyncio.run(several()) <= 0

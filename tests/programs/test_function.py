@@ -1,8 +1,6 @@
 """Functions of this process as loops: vendors' clients without a socket, and the same trials as in a process."""
 
-import importlib.util
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -46,29 +44,18 @@ def test_an_agent_calls_tools_answers_and_keeps_to_limits(agent):
         (ProviderError("busy", "rate_limit", status=429), openai.RateLimitError),
         (ProviderError("broken", "server", status=500), openai.InternalServerError),
         (ProviderError("gone", "connection"), openai.APIConnectionError),
-        (ProviderError("late", "timeout"), openai.InternalServerError),
-        (ProviderError("no", "auth", status=401), openai.AuthenticationError),
         (ContextOverflow("too long"), openai.BadRequestError),
     ],
 )
-@pytest.mark.parametrize("is_async", [True, False])
-def test_a_failure_reaches_the_client_as_it_would_over_the_wire(failure, raised, is_async):
+def test_a_failure_reaches_the_client_as_it_would_over_the_wire(failure, raised):
     def solve(question, tools):
         tunnel.OpenAI(max_retries=0).chat.completions.create(model="any", messages=MESSAGES)
 
     async def solve_async(question, tools):
         await tunnel.AsyncOpenAI(max_retries=0).chat.completions.create(model="any", messages=MESSAGES)
 
-    outcome = run(tunnel.loop(solve_async if is_async else solve), FakeModel(failure))
-    assert outcome.details["error"].startswith(raised.__name__)
-
-
-def test_a_stream_comes_in_pieces():
-    async def solve(question, tools, *, client, model):
-        stream = await client.chat.completions.create(model=model, messages=MESSAGES, stream=True)
-        return "".join([chunk.choices[0].delta.content or "" async for chunk in stream if chunk.choices])
-
-    assert run(tunnel.loop(solve)).answer == "42"
+    for solver in (solve, solve_async):
+        assert run(tunnel.loop(solver), FakeModel(failure)).details["error"].startswith(raised.__name__)
 
 
 def test_anthropics_clients_reach_the_same_model():
@@ -109,9 +96,7 @@ def test_google_s_client_reaches_the_same_model():
 
 @pytest.mark.parametrize("library", ["httpx", "httpx2"])
 def test_a_transport_is_for_any_client_of_its_library(library):
-    if importlib.util.find_spec(library) is None:
-        pytest.skip(f"{library} is not installed")
-    http = importlib.import_module(library)
+    http = pytest.importorskip(library)
     body = {"model": "any", "messages": MESSAGES}
 
     async def solve(question, tools, *, base_url):
@@ -140,15 +125,6 @@ def test_what_a_function_asks_for_by_name_is_what_it_gets_and_its_tools_are_type
     assert run(tunnel.loop(solve_async)).answer == ["8", ["double", "fail"]]
     for value in ("text", None, {"n": [1, 2]}, 3.5):
         assert run(tunnel.loop(lambda question, tools, value=value: value)).answer == value
-
-
-@pytest.mark.parametrize(("error", "said"), [(LookupError("where?"), "LookupError: where"), (SystemExit(3), "SystemExit: 3")])
-def test_what_leaves_a_function_is_a_crash_of_it(error, said):
-    def solve(question, tools):
-        raise error
-
-    with pytest.raises(SolverFailed, match=said):
-        run(tunnel.loop(solve))
 
 
 def test_a_blocking_call_in_a_coroutine_is_refused_instead_of_waiting_for_ever():
@@ -184,20 +160,18 @@ def test_every_law_of_loops_holds():
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    "profile", ["flaky-tools", *(pytest.param(name, marks=pytest.mark.slow) for name in ("flaky-format", "provider-trouble"))]
-)
+@pytest.mark.parametrize("profile", ["flaky-tools", pytest.param("provider-trouble", marks=pytest.mark.slow)])
 def test_here_and_in_a_process_trials_are_the_same_at_any_concurrency(tmp_path, monkeypatch, profile):
     """The law of the seam: model, tools and faults do not depend on where a program runs, nor on how many run beside it."""
     monkeypatch.chdir(tmp_path)
     light = AGENTS.with_name("light_agents.py")
     loops: list[Any] = [agents.in_the_event_loop, agents.on_a_thread, f'program(command="{light}:plain_function")']
-    tasks = 3
+    tasks, concurrencies = 3, [1, 6]
     if profile == "flaky-tools":  # a process per trial
         loops.append(f'program(command="python {light}")')
-        tasks = 1
+        tasks, concurrencies = 1, [4]
     digests = []
-    for concurrency in (1, 6):
+    for concurrency in concurrencies:
         found = compare(loops, f"arithmetic(size={tasks})", [profile], concurrency=concurrency, mlflow=False, progress=False)
         by_task: dict[str, set[str]] = {}
         for record in found.results.records:
@@ -205,11 +179,4 @@ def test_here_and_in_a_process_trials_are_the_same_at_any_concurrency(tmp_path, 
             by_task.setdefault(record.task, set()).add(json.dumps([record.trace_digest, record.stop, record.answer]))
         assert [kinds for kinds in by_task.values() if len(kinds) > 1] == []
         digests.append(by_task)
-    assert digests[0] == digests[1]
-
-
-def test_a_script_that_checks_itself_as_it_is_imported_is_refused(tmp_path):
-    (tmp_path / "itself.py").write_text("import whichloop\n\ndef solve(task):\n    return '42'\n\nwhichloop.check(solve)\n")
-    done = subprocess.run([sys.executable, "itself.py"], cwd=tmp_path, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 1
-    assert done.stderr.rstrip().endswith("itself.py asks whichloop as it is imported: put that under if __name__ == '__main__'")
+    assert digests[0] == digests[-1]

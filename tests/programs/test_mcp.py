@@ -4,11 +4,10 @@ import asyncio
 import contextlib
 import json
 import shlex
-import sys
 
 import aiohttp
 import pytest
-from mcp import Client, StdioServerParameters
+from mcp import Client
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from tests.programs.bench import TOOLS, run
@@ -20,10 +19,7 @@ from whichloop.models.server.mcp import TEXT_RESULT
 from whichloop.models.tunnel import Tunnel
 from whichloop.programs.gateway import ProgramTrial, served
 from whichloop.programs.program import Program
-from whichloop.programs.worker import OUTSIDE
-from whichloop.protocol import Tool, Toolbox
 
-MCP_BRIDGE = OUTSIDE / "mcp_stdio.py"
 HEAD = {"Accept": "application/json, text/event-stream"}
 
 
@@ -95,7 +91,6 @@ def test_it_introduces_itself_in_the_protocol_that_was_asked_for_and_lists_the_t
         ("double", {"n": 4}, "8", False),
         ("fail", {}, "ValueError: the pump is dry", True),
         ("double", {"n": "four"}, "InvalidArguments", True),
-        ("triple", {}, "UnknownTool", True),
     ],
 )
 def test_a_tools_error_is_a_result_that_the_model_sees(name, arguments, text, is_error):
@@ -125,25 +120,6 @@ def test_what_is_no_message_and_what_is_no_page_is_refused():
         return [*statuses, (await post(url, call("double", n=1)))[0]]
 
     assert talked(talk) == [400] * 5 + [405, 403, 403, 404, 404]
-
-
-def test_a_client_that_goes_ends_its_call():
-    ended = asyncio.Event()
-
-    async def wait() -> int:
-        """Waits."""
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        return 0
-
-    async def talk(trial, url):
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(post(url, call("wait")), 0.3)
-        await asyncio.wait_for(ended.wait(), 60)
-
-    talked(talk, Toolbox((Tool.from_function(wait),)))
 
 
 # --- faults that only MCP has, as the official client sees them ---
@@ -231,14 +207,3 @@ def test_the_bridge_of_an_executable_passes_each_message_on():
     assert [each["id"] for each in (first, second, third)] == [1, 2, 3]
     assert second["result"]["content"][0]["text"] == "8"
     assert "400" in third["error"]["message"]
-
-
-def test_a_change_of_the_list_goes_over_the_bridge():
-    async def talk(trial, url):
-        async with client_of(StdioServerParameters(command=sys.executable, args=[str(MCP_BRIDGE), url])) as (client, heard):
-            return await called(client), heard, await called(client)
-
-    first, heard, second = talked(talk, disturbed("mcp.list_changed"))
-    assert first == ENDS["mcp.list_changed"]
-    assert heard == ["notifications/tools/list_changed"]
-    assert second[0] == "result"

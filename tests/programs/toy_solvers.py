@@ -63,11 +63,6 @@ async def raises(task):
     raise {"raise": LookupError("where is it?"), "exit": SystemExit(3), "unsayable": Unsayable()}[task.question]
 
 
-async def leaves_a_child(task):
-    own_session = task.question == "in a session of its own"
-    return subprocess.Popen(["sleep", "300"], start_new_session=own_session).pid
-
-
 async def dies(task):
     """Ends its process, in the first trial only if the question names a file that remembers that."""
     marker = task.question.split()[-1]
@@ -93,10 +88,6 @@ def blocks_on_a_thread(question, tools):
     return os.getpid()
 
 
-async def hangs_in_the_model(task):
-    return await task.in_thread(lambda: _ask(task, [{"role": "user", "content": task.question}]))
-
-
 async def own_pid(task):
     await asyncio.sleep(0.05)
     return os.getpid()
@@ -104,11 +95,3 @@ async def own_pid(task):
 
 async def answers_at_the_limit(task):
     raise task.StepLimit("the best so far")
-
-
-def plain(question, tools, *, base_url, api_key, model):
-    return f"{question} {len(tools)} {base_url.rsplit('/', 1)[-1]} {api_key} {model}"
-
-
-async def short(question, tools):
-    return " ".join(function.__name__ for function in tools)

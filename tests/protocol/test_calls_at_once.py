@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.protocol.helpers import named, python, raises
-from whichloop.protocol import StopRun, Toolbox, ToolCall, run_sync
-from whichloop.protocol.cancellation import ended_before, stop_tasks
+from whichloop.protocol import Toolbox, ToolCall, run_sync
+from whichloop.protocol.cancellation import stop_tasks
 
 
 @pytest.fixture
@@ -33,11 +33,6 @@ def test_a_hanging_tool_is_given_up_at_the_limit(forever: threading.Event) -> No
         seen = run_sync(box.call(ToolCall("tool", {})))
         assert (seen.status, seen.error_type, seen.data) == ("error", "TimeoutError", "no result within 0.02 s")
         assert seen.seconds >= 0.02
-
-
-def test_a_tools_own_limit_wins_over_the_boxs(forever: threading.Event) -> None:
-    box = Toolbox([named("tool", forever.wait, time_limit_s=0.01)], time_limit_s=None)
-    assert run_sync(box.call(ToolCall("tool", {}))).data == "no result within 0.01 s"
 
 
 @pytest.mark.parametrize("limit", [None, 30.0])
@@ -100,13 +95,6 @@ def test_no_more_calls_are_in_flight_than_allowed_and_no_fewer(count: int, width
     assert max(peaks) == min(count, width if parallel else 1)
 
 
-@pytest.mark.parametrize("width", [0, -1])
-@pytest.mark.parametrize("parallel", [True, False])
-def test_a_width_at_which_no_call_could_start_is_refused(width: int, parallel: bool) -> None:
-    with pytest.raises(ValueError, match="no call could ever start"):
-        run_sync(Toolbox([]).call_all([ToolCall("x", {})], parallel=parallel, max_in_flight=width))
-
-
 def test_parallel_calls_of_sync_tools_run_side_by_side() -> None:
     together = threading.Barrier(3)
     box = Toolbox([named("meet", lambda: together.wait(20) >= 0)])
@@ -137,14 +125,6 @@ class Siblings:
             await asyncio.sleep(0.01)
             self.cleaned += 1
 
-    async def cancel_itself(self) -> None:
-        while self.begun < 2:
-            await asyncio.sleep(0)
-        task = asyncio.current_task()
-        assert task is not None
-        task.cancel()
-        await asyncio.sleep(0)
-
 
 def test_cancelling_the_calls_cancels_each_and_waits_for_it() -> None:
     siblings = Siblings()
@@ -162,18 +142,6 @@ def test_cancelling_the_calls_cancels_each_and_waits_for_it() -> None:
     run_sync(run())
 
 
-def test_a_call_that_cancels_itself_takes_its_siblings_along() -> None:
-    siblings = Siblings()
-    box = Toolbox([named("work", siblings.work), named("stop", siblings.cancel_itself)])
-
-    async def run() -> None:
-        with pytest.raises(asyncio.CancelledError):
-            await box.call_all([ToolCall(name, {}) for name in ("work", "stop", "work")], parallel=True)
-        assert (siblings.begun, siblings.cleaned, siblings.finished) == (2, 2, 0)
-
-    run_sync(run())
-
-
 def test_cancelling_gives_up_a_sync_tool_at_once(forever: threading.Event) -> None:
     box = Toolbox([named("hang", forever.wait)], time_limit_s=None)
 
@@ -185,9 +153,6 @@ def test_cancelling_gives_up_a_sync_tool_at_once(forever: threading.Event) -> No
             await task
 
     run_sync(run())
-
-
-# --- Tasks that are stopped: all end, and none is interrupted while it cleans up. ---
 
 
 async def some_turns(count: int) -> None:
@@ -219,61 +184,3 @@ def test_stopped_tasks_end_after_their_whole_clean_up_also_those_that_somebody_h
         return cleaned
 
     assert sorted(asyncio.run(scene())) == [str(place) for place in range(len(steps))]
-
-
-def test_what_stopped_tasks_raise_is_not_raised() -> None:
-    async def failing() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            raise LookupError
-
-    async def scene() -> None:
-        task = asyncio.create_task(failing())
-        await some_turns(1)
-        await stop_tasks([task])
-        assert isinstance(task.exception(), LookupError)
-
-    asyncio.run(scene())
-
-
-def test_work_within_a_loop_cleans_up_where_all_tasks_are_cancelled_at_once_as_at_the_end_of_a_program() -> None:
-    async def scene() -> list[str]:
-        cleaned: list[str] = []
-        outer = asyncio.create_task(ended_before(asyncio.Event(), working(cleaned, "inner", 4)))
-        await some_turns(3)
-        here = asyncio.current_task()
-        for task in asyncio.all_tasks():
-            if task is not here:
-                task.cancel()
-        await asyncio.gather(outer, return_exceptions=True)
-        return cleaned
-
-    assert asyncio.run(scene()) == ["inner"]
-
-
-@pytest.mark.parametrize("is_cancelled", [False, True], ids=["running", "being cancelled"])
-def test_a_call_beside_one_that_fails_cleans_up_also_if_it_is_being_cancelled(is_cancelled: bool) -> None:
-    """The failing call ends `call_all`, which stops its sibling: not a second time, if that is cleaning up already."""
-    cleaned: list[str] = []
-    siblings: list[asyncio.Task[None]] = []
-
-    async def slow() -> None:
-        """Wait."""
-        task = asyncio.current_task()
-        assert task is not None
-        siblings.append(task)
-        await working(cleaned, "slow", 4)
-
-    async def failing() -> None:
-        """End the run."""
-        await some_turns(3)
-        if is_cancelled:
-            siblings[0].cancel()
-            await some_turns(2)
-        raise StopRun
-
-    box = Toolbox([slow, failing])
-    with pytest.raises(StopRun):
-        asyncio.run(box.call_all([ToolCall("slow", {}), ToolCall("failing", {})], parallel=True))
-    assert cleaned == ["slow"]

@@ -21,31 +21,15 @@ from whichloop.experiments.import_runs.foreign_trials import ReadingOptions
 from whichloop.experiments.import_runs.importing import read_file
 from whichloop.experiments.import_runs.joining import ImportRequest
 from whichloop.models.recording import Recordings
-from whichloop.protocol import Inexpressible, NativeCall, ToolCall, WireError
-from whichloop.protocol.digest import canonical_json, digest, sha256, whole_numbers_as_int
-from whichloop.protocol.json_text import DuplicateKeyError, Encoder, load_json
+from whichloop.protocol import Inexpressible, NativeCall, WireError
+from whichloop.protocol.json_text import DuplicateKeyError, Encoder, canonical_json, digest, load_json, whole_numbers_as_int
 from whichloop.protocol.program import read_program
 from whichloop.protocol.wire import from_json, native_call, read_call, to_json
 from whichloop.runs.store.files import read_manifest_json
 
-any_json = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
-    max_leaves=12,
-)
-
 
 def same(a: Any, b: Any) -> bool:
     return repr(a) == repr(b)  # NaN is not equal to itself
-
-
-@given(any_json, st.booleans(), st.sampled_from(["utf-8", "utf-16", "utf-32"]))
-def test_a_text_without_duplicate_keys_is_read_as_ever(value: Any, ascii_only: bool, encoding: str) -> None:
-    text = json.dumps(value, ensure_ascii=ascii_only)
-    assert same(load_json(text), value)
-    if ascii_only or text.isascii() or encoding == "utf-8":
-        data = text.encode(encoding, "surrogatepass")
-        assert same(load_json(data), json.loads(data))
 
 
 @given(st.text(max_size=20) | st.text(st.sampled_from('{}[]":,1ae. '), max_size=12))
@@ -60,31 +44,6 @@ def test_what_is_not_json_is_refused_as_ever(text: str) -> None:
         assert same(load_json(text), expected)
     except DuplicateKeyError:
         assert text.count(":") > 1
-
-
-class Written(dict[str, Any]):
-    """An object whose text has its first key twice."""
-
-
-def doubled(value: Any) -> str:
-    if isinstance(value, Written):
-        pairs = [f"{json.dumps(key)}: {doubled(item)}" for key, item in value.items()]
-        return "{" + ", ".join([*pairs, pairs[0]]) + "}"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(key)}: {doubled(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(doubled, value)) + "]"
-    return json.dumps(value)
-
-
-@given(st.text(max_size=5), any_json, st.data())
-def test_a_duplicate_key_is_found_at_any_depth(key: str, inner: Any, data: st.DataObject) -> None:
-    value: Any = Written({key: inner})
-    for _ in range(data.draw(st.integers(0, 4))):
-        value = [inner, value] if data.draw(st.booleans()) else {"a": inner, "b": value}
-    with pytest.raises(DuplicateKeyError) as caught:
-        load_json(doubled(value))
-    assert str(caught.value) == f"duplicate key {key!r}"
 
 
 @pytest.mark.parametrize("text", ["NaN", "[Infinity]", '{"a": 1e999}'])
@@ -102,8 +61,6 @@ def test_deep_nesting_is_a_value_error() -> None:
     with pytest.raises(ValueError, match="nested too deep"):
         load_json("[" * 1_000_000)
 
-
-# --- the files ---
 
 TASK = '{"id": "t1", "question": "1 + 1?", "answer": 2, "answer": 3}'
 ROW = '{"task": "t1", "arm": "a", "score": 1, "score": 0}'
@@ -135,9 +92,6 @@ def test_every_file_with_a_duplicate_key_is_refused_in_one_line(name: str, tmp_p
         read(path)
     assert "\n" not in str(caught.value)
     assert str(tmp_path) in str(caught.value)
-
-
-# --- An encoder that is made once writes what the standard library's writes, and fails as it fails. ---
 
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just({1, 2}) | st.binary(max_size=2)
@@ -190,9 +144,6 @@ def test_a_cycle_is_told_from_what_is_nested_too_deep() -> None:
     assert Encoder().encode([[]]) == "[[]]"
 
 
-# --- strict JSON both ways ---
-
-
 STRICT_JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=6),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
@@ -203,6 +154,7 @@ STRICT_JSON: st.SearchStrategy[Any] = st.recursive(
 @given(STRICT_JSON)
 def test_any_json_comes_back_as_it_was(value: Any) -> None:
     assert from_json(to_json(value)) == value
+    assert same(load_json(json.dumps(value)), value)
 
 
 @pytest.mark.parametrize(
@@ -213,15 +165,6 @@ def test_any_json_comes_back_as_it_was(value: Any) -> None:
 def test_what_json_lacks_cannot_be_said(value: Any) -> None:
     with pytest.raises(Inexpressible):
         to_json(value)
-
-
-@given(st.text(max_size=30))
-def test_any_text_is_json_or_a_value_error(text: str) -> None:
-    try:
-        value = from_json(text)
-    except ValueError:
-        return
-    assert from_json(to_json(value)) == value
 
 
 @pytest.mark.parametrize(
@@ -250,19 +193,11 @@ def test_any_arguments_are_an_object_or_a_wire_error(arguments: str) -> None:
     assert read_call(native_call(call)) == call
 
 
-def test_a_call_in_a_provider_s_form() -> None:
-    assert native_call(ToolCall("add", {"a": "é"}), 2) == NativeCall("call_2", "add", '{"a": "é"}')
-    with pytest.raises(Inexpressible):
-        native_call(ToolCall("add", {"a": {1, 2}}))
-
-
-# --- One canonical text for equal JSON, and digests that tell different JSON apart. ---
-
-
-characters = st.characters() | st.characters(min_codepoint=0xD800, max_codepoint=0xDFFF, categories=["Cs"])
-any_text = st.text(characters, max_size=8)
-scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | any_text
-finite_json = st.recursive(scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(any_text, inner, max_size=4))
+any_text = st.text(st.characters(categories=["L", "N", "P", "S", "Z", "Cc", "Cs"]), max_size=8)
+finite_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | any_text,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(any_text, inner, max_size=4),
+)
 
 
 def shuffled(value: object, source: random.Random) -> object:
@@ -288,20 +223,9 @@ def test_canonical_text_is_ascii_and_says_the_same_value(value: object) -> None:
     assert canonical_json(json.loads(text)) == text
 
 
-@given(any_text, any_text)
-def test_sha256_takes_any_text_and_tells_texts_apart(left: str, right: str) -> None:
-    assert (sha256(left) == sha256(right)) == (left == right)
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), [{"a": -float("inf")}]])
-def test_numbers_without_json_form_are_a_value_error(value: object) -> None:
-    with pytest.raises(ValueError, match="JSON"):
-        canonical_json(value)
-
-
-@pytest.mark.parametrize("value", [{1, 2}, object(), {(1, 2): 3}, {"a": b"bytes"}])
-def test_what_json_cannot_say_is_a_type_error(value: object) -> None:
-    with pytest.raises(TypeError):
+@pytest.mark.parametrize(("value", "error"), [([{"a": -math.inf}], ValueError), (math.nan, ValueError), ({"a": {1}}, TypeError)])
+def test_what_json_cannot_say_has_no_canonical_text(value: object, error: type[Exception]) -> None:
+    with pytest.raises(error):
         canonical_json(value)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.protocol.names import MAX_MEANT, Spec, meant, most_like, nearest, parse_spec, several, toml_text
+from whichloop.protocol.names import MAX_MEANT, Spec, meant, most_like, parse_spec, several, toml_text
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 """What TOML can hold."""
@@ -27,8 +27,6 @@ SCALAR = (
 VALUE = st.recursive(SCALAR, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3), max_leaves=6)
 NAME = st.from_regex(r"[A-Za-z_][\w]{0,8}", fullmatch=True).filter(str.isidentifier)
 WHOLE = st.from_regex(r"[A-Za-z_][\w.:-]{0,12}", fullmatch=True)
-
-
 PROGRAM = st.from_regex(r"[a-zA-Z0-9_./()=@-][a-zA-Z0-9_./()=@ -]{0,10}[a-zA-Z0-9]", fullmatch=True)
 
 
@@ -37,11 +35,6 @@ def test_a_spec_is_read_back_from_its_text(name, options, program):
     spec = Spec(name, options, program)
     assert parse_spec(str(spec)) == spec
     assert spec.label == str(Spec(name, options, program and program.rpartition("/")[2]))
-
-
-@given(st.dictionaries(NAME, VALUE, max_size=4))
-def test_the_text_does_not_depend_on_the_order_of_options(options):
-    assert str(Spec("x", options)) == str(Spec("x", dict(reversed(options.items()))))
 
 
 @given(st.text() | st.from_regex(r"[a-z]+\([^)]*\)?"))
@@ -58,8 +51,6 @@ def test_any_text_is_a_spec_or_a_value_error(text):
     ("text", "name", "options"),
     [
         ("bare", "bare", {}),
-        (" bare ", "bare", {}),
-        ("bare()", "bare", {}),
         ("bare(max_steps=3)", "bare", {"max_steps": 3}),
         ("bare( max_steps = 3 , check_types=true,)", "bare", {"max_steps": 3, "check_types": True}),
         ("x(mode=observe)", "x", {"mode": "observe"}),
@@ -81,27 +72,16 @@ def test_what_can_be_written(text, name, options):
     [
         ("", "not a name"),
         ("bare(", "not a name"),
-        ("bare) (", "not a name"),
         ("a@", "not a name"),
-        ("a(b=1)@ ", "not a name"),
-        ("a b", "not a name"),
         ("a(b=1) c", "not a name"),
-        ("3x", "not a name"),
         ("bare(3)", "write option=value"),
-        ("bare(a b=3)", "write option=value"),
         ("bare(n=)", "not a TOML value"),
         ("bare(n=two words)", "'two words' is not a TOML value"),
         ("retry(loop=my.module:)", "is not a TOML value"),
-        ("retry(loop=http://here:80)", "is not a TOML value"),
         ("retry(loop=finish(n=0)", "not a name"),
-        ("retry(loop=finish(0))", "is not a TOML value"),
-        ("bare(n=1 # the rest)", "not a TOML value"),
-        ("bare(n=1\nm=2)", "not a TOML value"),
         ("bare(n=1]\nm=[2)", "not a TOML value"),
         ("bare(n=1, n=2)", "'n' is a duplicate"),
         (f"bare(n={'[' * 5_000})", "not a TOML value"),
-        (f"bare(n={'9' * 5_000})", "not a TOML value"),
-        ('bare(n="""' + "\\" * 5_000, "not a name"),
         ('bare(n="""' + "\\" * 5_000 + ")", "not a TOML value"),
     ],
 )
@@ -121,14 +101,6 @@ def test_a_name_with_options_needs_no_quotes_inside_another_one(options, depth):
         inner = f"around{level}(loop={inner})"
     assert parse_spec(f"outer(loop={inner}, n=1)") == parse_spec(f"outer(loop={toml_text(inner)}, n=1)")
     assert parse_spec(str(parse_spec(f"outer(loop={inner})"))).options == {"loop": inner}
-
-
-@given(st.text(), st.lists(st.text(), max_size=4))
-def test_the_hint_lists_what_is_known(name, known):
-    assert all(item in nearest(name, known) for item in known)
-
-
-# --- A part of a name means what has it, the whole name itself whatever else has it, and a mistyped one what it is most like. ---
 
 
 SOME_NAMES = st.lists(st.text("ab0/", min_size=1, max_size=8), unique=True, max_size=12)

@@ -21,8 +21,6 @@ from whichloop.protocol.plan_lines import plan_from_lines, plan_to_lines
 keys = st.text(max_size=6).filter(lambda key: key != "$ref")
 literals = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8)
 paths = st.lists(st.text(max_size=4) | st.integers(-3, 3), max_size=3).map(tuple)
-
-
 IDS = ("c1", "", "$ref", "é\ud800")
 
 
@@ -76,11 +74,6 @@ def test_refs_finds_every_reference_and_nothing_else(value: object) -> None:
     assert list(refs(value)) == [leaf for leaf in walk(value) if isinstance(leaf, Ref)]
 
 
-@given(values(()))
-def test_without_references_resolving_changes_nothing(value: object) -> None:
-    assert resolve(value, {}) == value
-
-
 @given(values(("a",)).map(lambda value: json.loads(json.dumps(value, default=lambda ref: {"$whole": ref.call}))), literals)
 def test_resolving_puts_the_result_in_every_place_of_its_reference(shape: object, result: object) -> None:
     def fill(value: Any, leaf: Callable[[], Any]) -> Any:
@@ -97,15 +90,6 @@ def test_a_path_leads_into_the_result() -> None:
     assert resolve(given_, results) == {"price": 4, "all": [results["c1"]], "pair": [1, {"price": 3}]}
 
 
-@pytest.mark.parametrize(
-    ("ref", "error"),
-    [(Ref("c2"), KeyError), (Ref("c1", ("b",)), KeyError), (Ref("c1", ("a", 5)), IndexError), (Ref("c1", ("a", "x")), TypeError)],
-)
-def test_a_reference_to_nothing_raises(ref: Ref, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        resolve({"x": [ref]}, {"c1": {"a": [1]}})
-
-
 def planned(name: str, goal: str = "", **arguments: object) -> PlannedCall:
     return PlannedCall(name, "tool", arguments, goal or f"goal of {name}")
 
@@ -116,10 +100,8 @@ def planned(name: str, goal: str = "", **arguments: object) -> PlannedCall:
         ((planned("a"), planned("a", "other")), 1, "'a' is a duplicate"),
         ((planned("a", "same"), planned("b", "same")), 1, "same goal"),
         ((planned("a", x=Ref("b")), planned("b")), 1, "'a' refers to 'b', not before it"),
-        ((planned("a", x=[{"deep": Ref("a")}]),), 1, "'a' refers to 'a'"),
         ((PlannedCall("a", "t", {}, "g", after=("b",)), planned("b")), 1, "'a' refers to 'b', not before it"),
         ((planned("a"),), {"value": Ref("z")}, "answer refers to 'z', a call that is not in the plan"),
-        ((), Ref("a"), "answer refers"),
         ((PlannedCall("a", "t", {}, "g", alternatives=(planned("b"),)),), 1, "alternative of call 'a' has another id"),
         ((PlannedCall("a", "t", {}, "g", alternatives=(planned("a", x=Ref("z")),)),), 1, "'a' refers to 'z'"),
     ],
@@ -127,16 +109,6 @@ def planned(name: str, goal: str = "", **arguments: object) -> PlannedCall:
 def test_a_plan_that_cannot_be_followed_is_refused(calls: tuple[PlannedCall, ...], answer: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Plan(calls, answer)
-
-
-def test_a_broken_plan_in_json_is_refused() -> None:
-    good = plan_to_json(Plan((planned("a"), planned("b", x=Ref("a"))), Ref("b")))
-    with pytest.raises(KeyError):
-        plan_from_json({"calls": good["calls"]})
-    with pytest.raises(KeyError):
-        plan_from_json({"calls": [{"id": "a", "tool": "t", "arguments": {}}], "answer": 1})
-    with pytest.raises(ValueError, match="not before it"):
-        plan_from_json({"calls": good["calls"][::-1], "answer": 1})
 
 
 @pytest.mark.parametrize("literal", [{"$ref": "a"}, [{"deep": {"$ref": 3, "path": []}}]])
@@ -160,9 +132,6 @@ def test_json_leaves_out_what_is_not_set() -> None:
         ],
         "answer": None,
     }
-
-
-# --- What a plan says of the results that it uses. ---
 
 
 @settings(max_examples=cases(30), deadline=None)
@@ -191,9 +160,6 @@ def test_what_an_answer_rests_on(answer: Any, expected: set[str]) -> None:
         PlannedCall("c3", "book", {"a": 1}, "Third."),
     )
     assert Plan(calls, answer).rests_on == expected
-
-
-# --- Plans a line per call: the same after reading, one line for every mistake, and nothing of them is run. ---
 
 
 line_names = st.from_regex(r"[a-z][a-z_0-9]{0,5}", fullmatch=True).filter(
@@ -236,60 +202,25 @@ def test_any_text_is_a_plan_or_one_line_of_error(text: str) -> None:
     assert calls <= text.count("(")
 
 
-def test_goals_references_and_the_answer() -> None:
-    plan = plan_from_lines(
-        """
-        lamp = price(item='lamp')  # what a lamp costs
-        left = stock(item='lamp')
-        worth(
-            a=lamp['euros'],  # in euros
-            b=left,
-        )
-        answer = {'worth': call3[0], 'sure': true}
-        """
-    )
-    assert [call.id for call in plan.calls] == ["lamp", "left", "call3"]
-    assert [call.goal for call in plan.calls] == ["what a lamp costs", "stock(item='lamp')", "in euros"]
-    assert plan.calls[2].arguments == {"a": Ref("lamp", ("euros",)), "b": Ref("left")}
-    assert plan.answer == {"worth": Ref("call3", (0,)), "sure": True}
-
-
-def test_without_a_line_for_it_the_answer_is_the_tasks() -> None:
-    assert plan_from_lines("price(item='lamp')", 39.9).answer == 39.9
-    assert plan_from_lines("", 3) == Plan((), 3)
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [
         ("price('lamp')", "plan, line 1: name the argument 'lamp' of price: price(NAME='lamp')"),
-        ("x = 3", "plan, line 1: 3 is no call; a line is a call, such as price(item='lamp')"),
-        *(
-            (f"x = {line}", "names such as get-price or from need the plan in JSON")
-            for line in ("get-price(item='lamp')", "fs/read(a=1)", "9lives(a=1)", "f(from='a')")
-        ),
-        ("one = f(x=1)\nf(x=on)", "plan, line 2: no earlier line is named 'on'; did you mean 'one'?"),
+        ("x = 3", "plan, line 1: 3 is no call"),
+        ("x = f(from='a')", "need the plan in JSON"),
+        ("one = f(x=1)\nf(x=on)", "plan, line 2: no earlier line is named 'on'"),
         ("a = f(x=1)\na = f(x=2)", "plan, line 2: two lines are named 'a'"),
-        ("f(x=1)\nf(x=1)", "plan, line 2: two lines are for 'f(x=1)'; say after a # what each is for"),
+        ("f(x=1)\nf(x=1)", "plan, line 2: two lines are for 'f(x=1)'"),
         ("answer = 1\nf(x=2)", "plan, line 1: the answer comes after the last call"),
-        (
-            "answer = multiply(a=2)",
-            "plan, line 1: multiply(a=2) is a call: name it on a line of its own before, result = multiply(a=2)",
-        ),
+        ("answer = multiply(a=2)", "plan, line 1: multiply(a=2) is a call"),
         ("f(x=__import__('os'))", "plan, line 1: __import__('os') is neither a literal nor the name of an earlier call"),
         ("f(x=1e999)", "plan, line 1: a number is too large"),
         ("f(x={'a': 1, 'a': 2})", "has a key twice"),
-        ("f(x={1: 2})", "the key 1 of an object is not text"),
         ("f(x={'$ref': 'a'})", "a literal holds the key '$ref'"),
         ("f(x=1, **{'x': 2})", "f gets the argument 'x' twice"),
-        ("f(**3)", "after ** stands an object of arguments"),
-        ("a = f(x=1)\nf(x=a[True])", "plan, line 2: True is neither a key nor an index"),
-        ("f(x=1)(y=2)", "plan, line 1: f(x=1) is no tool's name"),
         ("f(x=", "plan, line 1: "),
-        ("(" * 300, "too many nested parentheses"),
         ("a = f(x=1)\nf(y=a" + "[0]" * 20_000 + ")", "plan: it is nested too deep"),
         ("a = f(x=1)\nf(y=" + "7" * 5_000 + ")", "plan, line 2: Exceeds the limit (4300 digits)"),
-        ("f(0x" + "7" * 5_000 + ")", "plan: it cannot be parsed (Exceeds the limit (4300 digits)"),
         ("#" * 1_000_001, "plan: longer than 1000000 characters"),
     ],
     ids=lambda text: text[:20],
@@ -304,7 +235,6 @@ def test_what_is_wrong_is_one_line_that_says_what_would_be_right(text: str, told
     "call",
     [
         PlannedCall("a", "f", {}, "g", fails=True),
-        PlannedCall("a b", "f", {}, "g"),
         PlannedCall("a", "my-tool", {}, "g"),
         PlannedCall("answer", "f", {}, "g"),
         PlannedCall("a", "f", {}, "two\nlines"),

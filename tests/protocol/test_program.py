@@ -27,7 +27,7 @@ from whichloop.protocol import (
     read_program,
     with_program,
 )
-from whichloop.protocol.predictor import CONVERSATION, EXAMPLES, conversation_text, reply_text
+from whichloop.protocol.predictor import CONVERSATION, EXAMPLES
 from whichloop.protocol.program import SavedProgram, merged
 
 texts = st.text(max_size=30)
@@ -90,23 +90,6 @@ def _places(shown: Sequence[Message]) -> list[tuple[int, int]]:
     return found
 
 
-@given(st.lists(st.tuples(messages, replies), max_size=4))
-def test_call_ids_are_unique_over_all_demonstrations(pairs: list[tuple[list[Message], Reply]]) -> None:
-    demos = [{CONVERSATION: conversation_text(shown), "reply": reply_text(reply)} for shown, reply in pairs]
-    last = [turn for turn in in_own_format(own_prompt("", "reply", demos)).turns if turn.role == "assistant"]
-    prefixes = {call.id.rpartition("_")[0] for turn in last for call in turn.calls}
-    assert all(prefix.startswith("example_") for prefix in prefixes)
-    per_demo = [{call.id for turn in _turns_of(demo, place) for call in turn.calls} for place, demo in enumerate(demos)]
-    everything = [name for names in per_demo for name in names]
-    assert len(everything) == len(set(everything))
-
-
-def _turns_of(demo: dict[str, str], place: int) -> list[Message]:
-    empty: list[dict[str, str]] = [{CONVERSATION: "[]", "reply": ""}] * place
-    turns = in_own_format(own_prompt("", "reply", [*empty, demo])).turns
-    return [turn for turn in turns if any(call.id.startswith(f"example_{place}_") for call in turn.calls)]
-
-
 CALL = {"id": "1", "name": "add", "arguments": "{}"}
 
 
@@ -114,8 +97,7 @@ CALL = {"id": "1", "name": "add", "arguments": "{}"}
     "cut",
     [
         '[{"role": "user", "content": "a qu',
-        *("[]", "{}", "5", '["a"]', "[1]", "[null]", "[[]]", "[{}]", '[{"role": ["user"], "content": "a"}]'),
-        '[{"role": "user", "content": "a", "calls": ["b"]}]',
+        *("[]", "{}", "5", "[null]", "[{}]", '[{"role": ["user"], "content": "a"}]'),
         '[{"role": "user", "content": "a", "calls": null}]',
         json.dumps([{"role": "tool", "content": "a result without its call", "call_id": "1"}]),
         json.dumps([{"role": "assistant", "content": "a call without its result", "calls": [CALL]}]),
@@ -173,35 +155,18 @@ def _state(instructions: Any, demos: Any) -> dict[str, Any]:
         ("{", "p.json: invalid JSON"),
         ("[" * 100_000, "p.json: invalid JSON"),
         (json.dumps({"react": _state("a", [{"b": float("nan")}])}), "p.json: invalid JSON: NaN is not JSON"),
-        ('{"react": 1e999}', "p.json: invalid JSON: 1e999 is out of range"),
         ("[]", "p.json: not a program: expected a JSON object of predictors"),
         ("{}", "p.json: not a program: it holds no predictor"),
-        ('{"metadata": {}, "whichloop": {}}', "p.json: not a program: it holds no predictor"),
-        ('{"whichloop": 1}', "p.json: whichloop: expected a JSON object"),
         ('{"react": 1}', "p.json: react: signature.instructions: expected a text"),
-        (json.dumps({"react": _state(7, [])}), "p.json: react: signature.instructions: expected a text"),
-        (json.dumps({"react": _state("a", {})}), "p.json: react: demos: expected a list of JSON objects"),
         (json.dumps({"react": _state("a", [1])}), "p.json: react: demos: expected a list of JSON objects"),
     ],
 )
 def test_a_bad_file_is_told_in_one_line(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "p.json"
     path.write_text(text, encoding="utf-8")
-    if "whichloop" in text:
-        reseal(path)  # a program with our notes is read only if it is as it was written
     with pytest.raises(ValueError, match=said.replace(".", r"\.")) as error:
         read_program(path)
     assert "\n" not in str(error.value)
-
-
-def test_a_program_of_another_loop_is_refused() -> None:
-    saved = SavedProgram({"decide": ("a", ())}, {"loop": "bare"})
-    with pytest.raises(
-        ValueError, match=r"predictor 'decide' is not one of this loop's .react, extract.; it was saved for loop 'bare'"
-    ):
-        saved.on(_Loop())
-    with pytest.raises(ValueError, match="predictor 'reac' is not one of this loop's; did you mean 'react'"):
-        merged(PROGRAM, {"reac": PROGRAM["react"]})
 
 
 def test_a_loop_gets_the_prompts_of_a_file(tmp_path: Path) -> None:

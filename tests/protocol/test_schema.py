@@ -7,30 +7,23 @@ import enum
 import inspect
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, BeforeValidator, Field
-from typing_extensions import TypedDict
+from pydantic import BaseModel, Field
 
 from tests.protocol.helpers import given_to
 from whichloop.protocol import Tool, Toolbox, ToolCall, run_sync
-from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.json_text import canonical_json
 
 if TYPE_CHECKING:
-    from decimal import Decimal
+    pass
 
 P = inspect.Parameter
-
-
 KINDS = (P.POSITIONAL_ONLY, P.POSITIONAL_OR_KEYWORD, P.KEYWORD_ONLY)
-
-
 NAMES = ("a", "self", "schema", "_x", "p0", "p1", "model_config", "json", "class_", "é")
-
-
 OTHER_NAMES = ("z", "p2", "kwargs2", "A", "")
 
 
@@ -139,21 +132,14 @@ class Place(BaseModel):
     zip_code: int | None = None
 
 
-class Options(TypedDict):
-    limit: int
-    sort: NotRequired[str]
-
-
 TYPES: list[tuple[Any, dict[str, Any], str, Any, Any, Any]] = [
     # annotation, schema, in words, given, what the function gets, a wrong value
     (int, {"type": "integer"}, "integer", 3, 3, "three"),
-    (str, {"type": "string"}, "string", "é", "é", 3),
     (list[int], {"items": {"type": "integer"}, "type": "array"}, "array", [1], [1], [1, "x"]),
     (int | str, {"anyOf": [{"type": "integer"}, {"type": "string"}]}, "integer or string", "a", "a", []),
     (Literal["x", 2], {"enum": ["x", 2]}, "'x' or 2", 2, 2, "y"),
     (Unit, {"$ref": "#/$defs/Unit"}, "'km' or 'mile'", "km", Unit.KM, "inch"),
     (Place, {"$ref": "#/$defs/Place"}, "object", {"city": "Bern"}, Place(city="Bern"), {"zip_code": 3000}),
-    (list[Place], {"items": {"$ref": "#/$defs/Place"}, "type": "array"}, "array", [{"city": "a"}], [Place(city="a")], [{}]),
     (datetime.date, {"format": "date", "type": "string"}, "string", "2024-02-29", datetime.date(2024, 2, 29), "2023-02-29"),
     (Annotated[int, Field(ge=1, description="how many")],
      {"description": "how many", "minimum": 1, "type": "integer"}, "integer", 1, 1, 0),
@@ -197,81 +183,6 @@ def test_defaults_stand_in_the_schema_and_the_function_uses_its_own() -> None:
     assert given_to(search).value == ["all", True, datetime.date(2024, 1, 2)]
 
 
-@pytest.mark.parametrize(
-    ("one", "other"), [((bool, True), (bool, 1)), ((int | str, "a"), (str | int, "a")), ((tuple, (1,)), (tuple, (True,)))]
-)
-def test_arguments_that_are_equal_and_yet_not_the_same_keep_their_schemas(one: tuple[Any, Any], other: tuple[Any, Any]) -> None:
-    def schema(kind: Any, default: Any) -> str:
-        def tool(value: Any = default) -> Any:
-            return value
-
-        tool.__annotations__ = {"value": kind}
-        return canonical_json(Tool.from_function(tool).parameters)
-
-    assert one == other
-    assert schema(*one) != schema(*other)
-
-
-def test_tools_of_one_signature_share_nothing_that_can_change() -> None:
-    def make() -> Tool:
-        def search(query: str, limits: list[int] | None = None) -> Any:
-            return query
-
-        return Tool.from_function(search)
-
-    changed: Any = make().parameters
-    whole = canonical_json(changed)
-    changed["properties"]["query"]["type"] = "integer"
-    assert canonical_json(make().parameters) == whole
-
-
-@pytest.mark.parametrize("default", [float("nan"), float("inf"), len, object()])
-def test_a_default_that_json_cannot_say_is_left_out_of_the_schema_and_still_used(default: object) -> None:
-    def tool(value: Any = default) -> bool:
-        return value is default
-
-    schema = Tool.from_function(tool).parameters
-    assert canonical_json(schema["properties"]) == '{"value":{}}'
-    assert given_to(tool).value is True
-
-
-def test_extra_arguments_have_the_type_of_the_keyword_rest() -> None:
-    def total(**amounts: int) -> int:
-        return sum(amounts.values())
-
-    tool = Tool.from_function(total)
-    assert tool.parameters["additionalProperties"] == {"type": "integer"}
-    assert given_to(tool, a=1, b="2").value == 3
-    wrong = given_to(tool, a=1, b="x")
-    assert wrong.error_type == "InvalidArguments"
-    assert "argument 'b'" in wrong.data
-    assert wrong.data.endswith("Allowed: any other name: integer")
-
-
-def test_keywords_typed_by_a_typed_dict_are_its_keys() -> None:
-    def search(text: str, **options: Unpack[Options]) -> Any:
-        return {"text": text, **options}
-
-    tool = Tool.from_function(search)
-    assert tool.parameters["required"] == ["text", "limit"]
-    assert tool.parameters["properties"]["sort"] == {"type": "string"}
-    assert tool.parameters["additionalProperties"] is False
-    assert given_to(search, text="a", limit="3").value == {"text": "a", "limit": 3}
-    assert given_to(search, text="a", limit=3, sort="up").value == {"text": "a", "limit": 3, "sort": "up"}
-    assert "missing argument 'limit'" in given_to(search, text="a").data
-    assert given_to(search, text="a", limit=3, other=1).data.endswith(
-        "Allowed: text: string, limit: integer, sort: string (optional)"
-    )
-
-
-def test_unchecked_arguments_reach_the_function_as_they_are() -> None:
-    def show(a: int, b: str = "b") -> list[object]:
-        return [a, b]
-
-    assert given_to(show, validate=False, a="not a number", b=None).value == ["not a number", None]
-    assert given_to(show, validate=False, c=1).error_type == "TypeError"
-
-
 def test_unchecked_arguments_never_land_in_the_place_of_a_missing_one() -> None:
     def divide(a: float, b: float = 1.0, /) -> float:
         return a / b
@@ -301,44 +212,14 @@ def nested(depth: int) -> list[Any]:
     return value
 
 
-HARD_VALUES = {"deep": nested(5_000), "huge int": 10**5000, "long": ["x" * 10**6], "surrogate": "\ud800"}
-
-
-@pytest.mark.parametrize("value", HARD_VALUES.values(), ids=HARD_VALUES)
-def test_any_wrong_value_makes_a_short_legible_message(value: object) -> None:
-    seen = given_to(typed(bool), value=value)
-    assert seen.error_type == "InvalidArguments"
-    assert len(seen.data) < 400
-    assert seen.data.encode()
-
-
-def _break(value: object) -> object:
-    raise KeyError("no such unit")
-
-
-def test_a_validator_that_raises_anything_is_a_wrong_argument() -> None:
-    seen = given_to(typed(Annotated[int, BeforeValidator(_break)]), value=1)
-    assert seen.error_type == "InvalidArguments"
-    assert seen.data == "Tool 'tool': KeyError: 'no such unit'. Allowed: value: integer"
+def test_any_wrong_value_makes_a_short_legible_message() -> None:
+    for value in (nested(5_000), 10**5000, ["x" * 10**6], "\ud800"):
+        seen = given_to(typed(bool), value=value)
+        assert seen.error_type == "InvalidArguments"
+        assert len(seen.data.encode()) < 400
 
 
 def test_a_type_without_json_schema_is_refused_when_the_tool_is_made() -> None:
     for annotation in (types.ModuleType, Recorder, list[Recorder], Callable[[int], int]):
         with pytest.raises(TypeError, match=r"tool 'tool': an argument's type has no JSON schema"):
             typed(annotation)
-
-
-def test_a_field_as_default_is_refused_since_no_plain_call_fills_it_in() -> None:
-    def search(limit: int = Field(5, ge=1)) -> int:
-        return limit
-
-    with pytest.raises(TypeError, match=r"limit: Annotated"):
-        Tool.from_function(search)
-
-
-def test_an_annotation_that_cannot_be_read_frees_its_own_argument_only() -> None:
-    def price(amount: Decimal, count: int, note: Any) -> Decimal:
-        return amount
-
-    price.__annotations__["note"] = "a few words"
-    assert Tool.from_function(price).parameters["properties"] == {"amount": {}, "count": {"type": "integer"}, "note": {}}

@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 import pytest
 
 from whichloop.experiments.compare import run as compare
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import results
+from whichloop.experiments.compare.run import prepare
 from whichloop.metrics.record import Record
 from whichloop.metrics.trace import ModelExchange
 from whichloop.models.local.model import open_model
@@ -34,7 +34,6 @@ from whichloop.protocol import (
     Message,
     NativeCall,
     Request,
-    Sampling,
     StopReason,
     ToolSpec,
 )
@@ -61,7 +60,6 @@ SCHEMA: Mapping[str, Any] = {
     "additionalProperties": False,
 }
 ROUND = ToolSpec("round", "Round a number.", SCHEMA)
-OTHER = ToolSpec("other", "Something else.", {"type": "object", "properties": {}})
 PATIENT = ProviderConfig(call_timeout_s=120, attempts=3)
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """What a terminal or a page would obey. Tabs and line ends are for tables."""
@@ -114,26 +112,6 @@ def test_a_plain_reply_is_counted_by_the_server(server):
     assert reply.usage.cost_usd is None
 
 
-def test_a_tool_that_is_only_offered_may_be_left_alone(server):
-    for choice in (None, "auto", "none"):
-        reply = ask(server, Request(HELLO, (ROUND, OTHER), choice))
-        assert {call.name for call in reply.calls} <= {ROUND.name, OTHER.name}
-        assert reply.usage is not None
-
-
-@pytest.mark.parametrize("provider", ["openai", "hosted_vllm", "ollama_chat"])
-def test_a_limit_on_tokens_is_kept_to(server, provider):
-    """This server knows `max_tokens` only, and ignores OpenAI's newer name."""
-    limit = 16
-    options = RealOptions(sampling=Sampling(max_tokens=limit))
-    replies = [ask(server, Request(HELLO), open_model(f"{provider}/tiny", server.url, options)) for _ in range(6)]
-    assert {reply.finish_reason for reply in replies} <= {"stop", "length"}
-    assert "length" in {reply.finish_reason for reply in replies}
-    for reply in replies:
-        assert reply.usage is not None
-        assert reply.usage.output_tokens < 2 * limit  # bytes of noise that begin a character are let come to its end
-
-
 @pytest.mark.parametrize("text", ["", "I add."])
 def test_a_turn_of_native_calls_and_results_can_be_shown_again(server, text):
     turn = (
@@ -141,21 +119,6 @@ def test_a_turn_of_native_calls_and_results_can_be_shown_again(server, text):
         Message("tool", "1", call_id="1"),
     )
     assert ask(server, Request((*HELLO, *turn), (ROUND,))).usage is not None
-
-
-def test_a_later_system_message_is_taken(server):
-    assert ask(server, Request((Message("system", "one"), *HELLO, Message("system", "two"), *HELLO))).usage is not None
-
-
-def test_many_requests_at_once_are_all_answered(server):
-    model = open_model(NAME, server.url, RealOptions(call_timeout_s=120, most_in_flight=3))
-
-    async def crowd(model: RealModel):
-        return await asyncio.gather(*(model.complete(Request((Message("user", f"hello {n}"),))) for n in range(8)))
-
-    replies = with_model(server, crowd, model)
-    assert len(replies) == 8
-    assert all(reply.usage is not None for reply in replies)
 
 
 # --- streams ---
@@ -179,20 +142,6 @@ def test_streamed_text_comes_in_pieces_and_then_whole(server):
     assert max(map(len, seen)) > 3
 
 
-def test_a_stream_that_is_left_early_does_not_hold_up_the_next_request(server):
-    async def leave(model: RealModel) -> list[Chunk]:
-        left = []
-        for n in range(4):
-            stream = model.stream(Request((Message("user", f"hello {n}"),)))
-            left.append(await anext(stream))
-            await stream.aclose()
-        reply = await model.complete(Request(HELLO))
-        assert reply.usage is not None
-        return left
-
-    assert len(with_model(server, leave)) == 4
-
-
 # --- too long ---
 
 LONG = (Message("user", "x " * SMALL),)
@@ -202,15 +151,6 @@ def test_a_request_beyond_the_context_is_told_apart(small):
     with pytest.raises(ContextOverflow, match=f"exceeds the available context size \\({SMALL} tokens\\)"):
         ask(small, Request(LONG))
     assert ask(small, Request(HELLO)).usage is not None
-
-
-def test_a_stream_beyond_the_context_fails_before_it_begins(small):
-    async def both(model: RealModel):
-        with pytest.raises(ContextOverflow):
-            await anext(model.stream(Request(LONG)))
-        return await model.complete(Request(HELLO))
-
-    assert with_model(small, both).usage is not None
 
 
 # --- what it can do ---

@@ -12,7 +12,7 @@ import pytest
 from jsonschema import validate
 
 from whichloop.experiments.compare import run as compare
-from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.run import prepare
 from whichloop.models.local.model import open_local
 from whichloop.models.real import RealModel, RealOptions
 from whichloop.protocol import Message, Reply, Request, Sampling, ToolSpec

@@ -1,4 +1,4 @@
-"""`whichloop.load`: tables agree with the records and with the comparison, whatever text a model wrote."""
+"""`whichloop.load`: tables agree with the records and with the comparison, and have columns that not every run has."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import io
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from html.parser import HTMLParser
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -20,20 +19,30 @@ from hypothesis import strategies as st
 
 import whichloop
 from tests.cases import cases
+from tests.conftest import make_manifest
 from tests.kept import put
 from tests.sealing import reseal
+from whichloop.experiments.ablate.doc import run_doc
 from whichloop.experiments.compare import run as compare
-from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare import tables
+from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import prepare
+from whichloop.experiments.compare.tables import arms_csv
+from whichloop.metrics import summary
+from whichloop.metrics.measures import Measure
 from whichloop.metrics.record import FaultRecord, Record
-from whichloop.metrics.summary import METRICS, count_faults
+from whichloop.metrics.statistics import Interval
+from whichloop.metrics.summary import MAX_VALUE, METRICS, count_faults
 from whichloop.protocol import StopReason, render_value
-from whichloop.reports.dataframes import ARMS, EFFECTS, PAIRS, TASKS, TRIALS
+from whichloop.reports import dataframes
+from whichloop.reports.dataframes import ARMS, EFFECTS, PAIRS, TASKS, TRIALS, load
+from whichloop.reports.html import doc_html
+from whichloop.reports.html.page import report_html
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.folders import run_folder
 from whichloop.runs.store.files import RunError
-from whichloop.text.doc import Lines
-from whichloop.text.output import terminal_safe
+from whichloop.text.doc import to_markdown
+from whichloop.text.numbers import interval
 
 TEXT = st.text(max_size=12) | st.sampled_from(["<script>alert(1)</script>", "a&b\"'", "=1+1", "\ud800", "x\x1b[31m\u202e"])
 COUNTS = st.dictionaries(st.sampled_from(["wire", "tool.KeyError", "<b>"]), st.integers(1, 5), max_size=2)
@@ -82,35 +91,17 @@ def records(arm: str, task: str, repeat: int, cluster: str) -> st.SearchStrategy
 
 def write_run(folder: Path, arms: Sequence[Mapping[str, Any]], found: Sequence[Record]) -> Path:
     folder.mkdir(parents=True)
-    manifest = {
-        "created": "2026-01-01T00:00:00+00:00",
-        "config": {"alpha": 0.05, "margin": 0.02, "repeats": 2, "suite": "s"},
-        "seed": 0,
-        "versions": {},
-        "suite": {"name": "s<i>", "version": "1", "digest": "d", "tasks": 4, "max_tool_steps": 5},
-        "profiles": {},
-        "arms": arms,
-        "packages": {},
-        "python": "3.11",
-        "platform": "Linux",
-    }
+    manifest = make_manifest(config={"repeats": 2}, suite={"name": "s<i>", "tasks": 4}, profiles={}, arms=arms)
     (folder / "manifest.json").write_text(json.dumps(manifest))
     reseal(folder / "manifest.json")
     put(folder, found)
     return folder
 
 
-def made_of(arm: str, **options: Any) -> dict[str, Any]:
-    return {"arm": arm, "loop": f"loop {arm}", "options": options, "model": "scripted", "profile": "clean"}
-
-
 def loaded(arms: Sequence[str], found: Sequence[Record]) -> whichloop.Loaded:
-    return loaded_from(list(map(made_of, arms)), found)
-
-
-def loaded_from(arms: Sequence[Mapping[str, Any]], found: Sequence[Record]) -> whichloop.Loaded:
+    made = [{"arm": arm, "loop": f"loop {arm}", "options": {}, "model": "scripted", "profile": "clean"} for arm in arms]
     with tempfile.TemporaryDirectory() as scratch:
-        return whichloop.load(write_run(Path(scratch) / "run", arms, found))
+        return whichloop.load(write_run(Path(scratch) / "run", made, found))
 
 
 def same(value: Any, known: Any) -> bool:
@@ -185,38 +176,6 @@ def test_the_first_columns_do_not_depend_on_what_came_out(drawn):
         pd.testing.assert_frame_equal(pd.read_parquet(io.BytesIO(table.to_parquet())), table)
 
 
-class Shown(HTMLParser):
-    """What a browser would make of a text."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.text = ""
-        self.feed(html)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        self.tags.add(tag)
-
-    def handle_data(self, data: str) -> None:
-        self.text += f"{data}\n"
-
-
-@settings(max_examples=cases(10))
-@given(runs())
-def test_a_notebook_shows_text_as_text(drawn):
-    run = loaded(*drawn)
-    shown = Shown(run._repr_html_())
-    words = " ".join(shown.text.split())
-    lines = [text for block in run.doc.blocks if isinstance(block, Lines) for _, text in block.items]
-    for fact in (*lines, *(text for table in run.doc.tables for row in table.texts for text in row)):
-        assert " ".join(terminal_safe(fact).split()) in words
-    known = "div p strong details summary table caption span thead tbody tr th td dl dt dd wbr"
-    assert shown.tags <= set(known.split(" "))
-    assert repr(run) == str(run.doc) == terminal_safe(repr(run))
-    run._repr_html_().encode()
-
-
 def test_what_an_imported_record_does_not_tell_is_not_known():
     told = Record("a", "s", "d", "t1", 0, 0, "scored", steps=3)
     silent = Record("a", "s", "d", "t2", 0, 0, "scored", unknown=("steps", "tool_calls", "false_success", "faults"))
@@ -242,6 +201,7 @@ def folder(tmp_path_factory) -> Path:
 def test_a_run_is_found_by_path_by_name_and_as_the_latest(folder, monkeypatch, tmp_path):
     whole = whichloop.load(folder)
     assert len(whole.trials) == 24
+    assert (repr(whole), whole._repr_html_()) == (str(whole.doc), doc_html(whole.doc))
     monkeypatch.chdir(folder.parent.parent)
     for run in (str(folder), folder.name, f"runs/{folder.name}", "latest", Path("latest")):
         assert whichloop.load(run).results.records == whole.results.records
@@ -271,19 +231,6 @@ def test_one_trial_is_shown_as_a_document(folder):
         run.show("bare/flaky-tools/arithmetic-0001")
 
 
-def test_a_folder_that_is_no_run_does_not_hide_the_run_of_its_name(folder, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("traj").mkdir()
-    with pytest.raises(RunError, match="traj: not a run directory"):
-        whichloop.load("traj")
-    shutil.copytree(folder, "runs/traj")
-    assert run_folder("traj") == Path("runs/traj")
-    assert run_folder("./traj") == Path("runs/traj")
-    Path("part").mkdir()
-    shutil.copytree(folder, "runs/parts-1")
-    assert run_folder("part") == Path("part"), "a part of a name is no name"
-
-
 def test_a_bad_run_is_one_line(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     broken = {
@@ -303,3 +250,96 @@ def test_a_bad_run_is_one_line(folder, tmp_path, monkeypatch):
         with pytest.raises(RunError) as caught:
             whichloop.load(run)
         assert "\n" not in str(caught.value)
+
+
+def compared(folder: Path, suite: str) -> Results:
+    made = prepare(CompareConfig(loops=("bare", "stateless"), suite=suite, profiles=("flaky-format",), runs=folder, mlflow=False))
+    compare.run(made, Unwatched())
+    return results(made.folder)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """A run of more tasks than templates."""
+    return compared(tmp_path_factory.mktemp("shared"), "ecommerce(size=24)")
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """A run with a template for each task."""
+    return compared(tmp_path_factory.mktemp("single"), "arithmetic(size=10)")
+
+
+def over(found: Results) -> tuple[Sequence[Interval | None], Sequence[Interval | None]]:
+    """Return the intervals over templates of arms and of pairs on accuracy."""
+    arms = [arm.summary.over_templates for arm in found.comparison.arms]
+    return arms, [pair.over_templates for pair in found.comparison.pairs if pair.metric == "accuracy"]
+
+
+def test_the_document_and_its_page_tell_both_and_neither_speaks_of_templates_where_they_say_nothing(
+    shared: Results, single: Results
+) -> None:
+    arms, pairs = over(shared)
+    assert None not in (*arms, *pairs)
+    for told in (to_markdown(run_doc(shared)).replace("\\", ""), report_html(shared)):  # Markdown escapes brackets
+        assert all(interval(wanted, 3) in told for wanted in (*arms, *pairs))
+        assert tables.OTHERS in told
+    assert set(map(tuple, over(single))) == {(None, None), (None,)}
+    assert tables.OTHERS not in to_markdown(run_doc(single)) + report_html(single)
+
+
+def test_only_templates_have_their_columns(shared: Results, single: Results) -> None:
+    one, other = load(shared.folder), load(single.folder)
+    assert one.arms.over_templates.notna().all()
+    assert other.arms.over_templates.isna().all()
+
+
+LOOPS = ("finish", "finish(parse_retries=0)", "provider_retry(loop=bare)")
+
+
+@pytest.fixture(scope="module")
+def variants(tmp_path_factory) -> whichloop.Loaded:
+    profiles = ("flaky-format", "flaky-tools")
+    return whichloop.compare(LOOPS, "arithmetic(size=6)", profiles, runs=tmp_path_factory.mktemp("runs"), mlflow=False)
+
+
+def test_tables_name_loops_as_the_verdict_does(variants):
+    rows = variants.verdict.rows
+    assert {row.loop for row in rows} == set(LOOPS)
+    for frame in (variants.trials, variants.arms, pd.read_csv(io.StringIO(arms_csv(variants.comparison)))):
+        assert set(frame["loop"]) == set(LOOPS)
+        assert set(frame["base_loop"]) == {"finish", "provider_retry"}
+    means = variants.trials.groupby("loop")["accuracy"].mean()
+    assert {row.loop: row.accuracy for row in rows} == pytest.approx(means.to_dict())
+
+
+Value = Callable[[Record], float | None]
+
+VALUES: dict[str, Value] = {
+    "step_share": lambda record: record.steps / 10,
+    "even_seed": lambda record: float(record.seed % 2),  # a field of the trial's own, which kinds of trials lack
+    "confident": lambda record: record.confidence,
+    "beyond": lambda _: MAX_VALUE,
+}
+
+
+def add(patch: pytest.MonkeyPatch, values: dict[str, Value]) -> None:
+    added = {name: Measure(value, "", in_trials=True, name=name, label=name) for name, value in values.items()}
+    for module in (summary, dataframes):
+        patch.setattr(module, "METRICS", {**METRICS, **added})
+
+
+@settings(max_examples=cases(8))
+@given(drawn=runs())
+def test_an_added_measure_is_a_column_of_trials(drawn):
+    arms, found = drawn
+    with pytest.MonkeyPatch.context() as patch:
+        add(patch, VALUES)
+        trials = loaded(arms, found).trials
+    records = {render_value(record.name): record for record in found}
+    for name in VALUES:
+        assert trials[name].dtype == "float64"
+        for trial, value in zip(trials["trial"], trials[name], strict=True):
+            record = records[trial]
+            right = VALUES[name](record) if record.status == "scored" and name != "beyond" else None
+            assert pd.isna(value) if right is None else value == right

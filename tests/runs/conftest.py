@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from whichloop.experiments.compare.prepare import Experiment, prepare
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import Experiment, prepare, run
 from whichloop.metrics.record import Record, records_digest
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
@@ -53,17 +52,6 @@ class Base:
         return Outcome("done", StopReason.FINISHED, 0)
 
 
-class Spins(Base):
-    async def misbehave(self):
-        while True:
-            pass
-
-
-class Sleeps(Base):
-    async def misbehave(self):
-        time.sleep(10**6)
-
-
 class Swallows(Base):
     """The interruption, and goes on."""
 
@@ -71,25 +59,6 @@ class Swallows(Base):
         while True:
             with contextlib.suppress(BaseException):
                 time.sleep(10**6)
-
-
-class SwallowsTwo(Base):
-    async def misbehave(self):
-        for _ in range(2):
-            with contextlib.suppress(BaseException):
-                while True:
-                    pass
-        while True:
-            pass
-
-
-class SpinsInATask(Base):
-    async def misbehave(self):
-        async def spin():
-            while True:
-                pass
-
-        await asyncio.gather(spin(), asyncio.sleep(0))
 
 
 class Matches(Base):
@@ -150,6 +119,27 @@ class Prints(Base):
         os.write(1, b"written\\n")
 
 
+class Leaves(Base):
+    async def misbehave(self):
+        async def leave():
+            raise SystemExit(0)
+
+        await asyncio.create_task(leave())
+
+
+class CancelsAll(Base):
+    async def misbehave(self):
+        for task in asyncio.all_tasks():
+            task.cancel()
+        await asyncio.sleep(60)
+
+
+class StopsTheLoop(Base):
+    async def misbehave(self):
+        asyncio.get_running_loop().stop()
+        await asyncio.sleep(60)
+
+
 class HoldsUp(Base):
     """The event loop, for a while."""
 
@@ -163,13 +153,6 @@ class Waits(Base):
     async def misbehave(self):
         for _ in range(3):
             await asyncio.sleep(self.seconds / 3)
-
-
-class Computes(Base):
-    async def misbehave(self):
-        until = time.process_time() + self.seconds
-        while time.process_time() < until:
-            sum(range(1000))
 '''
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
-from whichloop.experiments.compare.prepare import prepare
+from whichloop.experiments.compare.run import prepare
 from whichloop.protocol import Plan, PlannedCall, Query
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.lookup import contradiction

@@ -59,21 +59,23 @@ def digests_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
         ("return 2 * n", "return n + n  # a comment", set(), set()),
         ("return 2 * n", "return 30 * n", {"both"}, set()),
         ("return n / 2", "raise ValueError('no halves')", {"both", "one"}, set()),
-        ("return n / 2", "raise SystemExit(3)", {"both", "one"}, set()),
-        ("return n / 2", "os._exit(3)", set(), {"both", "one"}),
         ("return 2 * n", "time.sleep(30)", set(), {"both", "one"}),
     ],
 )
 def test_a_result_is_told_by_the_tasks_whose_plan_gets_it(digests_of, monkeypatch, was, now, changed, left_out):
-    before = digests_of(TOOLS)
+    """In this process, as of objects that no other one finds."""
+    monkeypatch.setattr(new_manifest, "REPLAY_S", 0.5)
+    monkeypatch.setattr(new_manifest, "with_worker_process", lambda config: config)
+    before, after = digests_of(TOOLS), digests_of(TOOLS.replace(was, now))
     assert before.results.keys() == {"both", "one"}  # the others give a new result each time, or have no plan
-    if "sleep" in now:  # in this process, as of objects that no other one finds
-        monkeypatch.setattr(new_manifest, "REPLAY_S", 0.5)
-        monkeypatch.setattr(new_manifest, "with_worker_process", lambda config: config)
-    after = digests_of(TOOLS.replace(was, now))
     assert (after.tasks, after.shared) == (before.tasks, before.shared)
     assert after.results.keys() == before.results.keys() - left_out
     assert {task for task in after.results if after.results[task] != before.results[task]} == changed
+
+
+def test_tools_that_end_their_process_end_a_worker_and_their_tasks_have_no_result(digests_of):
+    assert digests_of(TOOLS).results.keys() == {"both", "one"}
+    assert not digests_of(TOOLS.replace("return n / 2", "os._exit(3)")).results
 
 
 def test_a_scorer_of_one_s_own_is_another_by_its_code_and_not_by_a_comment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

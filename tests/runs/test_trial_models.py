@@ -17,15 +17,14 @@ import pytest
 
 from tests.prepared import Prepared, start_command
 from whichloop.experiments.compare.doc import basis
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import SessionSettings, reopen
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.gate import Rerun, bless, config_again, prepare_again, run_and_judge
 from whichloop.experiments.why.losses import losses_explained
 from whichloop.models.at_once import SAME_IDS
 from whichloop.models.profiles import FAULT_KINDS, built_in_profiles, load_profile
-from whichloop.runs.config import BudgetConfig, CompareConfig, ProviderConfig
+from whichloop.runs.config import CompareConfig, ProviderConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions
 from whichloop.runs.store.files import RunError
@@ -71,14 +70,11 @@ PROFILES = [name if name == FAST else pytest.param(name, marks=pytest.mark.slow)
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("suite", [LESS, pytest.param("arithmetic", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("profile", PROFILES)
-def test_a_run_over_http_has_the_digest_of_the_run_in_process(
-    over_http: OverHttp, tmp_path: Path, profile: str, suite: str
-) -> None:
+def test_a_run_over_http_has_the_digest_of_the_run_in_process(over_http: OverHttp, tmp_path: Path, profile: str) -> None:
     """But for trials whose calls have one id: a server refuses two results for it, as vendors do, and nothing does in process."""
     loops = [loop for loop in LOOPS if loop != "phased"] if load_profile(profile).by_form else LOOPS  # it has calls in both forms
-    blown: dict[str, Any] = {"profiles": (profile,), "suite": suite, "loops": loops}
+    blown: dict[str, Any] = {"profiles": (profile,), "loops": loops}
     inside = made(tmp_path, **blown)
     with over_http():
         outside = made(tmp_path, **blown)
@@ -89,14 +85,10 @@ def test_a_run_over_http_has_the_digest_of_the_run_in_process(
     assert of_one_id or outside.digest == inside.digest
 
 
-KINDS = [pytest.param((kind,), marks=pytest.mark.slow, id=kind) for kind in ON_THE_WIRE]
-
-
-@pytest.mark.parametrize("kinds", [pytest.param(ON_THE_WIRE, id="all"), *KINDS])
-def test_each_fault_on_the_wire_lands_on_every_design(over_http: OverHttp, tmp_path: Path, kinds: tuple[str, ...]) -> None:
-    """64 trials in flight; what strikes the wire for real is what strikes in process."""
+def test_each_fault_on_the_wire_lands_on_every_design(over_http: OverHttp, tmp_path: Path) -> None:
+    """What strikes the wire for real is what strikes in process."""
     profile = tmp_path / "windy.toml"
-    rates = "".join(f'"{kind}" = {0.6 / len(kinds):.3f}\n' for kind in kinds)
+    rates = "".join(f'"{kind}" = {0.6 / len(ON_THE_WIRE):.3f}\n' for kind in ON_THE_WIRE)
     profile.write_text(
         f'name = "windy"\n[rates]\n{rates}[clears]\nnever = 0.0\nattempts = 1\nnothing = 1.0\nfailed = 1.0\nwords = 1.0\n'
     )
@@ -105,9 +97,8 @@ def test_each_fault_on_the_wire_lands_on_every_design(over_http: OverHttp, tmp_p
     with over_http():
         outside = made(tmp_path, **windy)
     assert told(outside) == told(inside)
-    assert len(outside.records) >= 64  # all of them in flight
     landed = Counter(fault.kind for record in outside.records for fault in record.faults if fault.landed)
-    assert set(landed) == set(kinds)
+    assert set(landed) == set(ON_THE_WIRE)
     for arm in outside.comparison.arms:
         assert arm.summary.errored == 0
         assert arm.summary.faults.scheduled > 0
@@ -179,17 +170,6 @@ def test_a_replay_connects_to_nothing(tmp_path: Path, served: str) -> None:
     assert json.loads(out)["digest"] == recorded.digest
 
 
-def test_a_recording_that_is_there_is_not_recorded_over(tmp_path: Path, served: str) -> None:
-    values: dict[str, Any] = {"loops": ("bare",), "cassette": tmp_path / "tape", **of(served, 3)}
-    made(tmp_path, **values, cassette_mode="record")
-    before = {path: path.read_bytes() for path in (tmp_path / "tape").iterdir()}
-    runs = len(list((tmp_path / "runs").iterdir()))
-    with pytest.raises(ValueError, match="refresh"):
-        made(tmp_path, **values, cassette_mode="record")
-    assert {path: path.read_bytes() for path in (tmp_path / "tape").iterdir()} == before
-    assert len(list((tmp_path / "runs").iterdir())) == runs
-
-
 def test_what_was_not_recorded_is_errored_and_never_scored(tmp_path: Path, served: str) -> None:
     made(tmp_path, loops=("bare",), cassette=tmp_path / "tape", cassette_mode="record", **of(served, 3))
     found = made(tmp_path, loops=("bare",), cassette=tmp_path / "tape", **of(served, 5))
@@ -216,7 +196,7 @@ def test_a_real_arm_is_billed_once_and_replayed_without_key_and_network(
     prices.write_text(f'["{model}"]\ninput = 1.0\noutput = 4.0\n')
     address = served.replace("/v1", f"/{SPOKEN[model]}")
     asked: dict[str, Any] = {
-        "loops": ('bare(decision_format="native")', "finish"), "suite": "arithmetic", "tasks": 4, "models": (model,),
+        "loops": ('bare(decision_format="native")', "finish"), "suite": "arithmetic", "tasks": 2, "models": (model,),
         "cassette": tmp_path / "tape", "provider": {"prices": prices, "requests_per_minute": 5000},
     }  # fmt: skip
     paid = made(tmp_path, **asked, base_url=address, cassette_mode="record")
@@ -232,18 +212,6 @@ def test_a_real_arm_is_billed_once_and_replayed_without_key_and_network(
         assert now.summary.means["cost_usd"] is not None
         assert now.summary.means["cost_usd"].value == 0
         assert now.summary.means["nominal_usd"] == then.summary.means["nominal_usd"]
-
-
-def test_an_interrupted_run_on_a_real_model_goes_on(tmp_path: Path, served: str) -> None:
-    config = CompareConfig(
-        runs=tmp_path / "runs", loops=("finish",), tasks=8, models=("openai/scripted",), base_url=served, mlflow=False,
-        provider=ProviderConfig(without=("tool_choice",)), budget=BudgetConfig(calls=12), concurrency=1,
-    )  # fmt: skip
-    experiment = prepare(config)
-    assert experiment.manifest.models["openai/scripted"]["tool_choice"] is False
-    assert run(experiment, Unwatched()) != ""
-    assert run(reopen(experiment.folder, Permissions(base_url=served), MORE), Unwatched()) == ""
-    assert {record.status for record in results(experiment.folder).records} == {"scored"}
 
 
 def test_tools_fail_a_real_model_too_alike_in_each_run_and_a_gate_runs_it_again(tmp_path: Path, served: str) -> None:
@@ -268,28 +236,6 @@ def test_tools_fail_a_real_model_too_alike_in_each_run_and_a_gate_runs_it_again(
     assert (judged.outcome, {reason.code for reason in judged.reasons}) == ("pass", {"identical"})
 
 
-def test_how_replies_are_drawn_is_a_part_of_what_is_recorded(tmp_path: Path, served: str) -> None:
-    asked: dict[str, Any] = {
-        "loops": ("finish",), "suite": "arithmetic", "tasks": 2, "models": ("openai/scripted",), "base_url": served,
-        "cassette": tmp_path / "tape",
-    }  # fmt: skip
-    paid = made(tmp_path, **asked, cassette_mode="record", provider={"temperature": 0.5})
-    assert made(tmp_path, **asked, provider={"temperature": 0.5}).digest == paid.digest
-    other = made(tmp_path, **asked, provider={"temperature": 0.7})
-    assert {record.status for record in other.records} == {"errored"}
-    assert all("not recorded" in record.reason for record in other.records)
-
-
-def test_a_budget_in_dollars_needs_a_price(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
-    dollars: dict[str, Any] = {"budget": {"dollars": 1.0}, "loops": ("bare",)}
-    with pytest.raises(ValueError, match="price: a budget in dollars needs one for the scripted model"):
-        made(tmp_path, **dollars)
-    with pytest.raises(ValueError, match=r"needs the price of openai/nobody-knows-me.*provider.prices"):
-        made(tmp_path, **dollars, models=("openai/nobody-knows-me",))
-    assert prepare(CompareConfig(runs=tmp_path / "runs", mlflow=False, models=("openai/gpt-4o-mini",), **dollars)).trial_models.real
-
-
 def test_a_run_on_a_server_that_is_down_stops_early_and_can_be_gone_on_with(tmp_path: Path) -> None:
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
@@ -308,10 +254,10 @@ def test_a_run_on_a_server_that_is_down_stops_early_and_can_be_gone_on_with(tmp_
 def test_a_secret_in_an_option_is_refused_and_names_of_trials_stay_what_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("APP_SECRET", "react_extract")  # the name of a loop
-    found = made(tmp_path, loops=("react_extract",), suite="arithmetic(size=2)")
+    monkeypatch.setenv("APP_SECRET", "repeat_guard")  # the name of a loop
+    found = made(tmp_path, loops=("repeat_guard(loop=bare)",), suite="arithmetic(size=2)")
     for record in found.records:
-        assert read_trace(found.folder, record).head.arm == "react_extract/clean"
+        assert read_trace(found.folder, record).head.arm == "repeat_guard(loop=bare)/clean"
     monkeypatch.setenv("MY_TOKEN", "correct-horse-battery-9")
     runs = len(list((tmp_path / "runs").iterdir()))
     with pytest.raises(ValueError, match="option instructions holds what looks like a secret") as told:

@@ -21,20 +21,8 @@ from whichloop.text.numbers import difference_text, interval
 from whichloop.text.output import plain_line, terminal_safe
 
 HOSTILE = (
-    "[bold]x[/]",
-    "<script>",
-    "a|b\\",
-    "`` ` ``",
-    "**x**",
-    "=1+1",
-    "\x1b[2J",
-    "\r\n",
-    "漢字",
-    "-0.5",
-    "1 %",
-    "# x",
-    "_a_",
-    "&amp;",
+    *("[bold]x[/]", "<script>", "a|b\\", "`` ` ``", "**x**", "=1+1", "\x1b[2J", "\r\n", "漢字", "-0.5"),
+    *("1 %", "# x", "_a_", "&amp;"),
 )
 TEXTS = st.lists(st.text(max_size=12) | st.sampled_from(HOSTILE), max_size=4).map("".join)
 CELLS = TEXTS | st.builds(Cell, TEXTS, st.sampled_from(["", "good", "bad", "warn", "dim"]))

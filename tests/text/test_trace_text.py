@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -78,18 +77,6 @@ def test_a_run_of_a_tool_that_gave_noise_is_not_called_a_success(struck, status,
     run = ToolRun(TracedCall("add", {"a": 1}), status, "data", error_type, fault)
     observation = next(block for block in shown(replace(struck, events=(run,))) if block.kind == "observation")
     assert observation.label == label
-
-
-def test_a_solved_trial_reads_in_order(one_trial, tiny):
-    found = shown(Trace.from_json(json.loads(one_trial(Bare(), tiny()).trace)))
-    kinds = ["head", "reply", "move", "observation", "reply", "move", "end"]
-    assert [block.kind for block in found if block.kind != "prompt"] == kinds
-    observation = next(block for block in found if block.kind == "observation")
-    assert observation.label == "double (success)"
-    assert re.match(r"\[r:[0-9a-f.]+\] 42 \[", observation.text)
-    move = next(block for block in found if block.kind == "move")
-    assert (move.label, move.text) == ("act", 'double {"n": 21}')
-    assert "accuracy 1" in found[-1].text
 
 
 def test_a_call_stands_beside_its_result_where_the_loop_altered_it():

@@ -11,9 +11,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TypeVar
 
-from whichloop.experiments.compare.prepare import Experiment
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run_apart
+from whichloop.experiments.compare.run import Experiment, run_apart
 from whichloop.protocol.names import lives_in_one_process, without_process
 from whichloop.protocol.threads import in_event_loop
 from whichloop.protocol.values import counted

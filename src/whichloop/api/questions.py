@@ -18,8 +18,8 @@ from whichloop import session
 from whichloop._extras import needed_by
 from whichloop.experiments import gate as gates
 from whichloop.experiments.ablate.prepare import prepare as prepare_varied
-from whichloop.experiments.compare.prepare import Experiment, prepare
 from whichloop.experiments.compare.reopen import SessionSettings, reopen
+from whichloop.experiments.compare.run import Experiment, prepare
 from whichloop.experiments.gate.baseline import bless_as
 from whichloop.experiments.gate.rerun import project_permissions
 from whichloop.experiments.optimize.config import OptimizeConfig, load_optimize_config

@@ -55,7 +55,7 @@ def compare(
     What is typed overrides the file. Exit code: 4 without a verdict, 130 stopped.
     """
     from whichloop.experiments.ablate.prepare import prepare as prepare_varied
-    from whichloop.experiments.compare.prepare import prepare, without_formless
+    from whichloop.experiments.compare.run import prepare, without_formless
     from whichloop.experiments.export_runs.export import SpanEndpoint
     from whichloop.runs.config import SettingError, load_config
 

@@ -9,9 +9,8 @@ from typing import NoReturn
 import typer
 
 from whichloop.experiments.ablate.doc import run_doc
-from whichloop.experiments.compare.prepare import Experiment, recording_command
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run_apart
+from whichloop.experiments.compare.run import Experiment, recording_command, run_apart
 from whichloop.experiments.export_runs.export import SpanEndpoint, live_spans
 from whichloop.protocol.values import counted
 from whichloop.reports.progress import TrialBoard, watching

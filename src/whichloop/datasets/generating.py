@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from whichloop.protocol import Plan, Query, Ref
-from whichloop.protocol.digest import sha256
+from whichloop.protocol.json_text import sha256
 
 from .task import Environment, Suite, Task, TemplateRole, given_instead
 

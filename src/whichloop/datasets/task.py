@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from whichloop.protocol import Model, Plan, Query, Tool, plan_from_json, plan_to_json
-from whichloop.protocol.digest import digest
-from whichloop.protocol.json_text import load_json
+from whichloop.protocol.json_text import digest, load_json
 from whichloop.protocol.names import near
 from whichloop.protocol.own_code import own_words
 from whichloop.protocol.plan import refs

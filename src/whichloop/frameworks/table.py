@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Final, Literal
 from whichloop.programs.loop import ProgramLoop
 from whichloop.programs.worker import Solver
 from whichloop.protocol import StopReason
-from whichloop.protocol.digest import canonical_json, sha256
 from whichloop.protocol.files import home
+from whichloop.protocol.json_text import canonical_json, sha256
 
 _RELEASE = re.compile(r"[a-z_]+@\d[\w.!+-]*")
 _PYTHON = re.compile(r"^version(?:_info)?\s*=\s*([\d.]+)", re.MULTILINE)

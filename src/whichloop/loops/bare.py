@@ -51,12 +51,11 @@ from whichloop.protocol import (
     own_prompt,
     render_value,
 )
-from whichloop.protocol.digest import canonical_json
-from whichloop.protocol.json_text import Encoder
+from whichloop.protocol.json_text import Encoder, canonical_json
 from whichloop.protocol.loop import CallsIn
+from whichloop.protocol.model import is_plain, schema_text, whole_parameters
 from whichloop.protocol.program import merged, repr_with_program
 from whichloop.protocol.redact import logger_of
-from whichloop.protocol.tokens import is_plain, schema_text, whole_parameters
 
 from .bare_codecs import FORMATS, INSTRUCTIONS, BadMove, BareCodec, FieldsCodec, NativeCallCodec
 from .shared.boundary import bounded

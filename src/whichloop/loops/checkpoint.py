@@ -27,9 +27,9 @@ from whichloop.protocol import (
     Usage,
     render_value,
 )
-from whichloop.protocol.digest import canonical_json, sha256
+from whichloop.protocol.json_text import canonical_json, sha256
+from whichloop.protocol.model import estimate_usage
 from whichloop.protocol.outcome import Expenses
-from whichloop.protocol.tokens import estimate_usage
 from whichloop.protocol.tool_calls import id_name, idempotency_key
 
 Entry = dict[str, Any]

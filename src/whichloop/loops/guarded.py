@@ -42,7 +42,7 @@ from whichloop.protocol import (
     WrappedModel,
     render_value,
 )
-from whichloop.protocol.digest import sha256
+from whichloop.protocol.json_text import sha256
 from whichloop.protocol.receipts import LABEL_LENGTH, announcement, as_data
 from whichloop.protocol.tools import ToolboxAround
 from whichloop.protocol.wire import read_object, to_json

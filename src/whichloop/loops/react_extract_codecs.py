@@ -15,8 +15,8 @@ import dspy
 
 from whichloop.dspy_seam import Fields, SignatureCodec, with_instructions
 from whichloop.protocol import Act, Answer, Inexpressible, Move, Role, Tool, ToolCall
-from whichloop.protocol.digest import canonical_json
-from whichloop.protocol.tokens import schema_text, shown_parameters
+from whichloop.protocol.json_text import canonical_json
+from whichloop.protocol.model import schema_text, shown_parameters
 from whichloop.protocol.wire import section
 
 FINISH = "finish"

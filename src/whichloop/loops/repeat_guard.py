@@ -24,7 +24,7 @@ from whichloop.protocol import (
     render_value,
 )
 from whichloop.protocol.cancellation import ended_before
-from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.json_text import canonical_json
 from whichloop.protocol.tools import ToolboxAround
 
 WARNING = "Note: this call has now been made {times} times with the same arguments. Use what it gave, or do something else."

@@ -38,11 +38,11 @@ from whichloop.protocol import (
 )
 from whichloop.protocol.cancellation import failure_of_model
 from whichloop.protocol.chat import whole_pieces
-from whichloop.protocol.digest import digest
 from whichloop.protocol.events import ApprovalAsked, ApprovalDecided
+from whichloop.protocol.json_text import digest
+from whichloop.protocol.model import estimate_input
 from whichloop.protocol.outcome import Budget
 from whichloop.protocol.redact import logger_of, redact
-from whichloop.protocol.tokens import estimate_input
 from whichloop.protocol.tool_calls import NEVER_RAN, CallId
 from whichloop.protocol.tools import ToolboxAround
 from whichloop.protocol.values import cap, error_text, legible

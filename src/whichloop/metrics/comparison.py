@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from whichloop.protocol import render_value
-from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.json_text import canonical_json
 
 from .arm_info import NO_LIMITS, ArmInfo, TrialLimits
 from .caveats import (

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from whichloop.protocol import HARNESS_STOPS, render_value
-from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.json_text import canonical_json
 from whichloop.protocol.names import nearest, own_object, parse_spec
 from whichloop.protocol.values import snapped
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
+from operator import attrgetter
 from typing import Literal
 
 from whichloop.protocol import StopReason
@@ -188,11 +189,14 @@ def measured_value(record: Record, metric: Callable[[Record], float | None]) -> 
 
 
 def task_values(records: Iterable[Record], metric: Callable[[Record], float | None]) -> TaskValues:
-    """Sort a metric's values by task. Values that are not finite, or beyond all measure, count as not known."""
+    """Sort a metric's values by task, in an order that no trial's end decides: sums are equal to the last digit.
+
+    Values that are not finite, or beyond all measure, count as not known.
+    """
     values: dict[str, list[float]] = {}
     clusters: dict[str, str] = {}
     templates: dict[str, str] = {}
-    for record in records:
+    for record in sorted(records, key=attrgetter("task", "repeat")):
         value = measured_value(record, metric)
         if value is not None:
             values.setdefault(record.task, []).append(value)

@@ -14,7 +14,7 @@ from pydantic import Field, PlainValidator
 
 from whichloop.protocol import Message, render_value
 from whichloop.protocol.chat import NativeCall
-from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.json_text import canonical_json
 from whichloop.protocol.receipts import strip_receipts
 from whichloop.protocol.tool_calls import NEVER_RAN
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from whichloop.protocol import Capabilities, Move, Reply, Request, ToolCall
-from whichloop.protocol.tokens import estimate_input, estimate_usage
+from whichloop.protocol.model import estimate_input, estimate_usage
 from whichloop.protocol.values import error_text
 
 from .scripted_calls import NATIVE, ScriptedCalls, StreamsInPieces

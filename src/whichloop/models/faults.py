@@ -24,7 +24,7 @@ from whichloop.protocol import (
     refs,
     render_value,
 )
-from whichloop.protocol.digest import unit
+from whichloop.protocol.json_text import unit
 from whichloop.protocol.tool_calls import INTERNAL_ERROR, INVALID_PARAMS, McpError, ToolListing
 
 from .profiles import OF_CALLS, Profile

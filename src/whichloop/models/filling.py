@@ -16,7 +16,7 @@ from typing import Any
 from jsonschema.validators import validator_for
 from referencing import Registry
 
-from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.json_text import canonical_json
 
 from .faults import mislead
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from whichloop.protocol import Act, Completion, Move, Observation, Role, Text, ToolCall, ToolSpec, render_value
-from whichloop.protocol.digest import canonical_json, sha256, unit
+from whichloop.protocol.json_text import canonical_json, sha256, unit
 from whichloop.protocol.receipts import INSTRUCTION, MARK, announced, is_data, unquoted
 
 from .faults import CALLING, NOT_DETERMINED, SURE, UNSURE, Fault, answer_options

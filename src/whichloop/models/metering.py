@@ -27,11 +27,11 @@ from whichloop.protocol import (
     render_value,
 )
 from whichloop.protocol.cancellation import failure_of_model
-from whichloop.protocol.digest import unit
+from whichloop.protocol.json_text import unit
+from whichloop.protocol.model import estimate_input, estimate_usage
 from whichloop.protocol.outcome import Budget as Budget
 from whichloop.protocol.outcome import Expenses
 from whichloop.protocol.redact import logger_of
-from whichloop.protocol.tokens import estimate_input, estimate_usage
 from whichloop.protocol.tool_calls import ToolListing
 from whichloop.protocol.tools import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S
 from whichloop.protocol.values import plain_value

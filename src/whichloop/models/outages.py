@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 
 from whichloop.protocol import Chunk, Model, ProviderError, Reply, Request, WrappedModel
-from whichloop.protocol.digest import digest
+from whichloop.protocol.json_text import digest
 from whichloop.protocol.model import ProviderTrouble
 
 from .faults import Fault, FaultPoint, draw

@@ -21,8 +21,8 @@ from pydantic import (
 )
 
 from whichloop.protocol import Role
-from whichloop.protocol.digest import digest
 from whichloop.protocol.files import read_settings
+from whichloop.protocol.json_text import digest
 from whichloop.protocol.names import nearest, toml_text
 
 FAULT_KINDS: dict[str, str] = {

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from whichloop.protocol import Capabilities, Reply, Request
-from whichloop.protocol.digest import sha256, unit
-from whichloop.protocol.tokens import estimate_input, estimate_usage
+from whichloop.protocol.json_text import sha256, unit
+from whichloop.protocol.model import estimate_input, estimate_usage
 
 from .filling import Unfillable, least
 from .scripted_calls import StreamsInPieces

@@ -22,9 +22,9 @@ from whichloop.protocol import (
     Request,
     Sampling,
 )
+from whichloop.protocol.model import estimate_input
 from whichloop.protocol.names import nearest
 from whichloop.protocol.redact import logger_of
-from whichloop.protocol.tokens import estimate_input
 
 from .limits import Limits, Permit, with_defaults
 from .metering import waits

@@ -18,7 +18,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from whichloop.protocol import Message, PlannedCall, ToolCall, WireError, render_value, resolve
-from whichloop.protocol.digest import canonical_json, sha256
+from whichloop.protocol.json_text import canonical_json, sha256
 from whichloop.protocol.receipts import MARK, Path, Sighting, legible_parts, receipt_of
 from whichloop.protocol.wire import read_call
 

@@ -27,9 +27,8 @@ from whichloop.models.metering import waits
 from whichloop.models.scripted_calls import pieces
 from whichloop.protocol import Capabilities, Chunk, ContextOverflow, Model, ModelError, ProviderError, Reply, Request
 from whichloop.protocol.chat import reply_of_pieces
-from whichloop.protocol.digest import canonical_json, digest, sha256
 from whichloop.protocol.files import each_line, file_error_words
-from whichloop.protocol.json_text import load_json
+from whichloop.protocol.json_text import canonical_json, digest, load_json, sha256
 from whichloop.protocol.model import ProviderTrouble
 from whichloop.protocol.redact import redact, redact_json
 from whichloop.protocol.schema import first_problem

@@ -23,9 +23,9 @@ from whichloop.protocol import (
     ToolSpec,
     render_value,
 )
-from whichloop.protocol.digest import unit
+from whichloop.protocol.json_text import unit
+from whichloop.protocol.model import estimate_input, estimate_usage
 from whichloop.protocol.names import SCRIPTED
-from whichloop.protocol.tokens import estimate_input, estimate_usage
 
 from .at_once import SAME_IDS, TOO_EARLY, early_call, with_one_id
 from .faults import ANSWER, CALLING, Fault, FaultPoint, disturb, draw, first_expressible, spares, spoiled_reply

@@ -29,7 +29,7 @@ from whichloop.protocol import (
     refs,
     render_value,
 )
-from whichloop.protocol.digest import unit
+from whichloop.protocol.json_text import unit
 from whichloop.protocol.predictor import EXAMPLES
 from whichloop.protocol.receipts import MARK, leaves
 

@@ -21,8 +21,8 @@ from whichloop.models.server.answers import Chat, WireAnswer, json_answer, refus
 from whichloop.models.server.server import read_json, segments, wire_for
 from whichloop.models.wires.base import Incoming, Refusal
 from whichloop.protocol.json_text import Json
+from whichloop.protocol.model import estimate_input
 from whichloop.protocol.threads import in_event_loop, in_thread
-from whichloop.protocol.tokens import estimate_input
 
 from .gateway import AT_ONCE_S, MODEL, ProgramTrial
 from .loop import ForeignAgent

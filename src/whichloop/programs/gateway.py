@@ -27,10 +27,9 @@ from whichloop.models.tunnel import Tunnel
 from whichloop.models.wires.base import BadRequest, Refusal, WireRequest
 from whichloop.protocol.chat import Reply
 from whichloop.protocol.json_text import Json
-from whichloop.protocol.model import Model, ModelError, ProviderError, Request
+from whichloop.protocol.model import Model, ModelError, ProviderError, Request, estimate_input, estimate_usage
 from whichloop.protocol.moves import Act, WireError
 from whichloop.protocol.names import SCRIPTED
-from whichloop.protocol.tokens import estimate_input, estimate_usage
 from whichloop.protocol.tool_calls import BudgetExceeded, Observation, ToolCall, ToolListing
 from whichloop.protocol.tools import Toolbox
 from whichloop.protocol.values import ToolArgumentError

@@ -20,8 +20,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from whichloop.protocol.digest import canonical_json, sha256
-from whichloop.protocol.json_text import Json
+from whichloop.protocol.json_text import Json, canonical_json, sha256
 from whichloop.protocol.wire import from_json
 
 from .gateway import MODEL, ProgramTrial, place, served

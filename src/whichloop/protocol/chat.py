@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args
 
-from .digest import digest
+from whichloop.protocol.json_text import digest
+
 from .files import Image
 
 MessageRole = Literal["system", "user", "assistant", "tool"]

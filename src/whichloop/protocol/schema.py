@@ -20,7 +20,8 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError
 
-from .digest import canonical_json
+from whichloop.protocol.json_text import canonical_json
+
 from .values import ToolArgumentError, error_text, render_value, underlying
 
 _POSITIONAL_ONLY = inspect.Parameter.POSITIONAL_ONLY

@@ -10,7 +10,8 @@ from itertools import count
 from typing import Any, Final, Literal, NamedTuple
 from uuid import uuid4
 
-from .digest import sha256
+from whichloop.protocol.json_text import sha256
+
 from .values import render_value
 
 

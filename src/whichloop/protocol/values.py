@@ -13,7 +13,8 @@ from datetime import date, time, timedelta
 from enum import Enum
 from typing import Any
 
-from .digest import canonical_json
+from whichloop.protocol.json_text import canonical_json
+
 from .json_text import Encoder
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=[^<>]{0,200}(?<![-=])>)")

@@ -29,7 +29,7 @@ from whichloop.experiments.optimize.result import DesignResult, OptimizationResu
 from whichloop.metrics.comparison import ArmResult
 from whichloop.metrics.statistics import Interval
 from whichloop.protocol import render_value
-from whichloop.protocol.digest import sha256
+from whichloop.protocol.json_text import sha256
 from whichloop.protocol.redact import public_address, redact
 from whichloop.runs.folders import run_name
 from whichloop.runs.manifest import ArmEntry

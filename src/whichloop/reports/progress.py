@@ -23,7 +23,7 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 from rich.text import Text
 
-from whichloop.experiments.compare.prepare import Experiment
+from whichloop.experiments.compare.run import Experiment
 from whichloop.experiments.optimize.candidates import NO_COST, Candidate, SearchCost, SearchEnd, Watcher
 from whichloop.metrics.caveats import reasons
 from whichloop.metrics.record import Record

@@ -15,7 +15,7 @@ from types import ModuleType
 
 from whichloop.datasets.importing.mcp_server import is_mcp
 from whichloop.protocol import ForeignLoop, Loop
-from whichloop.protocol.digest import sha256, short_digest
+from whichloop.protocol.json_text import sha256, short_digest
 from whichloop.protocol.values import underlying
 
 from .built_in import builtin_names, options_of

@@ -21,8 +21,7 @@ from whichloop.metrics.record import RECORD_VERSION
 from whichloop.models.local.server import find_weights
 from whichloop.models.profiles import PROFILES_VERSION, built_in_profiles
 from whichloop.protocol import ForeignLoop, Loop, Optimizable, plan_to_json, program_digest, render_value
-from whichloop.protocol.digest import canonical_json, digest, sha256, short_digest
-from whichloop.protocol.json_text import Json
+from whichloop.protocol.json_text import Json, canonical_json, digest, sha256, short_digest
 from whichloop.protocol.modules import package_version
 from whichloop.protocol.names import is_local_model, parse_spec
 from whichloop.protocol.threads import run_blocking

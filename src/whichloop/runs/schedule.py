@@ -10,7 +10,7 @@ from typing import Any
 from whichloop.datasets.task import Suite, Task
 from whichloop.models.profiles import FORMS, OUTSIDE, Profile, load_profile
 from whichloop.protocol import ForeignLoop, Loop, render_value
-from whichloop.protocol.digest import derived_seed
+from whichloop.protocol.json_text import derived_seed
 from whichloop.protocol.names import SCRIPTED, Spec, parse_spec
 from whichloop.protocol.redact import redact
 

@@ -28,7 +28,6 @@ from whichloop.protocol import (
     StopReason,
     Toolbox,
     ToolCall,
-    own_prompt,
     resolve,
 )  # fmt: skip
 from whichloop.protocol.moves import Act, Answer
@@ -127,11 +126,6 @@ class Generous(Own):
         return replace(self, max_steps=tool_steps + 5)
 
 
-class Mean(Own):
-    def with_step_limit(self, tool_steps: int) -> Self:
-        return replace(self, max_steps=tool_steps)
-
-
 NOW: dict[str, Query] = {}
 
 
@@ -191,16 +185,6 @@ class Stripping(ObjectCodec):
     def parse(self, reply: Reply) -> Act | Answer:
         move = super().parse(reply)
         return replace(move, thought=move.thought.strip())
-
-
-@dataclass(frozen=True)
-class Careless(ObjectCodec):
-    """Takes every text for JSON."""
-
-    def parse(self, reply: Reply) -> Act | Answer:
-        if "{" not in reply.text:
-            raise KeyError("thought")
-        return super().parse(reply)
 
 
 class Doubling(Own):
@@ -292,22 +276,6 @@ class Unfrozen:
         return await TemplateLoop().with_step_limit(self.limit).run(query, tools, model, observer)
 
 
-class Itself(Unfrozen):
-    """A limit that changes the loop itself."""
-
-    def with_step_limit(self, tool_steps: int) -> Unfrozen:
-        self.limit = tool_steps
-        return self
-
-    async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Any:
-        return await TemplateLoop().with_step_limit(self.limit).run(query, tools, model, observer)
-
-
-class Text(Own):
-    async def run(self, *given: Any) -> Any:
-        return "done"
-
-
 class Falling(Own):
     """Crashes in each run."""
 
@@ -357,22 +325,10 @@ def told_by(request: Request) -> Prompted:
     return request.prompted
 
 
-def hinting(request: Request) -> dict[str, Any]:
-    """Say more where there are demonstrations."""
-    hint = (Message("user", "So much for the examples."),) if request.examples else ()
-    return {"messages": (*request.messages[: 1 + request.examples], *hint, *request.messages[1 + request.examples :])}
-
-
 Quiet = telling("Quiet", lambda request: {"examples": 0})
-Careful = telling("Careful", hinting)
-Anonymous = telling("Anonymous", lambda request: {"prompted": None})
-Misnamed = telling("Misnamed", lambda request: {"prompted": replace(told_by(request), predictor="other")})
 Laconic = telling("Laconic", lambda request: {"prompted": replace(told_by(request), outputs=lambda reply: {})})
 Closed = named("Closed", with_predictors=lambda self, program: self)
-Handing = named("Handing", with_predictors=lambda self, program: program)
 Forgiving = named("Forgiving", with_predictors=lambda self, program: replace(self, program={**self.program, **program}))
-Alike = named("Alike", predictors=property(lambda self: {**self.program, "answer": self.program["decide"]}))
-Speechless = named("Speechless", predictors=property(lambda self: {}))
 
 
 class Doubtful(Own):
@@ -381,48 +337,3 @@ class Doubtful(Own):
     def with_predictors(self, program: Program) -> Self:
         own = program["decide"]
         return super().with_predictors({"decide": replace(own, instructions=f"{own.instructions} Really.")})
-
-
-class Impressed(Own):
-    """Is changed itself."""
-
-    def with_predictors(self, program: Program) -> Self:
-        made = super().with_predictors(program)
-        object.__setattr__(self, "program", made.program)
-        return made
-
-
-class Curt(Own):
-    """Refuses a predictor that it does not have without a word on how to mend it."""
-
-    def with_predictors(self, program: Program) -> Self:
-        return super().with_predictors({name: program[name] for name in self.program if name in program or len(program) == 1})
-
-
-class Foresighted(Own):
-    """Its inputs are read from a conversation that goes on."""
-
-    def model(self, model: Model) -> Model:
-        class Live(Changed):
-            said = ""
-
-            async def complete(self, request: Request) -> Reply:
-                inputs = told_by(request).inputs
-                late = replace(told_by(request), inputs=lambda: {"conversation": f"{inputs()['conversation']}{self.said}"})
-                reply = await super().complete(replace(request, prompted=late))
-                self.said += reply.text
-                return reply
-
-        return Live(model)
-
-
-class Gossip(Own):
-    """Two predictors; the one that is asked is told what the other is."""
-
-    @property
-    def predictors(self) -> Program:
-        return {"summarize": own_prompt("Summarize.", "summary"), **self.program}
-
-    def model(self, model: Model) -> Model:
-        told = Message("user", f"By the way: {self.predictors['summarize'].instructions}")
-        return Changed(model, lambda request: replace(request, messages=(*request.messages, told)))

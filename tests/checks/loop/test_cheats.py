@@ -7,16 +7,15 @@ import json
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 from tests.checks.loop.altered_loops import Changed
 from whichloop.checks.loop import LAWS
 from whichloop.checks.shared.law import judged
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.loops.bare import Bare
 from whichloop.models.scripted import Script
 from whichloop.protocol import (
@@ -48,46 +47,25 @@ _RECEIPT = re.compile(r"\[(?:r:)?[0-9a-f]{6}\.[0-9a-f]{4}(?::r)?\]")
 
 
 @dataclass(frozen=True)
-class Rewriting(WrappedLoop):
-    """Shows its model other requests."""
+class ReceiptsOnly(WrappedLoop):
+    """Shows the receipts of results, and nothing of what the tools gave."""
 
     loop: Loop = BARE
-    called: ClassVar[str]
 
     @property
     def name(self) -> str:
-        return self.called
+        return "receipts_only"
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        return await self.loop.run(query, tools, Changed(model, self.rewritten), observer)
+        def rewritten(request: Request) -> Request:
+            return replace(request, messages=tuple(map(_receipts_of, request.messages)))
 
-    def rewritten(self, request: Request) -> Request:
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class ReceiptsOnly(Rewriting):
-    """Shows the receipts of results, and nothing of what the tools gave."""
-
-    called = "receipts_only"
-
-    def rewritten(self, request: Request) -> Request:
-        return replace(request, messages=tuple(map(_receipts_of, request.messages)))
+        return await self.loop.run(query, tools, Changed(model, rewritten), observer)
 
 
 def _receipts_of(message: Message) -> Message:
     found = _RECEIPT.findall(message.content) if message.role in ("user", "tool") else []
     return replace(message, content=" ".join(found)) if found else message
-
-
-@dataclass(frozen=True)
-class Relisting(Rewriting):
-    """Repeats all receipts, without their results, at the end of each prompt."""
-
-    called = "relisting"
-
-    def rewritten(self, request: Request) -> Request:
-        return with_receipts_again(request)
 
 
 def with_receipts_again(request: Request, heading: str = "") -> Request:
@@ -140,7 +118,6 @@ HONEST = ("bare", "finish", "phased", "react_extract", "stateless", "microcompac
     ("cheat", "law", "said"),
     [
         (ReceiptsOnly(), "results", "shows 1 receipts without what the tool gave"),
-        (Relisting(), "results", "shows 1 receipts without what the tool gave"),
         (FromMemory(), "own words", "was not asked; a run asks the model"),
         (FromMemory(asks=True), "own words", "the answer is '8', which is right; it comes from the model"),
     ],
@@ -171,18 +148,9 @@ def test_receipts_without_their_values_are_worth_nothing(tmp_path: Path) -> None
 
 
 def test_what_is_right_though_no_prompt_showed_it_is_told(tmp_path: Path) -> None:
-    found = compared(tmp_path, ("bare", f"{HERE}:FromMemory", f"{HERE}:FromMemory(asks=true)"), tasks=8)
-    counts = {arm["loop"].removeprefix(f"{HERE}:"): arm["right_unseen"] for arm in found["arms"]}
-    assert counts["bare"] == 0
+    """And honest loops are not told."""
+    found = compared(tmp_path, (*HONEST, f"{HERE}:FromMemory", f"{HERE}:FromMemory(asks=true)"), ("forgetful",), tasks=4)
+    assert not any(arm["right_unseen"] for arm in found["arms"] if HERE not in arm["loop"])
     told = [warning["arms"] for warning in found["warnings"] if warning["code"] == "right though never shown"]
     assert len(told) == 2
     assert all("FromMemory" in arm for (arm,) in told)
-
-
-@pytest.mark.parametrize(
-    "profiles", [("clean", "forgetful"), pytest.param(("flaky-format", "flaky-tools", "stubborn"), marks=pytest.mark.slow)]
-)
-def test_honest_loops_are_hardly_ever_right_though_never_shown(tmp_path: Path, profiles: tuple[str, ...]) -> None:
-    found = compared(tmp_path, HONEST, profiles, tasks=3)
-    assert sum(arm["right_unseen"] for arm in found["arms"]) <= 0.01 * sum(arm["scored"] for arm in found["arms"])
-    assert not any(warning["code"] == "right though never shown" for warning in found["warnings"])

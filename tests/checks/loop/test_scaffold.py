@@ -7,7 +7,6 @@ import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -66,36 +65,12 @@ def test_any_name_gives_two_sound_files_or_one_line_of_refusal(tmp_path_factory,
     assert design not in imported
 
 
-@pytest.mark.parametrize(
-    "name", ["act", *(pytest.param(name, marks=pytest.mark.slow) for name in ("my_loop", "loop", "plan_2_first", "x"))]
-)
-def test_what_is_written_keeps_every_law_under_its_own_name(folder, name):
-    made = new_loop(name, folder)
+def test_what_is_written_keeps_every_law_under_its_own_name(folder):
+    made = new_loop("act", folder)
     loop = made_in(folder, made.target)
-    assert loop.name == name
+    assert loop.name == "act"
     assert type(loop).__name__.endswith("Loop")
     assert [finding for finding in findings(loop, draws=FEW) if finding.status != "ok"] == []
-
-
-@pytest.mark.parametrize("option", [{"max_steps": 0}, {"max_steps": -3}, {"max_steps": "five"}, {"max_step": 5}], ids=str)
-def test_a_wrong_option_of_what_is_written_is_told_in_one_line_that_names_it(folder, option):
-    design: Any = type(made_in(folder, new_loop("own_design", folder).target))
-    assert design(max_steps=1).max_steps == 1
-    with pytest.raises(ValueError, match=next(iter(option))) as told:
-        design(**option)
-    assert "\n" not in str(told.value)
-
-
-def test_within_a_package_it_is_named_by_its_whole_path(folder):
-    inner = folder / "ours" / "designs"
-    inner.mkdir(parents=True)
-    for package in (inner, inner.parent):
-        (package / "__init__.py").write_text("")
-    made = new_loop("json", inner)
-    assert made.target == "ours.designs.json:JsonLoop"
-    assert made.root == folder.resolve()
-    assert made_in(folder, made.target).name == "json"
-    assert "from ours.designs.json import JsonLoop" in made.test.read_text()
 
 
 @pytest.mark.parametrize(
@@ -104,7 +79,6 @@ def test_within_a_package_it_is_named_by_its_whole_path(folder):
         ("mine", "", "mine.py already exists; nothing was written"),
         ("other", "", "test_other.py already exists; nothing was written"),
         ("new", "nowhere", "is not a directory"),
-        ("bare", "", "is named 'bare'; choose another name"),
     ],
 )
 def test_where_it_cannot_be_written_nothing_is(tmp_path, name, folder_name, said):

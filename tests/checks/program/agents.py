@@ -1,6 +1,5 @@
 """An agent whose every choice can be made well or badly, so that each outcome has one that earns it."""
 
-import asyncio
 import json
 from dataclasses import dataclass
 
@@ -25,18 +24,10 @@ class Habits:
     most: int | None = 10
     at_limit: str = "raises"
     """raises, answers with what came last, or returns None."""
-    failure: str = "That did not work."
-    """What a hidden error is worded as."""
     reminder: str = ""
     """What the model is told each turn, fault or not; `{number}` is the turn's."""
     only_first: bool = False
     """Whether it drops all calls of a reply but the first."""
-    tries: int = 1
-    """How often it runs a call that fails."""
-    tool_s: float | None = None
-    """Seconds after which it leaves a tool."""
-    pause_s: float = 0.0
-    """Seconds that it takes for each turn."""
 
 
 def agent(habits):
@@ -49,7 +40,6 @@ def agent(habits):
         number = 0
         while habits.most is None or number < habits.most:
             number += 1
-            await asyncio.sleep(habits.pause_s)
             said = await client.chat.completions.create(model=tunnel.MODEL, messages=messages, tools=tools.schemas)
             reply = said.choices[0].message
             if not reply.tool_calls:
@@ -76,7 +66,7 @@ def agent(habits):
     return FunctionLoop(solve)
 
 
-async def run_call(made, tools, habits, tries=1):
+async def run_call(made, tools, habits):
     try:
         arguments = json.loads(made.function.arguments)
         if not isinstance(arguments, dict):
@@ -85,10 +75,8 @@ async def run_call(made, tools, habits, tries=1):
             schemas = {one["function"]["name"]: one["function"]["parameters"] for one in tools.schemas}
             known = schemas[made.function.name]["properties"]
             arguments = {name: value for name, value in arguments.items() if name in known}
-        return await asyncio.wait_for(tools.call(made.function.name, arguments), habits.tool_s)
+        return await tools.call(made.function.name, arguments)
     except Exception as error:
-        if tries < habits.tries:
-            return await run_call(made, tools, habits, tries + 1)
         if habits.errors == "raised":
             raise
-        return f"Error: {error}" if habits.errors == "shown" else habits.failure
+        return f"Error: {error}" if habits.errors == "shown" else "That did not work."

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -58,10 +56,6 @@ def test_what_calls_at_once_do_to_each_other():
     assert outcomes(Habits(only_first=True), "write_and_read") == {"write_and_read": "handled"}
 
 
-def test_an_agent_that_hides_its_errors_leaves_the_model_in_the_dark():
-    assert set(outcomes(Habits(errors="hidden"), *MISTAKES, "tool_raises", "one_of_two_fails").values()) == {"untold"}
-
-
 def test_an_agent_that_raises_ends_with_the_error():
     found = check_program(
         agent(Habits(errors="raised")), faults=[BY_NAME[name] for name in (*MISTAKES, "tool_raises")], limits=LIMITS
@@ -85,21 +79,12 @@ def test_a_reply_without_a_call(answerless, outcome):
 @pytest.mark.parametrize(
     ("habits", "outcome"),
     [
-        pytest.param(Habits(), "error", marks=pytest.mark.slow),  # part of `whole`
         (Habits(most=None), "unlimited"),
         (Habits(at_limit="answers"), "silent"),
-        pytest.param(Habits(at_limit="returns None"), "error", marks=pytest.mark.slow),
     ],
 )
 def test_a_model_that_never_ends(habits, outcome):
     assert set(outcomes(habits, "never_finishes", "repeats").values()) == {outcome}
-
-
-def test_a_finding_names_the_request_and_shows_what_it_says():
-    (found,) = check_program(agent(Habits()), faults=[BY_NAME["unknown_tool"]], limits=LIMITS).findings
-    assert found.request == 2
-    assert found.shown.startswith("tool: Error: ")
-    assert "add_v2" in found.shown
 
 
 def test_an_agent_that_does_not_solve_the_task_is_not_judged():
@@ -110,18 +95,12 @@ def test_an_agent_that_does_not_solve_the_task_is_not_judged():
         check_program(FunctionLoop(solve))
 
 
-def test_equal_checks_give_equal_reports():
-    faults = [BY_NAME[name] for name in ("cut_json", "rate_limit", "one_of_two_fails", "late_first", "prose")]
-    one, other = (check_program(agent(Habits()), faults=faults, limits=LIMITS).findings for _ in range(2))
-    assert one == other
-
-
 SLIPS = ("cut_json", "missing_argument", "extra_argument", "wrong_type", "unknown_tool", "tool_raises")
 EXPLAINED = [fault for fault in FAULTS if fault.signs]
 
 
-def outcomes(habits, *faults, limits=LIMITS):
-    found = check_program(agent(habits), faults=[BY_NAME[name] for name in faults], limits=limits)
+def outcomes(habits, *faults):
+    found = check_program(agent(habits), faults=[BY_NAME[name] for name in faults], limits=LIMITS)
     return {finding.fault: finding.outcome for finding in found.findings}
 
 
@@ -137,8 +116,9 @@ def test_a_reminder_of_each_turn_explains_nothing(fault, data):
     words = data.draw(st.lists(st.sampled_from(sorted(fault.signs | WEAK_SIGNS | SUBJECT)), min_size=1, max_size=5))
     turns = [f"{' '.join(words)}, step {number} of 10" for number in range(6)]
     clean = conversation("Add 1 and 2.", *turns[:3])
+    other_lines = conversation("Add 1 and 2.", *(f"Step {number} of 10: {' '.join(words)}" for number in range(6)))
     asked = [LoggedRequest(request, Reply("I call add.")) for request in conversation("Add 1 and 2.", *turns)]
-    assert telling_request(fault, asked, 0, clean) is None
+    assert telling_request(fault, asked, 0, clean) is telling_request(fault, asked, 0, other_lines) is None
 
 
 @settings(max_examples=cases(25))
@@ -151,19 +131,6 @@ def test_an_explanation_among_reminders_is_found(fault, data):
     assert telling_request(fault, asked, 0, clean) == 1
 
 
-def test_what_the_model_said_explains_nothing_where_the_agent_writes_it_down_for_itself():
-    said = "I will call a tool."
-    clean = conversation("Add 1 and 2.", "Assistant: I call add.")
-
-    def told_at(text):
-        return telling_request(
-            BY_NAME["prose"], [LoggedRequest(one, Reply(said)) for one in conversation("Add 1 and 2.", text)], 0, clean
-        )
-
-    assert told_at(f"Assistant: {said}") is None
-    assert told_at(f"You wrote: {said} There is no call.") == 1
-
-
 def test_reminders_do_not_make_an_agent_one_that_explains():
     every_turn = (
         "Go on with valid calls of available tools; when you have all that is required, you must now state the final number."
@@ -172,29 +139,7 @@ def test_reminders_do_not_make_an_agent_one_that_explains():
     assert set(found.values()) == {"untold"}
 
 
-@pytest.mark.parametrize(
-    "failure",
-    [
-        pytest.param("No result is available at this time; try again with a valid call.", marks=pytest.mark.slow),
-        '{"type": "error", "message": "That\'s odd: no such luck, nothing found."}',
-    ],
-)
-def test_a_message_about_any_failure_explains_none(failure):
-    assert set(outcomes(Habits(errors="hidden", failure=failure), *SLIPS).values()) == {"untold"}
-
-
 def test_an_agent_that_drops_the_second_call_of_a_reply_has_not_handled_it():
     found = outcomes(Habits(only_first=True), "two_calls", "duplicate_ids")
     assert found == {"two_calls": "untold", "duplicate_ids": "untold"}
     assert outcomes(Habits(), "two_calls") == {"two_calls": "handled"}
-
-
-def test_an_agent_that_calls_a_failed_tool_again_by_itself_leaves_nothing_to_mend():
-    found = outcomes(Habits(tries=2, tool_s=0.5), "tool_raises", "one_of_two_fails", "tool_hangs", limits=replace(LIMITS, hang_s=5))
-    assert set(found.values()) == {"handled"}
-
-
-def test_an_agent_that_has_left_a_hanging_tool_may_take_its_time():
-    habits = Habits(tool_s=0.1, pause_s=0.3)
-    assert outcomes(habits, "tool_hangs", limits=replace(LIMITS, hang_s=0.5)) == {"tool_hangs": "untold"}
-    assert outcomes(replace(habits, tool_s=None), "tool_hangs", limits=replace(LIMITS, hang_s=0.5)) == {"tool_hangs": "unlimited"}

@@ -70,13 +70,3 @@ def test_what_is_demanded_and_missing_fails(pytester):
     ended.assert_outcomes(failed=1)
     ended.stdout.fnmatch_lines(["empty: demanded told, found error (stop parse_failed)"])
     ended.stdout.no_fnmatch_line("tool_raises: demanded*")
-
-
-def test_a_function_is_an_agent(pytester):
-    pytester.makepyfile(mine="def solve(question, tools):\n    return '41'\n")
-    pytester.makepyfile(
-        test_mine="from mine import solve\n\n\ndef test_agent(agent_checks):\n    agent_checks(solve, faults=['empty'])\n"
-    )
-    ended = pytester.runpytest_inprocess("-p", "no:cacheprovider")
-    ended.assert_outcomes(failed=1)
-    ended.stdout.fnmatch_lines(["agent_checks: it does not solve a task without any fault: its answer was '41'*"])

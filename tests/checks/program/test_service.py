@@ -27,9 +27,9 @@ class Handler(BaseHTTPRequestHandler):
             with urllib.request.urlopen(request) as answer:
                 return json.load(answer)["data"]
 
-        client = OpenAI(base_url=asked["base_url"], api_key=asked["api_key"])
         try:
-            status, said = 200, {"answer": conversation(asked["question"], tools, client, asked["model"], call)}
+            with OpenAI(base_url=asked["base_url"], api_key=asked["api_key"]) as client:
+                status, said = 200, {"answer": conversation(asked["question"], tools, client, asked["model"], call)}
         except Exception as error:
             status, said = 500, {"error": str(error)}
         self.send_response(status)

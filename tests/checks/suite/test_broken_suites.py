@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -27,7 +26,7 @@ from tests.checks.suite.shop import (
     task,
     unanswerable,
 )
-from whichloop.checks.suite import quick_problems, task_problems
+from whichloop.checks.suite import quick_problems
 from whichloop.datasets.task import Environment, Suite, Task, Toolset, WorldEnvironment
 from whichloop.protocol import Plan, PlannedCall, Query, Ref
 
@@ -63,33 +62,22 @@ def says_it(text: str) -> Callable[[Task], Task]:
 
 
 AGAIN = replace(task(0), id="again")
-MISFIT = PlannedCall("c2", "price", {}, "Or so.")
 BROKEN_FILES = (
-    by_change("json", "task 'shop-02' is not JSON", labelled(weight=float("nan")), 2),
     by_change("plans", "answers without any call", with_fields(plan=NO_CALL, expected=33), 1),
-    by_change("plans", "and not both", with_fields(no_plan="why"), 1),
     by_change("goals", "'Order 3 lamps', stands in the question too", with_plan(goal="Order 3 lamps"), 0),
-    by_change("schemas", "the answer's schema is none", asked(schema={"minimum": "nonsense"}), 3),
     by_change("schemas", "does not take the expected answer", asked(schema={"type": "string"}), 3),
-    by_change("answers", "unknown scorer 'nmeric'", with_fields(scorer="nmeric"), 3),
     by_change("answers", "'many' is expected, and gets 0 from scorer numeric", with_fields(expected="many"), 3),
     by_change("answers", "an empty answer counts as right", with_fields(expected="", scorer="exact"), 3),
     by_change("unanswerable", "3 of 24 tasks have no answer", unanswerable, 1, 5, 9),
     by_change("splits", "tasks 'shop-00' (train) and 'shop-01' (dev) share one instance 'one'", labelled(instance="one")),
     by_more("splits", "tasks 'shop-00' (train) and 'again' (test) share one question", replace(AGAIN, labels={"split": "test"})),
     by_more("copies", "tasks 'shop-00' and 'again' ask the same of the same world, and want the same", AGAIN),
-    by_more("copies", "want two different answers", replace(AGAIN, expected=1)),
     by_more("near copies", "tasks are passed by the answer of a near copy in another split", *map(reworded, range(3))),
-    by_change("arguments", "order: unknown argument 'colour'", arguments(colour="red"), 4),
     by_change("arguments", "order: argument 'count': 'four' is not of type", arguments(count="four"), 4),
     by_change("arguments", "order: missing argument 'count'", with_plan(arguments={"item": "lamps", "unit_price": Ref("c1")}), 4),
-    by_change("arguments", "no tool 'pay'; there are price, ", with_plan(tool="pay"), 4),
-    by_change("arguments", "price: missing argument 'item'", with_plan(alternatives=(MISFIT,)), 4),
     (shop(distractors=frozenset({"orders", "price"})), "tools", "'price' is named a distractor, and"),
-    (shop(distractors=frozenset({"orders", "sing"})), "tools", "'sing' is not a tool of the suite"),
     by_change("guessing", "same answer (always the suite's most frequent one) passes 12.5% of 24 tasks",
               with_fields(expected=7, end_state=None), 0, 4, 8),
-    by_change("guessing", "echo (answers with the question) passes 12.5% of 24 tasks", says_it("{}"), 0, 4, 8),
     by_change("guessing", "do nothing (gives no answer) passes 12.5% of 24 tasks",
               with_fields(expected="", scorer="exact", end_state={"orders": []}), 0, 4, 8),
 )  # fmt: skip
@@ -205,12 +193,6 @@ def gives_it_away(task: Task) -> Environment:
     return WorldEnvironment(FREE.bound_to(world := World({"secret": task.expected})), world)
 
 
-def told_world(suite: Suite) -> Suite:
-    """Return the suite, which tells of the answer in its world."""
-    tasks = changed(lambda task: replace(task, world={**task.world, "due": task.expected}))
-    return replace(tasks, open=suite.open)
-
-
 FREE_CALL = Plan((PlannedCall("c1", "free_lunch", {}, "Ask."),), Ref("c1"))
 FREE_TASKS = tuple(replace(one, end_state=None, plan=FREE_CALL) for one in shop().tasks)
 STATE = """task 'shop-05': after the plan the state is {"orders":[{"count":8,"item":"mirrors"}]}, expected is {"orders":[]}"""
@@ -227,12 +209,8 @@ BROKEN_TOOLS = (
     (forgetful_shop(), "replay", "task 'shop-01': after the plan the state is"),
     (counting_shop(), "state", "task 'shop-00', call 'c2'"),
     (told(lambda task: str(task.expected)), "gold", DESCRIBED),
-    (told(lambda task: str(task.plan)), "gold", DESCRIBED),
-    (told(lambda task: f"{task.labels}"), "gold", DESCRIBED),
-    (told(lambda task: task.scorer), "gold", DESCRIBED),
     (shop(open=telling_results), "gold", "the result of call 'c1' holds what a loop must not see"),
     by_change("gold", f"3 {SHOWN}", says_it("It is {}, within 3 days."), 0, 4, 8),
-    (told_world(told(lambda task: f"{task.world['due']:,}")), "gold", f"24 {SHOWN}"),
     (shop(open=picky), "gold", "it cannot be opened by its world alone (KeyError"),
     (shop(open=gives_it_away, distractors=frozenset(), tasks=FREE_TASKS), "guessing",
      "random calls (answers with the last result) passes 100.0% of 24 tasks"),
@@ -241,24 +219,15 @@ BROKEN_TOOLS = (
 )  # fmt: skip
 
 
-def with_two_orders(task: Task) -> Task:
-    """Orders twice, in any order."""
-    assert task.plan is not None
-    first, second = task.plan.calls
-    more = replace(second, id="c3", goal="Order more.", arguments={**second.arguments, "count": 99})
-    return replace(task, plan=Plan((first, second, more), task.plan.answer), end_state=None)
-
-
 def params(*suites: Broken) -> list[Any]:
     return [pytest.param(*broken, id=f"{broken[1]}-{place}") for place, broken in enumerate(suites)]
 
 
 @pytest.mark.parametrize(("suite", "name", "text"), params(*BROKEN_FILES))
-def test_what_shows_without_calling_a_tool_is_found_with_and_without_them(suite: Suite, name: str, text: str) -> None:
-    for run_tools in (True, False):
-        finding = found(suite, name, run_tools=run_tools)
-        assert finding.status == "failed"
-        assert any(text in problem for problem in finding.problems), finding.problems
+def test_what_shows_without_calling_a_tool_is_found_without_them(suite: Suite, name: str, text: str) -> None:
+    finding = found(suite, name, run_tools=False)
+    assert finding.status == "failed"
+    assert any(text in problem for problem in finding.problems), finding.problems
     quick = [line for line in quick_problems(suite, suite.tasks) if line.startswith(f"{name}: ")]
     assert len(quick) == 1, quick
 
@@ -268,31 +237,6 @@ def test_what_shows_when_tools_are_called_is_found(suite: Suite, name: str, text
     finding = found(suite, name)
     assert finding.status == "failed"
     assert any(text in problem for problem in finding.problems), finding.problems
-
-
-def test_what_code_of_the_suite_raises_is_told_with_its_line() -> None:
-    def opens(task: Task) -> Environment:
-        raise ValueError("closed")
-
-    finding = found(replace(changed(ordered), open=opens), "arguments")
-    (problem,) = finding.problems
-    assert re.fullmatch(r"the suite raised ValueError: closed at (.*/)?test_broken_suites\.py:\d+", problem)
-
-
-OF_TASKS = {"json", "plans", "goals", "schemas", "answers", "unanswerable", "arguments", "replay", "receipts"}
-
-
-FIRST = {broken[1]: broken for broken in reversed([*BROKEN_FILES, *BROKEN_TOOLS])}
-"""Law → the first suite that it finds broken."""
-
-
-@pytest.mark.parametrize(("suite", "name", "text"), params(*FIRST.values()))
-def test_what_single_tasks_show_is_told_by_itself(suite: Suite, name: str, text: str) -> None:
-    assert any(text in problem for problem in task_problems(suite)) == (name in OF_TASKS)
-
-
-def test_of_what_single_tasks_show_twenty_problems_of_a_check_are_told() -> None:
-    assert len(task_problems(changed(lambda task: replace(task, expected=task.expected + 1)))) == 20
 
 
 def test_an_order_that_is_said_is_kept() -> None:
@@ -305,13 +249,3 @@ def test_a_state_that_one_trial_leaves_to_the_next_is_found_where_answers_alone_
     finding = found(answers_only, "state")
     assert finding.status == "failed"
     assert any("what a trial does shows in the state of one beside it" in problem for problem in finding.problems)
-
-
-def test_results_that_are_others_each_time_are_a_matter_of_state_and_of_no_other_check() -> None:
-    """A number that all trials share comes out another whoever asks and in whatever order."""
-    numbered = counting_shop()
-    assert found(numbered, "state").status == "failed"
-    assert found(numbered, "gold").status == "ok"
-    two = replace(numbered, tasks=tuple(map(with_two_orders, numbered.tasks)))
-    assert found(two, "order").status == "ok"
-    assert found(two, "state").status == "failed"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.experiments.ablate.ablation import Ablation, AblationResult
-from whichloop.experiments.ablate.choices import Choice, choices, makes_no_difference, setting_to_use
+from whichloop.experiments.ablate.choices import Choice, choices, setting_to_use
 from whichloop.experiments.compare.results import Results
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import compare
@@ -107,10 +107,8 @@ ENDING, MODE = {"ending": ("off", "xml")}, {"mode": ("a", "b")}
 THREE = {"a": ("0", "1"), "b": ("0", "1"), "c": ("0", "1")}
 USED = [
     (ENDING, {"off": 0.5, "xml": 0.55}, {"default": {"ending": "off"}}, "bare"),  # nothing is shown
-    (ENDING, {"off": 0.9, "xml": 0.2}, {"default": {"ending": "off"}}, "bare"),  # the other one does harm
     (ENDING, {"off": 0.2, "xml": 0.9}, {"default": {"ending": "off"}}, "bare(ending=xml)"),
     (ENDING, {"off": 0.5, "xml": 0.55}, {"untried": {"ending": "both"}}, "bare"),  # the loop's own was not tried
-    (ENDING, {"off": 0.2, "xml": 0.9}, {"untried": {"ending": "both"}}, "bare(ending=xml)"),
     (  # `extra` helps where errors end the loop, and does harm where they are shown; showing them is what counts most
         {"errors": ("end", "show"), "extra": ("on", "off")},
         {("end", "on"): 0.5, ("end", "off"): 0.2, ("show", "on"): 0.7, ("show", "off"): 1.0},
@@ -141,12 +139,6 @@ def test_the_own_value_stays_unless_another_is_shown_better(ablated, factors, sh
 def test_settings_of_another_form_than_the_profile_s_are_not_chosen_among(ablated):
     share = {"native": 0.9, "text": 0.2}
     assert choices(ablated({"form": ("native", "text")}, lambda form: share[form], profiles=("text-2024",), forms=True)) == ()
-
-
-def test_an_invalid_run_has_no_choice(ablated):
-    found = ablated(ENDING, lambda ending: {"off": 0.2, "xml": 0.9}[ending], default={"ending": "off"})
-    broken = replace(found.results, comparison=replace(found.results.comparison, invalid=True))
-    assert choices(replace(found, results=broken)) == ()
 
 
 def test_of_values_as_accurate_the_cheaper_is_used(ablated):
@@ -181,23 +173,3 @@ def test_no_value_is_used_that_another_is_shown_to_beat(ablated, shares, tokens)
     for choice in choices(found):
         assert "worse" not in choice.against.values()
         assert choice.value == choice.own or choice.own is None or choice.against[choice.own] in ("better", "cheaper")
-
-
-@settings(max_examples=cases(12))
-@given(st.lists(st.sampled_from([0.2, 0.5, 0.8, 0.9]), min_size=4, max_size=4), st.lists(st.booleans(), min_size=2, max_size=2))
-def test_a_factor_without_effect_is_told_from_one_that_has_some_and_has_no_number_of_tasks(ablated, shares, still):
-    """Whatever the shares, and whichever values of one factor leave the other one without effect."""
-    cells = list(itertools.product(("x", "y"), ("u", "v")))
-    share = dict(zip(cells, shares, strict=True))
-    frozen = {level for level, is_still in zip(("x", "y"), still, strict=True) if is_still}
-    found = ablated(
-        {"m": ("x", "y"), "k": ("u", "v")},
-        lambda m, k: share[m, "u" if m in frozen else k],
-        default={"m": "x", "k": "u"},
-        course=lambda m, k: f"{m}{'' if m in frozen else k}",
-    )
-    for level in frozen:
-        assert makes_no_difference(found, "k", m=level)
-    alike = all(level in frozen or share[level, "u"] == share[level, "v"] for level in ("x", "y"))
-    assert chosen(found)["k"].is_same == makes_no_difference(found, "k") == alike
-    assert not (alike and chosen(found)["k"].tasks)

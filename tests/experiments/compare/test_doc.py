@@ -2,51 +2,32 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 import shutil
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.console import Console
 
-from whichloop.experiments.compare.caveats import at_limit, caveats
+from tests.experiments.running import ran as run_of
 from whichloop.experiments.compare.doc import basis, compare_doc
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run
 from whichloop.experiments.compare.several_runs import SeveralRuns, collect, several_doc
-from whichloop.experiments.compare.tables import arms_csv
-from whichloop.experiments.compare.trial_limits import trial_limits
-from whichloop.metrics.arm_info import NO_LIMITS
-from whichloop.metrics.comparison import compare
-from whichloop.runs.config import BudgetConfig, CompareConfig
-from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.config import BudgetConfig
 from whichloop.runs.store.files import RunError
 from whichloop.text.doc import Table, to_terminal
 
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
-
-
 STRESS = ("flaky-format", "flaky-tools")
 TASKS = 40
 
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Results]:
-    def make(**settings: Any) -> Results:
-        made = prepare(CompareConfig(runs=tmp_path_factory.mktemp("runs"), mlflow=False, **settings))
-        run(made, Unwatched())
-        return results(made.folder)
-
-    return make
+    return lambda **settings: run_of(tmp_path_factory.mktemp("runs"), **settings)
 
 
 @pytest.fixture(scope="module")
@@ -59,18 +40,6 @@ def column(table: Table, name: str) -> dict[str, Any]:
     """The values of a column by row."""
     place = table.columns.index(name)
     return {str(row[0]): getattr(row[place], "value", None) for row in table.rows}
-
-
-def test_marks_are_those_of_the_pairs(five):
-    table = compare_doc(five).tables[0]
-    for number, profile in enumerate(STRESS, 1):
-        values = column(table, profile)
-        best = f"{max(values, key=lambda loop: values[loop])}/{profile}"
-        turned = [each for pair in five.comparison.pairs_on("accuracy") for each in (pair, pair.turned) if each.a == best]
-        worse = {pair.b.partition("/")[0] for pair in turned if pair.verdict.word == "better"}
-        texts = {row[0]: row[number] for row in table.texts}
-        assert {loop for loop, text in texts.items() if text.endswith(" <")} == worse
-        assert texts[best.partition("/")[0]].endswith(" *")
 
 
 @pytest.mark.parametrize("width", [80, 100, 10_000])
@@ -98,23 +67,6 @@ def test_the_verdict_its_price_its_basis_and_its_doubts_are_lines(five):
     assert {row["loop"]: row["at_limit"] for row in data["answer"]["rows"]} == column(compare_doc(five).tables[0], "limit")
 
 
-def test_loops_that_did_the_same_in_every_trial_are_named(ran: Callable[..., Results]) -> None:
-    found = ran(loops=("bare", "bare(check_types=true)", "finish"), profiles=("clean",), suite="arithmetic(size=6)")
-    assert found.same_loops == [["bare", "bare(check_types=true)"]]
-    assert compare_doc(found).facts["Same"] == ["bare, bare(check_types=true)"]
-
-
-def test_few_tasks_with_many_repeats_decide_for_these_tasks(ran: Callable[..., Results]) -> None:
-    found = ran(loops=("bare", "stateless"), profiles=("flaky-format",), suite="arithmetic(size=4)", repeats=20)
-    assert found.verdict.is_of_these_tasks
-    assert compare_doc(found).facts["Adopt"] == ["bare (on these 4 tasks)"]
-    (solved,) = [
-        block for block in compare_doc(found).blocks if isinstance(block, Table) and block.title.startswith("Trials of each")
-    ]
-    assert len(solved.columns) == 5
-    assert all(cell.endswith(" of 20") for row in solved.texts for cell in row[1:])
-
-
 @pytest.fixture(scope="module")
 def both(breeze: Results, calm: Results) -> SeveralRuns:
     return collect([breeze, calm])
@@ -140,21 +92,6 @@ def test_p_is_adjusted_over_all_pairs_of_all_runs(breeze, tmp_path):
 LIMIT = "at most 2,000 tokens a trial"
 
 
-def test_loops_that_end_often_at_their_limit_are_warned_of_with_their_numbers(stepped):
-    stops = {arm.info.variant: Counter(arm.summary.stops) for arm in stepped.comparison.arms}
-    ended = {loop: counts["forced"] + counts["max_steps"] for loop, counts in stops.items()}
-    assert ended["bare"] < 2
-    said = {each.arms[0]: each.numbers for each in caveats(stepped.comparison) if each.code == "at limit"}
-    named = {loop: stepped.comparison.limits.ended[f"{loop}/flaky-tools"] for loop in ended if loop != "bare"}
-    assert named['repeat_guard(loop="bare(max_steps=3)")'] == ended['repeat_guard(loop="bare(max_steps=3)")']  # which was typed
-    assert said == {loop: {"trials": n, "of": 20} for loop, n in named.items()}
-    assert {arm.info.variant: at_limit(stepped.comparison, [arm]) for arm in stepped.comparison.arms}["bare(max_steps=4)"] == named[
-        "bare(max_steps=4)"
-    ]
-    few = replace(stepped.comparison.limits, ended={arm.info.arm: 1 for arm in stepped.comparison.arms})
-    assert not [each for each in caveats(replace(stepped.comparison, limits=few)) if each.code == "at limit"]
-
-
 def test_every_trial_beyond_the_limit_ended_by_it_unsolved_with_its_answer_kept(limited):
     beyond = [record for record in limited.records if record.tokens > 2000]
     assert beyond == [record for record in limited.records if record.stop == "budget"]
@@ -163,33 +100,8 @@ def test_every_trial_beyond_the_limit_ended_by_it_unsolved_with_its_answer_kept(
     assert all(re.fullmatch(r"budget of 2,000 tokens exceeded: [2-9],\d{3}", record.reason) for record in beyond)
 
 
-@pytest.mark.parametrize("others", [("bare", "finish"), ("bare",)])
-def test_trials_that_ran_out_of_time_are_a_warning_unless_the_limit_was_the_runs_own(limited, others):
-    infos = [arm.info for arm in limited.comparison.arms if arm.info.loop in others]
-    records = [
-        replace(record, stop="timeout", scores={"accuracy": 0.0}) if record.arm == infos[0].arm and number < 3 else record
-        for number, record in enumerate(record for record in limited.records if record.arm in {info.arm for info in infos})
-    ]
-    late = sum(record.stop == "timeout" for record in records)
-    assert late > 0
-    by_default = compare(records, infos)
-    of_own = replace(by_default, limits=trial_limits({"trial_timeout_s": 0.5}))
-    (told,) = (each for each in caveats(by_default) if each.code == "out of time")
-    assert (told.arms, told.numbers["trials"], told.numbers["of"]) == ((infos[0].arm,), late, 8)
-    assert not [each for each in caveats(of_own) if each.code == "out of time"]
-    assert at_limit(of_own, of_own.arms[:1]) == late
-
-
-def test_every_task_has_its_first_trial_before_any_has_a_second(tmp_path):
-    made = prepare(CompareConfig(loops=("bare", "finish"), suite="arithmetic(size=6)", repeats=3, runs=tmp_path, mlflow=False))
-    trials = list(made.missing())
-    firsts = [trial for trial in trials if trial.repeat == 0]
-    assert trials[: len(firsts)] == firsts
-    assert {trial.task.id for trial in firsts} == {task.id for task in made.tasks}
-
-
-def test_the_matrix_has_a_row_for_each_loop_and_the_amounts_of_its_arms_and_csv_a_line_for_each_arm(five):
-    matrix, arms_table = compare_doc(five).tables[:2]
+def test_the_matrix_has_a_row_for_each_loop_and_the_amounts_of_its_arms(five):
+    matrix = compare_doc(five).tables[0]
     assert matrix.columns[:6] == ("loop", *STRESS, "steps", "errors", "tokens")
     arms = {(arm.info.variant, arm.info.profile): arm.summary for arm in five.comparison.arms}
     for profile in STRESS:
@@ -203,13 +115,6 @@ def test_the_matrix_has_a_row_for_each_loop_and_the_amounts_of_its_arms_and_csv_
         assert column(matrix, "wrong")[loop] == sum(each.false_success for each in own)
         means[loop] = sum(each.accuracy.value for each in own)
     assert [row[0] for row in matrix.rows] == sorted(means, key=lambda loop: -means[loop])
-    accuracies = {row[0]: row[arms_table.columns.index("accuracy")] for row in arms_table.texts}
-    for row, arm in zip(csv.DictReader(io.StringIO(arms_csv(five.comparison))), five.comparison.arms, strict=True):
-        accuracy = arm.summary.accuracy
-        assert row["arm"] == arm.info.arm
-        assert float(row["accuracy.value"]) == pytest.approx(accuracy.value)
-        low, high = map(float, accuracies[arm.info.arm].partition("[")[2].partition("]")[0].split(", "))
-        assert (low, high) == (round(accuracy.low, 3), round(accuracy.high, 3))
 
 
 def test_the_basis_names_what_the_verdict_rests_on_and_an_invalid_run_has_none(five: Results, ran: Callable[..., Results]) -> None:
@@ -270,29 +175,6 @@ def test_an_invalid_run_counts_in_no_verdict_and_one_of_another_level_is_refused
 def limited(ran: Callable[..., Results]) -> Results:
     budget = BudgetConfig(tokens=2000)
     return ran(loops=("bare", "finish"), profiles=("flaky-format",), suite="arithmetic(size=8)", trial_budget=budget)
-
-
-@pytest.fixture(scope="module")
-def stepped(ran: Callable[..., Results]) -> Results:
-    """A run in which designs end at their step limits in many trials, beside one that hardly does."""
-    loops = ("bare", "bare(max_steps=4)", "bare(max_steps=5)", "repeat_guard(loop=bare(max_steps=3))")
-    return ran(loops=loops, profiles=("flaky-tools",), tasks=20)
-
-
-@given(
-    st.fixed_dictionaries({}, optional={name: st.integers(1, 10**6) for name in BudgetConfig.model_fields}),
-    st.none() | st.integers(1, 50),
-    st.sampled_from([60.0, 20.0]),
-)
-def test_every_limit_that_a_run_set_is_named_and_no_other(budget, steps, timeout):
-    config = CompareConfig(trial_budget=BudgetConfig(**budget), max_tool_steps=steps, trial_timeout_s=timeout)
-    found = trial_limits(config.model_dump(mode="json"))
-    named = len(budget) + (steps is not None) + (timeout != 60)
-    assert (found == NO_LIMITS) == (named == 0)
-    assert bool(found.words) == bool(found.stops)
-    assert not named or (" and " in found.words) == (named > 1)
-    assert "others" not in found.words
-    assert trial_limits({}) == NO_LIMITS, "an imported run"
 
 
 def test_the_limit_stands_in_the_title_with_what_was_seen_and_what_ended_there_is_a_column(limited):

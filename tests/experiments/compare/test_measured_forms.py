@@ -5,72 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.experiments.running import ran as run_of
 from whichloop.experiments.compare.caveats import caveats
-from whichloop.experiments.compare.extend import Additions, extend
-from whichloop.experiments.compare.prepare import prepare, without_formless
 from whichloop.experiments.compare.reopen import look_again
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run
-from whichloop.experiments.compare.several_runs import collect, several_doc
+from whichloop.experiments.compare.run import prepare
 from whichloop.experiments.compare.verdict import Decision, verdict
 from whichloop.experiments.fit_profile.fit import fit_run
 from whichloop.experiments.gate.baseline import bless
 from whichloop.experiments.gate.judge import judge
 from whichloop.experiments.why.replay import replayable_run
-from whichloop.loops import Bare, Finish, ReactExtract
-from whichloop.loops.repeat_guard import RepeatGuard
-from whichloop.loops.stateless import Stateless
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import Comparison, compare
-from whichloop.models.profiles import Profile, load_profile, measured_forms
-from whichloop.programs.program import Program
+from whichloop.models.profiles import load_profile
 from whichloop.runs.config import CompareConfig
-from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.store.files import RunError
 
 FORMS = {"finish": "native", "bare": "text"}
-
-
 MET = {"finish": "native-2024", "bare": "text-2024"}
 
 
 def kinds(comparison: Comparison) -> dict[str, str]:
     return {each.code: each.text for each in caveats(comparison)}
-
-
-BY_FORM = """
-name = "mine"
-[by_form]
-native = "native-2024"
-[by_form.text]
-name = "my-text"
-rates = {"wire.fenced" = 0.5}
-"""
-
-
-def test_a_profile_of_one_s_own_names_one_for_each_form_or_holds_it(tmp_path):
-    file = tmp_path / "mine.toml"
-    file.write_text(BY_FORM, encoding="utf-8")
-    mine = load_profile(str(file))
-    assert mine.met_by("native") == load_profile("native-2024")
-    assert mine.met_by("text").rates == {"wire.fenced": 0.5}
-    assert load_profile("clean").met_by("") == load_profile("clean")
-    with pytest.raises(ValueError, match="is met by the form of a loop's calls, and this one's is not known"):
-        mine.met_by("")
-    file.write_text(mine.to_toml(), encoding="utf-8")
-    again = load_profile(str(file))
-    assert (again, again.digest, again.effects()) == (mine, mine.digest, mine.effects())
-
-
-def test_the_digest_of_a_profile_by_form_is_that_of_what_loops_meet():
-    native, text = load_profile("native-2024"), load_profile("text-2024")
-    made = Profile(name="x", by_form={"native": native, "text": text})
-    reworded = Profile(name="x", evidence="a guess", by_form={"native": native.model_copy(update={"sources": {}}), "text": text})
-    other = Profile(name="x", by_form={"native": native.model_copy(update={"patience": 9}), "text": text})
-    assert made.digest == reworded.digest != other.digest
 
 
 @pytest.fixture(scope="module")
@@ -123,11 +83,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Results]:
     """Runs finish and bare, or other loops, on 12 tasks."""
 
     def make(*profiles: str, loops: Sequence[str] = ("finish", "bare")) -> Results:
-        runs = tmp_path_factory.mktemp("runs")
-        config = CompareConfig(loops=loops, profiles=profiles, suite="arithmetic(size=12)", runs=runs, mlflow=False)
-        experiment = prepare(config, is_compared=False)
-        run(experiment, Unwatched())
-        return results(experiment.folder)
+        settings: dict[str, Any] = {"loops": loops, "profiles": profiles, "suite": "arithmetic(size=12)"}
+        return results(run_of(tmp_path_factory.mktemp("runs"), is_compared=False, **settings).folder)
 
     return make
 
@@ -167,48 +124,6 @@ def test_what_does_not_apply_has_no_number_and_loops_that_meet_under_no_profile_
     assert apart.decision == Decision("Undecided", ("finish", "bare", "plain"))  # finish beats slow alone
 
 
-def test_loops_and_profiles_say_of_which_form_they_are():
-    assert (Finish().calls_in, Bare().calls_in, ReactExtract().calls_in, Stateless().calls_in) == ("native", "text", "text", "text")
-    assert Bare(decision_format="native").calls_in == RepeatGuard(Finish()).calls_in == "native"
-    assert Program("python agent.py").calls_in == "native"
-    forms = measured_forms(["clean", "native-2024", "text-2024-median", "measured-2024", "no-such"])
-    assert forms == {"native-2024": "native", "text-2024-median": "text"}
-
-
-MISTAKES = {
-    '[by_form]\nnative = "native-2024"': "by_form: ",
-    '[by_form]\nnative = "nativ-2024"\ntext = "text-2024"': "by_form: unknown profile 'nativ-2024'",
-    '[by_form]\nnative = "measured-2024"\ntext = "text-2024"': "by_form: ",
-    'patience = 2\n[by_form]\nnative = "clean"\ntext = "clean"': "leave out 'patience'",
-    '[by_form.native]\nname = "clean"\nforget = 1\n[by_form.text]\nname = "t"': "by_form.native.name: 'clean' is a built-in",
-}
-
-
-@pytest.mark.parametrize("text", MISTAKES)
-def test_a_mistake_in_a_profile_by_form_is_told_in_one_line(tmp_path, text):
-    file = tmp_path / "mine.toml"
-    file.write_text(f'name = "mine"\n{text}', encoding="utf-8")
-    with pytest.raises(ValueError, match=r"mine\.toml: ") as raised:
-        load_profile(str(file))
-    assert MISTAKES[text] in str(raised.value)
-    assert "\n" not in str(raised.value)
-
-
-def test_a_loop_that_meets_another_form_now_is_told_by_a_gate_by_an_extension_and_in_several_runs(ran, column):
-    now = ran("measured-2024", loops=("bare(decision_format=native)",))
-    baseline = bless(ran("measured-2024", loops=("bare",)))
-    assert baseline.arms["bare/measured-2024"].met == "text-2024"
-    judged = judge(now, baseline)
-    assert "met text-2024 → native-2024" in judged.changed["loop"]
-    assert not any(reason.code in ("tasks_lost", "tasks_gained", "unchanged") for reason in judged.reasons)
-    extended = extend(ran("measured-2024").folder, Additions(loops=("bare(decision_format=native)",)))
-    assert [arm.met for arm in extended.manifest.arms] == ["native-2024", "text-2024", "native-2024"]
-    matrix = several_doc(collect([column, ran("native-2024")])).tables[0]
-    place = matrix.columns.index("bare")
-    told = {row[0]: (row[place] == "does not apply", "does not apply" in row) for row in matrix.texts}
-    assert told == {"arithmetic, native-2024": (True, True), "arithmetic, measured-2024": (False, False)}
-
-
 @pytest.mark.parametrize(
     ("loop", "profile", "said"),
     [
@@ -223,9 +138,3 @@ def test_a_run_in_which_no_loop_fits_is_refused_before_it_begins(tmp_path: Path,
     assert list(tmp_path.iterdir()) == []
     if loop == "bare":
         assert prepare(config, is_compared=False).trials == 3  # a gate holds a loop to its own baseline
-    usual = CompareConfig(profiles=("measured-2024",))
-    left, note = without_formless(usual)
-    assert left.loops == tuple(name for name in usual.loops if name != "phased")
-    assert note == "left out: phased, which has calls in both forms, and measured-2024 takes loops of one form each"
-    for kept in (CompareConfig(profiles=("flaky-tools",)), CompareConfig(loops=("phased",), profiles=("measured-2024",))):
-        assert without_formless(kept) == (kept, "")

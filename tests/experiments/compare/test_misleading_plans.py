@@ -3,39 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.experiments.running import ran as run_of
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run
-from whichloop.loops import Bare
-from whichloop.protocol import Outcome, Plan, PlannedCall, Query, Ref, StopReason
-from whichloop.runs.config import CompareConfig
-from whichloop.runs.engine.runner import Unwatched
+from whichloop.protocol import Plan, PlannedCall, Query, Ref
 
 HERE = __name__
-
-
-MODULE = "whichloop.experiments.compare.misleading_plans"
-
-
 STOCK = {"lamp": 25, "chair": 4, "desk": 3}
-
-
 MADE: list[str] = []
 """Items that were counted, in turn."""
-
-
 EXPECTED: dict[str, Any] = {}
 """Item → the expected answer, where it is not what the plan leads to."""
-
-
-SCORER = ["numeric"]
 
 
 def stock(item: str) -> int:
@@ -47,48 +30,23 @@ def stock(item: str) -> int:
 def _task(item: str) -> Task:
     calls = (PlannedCall("other", "stock", {"item": "desk"}, "count the desks"),) if item != "desk" else ()
     plan = Plan((*calls, PlannedCall("n", "stock", {"item": item}, f"count the {item}s")), Ref("n"))
-    return Task(f"shop-{item}", Query(f"How many {item}s are there?"), EXPECTED.get(item, STOCK[item]), SCORER[0], plan=plan)
+    return Task(f"shop-{item}", Query(f"How many {item}s are there?"), EXPECTED.get(item, STOCK[item]), "numeric", plan=plan)
 
 
 def load() -> Suite:
     return Suite("shop", "1", tuple(map(_task, STOCK)), lambda task: StatelessEnvironment([stock]))
 
 
-def half(judgement: Any) -> float:
-    """Grant half of everything."""
-    return 0.5
-
-
-@dataclass(frozen=True)
-class Careless:
-    """A loop that makes one call and answers with 0."""
-
-    name = "careless"
-    stops = frozenset({StopReason.FINISHED})
-
-    def with_step_limit(self, tool_steps: int) -> Careless:
-        return self
-
-    async def run(self, query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
-        outcome = await Bare().run(query, tools, model, observer)
-        return replace(outcome, answer="0")
-
-
 @pytest.fixture
 def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Results]:
     """Runs the suite with other expected answers."""
 
-    def begin(
-        expected: dict[str, Any], *loops: str, profile: str = "clean", scorer: str = "numeric", traces: str = "all"
-    ) -> Results:
+    def begin(expected: dict[str, Any], profile: str = "clean", traces: str = "all") -> Results:
         monkeypatch.setattr(f"{HERE}.EXPECTED", expected)
-        monkeypatch.setattr(f"{HERE}.SCORER", [scorer])
-        MADE.clear()
-        settings: dict[str, Any] = {"loops": loops or ("bare", "finish"), "suite": f"{HERE}:load", "profiles": (profile,)}
-        experiment = prepare(CompareConfig(**settings, runs=tmp_path, mlflow=False, traces=traces))
-        assert not run(experiment, Unwatched())
+        settings: dict[str, Any] = {"loops": ("bare", "finish"), "suite": f"{HERE}:load", "profiles": (profile,)}
+        folder = run_of(tmp_path, **settings, traces=traces).folder
         made = len(MADE)
-        found = results(experiment.folder)
+        found = results(folder)
         assert len(MADE) == made, "reading results makes no call"
         return found
 
@@ -97,15 +55,6 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result
 
 def told(found: Results) -> list[str]:
     return [each.text for each in found.comparison.caveats if each.code == "plans mislead"]
-
-
-def test_of_many_such_tasks_those_read_stand_for_all(ran: Callable[..., Results], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"{MODULE}.MAX_READ", 1)
-    assert ran({"chair": 5, "desk": 7}).comparison.invalid
-    monkeypatch.setattr(f"{MODULE}.MAX_READ", 2)  # of three every second one is read, which are two
-    found = ran({"chair": 5, "desk": 7, "lamp": 1})
-    assert told(found)[0].startswith("plans of at least 2 of 3 tasks")
-    assert found.comparison.invalid
 
 
 def test_a_plan_that_leads_elsewhere_is_named_and_a_run_most_of_whose_plans_do_is_invalid(ran: Callable[..., Results]) -> None:
@@ -118,10 +67,6 @@ def test_a_plan_that_leads_elsewhere_is_named_and_a_run_most_of_whose_plans_do_i
     assert found.comparison.invalid
 
 
-def test_what_is_right_is_not_accused_nor_anything_without_traces_or_by_loops_that_disagree(ran: Callable[..., Results]) -> None:
-    careless = f"{HERE}:Careless"
-    assert told(ran({})) == told(ran({}, careless)) == []
-    assert told(ran({"chair": 4.4}, scorer="numeric(tolerance=0.5)")) == []
-    assert told(ran({"chair": 5}, scorer=f"{HERE}:half")) == []  # solved in part
+def test_what_is_right_is_not_accused_nor_anything_without_traces(ran: Callable[..., Results]) -> None:
+    assert told(ran({})) == []
     assert told(ran({"chair": 5}, traces="none")) == []
-    assert told(ran({"chair": 5}, careless, "bare")) == [], "the two do not agree on what the calls lead to"

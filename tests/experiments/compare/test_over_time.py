@@ -14,33 +14,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
+from tests.experiments.running import Told
 from tests.kept import put, rows
 from whichloop.experiments.compare.extend import Additions, extend
-from whichloop.experiments.compare.prepare import Experiment, prepare
 from whichloop.experiments.compare.reopen import SessionSettings, reopen
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import Experiment, prepare, run
 from whichloop.metrics.caveats import Caveat
 from whichloop.metrics.record import Record
 from whichloop.protocol import Capabilities, ProviderError, Reply, Request
-from whichloop.runs.config import BudgetConfig, CompareConfig
-from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.config import CompareConfig
 from whichloop.runs.permissions import Permissions, resume_flags
-from whichloop.runs.run_state import Spent, covered_s, larger, read_state
+from whichloop.runs.run_state import covered_s, read_state
 from whichloop.runs.store.files import MANIFEST, RunError, locked, read_manifest_json, write_manifest_json
 from whichloop.runs.store.trials import TrialWriter, read_records
 
 BARE = "bare(check_types=true)"
-
-
-class Count(Unwatched):
-    """Progress that remembers."""
-
-    def __init__(self) -> None:
-        self.records: list[Record] = []
-
-    def finished(self, record: Record) -> None:
-        self.records.append(record)
 
 
 def config_of(folder: Path, **changes: Any) -> CompareConfig:
@@ -56,7 +45,7 @@ def configured(tmp_path: Path) -> Callable[..., CompareConfig]:
 
 def went_on(experiment: Experiment) -> list[Record]:
     """What was run."""
-    progress = Count()
+    progress = Told()
     assert run(experiment, progress) == ""
     return progress.records
 
@@ -64,7 +53,7 @@ def went_on(experiment: Experiment) -> list[Record]:
 def begun(config: CompareConfig) -> Path:
     """The directory of a whole run."""
     experiment = prepare(config)
-    assert run(experiment, Count()) == ""
+    assert run(experiment, Told()) == ""
     return experiment.folder
 
 
@@ -87,7 +76,6 @@ STEPS = {
     "repeats": Additions(repeats=2),
     "tasks": Additions(tasks=5),
 }
-
 
 WHOLE: dict[str, Any] = {"loops": ("bare", BARE), "profiles": ("flaky-format", "flaky-tools"), "repeats": 2, "tasks": 5}
 
@@ -134,12 +122,11 @@ def test_sittings_and_extensions_in_any_order_give_the_results_of_one_run(whole,
     assert len(lines(experiment.folder)) == len(set(lines(experiment.folder))) == found.scheduled
 
 
-@pytest.mark.parametrize("limit", [{"tokens": 3_000}, {"seconds": 1e-9}])
-def test_every_limit_counts_what_was_spent_before(configured, limit):
-    experiment = prepare(configured(tasks=9, budget=limit))
-    stopped = run(experiment, Count())
+def test_every_limit_counts_what_was_spent_before(configured):
+    experiment = prepare(configured(tasks=9, budget={"seconds": 1e-9}))
+    stopped = run(experiment, Told())
     assert stopped.startswith("budget of ")
-    progress = Count()
+    progress = Told()
     assert run(reopen(experiment.folder), progress) == stopped
     assert progress.records == []
 
@@ -253,37 +240,14 @@ def test_what_crashed_is_run_again_on_request_only_and_the_results_say_so_for_go
     assert len(reopen(folder, allowed, SessionSettings(retry="errors")).missing()) == 0
 
 
-def test_a_full_product_is_added_and_the_manifest_says_when(configured):
-    folder = begun(configured(profiles=("flaky-format", "flaky-tools")))
-    made = extend(folder, Additions(loops=(BARE,)))
-    assert [arm.name for arm in made.arms] == [
-        "bare/flaky-format", f"{BARE}/flaky-format", "bare/flaky-tools", f"{BARE}/flaky-tools",
-    ]  # fmt: skip
-    assert len(made.missing()) == 6
-    assert [(note["trials"], note["to"]) for note in read_manifest_json(folder)["extended"]] == [(6, 12)]
-
-
-@given(
-    st.fixed_dictionaries({}, optional={"calls": st.integers(1, 99), "tokens": st.integers(1, 99), "dollars": st.floats(0.01, 9)}),
-    st.builds(Spent, st.integers(0, 200), st.integers(0, 200), st.floats(0, 20)),
-    st.integers(0, 40),
-)
-def test_a_larger_budget_leaves_room_for_what_is_left(limits, spent, ended):
-    more = larger(BudgetConfig(**limits), spent, ended / 40)
-    assert more.keys() == {name for name, limit in limits.items() if getattr(spent, name) >= limit}
-    assert all(getattr(spent, name) < limit for name, limit in more.items())
-    if ended:
-        assert all(getattr(spent, name) / ended * 40 <= limit for name, limit in more.items())
-
-
 def test_what_records_and_trials_cut_short_have_spent_counts_and_a_larger_budget_is_of_the_whole_run_too(configured):
     experiment = prepare(configured(tasks=9, budget={"calls": 20}))
-    assert run(experiment, Count()) == "budget of 20 model calls used up"
+    assert run(experiment, Told()) == "budget of 20 model calls used up"
     assert reopen(experiment.folder).spent.calls == 20
     recorded = sum(record.lm_calls for record in read_records(experiment.folder))
     assert read_manifest_json(experiment.folder)["cut_short"]["calls"] == 20 - recorded > 0
     more = SessionSettings({"budget": {"calls": 30}})
-    assert run(reopen(experiment.folder, session=more), Count()) == "budget of 30 model calls used up"
+    assert run(reopen(experiment.folder, session=more), Told()) == "budget of 30 model calls used up"
     assert reopen(experiment.folder).spent.calls == 30
     assert read_manifest_json(experiment.folder)["config"]["budget"]["calls"] == 20
 
@@ -301,12 +265,8 @@ def test_what_is_typed_wins_over_the_manifest_and_is_not_written_but_what_result
 
 UNADDED = [
     (Additions(), "nothing is added: name a loop"),
-    (Additions(repeats=1), "nothing is added: name a loop"),
     (Additions(tasks=2), "tasks: the new total, 2, is less than the 3 that the run has"),
-    (Additions(repeats=0), "repeats: the new total, 0, is less than the 1 that the run has"),
     (Additions(loops=("bare",)), "loops: 'bare' is given twice"),
-    (Additions(loops=("bear",)), "did you mean 'bare'"),
-    (Additions(profiles=("flaky",)), "unknown profile 'flaky'"),
     (Additions(models=("openai/x",)), "profile flaky-format has no fault of tools or providers"),
 ]
 
@@ -325,14 +285,8 @@ def test_what_cannot_be_added_is_told_and_nothing_is_written(configured):
         refused(additions, said)
     with locked(folder):
         refused(Additions(repeats=2), "another process is writing")
-    arms = read_manifest_json(folder)["arms"]
-    change(folder, arms=[arms[0] | {"code": "0" * 64}])
+    change(folder, arms=[read_manifest_json(folder)["arms"][0] | {"code": "0" * 64}])
     refused(Additions(repeats=2), r"arm bare/flaky-format \(its code\)")
-    change(folder, arms=arms, ablation={})
-    refused(Additions(repeats=2), "it is an ablation")
-    whole = begun(configured(tasks=None))
-    with pytest.raises(ValueError, match="tasks: the run has all 9 tasks of suite arithmetic already"):
-        extend(whole, Additions(tasks=99))
 
 
 def test_a_schedule_is_counted_without_being_made_and_a_sitting_that_knows_nothing_of_an_extension_is_refused(configured):
@@ -347,5 +301,5 @@ def test_a_schedule_is_counted_without_being_made_and_a_sitting_that_knows_nothi
     went_on(extend(folder, Additions(repeats=2)))
     before = rows(folder)
     with pytest.raises(RunError, match="another process has changed this run meanwhile; type the command again"):
-        run(stale, Count())
+        run(stale, Told())
     assert rows(folder) == before

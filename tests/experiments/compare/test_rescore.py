@@ -17,11 +17,10 @@ from tests.cases import cases
 from tests.kept import put, rows
 from whichloop.experiments.compare import rescore as rescoring
 from whichloop.experiments.compare.extend import Additions, extend
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.rescore import REDACTED, rescore
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.protocol import Query
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
@@ -58,7 +57,6 @@ class Leaky(Stubborn):
         from whichloop.protocol import Outcome, StopReason
         return Outcome("Bearer abcdefgh12345678", StopReason.FINISHED, 0)
 """
-
 
 ALLOWED = ["own_judged:load", "own_judged:stateful", "own_judged:Stubborn", "own_judged:Leaky"]
 
@@ -99,7 +97,7 @@ CHANGES = st.dictionaries(
 
 
 @pytest.mark.thorough
-@settings(max_examples=cases(5), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=cases(3), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(first=CHANGES, then=CHANGES)
 def test_a_run_that_was_judged_again_is_one_that_was_judged_so_from_the_start(own, ran, first, then):
     own.changed = first
@@ -205,20 +203,9 @@ def test_end_states_are_judged_again_from_the_traces_and_answers_alone_without(o
     assert rescore(answers, ALLOWED).results.digest == results(ran(traces="none")).digest
 
 
-def test_trials_that_could_not_be_scored_are_scored_once_that_works(own, ran):
-    own.changed, own.fails = {"all": {"scorer": "own_judged:by_state"}}, True
-    folder = ran(**STATES)
-    assert {record.status for record in read_records(folder)} == {"errored"}
-    own.fails = False
-    assert rescore(folder, ALLOWED).changed == 3
-    assert {(record.status, record.reason, record.accuracy) for record in read_records(folder)} == {("scored", "", 1.0)}
-
-
 FIRST = "arithmetic-0001"
 UNJUDGED = [
     ({}, {FIRST: {"query": Query("text")}}, f"task {FIRST} asks something else"),
-    ({}, {FIRST: {"id": "another"}}, f"task {FIRST} is gone"),
-    ({}, {FIRST: {"world": {"x": 1}}}, "its tasks or its tools are not what they were"),
     ({}, {FIRST: {"plan": None}}, "the plans are not what they were"),
     (STATES, {"all": {"scorer": "own_judged:by_state"}}, "RuntimeError: no such scorer yet; nothing was written"),
     (STATES | {"traces": "none"}, {"all": {"scorer": "contains"}}, r"the end state that it left was not kept, .*-s traces=all"),

@@ -18,7 +18,6 @@ from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.caveats import DEAD
 from whichloop.metrics.comparison import Comparison, compare
 from whichloop.metrics.pairs import MARGIN
-from whichloop.metrics.statistics import Interval
 
 LOOPS = tuple("abcde")
 
@@ -158,17 +157,6 @@ def test_every_dead_arm_is_a_warning_and_none_has_a_place_in_the_verdict(with_cr
     assert all(cell.place == "" for row in found.rows if row.loop not in alive for cell in row.cells.values())
 
 
-def test_one_crash_of_many_trials_counts_as_lost_and_is_a_warning_with_its_reason(with_crashes):
-    made = with_crashes({"a": 0, "b": 1})
-    (b,) = [arm for arm in made.arms if arm.info.loop == "b"]
-    assert (b.summary.scored, b.summary.errored, sum(b.summary.crashes.values())) == (TRIALS, 0, 1)
-    assert b.summary.accuracy.value == 1 - 1 / TRIALS
-    assert [each.text for each in caveats(made) if each.code == "crashed"] == ["b/clean: 1 of 6 trials crashed: 1 × KeyError: 'b'"]
-
-
-STUCK = "the loop let nothing else run for {} s; its process was killed, and its trace lost; it was at b.py:7"
-
-
 def test_a_loop_that_wins_everywhere_is_adopted_and_where_each_profile_has_its_own_best_it_depends(compared):
     found = verdict(compared({"good": (0.9, 0.9), "bad": (0.4, 0.4)}))
     assert (found.decision, found.columns) == (Decision("Adopt", ("good",)), ("calm", "rough"))
@@ -177,19 +165,6 @@ def test_a_loop_that_wins_everywhere_is_adopted_and_where_each_profile_has_its_o
     assert found.best == {"calm": ("good",), "rough": ("good",), MEAN: ("good",)}
     apart = verdict(compared({"a": (0.9, 0.3), "b": (0.3, 0.9)}))
     assert (apart.decision, apart.best["calm"], apart.best["rough"]) == (Decision("Depends"), ("a",), ("b",))
-
-
-def test_a_saving_is_that_of_the_columns_that_both_loops_have(compared):
-    both = compared({"dear": (0.9, 0.9), "cheap": (0.9,)}, {"dear": 200, "cheap": 100})
-    assert verdict(both).savings["cheap", "dear"] == pytest.approx(1 - 101 / 201, rel=1e-3)
-    far = Interval(9e9, 9e9, 9e9, 100)
-    dearer = [
-        replace(arm, summary=replace(arm.summary, means={**arm.summary.means, "tokens": far}))
-        if arm.info.arm == "dear/rough"
-        else arm
-        for arm in both.arms
-    ]
-    assert verdict(replace(both, arms=tuple(dearer))).savings == verdict(both).savings
 
 
 def test_an_invalid_run_and_a_single_loop_have_no_verdict(compared):
@@ -212,20 +187,3 @@ def with_crashes(record) -> Callable[..., Comparison]:
         return compare(records, infos)
 
     return make
-
-
-def test_a_loop_that_hangs_is_told_with_where_it_stands_and_one_that_waits_is_not(record):
-    def hung(told: Mapping[str, str], calls: int) -> dict[str, str]:
-        """The warnings of loops of which each trial ended at its time limit, as they are told."""
-        infos = [ArmInfo(f"{loop}/clean", loop, {}, "scripted", "clean", "s") for loop in told]
-        late = {"scores": {"accuracy": 0.0}, "stop": "timeout", "calls": {"decide": calls}}
-        records = [
-            record(arm=info.arm, task=f"t{task}", reason=told[info.loop].format(f"4.{task}"), **late)
-            for info, task in product(infos, range(TRIALS))
-        ]
-        return {each.code: each.text for each in caveats(compare(records, infos))}
-
-    told = hung({"b": STUCK, "c": "no end within 3 s"}, calls=1)
-    assert told["hung"] == f"b/clean: 6 of 6 trials hung: 6 × {STUCK.format('4.0')}"
-    assert told["out of time"] == "c/clean: 6 of 6 trials ran out of time: 6 × no end within 3 s"
-    assert [*hung({"b": STUCK}, calls=0)] == ["never asked", "hung"]

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.run import run
+from tests.experiments.running import Told
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.export_runs import export as sending
 from whichloop.experiments.export_runs.export import SpanEndpoint, live_spans, send_run
 from whichloop.runs.config import CompareConfig
@@ -84,20 +84,12 @@ def a_run(folder: Path, progress: Any) -> Path:
     return experiment.folder
 
 
-class Notes(Unwatched):
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def noted(self, text: str) -> None:
-        self.said.append(text)
-
-
 def test_each_trial_is_sent_as_it_ends(tmp_path: Path, receiver: Receiver) -> None:
-    notes = Notes()
+    notes = Told()
     folder = a_run(tmp_path / "run", lambda made: live_spans(notes, made, SpanEndpoint(receiver.address)))
     roots = [span for span in receiver.spans if "parentSpanId" not in span]
     assert len(roots) == len(read_records(folder)) == 6
-    assert notes.said == [f"spans of 6 trials sent to {receiver.address}/v1/traces"]
+    assert notes.notes == [f"spans of 6 trials sent to {receiver.address}/v1/traces"]
 
 
 def test_an_endpoint_that_recovers_gets_all(ran: Path, receiver: Receiver) -> None:
@@ -108,10 +100,10 @@ def test_an_endpoint_that_recovers_gets_all(ran: Path, receiver: Receiver) -> No
 
 def test_an_endpoint_that_fails_costs_no_result(tmp_path: Path, receiver: Receiver) -> None:
     receiver.answers = [500]
-    notes = Notes()
+    notes = Told()
     folder = a_run(tmp_path / "run", lambda made: live_spans(notes, made, SpanEndpoint(receiver.address)))
     assert len(read_records(folder)) == 6
-    (said,) = notes.said
+    (said,) = notes.notes
     assert "6 could not be sent" in said
     assert "answers 500" in said
     with pytest.raises(OSError, match="answers 500"):

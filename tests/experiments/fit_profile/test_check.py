@@ -12,17 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.experiments.running import ran as run_of
 from tests.models.real.provider import NAME, completion, serving
 from tests.sealing import reseal
-from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.run import run
-from whichloop.experiments.fit_profile.check import MAX_TRIALS, MEASURES, check_fit, compare_records
+from whichloop.experiments.fit_profile.check import MEASURES, check_fit, compare_records
 from whichloop.experiments.fit_profile.doc import fit_doc
 from whichloop.experiments.fit_profile.fit import FittedProfile, check_lines, fit_run, to_toml
 from whichloop.metrics.record import Record
 from whichloop.models.profiles import load_profile
-from whichloop.runs.config import CompareConfig
-from whichloop.runs.engine.runner import Unwatched
 from whichloop.text.doc import Lines
 
 Made = Callable[..., Path]
@@ -35,10 +32,7 @@ def made(tmp_path: Path) -> Made:
 
 
 def ran(folder: Path, **config: Any) -> Path:
-    settings = {"loops": ("bare", "finish"), "suite": "arithmetic(size=10)", "mlflow": False, "runs": folder / "runs"}
-    experiment = prepare(CompareConfig(**(settings | config)))
-    assert run(experiment, Unwatched()) == ""
-    return experiment.folder
+    return run_of(folder / "runs", **({"loops": ("bare", "finish"), "suite": "arithmetic(size=10)"} | config)).folder
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +88,7 @@ def test_of_profiles_that_reproduce_their_runs_no_more_than_alpha_are_called_off
 
 
 def test_code_of_the_users_own_is_run_only_if_it_is_typed(made: Made) -> None:
-    own = "tests.experiments.fit_profile.own_loop:Own"
+    own = "whichloop.loops.bare:Bare"
     folder = made(loops=(own,), profiles=("flaky-format",))
     fitted = fit_run(folder)
     check = check_fit(folder, fitted)
@@ -114,14 +108,6 @@ def test_a_profile_that_reproduces_its_run_is_not_called_off(repeated: Path, mad
     clean = made(profiles=("clean",))  # nothing is drawn: the loops do again what they did
     gaps = check_fit(clean, fit_run(clean)).gaps
     assert all((gap.run, gap.difference.value, gap.is_off) == (gap.again, 0.0, False) for gap in gaps)
-
-
-def test_one_arm_of_several_is_checked_alone_and_a_large_run_in_part(repeated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert MAX_TRIALS > 10
-    monkeypatch.setattr("whichloop.experiments.fit_profile.check.MAX_TRIALS", 10)
-    check = check_fit(repeated, fit_run(repeated, arms=["finish"]))
-    assert {(gap.loop, gap.difference.n) for gap in check.gaps} == {("finish", 5)}
-    assert (check.tasks, check.repeats) == (5, 2)
 
 
 def test_a_profile_that_does_not_says_by_how_much(made: Made) -> None:

@@ -20,7 +20,7 @@ from whichloop.experiments.fit_profile.tally import Strikes, flaky_shares
 from whichloop.metrics.statistics import wilson
 from whichloop.models.faults import spoil
 from whichloop.models.feedback import Level
-from whichloop.models.profiles import FAULT_KINDS, Clears, load_profile
+from whichloop.models.profiles import FAULT_KINDS, load_profile
 from whichloop.protocol import Reply, ToolCall
 from whichloop.protocol.wire import native_call
 
@@ -80,7 +80,7 @@ def test_arms_that_meet_the_same_stumbles_are_no_more_data_than_one():
 def test_intervals_cover_at_their_level(loop):
     inside = [
         holds(found.rates[kind], rate)
-        for seed in range(40)
+        for seed in range(20)
         for found in [fitted_to(run([loop], known(), size=50, seed=seed))]
         for kind, rate in KNOWN.items()
     ]
@@ -93,15 +93,6 @@ def test_an_interval_holds_its_rate_and_is_never_empty(shares, effect):
     assert found is not None
     assert 0 <= found.low <= found.value <= found.high <= 1
     assert found.low < found.high
-
-
-def test_independent_points_give_wilsons_interval_or_a_wider_one():
-    pairs = [(1.0, 10.0)] * 3 + [(0.0, 10.0)] * 27
-    found = cluster_rate(pairs)
-    assert found is not None
-    low, high = wilson(3, 300)
-    assert (found.low, found.high) == pytest.approx((low, high), rel=0.1)
-    assert cluster_rate([]) is None
 
 
 def test_dependent_points_are_covered_where_wilson_alone_is_not():
@@ -121,7 +112,6 @@ def test_dependent_points_are_covered_where_wilson_alone_is_not():
 ARGUMENTS = st.dictionaries(
     st.text("abcdefgh_", min_size=1, max_size=8), st.integers() | st.text("xyz 01", max_size=9), min_size=1, max_size=4
 )
-
 
 WIRE = tuple(kind for kind in FAULT_KINDS if kind.startswith("wire."))
 
@@ -150,8 +140,7 @@ def simulated_runs(never: float, chances: Mapping[Level, float], gives_up: Seque
     return runs
 
 
-@pytest.mark.parametrize("patience", [2, 3, 6])
-@pytest.mark.parametrize("never", [0.0, 0.1, 0.3])
+@pytest.mark.parametrize(("never", "patience"), [(0.0, 6), (0.1, 2), (0.3, 3)])
 def test_mistakes_that_never_clear_are_told_from_those_that_a_loop_gave_up(never: float, patience: int) -> None:
     found = estimate_clears(simulated_runs(never, {"nothing": 0.4}, (patience - 1, patience)))
     assert found.never == pytest.approx(never, abs=0.12 if patience == 2 else 0.06)
@@ -162,19 +151,6 @@ def test_each_level_that_some_retry_shows_comes_out() -> None:
     true: dict[Level, float] = {"nothing": 0.25, "failed": 0.5, "words": 0.8}
     found = estimate_clears(simulated_runs(0.05, true, (3, 4)))
     assert {level: getattr(found, level) for level in true} == pytest.approx(true, abs=0.03)
-
-
-def test_a_level_that_no_retry_shows_keeps_the_default_and_never_helps_less() -> None:
-    assert estimate_clears(simulated_runs(0.0, {"nothing": 0.3}, (6,))).words == pytest.approx(Clears().words, abs=0.01)
-    found = estimate_clears(simulated_runs(0.0, {"nothing": 0.9, "words": 0.5}, (6,)))
-    assert found.nothing <= found.failed <= found.words
-
-
-def test_one_run_of_retries_hardly_moves_the_default_and_none_leaves_it() -> None:
-    found, usual = estimate_clears({RetryRun((), "nothing"): 1}), Clears()
-    assert (found.never, found.nothing) == pytest.approx((usual.never, usual.nothing), abs=0.06)
-    assert estimate_clears(Counter()) == usual
-    assert estimate_clears(Counter(), 2.5) == Clears(attempts=2.5)
 
 
 def simulated_points(forget: float, fault: float) -> Counter[RecallPoint]:
@@ -202,18 +178,11 @@ def failed_calls(draw: np.random.Generator, number: int, flaky: float, never: fl
     return made, count
 
 
-@pytest.mark.parametrize(("flaky", "never"), [(0.0, 0.1), (0.2, 0.0), (0.4, 0.1), (0.7, 0.3)])
+@pytest.mark.parametrize(("flaky", "never"), [(0.2, 0.0), (0.7, 0.3)])
 def test_flaky_calls_are_told_from_others_in_sum(flaky: float, never: float) -> None:
     made, count = failed_calls(np.random.default_rng(5), 6_000, flaky, never)
     shares = flaky_shares(made)
     assert sum(shares[way] * number for way, number in made.items()) == pytest.approx(count, abs=300)
-
-
-def test_a_call_that_worked_after_another_number_of_failures_was_not_flaky() -> None:
-    shares = flaky_shares({Strikes(1, True): 50, Strikes(2, True): 60, Strikes(3, True): 4, Strikes(4, False): 3})
-    assert shares[Strikes(1, True)] == shares[Strikes(3, True)] == shares[Strikes(4, False)] == 0
-    assert 0.5 < shares[Strikes(2, True)] < 1
-    assert flaky_shares({}) == {}
 
 
 @pytest.mark.parametrize(("forget", "fault"), [(0.35, 0.05), (0.0, 0.05)])
@@ -225,22 +194,3 @@ def test_overlooked_results_are_told_from_doubted_calls(forget: float, fault: fl
     counted = sum(count * fault_share(point, found) for point, count in points.items())
     assert counted == pytest.approx(fault * SIMULATED, abs=0.015 * SIMULATED)
     assert forgetting_rates(Counter()).forget == 0
-
-
-DAMAGE = {
-    ("", False): "wire.empty",
-    (" \n", True): "wire.empty",
-    ('{"final_answer": "```\\ncode\\n```"}', False): "",
-    ("[[ ## answer ## ]]\n```python\nx = 1\n```\n[[ ## completed ## ]]", False): "",
-    ("1\n1", False): "wire.duplicated",
-    ("11", False): "",
-    ("I think the answer is 5.", True): "wire.malformed",
-    ("[[ ## next_thought ## ]]\nNext.\n\n[[ ## next_tool_name ## ]]", True): "wire.truncated",
-    ("<output><answer>5</answer>", True): "wire.truncated",
-    ("Thought: Next: add.\nTo", True): "wire.truncated",
-    ('Thought: Next.\nTool: add\nArguments: "a": 1}', True): "wire.malformed",
-}
-
-
-def test_damage_by_example():
-    assert {case: wire_damage(Reply(case[0]), case[1]) for case in DAMAGE} == DAMAGE

@@ -25,8 +25,7 @@ from tests.experiments.fit_profile.helpers import (
     trace,
 )
 from whichloop.experiments.fit_profile.decision_points import read_points
-from whichloop.experiments.fit_profile.estimates import SLOW_FROM_S, SLOW_TIMES, UNTELLABLE
-from whichloop.experiments.fit_profile.fit import fit, remark, to_toml
+from whichloop.experiments.fit_profile.estimates import SLOW_FROM_S, SLOW_TIMES
 from whichloop.metrics.record import MAX_COUNT
 from whichloop.metrics.trace import Trace
 from whichloop.models.outages import PROVIDER_FAULTS
@@ -37,16 +36,6 @@ def test_every_failure_of_a_provider_that_the_scripted_model_plays_is_told_by_it
     for kind, (trouble, _, text) in PROVIDER_FAULTS.items():
         failed = refused(f"provider.{trouble}", text)
         assert counts(trace(failed, calling(a=1), ran(a=1), answer())) == {kind: (1, 2)}
-
-
-def test_an_attempt_after_a_failure_is_no_new_point():
-    again = (refused("provider.rate_limit"), calling(a=1), ran(a=1), answer())
-    assert counts(trace(*again)) == {"provider.rate_limit": (1, 2)}
-    unreadable = ask("{", wire_error="no JSON")
-    assert counts(trace(unreadable, unreadable, calling(a=1), ran(a=1), answer())) == {"wire.truncated": (1, 2)}
-    assert counts(trace(calling(a=1), ran(a=1, error="ToolUnavailable"), calling(a=1), ran(a=1), answer())) == {
-        "tool.raises": (1, 1)
-    }
 
 
 @pytest.mark.parametrize(
@@ -116,15 +105,6 @@ def test_a_call_made_again_is_a_fault_only_while_its_result_is_shown():
     assert counts(trace(*first, again, ran(a=1, data=result), answer())) == {}
 
 
-def test_an_answer_without_a_call_tells_something_only_beside_another_trial():
-    silent, other = trace(answer()), trace(calling(a=1), ran(a=1), answer(), repeat=1)
-    assert counts(silent) == {}
-    assert counts(silent, other) == {"decision.no_tool": (1, 1)}
-    assert counts(silent, trace(answer(), repeat=1)) == {}
-    assert counts(silent, other | {"repeat": 0}, paired=True) == {}
-    assert counts(silent, other, other | {"repeat": 2}, paired=True) == {"decision.no_tool": (1, 3)}
-
-
 def test_slow_replies_and_the_usual_latency():
     usual = [trace(calling(a=1) | {"seconds": 0.5}, ran(a=1), answer() | {"seconds": 0.5}, task=f"t{n}") for n in range(20)]
     late = 0.5 * SLOW_TIMES + SLOW_FROM_S + 4
@@ -139,16 +119,6 @@ def test_slow_replies_and_the_usual_latency():
     assert untimed.profile.latency_s == 0
 
 
-def test_few_points_are_said_and_what_no_trace_tells_stays_out():
-    found = fit_json([trace(calling(a=1), ran(a=1), answer())])
-    assert "fewer than 30 points" in remark(found.rates["wire.empty"])
-    for kind in UNTELLABLE:
-        assert found.rates[kind].interval is None
-        assert "a trace cannot tell" in found.rates[kind].note
-        assert f'# "{kind}": a trace cannot tell' in to_toml(found)
-    assert (found.profile.forget, found.profile.bluff) == (0, 0)
-
-
 def test_rates_that_add_up_to_more_than_a_point_holds_are_scaled():
     broken = [trace(refused("provider.timeout"), ask("", wire_error="no JSON", role="answer"), task=f"t{n}") for n in range(9)]
     silent = [trace(refused("provider.server"), role="x", task=f"s{n}") for n in range(9)]
@@ -161,7 +131,6 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=6,
 )
-
 
 SOUND = trace(
     calling(a=1) | {"seconds": 0.2, "scope": "s", "calls": [{"id": "", "name": "add", "arguments": "{}"}], "tool_choice": "auto"},
@@ -203,18 +172,6 @@ def test_a_trace_with_anything_in_it_is_fitted_or_refused_in_one_line(path, valu
         assert read_back(found) == found.profile
 
 
-def test_a_call_that_nobody_ran_is_read_by_those_that_worked():
-    good = (calling(a=1, b=2), ran(a=1, b=2), answer())
-    bad = {
-        "unknown_tool": calling("add_v2", a=1, b=2),
-        "missing_argument": calling(a=1),
-        "extra_argument": calling(a=1, b=2, c=3),
-        "wrong_type": calling(a=1, b="two"),
-    }
-    for kind, call in bad.items():
-        assert counts(trace(call, *good)) == {f"decision.{kind}": (1, 1)}
-
-
 def test_the_clients_own_retries_count_and_what_it_overcame_gives_the_rate_of_an_attempt():
     course = (calling(a=1), ran(a=1), answer())
     assert counts(trace(*course, retries={"rate_limit": 1, "auth": 3})) == {"provider.rate_limit": (1, 3)}
@@ -238,17 +195,3 @@ def test_abilities_are_no_chance_and_limits_of_a_scripted_run_come_out():
     scripted = fitted_to(run(["bare"], limited, size=20, repeats=1)).profile
     assert scripted.abilities.context_tokens == pytest.approx(560, abs=60)
     assert not scripted.rates
-
-
-def test_what_is_no_trace_and_bad_options_are_told():
-    bad: dict[str, Any] = {
-        "trace a/t1/0: event 0: same: 3 of 0 messages": trace(answer() | {"same": 3}),
-        "event 0 of the trace: status: Input should be": trace(ran() | {"status": None}),
-        "trace a/t1/0: retries are not counts by kind": trace(retries={"server": -1}),
-    }
-    for said, data in bad.items():
-        with pytest.raises(ValueError, match=said):
-            fit_json([data])
-    for options, said in (({"alpha": 0}, "alpha"), ({"alpha": 1.5}, "alpha"), ({"name": "Ä b"}, "name"), ({}, "no traces")):
-        with pytest.raises(ValueError, match=said):
-            fit([], **options)

@@ -9,16 +9,13 @@ from typing import Any
 
 import pytest
 
-from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run
+from tests.experiments import running
+from whichloop.experiments.compare.results import Results
 from whichloop.experiments.gate import Baseline, GateResult, bless
 from whichloop.experiments.gate.reasons import Reason
 from whichloop.metrics.comparison import compare
 from whichloop.metrics.gate import GateLine
 from whichloop.metrics.record import Record
-from whichloop.runs.config import CompareConfig
-from whichloop.runs.engine.runner import Unwatched
 
 TASKS = 12
 ALL = [f"arithmetic-{number:04d}" for number in range(1, TASKS + 1)]
@@ -31,9 +28,7 @@ Change = Callable[[Record], Record | None]
 def made(folder: Path, **config: Any) -> Results:
     """A run of its own."""
     settings = {"loops": ("bare", "finish"), "profiles": ("clean", "flaky-tools"), "suite": f"arithmetic(size={TASKS})"}
-    experiment = prepare(CompareConfig(runs=folder / "runs", mlflow=False, **(settings | config)), is_compared=False)
-    assert run(experiment, Unwatched()) == ""
-    return results(experiment.folder, paired=False)
+    return running.ran(folder / "runs", is_compared=False, **(settings | config))
 
 
 @pytest.fixture(scope="session")

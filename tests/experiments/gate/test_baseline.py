@@ -9,18 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from tests.cases import cases
-from tests.experiments.gate.conftest import ALL, ARM, Change, changed, failing, hanging, of
+from tests.experiments.gate.conftest import ALL, ARM, Change, changed, failing, of
 from whichloop.experiments.gate import bless, read_baseline, read_run, write_baseline
 from whichloop.experiments.gate.baseline import HELD_BESIDE, MIN_LIMIT_S, TIMES_SLOWEST, outcome_of, stored_value, to_text
 from whichloop.metrics.record import FaultRecord
 from whichloop.metrics.summary import METRICS
 from whichloop.runs.store.files import RunError, write_manifest_json
-
-SHARED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +38,6 @@ def test_it_holds_what_the_trials_gave_and_how_to_run_them_again(wind, baseline)
 
 CLOCKS = {"arm", "cost_usd", "nominal_usd", "seconds", "wall_s", "started_at"}
 
-
 OTHERS = {
     "answer": "another", "stop": "forced", "scores": {"accuracy": 0.5}, "steps": 77, "calls": {"decide": 77}, "tool_calls": 77,
     "input_tokens": 77, "output_tokens": 77, "errors": {"wire": 1}, "false_success": True, "trace_digest": "77",
@@ -52,10 +46,10 @@ OTHERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("field", OTHERS)
-def test_the_outcome_is_all_that_a_trial_gave_but_times_and_costs(wind, field):
+def test_the_outcome_is_all_that_a_trial_gave_but_times_and_costs(wind):
     record = wind.records[0]
-    assert (outcome_of(replace(record, **{field: OTHERS[field]})) == outcome_of(record)) == (field in CLOCKS)
+    same = {field for field, value in OTHERS.items() if outcome_of(replace(record, **{field: value})) == outcome_of(record)}
+    assert same == CLOCKS
 
 
 def test_what_infrastructure_spoiled_is_not_known_and_without_traces_there_is_no_course(ran):
@@ -131,72 +125,11 @@ def edited(text: str, path: tuple[Any, ...], change: Callable[[Any, Any], None])
 TASK = ("arms", ARM, "tasks", ALL[0])
 
 
-@SHARED
-@given(share=st.floats(0, 0.999))
-def test_a_torn_file_is_one_line(text, tmp_path, share):
-    bad(tmp_path / "b.json", text[: int(share * len(text))].rstrip(), "not a baseline")
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Where something stands in a JSON value."""
-    items = list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
-    return [path, *(place for name, item in items for place in places(item, (*path, name)))]
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 10**30) | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
-    max_leaves=6,
-)
-
-
-@settings(SHARED, max_examples=cases(75))
-@given(data=st.data())
-def test_a_damaged_file_is_one_line_or_a_baseline_all_the_same(text, tmp_path, data):
-    value = json.loads(text)
-    for arm in value["arms"].values():
-        arm["tasks"] = dict(list(arm["tasks"].items())[:2])
-    value["suite"]["tasks"], value["packages"] = 2, {"numpy": "1"}
-    place = data.draw(st.sampled_from(places(value)[1:]))
-    new, is_gone, path = data.draw(JSON), data.draw(st.booleans()), tmp_path / "b.json"
-
-    def damage(inside: Any, name: Any) -> None:
-        if is_gone and isinstance(inside, dict):
-            del inside[name]
-        else:
-            inside[name] = new
-
-    path.write_text(edited(json.dumps(value), place, damage))
-    try:
-        found = read_baseline(path)
-    except ValueError as error:
-        said = str(error)
-    else:
-        write_baseline(path, found)
-        assert read_baseline(path) == found
-        return
-    assert said.startswith(f"{path}: ")
-    assert "\n" not in said
-    assert len(said) < 600
-
-
-def test_a_bad_setting_is_one_line_that_names_the_field(baseline):
-    for metrics, accept, problem in (
-        ({"accuracy": 2.0}, [], "metric accuracy: a margin of 0 or more is needed, below 1, got 2.0"),
-        ({"speed": 1.0}, [], "unknown metric 'speed'"),
-        *(({}, [code], "accept.0: Input should be 'undecided', 'tasks_lost', ") for code in ("worse", "crash", "hang")),
-    ):
-        with pytest.raises(ValueError, match=problem) as said:
-            baseline.gate.changed(metrics, accept)
-        assert "\n" not in str(said.value)
-
-
 BROKEN: dict[str, Change] = {
     "8 of 96 trials are missing": lambda record: None if record.task == ALL[0] else record,
     f"{ARM}: 8.3% of its trials errored, more than 2% (2 × provider: down)": of(ALL[:1], status="errored", reason="provider: down"),
     f"{ARM}: in no trial did the loop ask its model": of(calls={}),
     f"{ARM}: every trial crashes or hangs": of(stop="crashed", reason="KeyError", scores={"accuracy": 0.0}, calls={}),
-    f"{ARM}: every trial crashes or ": hanging(*ALL),
     f"{ARM}: no trial was scored": of(status="excluded"),
     "bare/flaky-tools: only 0 of ": lambda r: replace(r, faults=tuple(replace(fault, landed=False) for fault in r.faults)),
 }
@@ -244,24 +177,17 @@ def field(*path: Any, to: Any) -> Callable[[str], str]:
 
 BAD: list[tuple[Callable[[str], str | bytes], str]] = [
     (field("whichloop_baseline", to=1), "a baseline of version 1, and this is 2"),
+    (field("suite", "tasks", to=3), f"arms.{ARM}: other tasks or another profile than the run has"),
     (field("seed", to="7"), "seed: Input should be a valid integer, got '7'"),
-    (field("repeats", to=3), f"arms.{ARM}: a task has not 3 repeats"),
     (field("gate", "metrics", to={"accuracy": 0.1, "speed": 0.1}), "gate: unknown metric 'speed'"),
     (field("gate", "metrics", to={"steps": 0.1}), "gate: metrics: accuracy is missing"),
-    (field("gate", "metrics", "accuracy", to=1.5), "gate: metric accuracy: a margin of 0 or more is needed, below 1, got 1.5"),
     (field("gate", "accept", to=["worse"]), "gate.accept.0: Input should be "),
-    (field("arms", to={}), "arms: Dictionary should have at least 1 item"),
     (field(*TASK, "metrics", "accuracy", to=[1]), "lists of other lengths than the 2 of stop"),
     (field(*TASK, "metrics", "tokens", 0, to=1e200), "metrics.tokens.0: Input should be less than 1000"),
-    (field(*TASK, "outcome", 0, to="xyz"), "outcome.0: String should match pattern"),
     (lambda text: "", "not a baseline"),
-    (lambda text: '{"mine": 1}', "not a baseline"),
     (lambda text: "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "git lfs pull"),
-    (lambda text: f"<<<<<<< HEAD\n{text}", "conflict"),
     (lambda text: text.replace('\n "seed"', '\n<<<<<<< HEAD\n "seed"'), "conflict"),
     (lambda text: text.replace('"seed": 0', '"seed": NaN'), "seed: Input should be a valid integer, got "),
-    (lambda text: f"[{text}]", "not a baseline"),
-    (lambda text: b"\xff" + text.encode(), "not a baseline"),
     (lambda text: '{"whichloop_baseline": ' + "[" * 100_000, "not a baseline"),
 ]
 

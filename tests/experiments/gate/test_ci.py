@@ -15,13 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from tests.experiments.gate.conftest import ALL, asked, changed, failing, hanging, of, of_other_code
+from tests.experiments.gate.conftest import ALL, changed, failing, hanging, of, of_other_code
 from whichloop.experiments.gate import GateResult, Reason, gate_doc, judge
 from whichloop.experiments.gate.ci import LEVELS, annotation, error_junit, error_summary, literal, to_junit, to_summary
 from whichloop.text.doc import to_terminal
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202e\ud800-\udfff]")
-
 
 HOSTILE = [
     "::error title=forged::all is well",
@@ -35,7 +34,6 @@ HOSTILE = [
     "\x00\x1b[31m\x08\ufffe\ud800\x85\u2028",
     "| a | b |\n|---|\n# head <img src=x onerror=alert(1)> `code` [a](javascript:b)",
 ]
-
 
 WORDS = st.sampled_from(HOSTILE) | st.text(max_size=20)
 
@@ -100,6 +98,8 @@ def test_no_text_acts_wherever_it_is_shown(judgement, words):
     no_command("\n".join(root.itertext()))
     for node in root.iter("testcase"):
         no_command("\n".join(result.attrib["message"] for result in node))
+    no_command("\n".join(ElementTree.fromstring(error_junit(words[0])).itertext()))
+    assert not re.search(r"(?<!\\)[<>]", error_summary(words[0]))
     page = to_summary(judged)
     assert not CONTROL.search(page)
     assert not re.search(r"(?<!\\)[<>]", page)
@@ -138,19 +138,6 @@ def test_junit_has_a_case_for_each_metric_and_counts_that_fit_and_github_one_ann
     for result in (node for case in root.iter("testcase") for node in case):
         assert result.attrib["message"].startswith(f"{outcome}: ")
         assert judged.reasons[0].text in str(result.text)
-
-
-def test_a_reason_without_a_metric_is_a_case_of_its_arm_what_was_accepted_no_failure_and_what_is_unjudged_an_error(wind, baseline):
-    crashed = judge(changed(wind, of(ALL[:1], stop="crashed", reason="KeyError")), baseline)
-    (case,) = [case for case in ElementTree.fromstring(to_junit(crashed)).iter("testcase") if case.attrib["name"] == "crash"]
-    assert (case.attrib["classname"], case.find("failure") is not None) == ("bare/clean", True)
-    other = changed(wind, of(ALL[:1], answer="so"))
-    accepted = judge(other, baseline, settings=asked(baseline, None, "other_answers"))
-    assert ["<skipped" in to_junit(each) for each in (judge(other, baseline), accepted)] == [True, False]
-    root = ElementTree.fromstring(error_junit("b.json: ##[error] not a baseline\x1b"))
-    assert (root[0].attrib["errors"], len(root.findall(".//error"))) == ("1", 1)
-    no_command("".join(root.itertext()))
-    assert error_summary("b.json: <b> | `c`") == "## Gate: not judged\n\nb.json: &lt;b&gt; \\| \\`c\\`\n"
 
 
 def test_a_crash_or_hang_is_annotated_at_its_line_as_seen_from_the_repository_else_lines_that_no_trial_ran(

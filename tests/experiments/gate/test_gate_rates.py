@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -13,7 +12,6 @@ from scipy import stats
 from benchmarks.pages import block
 from tests.benchmarks import load_benchmark
 
-ROOT = Path(__file__).parents[3]
 RUNS = 400
 NEARLY = 0.01
 """The bounds are approximate, the sign-flip test is exact."""
@@ -64,7 +62,7 @@ def test_the_page_has_the_power_that_was_promised(rates):
 # --- the simulations ---
 
 slow = [pytest.mark.slow, pytest.mark.timeout(1800)]
-IN_EACH_WORLD = pytest.mark.parametrize("world", [pytest.param(world, marks=slow) for world in range(4)])
+IN_EACH_WORLD = pytest.mark.parametrize("world", [pytest.param(world, marks=slow) for world in (0, 3)])
 
 
 @IN_EACH_WORLD

@@ -133,15 +133,11 @@ def test_each_reason_with_its_outcome_and_numbers(wind, baseline, code):
 
 
 TRIALS = st.sets(st.tuples(st.sampled_from(ALL[:3]), st.sampled_from([0, 1])))
-
-
 STOPS = st.sampled_from(["finished", "max_steps", "crashed"])
-
-
 HELD = {"accuracy": 0.1, "tokens": 0.1}
 
 
-@settings(max_examples=cases(100))
+@settings(max_examples=cases(40))
 @given(TRIALS, TRIALS, TRIALS, STOPS, st.sampled_from([1, 2, 9]), st.booleans(), st.sets(st.sampled_from(get_args(Accepted))))
 def test_no_larger_loss_gets_a_milder_outcome_and_none_beyond_its_margin_passes(
     alone, lost, more, before, stop, tokens, is_other, accept
@@ -188,13 +184,6 @@ def test_what_is_accepted_passes_within_its_margin_alone_and_stays_told(wind, ba
     assert judge(found, was, settings=asked(was, {"accuracy": margin})).outcome != "pass"
     if margin:
         assert judge(found, was, settings=asked(was, {"accuracy": 0.05}, code)).outcome != "pass"
-
-
-def test_a_graver_stop_is_no_matter_where_the_accuracy_is_shown_to_be_within_its_margin(wind, baseline):
-    found = changed(wind, both(failing(ALL[0]), of(ALL[1:2], stop="max_steps")))
-    wide, narrow = (judge(found, baseline, settings=asked(baseline, {"accuracy": margin})) for margin in (0.6, 0.1))
-    assert line(wide).reason == "within_margin"
-    assert ["graver_stop" in {each.code for each in judged.reasons} for judged in (wide, narrow)] == [False, True]
 
 
 def test_to_accept_a_changed_suite_accepts_no_loss_in_the_tasks_that_stayed(wind, baseline):
@@ -271,6 +260,8 @@ def test_an_unchanged_score_excuses_no_other_metric_and_each_stays_within_its_ma
         ("pass", "unchanged"),
         ("regression", "worse"),
     ]
+    assert {each.metric for each in judged.worst} == {"tokens"}
+    assert judge(changed(wind, failing(*ALL)), baseline).worst == (), "lost tasks are told with their causes"
     assert judge(dear, baseline, settings=asked(baseline, {"tokens": 9.0})).outcome == "pass"
     few = changed(wind, lambda r: replace(r, input_tokens=r.input_tokens + 3 * (r.task == ALL[0])))
     lines = judge(few, baseline, settings=asked(baseline, {"tokens": 0.0, "steps": 0.0})).lines
@@ -282,33 +273,6 @@ def test_an_unchanged_score_excuses_no_other_metric_and_each_stays_within_its_ma
     assert slower.outcome == "regression", "what is judged by a clock is not identical where the clock differs"
 
 
-def test_the_worst_trial_of_an_amount_is_one_that_both_sides_solved(wind, baseline):
-
-    def dearer(*lost: str) -> Change:
-        more = both(of(arm="", input_tokens=9_000), of(ALL[2:3], repeats=[1], input_tokens=50_000))
-        return both(more, of(ALL[3:4], input_tokens=90_000), failing(*lost))
-
-    for lost, worst in ((ALL[3:4], f"{ARM}/{ALL[2]}/1"), (ALL, f"{ARM}/{ALL[3]}/0")):
-        found = next(each for each in judge(changed(wind, dearer(*lost)), baseline).worst if each.trial.startswith(ARM))
-        assert (found.trial, found.metric) == (worst, "tokens")
-        assert found.now > found.was
-        assert found.command.endswith(f" {worst}")
-    assert judge(changed(wind, failing(*ALL)), baseline).worst == (), "lost tasks are told with their causes"
-
-
-def test_a_share_that_some_trials_lack_is_judged_by_those_that_have_it_on_both_sides(wind, baseline):
-
-    def calls(tasks: list[str], **counts: int) -> Change:
-        return of(tasks, call_counts=counts)
-
-    none = of_other_code(bless(changed(wind, both(failing(ALL[0]), calls(ALL[:1])))))
-    once, twice = (judge(changed(wind, calls(ALL[:1], asked=2, doubled=n)), none) for n in (0, 1))
-    assert (once.outcome, once.reasons[0].code) == ("pass", "tasks_gained")
-    assert twice.outcome == "undecided"
-    apart = judge(changed(wind, calls(ALL[6:])), of_other_code(bless(changed(wind, calls(ALL[:6])))))
-    assert f"calls_doubled of {ARM}" in apart.not_judged
-
-
 def test_an_arm_that_the_baseline_lacks_is_not_judged_and_one_with_too_few_faults_spoils_it_only_without_a_loss(
     wind, baseline, ran
 ):
@@ -316,10 +280,6 @@ def test_an_arm_that_the_baseline_lacks_is_not_judged_and_one_with_too_few_fault
     assert (judged.outcome, judged.not_judged) == ("pass", ("finish/clean", "finish/flaky-tools"))
     lost = judge(changed(wind, both(unlanded, failing(*ALL))), baseline)
     assert (lost.outcome, reason(lost, "few_faults").outcome) == ("regression", "undecided")
-    accepted = of_other_code(baseline)
-    gate = accepted.gate.changed({"accuracy": 0.9}, ["tasks_lost"])
-    one = judge(changed(wind, both(unlanded, failing(ALL[0]))), accepted, settings=gate)
-    assert one.outcome == "invalid", "a loss that is accepted excuses no faults"
     own = judge(changed(wind, both(unlanded, failing(*ALL, arm="bare/flaky-tools"))), baseline)
     assert "bare/flaky-tools" not in {each.arm for each in own.reasons if each.code == "few_faults"}
 
@@ -333,20 +293,6 @@ def test_the_order_of_trials_changes_nothing_and_the_names_in_json_stay(wind, ba
         "outcome", "reasons", "lines", "tasks", "causes", "worst", "accept", "run", "baseline", "blessed", "commit", "paired",
         "judged_tasks", "changed", "not_judged", "again", "unrun_lines", "basis",
     }  # fmt: skip
-
-
-def test_changed_tasks_stand_worst_first_each_with_the_trial_that_changed_most(wind):
-    def change(record: Record) -> Record:
-        found = of([ALL[1]], stop="forced")(of([ALL[4]], repeats=[1], scores={"accuracy": 0.0})(record) or record)
-        return found or record
-
-    judged = judge(changed(wind, change), bless(changed(wind, failing(ALL[8]))))
-    assert [(task.task, task.became) for task in judged.tasks] == [(ALL[4], "worse"), (ALL[8], "better"), (ALL[1], "other")]
-    worse = judged.tasks[0]
-    assert (worse.repeat, worse.was, worse.now, worse.command.split(" ")[-1]) == (1, 1.0, 0.5, f"{ARM}/{ALL[4]}/1")
-    assert [task.cause is None for task in judged.tasks] == [False, True, True]
-    (bare,) = judge(changed(wind, of(ALL[:1], scores={"accuracy": 0.0}, trace_at=0)), bless(wind)).tasks
-    assert (bare.step, bare.cause, bare.detail, bare.command) == (None, None, "", "")
 
 
 def test_any_changed_code_of_the_user_s_own_is_no_chance_and_a_gain_makes_up_for_no_loss(wind, baseline):
@@ -401,8 +347,6 @@ def test_a_metric_that_a_side_does_not_know_is_refused_by_name_and_each_reason_h
     with pytest.raises(Incomparable, match=rf"metric cost_usd: not known for all trials of {ARM} in the baseline"):
         judge(wind, baseline, settings=cost)
     paid = bless(changed(wind, lambda r: replace(r, cost_usd=0.01)))
-    some = changed(wind, lambda r: replace(r, cost_usd=0.01 if r.task != ALL[0] else None))
-    for found in (wind, some):
-        with pytest.raises(Incomparable, match=rf"cost_usd: not known for all trials of {ARM} in the run"):
-            judge(found, paid, settings=cost)
+    with pytest.raises(Incomparable, match=rf"cost_usd: not known for all trials of {ARM} in the run"):
+        judge(wind, paid, settings=cost)
     assert {*CASES, "dead"} == {*TEXTS}, "a dead loop is blessed never, and judged by its crashes"

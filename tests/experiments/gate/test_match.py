@@ -16,8 +16,6 @@ from whichloop.experiments.gate.match import match
 from whichloop.runs.manifest import Manifest, TaskDigests
 
 RUN = Path("runs/r")
-
-
 DIGESTS = st.dictionaries(st.sampled_from("abcdefgh"), st.sampled_from("123"))
 
 
@@ -90,15 +88,9 @@ def test_real_suites_differ_by_what_a_trial_sees_of_them(ran, tmp_path, monkeypa
             return str(error)
 
     assert matched(1, tools=f"{tools}# a comment\n") == {}
-    assert matched(2, rows=rows[::-1]) == {}
     one_changed = {"same": 2, "changed": 1, "first": "t0", "added": 0, "removed": 0}
     assert matched(3, rows=[rows[0].replace("What is", "Which is"), *rows[1:]]) == one_changed
-    assert matched(4, rows=[rows[0].replace('"answer": 2.0', '"answer": 2.5'), *rows[1:]]) == one_changed
     assert "the tools (names, schemas, descriptions)" in str(matched(5, tools=tools.replace("The price", "A price")))
-    extended = tools.replace("item: str", 'item: str, of: str = ""')
-    assert "the tools (names, schemas, descriptions)" in str(matched(6, tools=extended))
-    renamed = (tools.replace("price(", "cost(").replace("[price]", "[cost]"), [row.replace('"price"', '"cost"') for row in rows])
-    assert "the tools (names, schemas, descriptions)" in str(matched(7, tools=renamed[0], rows=renamed[1]))
 
 
 def with_config(found: Baseline, **config: Any) -> Baseline:

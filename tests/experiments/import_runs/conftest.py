@@ -18,14 +18,11 @@ import pytest
 
 from tests.experiments.fit_profile.helpers import known
 from tests.experiments.fit_profile.helpers import run as run_trials
-from whichloop.experiments.compare.prepare import prepare
+from tests.experiments.running import ran
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run
 from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, import_files
 from whichloop.metrics.record import Record
 from whichloop.metrics.trace import Trace
-from whichloop.runs.config import CompareConfig
-from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import ArmEntry
 
 ZSTD = 93
@@ -99,16 +96,12 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Kit:
 @pytest.fixture(scope="session")
 def own_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of whichloop's own with traces."""
-    config = CompareConfig(
-        suite="arithmetic(size=4)",
-        loops=("bare", 'bare(decision_format="native")', "finish"),
-        profiles=("flaky-tools",),
-        repeats=2,
-        mlflow=False,
-    )
-    experiment = prepare(config, tmp_path_factory.mktemp("own") / "run")
-    assert not run(experiment, Unwatched())
-    return experiment.folder
+    settings: dict[str, Any] = {
+        "loops": ("bare", 'bare(decision_format="native")', "finish"),
+        "suite": "arithmetic(size=4)",
+        "repeats": 2,
+    }
+    return ran(tmp_path_factory.mktemp("own"), profiles=("flaky-tools",), **settings).folder
 
 
 DESIGNS = ("bare", 'bare(decision_format="native")', "react_extract", "finish", "stateless")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import json
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -46,22 +48,13 @@ def with_stars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 
 @pytest.mark.usefixtures("with_stars")
-@pytest.mark.parametrize(("name", "format_"), [("night.stars", None), ("night.txt", "stars")])
-def test_a_new_format_is_one_new_file(tmp_path: Path, name: str, format_: str | None) -> None:
-    path = tmp_path / name
-    path.write_text("vega deneb")
-    folder = import_files([path], ImportRequest(format=format_), tmp_path / "run").folder
-    assert [(record.arm, record.task, record.accuracy) for record in read_records(folder)] == [
-        ("me", "vega", 1.0),
-        ("me", "deneb", 1.0),
-    ]
-
-
-def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "night.stars"
-    path.write_text("vega")
-    with pytest.raises(ValueError, match=r"night\.stars: no format 'stars'; say what it is: --format [a-z|-]*inspect"):
-        import_files([path], ImportRequest(format="stars"), tmp_path / "run")
+def test_a_new_format_is_one_new_file_which_is_found_or_named_and_an_unknown_one_is_refused(tmp_path: Path) -> None:
+    for name, format_ in (("night.stars", None), ("night.txt", "stars")):
+        (tmp_path / name).write_text("vega deneb")
+        folder = import_files([tmp_path / name], ImportRequest(format=format_), tmp_path / f"run {name}").folder
+        assert [(record.arm, record.task) for record in read_records(folder)] == [("me", "vega"), ("me", "deneb")]
+    with pytest.raises(ValueError, match=r"night\.txt: no format 'moon'; say what it is: --format [a-z|-]*inspect"):
+        import_files([tmp_path / "night.txt"], ImportRequest(format="moon"), tmp_path / "run")
 
 
 MINIMAL = {
@@ -121,14 +114,6 @@ def test_a_table_in_pieces_is_the_table(kit, rows, data):
     assert {record.suite_digest for record in joined.records} == {record.suite_digest for record in whole.records}
 
 
-def test_two_logs_are_two_arms(kit):
-    found = kit.imported(
-        *(kit.put(kit.log(*(kit.sample(n, value=v) for n in range(5)), solver=s)) for s, v in (("react", "C"), ("plan", "I")))
-    )
-    assert [arm.info.arm for arm in found.comparison.arms] == ["react/openai/gpt-4o-mini", "plan/openai/gpt-4o-mini"]
-    assert [arm.summary.accuracy.value for arm in found.comparison.arms] == [1, 0]
-
-
 def test_the_same_arm_twice_needs_names(kit):
     paths = [kit.put(kit.log(kit.sample(1), kit.sample(2, value="I"))), kit.put(kit.log(kit.sample(1)))]
     with pytest.raises(ValueError, match=r"is there and in .*; say whether they are two arms, --arm A --arm B, or repeats of one"):
@@ -150,19 +135,6 @@ def test_the_same_arm_twice_needs_names(kit):
     }
 
 
-def test_shards_of_one_arm_are_joined(kit):
-    found = kit.imported(kit.put(kit.log(kit.sample(1))), kit.put(kit.log(kit.sample(2))))
-    assert set(cells(found).values()) == {"scored"}
-    named = kit.imported(kit.put(kit.log(kit.sample(1))), kit.put(kit.log(kit.sample(2))), arms=["a", "a"])
-    assert cells(named) == {("a", "1", 0): "scored", ("a", "2", 0): "scored"}
-
-
-def test_one_list_of_tasks_may_have_two_names(kit):
-    paths = [kit.put(kit.log(kit.sample(1), solver=name, spec={"task": name})) for name in ("b", "a")]
-    assert kit.imported(*paths).manifest.suite.name == "a + b"
-    assert kit.imported(*paths, suite="mine").manifest.suite.name == "mine"
-
-
 def test_the_suite_is_its_tasks_scorer_and_scale(kit):
     def digest(text="task,score\nx,1\ny,0", **reading):
         return kit.imported(kit.put(text, ".csv"), **reading).manifest.suite.digest
@@ -173,14 +145,6 @@ def test_the_suite_is_its_tasks_scorer_and_scale(kit):
     log = kit.put(kit.log(kit.sample(1) | {"scores": {"a": {"value": 1}, "b": {"value": 1}}}))
     by = {scorer: kit.imported(log, scorer=scorer).manifest.suite.digest for scorer in "ab"}
     assert by["a"] != by["b"]
-
-
-@pytest.mark.parametrize("lost", range(3))
-def test_a_repeat_that_one_of_many_tasks_lacks_is_told(kit, tmp_path, lost):
-    rows = [("a", task, 1, repeat) for task in "xyz" for repeat in (1, 2)]
-    path = kit.put(table(rows[: 2 * lost] + rows[2 * lost + 1 :], "agent,task,score,epoch"), ".csv")
-    made = import_files([path], ImportRequest(), tmp_path / "run")
-    assert list(made.left_out.values()) == [1]
 
 
 def test_every_format_has_such_a_file_and_tables_come_last() -> None:
@@ -206,9 +170,7 @@ def test_each_row_is_a_record_and_a_repeat_was_due_where_most_tasks_of_the_arm_h
 
 
 APART: dict[str, tuple[Callable[[Any], list[Any]], list[str]]] = {
-    "2 files, 1 name$": (lambda kit: [kit.log(kit.sample(1))] * 2, ["a"]),
     "--arm: a name is empty": (lambda kit: [kit.log(kit.sample(1))] * 2, ["a", " "]),
-    "--arm: a name has 301 characters": (lambda kit: [kit.log(kit.sample(1))] * 2, ["a", "x" * 301]),
     "--arm names one arm per file, and this one holds 2: a, b": (
         lambda kit: [[{"arm": arm, "task": "x", "score": 1} for arm in "ab"]],
         ["c"],
@@ -233,3 +195,23 @@ def test_files_that_make_no_comparison_are_refused(kit, said):
     made, arms = APART[said]
     with pytest.raises(ValueError, match=said):
         kit.imported(*map(kit.put, made(kit)), arms=arms)
+
+
+@pytest.mark.parametrize("index", [{}, {"simulation_index": [{"id": "0"}]}])
+def test_a_folder_of_tau2_is_its_file(kit, tmp_path, index):
+    data = json.loads((kit.files / "tau2.json").read_text("utf-8"))
+    whole = kit.imported(kit.files / "tau2.json")
+    folder = tmp_path / "run"
+    (folder / "simulations").mkdir(parents=True)
+    for number, one in enumerate(data.pop("simulations")):
+        (folder / "simulations" / f"sim-{number}.json").write_text(json.dumps(one))
+    (folder / "results.json").write_text(json.dumps(data | index))
+    archive = shutil.make_archive(str(tmp_path / "run"), "zip", tmp_path, "run")
+    for path in (folder, folder / "results.json", tmp_path, Path(archive)):
+        assert kit.imported(path).digest == whole.digest
+    (folder / "simulations" / "sim-0.json").write_text("[]")
+    with pytest.raises(ValueError, match=r"simulations/sim-0\.json: the file is not an object"):
+        kit.imported(folder)
+    shutil.rmtree(folder / "simulations")
+    with pytest.raises(ValueError, match="no simulations in it, and none in a folder beside it"):
+        kit.imported(folder / "results.json")

@@ -10,7 +10,7 @@ import tracemalloc
 import zipfile
 from io import BytesIO
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,15 +18,14 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from tests.experiments.import_runs.conftest import Kit
-from tests.experiments.import_runs.memories import MEMORY
-from tests.experiments.import_runs.spans_made import FORMS, IDS, spans_of, written
+from tests.experiments.import_runs.spans_files import FORMS
+from tests.golden.cases import IMPORTS
 from whichloop.experiments.import_runs import ImportRequest, import_files
 from whichloop.experiments.import_runs.foreign_file import MAX_MEMBER_BYTES, ZSTD
 from whichloop.experiments.why.losses import losses_explained
 from whichloop.runs.store.trials import read_trace
 
 FILES = Path(__file__).with_name("files")
-REPORT = json.loads((FILES / "capitals.json").read_text())
 EVAL = (FILES / "capitals.eval").read_bytes()
 HUGE = 10**400
 
@@ -82,41 +81,31 @@ def holds_or_refuses(kit, path, **reading):
     assert set(runs.iterdir()) == before
 
 
-def log_of_everything():
-    usage = {"input_tokens": 1, "output_tokens": 2, "total_cost": 0.5}
-    events = [{"event": "span_begin", "id": "s", "type": "scorer"}, {"event": "model", "span_id": "t", "output": {"usage": usage}}]
-    kit = Kit(Path())
-    full = kit.sample(1, events=events, metadata={"k": "v"}, choices=["a"], attachments={"a": "b"}, messages=[{"role": "user"}])
-    full |= {"error": {"message": "m"}, "limit": {"type": "time"}, "model_usage": {"gpt": usage}}
-    full |= {"working_time": 1.5, "turn_count": 1}
-    spec = {"dataset": {"sample_ids": [1, 2]}, "config": {"epochs": 2}, "packages": {"inspect_ai": "0"}}
-    spec["solver_args_passed"] = {"a": 1}
-    return kit.log(full, kit.sample(2), spec=spec, plan={"steps": [{"solver": "react"}]})
+def document(name):
+    """A document that is golden, as JSON."""
+    text = (FILES / name).read_text("utf-8")
+    return list(map(json.loads, text.splitlines())) if name.endswith("langsmith.jsonl") else json.loads(text)
 
 
-def traced(form):
-    lines = list(map(json.loads, written(form, spans_of(form))[0].splitlines()))
-    return lines if form in IDS else lines[0]
-
-
-TRAJECTORY = json.loads((FILES / "atif" / "careful" / "more-rows" / "trajectory.json").read_text())
-DOCUMENTS = {
-    "pydantic-evals": (REPORT, {"scorer": "Exact", "columns": {"cluster": "metadata.continent"}}),
-    "inspect": (log_of_everything(), {"columns": {"cluster": "metadata.k"}}),
-    "atif": (TRAJECTORY, {"columns": {"task": "extra.task", "score": "extra.reward"}}),
-    "smolagents": ({"steps": MEMORY}, {}),
-    **{form: (traced(form), {}) for form in FORMS},
-}
+CASES = (
+    "capitals.json by Exact",
+    "inspect-transcript.json",
+    "inspect-usage.json",
+    "smolagents.json",
+    "tau-bench.json",
+    "tau2.json",
+)
+DOCUMENTS = (*CASES, "promptfoo.json", *(f"spans/{form}.jsonl" for form in FORMS))
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-@settings(max_examples=cases(15))
+@settings(max_examples=cases(10))
 @given(data=st.data(), leaf=leaves)
 def test_a_document_with_anything_anywhere_is_read_or_refused_in_one_line(kit, name, data, leaf):
-    document, options = cast(tuple[Any, dict[str, Any]], DOCUMENTS[name])
-    place = data.draw(st.sampled_from(sorted(paths_in(document), key=str)))
-    path = kit.put(json.dumps(changed(document, place, leaf)))
-    holds_or_refuses(kit, path, **options)
+    options = dict(IMPORTS[name])
+    whole = document(options.pop("file"))
+    place = data.draw(st.sampled_from(sorted(paths_in(whole), key=str)))
+    holds_or_refuses(kit, kit.put(json.dumps(changed(whole, place, leaf))), **({} if "spans" in name else options))
 
 
 @given(st.lists(st.tuples(st.integers(0, len(EVAL) - 1), st.integers(0, 255)), min_size=1, max_size=8))
@@ -172,13 +161,9 @@ def with_member(kit, name="samples/1_epoch_1.json", data=b"{}", **changes):
     [
         ({"flags": 1}, "samples/1_epoch_1.json: encrypted"),
         ({"size": MAX_MEMBER_BYTES + 1}, f"samples/1_epoch_1.json: more than {MAX_MEMBER_BYTES} bytes"),
-        ({"packed": 2**31}, f"samples/1_epoch_1.json: more than {MAX_MEMBER_BYTES} bytes"),
-        ({"size": 2**32 - 2}, "samples/1_epoch_1.json: more than"),
         ({"method": 12}, "samples/1_epoch_1.json: cannot be unpacked"),
-        ({"method": 99}, "samples/1_epoch_1.json: cannot be unpacked"),
         ({"method": ZSTD}, "samples/1_epoch_1.json: cannot be unpacked"),
         ({"crc": 7}, "samples/1_epoch_1.json: (cannot be unpacked|damaged)"),
-        ({"size": 1}, "samples/1_epoch_1.json: (cannot be unpacked|damaged)"),
     ],
 )
 def test_members_that_lie(kit, changes, said):
@@ -199,15 +184,6 @@ def test_a_member_that_is_more_than_it_says_is_not_unpacked(kit, method):
         assert tracemalloc.get_traced_memory()[1] < 20_000_000
     finally:
         tracemalloc.stop()
-
-
-@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, ZSTD])
-def test_a_wrong_checksum_is_seen(kit, method):
-    raw = bytearray(kit.archive({"header.json": b"{}"}, method))
-    for at in (14, raw.index(b"PK\x01\x02") + 16):
-        raw[at] ^= 1
-    with pytest.raises(ValueError, match=r"header\.json: (damaged|cannot be unpacked)"):
-        kit.imported(kit.put(bytes(raw), ".eval"))
 
 
 def test_archives_that_unpack_to_too_much_are_not_begun(kit):
@@ -236,10 +212,7 @@ OTHERS: dict[str, tuple[Any, str]] = {
     r"a zip file, but not a log of Inspect: it has no header\.json": (Kit(Path()).archive({"word/document.xml": b"<x/>"}), ".eval"),
     r"json: not JSON: it is nested too deep": (DEEP, ".json"),
     r"header\.json: it is nested too deep": (Kit(Path()).archive({"header.json": DEEP}), ".eval"),
-    "json: .*4300 digits": ('{"eval": 1' + "0" * 5000 + "}", ".json"),
     "no format recognizes it; say what it is: --format [a-z|-]*inspect": ("{}", ".json"),
-    "not a JSON object": ("[]", ".json"),
-    "not JSON": ("", ".json"),
 }
 
 
@@ -247,14 +220,6 @@ OTHERS: dict[str, tuple[Any, str]] = {
 def test_other_files_are_refused_with_what_to_do(kit, said):
     with pytest.raises(ValueError, match=said):
         kit.imported(kit.put(*OTHERS[said]))
-
-
-@pytest.mark.parametrize("format_", ["inspect", "pydantic-evals", "csv"])
-def test_a_format_that_was_typed_wins(kit, format_):
-    path = kit.put({"cases": [], "eval": {}, "name": "x"})
-    said = {"inspect": "eval.solver is empty", "pydantic-evals": "holds no trial", "csv": "not a JSON array of rows"}[format_]
-    with pytest.raises(ValueError, match=said):
-        import_files([path], ImportRequest(format=format_), runs=kit.folder / "runs")
 
 
 def test_what_is_no_file_is_refused_and_nothing_is_left_where_the_second_one_is_broken(kit, tmp_path):
@@ -271,18 +236,6 @@ def test_what_is_no_file_is_refused_and_nothing_is_left_where_the_second_one_is_
     with pytest.raises(ValueError, match="not a number: 'many'"):
         import_files([good, bad], ImportRequest(), tmp_path / "run", tmp_path / "runs")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "pipe.csv"]
-
-
-def test_nothing_is_left_where_the_disk_refuses(kit, tmp_path, monkeypatch):
-    from whichloop.experiments.import_runs import importing
-
-    def full(folder, manifest):
-        raise OSError(28, "No space left on device", str(folder))
-
-    monkeypatch.setattr(importing, "write_manifest", full)
-    with pytest.raises(OSError, match="No space"):
-        import_files([kit.put("task,score\nx,1\n", ".csv")], ImportRequest(), tmp_path / "run")
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_run_is_never_overwritten(kit, tmp_path):

@@ -17,17 +17,12 @@ from whichloop.experiments.compare.results import results
 from whichloop.experiments.export_runs.export import export_run
 from whichloop.experiments.fit_profile.fit import fit_run
 from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, import_files
-from whichloop.experiments.import_runs.foreign_file import open_file
-from whichloop.experiments.import_runs.foreign_trials import NEITHER, ONLY_OURS
 from whichloop.experiments.import_runs.formats import atif
 from whichloop.experiments.learn_plans.imported_suite import imported_suite
 from whichloop.experiments.why.losses import losses_explained
-from whichloop.metrics.trace import ModelExchange, ToolRun
-from whichloop.runs.store.trials import read_trace
 
-ATIF = Path(__file__).with_name("files") / "atif"
-
-
+FILES = Path(__file__).with_name("files")
+ATIF = FILES / "atif"
 WHERE = {"task": "extra.task", "score": "extra.reward"}
 
 
@@ -36,87 +31,15 @@ def scored(kit):
     return kit.imported(ATIF, columns=WHERE)
 
 
-def of(found, arm, task):
-    return next(record for record in found.records if record.arm.startswith(arm) and record.task == task)
-
-
-def test_counts_are_those_of_the_files(scored):
-    counted = {
-        (record.arm, record.task): (
-            *(record.steps, record.lm_calls, record.tool_calls, record.input_tokens, record.output_tokens),
-            *(dict(record.errors), record.repeated_calls, record.seconds, record.accuracy),
-        )
-        for record in scored.records
-    }
-    assert counted == {
-        ("careful/small-1", "count-lines"): (3, 3, 2, 725, 47, {}, 0, 8.0, 1.0),
-        ("careful/small-1", "more-rows"): (2, 2, 2, 465, 34, {}, 0, 4.0, 1.0),
-        ("hasty/small-1", "count-lines"): (3, 3, 2, 690, 27, {"tool.Error": 2}, 0, 4.0, 0.0),
-        ("hasty/small-1", "more-rows"): (1, 1, 0, 175, 4, {}, 0, 1.0, 0.0),
-    }
-    assert {name for record in scored.records for name in record.unknown} == {"cached_tokens", *ONLY_OURS}
-
-
-def test_the_trace_has_every_call_and_result(scored):
-    trace = read_trace(scored.folder, of(scored, "careful", "more-rows"))
-    assert trace.head.query == "Which of a.csv and b.csv has more rows? Reply with its name."
-    assert [(run.call.tool, run.call.arguments, run.data, run.status) for run in trace.events if isinstance(run, ToolRun)] == [
-        ("bash", {"command": "wc -l a.csv"}, "12 a.csv\n", "success"),
-        ("bash", {"command": "wc -l b.csv"}, "9 b.csv\n", "success"),
-    ]
-    asked = [event for event in trace.events if isinstance(event, ModelExchange)]
-    assert [(event.role, event.move_kind, event.tokens) for event in asked] == [
-        ("decide", "act", (205, 30)),
-        ("decide", "answer", (260, 4)),
-    ]
-    assert [message.role for message in asked[1].messages] == ["assistant", "tool", "tool"]
-
-
-def test_without_a_word_on_scores_trials_are_left_out(kit):
-    found = kit.imported(ATIF)
-    assert {record.status for record in found.records} == {"excluded"}
-    assert {record.reason for record in found.records if record.trace_at} == {NEITHER}
-    tasks = {f"{arm}/{task}" for arm in ("careful", "hasty") for task in ("count-lines", "more-rows")}
-    assert {record.task for record in found.records} == tasks
-    assert fit_run(found.folder).trials == 4
-
-
-def test_the_digest_of_a_folder_is_of_what_was_read(tmp_path):
-    shutil.copytree(ATIF, tmp_path / "in")
-    digests = []
-    for change in (None, "other.txt", "careful/more-rows/trajectory.json"):
-        if change:
-            with (tmp_path / "in" / change).open("a") as file:
-                file.write(" ")
-        with open_file(tmp_path / "in") as file:
-            assert file.tree is not None
-            for name in file.tree.names:
-                if name.endswith(".json"):
-                    file.tree.read(name)
-            digests.append(file.sha256)
-    assert digests[0] == digests[1] != digests[2]
-
-
 @pytest.fixture
 def continued(tmp_path):
     """One trial whose trajectory goes on in a second and a third file, each of which begins with a copy of the last step."""
-    whole = json.loads((ATIF / "careful" / "count-lines" / "trajectory.json").read_text())
-    steps, folder = whole["steps"], tmp_path / "parts"
-    folder.mkdir()
-    names = ["trajectory.json", "trajectory.cont-1.json", "trajectory.cont-2.json"]
-    cuts = [steps[:2], steps[2:4], steps[4:]]
-    for place, (name, own) in enumerate(zip(names, cuts, strict=True)):
-        copied = [step | {"is_copied_context": True} for step in cuts[place - 1][-1:]] if place else []
-        totals = {"total_prompt_tokens": [80, 400, 725][place], "total_completion_tokens": [5, 30, 47][place]}
-        part = whole | {"steps": [*copied, *own], "final_metrics": totals}
-        follows = {"continued_trajectory_ref": names[place + 1]} if place < 2 else {}
-        (folder / name).write_text(json.dumps(part | follows))
-    return folder
+    return Path(shutil.copytree(FILES / "atif-continued", tmp_path / "parts"))
 
 
 def test_a_trajectory_that_goes_on_in_other_files_is_one_trial(kit, scored, continued):
     (record,) = kit.imported(continued, columns=WHERE).records
-    expected = of(scored, "careful", "count-lines")
+    expected = next(one for one in scored.records if (one.arm, one.task) == (record.arm, record.task))
     measured = ("steps", "tool_calls", "input_tokens", "output_tokens", "answer", "stop", "seconds", "accuracy")
     assert [getattr(record, name) for name in measured] == [getattr(expected, name) for name in measured]
 
@@ -135,77 +58,6 @@ def test_parts_are_bounded_in_number_and_in_size(kit, continued, monkeypatch):
         with pytest.raises(ValueError, match=r"trajectory\.json: it goes on in more than"):
             kit.imported(continued, columns=WHERE)
         monkeypatch.undo()
-
-
-def put(path, data):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(data if isinstance(data, str) else json.dumps(data))
-
-
-def trial(folder, agent, task, number, *, reward=None, error=None, **more):
-    """A trial of Harbor; its trajectory if there is one for this agent and task."""
-    where = folder / f"{task}__{agent}{number}"
-    result = {
-        "task_name": task,
-        "trial_name": where.name,
-        "source": "terminal-bench",
-        "task_checksum": f"sum of {task}",
-        "agent_info": {"name": agent, "version": "1.2", "model_info": {"name": "small-1", "provider": "x"}},
-        "agent_execution": {"started_at": "2026-03-01T10:00:00Z", "finished_at": "2026-03-01T10:01:30Z"},
-        "verifier_result": None if reward is None else {"rewards": {"reward": reward}},
-        "exception_info": None if error is None else {"exception_type": error, "exception_message": "it\nbroke"},
-    }
-    put(where / "result.json", result | more)
-    trajectory = ATIF / agent / task / "trajectory.json"
-    if trajectory.exists():
-        put(where / "agent" / "trajectory.json", trajectory.read_text())
-    return where
-
-
-@pytest.fixture
-def job(tmp_path):
-    folder = tmp_path / "job"
-    put(folder / "result.json", {"id": "j", "stats": {}})
-    for agent, task, reward in (("careful", "count-lines", 1), ("careful", "more-rows", 1), ("hasty", "count-lines", 0)):
-        trial(folder, agent, task, 1, reward=reward)
-    return folder
-
-
-def test_a_job_has_trials_with_rewards_and_traces(kit, job):
-    trial(job, "hasty", "more-rows", 1, reward=0, agent_result={"n_input_tokens": 900, "n_output_tokens": 70, "cost_usd": 0.25})
-    found = kit.imported(job)
-    told = {(record.arm, record.task): (record.accuracy, record.input_tokens, record.seconds) for record in found.records}
-    assert told == {
-        ("careful/small-1", "count-lines"): (1.0, 725, 90.0),
-        ("careful/small-1", "more-rows"): (1.0, 465, 90.0),
-        ("hasty/small-1", "count-lines"): (0.0, 690, 90.0),
-        ("hasty/small-1", "more-rows"): (0.0, 900, 90.0),
-    }
-    assert found.manifest.suite.name == "terminal-bench"
-    assert [(arm.loop, arm.options, arm.model) for arm in found.manifest.arms] == [
-        ("careful", {"version": "1.2"}, "small-1"),
-        ("hasty", {"version": "1.2"}, "small-1"),
-    ]
-    (pair,) = losses_explained(found).pairs
-    assert sum(map(len, (pair.causes["hasty/small-1"],))) >= 1
-    assert len(pair.divergences) == 2
-
-
-def test_several_rewards_need_a_name(kit, job):
-    trial(job, "hasty", "more-rows", 1, verifier_result={"rewards": {"tests": 1, "style": 0.5}})
-    with pytest.raises(ValueError, match="rewards are tests, style; say which is the accuracy: --scorer tests"):
-        kit.imported(job)
-
-
-def test_the_trajectories_of_several_steps_follow_each_other(kit, tmp_path):
-    where = trial(tmp_path / "job", "both", "long", 1, reward=1, step_results=[{"step_name": "one"}, {"step_name": "two"}])
-    for step, task in (("one", "count-lines"), ("two", "more-rows")):
-        put(where / "steps" / step / "agent" / "trajectory.json", (ATIF / "careful" / task / "trajectory.json").read_text())
-    found = kit.imported(tmp_path / "job")
-    (record,) = found.records
-    assert (record.steps, record.tool_calls, record.answer) == (5, 4, "a.csv")
-    asked = [event for event in read_trace(found.folder, record).events if isinstance(event, ModelExchange)]
-    assert [event.number for event in asked] == [1, 2, 3, 4, 5]
 
 
 def trajectory(outcomes: list[bool], answer: str = "12") -> dict[str, Any]:
@@ -280,47 +132,9 @@ def test_a_run_of_ours_comes_back_with_equal_records_causes_and_rates(tmp_path, 
         assert after.profile.model_dump(exclude={"description"}) == before.profile.model_dump(exclude={"description"})
 
 
-@pytest.mark.parametrize(
-    ("error", "reward", "more", "expected"),
-    [
-        (None, None, {}, ("errored", "no reward", "finished")),
-        ("AgentTimeoutError", 1, {}, ("scored", "", "timeout")),
-        ("NonZeroAgentExitCodeError", 0, {}, ("scored", "", "crashed")),
-        ("EnvironmentStartTimeoutError", None, {}, ("errored", "EnvironmentStartTimeoutError: it broke", "crashed")),
-        ("ApiError", 0, {"reward_valid": False}, ("errored", "ApiError: it broke", "crashed")),
-    ],
-)
-def test_exceptions_and_rewards(kit, job, error, reward, more, expected):
-    trial(job, "hasty", "more-rows", 1, reward=reward, error=error, **more)
-    (record,) = [one for one in kit.imported(job).records if (one.arm, one.task) == ("hasty/small-1", "more-rows")]
-    assert (record.status, record.reason, record.stop) == expected
-
-
-def judged(task, resolved, *, number=1, mode="unset"):
-    """What terminal-bench writes of a trial."""
-    told = {"id": f"{task}-{number}", "task_id": task, "instruction": task, "is_resolved": resolved, "failure_mode": mode}
-    return told | {"total_input_tokens": 0}
-
-
-def test_a_run_of_terminal_bench_has_no_traces(kit, tmp_path):
-    run = tmp_path / "2026-01-01"
-    put(run / "run_metadata.json", {"agent_name": "terminus", "model_name": "small-1"})
-    put(run / "results.json", {"results": [], "accuracy": 0.5})
-    for task, resolved, mode in (("a", True, "unset"), ("b", False, "agent_timeout"), ("c", None, "unknown_agent_error")):
-        put(run / task / f"{task}.1-of-1" / "results.json", judged(task, resolved, mode=mode))
-    found = kit.imported(tmp_path)
-    assert [(r.arm, r.task, r.status, r.accuracy, r.stop, r.reason) for r in found.records] == [
-        ("terminus/small-1", "a", "scored", 1.0, "finished", ""),
-        ("terminus/small-1", "b", "scored", 0.0, "timeout", ""),
-        ("terminus/small-1", "c", "errored", 0.0, "crashed", "not judged: unknown_agent_error"),
-    ]
-    assert all({"steps", "tokens", "input_tokens"} <= set(record.unknown) for record in found.records)
-
-
-def test_a_copy_of_a_run_within_another_one_adds_nothing(kit, tmp_path):
-    for folder in ("first", "second/first"):
-        put(tmp_path / folder / "results.json", {"results": [judged("a", True), judged("b", True)]})
-        put(tmp_path / folder / "a" / "results.json", judged("a", True))
-    put(tmp_path / "second" / "results.json", {"results": [judged("a", False, number=2), judged("b", False, number=2)]})
-    found = kit.imported(tmp_path)
-    assert sorted((r.task, r.repeat, r.accuracy) for r in found.records) == [("a", 0, 1), ("a", 1, 0), ("b", 0, 1), ("b", 1, 0)]
+def test_several_rewards_need_a_name(kit, tmp_path):
+    shutil.copytree(FILES / "harbor", tmp_path / "job")
+    path = next((tmp_path / "job").glob("more-rows__hasty*/result.json"))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"verifier_result": {"rewards": {"tests": 1, "style": 0.5}}}))
+    with pytest.raises(ValueError, match="rewards are tests, style; say which is the accuracy: --scorer tests"):
+        kit.imported(tmp_path / "job")

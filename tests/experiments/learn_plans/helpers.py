@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
 from whichloop.datasets.validity import replay
-from whichloop.experiments.compare.prepare import Experiment
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import Experiment, run
 from whichloop.experiments.learn_plans.learn import LearnedSuite, learn_suite
 from whichloop.experiments.learn_plans.plan_from_trace import leaves
 from whichloop.metrics.record import Record
 from whichloop.protocol import Plan, PlannedCall, Query, Ref, Tool
-from whichloop.protocol.digest import canonical_json, sha256
+from whichloop.protocol.json_text import canonical_json, sha256
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import write_manifest

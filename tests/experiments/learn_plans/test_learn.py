@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.experiments.learn_plans.helpers import DESIGNS, learned, ran, read, replanned, without_plans
 from tests.kept import put
 from whichloop.checks.suite import task_problems
@@ -74,40 +72,11 @@ PRICE = Plan(
     Ref("b"),
 )
 
-
 BOUGHT = Plan((*PRICE.calls, PlannedCall("d", "buy", {"code": Ref("a", ("code",))}, "Buy it now.", after=("b",))), Ref("b"))
 
 
 def replace_answer(plan: Plan, answer: Any) -> Plan:
     return Plan(plan.calls, answer)
-
-
-def test_answers_of_several_values_are_referred_to_leaf_by_leaf(tmp_path):
-    schema = {
-        "type": "object",
-        "properties": {"code": {"type": "string"}, "price": {"type": "number"}, "sold": {"type": "boolean"}},
-    }
-    expected = {"code": "code-12", "price": 112.5, "sold": False}
-    suite = shop(replace_answer(PRICE, expected), expected=expected, scorer="schema", query=Query("What of it?", "", schema))
-    (task,) = learned(ran(tmp_path, suite, ("finish",)), suite).tasks
-    assert task.plan is not None
-    assert task.plan.answer == {"code": Ref("c1", ("code",)), "price": Ref("c2"), "sold": False}
-
-
-def test_an_answer_in_several_places_stays_literal_and_is_listed(tmp_path):
-    plan = Plan((PlannedCall("a", "record_of", {"number": 12}, "First one."), PlannedCall("b", "buy", {"code": "any"}, "Buy.")), 1)
-    suite = shop(replace_answer(plan, "code-12"), expected="code-12", scorer="exact", query=Query("Which?"))
-    other = replace(suite, open=lambda _: StatelessEnvironment((*Counter().tools[:1], Tool.from_function(echo_code, name="buy"))))
-    (lesson,) = learned(ran(tmp_path, other), other).lessons
-    assert lesson.plan.answer == "code-12"
-    assert [(kept.call, kept.why, kept.seen) for kept in lesson.fixed_values] == [
-        ("answer", "in 2 places", ("c1 at code", "c2 at sold.0"))
-    ]
-
-
-def echo_code(code: str) -> dict[str, Any]:
-    """Sells one."""
-    return {"sold": ["code-12"], "left": 40, "of": f"the {code}"}
 
 
 SHUT = Plan((PlannedCall("a", "price_of", {"code": "code-12"}, "Get its price.", fails=True),), "closed")
@@ -228,17 +197,6 @@ def test_tasks_that_were_not_solved_not_run_or_are_quarantined_say_so_and_keep_t
     assert kept.tasks[1] == suite.tasks[1]
     write_suite(kept, tmp_path / "out.jsonl", only_learned=True)
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 3, "without the quarantined task"
-
-
-def test_a_suite_is_written_whole_or_not_at_all(tmp_path):
-    suite = shop(PRICE)
-    found = learned(ran(tmp_path, suite), suite)
-    unsayable = replace(found, tasks=(*found.tasks, replace(found.tasks[0], id="t1", labels={"weight": float("nan")})))
-    (tmp_path / "suite.jsonl").write_text("mine")
-    with pytest.raises(ValueError, match="JSON"):
-        write_suite(unsayable, tmp_path / "suite.jsonl")
-    assert (tmp_path / "suite.jsonl").read_text() == "mine"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["run-0", "suite.jsonl"]
 
 
 def test_a_check_holds_end_states_and_ids_that_are_drawn_anew_against_the_replay_and_drops_what_does_not_replay(tmp_path):

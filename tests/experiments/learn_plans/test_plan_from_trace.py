@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
-import inspect
 import itertools
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Mapping
 from enum import StrEnum
-from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypedDict, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 
 import pytest
 from hypothesis import given, settings
@@ -24,7 +20,7 @@ from whichloop.experiments.learn_plans.learn import result_kind, write_suite
 from whichloop.experiments.learn_plans.plan_from_trace import Kind, Unlearnable, draft_of, plan_of, successful_calls
 from whichloop.metrics.trace import Trace, TraceError, TraceEvent
 from whichloop.protocol import Plan, Query, Ref, Tool
-from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.json_text import canonical_json
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
@@ -32,13 +28,11 @@ json_values = st.recursive(
     max_leaves=8,
 )
 
-
 results_ = (
     st.text(max_size=20)
     | json_values.map(lambda value: json.dumps(value, ensure_ascii=False))
     | st.just("x... (truncated, 99 characters in all)")
 )
-
 
 tool_events = st.fixed_dictionaries(
     {
@@ -51,18 +45,13 @@ tool_events = st.fixed_dictionaries(
     optional={"fault": st.sampled_from(["tool.slow", "tool.lies", "tool.huge"])},
 )
 
-
 ASK = {"event": "ask", "role": "decide", "messages": []}
-
 
 half_events = st.dictionaries(
     st.sampled_from(["event", "status", "tool", "arguments", "data"]), json_values | st.sampled_from(["tool", "success"])
 )
 
-
 events = st.lists(tool_events | half_events | st.just(ASK) | st.just(7), max_size=8)
-
-
 questions = st.text(max_size=30) | st.just("Step 1: call search. Step 1 of plan 1. 7 and 12")
 
 
@@ -159,13 +148,9 @@ class Colour(StrEnum):
 @pytest.mark.parametrize(
     ("annotation", "kind"),
     [
-        (dict, "json"), (dict[str, int], "json"), (list[str], "json"), (int, "json"), (dict | None, "json"), (Any, "json"),
-        ("NowhereDefined", "json"), (str, "text"), (Card, "other"), (set[str], "other"), (float | int, "json"), (None, "json"),
-        (tuple[str, ...], "json"), (Sequence[Mapping[str, Any]], "json"), (Line, "json"), (Pair, "json"), (object, "json"),
-        (inspect.Signature.empty, "json"), (TypeVar("T"), "json"), (str | None, "json"), (Literal["a", "b"], "text"),
-        (Literal["a", 1], "json"), (Annotated[str, "a name"], "text"), (Annotated[list[Card], "all"], "other"),
-        (list[Card], "other"), (Card | None, "other"), (dict[str, list[Card]], "other"), (dict[int, str], "other"),
-        (datetime.date, "other"), (Decimal, "other"), (bytes, "other"), (Path, "other"), (Colour, "other"), (Iterable, "other"),
+        (dict[str, int], "json"), (int, "json"), (dict | None, "json"), ("NowhereDefined", "json"), (str, "text"), (Card, "other"),
+        (set[str], "other"), (tuple[str, ...], "json"), (Line, "json"), (Pair, "json"), (str | None, "json"),
+        (Literal["a", "b"], "text"), (Annotated[list[Card], "all"], "other"), (dict[int, str], "other"), (Colour, "other"),
     ],
 )  # fmt: skip
 def test_what_a_tool_gives_is_read_off_its_return_type(annotation, kind):
@@ -253,15 +238,3 @@ UNSAYABLE: dict[str, list[Any]] = {
 def test_what_no_plan_can_say_is_a_reason(reason):
     with pytest.raises((TraceError, Unlearnable), match=reason):
         successful_calls(read_events(*UNSAYABLE[reason]))
-
-
-def test_goals_tell_of_tool_and_arguments_in_words_that_the_question_does_not_hold_and_no_format_escapes():
-    made = draft(ASK, event("find", FOUND, text='"rød" <b>\n\\'), ASK, event("use", "ok", id="item-17", filter={"a": 1}, most=3))
-    assert [call.goal for call in plan_of(made.steps, 1, Query("?")).calls] == [
-        "Step 1: call find with text ' rød b '.",
-        "Step 2: call use with id from step 1, filter as an object, most 3.",
-    ]
-    long = draft(ASK, event("find", FOUND, text="x" * 1000))
-    assert len(plan_of(long.steps, 1, Query("?")).calls[0].goal) == 160
-    held = plan_of(draft(ASK, event("find", "ok")).steps, 1, Query("Step 1: call find.", "Step 1 of plan 1."))
-    assert held.calls[0].goal == "Step 1 of plan 2."

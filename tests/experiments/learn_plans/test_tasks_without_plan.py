@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,12 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from tests.experiments.learn_plans.helpers import (
-    DESIGNS,
     FUNCTIONS,
     HONEST_NAMES,
     calls_of,
     learned,
     plans,
     ran,
-    read,
     replanned,
     slow,
     suite_of,
@@ -29,15 +26,12 @@ from tests.experiments.learn_plans.helpers import (
 from tests.sealing import reseal
 from whichloop.checks.suite import task_problems
 from whichloop.datasets.validity import planned_answer, replay
-from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.learn_plans.learn import learn_run, open_suite
-from whichloop.protocol.digest import sha256
+from whichloop.protocol.json_text import sha256
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.permissions import Permissions
 from whichloop.runs.store.files import RunError
 
 OWN = """
@@ -72,26 +66,6 @@ def unplanned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, every: bool = 
     return f"{name}:load"
 
 
-def test_a_run_that_skips_them_shows_them_as_excluded_and_can_be_gone_on_with(tmp_path, monkeypatch):
-    name = unplanned(tmp_path, monkeypatch)
-    config = CompareConfig(
-        loops=("bare",), suite=name, runs=tmp_path / "runs", mlflow=False, skip_unplanned=True, budget={"calls": 1}
-    )
-    experiment = prepare(config)
-    assert run(experiment, Unwatched()) != ""
-    again = reopen(experiment.folder, Permissions(code=[name]))
-    run(replace(again, config=again.config.model_copy(update={"budget": type(config.budget)()})), Unwatched())
-    found = results(experiment.folder)
-    assert [record.status for record in sorted(found.records, key=lambda one: one.task)] == ["scored", "excluded", "excluded"]
-
-
-def test_quarantined_tasks_need_no_plan_and_real_models_none_at_all(tmp_path, monkeypatch):
-    base: dict[str, Any] = {"loops": ("bare",), "runs": tmp_path / "runs", "mlflow": False}
-    assert prepare(CompareConfig(suite=unplanned(tmp_path, monkeypatch, quarantined="bad"), **base)).trials == 3
-    real = CompareConfig(suite=unplanned(tmp_path, monkeypatch), models=("openai/x",), base_url="http://127.0.0.1:9/v1", **base)
-    assert prepare(real).trials == 3
-
-
 @settings(slow, max_examples=cases(12))
 @given(planned=st.lists(plans(HONEST_NAMES), min_size=1, max_size=3), loops=st.sampled_from([("bare",), ("finish", "phased")]))
 def test_what_a_run_did_is_what_its_plans_do(tmp_path_factory, planned, loops):
@@ -117,16 +91,6 @@ def test_a_check_proves_plans_even_where_tools_do_not_say_what_they_give(tmp_pat
     again = replanned(suite, found)
     assert task_problems(again) == []
     assert [calls_of(task, again) for task in again.tasks] == [calls_of(task, suite) for task in suite.tasks]
-
-
-@settings(slow, max_examples=3)
-@given(planned=st.lists(plans(HONEST_NAMES), min_size=1, max_size=3), any_order=st.booleans())
-def test_all_designs_solve_a_learned_suite_under_clean(tmp_path_factory, planned, any_order):
-    folder, suite = tmp_path_factory.mktemp("law"), suite_of(planned)
-    again = replanned(suite, learned(ran(folder, suite, ("react_extract",)), suite, any_order=any_order))
-    found = learned(ran(folder, again, DESIGNS), again, any_order=any_order)
-    assert {record.accuracy for record in read(folder / "run-1")} == {1.0}
-    assert not found.not_learned
 
 
 def test_code_of_the_users_own_is_imported_only_if_its_name_is_typed_again_and_a_suite_that_changed_is_refused(own_run):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,13 +16,12 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from tests.sealing import reseal
 from whichloop.dspy_seam.program import ProgramResult, SampledPrediction
-from whichloop.experiments.optimize.candidates import JsonLinesLog, log_digest, read_log
+from whichloop.experiments.optimize.candidates import Candidate, JsonLinesLog, log_digest, read_log
 from whichloop.experiments.optimize.compiling import SearchOver
 from whichloop.experiments.optimize.rollouts import Background, Proposals, Rollouts, RunStopped
 from whichloop.models.metering import Budget, Meter
 from whichloop.models.proposer import ScriptedProposer
-from whichloop.protocol import Message, Model, Optimizable, Program, ProviderError, Reply, Request, WrappedModel, run_sync
-from whichloop.protocol.model import ProviderTrouble
+from whichloop.protocol import Message, Model, Optimizable, Program, Reply, Request, run_sync
 from whichloop.runs.engine.runner import FIRST_FAILURES
 from whichloop.runs.store.files import RunError
 from whichloop.runs.trial import trial as trial_module
@@ -103,7 +102,7 @@ def test_a_resumed_search_asks_no_model_for_what_it_has(rollouts_of: Make) -> No
     assert (again.search, again.candidates) == (first.search, first.candidates)
 
 
-@pytest.mark.parametrize("calls", [1, 7, 20, 30])
+@pytest.mark.parametrize("calls", [1, 20])
 def test_a_budget_is_never_exceeded_and_a_resumed_search_stops_where_it_stopped(rollouts_of: Make, calls: int) -> None:
     first = rollouts_of(calls=calls)
     given = search(first)
@@ -123,16 +122,12 @@ def test_a_soft_budget_gives_zeros_that_are_no_scores(rollouts_of: Make) -> None
     assert sum(len(item.dev) + len(item.train) for item in rollouts.candidates.values()) == rollouts.search.trials
 
 
-def test_a_search_that_goes_on_never_has_what_was_asked_beyond_its_budget(rollouts_of: Make) -> None:
-
-    def ended(rollouts: Rollouts) -> Any:
-        given = search(rollouts)
-        scores = rollouts.dev_scores(rollouts.arm.loop, program_of(rollouts))
-        return given, scores, rollouts.search, rollouts.evaluation, rollouts.best()
-
-    first = ended(rollouts_of(calls=7))
-    assert first[3].trials > 0
-    assert ended(rollouts_of(calls=7)) == first
+def test_of_programs_that_were_scored_in_part_the_best_has_the_largest_lead_over_the_own_one(rollouts_of: Make) -> None:
+    rollouts = rollouts_of()
+    a, b = (name for name, (split, _) in rollouts.tasks.items() if split == "train")
+    for number, scores in enumerate(({a: 1.0, b: 0.0}, {a: 0.5}, {b: 1.0})):
+        rollouts.candidates[str(number)] = Candidate(number, str(number), {}, scores, {})
+    assert rollouts.best().number == 2
 
 
 class Down:
@@ -161,39 +156,6 @@ def test_a_provider_that_is_down_stops_the_run_and_is_asked_again_when_it_goes_o
     again = rollouts_of()
     assert ask(again, draw=1).fields["status"] == "scored"
     assert again.errored == 0
-
-
-class Breaking:
-    """Makes a model that breaks at its second request, then sound ones."""
-
-    def __init__(self) -> None:
-        self.broken = False
-
-    def __call__(self, *args: Any, **watching: Any) -> Any:
-        model, recorded = model_for_trial(*args, **watching)
-        was_broken, self.broken = self.broken, True
-        return model if was_broken else BreaksOff(model), recorded
-
-
-class BreaksOff(WrappedModel):
-    asked = 0
-
-    async def complete(self, request: Request) -> Reply:
-        self.asked += 1
-        if self.asked == 2:
-            raise ProviderError("gone", "connection")
-        return await self.model.complete(request)
-
-
-def test_all_attempts_at_a_rollout_are_spent(rollouts_of: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = rollouts_of()
-    monkeypatch.setattr(trial_module, "model_for_trial", Breaking())
-    calls = ask(first).calls
-    assert first.search.calls == first.setting.meter.calls == len(calls) + 2
-    again = rollouts_of()
-    ask(again)
-    assert (again.setting.meter.calls, again.setting.meter.tokens) == (first.setting.meter.calls, first.setting.meter.tokens)
-    assert again.search == first.search
 
 
 ASKS = "Your output fields are:\n1. `proposed_instruction` (str):\n[[ ## proposed_instruction ## ]]\n"
@@ -245,26 +207,6 @@ def test_gone_through_again_after_a_kill_it_is_the_same(
             assert again.spent == whole.spent
 
 
-class FailingProposer(WrappedModel):
-    """Answers nothing."""
-
-    def __init__(self, kind: ProviderTrouble = "server") -> None:
-        super().__init__(ScriptedProposer(0))
-        self.kind = kind
-
-    async def complete(self, improving: Request) -> Reply:
-        raise ProviderError("nobody is there", self.kind)
-
-
-@pytest.mark.parametrize("kind", get_args(ProviderTrouble))
-def test_a_provider_that_fails_stops_the_run_unless_the_request_is_to_blame(
-    proposals_of: MakeProposals, kind: ProviderTrouble
-) -> None:
-    expected = ProviderError if kind in ("bad_request", "refused") else RunStopped
-    with pytest.raises(expected, match="nobody is there"):
-        asked_of(proposals_of(FailingProposer(kind)), [1])
-
-
 def test_its_own_requests_have_a_budget_of_their_own(proposals_of: MakeProposals) -> None:
     proposals = proposals_of(calls=2)
     asked_of(proposals, [1, 2])
@@ -274,14 +216,9 @@ def test_its_own_requests_have_a_budget_of_their_own(proposals_of: MakeProposals
     assert proposals.spent.tokens > 0
 
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
+log_lines = st.lists(
+    st.dictionaries(st.text(), st.none() | st.floats(allow_nan=False, allow_infinity=False) | st.text(), max_size=3), max_size=6
 )
-
-
-log_lines = st.lists(st.dictionaries(st.text(), json_values, max_size=3), max_size=6)
 
 
 @settings(max_examples=cases(12))
@@ -318,10 +255,9 @@ def _write(path: Path, items: list[dict[str, Any]]) -> None:
     log.close()
 
 
-@pytest.mark.parametrize("line", [b"{", b"[]", b"7", b"\xff"])
-def test_a_line_that_is_no_object_is_named(tmp_path: Path, line: bytes) -> None:
+def test_a_line_that_is_no_object_is_named(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
-    path.write_bytes(b'{"a": 1}\n' + line + b"\n")
+    path.write_bytes(b'{"a": 1}\n[]\n')
     reseal(path)
     with pytest.raises(RunError, match=r"log\.jsonl:2: "):
         list(read_log(path))

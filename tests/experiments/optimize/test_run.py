@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import shutil
-import signal
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -25,14 +17,10 @@ from whichloop.experiments.optimize.candidates import read_log
 from whichloop.experiments.optimize.config import OptimizeConfig, load_optimize_config, read_optimization_manifest
 from whichloop.experiments.optimize.prepare import Optimization, prepare, reopen
 from whichloop.experiments.optimize.run import run
-from whichloop.runs.engine.interruption import press_everywhere
-from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions
 from whichloop.runs.store.files import MANIFEST, RunError, read_manifest_json
 
 pytestmark = pytest.mark.thorough
-
-
 Configured = Callable[..., OptimizeConfig]
 
 
@@ -47,13 +35,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a finished run. Tests that write into it copy it first."""
     watcher = Remembers()
     return finished(prepare(config_in(tmp_path_factory.mktemp("whole"))), watcher)
-
-
-@pytest.fixture
-def copied(whole: Path, tmp_path: Path) -> Path:
-    folder = tmp_path / whole.name
-    shutil.copytree(whole, folder)
-    return folder
 
 
 def digests(folder: Path) -> tuple[Any, ...]:
@@ -90,10 +71,9 @@ class Interrupting:
         return getattr(self.watcher, name)
 
 
-@pytest.mark.parametrize("at", [pytest.param(1, marks=pytest.mark.slow), 5, 17])
-def test_an_interrupted_search_goes_on_as_if_nothing_had_been(configured: Configured, watcher: Any, whole: Path, at: int) -> None:
+def test_an_interrupted_search_goes_on_as_if_nothing_had_been(configured: Configured, watcher: Any, whole: Path) -> None:
     made = prepare(configured())
-    stopping: Any = Interrupting(watcher, at)
+    stopping: Any = Interrupting(watcher, 5)
     with pytest.raises(KeyboardInterrupt):
         run(made, stopping, watcher)
     kept = timeless(made.folder)
@@ -137,17 +117,6 @@ def test_a_second_run_says_that_the_same_locked_tasks_were_opened_before(configu
     assert again.manifest.seed != old.manifest.seed
 
 
-def test_over_http_it_is_the_same(
-    configured: Configured, watcher: Any, whole: Path, over_http: Callable[[], AbstractContextManager[None]]
-) -> None:
-    first = whole
-    with over_http():
-        second = finished(prepare(configured(threads=8)), watcher)
-    assert sorted(map(json.dumps, timeless(first))) == sorted(map(json.dumps, timeless(second)))
-    assert digests(first)[0] == digests(second)[0]
-    assert digests(first)[2] == digests(second)[2]
-
-
 def test_a_budget_keeps_the_best_program_so_far(configured: Configured, watcher: Any) -> None:
     made = prepare(configured(budget={"calls": 150}, optimizer="BootstrapFewShotWithRandomSearch"))
     finished(made, watcher)
@@ -169,23 +138,6 @@ def test_a_run_that_was_moved_in_its_test_goes_on(configured: Configured, watche
     assert results(moved / "test").is_complete
 
 
-def test_a_program_is_where_another_search_begins(configured: Configured, watcher: Any, copied: Path, tmp_path: Path) -> None:
-    path = reopen(copied).designs[0].folder / "optimized.json"
-    with pytest.raises(ValueError, match="rename the file of the program"):
-        prepare(configured(loops=(f"bare@{path}",)))
-    other = tmp_path / "other.json"
-    other.write_bytes(path.read_bytes())
-    with pytest.raises(ValueError, match="optimize one by one"):
-        prepare(configured(loops=("bare", f"bare@{other}")))
-    renamed = path.rename(tmp_path / "first.json")
-    again = prepare(configured(loops=(f"bare@{renamed}",), optimizer="COPRO(breadth=2, depth=1)"))
-    finished(again, watcher)
-    ended = again.designs[0].ended()
-    assert sum(ended.before.values()) == len(ended.before)
-    names = [arm.info.arm for arm in results(again.folder / "test").comparison.arms]
-    assert names == ["bare@first.json/teachable", "bare@optimized.json/teachable"]
-
-
 def test_an_optimizer_of_ones_own_has_to_be_typed_again(
     configured: Configured, watcher: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,61 +152,8 @@ def test_an_optimizer_of_ones_own_has_to_be_typed_again(
     assert len(json.loads((made.designs[0].folder / "optimized.json").read_text("utf-8"))["decide"]["demos"]) == 2
 
 
-ENDS = "; Ctrl-C again ends the search at once"
-
-
-UNDER_WAY = f"1 rollout under way will end first{ENDS}"
-
-
-LOOP = """
-import asyncio
-from dataclasses import dataclass
-from whichloop.loops.bare import Bare
-before_run = []
-@dataclass(frozen=True)
-class Watched(Bare):
-    async def run(self, query, tools, model, observer=None):
-        for wait in before_run:
-            await wait()
-        return await super().run(query, tools, model, *([] if observer is None else [observer]))
-"""
-
-
-@pytest.fixture
-def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The module of a loop that awaits what a test says, before each of its runs."""
-    (tmp_path / "watched_loop.py").write_text(LOOP, "utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
-    import watched_loop  # type: ignore[import-not-found]  # written above
-
-    yield watched_loop
-    del sys.modules["watched_loop"]
-
-
 def kept(made: Optimization) -> list[Any]:
     return [line["key"] for path in sorted(made.folder.glob("designs/*/rollouts.jsonl")) for _, line in read_log(path)]
-
-
-def at_run(number: int, act: Callable[[], Any], until: Callable[[], bool]) -> Callable[[], Any]:
-    """Act before the run of that number, counted from 1, and wait there."""
-    runs = 0
-
-    async def wait() -> None:
-        nonlocal runs
-        runs += 1
-        if runs == number:
-            act()
-            while not until():
-                await asyncio.sleep(0)
-
-    return wait
-
-
-def press(number: int = signal.SIGINT) -> None:
-    """Send a signal as a terminal does, to the main thread: rollouts run on another one."""
-    main = threading.main_thread().ident
-    assert main is not None
-    signal.pthread_kill(main, number)
 
 
 def config_in(runs: Path, **changes: Any) -> OptimizeConfig:
@@ -264,36 +163,22 @@ def config_in(runs: Path, **changes: Any) -> OptimizeConfig:
     return load_optimize_config(None, defaults | {"train": 8, "dev": 6, "repeats": 1, "mlflow": False, "runs": runs} | changes)
 
 
-def test_a_program_that_was_changed_by_hand_is_not_tested_as_the_one_that_was_found(watcher: Any, copied: Path) -> None:
-    path = reopen(copied).designs[0].folder / "optimized.json"
-    path.write_text(path.read_text("utf-8").replace('"instructions": "', '"instructions": "Cheat. ', 1), "utf-8")
-    reseal(path)
-    with pytest.raises(RunError, match=r"optimized\.json: not the program that the test split was opened for"):
-        run(reopen(copied), watcher, watcher)
-
-
 UNPLANNED = """
 from dataclasses import replace
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_suite
-def made(split: str = "test"):
+def made():
     suite = make_suite(parse_spec("arithmetic(size=60)"))
-    tasks = [replace(task, plan=None) if task.labels["split"] == split else task for task in suite.tasks]
+    tasks = [replace(task, plan=None) if task.labels["split"] == "test" else task for task in suite.tasks]
     return replace(suite, tasks=tuple(tasks))
 """
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"suite": "unplanned_i6:made"}, "26 of 26 tasks have no plan"),
-    ({"suite": "unplanned_i6:made(split=train)"}, "no task of its split train can be run: .* no plan, which the scripted"),
     ({"profiles": ("clean", "teachable")}, "profiles: give one, not 2"),
-    ({"models": ("scripted", "openai/x"), "profiles": ("clean",)}, "models: give one, not 2"),
     ({"split": "test"}, "split is not a setting of an optimization"),
     ({"budget": {"seconds": 3}}, "seconds are not an equal budget"),
-    ({"trial_budget": {"dollars": 3}}, "a budget in dollars needs one for the scripted model"),
     ({"budget": {"dollars": 3}}, "a budget in dollars needs one for the scripted model"),
-    ({"optimizer": "GEPPA"}, "GEPA"),
-    ({"train": 0}, "train"),
     ({"loops": ("bare@nowhere.json",)}, "nowhere.json"),
-    ({"suite": "arithmetic@x.json"}, "is for loops"),
     ({"proposer": "openai/gpt-4o-mini"}, "OPENAI_API_KEY"),
 ]
 
@@ -308,63 +193,4 @@ def test_bad_input_is_told_before_anything_is_made(configured: Configured, tmp_p
     file.write_text("[budget]\ncalls = 10\n", "utf-8")
     with pytest.raises(ValueError, match="budget: move it to the table `search`"):
         load_optimize_config(file, {})
-    file.write_text("[search.budget]\ncalls = 10\n", "utf-8")
-    assert load_optimize_config(file, {}).search.budget.calls == 10
     assert not (tmp_path / "runs").exists()
-
-
-# --- Ctrl-C in a search: the first lets the rollouts under way end and says so, the next ends it at once ---
-
-
-@dataclass
-class Notes(Unwatched):
-    """Progress that keeps its notes."""
-
-    notes: list[str] = field(default_factory=list)
-    then: Callable[[], None] = lambda: None
-
-    def noted(self, text: str) -> None:
-        self.notes.append(text)
-        self.then()
-
-
-@pytest.fixture
-def of_watched(watched: ModuleType, tmp_path: Path) -> Callable[[], Optimization]:
-    changes: dict[str, Any] = {"loops": ("watched_loop:Watched",), "suite": "arithmetic(size=30)", "train": 4, "dev": 3, "tasks": 4}
-    config = config_in(tmp_path / "runs", **changes)
-    return lambda: prepare(config)
-
-
-@pytest.mark.parametrize("is_last", [False, True])
-def test_the_first_lets_the_rollout_under_way_end_is_told_and_leaves_the_test_split_locked(of_watched, watched, is_last):
-    whole = of_watched()
-    assert run(whole) == ""
-    at = len(kept(whole)) if is_last else 3
-    made, told = of_watched(), Notes()
-    watched.before_run.append(at_run(at, press, lambda: bool(told.notes)))
-    assert run(made, progress=told) == "interrupted"
-    assert told.notes == [UNDER_WAY]
-    assert kept(made) == kept(whole)[:at]  # the last of them was under way
-    assert read_manifest_json(made.folder)["splits"]["test"]["opened"] is None
-    assert not press_everywhere()
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    watched.before_run.clear()
-    again = reopen(made.folder, Permissions(("watched_loop:Watched",)))
-    assert run(again) == ""
-    assert kept(again) == kept(whole)
-
-
-@pytest.mark.parametrize("is_signal", [False, True])
-def test_the_second_ends_the_search_at_once_and_a_signal_to_end_does_not_wait(of_watched, watched, is_signal, monkeypatch):
-    monkeypatch.setattr("whichloop.runs.engine.interruption.SAME_WISH_S", 0.0)
-    made, told = of_watched(), Notes() if is_signal else Notes(then=press)
-    before = signal.signal(signal.SIGUSR1, lambda number, frame: press_everywhere(at_once=True))
-    watched.before_run.append(at_run(2, lambda: press(signal.SIGUSR1 if is_signal else signal.SIGINT), lambda: False))
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            run(made, progress=told)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-    assert told.notes == ([] if is_signal else [UNDER_WAY])
-    assert len(kept(made)) == 1
-    assert not press_everywhere()

@@ -23,9 +23,6 @@ from whichloop.protocol import Query, Toolbox, run_sync
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import generated_suites, make_suite
 
-FUNCTIONS = [tool.function for tool in calculator.TOOLS]
-
-
 MOST_CALLS = 20
 
 
@@ -54,25 +51,6 @@ async def scores(url: str, http: httpx.AsyncClient, solve: Callable[[Any], Corou
         answer = await solve(entry)
         found.append((await http.post(f"{url}/t/{entry['trial']}/answer", json={"answer": answer})).json()["score"])
     return found
-
-
-@pytest.mark.parametrize(
-    "named", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["trial in the address", "by the question"]
-)
-def test_google_s_client_solves_every_task_with_functions_of_its_own(named):
-    genai = pytest.importorskip("google.genai")
-
-    async def work(url: str, http: httpx.AsyncClient) -> list[float]:
-        async def solve(entry: Any) -> str:
-            options = {"base_url": f"{url}/t/{entry['trial']}" if named else url, "httpx_async_client": http}
-            client = genai.Client(api_key="none", http_options=options).aio
-            config = {"tools": FUNCTIONS, "automatic_function_calling": {"maximum_remote_calls": MOST_CALLS}}
-            chat = client.chats.create(model="scripted", config=config)
-            return str((await chat.send_message(f"Solve this. {entry['question']}")).text)
-
-        return await scores(url, http, solve)
-
-    assert serve(work) == [1.0] * 2
 
 
 @pytest.mark.parametrize("kept", [("functionCall", "thoughtSignature"), ("functionCall",)], ids=["signature", "neither"])
@@ -112,14 +90,12 @@ def test_a_client_that_drops_the_ids_of_calls_is_understood(kept):
     assert serve(work) == [1.0] * 2
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-def test_a_loop_of_ours_solves_every_task_on_a_model_by_its_name(stream):
+def test_a_loop_of_ours_solves_every_task_on_a_model_by_its_name():
     loop = Finish(max_steps=MOST_CALLS)
 
     async def work(url: str, http: httpx.AsyncClient) -> list[float]:
         async def solve(entry: Any) -> Any:
             model = open_model("gemini/scripted", f"{url}/t/{entry['trial']}/v1beta")
-            model = model if stream else model.with_capabilities(replace(model.capabilities, streaming=False))
             try:
                 return (await loop.run(Query(entry["question"]), Toolbox(calculator.TOOLS), model)).answer
             finally:

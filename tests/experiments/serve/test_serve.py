@@ -31,9 +31,6 @@ def first_tasks(count: int) -> Suite:
 FUNCTIONS = {tool.name: tool.function for tool in calculator.TOOLS}
 
 
-MORE = "One of them is not enough."
-
-
 def say(value: Any) -> str:
     return json.dumps(value)
 
@@ -104,18 +101,6 @@ def test_the_question_alone_names_the_task():
     assert serve(suite, work) == [1.0] * 3
 
 
-def test_of_two_questions_the_longer_one_is_meant():
-    short, long = make_task("short", "Twice 3?", 3), make_task("long", f"Twice 3? {MORE}", 4)
-
-    async def work(trials, plain):
-        async with client(plain) as asking:
-            for entry in await entries(plain):
-                await loop(asking, entry, lambda name, arguments: "1")
-        return [(await plain.get(f"/t/{name}")).json()["model_calls"] for name in ("short,0,~1", "long,0,~2")]
-
-    assert serve(make_suite(short, long), work) == [2, 2]
-
-
 def double(n: int) -> int:
     """Twice n."""
     return 2 * n
@@ -129,24 +114,6 @@ def make_task(name: str, question: str, n: int, **changes: Any) -> Task:
 def make_suite(*tasks: Task, environment: Any = None) -> Suite:
     world = environment or StatelessEnvironment((Tool.from_function(double, blocking=False),))
     return Suite("tiny", "1", tasks or (make_task("t1", "Twice 21?", 21),), lambda _: world)
-
-
-def test_the_tokens_of_a_trial_are_those_of_the_replies_that_were_sent():
-
-    async def work(trials, plain):
-        (entry,) = await entries(plain)
-        spent = []
-        async with client(plain, "t1") as asking:
-            wants = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object", "properties": {}}}}
-            for more in ({}, {"max_tokens": 3}, {"response_format": wants}):
-                question: Any = [{"role": "user", "content": entry["question"]}]
-                made: Any = await asking.chat.completions.create(model="scripted", messages=question, tools=entry["tools"], **more)
-                spent.append(made.usage.completion_tokens)
-        return spent, (await plain.get("/t/t1")).json()["output_tokens"]
-
-    spent, counted = serve(make_suite(), work)
-    assert spent[1] == 3 < spent[0]
-    assert counted == sum(spent)
 
 
 def through_http(plain: httpx.AsyncClient, trial: str) -> Callable[[str, str], Any]:
@@ -175,19 +142,6 @@ def test_a_whole_trial_over_http_with_receipts_and_counts():
     assert report["model_calls"] == len(calls) + 1
     assert report["input_tokens"] > report["output_tokens"] > 0
     assert (report["answered"], report["score"], report["profile"]) == (True, 1.0, "clean")
-
-
-def test_trials_of_one_task_are_told_apart_by_repeat_and_label():
-    names = ["t1", "t1,0", "t1,1", "t1,0,red", "t1,0,blue,too"]
-
-    async def work(trials, plain):
-        for name in names:
-            await plain.post(f"/t/{name}/tools/double", json={"n": 1})
-        return [(await plain.get(f"/t/{name}")).json() for name in names]
-
-    found = serve(make_suite(), work)
-    assert [report["tool_calls"] for report in found] == [2, 2, 1, 1, 1]  # the first two are one
-    assert [(report["repeat"], report["label"]) for report in found[2:]] == [(1, ""), (0, "red"), (0, "blue,too")]
 
 
 def test_the_models_name_chooses_the_profile():
@@ -277,22 +231,6 @@ def test_connections_break_for_a_program_with_its_own_tools(kind):
     answer, faults = serve(make_suite(), work, profile)
     assert (answer, len(broken)) == ("42", 2)
     assert faults == {"scheduled": 2, "landed": 2, "absorbed": 0, "recovered": 2, "implicit": 0, "believed": 0}
-
-
-def test_wire_faults_reach_a_program_that_brings_no_codec():
-    profile = Profile.model_validate({"name": "x", "rates": {"provider.rate_limit": 1.0}, "clears": {"never": 0, "attempts": 1}})
-
-    async def work(trials, plain):
-        (entry,) = await entries(plain)
-        async with client(plain, "t1") as asking:
-            with pytest.raises(openai.RateLimitError):
-                await loop(asking, entry)
-            made = await asking.chat.completions.create(
-                model="scripted", messages=[{"role": "user", "content": entry["question"]}], tools=entry["tools"]
-            )
-        return made.choices[0].finish_reason, (await plain.get("/t/t1")).json()["faults"]["landed"]
-
-    assert serve(make_suite(), work, profile) == ("tool_calls", 1)
 
 
 @pytest.mark.parametrize("tell", [say, lambda value: f'"{value}"'])
@@ -401,17 +339,6 @@ def test_pages_that_are_not_there_or_are_asked_wrongly_and_a_first_answer_which_
 
     suite = make_suite(make_task("t1", "Twice 21?", 21), make_task("t2", "?", 1, quarantined="odd"))
     assert serve(suite, work) == ({"score": 0.0}, 400, 0.0)
-
-
-def test_a_plan_that_does_not_replay_is_said_so():
-    broken = make_task("t1", "Twice 21?", 21, plan=Plan((PlannedCall("c1", "triple", {"n": 1}, "Find."),), Ref("c1")))
-
-    async def work(trials, plain):
-        async with client(plain, "t1") as asking:
-            with pytest.raises(openai.BadRequestError, match="does not replay"):
-                await asking.chat.completions.create(**ASKED)
-
-    serve(make_suite(broken), work)
 
 
 @pytest.mark.parametrize("obeys", [0, 1])

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.experiments.size.made_up_pilots import Draw, often, plan, sized, solves, warned
-from whichloop.experiments.size.doc import SEEN, size_doc
+from tests.experiments.size.conftest import Draw, often, plan, sized, solves, warned
+from whichloop.experiments.size.doc import size_doc
 from whichloop.experiments.size.pilot import SizeRequest, as_shares
-from whichloop.experiments.size.sizes import Sizing, size
+from whichloop.experiments.size.sizes import size
 from whichloop.metrics.power import difference_power, equivalence_power, pass_power, same_loop, spread
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import METRICS, TaskValues, task_values
@@ -68,21 +66,6 @@ def test_a_second_run_is_measured(pilot):
     assert "second run differs" not in warned(both)
 
 
-def test_the_table_begins_with_the_number_that_the_comparison_named(pilot):
-    close = pilot({"a": often(1, 0.8), "b": often(0.97, 0.78)})
-    made = sized(close, margin=0.02)
-    decision = close.verdict.decision
-    assert decision is not None
-    assert made.seen is not None
-    assert made.seen.tasks == decision.tasks
-    assert made.seen.trials == 2 * made.seen.tasks * made.pilot.repeats
-    table = size_doc(made).tables[0]
-    assert table.texts[0][:3] == [SEEN, "2", f"{decision.tasks:,}"]
-    assert [row[0].partition(" ")[0] for row in table.texts[1:]] == [plan.purpose for plan in made.plans for _ in plan.sizes]
-    assert sized(pilot({"a": solves(1), "b": solves(0)})).seen is None
-    assert size(close, SizeRequest(purposes=("gate",))).seen is None
-
-
 @given(amounts=st.lists(st.lists(st.floats(1, 1e6), min_size=2, max_size=2), min_size=2, max_size=20), more=st.floats(0.98, 1.02))
 def test_shares_differ_by_the_ratio_of_the_sums_that_the_gate_takes(amounts, more):
     names = [str(place) for place in range(len(amounts))]
@@ -112,22 +95,7 @@ def test_templates_are_the_units(pilot):
     assert "clusters" in size_doc(clustered).tables[0].columns
 
 
-def test_arms_that_did_the_same_in_every_trial_are_named_and_not_sized(pilot):
-    def alike(record: Record) -> Record:
-        return replace(record, trace_digest="t", steps=4, input_tokens=10, output_tokens=1, cost_usd=None)
-
-    draws = {loop: lambda rng, task: float(task % 2) for loop in ("a", "b")}
-    same = size(pilot(draws, change=alike), SizeRequest())
-    assert size_doc(same).facts["Same"] == ["a and b"]
-    assert [each.purpose for each in same.plans] == ["gate"]
-    assert same.to_json()["same"] == [["a", "b"]]
-    with_another = size(pilot(draws | {"c": lambda rng, task: float(task % 3 > 0)}, change=alike), SizeRequest())
-    assert size_doc(with_another).facts["Same"] == ["a and b"]
-    assert {reach.names for reach in plan(with_another, "compare").reaches} == {("a", "c"), ("b", "c")}
-    assert plan(with_another, "compare").level == pytest.approx(0.05 / 3)
-
-
-def test_cost_is_trials_times_what_one_took_and_a_run_that_its_processors_held_up_takes_as_long_again(pilot):
+def test_cost_is_trials_times_what_one_took_and_is_shared_by_the_places(pilot):
     made = sized(pilot({"a": solves(0.8), "b": solves(0.7)}, concurrency=16), margin=0.1)
     for purpose in ("compare", "gate"):
         sizes = plan(made, purpose).sizes
@@ -138,17 +106,6 @@ def test_cost_is_trials_times_what_one_took_and_a_run_that_its_processors_held_u
             assert one.cost_usd == pytest.approx(0.01 * one.trials)
             assert one.seconds == pytest.approx(8 * one.trials / 16)
             assert one.tokens == pytest.approx((1_000 + 49.5) * one.trials)
-    later = itertools.count()
-
-    def one_by_one(record):
-        """Trials one after the other, though there are places for sixteen; in a later session the rest."""
-        place = next(later)
-        return replace(record, started_at=8.0 * place + 1e6 * (place // 100), wall_s=8.0)
-
-    made = sized(pilot({"a": solves(0.8), "b": solves(0.7)}, concurrency=16, change=one_by_one), margin=0.1)
-    assert [one.seconds for one in plan(made, "compare").sizes] == [
-        pytest.approx(8 * one.trials) for one in plan(made, "compare").sizes
-    ]
 
 
 def test_the_noise_is_what_two_runs_differ_by(pilot):
@@ -161,9 +118,7 @@ def test_the_noise_is_what_two_runs_differ_by(pilot):
 
 
 SECOND: list[tuple[dict[str, Any], str]] = [
-    ({"repeats": 3}, "another number of repeats"),
     ({"manifest": {"profiles": {"clean": "q"}}}, "another set of fault profiles"),
-    ({"draws": {"b": solves(0.5)}}, "another set of arms"),
     ({"manifest": {"suite": {"name": "s", "version": "1", "digest": "e", "tasks": 20}}}, "another suite"),
 ]
 
@@ -179,24 +134,6 @@ def test_a_second_run_of_something_else_or_the_same_run_is_refused(pilot):
     scripted = [pilot({"a": solves(0.5)}, model="scripted") for _ in range(2)]
     with pytest.raises(ValueError, match="both runs have seed 0"):
         size(scripted[0], SizeRequest(), scripted[1])
-
-
-@pytest.mark.parametrize(("repeats", "share"), [(1, 0.0), (2, 1.0)])
-def test_a_pilot_without_any_difference_asks_for_hundreds_of_tasks(pilot, repeats, share):
-    made = sized(pilot({"a": solves(share), "b": solves(share)}, tasks=60, repeats=repeats))
-    for purpose in ("compare", "gate"):
-        assert min(one.tasks * one.repeats for one in plan(made, purpose).sizes) > 300, purpose
-    assert all(noise.sd > 0 for noise in made.noise)
-    assert {"hardly apart"} <= warned(made).keys()
-
-
-@pytest.mark.parametrize("metric", ["steps", "cost_usd"])
-def test_other_metrics_are_planned_as_ratios(pilot, metric):
-    made = sized(pilot({"a": solves(0.8), "b": solves(0.7)}), metric=metric)
-    assert not made.pilot.scores
-    assert (plan(made, "compare").margin, plan(made, "gate").margin) == (0.02, 0.10)
-    assert plan(made, "gate").best is not None
-    assert "gate ± 10.0 %" in [row[0] for row in size_doc(made).tables[0].texts]
 
 
 def errored(record: Record) -> Record:
@@ -216,15 +153,6 @@ def test_what_is_no_pilot_for_a_metric_is_told(pilot, change, metric, said):
         sized(pilot({"a": solves(0.5), "b": solves(0.5)}, change=change), metric=metric)
 
 
-def test_dollars_are_told_where_there_is_a_price_and_what_a_cache_spared_is_not_counted_on(pilot):
-    made = sized(pilot({"a": solves(0.5)}, change=lambda r: replace(r, cost_usd=None)))
-    assert plan(made, "gate").sizes[0].cost_usd is None
-    assert "USD" not in size_doc(made).tables[0].columns
-    assert warned(made)["no dollars"] == "a: dollars are not known"
-    best = plan(sized(pilot({"a": solves(0.5)}, change=lambda r: replace(r, cost_usd=0.0, nominal_usd=0.05))), "gate").sizes[0]
-    assert best.cost_usd == pytest.approx(0.05 * best.trials)
-
-
 def test_trials_that_errored_or_are_missing_and_few_tasks_are_told(pilot):
     draws = {"a": solves(0.5), "b": solves(0.5)}
     made = sized(pilot(draws, change=lambda r: errored(r) if r.task in ("t1", "t2") else r))
@@ -235,39 +163,9 @@ def test_trials_that_errored_or_are_missing_and_few_tasks_are_told(pilot):
     assert "invalid" in warned(made)
     made = sized(pilot({"a": solves(0.5)}, change=lambda r: r if r.task != "t7" else None))
     assert warned(made)["incomplete"] == "pilot: incomplete: 198 of 200 trials"
-    for tasks, kind in ((2, "few to plan"), (3, "few to plan"), (5, "few to plan"), (30, "small pilot")):
+    for tasks, kind in ((5, "few to plan"), (30, "small pilot")):
         made = sized(pilot({"a": often(1, 0), "b": often(0, 1)}, tasks=tasks))
         assert warned(made)[kind].startswith(f"{tasks} tasks")
-
-
-def test_few_clusters_are_planned_with_what_was_seen_of_them_and_it_is_said_how_many_differed(pilot):
-    """36 tasks on nine topics, as an import names them."""
-    origin = {"imported": {"from": [], "format": "csv", "cluster": "topic"}}
-
-    def clustered(draws: dict[str, Draw]) -> Sizing:
-        topic = {"change": lambda r: replace(r, cluster=str(int(r.task[1:]) % 9)), "manifest": origin}
-        return sized(pilot(draws, tasks=36, repeats=3, **topic), margin=0.1)
-
-    made = clustered({"a": solves(0.6), "b": solves(0.5)})
-    sizes = sorted(plan(made, "compare").sizes, key=lambda one: one.repeats)
-    assert len(sizes) > 1
-    assert all(fewer.tasks < more.tasks for more, fewer in pairwise(sizes))
-    assert all(one.tasks == 4 * one.clusters for one in sizes)
-    assert "hardly apart" not in warned(made)
-    assert warned(made)["small pilot"].startswith("9 clusters: ")
-    assert warned(made)["clusters"].startswith("36 tasks in 9 clusters count like ")
-    hardly: list[tuple[dict[str, Draw], str]] = [
-        ({"a": solves(1), "b": solves(0)}, "a and b: differed otherwise than usual on 0 of 9 clusters"),
-        (
-            {"a": solves(1), "b": lambda rng, task: float(task not in (0, 9, 1))},
-            "a and b: differed otherwise than usual on 2 of 9 clusters",
-        ),
-        ({"a": solves(1)}, "a and another design: differed"),
-    ]
-    for draws, says in hardly:
-        made = clustered(draws)
-        assert warned(made)["hardly apart"].startswith(says)
-        assert [one.repeats for one in plan(made, "compare").sizes] == [1], "tasks never vary: more repeats are for nothing"
 
 
 def test_one_arm_alone_is_planned_beside_another_design_and_tasks_that_ran_once_with_all_that_varies(pilot):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,13 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from tests.experiments.size.made_up_pilots import Draw, often, pilots_in, plan, sized, solves, warned
-from tests.sealing import reseal
-from whichloop.experiments.compare.results import results
-from whichloop.experiments.size.doc import large, size_doc
+from tests.experiments.size.conftest import Draw, often, pilots_in, plan, sized, solves, warned
+from whichloop.experiments.size.doc import size_doc
 from whichloop.metrics.record import Record
 from whichloop.runs.store.files import RunError
-from whichloop.text.numbers import duration
 
 
 def test_a_suite_that_has_fewer_tasks_is_told_and_repeats_are_taken_instead(pilot):
@@ -49,25 +43,12 @@ def test_a_suite_that_grows_is_named_as_large_as_it_has_to_be(pilot):
     assert best.suite == f"arithmetic(size={best.tasks})"
     assert size_doc(made).facts["Gate"] == [f"--repeats {best.repeats} --suite 'arithmetic(size={best.tasks})'"]
     assert made.pilot.supply.tasks == 40
+    there = plan(
+        sized(pilot({"bare": solves(0.8)}, tasks=40, suite="arithmetic(size=40)"), margin=0.5, purposes=("gate",)), "gate"
+    ).best
+    assert (there.tasks <= 40, there.suite) == (True, None)
     huge = sized(pilot({"bare": solves(0.5)}, tasks=40, suite="arithmetic(size=40)"), margin=0.001, purposes=("gate",))
     assert not any(one.enough_tasks for one in plan(huge, "gate").sizes if one.tasks > 100_000)
-
-
-def test_the_first_tasks_of_a_suite_are_not_all_of_it(pilot):
-    few = pilot({"bare": solves(0.8)}, tasks=40, suite="arithmetic(size=400)", manifest={})
-    path = few.folder / "manifest.json"
-    manifest = json.loads(path.read_text())
-    manifest["config"]["tasks"] = 40
-    path.write_text(json.dumps(manifest))
-    reseal(path)
-    assert sized(results(few.folder)).pilot.supply.tasks == 400
-    manifest["config"]["suite"] = "my.module:Suite"  # never imported, though it is named
-    path.write_text(json.dumps(manifest))
-    reseal(path)
-    made = sized(results(few.folder))
-    assert made.pilot.supply.tasks is None
-    assert "suite unknown" in warned(made)
-    assert plan(made, "gate").best == plan(made, "gate").sizes[0]
 
 
 @settings(deadline=None, max_examples=cases(12))
@@ -119,77 +100,3 @@ def test_the_sizes_are_those_of_the_arms_that_work_alone(tmp_path_factory, dead,
     assert (whole.plans, whole.noise, whole.same) == (chosen.plans, chosen.noise, chosen.same)
     assert whole.warnings[1:] == chosen.warnings
     assert all(name in warned(whole)["dead arm"] for name in names)
-    mixed = sized(run, loops=(*working, *names))
-    assert mixed.to_json()["loops"] == working
-    assert (mixed.plans, mixed.warnings) == (whole.plans, whole.warnings)
-    assert "incomplete" not in warned(whole)
-
-
-@settings(deadline=None, max_examples=cases(6))
-@given(
-    lost=st.fixed_dictionaries(dict.fromkeys(("dead", "bare", "finish"), st.integers(0, 10))),
-    loops=st.sets(st.sampled_from(["bare", "finish"])),
-)
-def test_a_pilot_is_incomplete_where_trials_of_the_loops_that_are_sized_are_missing(tmp_path_factory, lost, loops):
-    tasks, repeats = 30, 2
-
-    def changed(record: Record) -> Record | None:
-        if int(record.task[1:]) < lost[record.arm]:
-            return None
-        if record.arm != "dead":
-            return record
-        return replace(record, scores={"accuracy": 0.0}, stop="crashed", reason="KeyError: 'x'")
-
-    make = pilots_in(tmp_path_factory.mktemp("runs"))
-    run = make(dict.fromkeys(lost, solves(0.7)), tasks=tasks, repeats=repeats, change=changed)
-    sized_loops = loops or {"bare", "finish"}
-    due = len(sized_loops) * tasks * repeats
-    ended = due - repeats * sum(lost[loop] for loop in sized_loops)
-    told = warned(sized(run, loops=tuple(sorted(loops)))).get("incomplete")
-    assert told == (f"pilot: incomplete: {ended} of {due} trials" if ended < due else None)
-
-
-def test_excluded_tasks_have_to_be_made_up_for_and_one_of_which_a_repeat_is_excluded_is_there(pilot):
-    def leaving_out(*repeats: int) -> Callable[[Record], Record]:
-        def change(record: Record) -> Record:
-            is_out = record.repeat in repeats and int(record.task[1:]) < 20
-            return replace(record, status="excluded", scores={}) if is_out else record
-
-        return change
-
-    grows = {"draws": {"bare": solves(0.8)}, "tasks": 40, "suite": "arithmetic(size=40)"}
-    made = sized(pilot(**grows, change=leaving_out(0, 1)), margin=0.1, purposes=("gate",))
-    best = plan(made, "gate").best
-    assert made.pilot.supply.tasks == 20
-    assert best.suite == f"arithmetic(size={2 * best.tasks})"
-    imported = {"imported": {"from": [], "format": "csv"}}
-    there = sized(pilot({"bare": solves(0.8)}, tasks=40, change=leaving_out(1), manifest=imported))
-    assert there.pilot.supply.tasks == 40
-
-    def lacking(record: Record) -> Record:
-        lacks = record.arm == "b" and int(record.task[1:]) < 25
-        told = replace(record, cost_usd=None if record.arm == "b" else 1)
-        return replace(record, status="excluded", scores={}) if lacks else told
-
-    made = sized(pilot({"a": solves(0.8), "b": solves(0.8)}, tasks=60, change=lacking, manifest=imported))
-    assert made.pilot.supply.tasks == 35, "tasks that one arm lacks are no more than they are"
-    assert warned(made)["no dollars"] == "b: dollars are not known"
-
-
-BAD: list[tuple[dict[str, Any], str]] = [
-    ({"metric": "speed"}, "metric: unknown metric 'speed'; known: accuracy"),
-    *(({"margin": margin}, "margin: it must be more than 0 and less than 1") for margin in (0.0, 1.0)),
-    ({"margin": math.nan}, "margin"),
-    ({"margin": 200.0, "metric": "steps"}, "margin: it must be more than 0 and less than 100"),
-    *(({"alpha": alpha}, "alpha") for alpha in (0.5, 0.0)),
-    *(({"power": power}, "power") for power in (0.4, 1.0, math.nan)),
-]
-
-
-def test_bad_arguments_are_told_by_their_name(pilot):
-    found = pilot({"a": solves(0.5)}, tasks=10)
-    for wanted, says in BAD:
-        with pytest.raises(ValueError, match=says):
-            sized(found, **wanted)
-    assert [large(950), large(12_345), large(4_560_000)] == ["950", "12.3 k", "4.56 M"]
-    assert [duration(s) for s in (0.2, 42, 700, 12_300)] == ["under a second", "42 s", "12 min", "3.4 h"]

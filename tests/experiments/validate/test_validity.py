@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -54,22 +53,9 @@ def test_tau_is_that_of_scipy_within_its_interval(sides: tuple[list[list[float]]
         assert -1 <= found.low <= found.value <= found.high <= 1
 
 
-def test_a_side_that_equals_itself_has_tau_1_and_its_opposite_minus_1() -> None:
-    real = np.array([[1.0, 1, 0, 1], [1, 0, 0, 1], [0, 0, 0, 1]])
-    clusters = list("abcd")
-    assert rank_agreement(real, real, clusters).value == 1  # type: ignore[union-attr]
-    assert rank_agreement(real, 1 - real, clusters).value == -1  # type: ignore[union-attr]
-    assert rank_agreement(real, np.ones_like(real), clusters) is None
-
-
 WIDE = {"value": 0.2, "low": 0.1, "high": 0.3, "n": 40}
-
-
 RIGHT = {"better": "a/m", "worse": "b/m", "real": WIDE, "predicted": 0.1, "misplaced": False}
-
-
 WRONG = RIGHT | {"predicted": -0.1, "misplaced": True}
-
 
 FOUND: dict[str, Any] = {
     "prediction": "d" * 64,
@@ -84,7 +70,6 @@ FOUND: dict[str, Any] = {
     "pairs_in_all": 3,
     "unknown_errors": {},
 }
-
 
 OFF = [FOUND["differences"][0] | {"off": True}, *FOUND["differences"][1:]]
 
@@ -126,11 +111,6 @@ def test_the_fewest_units_are_those_with_which_one_pair_can_be_told_apart(tests:
 
     assert smallest(units) < alpha
     assert units == 1 or smallest(units - 1) >= alpha
-
-
-def test_the_page_names_the_fewest_tasks_of_three_and_of_five_loops() -> None:
-    page = " ".join((Path(__file__).parents[3] / "docs" / "validity.md").read_text("utf-8").split())
-    assert f"three loops take {units_needed(3)} independent held-out tasks or more, five take {units_needed(10)}" in page
 
 
 @given(units=UNITS, seed=st.integers(0, 9), order=st.randoms())

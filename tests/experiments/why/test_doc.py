@@ -12,17 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.results import Results, find_record, results
-from whichloop.experiments.compare.run import run
+from tests.experiments.running import ran as run_of
+from whichloop.experiments.compare.results import Results, find_record
 from whichloop.experiments.why import base_rates
 from whichloop.experiments.why.base_rates import LOST_ONLY, BaseRate
-from whichloop.experiments.why.doc import MAX_ACROSS, MAX_EXAMPLES, why_doc
-from whichloop.experiments.why.losses import losses_explained, pairs_named
+from whichloop.experiments.why.doc import MAX_EXAMPLES, why_doc
+from whichloop.experiments.why.losses import losses_explained
 from whichloop.metrics.trajectory.divergence import explain
 from whichloop.metrics.trajectory.traced_trial import TracedTrial
-from whichloop.runs.config import CompareConfig
-from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.store.trials import Traces
 from whichloop.text.doc import Doc, Lines, Table, to_markdown
 
@@ -67,23 +64,6 @@ def test_every_cause_has_one_example_with_its_command_the_frequent_ones_at_once(
     assert len(lines_of(doc, "Next")) == 1
 
 
-def test_where_two_arms_part_is_shown_where_they_were_asked_for(found: Results) -> None:
-    pairs = pairs_named(found, "bare", "react_extract")
-    why = losses_explained(found, pairs=pairs)
-    shown = why_doc(found, why, named=True).shown(detail=False)
-    (counts,) = [block for block in shown if isinstance(block, Table) and block.title == "Solved trials of two arms"]
-    assert [row[:2] for row in counts.texts] == [list(pair) for pair in pairs]
-    assert counts.columns == ("a", "b", "both", "only a", "only b", "neither", "tasks")
-    solved = {record.key for record in found.records if record.is_solved}
-    for a, b, *numbers in counts.texts:
-        of_a, of_b = ({key[1:] for key in solved if key[0] == arm} for arm in (a, b))
-        assert [int(number) for number in numbers[:3]] == [len(of_a & of_b), len(of_a - of_b), len(of_b - of_a)]
-    (lost,) = [block for block in shown if isinstance(block, Table) and block.title == "Lost where the other arm solved"]
-    assert sum(int(row[3]) for row in lost.texts) == sum(pair.only_a + pair.only_b for pair in why.pairs) > 0
-    every = why_doc(found, losses_explained(found))
-    assert all(table.detail for table in tables_of(every) if "arm" in table.title)
-
-
 def test_solved_trials_are_explained_by_the_same_rules(found: Results) -> None:
     traces, shown, solved = Traces(found.folder), Counter[tuple[str, str]](), Counter[str]()
     for record in found.records:
@@ -108,27 +88,13 @@ def test_of_many_solved_trials_as_many_of_each_arm_are_looked_at(found: Results,
 
 
 def ran(folder: Path, loops: tuple[str, ...], *profiles: str, tasks: int = 12, **more: Any) -> Results:
-    made = prepare(CompareConfig(loops=loops, profiles=profiles, tasks=tasks, runs=folder, mlflow=False, **more))
-    run(made, Unwatched())
-    return results(made.folder)
+    return run_of(folder, loops=loops, profiles=profiles, tasks=tasks, **more)
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
     loops = ("bare", "react_extract", "finish(parse_retries=0)", "stateless")
-    return ran(tmp_path_factory.mktemp("runs"), loops, "flaky-format", "flaky-tools", tasks=16)
-
-
-def test_of_many_arms_each_has_a_row_and_the_cure_that_is_in_the_run_is_the_next_thing_to_look_at(tmp_path: Path) -> None:
-    loops = tuple(f"bare(max_consecutive_errors={n})" for n in range(1, MAX_ACROSS + 2))
-    many = ran(tmp_path / "many", loops, "flaky-format", tasks=4)
-    table = tables_of(why_doc(many, losses_explained(many, pairs=())))[0]
-    assert [row[0] for row in table.texts] == list(loops)
-    assert table.columns[:2] == ("loop", "lost")
-    fenced = ran(tmp_path / "fenced", ("bare", "bare(fences=read)"), "flaky-format", tasks=40)
-    (command,) = lines_of(why_doc(fenced, losses_explained(fenced)), "Next")
-    assert shlex.split(command)[:2] in (["whichloop", "report"], ["whichloop", "compare"])
-    assert losses_explained(fenced).arms[0].kinds["parse"].get("wire.fenced", 0) > 0
+    return ran(tmp_path_factory.mktemp("runs"), loops, "flaky-format", "flaky-tools", tasks=12)
 
 
 def test_a_run_that_lost_nothing_says_so_and_markdown_has_every_block(tmp_path: Path, found: Results) -> None:
@@ -144,20 +110,6 @@ def test_without_traces_of_solved_trials_there_is_no_base_rate(tmp_path: Path) -
     (arm,) = losses_explained(ran(tmp_path, ("bare",), "flaky-tools", traces="failures")).arms
     assert arm.causes
     assert not arm.base_rates
-
-
-def test_what_most_solved_trials_show_too_is_told_with_both_counts_and_stands_in_no_arm(tmp_path: Path) -> None:
-    """What a forgetful model asks for again is a step more, which is no loss by itself."""
-    found = ran(tmp_path, ("bare", "stateless"), "forgetful", suite="library")
-    why = losses_explained(found)
-    (table,) = [each for each in why_doc(found, why).tables if each.title.startswith("Lost trials, and solved ones")]
-    told = {(row[0], row[1]): row[table.columns.index("solved")] for row in table.texts}
-    for arm in why.arms:
-        rate = arm.base_rates["lost observation"]
-        assert told[arm.arm, "lost observation"] == f"{rate.solved} of {rate.of_solved}"
-        assert (rate.lost, rate.of_lost, rate.of_solved) == (arm.causes["lost observation"], arm.lost, arm.trials - arm.lost)
-        assert 2 * rate.solved > rate.of_solved
-        assert not arm.stands("lost observation")
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.data())

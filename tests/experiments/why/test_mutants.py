@@ -16,16 +16,12 @@ from benchmarks.loop_defects import DEFECTS
 from benchmarks.loop_mutants import Mutant
 from benchmarks.pages import block
 from benchmarks.why_mutants import PAGE, counted
+from tests.experiments.running import ran
 from tests.metrics.lost_trials import Talk, record
-from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
 from whichloop.loops.bare import Bare
 from whichloop.metrics.trace import Trace
 from whichloop.metrics.trajectory.alterations import alterations
 from whichloop.metrics.trajectory.traced_trial import TracedTrial
-from whichloop.runs.config import CompareConfig
-from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.store.trials import read_trace
 
 MIN_NAMED = 0.93
@@ -66,9 +62,7 @@ def test_every_planted_defect_costs_tasks_and_is_named() -> None:
 @pytest.mark.parametrize("suite", ["arithmetic", "events"])
 def test_a_sound_loop_alters_nothing(tmp_path: Path, suite: str) -> None:
     profiles = ("clean", "flaky-format", "flaky-tools", "forgetful", "stubborn")
-    made = prepare(CompareConfig(loops=LOOPS, profiles=profiles, suite=suite, tasks=TASKS, runs=tmp_path, mlflow=False))
-    run(made, Unwatched())
-    found = results(made.folder, paired=False)
+    found = ran(tmp_path, is_compared=False, loops=LOOPS, profiles=profiles, suite=suite, tasks=TASKS)
     altered = {one.key: alterations(TracedTrial(read_trace(found.folder, one), one)) for one in found.records}
     assert len(altered) == TASKS * len(LOOPS) * len(profiles)
     assert {key: each for key, each in altered.items() if each} == {}
@@ -86,53 +80,24 @@ def test_the_page_counts_every_kind_and_each_is_named() -> None:
     assert all(float(worst) >= MIN_NAMED for *_, worst in rows)
 
 
-# --- what is not an alteration ---
+SAME = {"a": 12, "b": 2}
+RAN: list[tuple[dict[str, Any], list[tuple[dict[str, Any], str, bool]], list[str]]] = [
+    ({"a": "12", "b": "2"}, [(SAME, "14", True)], []),  # text that is read as the number it states
+    (SAME, [({"a": "12", "b": "2"}, "122", True)], ["altered call"]),
+    ({"a": "12", "b": "2"}, [({"a": 13, "b": 2}, "15", True)], ["altered call"]),
+    ({"a": 12}, [(SAME, "14", True)], []),  # an argument that is filled in, where the call gave a result
+    ({"a": 12}, [({"a": 12, "c": 2}, "no argument c", False)], ["altered call"]),
+    (SAME, [(SAME, "down", False), (SAME, "14", True)], []),  # a failed call may be made again by the loop itself
+    (SAME, [(SAME, "14", True), (SAME, "14", True)], ["added call"]),
+]
 
 
-def altered(talk: Talk, answer: Any = 14) -> list[str]:
-    trace = Trace.from_json(talk.answer(answer).ends(answer))
-    return [each.cause for each in alterations(TracedTrial(trace, record()))]
-
-
-def ran_as(talk: Talk, tool: str, data: str, *, ok: bool = True, **arguments: Any) -> Talk:
-    """Let a tool run with other arguments than the last call's."""
-    talk.events.append(
-        {"event": "tool", "tool": tool, "arguments": arguments, "data": data, "status": "success" if ok else "error"}
-    )
-    return talk.tell(data)
-
-
-def answered_by_another_request(talk: Talk) -> list[str]:
-    """What is altered in a scripted trial whose loop asks for the answer in a request of its own."""
-    answer = "not determined"
-    talk.ask("answer", reply=answer, move={"move": "answer", "value": answer})
-    return [each.cause for each in alterations(TracedTrial(Trace.from_json(talk.ends(answer)), record(plan_unseen=True)))]
-
-
-def test_a_run_that_ends_at_a_call_that_never_ran_ended_too_soon_and_at_one_that_had_run_it_did_not() -> None:
-    assert answered_by_another_request(Talk().call("mul", a=3, b=4).ran("12").call("add", a=12, b=2)) == ["termination"]
-    assert answered_by_another_request(Talk().call("mul", a=3, b=4).ran("12").call("mul", a=3, b=4)) == []
-    assert answered_by_another_request(Talk().call("mul", a=3, b=4).ran("12")) == []
-
-
-def test_text_that_is_read_as_the_number_it_states_is_not_an_alteration() -> None:
-    assert altered(ran_as(Talk().call("add", a="12", b="2"), "add", "14", a=12, b=2)) == []
-    assert altered(ran_as(Talk().call("add", a=12, b=2), "add", "122", a="12", b="2")) == ["altered call"]
-    assert altered(ran_as(Talk().call("add", a="12", b="2"), "add", "15", a=13, b=2)) == ["altered call"]
-
-
-def test_an_argument_that_is_filled_in_is_not_an_alteration_where_the_call_gave_a_result() -> None:
-    assert altered(ran_as(Talk().call("add", a=12), "add", "14", a=12, b=2)) == []
-    assert altered(ran_as(Talk().call("add", a=12), "add", "no argument c", ok=False, a=12, c=2)) == ["altered call"]
-
-
-def test_a_call_that_failed_may_be_made_again_by_the_loop_itself() -> None:
-    failed = ran_as(Talk().call("add", a=12, b=2), "add", "down", ok=False, a=12, b=2)
-    assert altered(ran_as(failed, "add", "14", a=12, b=2)) == []
-    gave = ran_as(Talk().call("add", a=12, b=2), "add", "14", a=12, b=2)
-    assert altered(ran_as(gave, "add", "14", a=12, b=2)) == ["added call"]
-
-
-def test_nothing_is_claimed_where_no_codec_says_what_the_model_wrote() -> None:
-    talk = ran_as(Talk().ask(reply="calling add"), "add", "14", a=1, b=2)
-    assert altered(talk) == []
+@pytest.mark.parametrize(("called", "runs", "causes"), RAN)
+def test_what_ran_otherwise_than_it_was_called_is_an_alteration_unless_it_means_the_same(called, runs, causes) -> None:
+    talk = Talk().call("add", **called)
+    for arguments, data, ok in runs:
+        status = "success" if ok else "error"
+        talk.events.append({"event": "tool", "tool": "add", "arguments": arguments, "data": data, "status": status})
+        talk.tell(data)
+    trace = Trace.from_json(talk.answer(14).ends(14))
+    assert [each.cause for each in alterations(TracedTrial(trace, record()))] == causes

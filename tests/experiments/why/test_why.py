@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,37 +13,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.experiments.running import ran
 from tests.kept import put
-from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.results import Results
 from whichloop.experiments.why.losses import Why, comparable, losses_explained
 from whichloop.experiments.why.trial import recorded_doc
 from whichloop.metrics.record import Record
-from whichloop.metrics.trace import ToolRun
 from whichloop.metrics.trajectory.trajectory import course
-from whichloop.runs.config import CompareConfig
-from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.trials import TRIALS, read_records, read_trace
 
 LOOPS = ("bare", "finish", "phased", "react_extract", "stateless")
-
-
 PROFILES = ("flaky-format", "flaky-tools", "forgetful", "stubborn")
-
-
-def ran(folder: Path, **config: Any) -> Results:
-    made = prepare(CompareConfig(runs=folder, mlflow=False, **config))
-    run(made, Unwatched())
-    return results(made.folder, paired=False)
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Two repeats of 9 tasks, five designs, two profiles."""
     folder = tmp_path_factory.mktemp("runs")
-    return ran(folder, loops=LOOPS, profiles=("flaky-format", "forgetful"), suite="arithmetic", tasks=9, repeats=2)
+    return ran(
+        folder, is_compared=False, loops=LOOPS, profiles=("flaky-format", "forgetful"), suite="arithmetic", tasks=9, repeats=2
+    )
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +81,7 @@ def test_a_pair_a_task_and_an_arm_can_be_chosen(found):
 def test_the_step_of_a_cause_is_the_first_of_the_replies_that_it_is_about(tmp_path):
     profile = tmp_path / "unreadable.toml"
     profile.write_text('name = "unreadable"\n[rates]\n"wire.malformed" = 0.3\n[clears]\nnever = 1.0\n')
-    found = ran(tmp_path / "runs", loops=("bare",), profiles=(str(profile),), suite="arithmetic", tasks=9)
+    found = ran(tmp_path / "runs", is_compared=False, loops=("bare",), profiles=(str(profile),), suite="arithmetic", tasks=9)
     (arm,) = losses_explained(found, pairs=()).arms
     records = {record.key: record for record in found.records}
     ended = [one for one in arm.examples if (one.cause, one.stop) == ("parse", "error_valve")]
@@ -104,16 +93,15 @@ def test_the_step_of_a_cause_is_the_first_of_the_replies_that_it_is_about(tmp_pa
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("suite", ["events", *(pytest.param(suite, marks=pytest.mark.slow) for suite in ("repairs", "typed"))])
-def test_causes_are_found_in_every_suite(tmp_path, suite):
-    found = ran(tmp_path, loops=LOOPS, profiles=PROFILES, suite=suite, tasks=3)
+def test_causes_are_found_in_a_suite_with_states_too(tmp_path):
+    found = ran(tmp_path, is_compared=False, loops=LOOPS, profiles=PROFILES, suite="events", tasks=3)
     causes = sum((Counter(arm.causes) for arm in losses_explained(found, pairs=(), most=0).arms), Counter[str]())
     assert causes["other"] <= 0.02 * causes.total()
     assert {"parse", "lost observation", "tool argument"} <= set(causes)
 
 
 def test_a_loss_that_names_faults_is_counted_under_one_of_them(tmp_path):
-    found = ran(tmp_path, loops=LOOPS, profiles=("flaky-tools", "flaky-format"), suite="arithmetic", tasks=8)
+    found = ran(tmp_path, is_compared=False, loops=LOOPS, profiles=("flaky-tools", "flaky-format"), suite="arithmetic", tasks=8)
     met = {(record.arm, record.task): {fault.kind for fault in record.faults} for record in found.records}
     counted: Counter[str] = Counter()
     for arm in losses_explained(found, pairs=()).arms:
@@ -123,20 +111,6 @@ def test_a_loss_that_names_faults_is_counted_under_one_of_them(tmp_path):
             counted[example.fault] += bool(named)
     assert counted.total() > 8
     assert {"tool.garbage", "wire.truncated"} <= counted.keys()
-
-
-def test_repeated_calls_are_those_of_the_trace(found):
-    told = 0
-    for record in found.records:
-        gave: set[str] = set()
-        again = 0
-        for event in read_trace(found.folder, record).events:
-            if isinstance(event, ToolRun):
-                again += event.call.key in gave
-                gave |= {event.call.key} if event.gave_result else set()
-        assert record.repeated_calls == again
-        told += again
-    assert told > 0
 
 
 def damaged(found: Results, folder: Path, change: Callable[[dict[str, Any]], None]) -> Results:
@@ -197,35 +171,3 @@ def test_examples_can_be_few_and_counts_stay_whole_also_without_traces(found, re
     assert all(not arm.causes for arm in untraced.arms)
     assert [(pair.only_a, pair.only_b) for pair in untraced.pairs] == [(pair.only_a, pair.only_b) for pair in reasons.pairs]
     assert untraced.findings == reasons.findings
-    pair = ("bare/flaky-format", "react_extract/flaky-format")
-    bare = [replace(record, trace_at=0) if record.arm == pair[0] else record for record in found.records]
-    alone = losses_explained(replace(found, records=tuple(bare)), pairs=[pair])
-    assert alone.pairs[0].divergences == (), "where only the winner has no trace the loss is told alone"
-    assert sum(alone.arms[1].causes.values()) == alone.arms[1].lost > 0
-
-
-@pytest.mark.thorough
-def test_memory_stays_flat_over_many_trials(found, tmp_path):
-    """What is kept of a trial is its place in the counts, and no part of its trace."""
-    first = [record for record in found.records if record.task < "arithmetic-0002"]
-    texts = {record.key: read_trace(found.folder, record).to_json() for record in first}
-
-    def peak(times: int) -> int:
-        records = [replace(record, task=f"{record.task}-{k}") for record in first for k in range(times)]
-        folder = tmp_path / str(times)
-        folder.mkdir()
-        put(
-            folder,
-            records,
-            [json.dumps(texts[one.key] | {"task": f"{one.task}-{k}"}).encode() + b"\n" for one in first for k in range(times)],
-        )
-        many = replace(found, folder=folder, records=tuple(read_records(folder)))
-        tracemalloc.start()  # which makes it take several times as long
-        losses_explained(many, most=1)
-        _, most = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        return most
-
-    few, many = peak(1), peak(5)
-    mean_trace = sum(len(json.dumps(text)) for text in texts.values()) / len(first)
-    assert (many - few) / (4 * len(first)) < mean_trace / 10

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tests.loops.helpers import call
+from tests.loops.helpers import add, call
 from whichloop.loops import Bare, ToolRegistry, run_agent
 from whichloop.protocol import SILENT, Observer, Outcome, Query, Tool, Toolbox, run_sync
 
@@ -28,11 +28,6 @@ class Llm:
     @property
     def steps(self) -> list[int]:
         return [step for _, step in self.seen]
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def divide(a: float, b: float) -> float:

@@ -6,13 +6,14 @@ import ast
 import inspect
 import json
 import logging
+import runpy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.loops.bare.helpers import ADD, BAD, CAP, ERROR_CLASSES, VALVE, Llm, add, asked, data_of, observations, registry, run
-from tests.loops.helpers import Script, answer, call, python
+from tests.loops.bare.helpers import ADD, BAD, CAP, ERROR_CLASSES, VALVE, Llm, asked, data_of, observations, registry, run
+from tests.loops.helpers import Script, add, answer, call
 from tests.rows import row
 from whichloop.loops import bare, bare_standalone
 from whichloop.loops.bare import create_observation
@@ -260,17 +261,11 @@ def test_run_agent_has_the_seeds_arguments_defaults_and_result() -> None:
     assert run_agent("q", 1, Llm(ADD))["final_answer"] == CAP
 
 
-OFFLINE = """\
-import os, sys
-sys.addaudithook(lambda event, _: os._exit(9) if event in ("socket.connect", "socket.getaddrinfo") else None)
-"""
-
-
 @row("S4-18")
-def test_the_module_runs_a_demo_offline() -> None:
-    done = python(f"{OFFLINE}import runpy; runpy.run_module('whichloop.loops.bare', run_name='__main__')")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
+def test_the_module_runs_a_demo(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.warns(RuntimeWarning, match="found in sys.modules"):
+        runpy.run_module("whichloop.loops.bare", run_name="__main__")
+    assert capsys.readouterr().out.splitlines() == [
         "What is 5 + 3? -> 8 (1 steps)",
         "What is 1 / 0? -> ValueError - Cannot divide by zero (1 steps)",
     ]

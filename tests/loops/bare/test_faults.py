@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from functools import partial
 from typing import Any
@@ -12,12 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from tests.loops.bare.helpers import ADD, BAD, CAP, add, asked, data_of, divide, observed, registry, run
-from tests.loops.helpers import Notes, Script, answer, call
+from tests.loops.bare.helpers import ADD, BAD, CAP, asked, data_of, divide, observed, registry, run
+from tests.loops.helpers import Notes, Script, add, answer, call
 from tests.rows import row
 from whichloop.loops.bare import Bare, create_observation
 from whichloop.loops.bare_codecs import INSTRUCTIONS
-from whichloop.loops.bare_standalone import arun_agent
 from whichloop.protocol import BudgetExceeded, ContextOverflow, ProviderError, Query, StopReason, Tool, Toolbox, run_sync
 from whichloop.protocol.chat import Message, NativeCall, Reply
 
@@ -28,12 +26,6 @@ from whichloop.protocol.chat import Message, NativeCall, Reply
 def test_a_type_error_inside_a_tool_is_no_complaint_about_arguments() -> None:
     broken = registry(broken=lambda: "a" + 1)  # type: ignore[operator]  # that is the error
     assert data_of(call("broken"), broken) == 'TypeError: can only concatenate str (not "int") to str'
-
-
-@pytest.mark.parametrize("reply", ['{"tool_name": "now"}', '{"tool_name": "now", "arguments": null}'])
-@row("B4-5")
-def test_null_or_absent_arguments_are_none(reply: str) -> None:
-    assert data_of(reply, registry(now=lambda: "noon")) == "noon"
 
 
 @pytest.mark.parametrize("reply", [BAD + "x" * 3000, "[]"])
@@ -157,40 +149,6 @@ def test_bare_the_valve_is_declared_exactly_where_it_can_be_reached(loop: Bare, 
         assert (outcome.stop is StopReason.ERROR_VALVE) is (StopReason.ERROR_VALVE in loop.stops)
 
 
-@row("G-3")
-def test_cancelling_the_run_cancels_the_model_call() -> None:
-    async def main() -> list[str]:
-        heard: list[str] = []
-
-        async def never(history: list[dict[str, str]], step: int) -> str:
-            try:
-                await asyncio.sleep(60)
-            except asyncio.CancelledError:
-                heard.append("cancelled")
-                raise
-            return ""
-
-        task = asyncio.create_task(arun_agent("q", llm_func=never))
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        return heard
-
-    assert run_sync(main()) == ["cancelled"]
-
-
-def test_run_agent_takes_an_async_llm_func_and_runs_inside_an_event_loop() -> None:
-    async def llm(history: list[dict[str, str]], step: int) -> str:
-        await asyncio.sleep(0)
-        return answer(str(step))
-
-    async def main() -> dict[str, Any]:
-        return asked(llm)
-
-    assert run_sync(main())["final_answer"] == "0"
-
-
 # --- options ---
 
 FORMATS_SAY: dict[str, tuple[Any, Any]] = {
@@ -216,13 +174,6 @@ def test_option_decision_format_changes_how_a_decision_is_written_and_nothing_el
     assert [(request.tools != (), request.parallel_calls) for request in model.requests] == [(native, not native)] * 2
 
 
-@row("bare.decision_format")
-def test_option_decision_format_of_fields_reads_them_in_a_code_fence() -> None:
-    call, closing = '```\nThought: Go.\nTool: add\nArguments: {"a": 2, "b": 3}\n```', "```\nAnswer: 5\n```"
-    outcome = run(Bare(decision_format="fields"), Script(call, closing))
-    assert (outcome.answer, outcome.steps) == ("5", 1)
-
-
 @pytest.mark.parametrize(
     ("form", "bad", "words"),
     [
@@ -245,16 +196,6 @@ def test_option_decision_format_has_its_unreadable_replies_fed_back(form: Any, b
     shown = model.requests[1].messages[3:]
     assert all(words in message.content for message in shown)
     assert [message.call_id for message in shown] == ([call.id for call in bad.calls] or [""])
-
-
-@pytest.mark.parametrize(("retries", "asks", "stop"), [(0, 1, "parse_failed"), (3, 4, "parse_failed"), (9, 6, "max_steps")])
-@row("bare.answer_retries")
-def test_option_answer_retries_bounds_refused_answers_apart_from_the_valve(retries: int, asks: int, stop: str) -> None:
-    model = Script(then=answer("many"))
-    loop = Bare(answer_retries=retries, max_consecutive_errors=1, max_steps=6)
-    outcome = run_sync(loop.run(Query("How many?", schema=int), Toolbox([add]), model))
-    assert (outcome.answer, outcome.stop, len(model.requests)) == (None, stop, asks)
-    assert "the answer is no int" in str(outcome.error)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import datetime
 import inspect
-import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -14,13 +12,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel
 
-from tests.loops.bare.helpers import add, data_of, registry, run
-from tests.loops.helpers import Script, answer, call
+from tests.loops.bare.helpers import data_of, registry
+from tests.loops.helpers import add, call
 from tests.rows import row
-from whichloop.loops.bare import Bare, Conversation, validate_tool_arguments
-from whichloop.protocol import Message, Tool, Toolbox, ToolCall, run_sync
+from whichloop.loops.bare import validate_tool_arguments
 
 
 class Counter:
@@ -114,63 +110,3 @@ def test_validator_passes_exactly_what_python_could_call(
     except TypeError:
         callable_so = False
     assert (validate_tool_arguments(tool, arguments, "t") is None) is callable_so
-
-
-def test_system_text_of_a_tool_without_docstring_or_signature() -> None:
-    model = Script(answer("x"))
-    run(Bare(instructions="I"), model, Tool("raw", "", {"type": "object"}, dict), Tool.from_function(lambda x: x, name="anon"))
-    assert model.requests[0].messages[0].content.splitlines() == ["I", "raw(...)", "anon(x)"]
-
-
-class Box(BaseModel):
-    width: int
-    height: int
-
-
-def area(box: Box) -> int:
-    """An area."""
-    return box.width * box.height
-
-
-def year(day: datetime.date) -> int:
-    """The year of a day."""
-    return day.year
-
-
-def positional(a: int, b: int = 1, /, *rest: int) -> int:
-    """A sum."""
-    return a + b + sum(rest)
-
-
-@pytest.mark.parametrize(
-    ("function", "arguments", "shown"),
-    [
-        (area, {"box": {"width": 2, "height": 3}}, "6"),
-        (year, {"day": "2020-02-01"}, "2020"),
-        (positional, {"a": 1}, "2"),
-        (positional, {"a": 1, "b": 2, "rest": [3, 4]}, "10"),
-    ],
-)
-def test_arguments_reach_a_toolbox_tool_converted_and_by_place(function: Any, arguments: dict[str, Any], shown: str) -> None:
-    assert seen_by(Tool.from_function(function), arguments) == ("success", shown)
-
-
-def test_a_tool_that_changes_its_argument_does_not_change_the_move() -> None:
-    given = {"xs": [1, 2]}
-
-    def drain(xs: Any) -> int:
-        """Takes all there is."""
-        total: int = sum(xs)
-        xs.clear()
-        return total
-
-    assert seen_by(Tool.from_function(drain), given) == ("success", "3")
-    assert given == {"xs": [1, 2]}
-
-
-def seen_by(tool: Tool, arguments: dict[str, Any]) -> tuple[str, str]:
-    """Status and data of the observation that bare makes of one call."""
-    talk = Conversation([Message("user", "?")], [])
-    run_sync(Bare()._act(ToolCall(tool.name, arguments), Toolbox([tool]), talk))
-    seen = json.loads(talk.history[-1]["content"])
-    return seen["status"], seen["data"]

@@ -10,6 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
+from tests.loops.helpers import add
 from whichloop.loops.finish import Finish, Module, module, tool
 from whichloop.protocol import SILENT, Message, NativeCall, Observer, Outcome, Query, Reply, Request, Tool, Toolbox, run_sync
 
@@ -24,11 +25,6 @@ JSON: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=8,
 )
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def risky(x: int) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import copy
 import logging
 from collections.abc import Callable
@@ -141,14 +140,6 @@ def test_model_temperature_and_max_tokens_hold_from_the_next_request_on() -> Non
     assert [request.sampling.as_dict() for request in second.requests] == [{"temperature": 0.1, "max_tokens": 50}] * 2
 
 
-@row("S3-38")
-def test_a_model_may_be_a_dict_and_one_that_cannot_be_made_aborts_the_run() -> None:
-    for chosen in ({"model": Script(finish("second")), "num_retries": 1}, 3):
-        agent = agent_of(Script(SEARCH), lambda self, step, chosen=chosen: setattr(step, "model", chosen))
-        with contextlib.nullcontext() if isinstance(chosen, dict) else pytest.raises(ValueError, match="model"):
-            assert agent(question="?").answer == "second"
-
-
 CHANGES: list[Callable[[Any], Any]] = [
     lambda output: {"data": output, "note": "verify"},
     lambda output: str(output)[:5] + "... (truncated)",
@@ -218,14 +209,6 @@ def test_a_history_may_be_edited_and_trimmed_and_what_is_mended_is_said_once(cap
     assert trimmed == ["tool"] * 3  # its call is gone each time
     assert results(model.requests[-1]) == [FOUND]
     assert len(caplog.records) == 1
-
-
-@row("B3-15")
-def test_a_call_that_a_hook_takes_out_loses_its_result_which_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    model = Script(SEARCH, finish("ok"))
-    with caplog.at_level(logging.WARNING):
-        assert agent_of(model, lambda self, step: self.history.pop() and None)(question="?").answer == "ok"
-    assert (results(model.requests[1]), len(caplog.records)) == ([], 1)
 
 
 ENTRIES = st.one_of(

@@ -5,51 +5,24 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal, Optional
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import AliasChoices, BaseModel, Field
+from pydantic import BaseModel, Field
 
 from tests.cases import cases
 from tests.loops.finish.helpers import JSON, SEARCH, AnswerOutput, agent_of, finish, native, run, says
-from tests.loops.helpers import Script
+from tests.loops.helpers import Script, Streaming
 from tests.rows import row
 from whichloop.loops.finish import Finish, Partial, StreamChunk
 from whichloop.loops.finish.answer import Output
 from whichloop.loops.finish.hooks import partial_json, so_far
-from whichloop.protocol import CallDelta, Chunk, ProviderError, Reply, Request, StopReason, run_sync
+from whichloop.protocol import Chunk, ProviderError, Reply, Request, StopReason, run_sync
 
 DONE = says(native("__finish__", {"answer": "Paris, of course", "confidence": 0.95}), text="Let me answer.")
-
-
-class Streaming(Script):
-    """Streams replies in pieces of a few characters; those of branches are whole."""
-
-    def __init__(self, *replies: Any, size: int = 4, then: Any = None) -> None:
-        super().__init__(*replies, then=then)
-        self.size = size
-        self.closed = 0
-
-    async def complete(self, request: Request) -> Reply:
-        assert request.scope, "on_stream is defined: replies are streamed"
-        return await super().complete(request)
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        reply = await super().complete(request)
-        try:
-            for start in range(0, len(reply.text), self.size):
-                yield Chunk(reply.text[start : start + self.size])
-            for index, call in enumerate(reply.calls):
-                yield Chunk(call=CallDelta(index, call.id, call.name))
-                for start in range(0, len(call.arguments), self.size):
-                    yield Chunk(call=CallDelta(index, arguments=call.arguments[start : start + self.size]))
-            yield Chunk(reply=reply)
-        finally:
-            self.closed += 1
 
 
 def streamed(*replies: Reply, size: int = 4, model: Any = None, **attributes: Any) -> tuple[Any, list[StreamChunk]]:
@@ -91,7 +64,7 @@ def test_text_then_calls_are_streamed_then_tools_run_then_on_step() -> None:
     def on_stream(self: Any, chunk: StreamChunk) -> None:
         order.append("done" if chunk.done else "text" if chunk.content else "call" if chunk.tool_call else "partial")
 
-    model = Streaming(says(native("note"), text="Look"), finish())
+    model = Streaming(says(native("note"), text="Look"), finish(), size=4)
     agent_of(model, lambda self, step: order.append("on_step"), on_stream, tools=[note])(question="?")
     assert order[: order.index("on_step") + 1] == ["text", "call", "call", "done", "tool", "on_step"]
 
@@ -106,27 +79,6 @@ def test_a_reply_is_streamed_iff_on_stream_is_defined_and_the_forced_call_too() 
             raise AssertionError("on_stream is not defined")
 
     assert agent_of(Unstreamed(finish()))(question="?").answer == "x"
-
-
-@row("S3-46")
-def test_a_model_that_streams_in_one_chunk_gives_text_calls_and_one_done_chunk() -> None:
-    class Whole(Script):
-        async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-            reply = await self.complete(request)
-            call = reply.calls[0] if reply.calls and reply.calls[0].name == "search" else None
-            yield Chunk(reply.text, None if call is None else CallDelta(0, call.id, call.name, call.arguments), reply)
-
-    _, chunks = streamed(model=Whole(Reply("hm"), says(*SEARCH.calls, text="Look."), DONE))
-    assert [(chunk.content, chunk.done) for chunk in chunks] == [
-        ("hm", True),
-        ("Look.", False),
-        (None, False),
-        (None, True),
-        ("Let me answer.", False),
-        (None, True),
-    ]
-    assert chunks[2].tool_call is not None
-    assert (chunks[2].tool_call.name, chunks[-1].partial.answer) == ("search", "Paris, of course")
 
 
 @pytest.mark.parametrize("is_async", [True, False])
@@ -266,27 +218,3 @@ def test_no_validation_error_arises_while_partial_and_a_cut_object_adds_no_key(v
 @pytest.mark.parametrize("text", ["", "[1", "3", "nope", '"x', "[" * 10_000])
 def test_partial_json_of_no_object_is_none(text: str) -> None:
     assert partial_json(text) is None
-
-
-@dataclass
-class Known:
-    name: str
-
-    def __post_init__(self) -> None:
-        {"known": 1}[self.name]
-
-
-class Shadowing(BaseModel):
-    names: list[str]
-    adapters: str
-    read: bool
-    known: Known
-    renamed: str = Field("", validation_alias=AliasChoices("new", "old"))
-
-
-@row("S3-46")
-def test_partial_takes_any_names_and_types_whose_checks_raise_anything() -> None:
-    value = {"names": ["a"], "adapters": "x", "read": True, "known": {"name": "known"}, "new": "y"}
-    seen = snapshots(Shadowing, json.dumps(value))
-    assert {part.known and part.known.name for part in seen} == {None, "known"}
-    assert (seen[-1].names, seen[-1].adapters, seen[-1].read, seen[-1].renamed) == (["a"], "x", True, "y")

@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
+from tests.loops.test_codecs import EVENT
 from tests.rows import row
-from whichloop.loops.finish import FinishCodec, XmlCodec
 from whichloop.loops.finish.answer import Output
 from whichloop.loops.finish.xml_output import input_xml, instruction, output_xml, read_output
-from whichloop.protocol import Answer, NativeCall, Reply, WireError
 
 
 class Place(BaseModel):
@@ -33,26 +32,6 @@ class Event(BaseModel):
     tags: list[str] = []
     place: Place | None = Field(None, description="where")
     others: list[Place] = []
-
-
-EVENT = {
-    "type": "object",
-    "properties": {
-        "name": {"type": "string", "description": "its title"},
-        "seats": {"type": "integer"},
-        "price": {"type": "number"},
-        "sold out": {"type": "boolean"},
-        "tags": {"type": "array", "items": {"type": "string"}},
-        "grid": {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
-        "place": {"$ref": "#/$defs/place"},
-        "copy": {"type": ["string", "null"]},
-        "kind": {"enum": ["a", 2, None]},
-        "any": {},
-        'é <&> "': {"type": "string"},
-        "": True,
-    },
-    "$defs": {"place": {"type": "object", "properties": {"city": {"type": "string"}, "place": {"$ref": "#/$defs/place"}}}},
-}
 
 
 # --- XML that is written ---
@@ -240,15 +219,3 @@ def test_lists_of_any_text_come_back(value: Any) -> None:
     if all(isinstance(item, list) == (items["type"] == "array") for item in value):
         schema = {"type": "object", "properties": {"v": {"type": "array", "items": items}}}
         assert read_output(output_xml({"v": value}), schema) == ("", {"v": value})
-
-
-def test_parse_takes_finish_beside_other_calls_as_the_answer_and_needs_a_call() -> None:
-    calls = (NativeCall("1", "add", "{}"), NativeCall("2", "__finish__", '{"answer": "x"}'))
-    assert (
-        FinishCodec(Output.of(None)).parse(Reply("t", calls))
-        == XmlCodec(Output.of(None)).parse(Reply("t", calls))
-        == Answer("t", "x")
-    )
-    for reply, said in ((Reply("x"), "no tool was called"), (Reply("", (NativeCall("", "__finish__", "{}"),)), "'answer'")):
-        with pytest.raises(WireError, match=said):
-            FinishCodec(Output.of(None)).parse(reply)

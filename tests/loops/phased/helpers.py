@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal
 
+from tests.loops.helpers import Streaming, add
 from whichloop.loops.phased import AgentCallbacks, Phased, PhaseTask, TaskStatus, ToolCallStatus, ToolExecutor, ToolExecutorOptions
 from whichloop.protocol import SILENT, Observer, Outcome, Query, Request, Tool, Toolbox, run_sync
-from whichloop.protocol.chat import Capabilities, Chunk, NativeCall, Reply
+from whichloop.protocol.chat import Capabilities, NativeCall, Reply
 from whichloop.protocol.moves import Act, Answer, Completion, PlanTask, Tasks, Text, Understanding
 from whichloop.protocol.tool_calls import ToolCall
 
@@ -18,16 +19,15 @@ FAIL = (ToolCall("fail", {}),)
 LAYOUTS: tuple[Literal["executor", "agent"], ...] = ("executor", "agent")
 
 
-class Brain:
-    """A Model that is told what to say by role: one saying for ever, or a list whose last is said for ever.
+class Brain(Streaming):
+    """A model that is told what to say by role: one saying for ever, or a list whose last is said for ever.
 
-    A saying is a move, a text, a Reply, an exception to raise, or a function of the request.
-    What it is not told: one task that calls add(1, 2), enough after the first round, all contexts, the answer "done".
+    A saying is what a Script says. What it is not told: one task that calls add(1, 2), enough after the first round, all contexts,
+    the answer "done".
     """
 
-    name = "brain"
-
     def __init__(self, capabilities: Capabilities | None = None, **sayings: Any) -> None:
+        super().__init__(then=self._said, size=1)
         self.capabilities = capabilities or Capabilities()
         usual: dict[str, list[Any]] = {
             "understand": [Understanding("a sum", ("one", "two"))],
@@ -39,37 +39,14 @@ class Brain:
             "answer": [Answer("", "done")],
         }
         self.sayings = usual | {role: list(said) if isinstance(said, list) else [said] for role, said in sayings.items()}
-        self.requests: list[Request] = []
 
-    async def complete(self, request: Request) -> Reply:
-        self.requests.append(request)
+    def _said(self, request: Request) -> Any:
         waiting = self.sayings[request.role.value]
         said = waiting.pop(0) if len(waiting) > 1 else waiting[0]
-        said = said(request) if callable(said) else said
-        if isinstance(said, BaseException):
-            raise said
-        if isinstance(said, str | Reply):
-            return Reply(said) if isinstance(said, str) else said
-        assert request.codec is not None
-        return request.codec.render(said)
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        reply = await self.complete(request)
-        for letter in reply.text:
-            yield Chunk(letter)
-        yield Chunk(reply=reply)
-
-    @property
-    def roles(self) -> list[str]:
-        return [request.role.value for request in self.requests]
+        return said(request) if callable(said) else said
 
     def prompts(self, role: str) -> list[str]:
         return [request.messages[1].content for request in self.requests if request.role.value == role]
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def fail(text: str = "broken") -> None:

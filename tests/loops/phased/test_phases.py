@@ -27,8 +27,7 @@ from tests.loops.phased.helpers import (
 from tests.rows import row
 from whichloop.loops.phased import AgentCallbacks, Phase, Phased, Reflection, TaskStatus, Understanding
 from whichloop.loops.phased.prompts import NO_DATA
-from whichloop.protocol import Capabilities, Observer, Query, Role, RunEvent, StopReason, ToolCall
-from whichloop.protocol.events import ReplyChunk
+from whichloop.protocol import Capabilities, Query, Role, StopReason, ToolCall
 from whichloop.protocol.moves import Act, Completion, PlanTask, Tasks, Text
 
 TWICE = [INCOMPLETE, Completion(True)]
@@ -49,7 +48,7 @@ def test_phases_come_in_order_and_complete_after_the_answer() -> None:
 def test_understand_runs_once_and_unreadable_it_is_the_question_itself() -> None:
     model, notes = Brain(reflect=[INCOMPLETE]), Notes()
     run(Phased(max_rounds=3), model)
-    assert [model.roles.count(role) for role in ("understand", "plan")] == [1, 3]
+    assert [model.roles.count(role) for role in (Role.UNDERSTAND, Role.PLAN)] == [1, 3]
     assert "a sum" in model.prompts("select")[-1]
     model = Brain(understand=BAD)
     assert run(Phased(), model, observer=notes).answer == "done"
@@ -57,7 +56,7 @@ def test_understand_runs_once_and_unreadable_it_is_the_question_itself() -> None
     assert "Understanding:\nWhat is 1 + 2?" in model.prompts("plan")[0]
 
 
-@pytest.mark.parametrize("rounds", [1, 2, 5])
+@pytest.mark.parametrize("rounds", [1, 3])
 @row("S1-18", "S1-25", "B1-10", "phased.max_rounds")
 def test_rounds_repeat_up_to_the_limit_and_then_the_answer_is_forced(rounds: int) -> None:
     assert Phased().max_rounds == 5
@@ -69,7 +68,7 @@ def test_rounds_repeat_up_to_the_limit_and_then_the_answer_is_forced(rounds: int
     assert (last.stop, last.details["rounds"]) == (StopReason.FINISHED, rounds)
 
 
-@pytest.mark.parametrize("count", [1, 2, 5, 6])
+@pytest.mark.parametrize("count", [1, 6])
 @row("S1-19")
 def test_a_plan_of_one_to_six_tasks_is_taken_and_two_to_five_are_asked_for(count: int) -> None:
     told = CallbackLog()
@@ -214,28 +213,13 @@ def test_the_answer_request_holds_the_contexts_that_the_model_chose(said: str, s
     assert ("unreadable" in dict(notes.notes)) is (said == BAD or "r1.a" in said)
 
 
-class Listening(Observer):
-    streams = True
-
-    def __init__(self) -> None:
-        self.text = ""
-
-    def on_event(self, event: RunEvent) -> None:
-        if isinstance(event, ReplyChunk) and event.request.role is Role.ANSWER:
-            self.text += event.chunk.text
-
-
 @row("S1-27")
 def test_the_answer_is_streamed_if_someone_listens() -> None:
-    for able in (True, False):
-        observer, quiet, loud = Listening(), CallbackLog(), CallbackLog()
-        loud.streams = True
-        brain = Capabilities(streaming=able)
-        assert run(Phased(), Brain(brain), observer=observer).answer == "done"
-        assert observer.text == ("done" if able else "")
-        for told, pieces in ((quiet, []), (loud, list("done") if able else [])):
-            assert run(Phased(callbacks=told), Brain(brain)).answer == "done"
-            assert told.of("on_answer_stream") == [(piece,) for piece in pieces]
+    for able, listens in ((True, True), (True, False), (False, True)):
+        told = CallbackLog()
+        told.streams = listens
+        assert run(Phased(callbacks=told), Brain(Capabilities(streaming=able))).answer == "done"
+        assert told.of("on_answer_stream") == [(piece,) for piece in ("done" if able and listens else "")]
 
 
 @row("S1-28")
@@ -314,6 +298,3 @@ def test_failures_and_whole_results_are_shown_to_every_later_request(layout: Any
     run(Phased(tool_layout=layout), model, give, fail)
     later = [model.prompts("plan")[1], model.prompts("select")[1], *model.prompts("reflect"), *model.prompts("answer")]
     assert all("ValueError: broken" in prompt and long in prompt for prompt in later)
-
-
-# --- what is shown ---

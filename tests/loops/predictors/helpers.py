@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from pydantic_core import to_jsonable_python
 
+from tests.loops.helpers import Script, add
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
 from whichloop.dspy_seam.program import PredictorCall, ReportingModel
 from whichloop.metrics.record import Record
 from whichloop.models.profiles import Clears, Profile
 from whichloop.protocol import SILENT, Loop, Observer, Outcome, Program, Query, Reply, Tool, Toolbox, run_sync
-from whichloop.protocol.chat import Capabilities, Chunk, Message
+from whichloop.protocol.chat import Message
 from whichloop.protocol.model import Model, ProviderError, Request, WrappedModel
 from whichloop.protocol.moves import Inexpressible
 from whichloop.protocol.names import Spec, parse_spec
@@ -26,81 +27,47 @@ from whichloop.runs.schedule import Arm, Trial
 from whichloop.runs.trial.trial import TrialContext, run_trial
 
 LIMIT = 4
-
-
 PHASES = ("understand", "plan", "select", "reason", "reflect", "contexts", "answer")
-
-
 STATELESS = ("reasoner", "history_summarizer", "entry_summarizer", "recovery", "formatter")
-
 
 PREDICTORS: Mapping[str, tuple[str, ...]] = {
     "bare": ("decide",),
-    "bare(decision_format=fields)": ("decide",),
-    "bare(decision_format=native)": ("decide",),
-    "bare(decision_format=native, instructions=none)": ("decide",),
-    'bare(instructions="Reply with JSON.")': ("decide",),
     "finish": ("decide",),
-    "finish(system_prompt=none)": ("decide",),
-    "finish(forced_finish=xml, finish_with_tools=ask_again)": ("decide",),
     "phased": PHASES,
+    "react_extract": ("react", "extract"),
+    "stateless": STATELESS,
+    "bare(decision_format=fields)": ("decide",),
+    "bare(decision_format=native, instructions=none)": ("decide",),
+    "finish(system_prompt=none)": ("decide",),
     "phased(tool_layout=agent)": (*PHASES, "summarize"),
     "phased(plan=false)": tuple(name for name in PHASES if name not in ("plan", "reason")),
-    "phased(understand=false, reflect=false)": tuple(name for name in PHASES if name not in ("understand", "reflect")),
-    "react_extract": ("react", "extract"),
     "react_extract(extract=false, on_parse_error=observe)": ("react",),
-    "stateless": STATELESS,
     "stateless(response_style=detailed, validate_output=true)": (*STATELESS[:3], "validator", *STATELESS[3:]),
-    "stateless(response_style=none, max_recovery_rounds=0)": STATELESS[:3],
-    "stateless(enable_error_recovery=false, max_history_length=none)": ("reasoner", "history_summarizer", "formatter"),
     "stateless(max_history_length=1, constrain_names=true)": STATELESS,
     "stateless(history_as=messages)": tuple(name for name in STATELESS if name != "history_summarizer"),
-    "repeat_guard(loop=bare)": ("decide",),
     "microcompact(loop=finish, keep=1)": ("decide",),
-    "microcompact(loop=phased)": PHASES,
 }
-"""Spec → the predictors that its configuration has, in order."""
-
-
+"""Spec → the predictors that its configuration has, in order: the designs, and ablations that ask otherwise."""
 SPECS = list(PREDICTORS)
-
-
-def each(specs: list[str]) -> list[Any]:
-    """The designs themselves are among the fast tests, every second ablation among the thorough ones, the others are slow."""
-    marks = {spec: pytest.mark.thorough if place % 2 else pytest.mark.slow for place, spec in enumerate(SPECS)}
-    return [spec if "(" not in spec else pytest.param(spec, marks=marks[spec]) for spec in specs]
+each_spec = pytest.mark.parametrize("spec", SPECS)
 
 
 def loop_of(spec: str) -> Any:
     return make_loop(parse_spec(spec), LIMIT)
 
 
-class Told:
+class Told(Script):
     """Gives the drawn replies, a move in the request's own codec where that can say it; ids of calls are never used twice."""
 
-    name = "told"
-    capabilities = Capabilities()
-
-    def __init__(self, replies: list[Any]) -> None:
-        self.replies = list(replies)
-        self.calls = 0
-
     async def complete(self, request: Request) -> Reply:
-        reply = self.replies.pop(0) if self.replies else ProviderError("down")
-        if isinstance(reply, Exception):
-            raise reply
-        if not isinstance(reply, Reply):
-            assert request.codec is not None
-            try:
-                reply = request.codec.render(reply)
-            except Inexpressible:
-                reply = Reply(repr(reply))
-        self.calls += len(reply.calls)
-        named = tuple(replace(call, id=f"id{self.calls}_{place}") for place, call in enumerate(reply.calls))
+        if not self.answers:
+            raise ProviderError("down")
+        try:
+            reply = await super().complete(request)
+        except Inexpressible as error:
+            reply = Reply(str(error))
+        named = tuple(replace(call, id=f"id{len(self.requests)}_{place}") for place, call in enumerate(reply.calls))
         return replace(reply, calls=named)
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        yield Chunk(reply=await self.complete(request))
 
 
 class Kept(WrappedModel):
@@ -120,11 +87,6 @@ class Kept(WrappedModel):
         return await self.model.complete(request)
 
 
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
-
-
 def fail(a: int, b: int) -> int:
     """Fail."""
     raise ValueError("no")
@@ -132,7 +94,7 @@ def fail(a: int, b: int) -> int:
 
 def ran(loop: Loop, replies: list[Any]) -> tuple[Kept, list[PredictorCall], Outcome]:
     calls: list[PredictorCall] = []
-    model = Kept(ReportingModel(Told(replies), calls))
+    model = Kept(ReportingModel(Told(*replies), calls))
     tools = Toolbox([Tool.from_function(function, blocking=False) for function in (add, fail)])
     return model, calls, run_sync(loop.run(Query("What is 2 + 3?"), tools, model))
 
@@ -162,14 +124,8 @@ def program_from(loop: Any, calls: list[PredictorCall], most: int = 2) -> Progra
 
 
 FIRST = PlannedCall("sum", "add", {"a": 2, "b": 3}, "Add 2 and 3.")
-
-
 PLAN = Plan((FIRST, PlannedCall("more", "add", {"a": Ref("sum"), "b": 4}, "Add 4 to the sum.")), Ref("more"))
-
-
 TASK = Task("sums", Query("What is 2 + 3 + 4?"), 9, "numeric", PLAN)
-
-
 SUITE = Suite("sums", "1", (TASK,), lambda _: StatelessEnvironment((Tool.from_function(add, blocking=False),)))
 
 

@@ -12,7 +12,8 @@ import dspy
 import pytest
 from dspy.utils import DummyLM
 
-from tests.loops.predictors.helpers import PREDICTORS, SPECS, _name, add, each, examples_of, loop_of, ran, scripted, seen
+from tests.loops.helpers import add
+from tests.loops.predictors.helpers import PREDICTORS, _name, each_spec, examples_of, loop_of, ran, scripted, seen
 from whichloop.dspy_seam import FORMAT
 from whichloop.dspy_seam.program import LoopProgram
 from whichloop.loops.react_extract import ReactExtract, ReactExtractProgram
@@ -39,16 +40,6 @@ def test_labelled_examples_are_text_below_the_instructions(spec: str) -> None:
         assert request.examples == 0
 
 
-def test_extract_shows_a_labelled_example_as_dspy_does() -> None:
-    loop = loop_of("react_extract")
-    labelled = {"query": "What is 1 + 1?", "answer": "2", "task": "t"}
-    changed = loop.with_predictors({name: replace(prompt, demos=(labelled,)) for name, prompt in loop.predictors.items()})
-    requests, _, _ = scripted(changed)
-    assert {_name(request): request.examples for request in requests} == {"react": 0, "extract": 2}
-    assert "What is 1 + 1?" in requests[-1].messages[1].content
-    assert "[[ ## answer ## ]]\n2" in requests[-1].messages[2].content
-
-
 def test_a_users_own_program_is_changed_as_a_copy() -> None:
     own = ReactExtractProgram()
     own.react.demos = [dspy.Example(query="q", trajectory="", next_thought="t", next_tool_name="add", next_tool_args={"a": 1})]
@@ -70,7 +61,7 @@ def test_a_demonstration_of_a_typed_field_reads_from_json_as_from_the_model() ->
     assert FORMAT.format_demos(reasoner.signature, [dict(demo)]) == FORMAT.format_demos(reasoner.signature, [typed])
 
 
-@pytest.mark.parametrize("spec", each(SPECS))
+@each_spec
 def test_its_predictors_are_those_that_the_configuration_asks(spec: str) -> None:
     loop = loop_of(spec)
     assert isinstance(loop, Loop)
@@ -85,7 +76,7 @@ def test_its_predictors_are_those_that_the_configuration_asks(spec: str) -> None
     assert all("answer" not in prompt.outputs for prompt in loop.predictors.values())  # which labelled examples have
 
 
-@pytest.mark.parametrize("spec", each(SPECS))
+@each_spec
 def test_its_state_is_saved_copied_and_loaded(spec: str, tmp_path: Path) -> None:
     loop, program = examples_of(spec)
     program = {name: replace(prompt, instructions=f"Be quick, {name}.") for name, prompt in program.items()}
@@ -104,15 +95,14 @@ def test_its_state_is_saved_copied_and_loaded(spec: str, tmp_path: Path) -> None
     ]
 
 
-@pytest.mark.parametrize("spec", each(SPECS))
+@each_spec
 def test_an_unknown_predictor_is_refused(spec: str) -> None:
     loop = loop_of(spec)
-    prompt = next(iter(loop.predictors.values()))
     with pytest.raises(ValueError, match="predictor 'nobody' is not one of this loop's"):
-        loop.with_predictors({"nobody": prompt})
+        loop.with_predictors({"nobody": next(iter(loop.predictors.values()))})
 
 
-@pytest.mark.parametrize("spec", each(SPECS))
+@each_spec
 def test_a_changed_loop_keeps_its_options_and_its_program_under_a_limit(spec: str) -> None:
     loop, program = examples_of(spec)
     changed = loop.with_predictors(program)

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tests.loops.helpers import add
 from whichloop.loops.react_extract import ReactExtract
 from whichloop.protocol import SILENT, Observer, Outcome, Query, Tool, Toolbox, run_sync
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def divide(a: float, b: float) -> float:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 import time
 from typing import Any
 
+from tests.loops.helpers import add
 from whichloop.loops.stateless import ActivityManager, ManualAgentLoop, Stateless
 from whichloop.loops.stateless.state import ActionDecision, ActionType, ConversationEntry, ConversationState
-from whichloop.protocol import SILENT, BudgetExceeded, Observer, Outcome, Query, Toolbox, run_sync
-from whichloop.protocol import ToolCall as Call
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
+from whichloop.protocol import SILENT, Observer, Outcome, Query, Toolbox, run_sync
 
 
 def fail(why: str = "broken") -> str:
@@ -178,18 +172,3 @@ class Decides:
 
 def decision(kind: ActionType, **more: Any) -> ActionDecision:
     return ActionDecision(action_type=kind, reasoning="r", **{"confidence": 0.9} | more)
-
-
-class Ends(Toolbox):
-    """A toolbox whose first call ends the run while its siblings wait."""
-
-    stopped = 0
-
-    async def call(self, call: Call, *, validate: bool = True) -> Any:
-        if call.arguments["a"] == 0:
-            await asyncio.sleep(0)
-            raise BudgetExceeded("no more calls")
-        try:
-            await asyncio.sleep(60)
-        finally:
-            self.stopped += 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, get_args
 
@@ -11,7 +10,7 @@ import dspy
 import pytest
 from pydantic import ValidationError
 
-from tests.loops.helpers import Script
+from tests.loops.helpers import Script, add
 from tests.loops.stateless.helpers import (
     ADD,
     FAIL,
@@ -19,7 +18,6 @@ from tests.loops.stateless.helpers import (
     STOP,
     TOOLS,
     activity,
-    add,
     agent,
     detailed,
     entry,
@@ -61,33 +59,24 @@ from whichloop.loops.stateless import (
 )
 from whichloop.protocol import Text, Toolbox
 
-REQUIRED: Any = ...
-FIELDS: dict[Any, dict[str, Any]] = {
-    ToolCall: dict.fromkeys(["tool_name", "parameters", "reasoning"], REQUIRED),
-    ReasoningOutput: {
-        **dict.fromkeys(["overall_reasoning", "confidence", "should_use_tools"], REQUIRED),
-        **{"tool_calls": None, "parallel_safe": True, "should_continue": REQUIRED, "continuation_reasoning": REQUIRED},
-        **{"final_response": None, "suggested_next_action": None},
-    },
-    ErrorRecoveryStrategy: {
-        **{"strategy_type": REQUIRED, "details": REQUIRED, "alternative_tool": None, "retry_with_params": None},
-        "can_recover": True,
-    },
-    ActionDecision: {
-        **dict.fromkeys(["action_type", "reasoning", "confidence"], REQUIRED),
-        **{"tool_suggestions": None, "parallel_safe": True, "final_response": None, "should_continue": True},
-        **{"suggested_next_action": None, "processing_time": 0, "tokens_used": None, "error_kind": None, "is_recovery": False},
-        **dict.fromkeys(["kept_results", "history_summary", "answer", "error"]),
-    },
-    ConversationState: {
-        **{"user_query": REQUIRED, "iteration_count": 0, "conversation_history": [], "last_tool_results": None},
-        **{"total_tool_calls": 0, "errors_encountered": [], "activity_id": None, "max_iterations": None, "start_time": None},
-        **{"last_confidence": None, "recovery_rounds": 0, "empty_decisions": 0, "history_summary": None, "tools_used": []},
-    },
-    ConversationEntry: {
-        **dict.fromkeys(["iteration", "timestamp", "reasoning", "tool_calls", "tool_parameters", "results"], REQUIRED),
-        **{"results_summary": REQUIRED, "errors": []},
-    },
+FIELDS: dict[Any, str] = {
+    ToolCall: "tool_name parameters reasoning",
+    ReasoningOutput: (
+        "overall_reasoning confidence should_use_tools tool_calls=None parallel_safe=True should_continue continuation_reasoning "
+        "final_response=None suggested_next_action=None"
+    ),
+    ErrorRecoveryStrategy: "strategy_type details alternative_tool=None retry_with_params=None can_recover=True",
+    ActionDecision: (
+        "action_type reasoning confidence tool_suggestions=None parallel_safe=True final_response=None should_continue=True "
+        "suggested_next_action=None processing_time=0 tokens_used=None error_kind=None is_recovery=False kept_results=None "
+        "history_summary=None answer=None error=None"
+    ),
+    ConversationState: (
+        "user_query iteration_count=0 conversation_history=[] last_tool_results=None total_tool_calls=0 errors_encountered=[] "
+        "activity_id=None max_iterations=None start_time=None last_confidence=None recovery_rounds=0 empty_decisions=0 "
+        "history_summary=None tools_used=[]"
+    ),
+    ConversationEntry: "iteration timestamp reasoning tool_calls tool_parameters results results_summary errors=[]",
 }
 """Type → its fields, with their defaults."""
 
@@ -96,8 +85,8 @@ FIELDS: dict[Any, dict[str, Any]] = {
 @row("S0-7", "S0-8", "S0-10", "S0-13", "S0-14", "S0-15", "B0-3")
 def test_the_types_have_the_documents_fields_and_the_added_ones(model: Any) -> None:
     fields = model.model_fields.items()
-    found = {name: REQUIRED if info.is_required() else info.get_default(call_default_factory=True) for name, info in fields}
-    assert found == FIELDS[model]
+    found = [name if one.is_required() else f"{name}={one.get_default(call_default_factory=True)}" for name, one in fields]
+    assert sorted(found) == sorted(FIELDS[model].split())
 
 
 @row("S0-8", "S0-10", "S0-12", "S0-13")
@@ -125,29 +114,6 @@ def test_the_reasoners_signature_has_six_inputs_and_one_structured_output() -> N
     run(PLAIN, model)
     assert [tool["name"] for tool in json.loads(shown(model.requests[0], "available_tools"))] == [f.__name__ for f in TOOLS]
     assert all(f"[[ ## {name} ## ]]" in model.requests[0].messages[-1].content for name in inputs)
-
-
-@row("S0-11")
-def test_the_planner_gets_error_type_tool_parameters_query_tools_and_attempts() -> None:
-    assert list(ErrorRecoverySignature.output_fields) == ["recovery_strategy"]
-    model = Script(recover("skip"), STOP)
-    agent(model).get_next_action(state(last_tool_results=[error("fail", "no luck")], errors_encountered=["Tool fail: no luck"]))
-    asked = model.requests[0]
-    assert list(ErrorRecoverySignature.input_fields) == [
-        "error_message",
-        "error_type",
-        "failed_tool",
-        "tool_parameters",
-        "user_query",
-        "available_tools",
-        "previous_attempts",
-    ]
-    assert shown(asked, "error_message") == "no luck"
-    assert shown(asked, "error_type") == "ValueError"
-    assert shown(asked, "failed_tool") == "fail"
-    assert json.loads(shown(asked, "tool_parameters")) == {"why": "no luck"}
-    assert shown(asked, "user_query") == "Q"
-    assert "no luck" in shown(asked, "previous_attempts")
 
 
 @row("S0-16")
@@ -268,33 +234,19 @@ def test_the_registry_protocol_is_checked_at_run_time() -> None:
 
 @row("S0-18")
 def test_the_adapter_maps_errors_names_and_descriptions() -> None:
-    argument = SimpleNamespace(name="city", type="string", description="Where", required=True)
-    definitions = [
-        SimpleNamespace(name=SimpleNamespace(value="weather"), description="W.", arguments=[argument]),
-        SimpleNamespace(name="plain", description="P.", arguments=None),
-    ]
-
-    class Existing:
-        def __init__(self) -> None:
-            self._functions: dict[str, Callable[..., Any]] = {"weather": add, "plain": search}
-
-        def get_function(self, name: str) -> Callable[..., Any]:
-            return self._functions[name]
-
-        def get_tool_definitions(self) -> list[Any]:
-            return definitions
-
-    adapter = DSPyToolRegistryAdapter(Existing())
+    argument = {"name": "city", "type": "string", "description": "Where", "required": True}
+    weather = SimpleNamespace(name=SimpleNamespace(value="weather"), description="W.", arguments=[SimpleNamespace(**argument)])
+    plain, functions = SimpleNamespace(name="plain", description="P.", arguments=None), {"weather": add, "plain": search}
+    existing = SimpleNamespace(
+        _functions=functions, get_function=functions.__getitem__, get_tool_definitions=lambda: [weather, plain]
+    )
+    adapter = DSPyToolRegistryAdapter(existing)
     assert adapter.get_tool("weather") is add
     with pytest.raises(ValueError, match="Tool 'nope' not found in registry"):
         adapter.get_tool("nope")
     assert adapter.get_all_tool_names() == ["weather", "plain"]
     assert adapter.get_all_tool_descriptions() == [
-        {
-            "name": "weather",
-            "description": "W.",
-            "parameters": [{"name": "city", "type": "string", "description": "Where", "required": True}],
-        },
+        {"name": "weather", "description": "W.", "parameters": [argument]},
         {"name": "plain", "description": "P.", "parameters": []},
     ]
 

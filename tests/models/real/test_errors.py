@@ -54,66 +54,33 @@ def invalid(*place: str | int) -> str:
     return "2 validation errors:\n" + "".join(f"  {item!r}\n" for item in items)
 
 
+OVERFLOW = "the request exceeds the available context size"
 ANSWERS: dict[str, dict[str, CannedAnswer]] = {
     "overflow": {
         "openai": failure(400, "This model's maximum context length is 8 tokens.", "context_length_exceeded"),
         "openai responses": failure(400, "Your input exceeds the context window of this model.", "invalid_value"),
         "anthropic": claude(400, "prompt is too long: 213462 tokens > 200000 maximum", "invalid_request_error"),
         "anthropic output": claude(400, "input length and `max_tokens` exceed context limit: 9 + 2 > 10", "invalid_request_error"),
-        "anthropic bytes": claude(413, "Request exceeds the maximum size", "request_too_large"),
         "gemini": google(400, "The input token count (9) exceeds the maximum number of tokens allowed (8).", "INVALID_ARGUMENT"),
         "vllm": vllm(400, "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens"),
-        "vllm error": CannedAnswer(
-            {"error": {"message": "The decoder prompt (length 9) is longer than the maximum model length of 8."}}, 400
-        ),
-        "llama.cpp": CannedAnswer(
-            {
-                "error": {
-                    "message": "the request exceeds the available context size",
-                    "type": "exceed_context_size_error",
-                    "code": 400,
-                }
-            },
-            400,
-        ),
-        "llama.cpp bare": CannedAnswer(
-            {"error": {"message": "the request exceeds the available context size, try increasing it"}}, 500
-        ),
-        "llama-cpp-python": failure(400, "Requested tokens (600) exceed context window of 512", "context_length_exceeded"),
-        "llama-cpp-python old": failure(500, "Requested tokens (600) exceed context window of 512"),
+        "llama.cpp": CannedAnswer({"error": {"message": OVERFLOW, "type": "exceed_context_size_error", "code": 400}}, 400),
+        "llama.cpp bare": CannedAnswer({"error": {"message": f"{OVERFLOW}, try increasing it"}}, 500),
         "ollama": CannedAnswer({"error": {"message": "the input length exceeds the context length", "type": "api_error"}}, 400),
         "mistral": failure(400, "Prompt contains 40000 tokens, too large for model with 32768 maximum context length"),
-        "groq": failure(400, "Please reduce the length of the messages or completion.", "context_length_exceeded"),
         "bedrock": failure(400, "Input is too long for requested model."),
         "proxy": CannedAnswer("<html>Request Entity Too Large</html>", 413),
     },
     "refused": {
-        "openai tool_choice": failure(
-            400, "Unsupported parameter: 'tool_choice' is not supported with this model.", "unsupported_parameter"
-        ),
-        "openai schema": failure(
-            400, "Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model."
-        ),
-        "openai unknown": failure(400, "Unknown parameter: 'tool_choice'.", "unknown_parameter"),
+        "openai": failure(400, "Unsupported parameter: 'tool_choice' is not supported with this model.", "unsupported_parameter"),
         "vllm": vllm(400, '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'),
-        "vllm required": vllm(400, 'tool_choice = "required" is not supported!'),
         "ollama": failure(400, "registry.ollama.ai/library/gemma:2b does not support tools"),
         "openrouter": failure(404, "No endpoints found that support tool use."),
-        "openrouter choice": failure(404, "No endpoints found that support the provided 'tool_choice' value."),
         "deepseek": failure(400, "This response_format type is unavailable now"),
-        "groq": failure(400, "`tool calling` is not supported with this model"),
         "anthropic": claude(400, "Thinking may not be enabled when tool_choice forces tool use.", "invalid_request_error"),
         "gemini": google(400, "Function calling is not enabled for models/gemma-3", "INVALID_ARGUMENT"),
-        "gemini schema": google(
-            400, "Function calling with a response mime type 'application/json' is unsupported", "INVALID_ARGUMENT"
-        ),
         "llama.cpp": failure(500, "tools param requires --jinja flag"),
         "fastapi": CannedAnswer({"detail": [{"loc": ["body", "tool_choice"], "msg": "Extra inputs are not permitted"}]}, 422),
-        "fastapi value": CannedAnswer(
-            {"detail": [{"loc": ["body", "response_format", "type"], "msg": "Input should be 'text'"}]}, 422
-        ),
         "llama-cpp-python": failure(500, invalid("response_format", "type")),
-        "vllm format": vllm(400, invalid("tool_choice")),
         "plain": CannedAnswer({"error": "this model does not support tools"}, 400),
         "not implemented": failure(501, "tool_choice is not implemented"),
     },
@@ -121,11 +88,8 @@ ANSWERS: dict[str, dict[str, CannedAnswer]] = {
         "tokens": failure(400, "max_tokens is too large: 99999. This model supports at most 16384 completion tokens"),
         "value": failure(400, "Unsupported value: 'temperature' does not support 0.2 with this model."),
         "schema": failure(400, "Invalid schema for function 'add': 'type' is required"),
-        "no such model": failure(404, "The model `gpt-9` does not exist or you do not have access to it.", "model_not_found"),
-        "messages": failure(400, "Invalid 'messages[2].content': string expected"),
         "validation": failure(500, invalid("messages", 1, "tool_calls")),
         "fastapi": CannedAnswer({"detail": [{"loc": ["body", "temperature"], "msg": "Input should be less than 2"}]}, 422),
-        "temperature": failure(400, "bad temperature", "invalid_value"),
         "not found": failure(404, "The model does not exist", "model_not_found"),
     },
     "auth": {
@@ -137,16 +101,13 @@ ANSWERS: dict[str, dict[str, CannedAnswer]] = {
     "rate_limit": {
         "header": failure(429, "slow down", "rate_limit_exceeded", **{"Retry-After": "7"}),
         "no header": failure(429, "slow down", "rate_limit_exceeded"),
-        "in words": failure(429, "Rate limit reached. Please try again in 1m2.5s.", "rate_limit_exceeded"),
         "in ms": failure(429, "Please try again in 312ms.", "rate_limit_exceeded"),
         "in hours": failure(429, "Please try again in 1h2m3s. Need more?", "rate_limit_exceeded"),
         "gemini": google(429, "You exceeded your current quota. Please retry in 34.07s.", "RESOURCE_EXHAUSTED"),
-        "anthropic": claude(429, "This request would exceed your rate limit", "rate_limit_error"),
     },
     "server": {
         "oops": failure(500, "oops"),
         "gateway": CannedAnswer("<html>bad gateway</html>", 502),
-        "half of a body": CannedAnswer('{"choices": [{'),
         "a list": CannedAnswer("[1]"),
     },
     "overloaded": {
@@ -157,7 +118,7 @@ ANSWERS: dict[str, dict[str, CannedAnswer]] = {
     "connection": {"hang up": HANG_UP},
 }
 """Kind of the error → what a provider says."""
-WAITS = {"header": 7.0, "in words": 62.5, "in ms": 0.312, "in hours": 3723.0, "gemini": 34.07, "busy": 2.0}
+WAITS = {"header": 7.0, "in ms": 0.312, "in hours": 3723.0, "gemini": 34.07, "busy": 2.0}
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, answers in ANSWERS.items() for name in answers])
@@ -207,16 +168,7 @@ def test_an_error_that_echoes_the_key_does_not_hold_it(shared, before, after):
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)  # what the provider said holds the key
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        failure(401, SECRET),
-        CannedAnswer(f"<html>{SECRET}", 500),
-        CannedAnswer(f"<html>{SECRET}"),
-        failure(400, SECRET, "context_length_exceeded"),
-    ],
-    ids=["refused", "broken", "unreadable", "overflow"],
-)
+@pytest.mark.parametrize("said", [failure(401, SECRET), CannedAnswer(f"<html>{SECRET}")], ids=["refused", "unreadable"])
 @pytest.mark.parametrize("streamed", [False, True])
 def test_nothing_that_a_provider_said_is_behind_an_error(shared, said, streamed):
     """Those who report errors look at what came before them, too."""

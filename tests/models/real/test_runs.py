@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 import socket
 import subprocess
 import sys
@@ -22,12 +20,11 @@ from whichloop.datasets import arithmetic
 from whichloop.datasets.task import Suite, Task
 from whichloop.datasets.validity import Replayed, replay
 from whichloop.experiments.compare import run as compare
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.reopen import reopen
+from whichloop.experiments.compare.run import prepare
 from whichloop.loops.bare_codecs import CODEC
 from whichloop.loops.react_extract_codecs import ExtractAnswer, ExtractCodec, ReactCodec, ReactStep
 from whichloop.metrics.record import Record
-from whichloop.models.real import RealOptions
 from whichloop.protocol import Act, Answer, Codec, ToolCall, run_sync
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
@@ -35,16 +32,10 @@ from whichloop.runs.permissions import Permissions
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.trials import read_records
 
-from .provider import NAME, SECRET, CannedAnswer, SeenRequest, Server, completion, failure, in_turn, serving
-from .vendors import body, call, tool_names, turn, turns
+from .provider import NAME, SECRET, CannedAnswer, SeenRequest, Server, completion, failure, serving
 
 LOOPS = ("bare", "react_extract")
 """What the server of these tests speaks."""
-
-
-# --- whole runs ---
-
-
 SUITE = arithmetic.SUITE()
 TASKS = 4
 REACT = ReactCodec(ReactStep)
@@ -111,15 +102,6 @@ def test_both_loops_solve_tasks_over_http(tmp_path, solver: Solver):
         assert record.cost_usd is None
 
 
-def test_a_failure_of_the_provider_is_no_failure_of_the_loop(tmp_path):
-    with serving(in_turn(failure(500, "out of order"))) as server:
-        records = run(tmp_path, server)
-        assert len(server.seen) == len(records) * RealOptions().attempts  # one call for each trial, tried again so often
-    assert {record.status for record in records} == {"errored"}
-    assert {record.reason for record in records} == {"provider: out of order"}
-    assert all(record.errors == {"provider.server": 1} and not record.scores for record in records)
-
-
 def test_a_hanging_provider_is_told_from_a_slow_loop(tmp_path):
     released = threading.Event()
 
@@ -134,25 +116,6 @@ def test_a_hanging_provider_is_told_from_a_slow_loop(tmp_path):
             released.set()
     assert {(record.status, record.reason) for record in records} == {("errored", "provider: no reply within 0.2 s")}
     assert {(record.errors["provider.timeout"], record.retries["timeout"]) for record in records} == {(1, 1)}
-
-
-def test_a_provider_that_was_silent_once_or_asked_to_wait_is_asked_again_beyond_the_time_of_a_trial(tmp_path, solver: Solver):
-    released, asked = threading.Event(), iter(range(10**6))
-
-    def trouble(heard: SeenRequest) -> CannedAnswer:
-        number = next(asked)
-        if number == 0:
-            released.wait(30)
-        return failure(429, "later", **{"Retry-After": "0.7"}) if number == 1 else solver(heard)
-
-    with serving(trouble) as server:
-        try:
-            records = run(tmp_path, server, trial_timeout_s=0.6, tasks=1, loops=("bare",))
-        finally:
-            released.set()
-    assert [(record.status, record.accuracy, record.retries) for record in records] == [
-        ("scored", 1.0, {"rate_limit": 1, "timeout": 1})
-    ]
 
 
 def test_a_run_at_an_address_with_a_key_in_it_goes_on_where_the_address_is_typed_again(tmp_path, solver: Solver):
@@ -256,10 +219,9 @@ def test_errored_trials_run_again_on_resume_and_no_key_is_left_anywhere(here: He
     ("changes", "said"),
     [
         ({"models": ("openai/gpt-4o-mini",), "base_url": None}, "no key: set OPENAI_API_KEY in the environment"),
-        ({"models": ("opnai/gpt-4o-mini",), "base_url": None}, "'opnai/gpt-4o-mini': unknown provider; did you mean 'openai'?"),
         ({"base_url": "http://me:hunter2@127.0.0.1/v1"}, "user and password do not go into the address"),
     ],
-    ids=["key", "password", "provider"],
+    ids=["key", "password"],
 )
 def test_what_could_not_run_makes_no_run_directory(tmp_path, shared, changes, said):
     with pytest.raises(ValueError, match=said):
@@ -270,52 +232,3 @@ def test_what_could_not_run_makes_no_run_directory(tmp_path, shared, changes, sa
 def test_an_address_in_a_manifest_has_no_password():
     config = CompareConfig(models=(NAME,), base_url="http://me:p@ss/w:rd@127.0.0.1:8000/v1?x=1")
     assert "p@ss" not in json.dumps(config.public())
-
-
-SHOP = """def price(item: str) -> float:
-    '''Price of an item.'''
-    return {"lamp": 39.9}[item]
-"""
-MCP_SHOP = """from mcp.server.mcpserver import MCPServer
-server = MCPServer("shop")
-@server.tool(name="shop.price/v1")
-def price(item: str) -> float:
-    '''Price of an item.'''
-    return {"lamp": 39.9}[item]
-server.run("stdio")
-"""
-
-
-@pytest.mark.parametrize(
-    ("tools", "first"),
-    [
-        ("shop", lambda told, name: turn("chat", "", call("chat", name, '{"item": NaN}'))),
-        ("mcp:python shop_server.py", lambda told, name: turn("chat", "", call("chat", name, {"item": "lamp"}))),
-    ],
-    ids=["nan", "names"],
-)
-def test_every_trial_is_scored_whatever_the_model_calls(here, monkeypatch, tools, first):
-    (here.home / "q.csv").write_text("question,answer\nWhat does a lamp cost?,39.9\n")
-    (here.home / "shop.py").write_text(SHOP)
-    (here.home / "shop_server.py").write_text(MCP_SHOP)
-    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
-
-    def rule(heard: SeenRequest) -> CannedAnswer:
-        told, names = turns("chat", heard.body), tool_names("chat", heard.body)
-        if not all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in names):
-            return failure(400, "Invalid 'tools[0].function.name': string does not match pattern")
-        said = first(told, names[0])
-        if told and not isinstance(said, CannedAnswer):
-            finish = [name for name in names if "finish" in name]
-            last = call("chat", finish[0], {"answer": "39.9"}, "c9") if finish else None
-            said = turn("chat", "", last, reasoning_content="Hm.") if last else turn("chat", "39.9")
-        return said if isinstance(said, CannedAnswer) else CannedAnswer(body("chat", said))
-
-    with serving(rule) as server:
-        loops = ("--loop", "finish", "--loop", "bare(decision_format=native)")
-        suite = ("--suite", "csv", "--data", "q.csv", "--tools", tools, "--json", "-q")
-        done = here("compare", *loops, *suite, *flags(server))
-    assert done.returncode in (0, 3), done.stderr
-    assert [(arm["scored"], arm["errored"], arm["accuracy"]["value"]) for arm in json.loads(done.stdout)["arms"]] == [
-        (1, 0, 1.0)
-    ] * 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -19,35 +20,11 @@ from whichloop.reports.html.page import collection_html, report_html
 BROWSER, DRIVER = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars")
 NAMES = ("report", "one", "hostile", "long", "several")
-PAPER = {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 26)"}
 OUTSIDE = """
 return [...document.querySelectorAll('main *')].filter((each) => {
   const box = each.getBoundingClientRect();
   return box.width && !each.closest('.scroll, svg') && (box.right > innerWidth + 1 || box.left < -1);
 }).map((each) => each.outerHTML.slice(0, 200))
-"""
-OUT_OF_CHARTS = """
-return [...document.querySelectorAll('.chart')].flatMap((chart) => {
-  const all = chart.getBoundingClientRect();
-  return [...chart.querySelectorAll('text, rect, line')].filter((each) => {
-    const box = each.getBoundingClientRect();
-    return box.left < all.left - 13 || box.right > all.right + 13 || box.top < all.top - 1 || box.bottom > all.bottom + 2;
-  }).map((each) => each.outerHTML);
-})
-"""
-CLOSE_TEXTS = """
-const hit = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 3 && b.top < a.bottom - 3;
-return [...document.querySelectorAll('.chart')].flatMap((chart) => {
-  const boxes = [...chart.querySelectorAll('text')].map((each) => [each.textContent, each.getBoundingClientRect()]);
-  return boxes.flatMap(([a, one], n) => boxes.slice(n + 1).filter(([, other]) => hit(one, other)).map(([b]) => [a, b]));
-})
-"""
-COLOURS = """
-const ground = (each) => { for (let at = each; at; at = at.parentElement) {
-  const found = getComputedStyle(at).backgroundColor; if (found !== 'rgba(0, 0, 0, 0)') return found; } };
-return [...document.querySelectorAll('main *, header *')].filter((each) => !each.closest('svg')
-  && [...each.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim()))
-  .map((each) => [getComputedStyle(each).color, ground(each), each.outerHTML.slice(0, 80)])
 """
 
 pytestmark = [
@@ -98,39 +75,19 @@ def shown(browser, pages) -> Callable[..., webdriver.Chrome]:
     return show
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "width", "scheme"), [*zip(NAMES, cycle([1280, 390]), ["light", "dark", "dark", "light", "dark"])])
 def test_all_is_shown_in_its_place_and_nothing_is_logged_or_fetched(shown, pages, name, width, scheme):
     browser = shown(name, width, scheme)
     assert browser.execute_script("return document.documentElement.scrollWidth") == width
     assert browser.execute_script(OUTSIDE) == []
-    assert browser.execute_script(OUT_OF_CHARTS) == []
-    assert browser.execute_script(CLOSE_TEXTS) == []
     assert browser.execute_script("return [...document.querySelectorAll('details:not([open])')].length") == 0
     charts = browser.find_elements(By.CSS_SELECTOR, "svg.chart")
     assert charts
     assert all(chart.is_displayed() and chart.size["height"] > 40 for chart in charts)
-    assert browser.execute_script("return getComputedStyle(document.body).backgroundColor") == PAPER[scheme]
-    pairs = browser.execute_script(COLOURS)
-    assert [pair for pair in pairs if contrast(pair[0], pair[1]) < 4.5] == []  # WCAG 2.2, 1.4.3
     assert browser.get_log("browser") == []
     sent = [entry["message"] for entry in browser.get_log("performance") if '"Network.requestWillBeSent"' in entry["message"]]
     assert sent
     assert all(f'"url":"{pages[name].as_uri()}"' in message or '"url":"data:,"' in message for message in sent)
-
-
-def contrast(one: str, two: str) -> float:
-    """Of two colours `rgb(r, g, b)`."""
-    dark, light = sorted(luminance(colour) for colour in (one, two))
-    return (light + 0.05) / (dark + 0.05)
-
-
-def luminance(colour: str) -> float:
-    """Relative, of WCAG."""
-    shares = [int(part) / 255 for part in colour.removeprefix("rgb(").removesuffix(")").split(",")]
-    red, green, blue = (share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def test_the_policy_lets_no_foreign_style_or_script_through(shown):
@@ -156,16 +113,3 @@ def test_a_table_is_sorted_by_its_head_and_says_so(shown):
             heads[place].find_element(By.TAG_NAME, "button").send_keys(Keys.ENTER)
             assert list(map(key, browser.execute_script(cells, table, place))) == sorted(map(key, before), reverse=is_turned)
             assert [head.get_attribute("aria-sort") for head in heads if head.get_attribute("aria-sort")] == [order]
-
-
-def test_without_scripts_and_on_paper_all_is_there_but_the_sort_buttons(browser, shown):
-    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
-    try:
-        shown("report")
-        assert len(browser.find_elements(By.CSS_SELECTOR, "th button")) == 0
-        assert len(browser.find_elements(By.CSS_SELECTOR, "svg.chart")) == 6
-    finally:
-        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
-    shown("report")
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    assert browser.execute_script("return getComputedStyle(document.querySelector('.scroll')).overflow") == "visible"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from itertools import pairwise
 from xml.etree import ElementTree
@@ -12,12 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whichloop.experiments.why.losses import losses_explained
-from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.statistics import Interval
 from whichloop.metrics.views import CostPoint, Front
-from whichloop.protocol.names import Spec
 from whichloop.reports.html import charts
-from whichloop.reports.html.svg import CHAR, NARROW, Axis, ChartRow, label_lines, middle_cut, rows_chart, scale, standalone
+from whichloop.reports.html.svg import CHAR, NARROW, Axis, ChartRow, rows_chart, scale, standalone
 from whichloop.text.output import terminal_safe
 
 IN_ONE_FORK = "the run of three designs that has a page"
@@ -67,23 +64,6 @@ def test_a_scale_holds_all_values_in_their_order(values):
     assert len({found.label(tick) for tick in found.ticks}) == len(found.ticks)
 
 
-@pytest.mark.parametrize("values", [[], [0.0], [1.0, 1.0], [math.nan], [math.inf], [-math.inf, 0.0], [1e-300], [1e300, -1e300]])
-def test_there_is_a_scale_for_any_values(values):
-    found = scale(values)
-    assert all(math.isfinite(tick) for tick in found.ticks)
-    assert found.left <= found.at(0.0) <= found.right
-
-
-@given(ANY, st.integers(4, 30), st.integers(2, 4))
-def test_a_label_takes_few_lines_and_each_fits(text, most, lines):
-    made = label_lines(text, most, lines)
-    assert len(made) <= lines
-    assert all(0 < len(line) <= most for line in made)
-    assert len(middle_cut(text, most)) <= most
-    if "…" not in "".join(made) and len(whole := terminal_safe(text)) <= most:
-        assert made == ([" ".join(whole.split())] if whole.split() else [])
-
-
 @given(st.lists(rows(), min_size=1, max_size=4), ANY, ANY)
 def test_bars_and_intervals_are_drawn_where_their_ends_are_beside_their_names(members, title, heading):
     drawn = rows_chart(title, {heading: members, f"{heading}2": members}, AXIS)
@@ -124,27 +104,6 @@ def _check_texts(drawn: str) -> None:
             assert not [line for line in lines if float(line["y1"]) < y < float(line["y2"])]
     for box in (box.attrib for box in parsed(drawn).iter(f"{SVG}rect") if box.attrib["x"].endswith("%")):
         assert share(box["x"]) + share(box["width"]) <= 100
-
-
-OPTIONS = st.dictionaries(
-    st.sampled_from(["max_steps", "parse_retries", "forced_finish", "typed_output"]),
-    st.integers(0, 2) | st.booleans() | st.text(max_size=8),
-)
-
-
-def info(loop: str, options: dict[str, object], profile: str = "clean") -> ArmInfo:
-    return ArmInfo(f"{Spec(loop, options).label}/{profile}", loop, options, "scripted", profile, "s")
-
-
-@given(st.lists(st.tuples(st.sampled_from(["bare", "finish"]), OPTIONS), max_size=6))
-def test_different_arms_have_different_names(drawn):
-    arms = list({made.arm: made for made in (info(*one) for one in drawn)}.values())
-    names = charts.chart_names(arms)
-    assert list(names) == [arm.arm for arm in arms]
-    assert len(set(names.values())) == len(arms)
-    for arm in arms:
-        whole = arm.arm.removesuffix("/clean")
-        assert names[arm.arm] == whole or len(whole) > charts.MAX_CHARS
 
 
 def test_all_charts_of_a_run_are_there_and_their_bars_count_its_losses(breeze):

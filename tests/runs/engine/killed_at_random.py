@@ -60,13 +60,11 @@ def sit(folder: Path, settings: Mapping[str, Any]) -> int:
 def below(process: int, called: str) -> list[int]:
     """The processes that a process has started, and theirs, whose command line holds this."""
     found: list[int] = []
-    try:
-        for file in Path(f"/proc/{process}/task").glob("*/children"):
+    for file in Path(f"/proc/{process}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
             for child in map(int, file.read_text().split()):
                 command = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode()
                 found += [*([child] if called in command else []), *below(child, called)]
-    except FileNotFoundError:  # it has ended meanwhile
-        pass
     return found
 
 

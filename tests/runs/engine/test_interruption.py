@@ -66,7 +66,7 @@ def test_a_run_goes_on_as_if_it_had_not_been_interrupted(ran, undisturbed, told,
     assert results(folder).digest == undisturbed().digest
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", ["workers"])
 def test_a_second_ctrl_c_does_not_wait(nasty, ran, told, tmp_path, engine):
     pressed = told(each=at(2, press))
     pressed.noted = lambda text: [pressed.notes.append(text), press()]
@@ -91,10 +91,6 @@ def test_a_signal_to_end_does_not_wait(nasty, ran, told, tmp_path, is_pressed_be
     assert {record.arm for record in results(folder).records} == {"bare/clean"}
 
 
-def test_a_run_that_has_nothing_left_when_it_is_interrupted_is_complete(ran, told):
-    assert ran(told(each=at(12, press)), concurrency=1).is_whole
-
-
 def test_ctrl_c_that_reaches_another_thread_only_ends_the_run_of_a_notebook(ran, told, tmp_path):
     pressed = told(each=at(3, press_everywhere))
 
@@ -106,17 +102,6 @@ def test_ctrl_c_that_reaches_another_thread_only_ends_the_run_of_a_notebook(ran,
     (note,) = pressed.notes
     assert note.endswith(SAID)
     assert not press_everywhere()
-
-
-def test_a_program_keeps_its_own_use_of_ctrl_c():
-    heard: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
-    try:
-        with Interruption().listening():
-            press()
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert heard == [signal.SIGINT]
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=4))
@@ -142,15 +127,6 @@ def test_equal_signals_at_once_are_one_wish(monkeypatch: pytest.MonkeyPatch) -> 
     for at_once in (False, False, True, True, False):
         asked.press(at_once=at_once)
     assert taken == ["gently", "at once"]
-
-
-@pytest.mark.parametrize("number", NUMBERS)
-@pytest.mark.parametrize("handler", [signal.SIG_DFL, signal.SIG_IGN, print])
-def test_a_handler_is_there_again_after_the_block_and_an_ignored_signal_stays_ignored(number, handler):
-    signal.signal(number, handler)
-    with terminated_as_interrupted():
-        assert (signal.getsignal(number) is handler) is (handler is signal.SIG_IGN)
-    assert signal.getsignal(number) is handler
 
 
 @pytest.mark.parametrize("number", NUMBERS)

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
+import json
 import os
-import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
-from tests.kept import rows
 from tests.prepared import Prepared
 from tests.processes import is_alive
-from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.reopen import reopen
-from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.reopen import SessionSettings, reopen
+from whichloop.experiments.compare.run import prepare, run
+from whichloop.metrics.record import records_digest
+from whichloop.runs.config import CompareConfig
+from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.store.trials import read_records, read_trace
 
 RUN = """
 import sys
@@ -40,59 +43,15 @@ def until(holds) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [1])
-def test_workers_killed_while_a_run_goes_on_change_nothing(ran, told, workers_of, seed):
-    asked = {"loops": ("bare", "finish"), "suite": "arithmetic(size=60)", "repeats": 3}
-    whole = ran(**asked)
-    draws, killed = random.Random(seed), []
-    moments = set(draws.sample(range(1, 360), 8))
-
-    def kill(count: int) -> None:
-        if count in moments:
-            killed.append(draws.choice(workers_of(os.getpid())))
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(killed[-1], signal.SIGKILL)
-
-    found = ran(told(each=kill), **asked, workers=2)
-    assert len(killed) == 8
-    assert found.is_whole
-    assert found.digest == whole.digest
-    assert workers_of(os.getpid()) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [1])
-def test_a_run_that_is_killed_leaves_no_worker_and_is_gone_on_with(ran, configured, told, workers_of, seed, tmp_path):
-    asked = {"loops": ("bare", "finish"), "suite": "arithmetic(size=60)", "repeats": 2}
-    whole = ran(**asked)
-    folder = prepare(configured(**asked, workers=2)).folder
-    file, draws = tmp_path / "run.py", random.Random(seed)
-    file.write_text(RUN)
-    for _ in range(2):
-        process = subprocess.Popen([sys.executable, str(file), str(folder)])
-        until(lambda process=process: len(workers_of(process.pid)) == 2)
-        workers = workers_of(process.pid)
-        time.sleep(draws.uniform(0, 4))
-        process.kill()
-        process.wait()
-        until(lambda workers=workers: not any(map(is_alive, workers)))
-    assert run(reopen(folder), told()) == ""
-    assert results(folder).digest == whole.digest
-    keys = [(row["arm"], row["task"], row["repeat"]) for row in rows(folder)]
-    assert len(keys) == len(set(keys))
-
-
 @pytest.mark.thorough
-@pytest.mark.parametrize("loop", ["Spins", "Matches"])
 def test_no_worker_outlives_its_parent_by_more_than_a_trials_limit_though_its_event_loop_is_stuck(
-    nasty, configured, workers_of, tmp_path, loop
+    nasty, configured, workers_of, tmp_path
 ):
     experiment = prepare(
-        configured(loops=(f"nasty:{loop}",), suite="arithmetic(size=1)", profiles=("clean",), workers=1, trial_timeout_s=5)
+        configured(loops=("nasty:Matches",), suite="arithmetic(size=1)", profiles=("clean",), workers=1, trial_timeout_s=5)
     )
     (tmp_path / "run_it.py").write_text(RUN)
-    command = [sys.executable, "-m", "run_it", str(experiment.folder), f"nasty:{loop}"]
+    command = [sys.executable, "-m", "run_it", str(experiment.folder), "nasty:Matches"]
     process = Prepared(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(nasty.parent)})
     until(nasty.with_suffix(".begun").exists)
     (worker,) = workers_of(process.pid)
@@ -122,3 +81,57 @@ def test_a_worker_that_is_stopped_is_ended_and_its_trials_run_again(ran, undistu
     found = ran(told(each=stop), **asked, workers=2, concurrency=4, trial_timeout_s=2)
     assert found.is_whole
     assert found.digest == whole.digest
+
+
+ROOT = Path(__file__).parents[3]
+SLOW = """\
+name = "slow"
+latency_s = 0.1
+[rates]
+"wire.malformed" = 0.1
+"decision.no_tool" = 0.1
+"tool.raises" = 0.1
+"""
+
+KILLS = 60
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_kills_leave_no_trace_in_the_records(tmp_path: Path):
+    """Ray takes part where it is installed."""
+    tasks = 3 * KILLS
+    (tmp_path / "slow.toml").write_text(SLOW)
+    config = CompareConfig(
+        loops=("bare", "finish"),
+        suite=f"arithmetic(size={tasks})",
+        profiles=(str(tmp_path / "slow.toml"),),
+        repeats=2,
+        concurrency=8,
+        real_time=True,
+        runs=tmp_path,
+        mlflow=False,
+    )
+    disturbed, whole = prepare(config).folder, prepare(config).folder
+    assert run(reopen(whole, session=SessionSettings({"concurrency": 64})), Unwatched()) == ""
+
+    with_ray = find_spec("ray") is not None
+    module = "tests.runs.engine.killed_at_random"
+    command = [sys.executable, "-m", module, str(disturbed), str(KILLS), *(["--ray"] if with_ray else [])]
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as short:  # for Ray's sockets
+        own = os.environ | {"HOME": short, "TMPDIR": short, "RAY_TMPDIR": short}
+        pipe = subprocess.PIPE
+        with Prepared(command, cwd=ROOT, env=own, stdout=pipe, stderr=pipe, text=True) as process:
+            said, erred = process.communicate()
+    assert process.returncode == 0, erred
+    told = json.loads(said.splitlines()[-1])
+    assert told["exit"] == 0, erred
+    assert sum(told["killed"].values()) >= KILLS, told
+    engines = ("in process", "workers", "ray") if with_ray else ("in process", "workers")
+    assert all(any(who.startswith(engine) for who in told["killed"]) for engine in engines), told
+
+    records, expected = read_records(disturbed), read_records(whole)
+    assert len(records) == len({record.key for record in records}) == len(expected) == 4 * tasks
+    assert records_digest(records) == records_digest(expected)
+    for record in records[::tasks]:
+        assert read_trace(disturbed, record).head.task == record.task

@@ -21,71 +21,24 @@ from typing import Any
 import pytest
 
 from tests.prepared import Prepared
-from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.reopen import SessionSettings, reopen
-from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
-from whichloop.runs.config import load_config
+from tests.processes import is_alive
+from tests.runs.engine.killed_at_random import ACTOR, RAY, below
 from whichloop.runs.engine.messages import WorkerError
 from whichloop.runs.engine.ray import cluster_links
-from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.store.trials import count_rows, each_record
 
 LIMIT_S = 240.0
 """Far more than anything here takes."""
-PROFILES = ("clean", "flaky-tools")
-RAY = str(Path(sys.executable).with_name("ray"))
+LOOPS, PROFILES = ("bare", "finish"), ("clean", "flaky-tools")
+COMMAND = str(Path(sys.executable).with_name("ray"))
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray")
-
-
-# --- processes, as Linux shows them ---
-
-
-def read(file: Path) -> str:
-    """Empty where the process has just ended."""
-    try:
-        return file.read_text()
-    except OSError:
-        return ""
-
-
-def entries(folder: str) -> list[Path]:
-    """None where the process has just ended."""
-    try:
-        return list(Path(folder).iterdir())
-    except OSError:
-        return []
-
-
-def children(pid: int) -> list[int]:
-    """Of a process, and theirs."""
-    found: list[int] = []
-    for thread in entries(f"/proc/{pid}/task"):
-        for child in map(int, read(thread / "children").split()):
-            found += [child, *children(child)]
-    return found
-
-
-def actors(pid: int) -> list[int]:
-    """Worker processes below a process."""
-    return [child for child in children(pid) if read(Path(f"/proc/{child}/cmdline")).startswith("ray::RemoteWorker")]
-
-
-def is_agent(pid: int) -> bool:
-    """Of a node, without any work: Ray lets it wait a minute for a head that is gone."""
-    return read(Path(f"/proc/{pid}/cmdline")).startswith(("ray::DashboardAgent", "ray::RuntimeEnvAgent"))
-
-
-def running(pid: int) -> bool:
-    status = read(Path(f"/proc/{pid}/status"))
-    return bool(status) and "\nState:\tZ" not in status
 
 
 def listening(pids: list[int]) -> set[str]:
     """The addresses at which these processes listen, as the kernel writes them."""
     inodes = set()
     for pid in pids:
-        for link in entries(f"/proc/{pid}/fd"):
+        for link in Path(f"/proc/{pid}/fd").glob("*"):
             with contextlib.suppress(OSError):  # closed in the meantime
                 inodes.add(os.readlink(link))
     rows = [row.split() for name in ("tcp", "tcp6") for row in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
@@ -104,9 +57,6 @@ def wait_until(holds: Callable[[], Any]) -> Any:
     return given
 
 
-# --- a cluster, and runs on it ---
-
-
 @dataclass(frozen=True)
 class Cluster:
     address: str
@@ -115,7 +65,7 @@ class Cluster:
 
     @property
     def actors(self) -> list[int]:
-        return [actor for raylet in self.raylets for actor in actors(raylet)]
+        return [actor for raylet in self.raylets for actor in below(raylet, ACTOR)]
 
 
 @pytest.fixture(scope="module")
@@ -127,12 +77,7 @@ def environment() -> Iterator[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def cluster(environment: dict[str, str]) -> Iterator[Cluster]:
-    own = {
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": secrets.token_hex(32),
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # stays at 127.0.0.1
-    }
+    own = RAY | {"RAY_AUTH_TOKEN": secrets.token_hex(32)}
     command = [sys.executable, str(Path(__file__).with_name("ray_nodes.py"))]
     with subprocess.Popen(command, env=environment | own, stdin=-1, stdout=-1, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
@@ -177,14 +122,13 @@ def compare(tmp_path: Path) -> Iterator[Callable[..., Driver]]:
         environment: dict[str, str],
         *flags: str,
         profiles: tuple[str, ...] = PROFILES,
-        start: tuple[str, str] = ("-m", "whichloop"),
         as_process: type[subprocess.Popen[str]] = subprocess.Popen,
     ) -> Driver:
         runs = tmp_path / "runs"
         chosen = ["--loop", "bare", "--loop", "finish", *(word for profile in profiles for word in ("--profile", profile))]
         command = ["compare", *chosen, "--suite", f"arithmetic(size={tasks})", "--runs", str(runs), "--json"]
         process = as_process(
-            [sys.executable, *start, *command, "--engine", "ray", *flags],
+            [sys.executable, "-m", "whichloop", *command, "--engine", "ray", *flags],
             env=environment, stdin=subprocess.DEVNULL, stdout=-1, stderr=-1, text=True, start_new_session=True,
         )  # fmt: skip
         started.append(process)
@@ -194,22 +138,6 @@ def compare(tmp_path: Path) -> Iterator[Callable[..., Driver]]:
     for process in started:
         process.kill()
         process.communicate()
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """The digest of the same run in this process."""
-    known: dict[tuple[Any, ...], str] = {}
-
-    def call(tasks: int, profiles: tuple[str, ...] = PROFILES) -> str:
-        if (tasks, profiles) not in known:
-            chosen = {"loops": ("bare", "finish"), "profiles": profiles, "suite": f"arithmetic(size={tasks})"}
-            experiment = prepare(load_config(None, {**chosen, "mlflow": False, "runs": tmp_path_factory.mktemp("runs")}))
-            assert run(experiment, Unwatched()) == ""
-            known[tasks, profiles] = results(experiment.folder).digest
-        return known[tasks, profiles]
-
-    return call
 
 
 def once_each(folder: Path, trials: int) -> bool:
@@ -227,16 +155,16 @@ def test_a_worker_and_a_node_may_be_killed_and_the_records_are_the_same(cluster,
     profiles = (str(tmp_path / "slow.toml"),)
     flags = ("-s", f"address={cluster.address}", "-s", "real_time=true", "-s", "concurrency=16")
     driver = compare(40, cluster.environment, *flags, profiles=profiles, as_process=Prepared)
-    assert listening(children(os.getpid())) <= LOOPBACK
+    assert listening(below(os.getpid(), "")) <= LOOPBACK
     driver.wait_for(10)
     os.kill(wait_until(lambda: cluster.actors)[0], signal.SIGKILL)
     driver.wait_for(driver.finished + 10)
     raylet = cluster.raylets[1]
-    for pid in [raylet, *children(raylet)]:
+    for pid in [raylet, *below(raylet, "")]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     made, said = driver.end()
-    assert made["digest"] == undisturbed(40, profiles)
+    assert made["digest"] == undisturbed(loops=LOOPS, suite="arithmetic(size=40)", profiles=profiles).digest
     assert once_each(driver.folder, 80)
     assert "on 127.0.0.1 died" in said
     assert wait_until(lambda: not cluster.actors)
@@ -245,66 +173,27 @@ def test_a_worker_and_a_node_may_be_killed_and_the_records_are_the_same(cluster,
 @pytest.mark.slow
 @needs_ray
 @pytest.mark.timeout(LIMIT_S * 2)
-def test_a_run_that_was_killed_goes_on_in_another_engine(cluster, compare, undisturbed):
-    here = {"RAY_ADDRESS": cluster.address}  # other tests' clusters may be in sight
-    driver = compare(400, cluster.environment | here, "-s", "address=auto", "--workers", "2")
-    driver.wait_for(300)
-    driver.process.kill()
-    driver.process.communicate()
-    wait_until(lambda: not cluster.actors)  # they end with whom they work for
-    sitting = SessionSettings({"engine": "local", "address": None, "workers": None, "mlflow": False})
-    again = reopen(driver.folder, session=sitting)
-    assert run(again, Unwatched()) == ""
-    assert results(driver.folder).digest == undisturbed(400)
-    assert once_each(driver.folder, 1600)
-
-
-@pytest.mark.slow
-@needs_ray
-@pytest.mark.timeout(LIMIT_S * 2)
-def test_a_cluster_for_one_run_is_heard_by_nobody_else_and_leaves_nothing(environment, compare, undisturbed):
-    home = Path(environment["HOME"])
+def test_a_cluster_for_one_run_is_heard_by_nobody_else_and_ends_with_it_however_it_ends(environment, compare, undisturbed):
     driver = compare(150, environment, "--workers", "2")
     driver.wait_for(1)
-    below = children(driver.process.pid)
-    assert actors(driver.process.pid)
-    assert listening([driver.process.pid, *below])
-    assert listening([driver.process.pid, *below]) <= LOOPBACK
+    within = below(driver.process.pid, "")
+    assert below(driver.process.pid, ACTOR)
+    assert listening([driver.process.pid, *within])
+    assert listening([driver.process.pid, *within]) <= LOOPBACK
     made, _ = driver.end()
-    assert made["digest"] == undisturbed(150)
-    assert once_each(driver.folder, 600)
-    assert not [pid for pid in below if running(pid)]
-    assert not (home / ".ray").exists()
+    assert made["digest"] == undisturbed(loops=LOOPS, suite="arithmetic(size=150)", profiles=PROFILES).digest
+    assert not any(map(is_alive, within))
+    assert not Path(environment["HOME"], ".ray").exists()
+    killed = compare(400, environment, "--workers", "1")
+    wait_until(lambda: below(killed.process.pid, ACTOR))
+    agents = set(below(killed.process.pid, "Agent"))  # these wait a minute for a head that is gone
+    within = [pid for pid in below(killed.process.pid, "") if pid not in agents]
+    killed.process.kill()
+    killed.process.communicate()
+    wait_until(lambda: not any(map(is_alive, within)))
 
 
-@pytest.mark.slow
-@needs_ray
-@pytest.mark.timeout(LIMIT_S * 2)
-def test_a_killed_run_takes_the_cluster_that_it_started_with_it(environment, compare):
-    driver = compare(400, environment, "--workers", "1")
-    driver.wait_for(1)
-    below = [pid for pid in children(driver.process.pid) if not is_agent(pid)]
-    assert below
-    driver.process.kill()
-    driver.process.communicate()
-    wait_until(lambda: not [pid for pid in below if running(pid)])
-
-
-@pytest.mark.slow
-@needs_ray
-@pytest.mark.timeout(LIMIT_S * 2)
-def test_a_node_without_whichloop_is_told_in_one_line(environment, compare, tmp_path):
-    (tmp_path / "whichloop").mkdir()
-    (tmp_path / "whichloop" / "__init__.py").write_text("raise ImportError('not installed here')")
-    of_workers = f"import os; from whichloop.cli.main import main; os.environ['PYTHONPATH'] = {str(tmp_path)!r}; main()"
-    process = compare(1, environment, "--workers", "1", "--quiet", start=("-c", of_workers)).process
-    _, err = process.communicate(timeout=LIMIT_S)
-    assert process.returncode == 2
-    assert err.startswith("error: worker 1: whichloop cannot be imported on its node: ImportError: not installed here; once ")
-    assert err.count("\n") == 1
-
-
-@pytest.mark.parametrize("address", ["ray://10.0.0.7:10001", "10.0.0.7", "head:port", "127.0.0.1:99999", "127.0.0.1:1"])
+@pytest.mark.parametrize("address", ["ray://10.0.0.7:10001", "10.0.0.7", "127.0.0.1:99999", "127.0.0.1:1"])
 def test_where_no_cluster_can_be_it_is_said_in_one_line(address):
     with pytest.raises(WorkerError, match=f"no Ray cluster at {address}: .+"), cluster_links(address, None):
         pass
@@ -313,32 +202,35 @@ def test_where_no_cluster_can_be_it_is_said_in_one_line(address):
 @pytest.mark.slow
 @needs_ray
 @pytest.mark.timeout(LIMIT_S)
-@pytest.mark.parametrize("dying", ["raylet", "gcs_server"])
-def test_a_run_whose_cluster_dies_ends_with_the_command_that_goes_on_with_it(environment, compare, tmp_path, dying):
+def test_a_run_whose_cluster_dies_ends_with_the_command_that_goes_on_with_it(environment, compare, tmp_path):
     (tmp_path / "slow.toml").write_text('name = "slow"\nlatency_s = 0.5\n')
-    own = environment | {
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": secrets.token_hex(32),
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-    }
+    own = environment | RAY | {"RAY_AUTH_TOKEN": secrets.token_hex(32)}
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-    head = [RAY, "start", "--head", "--block", "--num-cpus", "1", "--node-ip-address", "127.0.0.1", "--include-dashboard", "false"]
+    head = [
+        COMMAND,
+        "start",
+        "--head",
+        "--block",
+        "--num-cpus",
+        "1",
+        "--node-ip-address",
+        "127.0.0.1",
+        "--include-dashboard",
+        "false",
+    ]
     with subprocess.Popen([*head, "--port", str(port)], env=own, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
-            wait_until(
-                lambda: [child for child in children(process.pid) if "/raylet/raylet" in read(Path(f"/proc/{child}/cmdline"))]
-            )
+            wait_until(lambda: below(process.pid, "/raylet/raylet"))
             flags = ("-s", f"address=127.0.0.1:{port}", "-s", "real_time=true", "--workers", "1")
             driver = compare(400, own, *flags, profiles=(str(tmp_path / "slow.toml"),))
             driver.wait_for(5)
-            for child in children(process.pid):
-                if f"/{dying}" in read(Path(f"/proc/{child}/cmdline")).partition("\0")[0]:
-                    os.kill(child, signal.SIGKILL)
+            for child in below(process.pid, "/gcs_server "):
+                os.kill(child, signal.SIGKILL)
             _, err = driver.process.communicate(timeout=60)
         finally:
-            for child in (process.pid, *children(process.pid)):
+            for child in (process.pid, *below(process.pid, "")):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(child, signal.SIGKILL)
     assert driver.process.returncode == 130, err

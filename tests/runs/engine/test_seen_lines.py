@@ -88,18 +88,3 @@ def test_code_of_which_too_many_lines_run_is_given_up_and_nothing_is_claimed_of_
     assert still == [None], "it runs at its own speed from then on"
     seen.add(watch.news()["lines"])
     assert not seen.is_whole
-
-
-def test_what_ends_the_tracing_leaves_nothing_to_claim(tmp_path):
-    """An interruption that comes within the trace function does, and so may code of a trial."""
-    path, solve = made(tmp_path, [True])
-    watch = LineWatch([str(path)])
-    said: list[Any] = []
-
-    def ends_it() -> None:
-        solve()
-        said.append(watch.news())
-        sys.settrace(None)
-
-    ran(watch, ends_it, lambda: said.append(watch.news()))
-    assert said == [{"lines": {str(path): [2, 3]}}, {"lines": None}]

@@ -1,27 +1,24 @@
-"""The compressed traces: each is read by itself, nothing in the file is trusted, and what was not kept is said to be missing."""
+"""Files of a run: the manifest is written whole, each compressed trace is read by itself, and what was not kept is told."""
 
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whichloop.experiments.compare.prepare import prepare
+from tests.cases import cases
+from tests.kept import JSON
 from whichloop.experiments.compare.results import Results, results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.fit_profile.fit import fit_run
-from whichloop.experiments.gate.baseline import bless
-from whichloop.experiments.learn_plans.learn import learn_run
-from whichloop.experiments.why.losses import losses_explained
-from whichloop.reports.html.page import report_html
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.store.files import RunError, write_manifest_json
-from whichloop.runs.store.traces import TracePolicy
+from whichloop.runs.store.files import RunError, TracePolicy, read_manifest_json, write_manifest_json
 from whichloop.runs.store.trials import read_trace
 
 # --- which are kept ---
@@ -41,12 +38,9 @@ def test_a_sample_is_that_of_so_many_cells_for_all_arms_and_in_any_order(record,
         assert asked == {(task, repeat) in kept.cells}
 
 
-@given(CELLS, st.integers(1, 10), st.integers(), st.data())
-def test_where_cells_are_added_no_new_one_of_the_old_is_drawn(cells, size, seed, data):
-    """So that a run which is extended has all traces of its new sample that can be had."""
-    before = data.draw(st.lists(st.sampled_from(cells), unique=True)) if cells else []
-    old, new = (TracePolicy.of(f"sample={size}", part, seed).cells for part in (before, cells))
-    assert new & set(before) <= old
+def test_another_seed_draws_another_sample():
+    cells = [(f"t{number}", 0) for number in range(60)]
+    assert len({TracePolicy.of("sample=6", cells, seed) for seed in range(5)}) == 5
 
 
 def test_failures_are_what_did_not_solve_its_task(record):
@@ -111,21 +105,6 @@ def test_a_trace_that_was_not_kept_is_said_not_to_have_been(failures, some, untr
             read_trace(found.folder, record)
 
 
-def test_losses_are_told_from_failures_alone(whole, failures):
-    """The trials that were solved, to hold them against, were not kept."""
-    reasons = losses_explained(failures)
-    assert not any(pair.divergences for pair in reasons.pairs)
-    assert reasons.untraced == 0
-    assert [arm.lost for arm in reasons.arms] == [arm.lost for arm in losses_explained(whole).arms]
-    assert all(sum(arm.causes.values()) == arm.lost for arm in reasons.arms)
-    assert "<h2>Why trials were lost</h2>" in report_html(failures)
-
-
-def test_a_page_is_made_whatever_was_kept(some, untraced):
-    assert "lost trials: the step is not known" in report_html(some)
-    assert "lost trials: the step is not known" in report_html(untraced)
-
-
 def test_rates_are_not_fitted_to_failures_alone(whole, failures, some, untraced):
     with pytest.raises(RunError, match="only the traces of failures were kept"):
         fit_run(failures.folder)
@@ -135,29 +114,24 @@ def test_rates_are_not_fitted_to_failures_alone(whole, failures, some, untraced)
     assert fit_run(whole.folder).trials == len(whole.records)
 
 
-def test_plans_are_learned_from_the_traces_there_are(some, failures, untraced):
-    for found in (failures, untraced):
-        learned = learn_run(found.folder)
-        assert all(
-            f"solved in {found.folder.name}, but no trace of that was kept" in why_not for why_not in learned.not_learned.values()
-        )
-    learned = learn_run(some.folder)
-    solved = {record.task for record in some.records if record.accuracy == 1 and record.trace_at}
-    assert {lesson.task for lesson in learned.lessons} == solved
-
-
-def test_a_baseline_is_blessed_without_traces(whole, untraced, failures):
-    assert not any(line.course for arm in bless(untraced).arms.values() for line in arm.tasks.values())
-    assert bless(failures).arms.keys() == bless(whole).arms.keys()
-
-
 # --- how much they take ---
 
 
-def test_of_an_imported_trial_without_a_trace_it_says_what_is_known(tmp_path, record):
-    write_manifest_json(tmp_path, {"config": {}, "imported": {"from": [], "format": "csv"}})
-    lost = record(scores={"accuracy": 0.0}, reason="ToolError: db down", stop="crashed")
-    with pytest.raises(RunError, match=r"\(an import; scored 0; crashed; ToolError: db down\)$"):
-        read_trace(tmp_path, lost)
-    with pytest.raises(RunError, match=r"\(an import; errored\)$"):
-        read_trace(tmp_path, record(status="errored", stop=None))
+@settings(max_examples=cases(20))
+@given(st.dictionaries(st.text(st.characters()), JSON, max_size=4))
+def test_a_manifest_is_read_back(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("run")
+    write_manifest_json(folder, data | {"config": {}})
+    assert read_manifest_json(folder) == data | {"config": {}}
+    assert [path.name for path in folder.iterdir()] == ["manifest.json"]
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"[]", b"{}", b'{"config": 3}', b"\xff", b"[" * 100_000])
+def test_what_is_no_manifest_is_refused_in_one_line(tmp_path, raw):
+    (tmp_path / "manifest.json").write_bytes(raw)
+    with pytest.raises(RunError, match=r"manifest\.json") as caught:
+        read_manifest_json(tmp_path)
+    assert "\n" not in str(caught.value)
+    shutil.rmtree(tmp_path)
+    with pytest.raises(RunError, match="not a run directory"):
+        read_manifest_json(tmp_path)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import functools
-from collections.abc import Sequence
+import itertools
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -18,14 +24,102 @@ from whichloop.metrics.summary import summarize
 from whichloop.models.metering import MeteredModel
 from whichloop.models.profiles import load_profile
 from whichloop.models.scripted import Scripted
-from whichloop.protocol import Message, Outcome, Request, StopReason, ToolCall, resolve, run_sync
+from whichloop.protocol import (
+    Chunk,
+    Loop,
+    Message,
+    Model,
+    Observation,
+    Outcome,
+    Reply,
+    Request,
+    StopReason,
+    Toolbox,
+    ToolCall,
+    WrappedModel,
+    resolve,
+    run_sync,
+)
 from whichloop.protocol.names import Spec
+from whichloop.protocol.tools import ToolboxAround
 from whichloop.runs.schedule import Arm, Trial
 from whichloop.runs.trial.trial import TrialContext, run_trial
 
-from .bent import AtLimit, Bent, Borrower, Dodger, of_errors
+Change = Callable[[str], str]
+"""From one text of a request to another."""
 
-TASKS = 40
+
+class Bent:
+    """A loop whose requests are changed on their way."""
+
+    name = "bent"
+
+    def __init__(self, inner: Any = None, change: Change = str, *, scopes: bool = False) -> None:
+        """`scopes`: each request has a scope of its own."""
+        self.inner = Bare() if inner is None else inner
+        self.change, self.scopes = change, scopes
+
+    @property
+    def stops(self) -> frozenset[StopReason]:
+        stops: frozenset[StopReason] = self.inner.stops
+        return stops
+
+    def with_step_limit(self, tool_steps: int) -> Loop:
+        bent: Any = type(self)(self.inner.with_step_limit(tool_steps), self.change, scopes=self.scopes)
+        return bent  # type: ignore[no-any-return]
+
+    async def run(self, query: Any, tools: Toolbox, model: Model, observer: Any) -> Outcome[Any]:
+        outcome: Outcome[Any] = await self.inner.run(query, tools, Changed(model, self.change, self.scopes), observer)
+        return outcome
+
+
+class Changed(WrappedModel):
+    """A model whose requests are changed."""
+
+    def __init__(self, model: Model, change: Change, scopes: bool) -> None:
+        super().__init__(model)
+        self._change, self._numbers = change, itertools.count() if scopes else None
+
+    def _changed(self, request: Request) -> Request:
+        messages = tuple(replace(message, content=self._change(message.content)) for message in request.messages)
+        scope = request.scope if self._numbers is None else f"step {next(self._numbers)}"
+        return replace(request, messages=messages, scope=scope)
+
+    async def complete(self, request: Request) -> Reply:
+        return await self.model.complete(self._changed(request))
+
+    def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        return self.model.stream(self._changed(request))
+
+
+def of_errors(told: Callable[[str], str]) -> Change:
+    """Change what `Bare` shows of an error: `told` gets its text."""
+
+    def change(text: str) -> str:
+        if not re.match(r'\{"status": ?"error"', text):
+            return text
+        return told(json.loads(text)["data"])
+
+    return change
+
+
+class Dodger(Bent):
+    """Makes its calls in a scope of their own, away from the one in which the model decided on them."""
+
+    async def run(self, query: Any, tools: Toolbox, model: Model, observer: Any) -> Outcome[Any]:
+        outcome: Outcome[Any] = await self.inner.run(query, Elsewhere(tools), Changed(model, str, True), observer)
+        return outcome
+
+
+class Elsewhere(ToolboxAround):
+    """Runs each call in a task that knows nothing of the requests before it."""
+
+    async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
+        running = asyncio.create_task(self.within.call(call, validate=validate), context=contextvars.Context())
+        return await running
+
+
+TASKS = 24
 FORMAT, TOOLS = "flaky-format", "flaky-tools"
 CLOSING = 'Give a number. If no number can be determined, the right answer is "not determined".'
 REWORDED = {
@@ -62,8 +156,7 @@ def of_bare(profile: str) -> float:
     return accuracy(ran(Bare(), profile))
 
 
-@pytest.mark.parametrize("name", REWORDED)
-@pytest.mark.parametrize("profile", [FORMAT, TOOLS])
+@pytest.mark.parametrize(("name", "profile"), list(zip(REWORDED, [FORMAT, TOOLS, TOOLS, FORMAT], strict=True)))
 def test_other_words_of_the_same_content_change_nothing(name: str, profile: str) -> None:
     assert accuracy(ran(REWORDED[name], profile)) == pytest.approx(of_bare(profile), abs=0.03)
 
@@ -80,22 +173,9 @@ def test_a_loop_that_hides_errors_loses(profile: str, words: float, all_of_it: f
 
 def test_faults_cannot_be_dodged() -> None:
     """Not by scopes, nor by calls that are made in a task which knows of no request."""
-    met = [[record.faults for record in ran(loop, TOOLS, 30)] for loop in (Bare(), Dodger())]
+    met = [[record.faults for record in ran(loop, TOOLS, 20)] for loop in (Bare(), Dodger())]
     assert met[0] == met[1]
     assert sum(fault.point.startswith("tool:") for faults in met[0] for fault in faults) > 10
-
-
-def test_results_of_another_trial_are_none_here() -> None:
-    """Without the valve, which an error shown as a result would keep open."""
-    bare = Bare(max_consecutive_errors=None)
-    ran(Borrower(bare), "clean")
-    for profile in (TOOLS, "unreliable-tools"):
-        assert accuracy(ran(Borrower(bare), profile)) <= accuracy(ran(bare, profile)) + 0.03
-
-
-def test_false_success_is_told_by_the_answer_and_not_by_the_stop() -> None:
-    told = [sum(record.false_success for record in ran(loop, TOOLS)) for loop in (Bare(), AtLimit())]
-    assert told[0] == told[1] > 0
 
 
 class Knowing(Bent):
@@ -121,6 +201,12 @@ def test_calls_that_no_reply_asked_for_are_told() -> None:
     assert "calls nobody asked for" in {each.code for each in knowing}
 
 
+def test_a_retry_with_the_tool_that_failed_is_asked_for() -> None:
+    """`stateless` keeps the tool of a call that an instruction in a result had planted, and takes the arguments of the reply."""
+    records = ran(Stateless(), "injected", on=events.load(24))
+    assert not any(record.call_counts.get("not_asked_for") for record in records)
+
+
 class Looking(Bent):
     """Follows every attribute of what it holds."""
 
@@ -139,16 +225,14 @@ class Looking(Bent):
                 continue
             kept[id(one)] = one
             self.found.add(type(one).__name__)
-            names = (name for name in dir(one) if not name.startswith("__") or name in ("__self__", "__dict__", "__wrapped__"))
+            names = (
+                name
+                for name in dir(one)
+                if not name.startswith("__") or name in ("__self__", "__dict__", "__wrapped__", "__closure__")
+            )
             left += [value for name in names if (value := getattr(one, name, None)) is not None]
             left += list(one.values()) if isinstance(one, dict) else list(one) if isinstance(one, list | tuple | set) else []
         return Outcome(None, StopReason.FINISHED, 0)
-
-
-def test_a_retry_with_the_tool_that_failed_is_asked_for() -> None:
-    """`stateless` keeps the tool of a call that an instruction in a result had planted, and takes the arguments of the reply."""
-    records = ran(Stateless(), "injected", on=events.load(40))
-    assert not any(record.call_counts.get("not_asked_for") for record in records)
 
 
 def test_nothing_that_a_loop_holds_leads_to_the_script() -> None:

@@ -13,7 +13,7 @@ from whichloop.metrics.measures import DISTANCES
 from whichloop.models.receipts import Ledger, Truth, call_digest
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import Act, Message, Plan, PlannedCall, Recovery, Request, Role, ToolCall, ToolSpec
-from whichloop.runs.trial.counts import MAX_PROMPTS, MIN_CACHED_BYTES, CallUse, PrefixCount, RetentionCount
+from whichloop.runs.trial.counts import MIN_CACHED_BYTES, CallUse, PrefixCount, RetentionCount
 
 CALLS = [ToolCall("put", {"n": number}) for number in range(4)]
 DIGESTS = [call_digest(call.name, call.arguments) for call in CALLS]
@@ -112,19 +112,6 @@ def test_a_loop_that_makes_one_call_for_each_that_was_asked_for_doubles_none_wha
     assert counts(use)[2] == 0
 
 
-@given(st.lists(st.integers(0, 3), unique=True, min_size=1), st.data(), st.booleans())
-def test_as_many_are_doubled_as_the_loop_makes_again_beside_all_that_was_asked_for(places, data, is_altered):
-    """It counts them alike where the loop made another call of each."""
-    again = data.draw(st.lists(st.sampled_from(places), max_size=5))
-    use = CallUse()
-    asks(use, *places)
-    for place in (*places, *again):
-        use.ran(f"other {place}" if is_altered else DIGESTS[place], True, None)
-    assert counts(use)[2] == len(again)
-    asks(use)
-    assert counts(use)[2] == len(again)
-
-
 def test_results_that_were_not_shown_are_lost_and_never_more_than_were_asked_for():
     use = CallUse()
     asks(use, 0)
@@ -187,11 +174,6 @@ def test_other_tools_end_what_is_repeated_and_short_beginnings_are_not_cached():
     assert (short.repeated_bytes, short.cacheable_bytes) == (short.later_bytes, 0)
 
 
-def test_prompts_that_differ_without_end_are_compared_with_the_latest_alone():
-    found = counted([prompt([str(number)]) for number in range(3 * MAX_PROMPTS)])
-    assert len(found._prompts) == MAX_PROMPTS
-
-
 PLAN = Plan(tuple(PlannedCall(f"c{n}", "look", {"n": n}, f"Look {n}.") for n in range(6)), "done")
 ORACLE = {call.id: Truth(call_digest(call.tool, call.arguments), "0000") for call in PLAN.calls}
 
@@ -218,24 +200,3 @@ def test_a_loop_that_shows_the_last_result_only_loses_all_older_ones():
     found = kept([[call.id] for call in PLAN.calls])
     assert found.needed == {"1": 6, "2": 5, "3-4": 7, "5-8": 3}
     assert found.shown == {"1": 6}
-
-
-def test_a_result_that_is_given_again_is_near_again_and_a_failure_is_no_result():
-    ledger = Ledger()
-    made = RetentionCount(PLAN, ORACLE, ledger.issued)
-    first = PLAN.calls[0]
-    issue(ledger, first.tool, first.arguments, "it failed", None, False)
-    made.count(Request(()), ())
-    assert not made.fields()["results_needed"]
-    issue(ledger, first.tool, first.arguments, "1", 1, True)
-    made.count(Request(()), ["c0"])
-    made.count(Request(()), [])
-    issue(ledger, first.tool, first.arguments, "1", 1, True)
-    made.count(Request(()), ["c0"])
-    assert made.needed == {"1": 2, "2": 1}
-    assert made.shown == {"1": 2}
-
-
-def test_branches_and_requests_that_need_no_result_are_left_out():
-    for role, scope in ((Role.SELECT, ""), (Role.FORMAT, ""), (Role.DECIDE, "branch")):
-        assert not kept([["c0"], ["c1"]], role, scope).needed

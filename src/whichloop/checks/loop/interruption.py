@@ -13,7 +13,7 @@ from whichloop.models.at_once import LATE
 from whichloop.models.profiles import load_profile
 from whichloop.models.receipts import paired_results
 from whichloop.protocol import BudgetExceeded, ContextOverflow, ForeignLoop, Loop, Outcome, ProviderError, StopReason, render_value
-from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.json_text import canonical_json
 from whichloop.runs.trial.watchdog import stop
 
 from ..shared.law import Broken, NotApplicable, law, require

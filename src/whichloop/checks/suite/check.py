@@ -19,7 +19,7 @@ from whichloop.metrics.statistics import accuracy_interval
 from whichloop.models.faults import NOT_DETERMINED
 from whichloop.models.receipts import call_digest
 from whichloop.protocol import Toolbox, ToolSpec, render_value, resolve
-from whichloop.protocol.digest import canonical_json, whole_numbers_as_int
+from whichloop.protocol.json_text import canonical_json, whole_numbers_as_int
 from whichloop.protocol.threads import run_blocking
 from whichloop.protocol.values import cap, counted, error_text
 from whichloop.runs.lookup import answer_score, compares, made_by

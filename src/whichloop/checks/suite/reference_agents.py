@@ -24,7 +24,7 @@ from whichloop.models.faults import NOT_DETERMINED
 from whichloop.models.filling import Unfillable, fill, least
 from whichloop.models.profiles import load_profile
 from whichloop.protocol import SILENT, Loop, Message, Observer, Outcome, Query, Reply, StopReason, Toolbox, ToolCall, WireError
-from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.json_text import canonical_json
 from whichloop.protocol.model import FunctionModel, Model, ModelError, ProviderError, Request
 from whichloop.protocol.names import SCRIPTED, Spec
 from whichloop.protocol.values import counted

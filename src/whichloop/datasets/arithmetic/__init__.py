@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import count
 
 from whichloop.protocol import Plan, Query
-from whichloop.protocol.digest import sha256
+from whichloop.protocol.json_text import sha256
 
 from ..generating import SNAPSHOTS, Source, difficulty_of, split_of, template_of
 from ..task import StatelessEnvironment, Task

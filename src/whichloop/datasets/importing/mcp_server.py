@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from whichloop._extras import needed_by
 from whichloop.datasets.task import Task
 from whichloop.protocol import Tool
-from whichloop.protocol.digest import digest
+from whichloop.protocol.json_text import digest
 from whichloop.protocol.names import parse_spec
 from whichloop.protocol.redact import public_address, without_secrets
 from whichloop.protocol.tool_calls import McpError

@@ -17,7 +17,7 @@ from typing import Any
 
 from whichloop.datasets.task import Environment, StatelessEnvironment, Task, as_described
 from whichloop.protocol import Tool, render_value
-from whichloop.protocol.digest import canonical_json, whole_numbers_as_int
+from whichloop.protocol.json_text import canonical_json, whole_numbers_as_int
 from whichloop.protocol.names import near
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.values import error_text

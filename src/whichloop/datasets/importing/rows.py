@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard, Unpack
 
 from whichloop.protocol import Tool
-from whichloop.protocol.digest import canonical_json, digest
+from whichloop.protocol.json_text import canonical_json, digest
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.values import own_copy, shown_short
 

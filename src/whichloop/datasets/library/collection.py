@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from whichloop.datasets.facts import drawn, facts
 from whichloop.datasets.generating import Draw, draw_new
 from whichloop.datasets.story import Wording
-from whichloop.protocol.digest import digest
+from whichloop.protocol.json_text import digest
 
 Kind = Literal["person", "town", "ship", "company", "book", "lighthouse"]
 COASTS = 48

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from whichloop.datasets.facts import facts
 from whichloop.datasets.generating import Draw
 from whichloop.datasets.story import Wording
-from whichloop.protocol.digest import digest
+from whichloop.protocol.json_text import digest
 
 Row = Mapping[str, Any]
 NAMES = ("clinic", "energy", "festival", "museum", "rentals", "school", "shipping")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from whichloop.protocol import Plan, PlannedCall, Query, Tool
-from whichloop.protocol.digest import digest
+from whichloop.protocol.json_text import digest
 
 from ..importing.json_files import JsonRow, check_limit, checked, json_file, text_file
 from ..task import Environment, Suite, Task, WorldEnvironment

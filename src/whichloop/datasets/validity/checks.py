@@ -18,7 +18,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from whichloop.protocol import PlannedCall, ToolSpec, refs
-from whichloop.protocol.digest import digest
+from whichloop.protocol.json_text import digest
 from whichloop.protocol.names import most_like, near
 
 from ..task import BY_CONSTRUCTION, Task, is_by_construction

@@ -14,7 +14,7 @@ from typing import Any
 
 from whichloop.datasets.task import Environment, Suite, Task
 from whichloop.protocol import Plan, PlannedCall, Toolbox, ToolCall, render_value, resolve
-from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.json_text import canonical_json
 from whichloop.protocol.plan import refs
 from whichloop.protocol.plan_lines import ref_as_text
 from whichloop.protocol.tools import DEFAULT_TIME_LIMIT_S, bounded_toolbox

@@ -10,8 +10,8 @@ from inspect import Parameter
 from pathlib import Path
 from typing import Any
 
-from whichloop.experiments.compare.prepare import Experiment
-from whichloop.experiments.compare.prepare import prepare as prepare_comparison
+from whichloop.experiments.compare.run import Experiment
+from whichloop.experiments.compare.run import prepare as prepare_comparison
 from whichloop.metrics.factors.factorial import EFFECT_METRICS
 from whichloop.metrics.factors.layout import choose_cells
 from whichloop.protocol import Loop

@@ -8,7 +8,7 @@ from whichloop.metrics.caveats import Caveat, in_order
 from whichloop.metrics.comparison import ArmResult, Comparison
 from whichloop.models.profiles import FORMS
 from whichloop.protocol import StopReason
-from whichloop.runs.silent_end import is_blocked
+from whichloop.runs.trial.watchdog import is_blocked
 
 from .measured_forms import applies, form_of
 

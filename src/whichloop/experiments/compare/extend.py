@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from whichloop.checks import suite as checks
+from whichloop.experiments.compare.run import Experiment
 from whichloop.protocol.values import counted
 from whichloop.runs.config import CompareConfig, SettingError, config_from
 from whichloop.runs.folders import refuse_optimization
@@ -19,7 +20,6 @@ from whichloop.runs.schedule import Arm, make_arms, manifest_changes, summary
 from whichloop.runs.store.files import RunError, locked
 from whichloop.runs.trial_models import open_models
 
-from .prepare import Experiment
 from .reopen import UNCHANGED, Reopened, SessionSettings, changed_message, look_again
 
 

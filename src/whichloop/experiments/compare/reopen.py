@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from whichloop.datasets.task import Suite, Task
-from whichloop.experiments.compare.prepare import Experiment
+from whichloop.experiments.compare.run import Experiment
 from whichloop.runs.config import CompareConfig, SettingError, config_from
 from whichloop.runs.lookup import resolve
 from whichloop.runs.manifest import Manifest, read_manifest

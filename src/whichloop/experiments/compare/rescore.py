@@ -16,7 +16,7 @@ from whichloop.metrics.caveats import DEAD, warning_lines
 from whichloop.metrics.record import SCORER, Record
 from whichloop.metrics.scorers import false_success, is_abstention, reads_state, scores_of
 from whichloop.metrics.statistics import Interval, interval_json
-from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.json_text import canonical_json
 from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.redact import MARK
 from whichloop.protocol.values import error_text

@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 
 from whichloop.metrics.record import Record
 from whichloop.metrics.trace import Trace
-from whichloop.protocol.digest import digest
+from whichloop.protocol.json_text import digest
 from whichloop.protocol.redact import public_address
 from whichloop.protocol.values import counted, one_line
 from whichloop.runs.engine.runner import Progress

@@ -14,8 +14,7 @@ from whichloop.metrics.record import Record
 from whichloop.metrics.trace import UNTOLD, ModelExchange, ToolRun, Trace, TracedCall
 from whichloop.protocol import Message
 from whichloop.protocol.chat import NativeCall
-from whichloop.protocol.digest import digest, sha256
-from whichloop.protocol.json_text import Json
+from whichloop.protocol.json_text import Json, digest, sha256
 from whichloop.protocol.modules import package_version
 from whichloop.runs.manifest import ArmEntry
 

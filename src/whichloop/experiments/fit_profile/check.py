@@ -14,8 +14,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from whichloop.datasets.task import Task
-from whichloop.experiments.compare.prepare import Experiment, prepare
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import Experiment, prepare, run
 from whichloop.metrics.paired import SCORES, PairedFlip, judge_family
 from whichloop.metrics.record import Record
 from whichloop.metrics.statistics import Interval

@@ -11,7 +11,7 @@ from whichloop.metrics.trace import ModelExchange, ToolRun, Trace, TraceEvent
 from whichloop.models.faults import CALLING
 from whichloop.models.feedback import COMPLAINTS, FaultSigns, Level, level_shown, words_of
 from whichloop.protocol import Message, Reply, Request
-from whichloop.protocol.digest import digest
+from whichloop.protocol.json_text import digest
 from whichloop.protocol.tool_calls import NEVER_RAN
 
 from .attempts import (

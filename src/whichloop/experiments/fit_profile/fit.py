@@ -17,8 +17,7 @@ from whichloop.models.profiles import FAULT_KINDS, Profile, make_profile
 from whichloop.protocol.names import SCRIPTED, toml_text
 from whichloop.protocol.values import counted
 from whichloop.runs.manifest import Manifest, Settings, read_manifest
-from whichloop.runs.store.files import RunError
-from whichloop.runs.store.traces import policy_of
+from whichloop.runs.store.files import RunError, policy_of
 from whichloop.runs.store.trials import Traces, each_record
 
 from .clearing import estimate_clears

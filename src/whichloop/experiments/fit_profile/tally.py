@@ -13,7 +13,7 @@ import scipy
 
 from whichloop.models.faults import CALLING, FLAKY_ATTEMPTS
 from whichloop.protocol import Message
-from whichloop.protocol.tokens import MESSAGE_OVERHEAD, estimate_tokens
+from whichloop.protocol.model import MESSAGE_OVERHEAD, estimate_tokens
 
 from .attempts import GIVEN_TEXT, KIND_OF_HINT, PLAIN_KIND, REFUSED, REPEATED, TOOL, Attempt, Hint, Shape, provider_fault
 from .clearing import RetryRun

@@ -29,8 +29,8 @@ from whichloop.metrics.record import Record
 from whichloop.metrics.summary import MAX_VALUE, METRICS, PRIMARY
 from whichloop.metrics.trajectory.trajectory import course, shortened
 from whichloop.protocol import StopReason
-from whichloop.protocol.digest import canonical_json, digest
 from whichloop.protocol.files import naming, read_bounded, readable
+from whichloop.protocol.json_text import canonical_json, digest
 from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.redact import redact
 from whichloop.runs.config import MAX_REPEATS, Seed

@@ -15,9 +15,9 @@ from itertools import groupby
 from pathlib import Path, PurePosixPath
 from types import CodeType
 
-from whichloop.experiments.compare.prepare import Experiment
-from whichloop.protocol.digest import short_digest
+from whichloop.experiments.compare.run import Experiment
 from whichloop.protocol.files import read_bounded
+from whichloop.protocol.json_text import short_digest
 from whichloop.runs.code_digests import loop_files
 from whichloop.runs.engine.job import SeenLines
 

@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from whichloop.experiments.compare.doc import basis
-from whichloop.experiments.compare.prepare import prepare
-from whichloop.experiments.compare.run import run_apart
+from whichloop.experiments.compare.run import prepare, run_apart
 from whichloop.metrics.gate import Outcome
 from whichloop.metrics.statistics import ALPHA, wilson
 from whichloop.metrics.summary import SHARES

@@ -12,7 +12,7 @@ from whichloop.metrics.caveats import reasons as frequent
 from whichloop.metrics.gate import Outcome
 from whichloop.metrics.record import Record
 from whichloop.protocol import StopReason
-from whichloop.runs.silent_end import is_blocked
+from whichloop.runs.trial.watchdog import is_blocked
 
 TEXTS: Mapping[str, str] = {
     "identical": "every trial gave what it gave in the baseline",

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from whichloop.experiments.compare.prepare import Experiment, prepare, recording_command
 from whichloop.experiments.compare.results import Results
-from whichloop.experiments.compare.run import run_apart
+from whichloop.experiments.compare.run import Experiment, prepare, recording_command, run_apart
 from whichloop.metrics.arm_info import IMPORTED
 from whichloop.metrics.record import Record
 from whichloop.protocol.names import parse_spec

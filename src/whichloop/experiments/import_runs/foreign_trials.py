@@ -12,7 +12,7 @@ from whichloop.metrics.arm_info import IMPORTED
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import PRIMARY
 from whichloop.metrics.trace import ModelExchange, ToolRun, Trace, TraceEvent, TraceHead, canonical
-from whichloop.protocol.digest import digest, sha256
+from whichloop.protocol.json_text import digest, sha256
 
 from .chats import asked_in
 from .conversation import ConversationItem, events_of, untold_of

@@ -17,8 +17,7 @@ from whichloop.protocol.modules import names_in
 from whichloop.protocol.values import counted
 from whichloop.runs.folders import RUNS, new_folder
 from whichloop.runs.manifest import write_manifest
-from whichloop.runs.store.files import RunError, read_manifest_json
-from whichloop.runs.store.traces import MAX_TEXT
+from whichloop.runs.store.files import MAX_TEXT, RunError, read_manifest_json
 from whichloop.runs.store.trials import BATCH, TrialFile
 from whichloop.runs.trial.recorder import trace_line
 

@@ -12,7 +12,7 @@ from whichloop.metrics.pairs import MARGIN
 from whichloop.metrics.record import RECORD_VERSION, Record
 from whichloop.metrics.statistics import ALPHA
 from whichloop.protocol import StopReason
-from whichloop.protocol.digest import SHORT_DIGITS, digest, short_digest
+from whichloop.protocol.json_text import SHORT_DIGITS, digest, short_digest
 from whichloop.protocol.modules import package_version
 from whichloop.protocol.values import counted as number_of
 from whichloop.runs.manifest import ArmEntry, ImportOrigin, Manifest, SuiteEntry, TaskDigests, timestamp

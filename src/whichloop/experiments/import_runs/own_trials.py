@@ -12,8 +12,7 @@ from typing import Any
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import PRIMARY
 from whichloop.metrics.trace import Trace, canonical
-from whichloop.protocol.digest import digest, sha256, short_digest
-from whichloop.protocol.json_text import Json
+from whichloop.protocol.json_text import Json, digest, sha256, short_digest
 from whichloop.runs.manifest import ArmEntry, Manifest
 
 from .foreign_trials import SAME_IN_RECORD, ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, ImportedTask

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from whichloop.protocol import StopReason
-from whichloop.protocol.digest import digest
+from whichloop.protocol.json_text import digest
 from whichloop.protocol.values import counted
 
 from .chats import as_text, asked_in, parsed, said_in

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from whichloop.metrics.trace import ModelExchange, ToolRun, TraceEvent
 from whichloop.protocol import Plan, PlannedCall, Query, Ref, refs, render_value
-from whichloop.protocol.digest import canonical_json, whole_numbers_as_int
+from whichloop.protocol.json_text import canonical_json, whole_numbers_as_int
 from whichloop.protocol.redact import MARK, redact
 from whichloop.protocol.wire import from_json
 

@@ -16,9 +16,8 @@ from pydantic import BaseModel, Field, PlainSerializer, PlainValidator, TypeAdap
 
 from whichloop.metrics.record import Record
 from whichloop.protocol import Program, Prompt
-from whichloop.protocol.digest import seal, sha256
 from whichloop.protocol.files import readable
-from whichloop.protocol.json_text import load_json
+from whichloop.protocol.json_text import load_json, seal, sha256
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.folders import OPTIMIZED
 from whichloop.runs.manifest import first_problem

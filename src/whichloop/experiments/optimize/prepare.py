@@ -11,7 +11,7 @@ from pathlib import Path
 from whichloop.datasets.task import Suite, Task
 from whichloop.models.proposer import ScriptedProposer
 from whichloop.protocol import Model, Optimizable
-from whichloop.protocol.digest import digest
+from whichloop.protocol.json_text import digest
 from whichloop.protocol.modules import package_version
 from whichloop.protocol.names import SCRIPTED, parse_spec
 from whichloop.runs.code_digests import code_digest

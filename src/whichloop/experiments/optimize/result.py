@@ -11,7 +11,7 @@ from whichloop.experiments.compare.results import Results, before_and_after, res
 from whichloop.metrics.gains import Arms, Cost, DevGain, Gain, Gains, dev_gain, difference, gains, use_of
 from whichloop.metrics.statistics import Interval, interval_json
 from whichloop.protocol import program_digest
-from whichloop.protocol.digest import digest
+from whichloop.protocol.json_text import digest
 from whichloop.protocol.names import without_process
 from whichloop.protocol.values import counted
 from whichloop.runs.folders import TEST

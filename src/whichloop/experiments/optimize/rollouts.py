@@ -43,11 +43,10 @@ from whichloop.protocol import (
     WrappedModel,
     program_digest,
 )
-from whichloop.protocol.digest import digest
-from whichloop.protocol.model import StreamsWhole
+from whichloop.protocol.json_text import digest
+from whichloop.protocol.model import StreamsWhole, estimate_input, estimate_usage
 from whichloop.protocol.receipts import strip_receipts
 from whichloop.protocol.redact import redact
-from whichloop.protocol.tokens import estimate_input, estimate_usage
 from whichloop.protocol.values import error_text
 from whichloop.runs.engine.interruption import INTERRUPTED
 from whichloop.runs.engine.runner import FIRST_FAILURES

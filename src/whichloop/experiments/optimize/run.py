@@ -16,10 +16,9 @@ from dspy.utils.saving import get_dependency_versions
 from whichloop.datasets.task import Task
 from whichloop.dspy_seam import lm_of
 from whichloop.dspy_seam.program import LoopProgram, loop_with
-from whichloop.experiments.compare import prepare as compare_prepare
 from whichloop.experiments.compare import reopen as compare_reopen
 from whichloop.experiments.compare import run as compare
-from whichloop.experiments.compare.prepare import Experiment
+from whichloop.experiments.compare.run import Experiment
 from whichloop.models.metering import Meter
 from whichloop.models.real import RealModel
 from whichloop.protocol.program import ABOUT
@@ -94,7 +93,7 @@ def config_of_test(search: Optimization, *, again: bool = False) -> CompareConfi
 def _comparison(folder: Path, config: CompareConfig) -> Experiment:
     """Create or reopen a comparison; the paths in one that began before the run directory was moved are updated."""
     if not (folder / MANIFEST).is_file():
-        return compare_prepare.prepare(config, folder)
+        return compare.prepare(config, folder)
     manifest = read_manifest(folder)
     if manifest.settings.loops != config.loops:
         write_manifest(folder, manifest.model_copy(update={"config": {**manifest.config, "loops": [*config.loops]}}))

@@ -16,7 +16,7 @@ from whichloop.datasets.task import Task
 from whichloop.experiments.fit_profile.check import ChosenTasks, run_again
 from whichloop.experiments.fit_profile.fit import fit_run, to_toml
 from whichloop.metrics.record import Record
-from whichloop.protocol.digest import digest
+from whichloop.protocol.json_text import digest
 from whichloop.runs.manifest import read_manifest
 from whichloop.runs.store.files import RunError, read_document, write_document
 from whichloop.runs.store.trials import each_record

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from whichloop.protocol import Reply, Role
-from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.json_text import canonical_json
 from whichloop.protocol.moves import Act, Answer, Completion, Inexpressible, Move, PlanTask, Tasks, Text, Understanding, WireError
 from whichloop.protocol.receipts import without_marks
 from whichloop.protocol.wire import json_text, native_call, read_back, read_call, read_object, to_json

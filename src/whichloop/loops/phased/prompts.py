@@ -7,9 +7,9 @@ from types import MappingProxyType
 from typing import Any
 
 from whichloop.protocol import Message, Model, Predictor, Program, Reply, Tool, Understanding, own_prompt, render_value
+from whichloop.protocol.model import shown_parameters
 from whichloop.protocol.predictor import MoveT, ReadsMoves
 from whichloop.protocol.program import merged
-from whichloop.protocol.tokens import shown_parameters
 
 from .state import Phase, PhaseTask, Reflection, TaskStatus
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from whichloop.protocol import StopRun, Understanding, render_value
-from whichloop.protocol.digest import sha256
+from whichloop.protocol.json_text import sha256
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.values import cap
 

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from whichloop.protocol import Message, Observation, Observer, Query, StopRun, ToolCall, render_value
-from whichloop.protocol.digest import digest, sha256
+from whichloop.protocol.json_text import digest, sha256
 from whichloop.protocol.tool_calls import CallId, id_name, new_run_id
 
 Stop = TypeVar("Stop", bound=StopRun)

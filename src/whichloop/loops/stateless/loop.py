@@ -36,8 +36,7 @@ from whichloop.protocol import (
     Tool,
     Toolbox,
 )
-from whichloop.protocol.digest import canonical_json
-from whichloop.protocol.json_text import from_json
+from whichloop.protocol.json_text import canonical_json, from_json
 from whichloop.protocol.loop import CallsIn
 from whichloop.protocol.program import merged, repr_with_program
 from whichloop.protocol.redact import logger_of

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from whichloop.metrics.trace import ModelExchange, ToolRun, Trace, TracedCall, TraceEvent, canonical
 from whichloop.protocol import Role, render_value
-from whichloop.protocol.digest import sha256
+from whichloop.protocol.json_text import sha256
 from whichloop.protocol.receipts import MARK, receipt_of, strip_receipts
 from whichloop.protocol.values import one_line
 

@@ -22,8 +22,8 @@ from whichloop.models.wires.base import (
     with_suite_names,
 )
 from whichloop.protocol import ContextOverflow, ModelError, NativeCall, ProviderError, Reply, Sampling
+from whichloop.protocol.model import CHARS_PER_TOKEN, estimate_tokens, estimate_usage
 from whichloop.protocol.redact import logger_of
-from whichloop.protocol.tokens import CHARS_PER_TOKEN, estimate_tokens, estimate_usage
 
 from .foreign import ForeignCodec, foreign_codec
 from .trials import ServedTrial

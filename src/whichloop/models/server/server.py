@@ -25,7 +25,7 @@ from aiohttp import web
 from whichloop._extras import MissingExtra, needed_by
 from whichloop.models.wires import WIRES
 from whichloop.models.wires.base import MAX_SHOWN, BadRequest, Incoming, Path, Refusal, Wire
-from whichloop.protocol.tokens import estimate_input
+from whichloop.protocol.model import estimate_input
 from whichloop.protocol.wire import from_json
 
 from .answers import HOLD_S, Chat, WireAnswer, json_answer, logger, refused

@@ -18,8 +18,8 @@ from pydantic_core import from_json as partial_json
 from whichloop.models.scripted_calls import pieces
 from whichloop.protocol import Message, NativeCall, Reply, Request, Sampling, ToolSpec
 from whichloop.protocol.chat import FinishReason
-from whichloop.protocol.digest import sha256
-from whichloop.protocol.tokens import estimate_input, estimate_usage
+from whichloop.protocol.json_text import sha256
+from whichloop.protocol.model import estimate_input, estimate_usage
 from whichloop.protocol.wire import from_json, to_json
 
 from . import base

@@ -15,9 +15,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from whichloop.runs.schedule import Trial
-from whichloop.runs.trial.leftovers import Leftovers, left_behind
 from whichloop.runs.trial.trial import FinishedTrial, NotRun, run_trial
-from whichloop.runs.trial.watchdog import beating, hangs_at
+from whichloop.runs.trial.watchdog import Leftovers, beating, hangs_at, left_behind
 
 from .interruption import INTERRUPTED
 from .job import Job, setting_of

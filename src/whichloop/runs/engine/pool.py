@@ -20,9 +20,8 @@ from typing import Any
 from whichloop.metrics.record import Record
 from whichloop.protocol import StopReason
 from whichloop.runs.schedule import Trial
-from whichloop.runs.silent_end import killed
-from whichloop.runs.trial.leftovers import left_behind
 from whichloop.runs.trial.trial import FinishedTrial, NotRun, head_of
+from whichloop.runs.trial.watchdog import killed, left_behind
 
 from .job import Job, setup_of
 from .messages import START_LIMIT_S, Link, Links, WorkerError, WorkerLost, encoded

@@ -17,9 +17,8 @@ from whichloop.runs.config import config_from
 from whichloop.runs.lookup import resolve
 from whichloop.runs.new_manifest import manifest_of
 from whichloop.runs.schedule import Trial
-from whichloop.runs.trial.leftovers import Leftovers
 from whichloop.runs.trial.trial import NotRun, TrialContext, run_trial
-from whichloop.runs.trial.watchdog import beating
+from whichloop.runs.trial.watchdog import Leftovers, beating
 from whichloop.runs.trial_models import open_models
 
 from .job import LineWatch, budget_of, compared, setting_of

@@ -6,15 +6,17 @@ import errno
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from heapq import nsmallest
 from io import BufferedWriter, FileIO
 from pathlib import Path
 from typing import Any
 
-from whichloop.protocol.digest import CHECKSUM, ChecksumError, seal, unseal
+from whichloop.metrics.record import Record
 from whichloop.protocol.files import check_regular, each_line, naming, read_bounded, read_settings, readable
-from whichloop.protocol.json_text import load_json
+from whichloop.protocol.json_text import CHECKSUM, ChecksumError, load_json, seal, unit, unseal
 
 MANIFEST = "manifest.json"
 
@@ -158,3 +160,43 @@ def locked(folder: Path) -> Iterator[None]:
     """Keep other processes from writing to a run directory within this block. Raises RunError if one does."""
     with acquire_lock(folder):
         yield
+
+
+MAX_TEXT = 16 * 1024 * 1024
+"""Bytes of a trace: a longer one is not kept, and one that would expand to more is not opened. Read as JSON it may take 24 times as
+much memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class TracePolicy:
+    """Which trials' traces a run keeps: `all`, `failures`, `none`, or `sample`, those of some cells of the schedule."""
+
+    which: str = "all"
+    cells: frozenset[tuple[str, int]] = frozenset()
+    """Task and repeat of each cell in the sample."""
+
+    @classmethod
+    def of(cls, which: str, cells: Iterable[tuple[str, int]], seed: int) -> TracePolicy:
+        """Return the policy that `which` names. A hash of seed, task and repeat draws a sample, equal for all arms."""
+        kind, _, size = which.partition("=")
+        if kind != "sample":
+            return cls(kind)
+        return cls(kind, frozenset(nsmallest(int(size), cells, key=lambda cell: (unit("traces", seed, *cell), cell))))
+
+    def keeps(self, record: Record) -> bool:
+        """Say whether a finished trial's trace is to be written."""
+        if self.which == "failures":
+            return record.status != "scored" or not record.is_solved
+        return self.which == "all" or (record.task, record.repeat) in self.cells
+
+
+def policy_of(folder: Path) -> str:
+    """Return `traces` of a run, as it was typed. Raises RunError."""
+    return str(read_manifest_json(folder)["config"].get("traces", "all"))
+
+
+def why_untraced(folder: Path, record: Record) -> str:
+    """Return why a trial has no trace: what the run kept, how the trial ended, and why. Raises RunError."""
+    kept = "an import" if read_manifest_json(folder).get("imported") is not None else f"traces={policy_of(folder)}"
+    score = f" {record.accuracy:g}" if record.status == "scored" else ""
+    return "; ".join(filter(None, [kept, f"{record.status}{score}", record.stop, record.reason]))

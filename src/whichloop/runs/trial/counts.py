@@ -17,9 +17,9 @@ from whichloop.models.receipts import ReceiptEntry, Truth, call_digest, paired_r
 from whichloop.models.recording import RecordedModel
 from whichloop.models.tunnel import Tunnel
 from whichloop.protocol import Message, Move, Plan, Recovery, Reply, Request, Role, ToolCall, Usage
-from whichloop.protocol.digest import canonical_json
+from whichloop.protocol.json_text import canonical_json
+from whichloop.protocol.model import CHARS_PER_TOKEN, estimate_input, estimate_usage, schema_text
 from whichloop.protocol.receipts import common_start
-from whichloop.protocol.tokens import CHARS_PER_TOKEN, estimate_input, estimate_usage, schema_text
 
 NEEDING_ROLES = frozenset({Role.DECIDE, Role.PLAN, Role.REFLECT, Role.VALIDATE, Role.ANSWER})
 """Roles that ask what is left to do, or for the answer: their prompts need every result."""

@@ -38,11 +38,10 @@ from whichloop.protocol import (
     WireError,
     render_value,
 )
-from whichloop.protocol.digest import sha256
-from whichloop.protocol.json_text import Encoder
+from whichloop.protocol.json_text import Encoder, sha256
+from whichloop.protocol.model import CHARS_PER_TOKEN, estimate_input
 from whichloop.protocol.moves import MOVE_NAMES
 from whichloop.protocol.redact import redact, redact_json
-from whichloop.protocol.tokens import CHARS_PER_TOKEN, estimate_input
 from whichloop.protocol.values import own_copy
 from whichloop.protocol.wire import calls_in
 

@@ -20,8 +20,7 @@ from whichloop.models.metering import WAITS, Budget, Meter, MeteredModel, Metere
 from whichloop.models.receipts import Truth, call_digest, content_digest
 from whichloop.models.tunnel import LoopModel, Tunnel
 from whichloop.protocol import HARNESS_STOPS, Outcome, StopReason, render_value
-from whichloop.protocol.digest import canonical_json, digest
-from whichloop.protocol.json_text import Json
+from whichloop.protocol.json_text import Json, canonical_json, digest
 from whichloop.protocol.own_code import raised_at, waiting_at
 from whichloop.protocol.redact import logger_of, redact
 from whichloop.protocol.tool_calls import ID_DIGITS

@@ -1,4 +1,5 @@
-"""The beat of an event loop, which a trial that blocks it holds up, and how a trial's tasks are held back and ended.
+"""The beat of an event loop, which a trial that blocks it holds up; how a trial's tasks are ended, what they leave behind, and ends
+that nobody else would tell of.
 
 A worker whose event loop does not beat for as long as a trial may take writes where it hangs, and ends. In the command's own
 process nothing ends such a trial.
@@ -9,12 +10,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import posix
 import re
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 from whichloop.protocol.own_code import is_theirs, place_of
+from whichloop.protocol.threads import in_event_loop
 
 BEAT_S = 0.1
 """Seconds between two beats."""
@@ -130,3 +138,97 @@ def _abandon(running: asyncio.Task[object]) -> None:
             coroutine.close()
     running.add_done_callback(lambda task: task.cancelled() or task.exception())  # looked at, so that nothing is logged
     running.cancel()  # wakes the task, which finds its coroutine closed and ends
+
+
+CALL = "call-"
+"""Prefix of the names of threads for calls, before the function's name; see `whichloop.protocol.threads`."""
+LEFTOVER_GRACE_S = 1.0
+"""Seconds that tasks which remain at the end have to finish."""
+
+
+class Leftovers:
+    """What the trials of one event loop leave behind."""
+
+    def __init__(self) -> None:
+        """Start to count, inside the event loop, before the first trial."""
+        self._threads = frozenset(threading.enumerate())
+        self._tasks = frozenset(asyncio.all_tasks())
+        asyncio.get_running_loop().set_default_executor(DaemonThreads())
+
+    async def end(self) -> Counter[str]:
+        """End what trials started and did not wait for; return what does not end, by name: `call of sleep`, `task`."""
+        tasks = asyncio.all_tasks() - self._tasks - {asyncio.current_task()}
+        ended = await asyncio.gather(*(stop(task, LEFTOVER_GRACE_S) for task in tasks))
+        threads = (thread.name for thread in threading.enumerate() if thread not in self._threads)
+        calls = Counter(f"call of {name.removeprefix(CALL)}" for name in threads if name.startswith(CALL))
+        return calls + Counter({"task": ended.count(False)})
+
+
+def left_behind(left: Mapping[str, int]) -> list[str]:
+    """Return in one line what did not end; nothing if there is nothing."""
+    return [f"left behind, without an end: {', '.join(f'{n} × {name}' for name, n in left.items())}"] if left else []
+
+
+class DaemonThreads(ThreadPoolExecutor):
+    """An event loop's default executor that gives each call a thread of its own, which nobody waits for in the end."""
+
+    def submit(self, function: Callable[..., object], /, *args: object, **kwargs: object) -> Future[Any]:
+        future: Future[object] = Future()
+
+        def work() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                result = function(*args, **kwargs)
+            except BaseException as error:  # carried to the caller
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        called = getattr(function, "args", ()) or (function,)  # `asyncio.to_thread` wraps it in a context's `run`
+        threading.Thread(target=work, name=f"{CALL}{getattr(called[0], '__name__', 'call')}", daemon=True).start()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Do nothing: there is nothing to wait for."""
+
+
+INVALID = 4
+"""The exit code of a result that is invalid."""
+
+
+@contextmanager
+def told_of_exit() -> Iterator[None]:
+    """Let `os._exit` within the block raise SystemExit: code of a loop, a tool or a suite must not end this process as a success.
+
+    Processes that it forks may leave as they like, and a watchdog's thread ends this one, with no success.
+    """
+    leave, pid = os._exit, os.getpid()
+
+    def refuse(status: int) -> NoReturn:
+        if os.getpid() != pid:
+            leave(status)
+        if threading.current_thread() is not threading.main_thread() and not in_event_loop():
+            leave(status or INVALID)
+        raise SystemExit(f"code of a loop, a tool or a suite called os._exit({status!r})")
+
+    os._exit = posix._exit = refuse
+    try:
+        yield
+    finally:
+        os._exit = posix._exit = leave
+
+
+KILLED = "the loop let nothing else run for"
+"""What the reason of a trial begins with whose process was killed."""
+
+
+def killed(seconds: float, at: str) -> str:
+    """Return why a trial's process was killed. `at`: file and line of the user's code where it was; empty if that is not known."""
+    where = f"; it was at {at}" if at else "; it was in code that gave no sign, such as a long call in C"
+    return f"{KILLED} {seconds:.0f} s; its process was killed, and its trace lost{where}"
+
+
+def is_blocked(reason: str) -> bool:
+    """Say whether this is the reason of such a trial."""
+    return reason.startswith(KILLED)

@@ -163,8 +163,6 @@ class Compiled:
     program: Program
     rollouts: tuple[tuple[str, SampledPrediction], ...]
     programs: tuple[Program, ...]
-    requests: tuple[Request, ...]
-    """Of the model that proposes."""
 
 
 @cache
@@ -172,7 +170,7 @@ def compiled_once(spec: str) -> Compiled:
     """Compile by an optimizer, once for all tests that only read what came of it."""
     bench = Bench()
     made = bench.compile(spec)
-    return Compiled(made.program, tuple(bench.rollouts), tuple(bench.programs), tuple(bench.proposer.requests))
+    return Compiled(made.program, tuple(bench.rollouts), tuple(bench.programs))
 
 
 def example(number: int) -> Any:
@@ -182,18 +180,6 @@ def example(number: int) -> Any:
 @pytest.fixture
 def bench() -> Bench:
     return Bench()
-
-
-@pytest.fixture
-def bench_of() -> type[Bench]:
-    """Makes a bench."""
-    return Bench
-
-
-@pytest.fixture
-def proposer_of() -> type[Proposer]:
-    """Makes a model that proposes."""
-    return Proposer
 
 
 SPECS = (

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from whichloop.protocol import StopReason
-from whichloop.protocol.digest import digest
+from whichloop.protocol.json_text import digest
 from whichloop.protocol.redact import redact
 
 from .. import values

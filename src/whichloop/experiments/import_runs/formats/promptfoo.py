@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from whichloop.protocol import StopReason
-from whichloop.protocol.digest import digest
+from whichloop.protocol.json_text import digest
 
 from ..foreign_file import ForeignFile, documents, has, holds
 from ..foreign_trials import ForeignArm, ForeignLog, Format, ReadingOptions

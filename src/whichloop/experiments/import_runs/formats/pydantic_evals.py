@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from whichloop.protocol import StopReason
-from whichloop.protocol.digest import digest
+from whichloop.protocol.json_text import digest
 
 from .. import values
 from ..foreign_file import ForeignFile

@@ -15,7 +15,7 @@ from typing import Any
 from whichloop.datasets.importing.columns import has_decimal_comma, with_point
 from whichloop.metrics.trace import ToolRun
 from whichloop.protocol import StopReason
-from whichloop.protocol.digest import digest
+from whichloop.protocol.json_text import digest
 from whichloop.protocol.values import counted
 from whichloop.protocol.wire import from_json
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from whichloop.protocol import StopReason
-from whichloop.protocol.digest import digest
+from whichloop.protocol.json_text import digest
 
 from ..chats import read_chat
 from ..conversation import ConversationItem, ModelTurn

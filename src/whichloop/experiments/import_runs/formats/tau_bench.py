@@ -13,7 +13,7 @@ from typing import Any
 
 from whichloop.protocol import StopReason
 from whichloop.protocol.chat import NativeCall
-from whichloop.protocol.digest import digest
+from whichloop.protocol.json_text import digest
 
 from ..chats import as_text, parsed, read_chat
 from ..conversation import CallResult, ConversationItem, ModelTurn, SaidToModel, answer_in

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from whichloop.protocol import StopReason
-from whichloop.protocol.digest import digest
+from whichloop.protocol.json_text import digest
 
 from ..foreign_file import FileTree, ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, Format, ReadingOptions
