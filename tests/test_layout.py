@@ -69,25 +69,11 @@ def test_a_datasets_package_elsewhere_wins_over_the_door(tmp_path: Path) -> None
 
 
 # Spelled in parts, so that this file names none of them either.
-HOSTS = tuple(
-    ".".join(parts.split())
-    for parts in (
-        "pypi org",
-        "pythonhosted org",
-        "npmjs org",
-        "npmjs com",
-        "yarnpkg com",
-        "crates io",
-        "rubygems org",
-        "anaconda org",
-        "conda io",
-        "proxy golang org",
-        "repo1 maven org",
-        "docker io",
-        "ghcr io",
-        "quay io",
-    )
+PARTS = (
+    *("pypi org", "pythonhosted org", "npmjs org", "npmjs com", "yarnpkg com", "crates io", "rubygems org", "anaconda org"),
+    *("conda io", "proxy golang org", "repo1 maven org", "docker io", "ghcr io", "quay io"),
 )
+HOSTS = [".".join(parts.split()) for parts in PARTS]
 
 
 def test_no_file_is_large_or_names_a_package_registry() -> None:

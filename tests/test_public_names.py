@@ -13,15 +13,10 @@ import pytest
 
 from whichloop._lazy import lazy
 
-PACKAGES = (
-    "whichloop",
-    "whichloop.checks.suite",
-    "whichloop.experiments.import_runs",
-    "whichloop.experiments.why",
-    "whichloop.loops",
-    "whichloop.protocol",
-    "whichloop.reports.html",
-)
+PACKAGES = [
+    f"whichloop{name}"
+    for name in ("", ".checks.suite", ".experiments.import_runs", ".experiments.why", ".loops", ".protocol", ".reports.html")
+]
 
 
 @pytest.mark.parametrize("package", PACKAGES)
