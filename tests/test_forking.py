@@ -74,7 +74,12 @@ def test_before():
 
 
 def test_is_killed():
-    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(2)"], close_fds=False)  # it holds what the fork held
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        try:
+            os.set_inheritable(fd, True)  # what the fork holds, the process holds that it starts
+        except OSError:
+            pass
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(4)"], close_fds=False)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -116,7 +121,11 @@ def test_reports_are_those_of_one_process_but_for_tests_that_end_theirs(suite: p
         ]
     )
     assert result.stdout.str().count("module is torn down") == 2
-    assert result.stdout.str().count("shared is torn down") >= 1
+
+
+def test_what_a_session_shares_is_torn_down_by_a_fork_that_lives(suite: pytest.Pytester) -> None:
+    result = suite.runpytest_subprocess("-rA", "test_a.py", "test_c.py")
+    result.stdout.fnmatch_lines(["*Captured stdout teardown*", "shared is torn down"])
 
 
 def test_a_fork_that_ends_between_tests_is_an_error(suite: pytest.Pytester) -> None:
