@@ -51,11 +51,6 @@ def test_fails(module):
     assert os.getpid() == 0
 
 
-@pytest.mark.parametrize("number", range(3))
-def test_has_cases(module, number):
-    pass
-
-
 @pytest.mark.skip(reason="on purpose")
 def test_is_skipped():
     pass
@@ -64,6 +59,11 @@ def test_is_skipped():
 @pytest.mark.xfail
 def test_fails_as_expected():
     raise ValueError
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_has_cases(module, number):
+    pass
 """
 DEADLY = """
 import os, signal, subprocess, sys
