@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests import core_only
 from whichloop._extras import EXTRA_OF, MissingExtra, how_to_install, needed_by
@@ -208,9 +209,11 @@ def test_every_namespace_gives_what_the_core_has_and_names_the_extra_of_the_rest
 
 
 @pytest.mark.parametrize("package", sorted(EXTRA_OF))
-def test_every_extra_that_is_named_exists(package):
+def test_every_extra_that_is_named_exists_and_has_the_package(package):
     extras = core_only.project()["optional-dependencies"]
     assert EXTRA_OF[package] in extras
+    naming = [extra for extra, lines in extras.items() if any(Requirement(line).name == package for line in lines)]
+    assert not naming or EXTRA_OF[package] in naming
     assert f"[{EXTRA_OF[package]}]" in how_to_install(package)
 
 
