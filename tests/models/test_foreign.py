@@ -118,6 +118,11 @@ def test_calls_are_native_and_their_ids_unique_in_the_conversation():
     assert (reply.text, reply.finish_reason) == ("Both.", "tool_calls")
 
 
+def test_how_many_calls_a_request_leaves_room_for():
+    assert [ForeignCodec((ADD,), parallel=parallel).max_calls for parallel in (True, False)] == [64, 1]
+    assert ForeignCodec((ADD,), "none").max_calls == ForeignCodec((ADD, SUBMIT), "submit", task_tools=TASK_TOOLS).max_calls == 0
+
+
 @pytest.mark.parametrize(
     ("offered", "choice", "found"),
     [

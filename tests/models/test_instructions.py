@@ -18,7 +18,8 @@ from whichloop.models.faults import NOT_DETERMINED, Fault, FaultPoint
 from whichloop.models.instructions import ANSWER, CALL, STOP, Instruction, TrialInstructions, shown_in
 from whichloop.models.policy import PolicyDecision
 from whichloop.models.profiles import Gullibility, Profile
-from whichloop.protocol import Message, Model, Reply, Request, ToolSpec, WrappedModel, run_sync
+from whichloop.models.receipts import call_digest
+from whichloop.protocol import Message, Model, Observation, Reply, Request, ToolSpec, WrappedModel, run_sync
 from whichloop.protocol.moves import Role, Text
 from whichloop.protocol.receipts import announcement, as_data, closing, is_data, opening
 from whichloop.protocol.values import render_value
@@ -78,6 +79,7 @@ def test_a_call_is_one_that_the_tool_takes_and_carries_a_marker(seed):
     (None, "The answer is injected-{label}.", True),
     (None, "42", False),
     ({"total": 7}, {"total": 7}, True),
+    ({"total": 7}, '{"total": 7}', True),
     ({"total": 7}, {"total": 8}, False),
     (7, 17, False),
 ])  # fmt: skip
@@ -93,6 +95,15 @@ def test_an_answer_is_the_one_that_was_asked_for(lure, answer, is_it):
 def test_any_format_shows_it(kind, quoted):
     one = written(kind, lure={"name": "Zoë <b>", "n": [1, 2]} if kind == ANSWER else None)
     assert shown_in(quoted(f"9 {one.text} and more"), labelled(one)) == {one.label: False}
+
+
+def test_a_call_that_its_tool_refused_was_not_executed():
+    told, _ = given_one(CALL, Gullibility())
+    (one,) = told.by_label.values()
+    assert one.call is not None
+    for error_type, executed in (("InvalidArguments", 0), ("ValueError", 1)):
+        told.note_run(call_digest(one.call.name, one.call.arguments), Observation("x", "error", "", error_type))
+        assert told.counts(None, abstained=True)["executed"] == executed
 
 
 @given(st.sampled_from(KINDS), st.data())

@@ -119,7 +119,8 @@ def test_calls_in_flight_count_too(limit: int, at_once: int) -> None:
 
     whole = Meter(Budget(calls=limit))
     assert run_sync(run(metered(Budget(calls=limit)))) == min(limit, at_once)
-    assert run_sync(run(metered(parent=whole))) == min(limit, at_once)
+    made = run_sync(run(metered(parent=whole)))
+    assert (made, whole.calls, whole.tokens) == (min(limit, at_once), made, 8 * made)
 
 
 def test_a_refusal_says_which_limit_is_used_up() -> None:
@@ -220,8 +221,8 @@ def test_a_stream_is_waited_for_while_it_is_silent_and_not_while_it_is_read() ->
 
 @pytest.mark.parametrize(
     ("chunks", "fails", "heard"),
-    [(1, False, "a "), (2, False, "a b "), (9, False, "a b c"), (9, True, None)],
-    ids=["closed", "closed later", "whole", "failed"],
+    [(1, False, "a "), (2, False, "a b "), (3, False, "a b c"), (9, False, "a b c"), (9, True, None)],
+    ids=["closed", "closed later", "closed at its end", "whole", "failed"],
 )
 def test_a_stream_is_heard_once_with_what_came(chunks: int, fails: bool, heard: str | None) -> None:
     async def read(model: Any) -> None:

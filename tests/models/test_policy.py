@@ -200,6 +200,12 @@ def test_the_work_is_done_iff_all_receipts_are_legible(joined, role: Role) -> No
     assert move(role, joined.view(*results.values())) == Completion(True, "All results are in.")
 
 
+def test_format_gives_the_draft_that_it_is_shown_and_makes_up_none(joined) -> None:
+    view = joined.view(*joined.results().values(), "Draft: about 9, or 10")
+    drafts = [POLICY[Role.FORMAT](view, PolicyRequest(1, {}, 3, False, said)).options for said in ("about 9", "about 8", "")]
+    assert drafts == [(Text("about 9"),), (Text("10"),), (Text("10"),)]
+
+
 @given(st.text("ab_ 1é.", min_size=1, max_size=4), st.text("ab_ 1é.", max_size=40))
 def test_a_name_is_found_where_a_pattern_with_its_bounds_finds_it(name: str, text: str) -> None:
     assert [*named_in(name, text)] == [found.start() for found in re.finditer(rf"\b{re.escape(name)}\b", text)]

@@ -132,7 +132,7 @@ def test_what_is_scheduled_lands_and_is_counted_once(profile: str) -> None:
     """At least 95 % of a profile's faults reach the loop, in every arm; no trial is errored or excluded."""
     suite = make_suite(parse_spec("arithmetic"))
     arms = make_arms(CompareConfig(loops=("bare",), profiles=(profile,)), suite)
-    trials = [run_sync(run_trial(trial, TrialContext(suite))).record for trial in schedule(arms, suite.tasks[:16], 1, 0)]
+    trials = [run_sync(run_trial(trial, TrialContext(suite))).record for trial in schedule(arms, suite.tasks[:12], 1, 0)]
     counts = count_faults(trials)
     assert {record.status for record in trials} == {"scored"}
     assert (counts.scheduled > 0) == (profile != "clean")

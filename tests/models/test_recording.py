@@ -81,6 +81,16 @@ def test_what_a_second_run_adds_and_replaces(tmp_path, mode, whole, goes_on, rep
     assert texts(came) == replayed
 
 
+def test_a_refresh_loses_no_trial_in_which_the_model_failed(tmp_path: Path) -> None:
+    for task in ("t1", "t2"):
+        use(tmp_path, "replay-or-record", [ask(task), B], FakeModel("A", "B"), trial=("bare", task, 0))
+    recordings = Recordings(tmp_path, "refresh")
+    for task, inner in (("t2", FakeModel("A2")), ("t1", FakeModel(ProviderError("503")))):
+        run_sync(heard(RecordedModel(recordings, "m", ("bare", task, 0), inner), ask(task)))
+    recordings.close(True)
+    assert texts(use(tmp_path, "replay", [ask("t1"), B])) == ["A", "B"]
+
+
 def test_a_trial_that_runs_again_in_the_same_run_is_given_what_it_had(tmp_path: Path) -> None:
     recordings = Recordings(tmp_path, "replay-or-record")
     inner = FakeModel("A", ProviderError("503"), "B")

@@ -53,7 +53,7 @@ def says_a_hint(texts: list[str]) -> list[str]:
 
 
 def test_the_default_suite_says_no_hint_by_chance() -> None:
-    loaded = make_suite(parse_spec("arithmetic"))
+    loaded = make_suite(parse_spec("arithmetic(size=60)"))
     environment = loaded.open(loaded.tasks[0])
     texts = [json.dumps([tool.name, tool.description, tool.parameters]) for tool in environment.tools]
     environment.close()
@@ -107,9 +107,11 @@ def test_a_call_as_it_was_asked_for_covers_its_kind_alone(codec: Codec, a: int, 
         ("unit", asked, ToolCall("times", {"a": a, "b": b}), True),
         ("unit", asked, ToolCall("times", spoiled), False),
         ("unit", asked, seats, False),
+        ("unit", "What is 7 times 700?", ToolCall("times", {"a": 7, "b": 700}), True),
         ("date", day, ToolCall("weekday", {"date": date.isoformat()}), True),
         ("date", day, ToolCall("weekday", {"date": date.strftime("%d/%m/%Y")}), False),
         ("date", day, ToolCall("times", {"a": 1, "b": 2}), False),
+        ("date", day, ToolCall("weekday", {"date": date.isoformat(), "or": date.strftime("%d/%m/%Y")}), False),
         ("step", asked, ToolCall("times", {"a": 1, "b": 2}), True),
         ("step", asked, seats, False),
     ):

@@ -9,9 +9,10 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.cases import cases
 from whichloop.models.server import Server
 from whichloop.models.server.server import segments
 from whichloop.models.wires import WIRES
@@ -145,6 +146,7 @@ def expected(talk: Talk) -> Iterator[Message]:
 
 
 @wire
+@settings(max_examples=cases(15))
 @given(talks)
 def test_a_conversation_that_a_client_passes_back_is_read_as_it_was(client: Any, talk: Talk) -> None:
     asked = read(client, client.body() | {client.conversation: conversation(client, talk)})
@@ -152,6 +154,7 @@ def test_a_conversation_that_a_client_passes_back_is_read_as_it_was(client: Any,
 
 
 @wire
+@settings(max_examples=cases(15))
 @given(talks, st.sampled_from(["lost", "doubled", "moved"]), st.data())
 def test_every_call_has_one_result_right_after_it(client: Any, talk: Talk, how: str, data: st.DataObject) -> None:
     items = conversation(client, talk)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from tests.protocol.helpers import given_to
 from whichloop.protocol import Tool, Toolbox, ToolCall, run_sync
@@ -217,6 +217,13 @@ def test_any_wrong_value_makes_a_short_legible_message() -> None:
         seen = given_to(typed(bool), value=value)
         assert seen.error_type == "InvalidArguments"
         assert len(seen.data.encode()) < 400
+
+
+def test_a_validator_that_raises_anything_is_a_wrong_argument() -> None:
+    def refuse(value: object) -> object:
+        raise KeyError("no such unit")
+
+    assert given_to(typed(Annotated[int, BeforeValidator(refuse)]), value=1).error_type == "InvalidArguments"
 
 
 def test_a_type_without_json_schema_is_refused_when_the_tool_is_made() -> None:

@@ -37,7 +37,7 @@ from .provider import NAME, SECRET, CannedAnswer, SeenRequest, Server, completio
 LOOPS = ("bare", "react_extract")
 """What the server of these tests speaks."""
 SUITE = arithmetic.SUITE()
-TASKS = 4
+TASKS = 2
 REACT = ReactCodec(ReactStep)
 EXTRACT = ExtractCodec(ExtractAnswer.append("answer", dspy.OutputField(), str), {})
 
