@@ -96,7 +96,11 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Kit:
 @pytest.fixture(scope="session")
 def own_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of whichloop's own with traces."""
-    settings = {"loops": ("bare", 'bare(decision_format="native")', "finish"), "suite": "arithmetic(size=4)", "repeats": 2}
+    settings: dict[str, Any] = {
+        "loops": ("bare", 'bare(decision_format="native")', "finish"),
+        "suite": "arithmetic(size=4)",
+        "repeats": 2,
+    }
     return ran(tmp_path_factory.mktemp("own"), profiles=("flaky-tools",), **settings).folder
 
 
