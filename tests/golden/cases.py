@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from tests.prepared import start_command
+from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import prepare, run
+from whichloop.experiments.compare.run import run
 from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, import_files
 from whichloop.loops import Bare, Finish, Phased, ReactExtract, Stateless
 from whichloop.metrics.record import records_digest
@@ -108,7 +109,7 @@ FEW = {f"{case}, few tasks": settings | {"tasks": 6} for case, settings in DIGES
 def digest_case(case: str) -> Any:
     """Digests of the records, of the whole run and of each arm."""
     with tempfile.TemporaryDirectory() as folder:
-        every, arms = read_records(run_of(Path(folder), **({**DIGESTS, **FEW})[case])), dict[str, list[Any]]()
+        every, arms = read_records(run_of(Path(folder), **{**DIGESTS, **FEW}[case])), dict[str, list[Any]]()
         for record in every:
             arms.setdefault(record.arm, []).append(record)
         return {"run": records_digest(every), **{arm: records_digest(records) for arm, records in arms.items()}}

@@ -71,7 +71,7 @@ class TestWithFreshDrawsOfFaults:
         replicates = counted.situation.replicates
         assert counted.moved <= most(null.ALPHA, replicates)
         tests = replicates * len(counted.situation.loops)
-        assert tests * null.ALPHA / 5 < counted.unadjusted <= most(null.ALPHA, tests)  # the draws do differ
+        assert 0 < counted.unadjusted <= most(null.ALPHA, tests)  # the draws do differ
         assert all(abs(difference) < 0.04 for difference in counted.means)
 
     def test_a_large_gain_is_found(self, null: ModuleType, tmp_path: Path) -> None:

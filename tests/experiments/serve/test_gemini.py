@@ -53,6 +53,23 @@ async def scores(url: str, http: httpx.AsyncClient, solve: Callable[[Any], Corou
     return found
 
 
+def test_google_s_client_solves_every_task_with_functions_of_its_own():
+    genai = pytest.importorskip("google.genai")
+
+    async def work(url: str, http: httpx.AsyncClient) -> list[float]:
+        async def solve(entry: Any) -> str:
+            options = {"base_url": f"{url}/t/{entry['trial']}", "httpx_async_client": http}
+            client = genai.Client(api_key="none", http_options=options).aio
+            calling = {"maximum_remote_calls": MOST_CALLS}
+            config = {"tools": [tool.function for tool in calculator.TOOLS], "automatic_function_calling": calling}
+            chat = client.chats.create(model="scripted", config=config)
+            return str((await chat.send_message(f"Solve this. {entry['question']}")).text)
+
+        return await scores(url, http, solve)
+
+    assert serve(work) == [1.0] * 2
+
+
 @pytest.mark.parametrize("kept", [("functionCall", "thoughtSignature"), ("functionCall",)], ids=["signature", "neither"])
 def test_a_client_that_drops_the_ids_of_calls_is_understood(kept):
     functions = {tool.name: tool.function for tool in calculator.TOOLS}

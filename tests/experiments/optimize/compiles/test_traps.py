@@ -13,7 +13,7 @@ from typing import Any
 import dspy
 import pytest
 
-from tests.experiments.optimize.compiles.conftest import Bench, Proposer
+from tests.experiments.optimize.compiles.conftest import Bench, Proposer, Tiny
 from whichloop.dspy_seam import lm_of
 from whichloop.dspy_seam.program import LoopProgram, PredictorCall
 from whichloop.experiments.optimize.compiling import OptimizerFailed, SearchOver, Workshop
@@ -194,8 +194,7 @@ def test_proposals_that_cannot_be_read_are_told_where_the_search_goes_on(spec: s
 )
 def test_no_instructions_stay_none_and_a_program_that_dspy_calls_compiled_is_not_frozen(spec: str) -> None:
     bench = Bench()
-    loop: Any = bench.loop
-    bench.loop = loop.with_predictors({"decide": own_prompt("", "reply")})
+    bench.loop = Tiny({"decide": own_prompt("", "reply")})
     student = bench.student
     student._compiled = True
     made = optimizer_named(parse_spec(spec)).compile(bench.workshop(student=student))["decide"]
