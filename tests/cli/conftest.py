@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -16,12 +17,17 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from typer.main import get_command
 
 import whichloop as package
 from tests.prepared import start_command
+from whichloop.cli import main as command
 from whichloop.cli.main import main
 from whichloop.reports import html
 from whichloop.runs.store.trials import count_rows
+
+vars(command)["get_command"] = functools.cache(get_command)
+"""To make all commands of their functions takes longer than most of them."""
 
 
 @dataclass(frozen=True)
