@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -23,11 +24,13 @@ import whichloop as package
 from tests.prepared import start_command
 from whichloop.cli import main as command
 from whichloop.cli.main import main
+from whichloop.protocol import modules
 from whichloop.reports import html
 from whichloop.runs.store.trials import count_rows
 
 vars(command)["get_command"] = functools.cache(get_command)
-"""To make all commands of their functions takes longer than most of them."""
+vars(modules)["version"] = functools.cache(version)
+"""To make all commands of their functions, and to read what is installed, takes longer than most commands of the tests."""
 
 
 @dataclass(frozen=True)
