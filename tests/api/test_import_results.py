@@ -42,6 +42,7 @@ def test_frames_rows_and_the_files_that_pandas_writes_are_one_run(frame: pd.Data
     frame.to_json("lines.jsonl", orient="records", lines=True)
     frame.to_parquet("table.parquet")
     first = imported(frame)
+    assert "known.cost_usd" in first.arms  # what its source tells, and most do not
     sources = ["index.csv", "plain.csv", Path("array.json"), "lines.jsonl", "table.parquet", ROWS, frame.set_index("q")]
     for source in sources:
         found = imported(source)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -11,17 +12,25 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
+from typer.main import get_command
 
 import whichloop as package
 from tests.prepared import start_command
+from whichloop.cli import main as command
 from whichloop.cli.main import main
+from whichloop.protocol import modules
 from whichloop.reports import html
 from whichloop.runs.store.trials import count_rows
+
+vars(command)["get_command"] = functools.cache(get_command)
+vars(modules)["version"] = functools.cache(version)
+"""To make all commands of their functions, and to read what is installed, takes longer than most commands of the tests."""
 
 
 @dataclass(frozen=True)

@@ -204,7 +204,7 @@ def test_a_trial_that_hangs_is_ended_at_the_baseline_s_limit_and_is_a_regression
     blessed("--loop", "mine:Mine", "--profile", "clean")
     answer = first_answer()
     (here / "b.json").write_text(re.sub(r'"trial_timeout_s": \d+', '"trial_timeout_s": 1', (here / "b.json").read_text()))
-    mine(f"if str(outcome.answer) == {answer!r}:\n            while True: pass")
+    mine(f"if str(outcome.answer) == {answer!r}:\n            import time; time.sleep(60)")
     ended = whichloop(*GATE, "--allow", "mine:Mine", "--metric", "accuracy=0.9", "--json")
     (hang,) = [reason for reason in json.loads(ended.out)["reasons"] if reason["code"] == "hang"]
     assert (ended.code, hang["numbers"]["trials"]) == (1, 1)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import os
 import re
 import shutil
-import subprocess
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,7 +13,6 @@ from typing import Any
 import pytest
 
 from tests.kept import rows
-from tests.prepared import start_command
 from whichloop.datasets import arithmetic
 from whichloop.datasets.task import Task
 from whichloop.experiments.compare.run import prepare, run
@@ -103,45 +99,6 @@ def test_a_run_that_solved_nothing_teaches_nothing(whichloop, tmp_path):
     assert found.code == 2
     assert "no plan was learned (3 tasks: not solved in " in found.err
     assert not (tmp_path / "suite.jsonl").exists()
-
-
-def questions(file: Path, count: int) -> None:
-    with file.open("w", newline="", encoding="utf-8") as opened:
-        rows = csv.writer(opened)
-        rows.writerow(["question", "answer"])
-        asked = [task for task in arithmetic.load().tasks if task.expected is not None]
-        rows.writerows((task.query.text, task.expected) for task in asked[:count])
-
-
-def test_a_first_day_with_a_model_behind_an_address(whichloop, tmp_path):
-    """Questions and tools; a model that answers them, here the served scripted one; plans learned; faults."""
-    questions(tmp_path / "q.csv", 8)
-    (tmp_path / "adding.py").write_text(TOOLS)
-    common = ["--quiet", "--json", "--tools", "adding"]
-    with start_command(["serve", "--port", "0"], tmp_path, {"PATH": os.defpath}, stderr=subprocess.DEVNULL) as server:
-        assert server.stdout is not None
-        try:
-            address = server.stdout.readline().strip()
-            asked_for = ["--suite", "csv", "--data", "q.csv", "--model", "openai/scripted"]
-            real = [*asked_for, "-s", f"base_url={address}", "--loop", "finish"]
-            asked = whichloop("compare", *real, *common)
-        finally:
-            server.terminate()
-    assert [arm["accuracy"]["value"] for arm in asked.json["arms"]] == [1.0]
-    refused = whichloop("learn", "plans", "latest", "-o", "suite.jsonl")
-    assert refused.code == 2
-    assert "--allow adding" in refused.err
-    learned = whichloop("learn", "plans", "latest", "-o", "suite.jsonl", "--allow", "adding")
-    assert learned.code == 0
-    assert "the plans were not replayed; --check runs the tools and does that" in learned.out
-    assert "--tools adding" in learned.out
-    whichloop("learn", "plans", "latest", "-o", "checked.jsonl", "--allow", "adding", "--check")
-    assert (tmp_path / "checked.jsonl").read_bytes() == (tmp_path / "suite.jsonl").read_bytes()
-    suite = ["--suite", "jsonl", "--data", "suite.jsonl"]
-    blown = whichloop("compare", *suite, *common, "--loop", "finish", "--profile", "clean", "--profile", "flaky-tools")
-    arms = {arm["arm"]: arm for arm in blown.json["arms"]}
-    assert all(arm["accuracy"]["value"] == 1 for name, arm in arms.items() if name.endswith("/clean"))
-    assert all(arm["faults"]["landed"] for name, arm in arms.items() if name.endswith("/flaky-tools"))
 
 
 LOOPS = ("bare", "finish", "react_extract")

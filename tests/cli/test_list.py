@@ -10,10 +10,12 @@ import shlex
 import signal
 import socket
 import subprocess
+import sys
 import tomllib
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -41,7 +43,9 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("kind", EXPECTED)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in ("suites", "optimizers"))) for kind in EXPECTED]
+)
 def test_everything_that_can_be_named_is_listed_in_short_as_in_full(whichloop, kind):
     found = whichloop("list", kind, "--json")
     entries = json.loads(found.out)
@@ -218,9 +222,10 @@ def test_the_server_of_the_store_is_started_on_this_machine_alone_and_ends_with_
     (here / "runs").mkdir()
     (here / "runs" / "mlflow.db").touch()
     monkeypatch.setattr(subprocess, "Popen", Server)
+    monkeypatch.setitem(sys.modules, "whichloop.reports.mlflow", SimpleNamespace(page_of=lambda uri: "/#/page"))
     ended = whichloop("ui", "--port", str(port := free_port()))
     (command, environment, server), _ = started
-    assert (ended.code, ended.out, server.poll()) == (0, f"http://127.0.0.1:{port}\n", -signal.SIGTERM)
+    assert (ended.code, ended.out, server.poll()) == (0, f"http://127.0.0.1:{port}/#/page\n", -signal.SIGTERM)
     assert " ".join(command[1:]).startswith(f"-m mlflow ui --host 127.0.0.1 --port {port} ")
     assert environment["MLFLOW_BACKEND_STORE_URI"] == default_uri(Path("runs"))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from whichloop.metrics.outlook import CHANCES, MAX_TIMES, gate_outlook, pair_outlook
@@ -228,6 +228,7 @@ def test_tasks_that_are_alike_within_clusters_never_ask_for_fewer_than_independe
     other=st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=2, max_size=2), min_size=30, max_size=30),
     clusters=st.integers(4, 6),
 )
+@example(scores=[[1.0, 1.0]] * 12, other=[[0.0, 0.0]] * 30, clusters=4)  # the usual difference is not 0
 def test_only_where_a_few_units_were_unusual_more_is_planned_with_than_was_seen(scores, other, clusters):
     names = [f"c{place % clusters}" for place in range(len(scores))]
     found = spread(values(scores, names), values(other[: len(scores)], names))
