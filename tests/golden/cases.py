@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from tests.prepared import start_command
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.import_runs import ImportRequest, ReadingOptions, import_files
 from whichloop.loops import Bare, Finish, Phased, ReactExtract, Stateless
 from whichloop.metrics.record import records_digest
