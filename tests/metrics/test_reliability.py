@@ -41,7 +41,7 @@ def tried(outcomes: list[list[float]], clusters: int = 0) -> Reliability:
 
 def records(outcomes: list[list[float]], clusters: int = 0) -> list[Record]:
     return [
-        Record("a", "s", "d", f"t{task}", n, 0, "scored", scores={"accuracy": score}, **named(task, clusters))
+        Record("a", "s", "d", f"t{task:02}", n, 0, "scored", scores={"accuracy": score}, **named(task, clusters))
         for task, scores in enumerate(outcomes)
         for n, score in enumerate(scores)
     ]
