@@ -41,7 +41,7 @@ def loops_for(suite: str) -> tuple[str, ...]:
 @pytest.mark.parametrize("suite", NAMES)
 def test_all_designs_solve_the_first_tasks(tmp_path: Path, suite: str) -> None:
     """Each of another template; fewer of those that take 20 to 60 calls. The slow tests take all tasks."""
-    assert solved(tmp_path, suite, loops_for(suite), tasks=2 if suite == "long_haul" else 4) == dict.fromkeys(LOOPS, 1.0)
+    assert solved(tmp_path, suite, loops_for(suite), tasks=1 if suite == "long_haul" else 3) == dict.fromkeys(LOOPS, 1.0)
 
 
 @pytest.mark.thorough

@@ -10,20 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from dataclasses import replace
 from typing import Any
 
-from whichloop.protocol import (
-    Answer,
-    CallDelta,
-    Capabilities,
-    Chunk,
-    Codec,
-    Inexpressible,
-    Move,
-    Observer,
-    Reply,
-    Request,
-    Role,
-    RunEvent,
-)
+from whichloop.protocol import CallDelta, Capabilities, Chunk, Observer, Reply, Request, RunEvent
+from whichloop.protocol.moves import Answer, Codec, Inexpressible, Move, Role
 
 
 def in_turn(names: Iterable[Any], others: Sequence[Any], *, whole: int = 1) -> list[tuple[Any, Any]]:

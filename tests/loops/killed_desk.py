@@ -23,11 +23,9 @@ class Desk:
         self.needs_approval = {"pay": lambda arguments: False} if is_guarded else {}
 
     def look(self, order: str) -> str:
-        """Look at an order."""
         return self._act("looked")
 
     def pay(self, order: str) -> str:
-        """Pay an order."""
         self._act("paid")
         if current_call().attempt == 1:
             print("acted", flush=True)

@@ -4,53 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 
-from tests.loops.helpers import Script
-from whichloop.protocol import Loop, Message, Move, Outcome, Query, Request, Tool, Toolbox, ToolCall, run_sync
-from whichloop.protocol.moves import Act, Answer, Completion, Inexpressible, PlanTask, Role, Tasks, Text, Understanding
+from whichloop.models.fake import FakeModel
+from whichloop.protocol import Loop, Message, Outcome, Query, Tool, Toolbox, ToolCall, run_sync
 
-LOOK = Act("Look.", (ToolCall("look", {}),))
-BY_ROLE: Mapping[Role, Move] = {
-    Role.UNDERSTAND: Understanding("to look"),
-    Role.PLAN: Tasks((PlanTask("t1", "Look."),), "Look."),
-    Role.SELECT: LOOK,
-    Role.REFLECT: Completion(True, "Enough."),
-    Role.ANSWER: Answer("", "seen"),
-    Role.FORMAT: Text("seen"),
-}
 LINE = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
 VALUES = LINE | st.lists(LINE | st.integers(), max_size=4) | st.dictionaries(LINE, LINE | st.booleans(), max_size=3)
 
 
-def answer(request: Request) -> Move:
-    """The answer as the loop's format can state it."""
-    assert request.codec is not None
-    for said in (Answer("Done.", "seen", 0.9), Answer("Done.", "seen"), Answer("", "seen"), Answer("Done.")):
-        try:
-            request.codec.render(said)
-        except Inexpressible:
-            continue
-        return said
-    raise AssertionError("no answer can be stated")
-
-
-def looks_once() -> Script:
+def looks_once() -> FakeModel:
     """A model that looks, reads the result and answers."""
-
-    def said(request: Request) -> Move:
-        if request.role is Role.DECIDE:
-            return LOOK if model.roles.count(Role.DECIDE) == 1 else answer(request)
-        if request.role is Role.SUMMARIZE:
-            return Text(request.messages[-1].content)
-        return BY_ROLE[request.role]
-
-    model = Script(then=said)
-    return model
+    return FakeModel.script([ToolCall("look", {})], "seen")
 
 
 def box(value: Any, max_chars: int) -> Toolbox:

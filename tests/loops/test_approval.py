@@ -46,7 +46,6 @@ class Desk:
         self.tools = Toolbox([self.refund])
 
     def refund(self, order: str, cents: int = 500, force: bool = False) -> str:
-        """Give money back."""
         self.got.append((order, cents, force))
         return f"{order}: {cents} given back"
 
@@ -172,13 +171,13 @@ def test_the_id_of_another_run_or_a_wrong_argument_decides_nothing() -> None:
 
 
 def test_of_two_people_who_decide_at_once_the_one_who_rejects_counts() -> None:
-    for verdicts in ([True, False], [False, True], [False, False], [True, True]):
+    for verdicts in ([True, False], [False, True], [True, True]):
         desk, checkpoint = Desk({"order": "A"}), Checkpoint(needs_approval=["refund"])
-        desk.stopped(checkpoint)
+        (waiting,) = desk.stopped(checkpoint).pending
         entries = list(checkpoint.entries)
         for verdict in verdicts:
             reviewer = Checkpoint(checkpoint.entries)
-            reviewer.approve(reviewer.pending[0]) if verdict else reviewer.reject(reviewer.pending[0], "no")
+            reviewer.approve(waiting) if verdict else reviewer.reject(waiting, "no")
             entries += reviewer.entries[-1:]
         assert desk.run(Checkpoint(entries)).answer == "Done."
         assert len(desk.got) == all(verdicts)
@@ -273,9 +272,6 @@ def test_a_name_that_no_tool_has_guards_nothing_and_is_told() -> None:
         Desk().run(Checkpoint(needs_approval=["refnud"]))
 
 
-# --- ids ---
-
-
 def turn(loop: Loop, history: Any, heard: Heard) -> Outcome[Any]:
     """A turn in which each price waits for a person, who lets it be asked."""
     checkpoint = Checkpoint(needs_approval=["price"])
@@ -339,7 +335,6 @@ class Bank:
         self.model = FakeModel.script([ToolCall("pay", {"order": 1})], "Done.")
 
     async def pay(self, order: int) -> str:
-        """Pay an order."""
         self.paid += 1
         if self.paid == 1 and self.raised is None:
             await asyncio.Event().wait()

@@ -19,7 +19,7 @@ from whichloop.loops import ApprovalRequired, Checkpoint, Finish, Loop, Model, P
 from whichloop.loops.bare import NOT_TAKEN, Bare
 from whichloop.loops.checkpoint import REFUSED as REJECTED
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import Outcome, Query, Request, StopReason, Tool, Toolbox, ToolCall, run_sync
+from whichloop.protocol import Outcome, Query, Request, Tool, Toolbox, ToolCall, run_sync
 from whichloop.protocol.chat import NativeCall, Reply
 from whichloop.protocol.moves import Act, Answer, Role
 
@@ -160,7 +160,6 @@ class Desk:
         self.paid = 0
 
     def pay(self, order: int) -> str:
-        """Pay an order."""
         self.paid += 1
         return "paid"
 
@@ -181,15 +180,6 @@ def test_an_answer_beside_a_guarded_call_is_asked_for_again_once_a_person_has_de
     outcome = desk.run(undecided)
     assert (outcome.answer, desk.paid) == (LATE, 0)
     assert any(f"{REJECTED}: over the limit" in message.content for message in outcome.messages)
-
-
-def test_a_single_turn_ends_without_the_answer() -> None:
-    desk, checkpoint = Desk(Finish(), Reply("", (CALL, OVER))), Checkpoint(needs_approval=["pay"])
-    with pytest.raises(ApprovalRequired):
-        desk.run(checkpoint)
-    checkpoint.approve(checkpoint.pending[0])
-    outcome = desk.run(checkpoint)
-    assert (outcome.answer, outcome.stop, desk.paid) == (None, StopReason.UNFINISHED, 1)
 
 
 def test_bare_tells_the_model_to_call_the_tool_alone() -> None:

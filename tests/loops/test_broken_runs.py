@@ -98,7 +98,6 @@ class World:
                 return Reply(reply.text, reply.calls, usage, reply.finish_reason)
 
         def price(item: str) -> str:
-            """What an item costs."""
             if count("stop"):
                 raise Stopped
             return PRICES[item]
@@ -151,7 +150,6 @@ def in_flight(name: str) -> int:
 
 def test_the_budget_is_that_of_all_parts_and_what_is_recorded_costs_nothing() -> None:
     def pay(amount: int) -> str:
-        """Pay."""
         return f"{amount} paid"
 
     model = FakeModel.script([ToolCall("pay", {"amount": amount}) for amount in (1, 2, 3)], "Done.")
@@ -270,7 +268,6 @@ class Shop(Observer):
         self._happens("stored entry")
 
     def price(self, item: str) -> str:
-        """What an item costs."""
         self.paid[item] += 1
         self._happens("call")
         return PRICES[item]

@@ -73,13 +73,10 @@ WRONG: list[Any] = [
     3,
     {},
     {"kind": "no"},
-    {"kind": "run", "id": "x", "messages": [3]},
     {"kind": "reply", "scope": "", "request": "x", "reply": {}},
     {"kind": "result", "call": "x", "result": {"tool_name": "x", "status": "success", "data": ""}},
-    {"kind": "failure", "scope": "", "request": "x", "failure": {"type": "KeyError"}},
     {"kind": "decision", "id": "x", "approved": "yes", "reason": "", "by": ""},
     {"kind": "decision", "id": "x", "approved": True, "reason": "", "by": "", "arguments": [1]},
-    {"kind": "begun", "call": "x", "tool": "x", "arguments": {}, "guarded": True, "edited": 1},
 ]
 
 
@@ -127,7 +124,6 @@ class Office:
         self.paid = Counter[str]()
 
     def refund(self, order: str) -> str:
-        """Give money back."""
         self.paid[order] += 1
         return f"{order} is paid back"
 
@@ -311,7 +307,6 @@ OTHERS: dict[str, Callable[[], Loop]] = {"bare, other words": lambda: Bare(instr
 @pytest.mark.parametrize(("then", "first"), in_turn(OTHERS, ["bare", "finish in parallel", "phased"], whole=0))
 def test_a_new_run_goes_on_from_the_conversation_with_other_prompts_and_tools(then: str, first: str) -> None:
     def stops(item: str) -> str:
-        """What an item costs."""
         if item == "milk":
             raise Stopped
         return PRICES[item]
@@ -326,7 +321,6 @@ def test_a_new_run_goes_on_from_the_conversation_with_other_prompts_and_tools(th
     assert [talk[2].content, talk[4].content, talk[6].content] == [QUESTION, PRICES["tea"], f"NoResult: {NO_RESULT}"]
 
     def price_of(item: str) -> str:
-        """What an item costs."""
         asked.append(item)
         return price(item)
 

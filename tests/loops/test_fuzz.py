@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any, Literal, get_origin, get_type_hints
 
 import pytest
@@ -17,10 +16,10 @@ from tests.designs import DESIGNS
 from tests.loops.bare.helpers import observed
 from tests.loops.drawn import BY_ROLE, FAILURES, RESULTS, WITH_CALLS, WORDS, WRITTEN
 from tests.loops.finish.helpers import assert_legal, offered
+from tests.loops.helpers import Streaming
 from tests.rows import row
 from whichloop.loops import Bare, ConversationState, Finish, Phased, ReactExtract, Stateless
-from whichloop.models.scripted_calls import pieces
-from whichloop.protocol import Capabilities, Chunk, Loop, Outcome, Query, Reply, Request, StopReason, Tool, Toolbox, run_sync
+from whichloop.protocol import Capabilities, Loop, Outcome, Query, Reply, Request, StopReason, Tool, Toolbox, run_sync
 from whichloop.protocol.moves import Inexpressible, Role
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.built_in import options_of
@@ -67,49 +66,25 @@ LOOPS: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-class Drawn:
+class Drawn(Streaming):
     """Draws each reply: a move of the request's role that its format can say, or what the design's model may write instead."""
 
-    name = "drawn"
-
-    def __init__(self, data: st.DataObject, design: str, cancel_at: int | None = None) -> None:
+    def __init__(self, data: st.DataObject, design: str) -> None:
+        super().__init__(then=self._said)
         self.data = data
         self.noise = WRITTEN.get(design, WITH_CALLS) | WORDS.map(str) | FAILURES
         self.capabilities = Capabilities(tool_choice=data.draw(st.booleans()))
-        self.requests: list[Request] = []
-        self.ticks = 0
-        self.cancel_at = cancel_at
-        self.cancelled = asyncio.Event()
 
-    async def tick(self) -> None:
-        """One point at which the run may be cancelled: there it hangs until that happens."""
-        self.ticks += 1
+    async def _said(self, request: Request) -> Any:
         await asyncio.sleep(0)
-        if self.ticks - 1 == self.cancel_at:
-            self.cancelled.set()
-            await asyncio.Event().wait()
-
-    async def complete(self, request: Request) -> Reply:
-        self.requests.append(request)
-        await self.tick()
         said = self.data.draw(self.noise if self.data.draw(st.integers(0, 3)) == 0 else BY_ROLE[request.role])
-        if isinstance(said, Exception):
-            raise said
-        if isinstance(said, Reply | str):
-            return said if isinstance(said, Reply) else Reply(said)
+        if isinstance(said, str | Reply | Exception):
+            return said
         assert request.codec is not None
         try:
             return request.codec.render(said)
         except Inexpressible:
-            return Reply(repr(said))
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        for chunk in pieces(await self.complete(request)):
-            yield chunk
-
-    @property
-    def roles(self) -> list[Role]:
-        return [request.role for request in self.requests]
+            return repr(said)
 
 
 def toolbox(model: Drawn) -> tuple[Toolbox, list[int]]:
@@ -117,10 +92,9 @@ def toolbox(model: Drawn) -> tuple[Toolbox, list[int]]:
     running: list[int] = []
 
     async def add(a: int = 0, b: int = 0) -> Any:
-        """Add two numbers."""
         running.append(a)
         try:
-            await model.tick()
+            await asyncio.sleep(0)
             result = model.data.draw(RESULTS)
             if isinstance(result, BaseException):
                 raise result
@@ -232,35 +206,3 @@ def test_any_replies_and_results_end_in_a_declared_outcome_within_the_limit(desi
     assert not running
     assert all(request.codec is not None and request.codec.role is request.role for request in model.requests)
     CHECKS.get(design, check_wrappers)(loop, outcome, model)
-
-
-@each_design
-@EVERY
-@given(data=st.data(), point=st.integers(0, 12), by_token=st.booleans())
-@row("X-15", "G-3")
-def test_cancelled_at_any_point_a_run_is_over_and_nothing_goes_on(
-    design: str, data: st.DataObject, point: int, by_token: bool
-) -> None:
-    async def cancel() -> None:
-        loop, model, token = data.draw(LOOPS[design]), Drawn(data, design, cancel_at=point), asyncio.Event()
-        if design == "phased" and by_token:
-            loop = replace(loop, cancellation_token=token)
-        tools, running = toolbox(model)
-        run = asyncio.create_task(loop.run(Query("What is 2 + 3?"), tools, model))
-        hanging = asyncio.create_task(model.cancelled.wait())
-        await asyncio.wait({run, hanging}, return_when=asyncio.FIRST_COMPLETED)
-        hanging.cancel()
-        asked = len(model.requests)
-        if not run.done() and design == "phased" and by_token:
-            token.set()
-        elif not run.done():
-            run.cancel()
-        done, _ = await asyncio.wait({run}, timeout=5)
-        assert done, "cancellation was swallowed"
-        assert run.cancelled() or run.result().stop in loop.stops
-        assert run.cancelled() or not model.cancelled.is_set() or run.result().stop is StopReason.CANCELLED
-        await asyncio.sleep(0)
-        assert asyncio.all_tasks() - {asyncio.current_task(), hanging} == set()
-        assert (running, len(model.requests)) == ([], asked)
-
-    run_sync(cancel())

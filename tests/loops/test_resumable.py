@@ -67,7 +67,6 @@ class World:
             raise Interrupted
 
     async def price(self, item: str) -> str:
-        """What an item costs."""
         self._count()
         self.calls[item] += 1
         if item == "milk" and self.spoiled and self.calls[item] == 1:
@@ -168,7 +167,6 @@ def test_a_cancelled_run_goes_on() -> None:
         begun = asyncio.Event()
 
         async def price(item: str) -> str:
-            """What an item costs."""
             calls[item] += 1
             if calls["milk"] == 1:
                 begun.set()
@@ -187,9 +185,6 @@ def test_a_cancelled_run_goes_on() -> None:
 
     assert run_sync(twice()).answer == ANSWER
     assert calls == Counter(tea=1, milk=2)  # the call that was under way is made again
-
-
-# --- events ---
 
 
 @pytest.mark.parametrize("name", ["finish", "phased"])

@@ -1,27 +1,60 @@
-"""The rules for all designs, each over all of them: what ends a run, what tools may do, names, limits, and the options of tools."""
+"""The rules for all designs, each over all of them: what ends a run, what tools may do, names, limits, options and arguments."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
+import re
 import threading
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.loops.helpers import Heard, in_turn, python, texts
+from tests import designs
+from tests.loops.helpers import Heard, add, in_turn, python, texts
 from tests.loops.looking import check_tool_max_chars, check_tool_timeout_s
-from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper
+from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper, price
+from tests.loops.test_resumable import DESIGNS as MANY
 from tests.rows import row
-from whichloop.loops import Bare, BudgetExceeded, ContextOverflow, Finish, Phased, ReactExtract, Stateless
+from whichloop.loops import (
+    Bare,
+    ContextOverflow,
+    Finish,
+    Phased,
+    ProviderRetry,
+    ReactExtract,
+    RepeatGuard,
+    Resumable,
+    Stateless,
+)
+from whichloop.loops.bare_standalone import run_agent
+from whichloop.loops.stateless import ManualAgentLoop
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import SILENT, Loop, Observer, ProviderError, Query, Reply, Request, Tool, Toolbox, ToolCall, run_sync
-from whichloop.protocol.events import ToolFinished
+from whichloop.models.metering import Budget
+from whichloop.protocol import (
+    SILENT,
+    Loop,
+    Observer,
+    ProviderError,
+    Query,
+    Reply,
+    Request,
+    StopReason,
+    Tool,
+    Toolbox,
+    ToolCall,
+    run_sync,
+)
+from whichloop.protocol.events import RequestFailed, ToolFinished
+from whichloop.protocol.moves import Act, Answer, WireError
 from whichloop.protocol.names import parse_spec
-from whichloop.protocol.outcome import Outcome, StopReason
+from whichloop.protocol.outcome import Outcome
 from whichloop.runs.registry import make_loop
 
 FIVE: dict[str, Any] = {
@@ -36,71 +69,19 @@ each_variant = pytest.mark.parametrize("name", DESIGNS)
 DOWN, LONG = ProviderError("down"), ContextOverflow("long")
 
 
-class Failing(Shopper):
-    """A shopper that raises instead of giving its n-th reply, and all later ones."""
-
-    def __init__(self, place: int, error: BaseException) -> None:
-        super().__init__()
-        self.place, self.error = place, error
-
-    async def complete(self, request: Request) -> Reply:
-        if len(self.requests) >= self.place:
-            self.requests.append(request)
-            raise self.error
-        return await super().complete(request)
-
-
 def shopped(loop: Loop, model: Any, function: Any, observer: Observer = SILENT, **how: Any) -> Outcome[Any]:
     tools = Toolbox([Tool.from_function(function, name="price", **how)])
     return run_sync(loop.run(Query(QUESTION), tools, model, observer))
 
 
-def price(item: str) -> str:
-    """What an item costs."""
-    return PRICES[item]
-
-
-def requests_of(name: str) -> int:
-    """How many requests a whole run of a design makes."""
-    model = Shopper()
-    assert shopped(DESIGNS[name](), model, price, blocking=False).answer == ANSWER
-    return len(model.requests)
-
-
-# --- what a model raises ---
-
-
-LEAVING = [BudgetExceeded("spent"), ZeroDivisionError("a bug"), asyncio.CancelledError()]
-
-
-@pytest.mark.parametrize(("name", "leaving"), in_turn(DESIGNS, LEAVING), ids=repr)
-@row("G-3", "S0-28")
-def test_budgets_bugs_and_cancellation_leave_at_any_request(name: str, leaving: BaseException) -> None:
-    async def main() -> Any:
-        task = asyncio.current_task()
-        assert task is not None
-        if isinstance(leaving, asyncio.CancelledError):
-            task.cancel()  # else it would be an error of the model's own
-        return await DESIGNS[name]().run(Query(QUESTION), Toolbox([price]), model)
-
-    for place in range(requests_of(name)):
-        model = Failing(place, leaving)
-        with pytest.raises(type(leaving)):
-            run_sync(main())
-
-
 @pytest.mark.parametrize(("name", "error"), in_turn(DESIGNS, [DOWN, LONG]), ids=str)
 @row("G-2", "G-3", "S2-7")
-def test_a_failing_provider_ends_the_run_at_any_request_without_another(name: str, error: Exception) -> None:
+def test_a_failing_provider_ends_the_run_which_tells_its_error(name: str, error: Exception) -> None:
     loop, stop = DESIGNS[name](), StopReason.PROVIDER_ERROR if error is DOWN else StopReason.CONTEXT_OVERFLOW
-    for place in range(requests_of(name)):
-        model = Failing(place, error)
-        outcome = shopped(loop, model, price)
-        assert (outcome.answer, outcome.stop) == (None, stop)
-        assert (outcome.details["error"].endswith(str(error)), outcome.details["exception"]) == (True, error)
-        assert stop in loop.stops
-        attempts = 6 if (name, error) == ("react_extract", LONG) else 3 if "phased" in name else 1  # tasks ask at once
-        assert place < len(model.requests) <= place + attempts
+    model = FakeModel(then=error)
+    outcome = shopped(loop, model, price)
+    assert (outcome.answer, outcome.stop, len(model.requests)) == (None, stop, 1)
+    assert (outcome.details["error"].endswith(str(error)), outcome.details["exception"]) == (True, error)
 
 
 # --- what a tool does ---
@@ -188,8 +169,6 @@ def test_a_design_reserves_its_own_name_and_no_other(name: str, tool_name: str) 
         assert "it ran" in texts(model)
 
 
-# --- limits ---
-
 LIMITED: dict[str, tuple[str, int]] = {
     "bare": ("max_steps", 1),
     "finish": ("max_steps", 1),
@@ -214,24 +193,6 @@ def test_n_tool_steps_are_a_limit_in_the_designs_own_unit_unless_its_user_gave_o
 
 
 @each_design
-@row("G-8")
-def test_a_plan_as_long_as_the_limit_can_be_answered_and_a_longer_one_cannot(name: str) -> None:
-    loop = FIVE[name]().with_step_limit(2)
-    assert isinstance(loop, Loop)
-    for calls, done in ((2, True), (3, False)):
-        model = FakeModel.script([ToolCall("look", {"place": place}) for place in range(calls)], "done")
-        heard = Heard()
-        look = Tool.from_function(lambda place: place, name="look")
-        ended = run_sync(loop.run(Query("Q"), Toolbox([look]), model, heard))
-        assert (ended.stop is StopReason.FINISHED) is done
-        assert ended.stop in loop.stops
-        assert 2 <= len(heard.of(ToolFinished)) <= 2 + (name in ("bare", "react_extract", "finish", "stateless"))
-
-
-# --- options that all have ---
-
-
-@each_design
 @row("bare.tool_max_chars", "finish.tool_max_chars", "phased.tool_max_chars")
 @row("react_extract.tool_max_chars", "stateless.tool_max_chars")
 def test_option_tool_max_chars_cuts_what_the_model_reads_and_by_default_nothing_does(name: str) -> None:
@@ -245,27 +206,218 @@ def test_option_tool_timeout_s_limits_a_call_and_by_default_nothing_does(name: s
     check_tool_timeout_s(FIVE[name], monkeypatch)
 
 
-# --- imports ---
-
-FRAMEWORKS = ("dspy", "jsonschema", "langchain", "langchain_core", "autogen", "openai", "mlflow")
-RUNS_ALONE = """
+WITHOUT_FRAMEWORK = """
+import sys
+import whichloop.loops.phased
 from whichloop.loops.bare_standalone import ToolRegistry, run_agent
 tools = ToolRegistry()
 tools.register('add')(lambda a, b: a + b)
 assert run_agent('What is 5 + 3?', registry=tools)['final_answer'] == '8'
+assert 'pydantic' not in sys.modules
+import whichloop.loops.finish
+print({'dspy', 'jsonschema', 'langchain', 'langchain_core', 'autogen', 'openai', 'mlflow'} & sys.modules.keys())
 """
 
 
-@pytest.mark.parametrize(
-    ("code", "absent"),
-    [
-        (RUNS_ALONE, (*FRAMEWORKS, "pydantic")),
-        ("import whichloop.loops.finish", FRAMEWORKS),
-        ("import whichloop.loops.phased", (*FRAMEWORKS, "pydantic")),
-    ],
-    ids=["bare", "finish", "phased"],
-)
 @row("S4-22")
-def test_a_design_without_a_framework_loads_none(code: str, absent: tuple[str, ...]) -> None:
-    done = python(f"import sys\n{code}\nprint([name for name in {absent} if name in sys.modules])")
-    assert done.stdout.strip() == "[]", done.stderr
+def test_the_designs_without_a_framework_load_none() -> None:
+    done = python(WITHOUT_FRAMEWORK)
+    assert done.stdout.strip() == "set()", done.stderr
+
+
+# --- what a tool or a model raises that looks like an end of the run ---
+
+LOOPS: dict[str, Callable[[], Loop]] = {name: lambda loop=loop: loop for name, loop in MANY.items()} | {
+    "resumable": lambda: Resumable(Bare())
+}
+CALLING = sorted(LOOPS.keys() - {"finish forced"})
+"""Those that call tools."""
+
+
+async def of_another_task() -> None:
+    """Await a task that somebody else has cancelled."""
+    other = asyncio.ensure_future(asyncio.sleep(60))
+    asyncio.get_running_loop().call_soon(other.cancel)
+    await other
+
+
+async def awaiting(item: str) -> str:
+    """What an item costs."""
+    await of_another_task()
+    return PRICES[item]
+
+
+def raising(item: str) -> str:
+    """What an item costs."""
+    raise asyncio.CancelledError
+
+
+TOOLS: dict[str, Callable[[], Tool]] = {
+    "async": lambda: Tool.from_function(awaiting, name="price"),
+    "in a thread": lambda: Tool.from_function(raising, name="price"),
+    "in place": lambda: Tool.from_function(raising, name="price", blocking=False),
+    "async with a time limit": lambda: Tool.from_function(awaiting, name="price", time_limit_s=60),
+}
+
+
+@pytest.mark.parametrize(("name", "kind"), in_turn(CALLING, [*TOOLS]))
+def test_a_tool_that_raises_it_has_failed_and_the_run_goes_on(name: str, kind: str) -> None:
+    heard = Heard()
+
+    async def main() -> Any:
+        return await LOOPS[name]().with_step_limit(4).run(Query(QUESTION), Toolbox([TOOLS[kind]()]), Shopper(), heard)
+
+    outcome = run_sync(main())
+    assert isinstance(outcome.stop, StopReason)
+    finished = [event.observation for event in heard.events if isinstance(event, ToolFinished)]
+    assert finished
+    assert {(seen.status, seen.error_type) for seen in finished} == {("error", "CancelledError")}
+
+
+class Cancelled(Shopper):
+    """A model whose first requests await what somebody else has cancelled."""
+
+    def __init__(self, failures: int) -> None:
+        super().__init__()
+        self.failures = failures
+        self.asked = 0
+
+    async def complete(self, request: Request) -> Reply:
+        self.asked += 1
+        if self.asked <= self.failures:
+            await of_another_task()
+        return await super().complete(request)
+
+
+@pytest.mark.parametrize(("name", "is_watched"), in_turn(LOOPS, [True, False]))
+def test_a_model_that_raises_it_gives_no_reply_which_is_the_providers_error(name: str, is_watched: bool) -> None:
+    heard = Heard()
+    observed = (heard,) if is_watched else ()
+    outcome = run_sync(LOOPS[name]().run(Query(QUESTION), Toolbox([price]), Cancelled(100), *observed))
+    assert (outcome.stop, outcome.ok) == (StopReason.PROVIDER_ERROR, False)
+    assert "the model raised CancelledError" in str(outcome.error)
+    if is_watched:
+        assert {type(event.error) for event in heard.events if isinstance(event, RequestFailed)} == {ProviderError}
+
+
+@pytest.mark.parametrize("name", ["bare", "phased", "stateless"])
+def test_another_attempt_mends_it(name: str) -> None:
+    loop = ProviderRetry(LOOPS[name](), attempts=3)
+    assert run_sync(loop.run(Query(QUESTION), Toolbox([price]), Cancelled(2))).answer is not None
+
+
+# --- a WireError of the model's own ---
+
+
+@pytest.mark.parametrize("design", designs.DESIGNS)
+def test_no_design_stumbles_over_it(design: str) -> None:
+    model = FakeModel(then=WireError("of the model's own"))
+    loop = make_loop(parse_spec(design), tool_steps=3)
+    with contextlib.suppress(WireError, RuntimeError):  # and no other error
+        outcome = loop.run_sync(Query("1 + 2?"), Toolbox([add]), model)  # type: ignore[attr-defined]
+        assert outcome.stop != StopReason.FINISHED
+
+
+# --- what a product gives a loop by mistake is told in one line, before anything is asked ---
+
+
+def in_lines(item: str) -> Iterator[str]:
+    """What an item costs, line by line."""
+    yield item
+
+
+class Rows:
+    def __call__(self) -> Iterator[str]:
+        yield "row"
+
+
+def unpriced(item: str) -> float:
+    """What an item costs."""
+    raise KeyError(item)
+
+
+MISTAKEN: list[tuple[dict[str, Any], str]] = [
+    ({"query": "How much?"}, "^query: Query is needed, not str"),
+    ({"tools": [unpriced]}, "^tools: Toolbox is needed, not list"),
+    ({"model": "openai/gpt-4o-mini"}, "^model: Model is needed, not str"),
+    ({"model": FakeModel}, "^model: Model is needed, not the class FakeModel"),
+    ({"observer": print}, "^observer: Observer is needed, not builtin_function_or_method"),
+]
+
+
+@pytest.mark.parametrize(("name", "mistaken"), in_turn(LOOPS, MISTAKEN))
+def test_an_argument_of_another_type_is_told(name: str, mistaken: tuple[dict[str, Any], str]) -> None:
+    mistake, told = mistaken
+    model = FakeModel()
+    given = {"query": Query("How much?"), "tools": Toolbox([unpriced]), "model": model} | mistake
+    with pytest.raises(TypeError, match=told):
+        LOOPS[name]().run_sync(**given)
+    assert model.requests == []
+
+
+MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
+    (lambda: Reply(cast(Any, None)), TypeError, "Reply: text must be a text"),
+    (lambda: Budget(tokens=cast(Any, "5")), ValueError, "Budget: tokens must be 0 or more, or None for no limit, not '5'"),
+    (lambda: Resumable(Bare(), budget=Budget(seconds=5)), ValueError, "budget: limit calls, tokens or dollars, not seconds"),
+    (lambda: Toolbox([in_lines]), TypeError, "tool 'in_lines' is a generator function, which a call only begins: return a list"),
+    (lambda: Tool("rows", "", {}, Rows()), TypeError, "tool 'rows' is a generator function"),
+    (lambda: Tool.from_function(unpriced, name="my price"), ValueError, "tool 'my price': no provider takes this name"),
+    (lambda: Query(cast(Any, 3)), TypeError, "query: text must be a text, not int"),
+    (lambda: Toolbox(cast(Any, unpriced)), TypeError, "tools: give a list of tools or functions, not function"),
+    (lambda: Toolbox([unpriced], time_limit_s=-1), ValueError, "toolbox: time_limit_s must be more than 0 s, or None, not -1"),
+    (lambda: ProviderRetry(cast(Any, "finish")), TypeError, "loop: give a loop, such as Finish(), not "),
+]
+
+
+@pytest.mark.parametrize(("made", "error", "words"), MISTAKES)
+def test_a_mistake_is_told_where_it_is_made(made: Callable[[], Any], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=re.escape(words)) as raised:
+        made()
+    assert "\n" not in str(raised.value)
+
+
+def test_a_service_hears_of_a_model_that_fails(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "whichloop.loops")
+    Bare().run_sync(Query("How much?"), Toolbox([unpriced]), FakeModel(then=ProviderError("the provider is down")))
+    told = [record.getMessage() for record in caplog.records]
+    assert any("the run ends as provider_error: " in line and "the provider is down" in line for line in told)
+
+
+def test_a_tool_that_raises_is_logged_with_its_traceback_and_answers_go_on(caplog: pytest.LogCaptureFixture) -> None:
+    model = FakeModel(Act("Look.", (ToolCall("unpriced", {"item": "tea"}),)), Answer("", "unknown"))
+    caplog.set_level(logging.INFO, "whichloop.loops.tools")
+    ended = run_sync(Bare().run(Query("How much?"), Toolbox([unpriced]), model))
+    assert (ended.answer, ended.ok) == ("unknown", True)
+    (record,) = caplog.records
+    assert record.getMessage() == "tool unpriced raised KeyError"
+    kind, _, trace = record.exc_info or (None, None, None)
+    assert kind is KeyError
+    assert trace is not None
+
+
+OPTIONS: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
+    (Finish, {"parse_retry": 1}, r"^Finish: unknown option 'parse_retry'; did you mean 'parse_retries'\?"),
+    (Finish, {"parse_retries": "1"}, "^Finish: parse_retries: Input should be a valid integer, got '1'$"),
+    (Bare, {"max_consecutive_errors": "x"}, "^Bare: max_consecutive_errors: Input should be a valid integer.*, or None, got 'x'$"),
+    (Bare, {"fences": "cut"}, "^Bare: fences must be one of refuse, read, not 'cut'$"),
+    (Bare, {"max_steps": -1}, "max_steps must be at least 1, not -1$"),
+    (Bare, {"max_consecutive_errors": 0}, "max_consecutive_errors must be at least 1"),
+    (Finish, {"max_tokens": 0}, "max_tokens"),
+    (Phased, {"max_tool_tasks": -1}, "max_tool_tasks"),
+    (Phased, {"cancel_grace_s": float("nan")}, "cancel_grace_s"),
+    (Phased, {"prompts": {"plann": "x"}}, "plann"),
+    (ReactExtract, {"max_iterations": 0}, "max_iterations must be at least 1"),
+    (Stateless, {"response_style": "long"}, "response_style must be one of concise, detailed, None, not 'long'$"),
+    (partial(ManualAgentLoop, Toolbox()), {"told_max_iterations": 0}, "told_max_iterations must be at least 1"),
+    (partial(RepeatGuard, Bare()), {"stop_at": 2}, "stop_at must be at least warn_at"),
+    (partial(ProviderRetry, Bare()), {"delay_s": 61.0}, "delay_s"),
+    (run_agent, {"query": "?", "config": Bare(decision_format="native")}, "llm_func gives text"),
+]
+
+
+@pytest.mark.parametrize(("make", "options", "said"), OPTIONS)
+@row("B4-16", "X-19", "finish.max_tokens")
+def test_a_mistake_in_an_option_is_one_line_that_names_it(make: Callable[..., Any], options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said) as raised:
+        make(**options)
+    assert "\n" not in str(raised.value)

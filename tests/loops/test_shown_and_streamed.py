@@ -17,7 +17,7 @@ from tests.loops.helpers import Heard, Streaming
 from tests.loops.looking import VALUES, look
 from tests.loops.phased.helpers import LAYOUTS, CallbackLog
 from tests.rows import row
-from whichloop.loops import ActivityManager, Bare, ConversationState, Finish, Phased, ReactExtract, Stateless, Step
+from whichloop.loops import ActivityManager, Bare, ConversationState, Finish, Phased, ReactExtract, Stateless
 from whichloop.loops.bare_codecs import FORMATS
 from whichloop.loops.phased.state import ToolContextManager
 from whichloop.loops.shared.boundary import _AnswerSoFar
@@ -152,20 +152,6 @@ def test_the_context_manager_and_the_callbacks_have_all_of_a_result(layout: Any,
     ((_, calls),) = told.of("on_task_tool_calls_set")
     assert [found.result for found in kept.load([one.pointer for one in calls])] == [render_value(value)]
     assert [output for _, _, output, _ in told.updates if output is not None] == [render_value(value)] == [call["output"]]
-
-
-@row("S3-40")
-def test_on_step_and_the_trajectory_have_the_tools_own_object() -> None:
-    own = ["x" * 500]
-    steps: list[Any] = []
-
-    def on_step(step: Step) -> None:
-        steps.extend(result.output for result in step.tool_results)
-
-    look(Finish(max_steps=4, on_step=on_step), own, 20)
-    outcome, _ = look(ReactExtract(), own, 20)
-    assert steps[0] is own
-    assert outcome.details["trajectory"]["observation_0"] is own
 
 
 # --- the answer's text while it is being written: the same pieces of text whatever the design's format is ---

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from tests.loops.helpers import Heard
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
 from whichloop.loops import Bare, Finish, Guarded, Phased, ProviderRetry, ReactExtract, RepeatGuard, Resumable, Stateless
-from whichloop.loops.checkpoint import Checkpoint, ResumeError
+from whichloop.loops.checkpoint import Checkpoint
 from whichloop.loops.spans import Spans
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import SILENT, Loop, Observer, ProviderError, Query, Request, StopRun, Toolbox, ToolCall, run_sync
@@ -60,7 +60,6 @@ def test_a_run_is_a_span_with_one_below_it_for_each_request_and_call(loop: Any) 
 
 def test_errors_of_tools_and_providers_are_those_of_their_spans_and_keys_are_taken_out() -> None:
     def refused(item: str) -> float:
-        """Look a price up."""
         raise ValueError("no access with sk-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH")
 
     spans = spans_of(Bare(), FakeModel.script([ToolCall("refused", {"item": "tea"})], "none"), refused)
@@ -169,26 +168,10 @@ def test_a_design_whose_prompts_are_text_refuses_images_before_the_first_call(na
     assert model.requests == []
 
 
-def test_another_image_is_another_query_for_a_run_that_is_taken_up() -> None:
-    class Stopped(StopRun):
-        """The run stops here."""
-
-    checkpoint = Checkpoint()
-    with pytest.raises(Stopped):
-        Resumable(Bare(), checkpoint).run_sync(ASKED, Toolbox([look]), FakeModel(LOOK, Stopped()))
-    other = Query(ASKED.text, images=[FAR])
-    with pytest.raises(ResumeError):
-        Resumable(Bare(), checkpoint).run_sync(other, Toolbox([look]), FakeModel())
-    assert Resumable(Bare(), checkpoint).run_sync(ASKED, Toolbox([look]), FakeModel(Answer("", "A cat."))).answer == "A cat."
-
-
 def test_a_comparison_refuses_a_task_with_images() -> None:
     task = Task("a", ASKED, "a cat", no_plan="an image")
     with pytest.raises(ValueError, match=r"^suite 'cats': task 'a' has images, which a comparison does not show$"):
         Suite("cats", "1", (task,), lambda _: StatelessEnvironment(()))
-
-
-# --- an image ---
 
 
 def test_an_image_is_made_of_bytes_or_a_file_and_says_little_of_itself(tmp_path: Path) -> None:

@@ -1,21 +1,38 @@
-"""What an outcome says that its run took, how the replies of a function stream, and the ids of calls."""
+"""What an outcome says that its run took, how the replies of a function stream, and what a tool learns of its call."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
-from pydantic import BaseModel
 
 from tests.loops.helpers import Heard, in_turn
-from tests.loops.shopper import QUESTION, Shopper, price
-from tests.loops.test_resumable import DESIGNS
-from whichloop.loops import Bare, CallDelta, Checkpoint, Finish, ProviderRetry, Resumable
+from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper, price
+from tests.loops.test_resumable import DESIGNS as LOOPS
+from whichloop import current_call
+from whichloop.loops import (
+    Bare,
+    Checkpoint,
+    CurrentCall,
+    Finish,
+    Guarded,
+    Microcompact,
+    ProviderRetry,
+    RepeatGuard,
+    Resumable,
+    Stateless,
+    run_events,
+)
+from whichloop.loops.react_extract import ReactExtract
+from whichloop.loops.resumable import ApprovalRequired
 from whichloop.models.fake import FakeModel
-from whichloop.protocol import Outcome, Query, Reply, RunEvent, StopRun, Toolbox, ToolCall, Usage, run_sync
-from whichloop.protocol.chat import reply_of_pieces
-from whichloop.protocol.events import ReplyChunk, ReplyReceived, RequestStarted, RunEnded, ToolFinished
+from whichloop.protocol import Loop, Outcome, Query, Reply, RunEvent, StopRun, Tool, Toolbox, ToolCall, Usage, run_sync
+from whichloop.protocol.events import ReplyChunk, ReplyReceived, RequestStarted, RunEnded, ToolFinished, ToolStarted
 from whichloop.protocol.model import FunctionModel, ProviderError, Request
 from whichloop.protocol.moves import Act, Answer
 from whichloop.protocol.outcome import RunUsage
@@ -49,14 +66,14 @@ def told(events: list[RunEvent]) -> RunUsage:
     )
 
 
-@pytest.mark.parametrize(("name", "tells"), in_turn(DESIGNS, [True, False]))
+@pytest.mark.parametrize(("name", "tells"), in_turn(LOOPS, [True, False]))
 def test_the_usage_of_an_outcome_is_the_sum_of_its_events(name: str, tells: bool) -> None:
     heard = Heard(streams=tells)
-    outcome: Outcome[Any] = run_sync(DESIGNS[name].run(Query(QUESTION), Toolbox([price]), Counted(tells), heard))
+    outcome: Outcome[Any] = run_sync(LOOPS[name].run(Query(QUESTION), Toolbox([price]), Counted(tells), heard))
     assert outcome.usage == told(heard.events)
     assert outcome.usage.requests > 0
     assert (outcome.usage.tokens is not None) is tells
-    alone: Outcome[Any] = run_sync(DESIGNS[name].run(Query(QUESTION), Toolbox([price]), Counted(tells)))
+    alone: Outcome[Any] = run_sync(LOOPS[name].run(Query(QUESTION), Toolbox([price]), Counted(tells)))
     assert alone.usage == outcome.usage
     last = heard.events[-1]
     assert isinstance(last, RunEnded)
@@ -90,10 +107,6 @@ def test_a_run_that_was_taken_up_has_the_usage_of_the_whole_run() -> None:
 # --- a function whose reply streams ---
 
 
-class Bill(BaseModel):
-    total: int
-
-
 PIECES = ['{"final_', 'answer": ', '"Two."}']
 
 
@@ -108,14 +121,6 @@ async def with_usage(request: Request) -> AsyncIterator[str | Reply]:
     yield Reply("".join(PIECES), usage=Usage(7, 3))
 
 
-def whole(request: Request) -> str:
-    return "".join(PIECES)
-
-
-async def whole_reply(request: Request) -> Reply:
-    return Reply("".join(PIECES), usage=Usage(7, 3))
-
-
 async def with_usage_alone(request: Request) -> AsyncIterator[str | Reply]:
     for piece in PIECES:
         yield piece
@@ -128,9 +133,7 @@ async def with_usage_alone(request: Request) -> AsyncIterator[str | Reply]:
         (in_pieces, PIECES, None),
         (with_usage, PIECES, 10),
         (with_usage_alone, PIECES, 10),
-        (lambda request: in_pieces(request), PIECES, None),
-        (whole, ["".join(PIECES)], None),
-        (whole_reply, ["".join(PIECES)], 10),
+        (lambda request: "".join(PIECES), ["".join(PIECES)], None),
     ],
 )
 def test_the_pieces_that_a_function_yields_are_those_that_are_told(
@@ -145,36 +148,122 @@ def test_the_pieces_that_a_function_yields_are_those_that_are_told(
         assert texts == (pieces if streams else [])
 
 
-def test_calls_stream_in_pieces_too_and_a_hook_reads_them() -> None:
-    async def calling(request: Request) -> AsyncIterator[CallDelta | str]:
-        yield "So. "
-        yield CallDelta(0, "c", "__finish__")
-        yield CallDelta(0, arguments='{"total"')
-        yield CallDelta(0, arguments=": 7}")
+# --- a tool learns the id of its call, and a key that stays the same when that call is made again ---
 
-    heard, partial = Heard(streams=True), list[Any]()
-    loop = Finish(max_steps=2, on_stream=lambda chunk: partial.append(chunk.partial))
-    outcome = loop.run_sync(Query("How much?", schema=Bill), Toolbox(), FunctionModel(calling), heard)
-    assert outcome.answer == Bill(total=7)
-    assert any(partial)
-    pieces = [event.chunk for event in heard.events if isinstance(event, ReplyChunk)]
-    (received,) = [event.reply for event in heard.events if isinstance(event, ReplyReceived)]
-    assert reply_of_pieces("".join(one.text for one in pieces), [one.call for one in pieces if one.call is not None]) == received
+MADE: dict[str, Callable[[], Loop]] = {
+    **DESIGNS,
+    "stateless in parallel": lambda: Stateless(execution_mode="parallel"),
+    "guarded": lambda: Guarded(Bare(), tools="needed", writes="confirmed"),
+    "repeat_guard": lambda: RepeatGuard(Finish(max_steps=6)),
+    "microcompact": lambda: Microcompact(Finish(max_steps=6), keep=1),
+    "provider_retry": lambda: ProviderRetry(ReactExtract(), attempts=2),
+}
 
 
-# --- types of events ---
+class Killed(StopRun):
+    """The process ends here."""
 
 
-def test_attempts_that_the_client_makes_by_itself_are_requests_in_success_and_failure() -> None:
-    """Of two requests, the first is sent three times until it has its reply; the provider refuses the other after two attempts."""
-    failures = ("server", "overloaded")
-    first = Reply('{"thought": "", "tool_calls": []}', failed_attempts=failures)
-    outcome = Bare().run_sync(
-        Query(QUESTION), Toolbox([price]), FakeModel(first, ProviderError("down", failed_attempts=failures[:1]))
-    )
-    assert outcome.usage is not None
-    assert outcome.usage.requests == 3 + 2
-    assert outcome.details["exception"].is_transient
+class Shop:
+    """A tool that keeps what it was told of its calls, and whose process ends after the k-th one has acted."""
+
+    def __init__(self, end_at: int = 0, approval: bool = False, **how: Any) -> None:
+        self.end_at = end_at
+        self.needs_approval = ["price"] if approval else []
+        self.told: list[tuple[str, CurrentCall]] = []
+        self.lines: list[str] = []
+        self.tools = Toolbox([Tool.from_function(self.price, **how)])
+
+    def price(self, item: str) -> str:
+        self.told.append((item, current_call()))
+        if len(self.told) == self.end_at:
+            raise Killed
+        return PRICES[item]
+
+    def keys(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for item, call in self.told:
+            found.setdefault(item, set()).add(call.idempotency_key)
+        return found
+
+    def work(self, loop: Loop) -> Any:
+        """Carry the run out in one process after the other until it ends, a person lets all calls run; return the answer."""
+        for _ in range(12):
+            stored = map(json.loads, list(self.lines))
+            checkpoint = Checkpoint(
+                stored, needs_approval=self.needs_approval, on_entry=lambda entry: self.lines.append(json.dumps(entry))
+            )
+            try:
+                return Resumable(loop, checkpoint).run_sync(Query(QUESTION), self.tools, Shopper()).answer
+            except ApprovalRequired:
+                for waiting in checkpoint.pending:
+                    checkpoint.approve(waiting)
+            except Killed:
+                continue
+        return None
 
 
-# --- the ids of calls in events, and what is told of a call that cannot be made ---
+@pytest.mark.parametrize(("name", "approval"), in_turn(MADE, [False, True]))
+def test_a_call_that_is_made_again_after_a_kill_has_the_same_key(name: str, approval: bool) -> None:
+    for end_at in (1, 2):
+        shop = Shop(end_at, approval, blocking=False)  # in place: of two threads either could be the first
+        assert shop.work(MADE[name]()) == ANSWER
+        keys = shop.keys()
+        assert {item: len(found) for item, found in keys.items()} == dict.fromkeys(PRICES, 1)
+        assert keys["tea"] != keys["milk"]
+        asked = [item for item, _ in shop.told]
+        assert sorted(asked) == sorted([*PRICES, asked[end_at - 1]])  # the one that was cut off is made again
+        attempts = Counter(call.attempt for _, call in shop.told)
+        assert attempts == Counter({1: 2, 2: 1})
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_each_run_has_keys_of_its_own_and_the_ids_that_its_events_tell(name: str) -> None:
+    shop, started = Shop(), list[ToolStarted]()
+
+    async def twice() -> None:
+        for _ in range(2):
+            events = run_events(MADE[name](), Query(QUESTION), shop.tools, Shopper())
+            started.extend([event async for event in events if isinstance(event, ToolStarted)])
+
+    run_sync(twice())
+    told = [call for _, call in shop.told]
+    assert sorted(call.call_id for call in told) == sorted(event.call.call_id for event in started)
+    assert len({call.idempotency_key for call in told}) == len(told) == 4
+    assert len({call.run_id for call in told}) == 2
+    assert {len(UUID(call.idempotency_key).hex) for call in told} == {32}
+    assert {call.tool for call in told} == {"price"}
+
+
+@pytest.mark.parametrize(("runs", "how"), in_turn(["run", "run_sync"], [{}, {"time_limit_s": 999}, {"blocking": False}]))
+def test_a_tool_knows_its_call_on_any_thread_that_it_runs_on(runs: str, how: dict[str, Any]) -> None:
+    shop, loop = Shop(**how), Finish(max_steps=6, parallel_tools=True)
+    if runs == "run":
+        asyncio.run(loop.run(Query(QUESTION), shop.tools, Shopper()))
+    else:
+        loop.run_sync(Query(QUESTION), shop.tools, Shopper())
+    assert {item: call.tool for item, call in shop.told} == dict.fromkeys(PRICES, "price")
+    assert len({call.call_id for _, call in shop.told}) == 2
+
+
+def test_equal_calls_of_a_run_are_different_calls_and_the_person_sees_the_key() -> None:
+    told: list[CurrentCall] = []
+
+    def pay(cents: int) -> str:
+        told.append(current_call())
+        return "paid"
+
+    checkpoint = Checkpoint(needs_approval=["pay"])
+    model, seen = FakeModel.script([ToolCall("pay", {"cents": 5})] * 2, "Done."), list[str]()
+    loop = Resumable(Finish(max_steps=6), checkpoint)
+    for edit in (None, {"cents": 7}):  # the key is the call's, whatever a person makes of its arguments
+        with pytest.raises(ApprovalRequired):
+            loop.run_sync(Query("Pay."), Toolbox([pay]), model)
+        (waiting,) = Checkpoint(json.loads(json.dumps(checkpoint.entries))).pending
+        seen.append(waiting.idempotency_key)
+        checkpoint.approve(waiting, arguments=edit)
+    assert loop.run_sync(Query("Pay."), Toolbox([pay]), model).answer == "Done."
+    assert [call.idempotency_key for call in told] == seen
+    assert len({call.run_id for call in told}) == 1 == len({checkpoint.run_id for _ in told})
+    assert told[0].run_id == checkpoint.run_id
+    assert seen[0] != seen[1]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import json
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,16 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.cases import cases
 from tests.loops.bare.helpers import ADD, BAD, CAP, asked, data_of, divide, observed, registry, run
 from tests.loops.helpers import Notes, Script, add, answer, call
 from tests.rows import row
-from whichloop.loops.bare import Bare, create_observation
+from whichloop.loops.bare import Bare, create_observation, validate_tool_arguments
 from whichloop.loops.bare_codecs import INSTRUCTIONS
 from whichloop.protocol import BudgetExceeded, ContextOverflow, ProviderError, Query, StopReason, Tool, Toolbox, run_sync
 from whichloop.protocol.chat import Message, NativeCall, Reply
-
-# --- faults ---
 
 
 @row("B4-4")
@@ -113,9 +113,6 @@ def test_the_model_is_told_format_and_tools_and_the_history_begins_with_the_quer
     assert [message.content for message in alone.requests[0].messages] == ["Who?\n\nContext:\nAnn."]
 
 
-# --- ends ---
-
-
 @pytest.mark.parametrize(
     ("loop", "replies", "stop", "answered", "steps"),
     [
@@ -134,19 +131,6 @@ def test_every_way_to_end_has_its_stop_reason(loop: Bare, replies: list[Any], st
     outcome = run(loop, model)
     assert (outcome.stop, outcome.answer, outcome.steps, len(model.requests)) == (stop, answered, steps, len(replies))
     assert stop in loop.stops
-
-
-@given(
-    loop=st.builds(Bare, max_steps=st.integers(1, 5), max_consecutive_errors=st.none() | st.integers(1, 5)), good=st.integers(0, 4)
-)
-@settings(deadline=None, max_examples=cases(25))
-@row("X-21", "B4-7")
-def test_bare_the_valve_is_declared_exactly_where_it_can_be_reached(loop: Bare, good: int) -> None:
-    outcome = run(loop, Script(*[ADD] * good, then=BAD))
-    assert outcome.stop in loop.stops
-    assert outcome.details["consecutive_errors"] == max(0, outcome.steps - good)
-    if good == 0:
-        assert (outcome.stop is StopReason.ERROR_VALVE) is (StopReason.ERROR_VALVE in loop.stops)
 
 
 # --- options ---
@@ -258,3 +242,81 @@ FLY, WRONG = "Tool 'fly' not found", call("add", a=1, b=2, c=3)
 def test_an_option_changes_what_the_model_is_told(options: dict[str, Any], reply: str, told: str, told_else: str) -> None:
     assert observed(run(Bare(), Script(reply, answer("x"))))[0]["data"] == told
     assert observed(run(Bare(**options), Script(reply, answer("x"))))[0]["data"].startswith(told_else)
+
+
+# --- what the functions behind tools take ---
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.n = 0
+
+    def up(self, by: int = 1) -> int:
+        self.n += by
+        return self.n
+
+
+async def later(x: int, *, twice: bool = False) -> int:
+    """Give x after a while."""
+    await asyncio.sleep(0)
+    return x * 2 if twice else x
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "data"),
+    [
+        (lambda *args, **kwargs: sorted(kwargs), {"b": 1, "a": 2}, '["a", "b"]'),
+        (lambda a, *rest, **more: a, {"anything": 2}, "Error: Tool 't' missing required argument 'a'"),
+        (lambda *args: len(args), {"x": 1}, "Error: Tool 't' does not accept argument 'x'. Valid parameters: "),
+        (lambda x=1, /, y=2: x + y, {"y": 5}, "6"),
+        (lambda x=1, /, y=2: x + y, {"x": 5}, "Error: Tool 't' does not accept argument 'x'. Valid parameters: y"),
+        (lambda *, only: only, {}, "Error: Tool 't' missing required argument 'only'"),
+        (Counter().up, {"by": 3}, "3"),
+        (Counter().up, {"self": 3}, "Error: Tool 't' does not accept argument 'self'. Valid parameters: by"),
+        (later, {"x": 2, "twice": True}, "4"),
+        (dict, {"free": 1}, '{"free": 1}'),
+        (partial(add, b=1), {"a": 1}, "2"),
+    ],
+)
+@row("X-20", "B4-3")
+def test_validator_knows_every_kind_of_parameter(function: Callable[..., Any], arguments: dict[str, Any], data: str) -> None:
+    assert data_of(call("t", **arguments), registry(t=function)) == data
+
+
+@row("B4-3")
+def test_a_positional_only_parameter_without_default_is_refused_at_register() -> None:
+    def strict(a: int, /) -> None: ...
+
+    with pytest.raises(ValueError, match="'a' is positional-only"):
+        registry(strict=strict)
+
+
+NAMES = st.sampled_from("abcde")
+
+
+@given(
+    needed=st.lists(NAMES, unique=True, max_size=3),
+    optional=st.lists(st.sampled_from("vwxyz"), unique=True, max_size=2),
+    open_ended=st.booleans(),
+    given_names=st.sets(st.sampled_from("abcdevwxyz")),
+)
+@settings(deadline=None)
+@row("X-20")
+def test_validator_passes_exactly_what_python_could_call(
+    needed: list[str], optional: list[str], open_ended: bool, given_names: set[str]
+) -> None:
+    kinds = inspect.Parameter
+    parameters = [kinds(name, kinds.POSITIONAL_OR_KEYWORD) for name in needed]
+    parameters += [kinds(name, kinds.KEYWORD_ONLY, default=0) for name in optional]
+    parameters += [kinds("rest", kinds.VAR_KEYWORD)] if open_ended else []
+
+    def tool() -> None: ...
+
+    signature = tool.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    arguments = dict.fromkeys(given_names)
+    try:
+        signature.bind(**arguments)
+        callable_so = True
+    except TypeError:
+        callable_so = False
+    assert (validate_tool_arguments(tool, arguments, "t") is None) is callable_so

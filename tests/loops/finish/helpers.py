@@ -46,9 +46,6 @@ def fail(x: int = 0) -> str:
     raise ValueError("x must be positive")
 
 
-# --- replies ---
-
-
 def native(name: str, arguments: Any = "{}", call_id: str = "") -> NativeCall:
     """A call; arguments that are no text are written as JSON."""
     return NativeCall(call_id or f"id_{name}", name, arguments if isinstance(arguments, str) else json.dumps(arguments))
@@ -69,9 +66,6 @@ FAIL = says(native("fail"))
 BAD = says(native("__finish__", {"answer": ["no text"]}))
 GOOD_AND_ADD = says(native("add", {"a": 1, "b": 2}), native("__finish__", {"answer": "early"}))
 XML = Reply("<output><answer>x</answer></output>")
-
-
-# --- runs ---
 
 
 def run(
@@ -119,9 +113,6 @@ def agent_of(model_: Any, on_step: Any = None, on_stream: Any = None, base: type
     """An instance of a subclass made on the spot."""
     hooks = {name: hook for name, hook in (("on_step", on_step), ("on_stream", on_stream)) if hook is not None}
     return type("Made", (base,), {"__doc__": base.__doc__, "model": model_, **hooks, **attributes})()
-
-
-# --- requests ---
 
 
 def contents(request: Request, role: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The finish loop: what the document says, and what holds where it is silent."""
+"""The finish loop: what the document says, what holds where it is silent, which retries a reply has, and each option."""
 
 from __future__ import annotations
 
@@ -7,26 +7,13 @@ import dataclasses
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
-from tests.loops.finish.helpers import (
-    ADD,
-    BAD,
-    GOOD_AND_ADD,
-    NOPE,
-    SEARCH,
-    VERDICT,
-    XML,
-    agent_of,
-    assert_legal,
-    contents,
-    finish,
-    native,
-    offered,
-    results,
-    run,
-    says,
-    steps,
-)
+from tests.cases import cases
+from tests.loops.drawn import WITH_CALLS
+from tests.loops.finish import helpers
+from tests.loops.finish.helpers import ADD, BAD, GOOD_AND_ADD, SEARCH, VERDICT, XML, finish, native, results, run, says, steps
 from tests.loops.helpers import Notes, Script, add
 from tests.rows import row
 from whichloop.datasets.arithmetic import SUITE
@@ -73,7 +60,9 @@ CASES = {
     "a tool that ran starts the count again": Case(
         {"max_steps": 9}, [BAD, BAD, ADD, BAD, BAD, finish()], StopReason.FINISHED, "x", 6, [D] * 6
     ),
-    "a tool that is none does not": Case({"max_steps": 9}, [BAD, BAD, NOPE, BAD], StopReason.PARSE_FAILED, None, 4, [D] * 4),
+    "a tool that is none does not": Case(
+        {"max_steps": 9}, [BAD, BAD, helpers.NOPE, BAD], StopReason.PARSE_FAILED, None, 4, [D] * 4
+    ),
     "the forced phase starts its own count": Case(
         {"max_steps": 2}, [BAD, BAD, BAD, BAD, finish()], StopReason.FORCED, "x", 2, [D, D, A, A, A]
     ),
@@ -112,7 +101,7 @@ def test_a_request_is_system_text_input_as_xml_and_finish_with_the_schema() -> N
         ("system", "Be brief."),
         ("user", "<input>\n    <question>Is 3 &lt; 4 &amp; so on?\n\nContext:\na passage</question>\n</input>"),
     ]
-    assert offered(request) == ["add", "__finish__"]
+    assert helpers.offered(request) == ["add", "__finish__"]
     assert request.tools[-1].parameters == VERDICT
     assert outcome.answer == {"sentiment": "good", "score": 1}
 
@@ -166,7 +155,7 @@ def test_a_forced_answer_that_stays_invalid_is_a_parse_failure_that_says_forced(
 def test_no_call_beside_an_invalid_forced_finish_runs_or_stays_without_a_result() -> None:
     model = Script(ADD, BAD_AND_ADD, finish())
     assert run(Finish(max_steps=1), model).stop is StopReason.FORCED
-    assert_legal(model.requests[2].messages)
+    helpers.assert_legal(model.requests[2].messages)
     forced = "Tool error: not run, only __finish__ can be called now"
     assert [text == forced for text in results(model.requests[2])] == [False, True, False, True]
 
@@ -179,17 +168,17 @@ def test_the_declarative_face_raises_parse_error_on_every_path() -> None:
         ([SEARCH, Reply("no")], Reply("<output></output>"), "no valid forced __finish__ in 3 replies"),
     ):
         with pytest.raises(ParseError, match=said):
-            agent_of(Script(*replies, then=then), max_steps=1 if replies else 5)(question="?")
+            helpers.agent_of(Script(*replies, then=then), max_steps=1 if replies else 5)(question="?")
 
 
 @row("B3-12", "S3-32")
 def test_a_single_turn_gives_unfinished_or_raises_it_when_strict() -> None:
-    unfinished = agent_of(Script(SEARCH), max_steps=None)(question="?")
+    unfinished = helpers.agent_of(Script(SEARCH), max_steps=None)(question="?")
     assert isinstance(unfinished, Unfinished)
     assert [call.name for call in unfinished.tool_calls] == ["search"]
     assert unfinished.tool_results[0].output == ["result 1", "result 2"]
     with pytest.raises(UnfinishedError, match="search") as caught:
-        agent_of(Script(SEARCH), max_steps=None, strict=True)(question="?")
+        helpers.agent_of(Script(SEARCH), max_steps=None, strict=True)(question="?")
     assert caught.value.unfinished.tool_results[0].name == "search"
 
 
@@ -263,7 +252,7 @@ def test_a_reply_without_call_gets_the_reminder_and_counts_as_an_invalid_finish(
     outcome = run(steps(), model)
     assert (outcome.stop, len(model.requests), outcome.steps) == (StopReason.PARSE_FAILED, 3, 3)
     assert model.requests[1].messages[-1] == Message("user", REMINDER)
-    assert contents(model.requests[1], "assistant") == ([reply.text] if reply.text else [])
+    assert helpers.contents(model.requests[1], "assistant") == ([reply.text] if reply.text else [])
 
 
 @row("B3-17")
@@ -315,3 +304,123 @@ def test_calls_of_equal_ids_in_one_reply_and_over_steps_keep_their_own_results()
     model = Script(twice, says(native("add", {"a": 3, "b": 3}, "c")), finish())
     run(steps(), model)
     assert results(model.requests[2]) == ["2", "4", "6"]
+
+
+DOWN = ProviderError("down")
+
+
+NEXT: dict[str, Reply] = {
+    "an invalid answer": BAD,
+    "a call of no tool": Reply("well"),
+    "an unknown tool": helpers.NOPE,
+    "arguments that do not fit": says(native("add", {"a": "one"})),
+    "arguments that are no JSON": says(native("add", '{"a": 1')),
+    "a call": ADD,
+    "a call whose tool fails": says(native("risky", {"x": -1})),
+    "a call beside a refused one": says(*helpers.NOPE.calls, *ADD.calls),
+}
+"""What a model may do next, by its name."""
+INVALID, RUNS_A_TOOL = (
+    ("an invalid answer", "a call of no tool"),
+    ("a call", "a call whose tool fails", "a call beside a refused one"),
+)
+
+
+@given(names=st.lists(st.sampled_from([*NEXT]), max_size=12), retries=st.integers(0, 2))
+@example(names=["an invalid answer", "an unknown tool", "an invalid answer"], retries=1)
+@example(names=["an invalid answer", "arguments that do not fit", "an invalid answer"], retries=1)
+@settings(deadline=None, max_examples=cases(60))
+@row("S3-26", "B3-20", "X-4")
+def test_only_a_tool_that_ran_hands_out_fresh_retries(names: list[str], retries: int) -> None:
+    failures = asked = 0
+    for name in names:
+        asked += 1
+        failures = 0 if name in RUNS_A_TOOL else failures + (name in INVALID)
+        if failures > retries:
+            break
+    model = Script(*(NEXT[name] for name in names), finish("ok"))
+    outcome = run(Finish(max_steps=len(names) + 1, parse_retries=retries), model)
+    fails = failures > retries
+    assert outcome.stop is (StopReason.PARSE_FAILED if fails else StopReason.FINISHED)
+    assert len(model.requests) == asked + (not fails)
+
+
+@given(replies=st.lists(WITH_CALLS, max_size=6))
+@settings(deadline=None, max_examples=cases(20))
+def test_a_run_without_hooks_asks_the_same_as_one_whose_hook_does_nothing(replies: list[Reply]) -> None:
+    asked = []
+    for hook in (None, lambda step: None):
+        model = Script(*replies, then=DOWN)
+        run(Finish(max_steps=8, parse_retries=9, on_step=hook), model)
+        asked.append([request.messages for request in model.requests])
+    assert asked[0] == asked[1]
+
+
+# --- options ---
+
+
+@row("finish.finish_with_tools")
+def test_option_finish_with_tools_asks_again_after_the_others_have_run() -> None:
+    model = Script(GOOD_AND_ADD, finish("late"))
+    outcome = run(steps(finish_with_tools="ask_again"), model)
+    assert results(model.requests[1])[0] == "3"
+    assert results(model.requests[1])[1].startswith("Not accepted yet")
+    assert (outcome.answer, outcome.steps) == ("late", 2)
+    assert run(Finish(finish_with_tools="ask_again"), Script(GOOD_AND_ADD)).answer == "early"  # nothing can be asked again
+
+
+@pytest.mark.parametrize(
+    ("option", "replies", "choices", "stop"),
+    [
+        ("both", [Reply("no"), XML], ["__finish__", None], StopReason.FORCED),
+        ("tool_choice", [finish()], ["__finish__"], StopReason.FORCED),
+        ("tool_choice", [Reply("no")], ["__finish__"], StopReason.MAX_STEPS),
+        ("xml", [XML], [None], StopReason.FORCED),
+        ("off", [], [], StopReason.MAX_STEPS),
+    ],
+)
+@row("finish.forced_finish")
+def test_option_forced_finish_is_both_or_one_way_or_a_canned_text(
+    option: Any, replies: list[Any], choices: list[Any], stop: StopReason
+) -> None:
+    model = Script(ADD, *replies)
+    outcome = run(Finish(max_steps=1, forced_finish=option), model)
+    assert [request.tool_choice for request in model.requests[1:]] == choices
+    assert outcome.stop is stop
+    assert outcome.answer == ("x" if stop is StopReason.FORCED else "Maximum steps reached without a final answer")
+
+
+@row("finish.list_tools_in_error", "B3-10")
+def test_option_list_tools_in_error_adds_the_known_ones() -> None:
+    model = Script(says(native("nope")), finish())
+    run(steps(list_tools_in_error=True), model)
+    assert results(model.requests[1]) == ["Tool error: Tool 'nope' not found. Available tools: add, risky, __finish__"]
+
+
+@row("finish.typed_output")
+def test_option_typed_output_off_takes_a_text_whatever_the_schema() -> None:
+    for typed, answer in ((True, {"sentiment": "s", "score": 1}), (False, "s")):
+        model = Script(says(native("__finish__", answer if isinstance(answer, dict) else {"answer": answer})))
+        assert run(Finish(typed_output=typed), model, schema=VERDICT).answer == answer
+        assert list(model.requests[0].tools[-1].parameters["properties"]) == (["sentiment", "score"] if typed else ["answer"])
+
+
+@row("finish.system_prompt")
+def test_option_system_prompt_is_the_first_message_or_there_is_none() -> None:
+    for text, roles in (("Be brief.", ["system", "user"]), (None, ["user"])):
+        model = Script(finish())
+        run(Finish(system_prompt=text), model)
+        assert [message.role for message in model.requests[0].messages] == roles
+        assert text is None or model.requests[0].messages[0].content == text
+
+
+@row("finish.temperature", "finish.max_tokens")
+def test_option_temperature_and_option_max_tokens_reach_every_request_or_are_left_out() -> None:
+    for options in ({"temperature": 0.5, "max_tokens": 9}, {}):
+        model = Script(ADD, finish())
+        run(Finish(max_steps=1, **options), model)  # type: ignore[arg-type]  # of two types
+        assert [request.sampling.as_dict() for request in model.requests] == [options] * 2
+
+
+def test_hooks_do_not_tell_two_loops_apart() -> None:
+    assert Finish(on_step=lambda step: None) == Finish()

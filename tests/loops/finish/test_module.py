@@ -9,24 +9,8 @@ from typing import Any
 import pytest
 from pydantic import RootModel, ValidationError
 
-from tests.loops.finish.helpers import (
-    BAD,
-    FAIL,
-    SEARCH,
-    AnswerOutput,
-    QuestionInput,
-    Review,
-    agent_of,
-    assert_legal,
-    contents,
-    finish,
-    native,
-    offered,
-    results,
-    run,
-    says,
-    search,
-)
+from tests.loops.finish import helpers
+from tests.loops.finish.helpers import BAD, SEARCH, Review, agent_of, assert_legal, contents, finish, native, offered, search
 from tests.loops.helpers import Script
 from tests.rows import row
 from whichloop.loops.finish import Finish, Module, ParseError, Step, module, resolve_model, tool
@@ -36,7 +20,7 @@ from whichloop.protocol import Message, ProviderError, Reply, Request, StopReaso
 @row("S3-1", "S3-2", "S3-33")
 def test_inputs_are_validated_and_stand_in_the_request_as_xml() -> None:
     model = Script(finish("Paris"))
-    assert agent_of(model)(question="Capital of <France>?") == AnswerOutput(answer="Paris")
+    assert agent_of(model)(question="Capital of <France>?") == helpers.AnswerOutput(answer="Paris")
     (request,) = model.requests
     assert contents(request, "system") == ["You are a research assistant."]
     assert contents(request, "user") == [
@@ -46,10 +30,6 @@ def test_inputs_are_validated_and_stand_in_the_request_as_xml() -> None:
     for wrong in ({}, {"question": ["x"]}):
         with pytest.raises(ValidationError):
             agent_of(Script())(**wrong)
-    for attribute in ("initial_input", "final_output"):
-        wrong_kind: dict[str, Any] = {attribute: str}
-        with pytest.raises(TypeError, match=attribute):
-            agent_of(Script(), **wrong_kind)
     with pytest.raises(TypeError, match="not an object"):
         agent_of(Script(), final_output=RootModel[list[int]])(question="?")
     plain = agent_of(Script(finish("plain")), initial_input=None, final_output=None)
@@ -58,8 +38,11 @@ def test_inputs_are_validated_and_stand_in_the_request_as_xml() -> None:
     assert plain() == "plain"
 
 
-@row("S3-33")
-def test_class_attributes_are_the_settings() -> None:
+@row("S3-33", "S3-42")
+def test_class_attributes_are_the_settings_and_the_docstring_is_the_system_text() -> None:
+    for attributes, shown in (({}, ["You are a research assistant."]), ({"__doc__": None}, [])):
+        agent_of(plain := Script(finish()), **attributes)(question="?")
+        assert contents(plain.requests[0], "system") == shown
     model = Script(SEARCH, BAD, BAD)
     options: dict[str, Any] = {"temperature": 0.7, "max_tokens": 4096, "max_steps": 15, "parse_retries": 1, "tools": [search]}
     with pytest.raises(ParseError):
@@ -72,32 +55,19 @@ def test_class_attributes_are_the_settings() -> None:
         agent_of(model, parse_retries=-1)
 
 
-@row("S3-42")
-def test_the_docstring_is_the_system_text_unless_there_is_a_prompt() -> None:
-    for attributes, shown in (({}, ["You are a research assistant."]), ({"system_prompt": "P"}, ["P"]), ({"__doc__": None}, [])):
-        model = Script(finish())
-        agent_of(model, **attributes)(question="?")
-        assert contents(model.requests[0], "system") == shown
-
-
 @row("S3-35")
 def test_one_instance_runs_many_calls_each_with_its_own_state() -> None:
-    started: list[Any] = []
-
     def echo(request: Request) -> Reply:
-        """Search twice, then answer with the question."""
+        """Search once, then answer with the question."""
         assert_legal(request.messages)
         question = contents(request, "user")[0].split(">")[2].split("<")[0]
-        assert contents(request, "user")[1:] == [f"note {question}"] * len(results(request))
-        if len(results(request)) < 2:
-            return SEARCH if "search" in offered(request) else FAIL
-        return finish(question)
+        assert contents(request, "user")[1:] == [f"note {question}"] * len(helpers.results(request))
+        return finish(question) if helpers.results(request) else SEARCH
 
     async def on_step(self: Any, step: Step) -> None:
-        started.append(step.counter)
+        assert step.counter == 1
         question = self.history[1]["content"].split(">")[2].split("<")[0]
         await asyncio.sleep(0)
-        step.remove_tool("search")
         self.history.append({"role": "user", "content": f"note {question}"})
 
     agent = agent_of(Script(then=echo), on_step)
@@ -106,9 +76,6 @@ def test_one_instance_runs_many_calls_each_with_its_own_state() -> None:
         return list(await asyncio.gather(*[agent.acall(question=f"q{index}") for index in range(5)]))
 
     assert [result.answer for result in run_sync(main())] == [f"q{index}" for index in range(5)]
-    assert sorted(started) == [1] * 5 + [2] * 5
-    assert agent(question="again").answer == "again"
-    assert sorted(started)[5] == 1
 
 
 @row("S3-36", "B3-14")
@@ -123,24 +90,6 @@ def test_a_plain_call_is_synchronous_and_refused_inside_an_event_loop() -> None:
         return await agent.acall(question="?")
 
     assert run_sync(main()).answer == "ok"
-
-
-@row("S3-36")
-def test_a_plain_on_step_runs_off_the_event_loop_and_an_async_one_is_awaited() -> None:
-    threads: list[threading.Thread] = []
-
-    def plain(self: Any, step: Step) -> None:
-        threads.append(threading.current_thread())
-        with pytest.raises(RuntimeError):
-            asyncio.get_running_loop()
-
-    async def later(self: Any, step: Step) -> None:
-        await asyncio.sleep(0)
-        threads.append(threading.current_thread())
-
-    for hook in (plain, later):
-        agent_of(Script(SEARCH, finish()), hook)(question="?")
-    assert threads[0] is not threading.current_thread() is threads[1]
 
 
 def flaky(failures: int, kind: Any = "server") -> Script:
@@ -160,7 +109,7 @@ def test_a_model_dict_says_how_often_a_failure_is_tried_again(streams: bool) -> 
             with pytest.raises(ProviderError, match="down"):
                 agent(question="?")
         assert len(model.requests) == asked
-    assert run(Finish(), resolve_model({"model": flaky(9), "num_retries": 1})).stop is StopReason.PROVIDER_ERROR
+    assert helpers.run(Finish(), resolve_model({"model": flaky(9), "num_retries": 1})).stop is StopReason.PROVIDER_ERROR
 
 
 @row("S3-47")
@@ -178,7 +127,6 @@ def test_a_decorated_tool_is_unchanged_and_known_by_name_docstring_and_schema() 
 
     @tool(name="renamed", description="Described.")
     def original(x: float) -> float:
-        """Not this."""
         return x
 
     model = Script(finish())
@@ -234,7 +182,12 @@ def test_a_child_inherits_the_history_without_system_message_and_unfinished_step
             self.history.insert(1, Message("system", "as a Message"))
             self.branch(Review)
 
-    model = Script(says(native("search", {"query": "a"}, "one")), says(native("search", {"query": "b"}, "two")), finish(), finish())
+    model = Script(
+        helpers.says(native("search", {"query": "a"}, "one")),
+        helpers.says(native("search", {"query": "b"}, "two")),
+        finish(),
+        finish(),
+    )
     agent_of(model, on_step)(question="?")
     child = model.requests[2]
     assert [message.role for message in child.messages] == ["system", "user", "assistant", "tool", "user"]
@@ -259,7 +212,7 @@ def test_a_child_has_its_own_limit_copy_settings_model_and_inputs() -> None:
 
     class Named(Review):
         model = own
-        initial_input = QuestionInput
+        initial_input = helpers.QuestionInput
 
     def on_step(self: Any, step: Step) -> None:
         self.branch(Child)

@@ -14,25 +14,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.cases import cases
-from tests.loops.finish.helpers import (
-    BAD,
-    FAIL,
-    NOPE,
-    SEARCH,
-    AnswerOutput,
-    agent_of,
-    assert_legal,
-    contents,
-    fail,
-    finish,
-    native,
-    offered,
-    results,
-    run,
-    says,
-    search,
-    steps,
-)
+from tests.loops.finish import helpers
+from tests.loops.finish.helpers import BAD, FAIL, SEARCH, AnswerOutput, agent_of, finish, native, results, run, search, steps
 from tests.loops.helpers import Script
 from tests.rows import row
 from whichloop.loops.finish import Finish, ParseError, Step, Unfinished, UnfinishedError
@@ -78,10 +61,10 @@ def test_tools_added_and_removed_change_the_next_requests() -> None:
             step.add_tool(other)
             assert [made.name for made in step.tools] == ["search", "other"]
 
-    model = Script(SEARCH, says(native("other", {"x": 7})), FAIL, finish())
+    model = Script(SEARCH, helpers.says(native("other", {"x": 7})), FAIL, finish())
     agent_of(model, on_step)(question="?")
     before, after = ["search", "fail", "__finish__"], ["search", "other", "__finish__"]
-    assert [offered(request) for request in model.requests] == [before, after, after, after]
+    assert [helpers.offered(request) for request in model.requests] == [before, after, after, after]
     assert results(model.requests[-1])[1:] == ["7", "Tool error: Tool 'fail' not found"]
 
 
@@ -170,7 +153,7 @@ def test_results_changed_replaced_or_taken_out_in_on_step_are_what_the_model_see
         first.output = "changed"
         step.tool_results = [second, first] if step.counter == 1 else [first]
 
-    twice = says(native("search", {"query": "q"}, "a"), native("search", {"query": "q"}, "b"))
+    twice = helpers.says(native("search", {"query": "q"}, "a"), native("search", {"query": "q"}, "b"))
     model = Script(twice, twice, finish())
     agent_of(model, swap)(question="?")
     assert results(model.requests[2]) == ["changed", FOUND, "changed", "(removed)"]
@@ -203,8 +186,8 @@ def test_a_history_may_be_edited_and_trimmed_and_what_is_mended_is_said_once(cap
     with caplog.at_level(logging.WARNING):
         assert agent_of(model, on_step)(question="?").answer == "ok"
     for request in model.requests[1:]:
-        assert_legal(request.messages)
-        assert contents(request, "system") == ["You are a research assistant.\n\nNOTE: bullet points."]
+        helpers.assert_legal(request.messages)
+        assert helpers.contents(request, "system") == ["You are a research assistant.\n\nNOTE: bullet points."]
     assert model.requests[1].messages[-1] == Message("user", "s1")
     assert trimmed == ["tool"] * 3  # its call is gone each time
     assert results(model.requests[-1]) == [FOUND]
@@ -251,13 +234,14 @@ def test_whatever_on_step_does_to_the_history_requests_stay_legal(edits: list[An
                 history[index:], history[:index] = history[:index], history[index:]
 
     model = Script(SEARCH, FAIL, BAD, SEARCH, finish())
-    assert run(Finish(max_steps=9, on_step=on_step), model, search, fail).stop is StopReason.FINISHED
+    assert run(Finish(max_steps=9, on_step=on_step), model, search, helpers.fail).stop is StopReason.FINISHED
     for request in model.requests:
-        assert_legal(request.messages)
+        helpers.assert_legal(request.messages)
 
 
-@pytest.mark.parametrize("leaving", [BudgetExceeded("spent"), asyncio.CancelledError(), KeyboardInterrupt()])
-@pytest.mark.parametrize("is_async", [True, False])
+@pytest.mark.parametrize(
+    ("leaving", "is_async"), [(BudgetExceeded("spent"), True), (asyncio.CancelledError(), False), (KeyboardInterrupt(), False)]
+)
 @row("G-3")
 def test_finish_budget_and_cancellation_leave_through_on_step(leaving: BaseException, is_async: bool) -> None:
     def plain(step: Step) -> None:
@@ -300,7 +284,6 @@ def test_raising_in_on_step_aborts_even_before_forcing_and_keeps_its_stop_reason
 @row("S3-41", "X-5", "X-18", "B3-8")
 def test_tools_that_cannot_be_added_or_removed() -> None:
     def impostor(query: str) -> str:
-        """Not the search."""
         return query
 
     def on_step(self: Any, step: Step) -> None:
@@ -316,17 +299,12 @@ def test_tools_that_cannot_be_added_or_removed() -> None:
         assert [made.name for made in step.tools] == ["search", "fail", "note"]
 
     def note(self: Any, text: str) -> str:
-        """A method."""
         return text
 
     assert agent_of(Script(SEARCH, finish("ok")), on_step, note=note)(question="?").answer == "ok"
     reserved = [Tool.from_function(impostor, name="__finish__")]
     with pytest.raises(ValueError, match="__finish__"):
         agent_of(Script(), tools=reserved)
-    agent = agent_of(Script(finish()))
-    agent.tools = reserved  # of one instance only
-    with pytest.raises(ValueError, match="__finish__"):
-        agent(question="?")
 
 
 @row("S3-37", "B3-9", "X-7")
@@ -341,10 +319,10 @@ def test_on_step_is_called_for_steps_with_calls_only_and_before_forcing() -> Non
 
     for replies in ([finish("forced")], [Reply("no"), Reply("<output><answer>forced</answer></output>")]):
         seen: list[tuple[int, list[str], int]] = []
-        model = Script(Reply("hm"), BAD, NOPE, SEARCH, *replies)
+        model = Script(Reply("hm"), BAD, helpers.NOPE, SEARCH, *replies)
         assert agent_of(model, on_step, max_steps=4)(question="?").answer == "forced"
         assert seen == [(2, ["__finish__"], 2), (3, ["nope"], 3), (4, ["search"], 4)]
         for request in model.requests[4:]:
             assert (request.role, request.sampling.temperature) == (Role.ANSWER, 0.1)
-            assert offered(request) == ["fail", "other", "__finish__"]
+            assert helpers.offered(request) == ["fail", "other", "__finish__"]
         assert model.requests[4].messages[-1].content == "last words"

@@ -122,11 +122,7 @@ class CallbackLog(AgentCallbacks):
 
     @property
     def updates(self) -> list[tuple[int, str, str | None, str | None]]:
-        """Of calls: place, status, output, error."""
         return [(place, str(status), *rest) for _, place, status, *rest in self.of("on_tool_call_update")]
-
-
-# --- of the executor ---
 
 
 def executor(*functions: Callable[..., Any], **options: Any) -> ToolExecutor:

@@ -17,26 +17,11 @@ import whichloop.loops.phased as package
 from tests.loops.helpers import Script, add
 from tests.loops.phased.helpers import ADD, CallbackLog, adding, ended, executor, fail, finished, pure, task
 from tests.rows import row
-from whichloop.loops.phased import (
-    Agent,
-    AgentTools,
-    Phase,
-    PhaseTask,
-    TaskStatus,
-    TaskType,
-    ToolCall,
-    ToolCallStatus,
-    ToolContextManager,
-    ToolExecutor,
-    ToolExecutorCallbacks,
-    ToolExecutorOptions,
-    Understanding,
-    get_tools,
-)
+from whichloop.loops.phased import Phase, PhaseTask, TaskStatus, TaskType, ToolCallStatus, ToolExecutor, ToolExecutorOptions
 from whichloop.protocol import NativeCall, Reply, Role, run_sync
 from whichloop.protocol.moves import Act
 
-KINDS = pytest.mark.parametrize("kind", [ToolExecutor, AgentTools])
+KINDS = pytest.mark.parametrize("kind", [ToolExecutor, package.AgentTools])
 
 
 def execute(made: Any, *args: Any, **named: Any) -> bool:
@@ -63,7 +48,7 @@ def test_fields_are_the_seeds_and_task_and_call_status_can_change() -> None:
     assert (call.tool, call.args, call.status, call.output, call.error) == ("add", {}, TaskStatus.PENDING, None, None)
     made.status, call.error = TaskStatus.FAILED, "x"
     with pytest.raises(dataclasses.FrozenInstanceError):
-        Understanding("i", ("e",)).intent = "y"  # type: ignore[misc]  # that is refused
+        package.Understanding("i", ("e",)).intent = "y"  # type: ignore[misc]  # that is refused
 
 
 @row("S1-5", "B1-15")
@@ -72,8 +57,8 @@ def test_every_name_of_the_document_is_importable() -> None:
     added = "ToolExecutorCallbacks ToolContextManager Agent Scratchpad AgentEvent get_tools"
     for name in f"{names} {added}".split():
         assert hasattr(package, name)
-    assert callable(Agent.summarize_tool_result)
-    assert [tool.name for tool in get_tools(model="gpt-4o")] == ["add", "multiply"]
+    assert callable(package.Agent.summarize_tool_result)
+    assert [tool.name for tool in package.get_tools(model="gpt-4o")] == ["add", "multiply"]
     assert set(Phase) - {Phase.COMPLETE} <= set(package.PROMPTS)
     assert all(isinstance(text, str) and text for text in package.PROMPTS.values())
 
@@ -81,13 +66,12 @@ def test_every_name_of_the_document_is_importable() -> None:
 @row("S1-6", "S1-7", "S1-15")
 def test_the_usage_example_of_the_document_runs() -> None:
     seen = CallbackLog()
-    made = ToolExecutor(options=ToolExecutorOptions(tools=get_tools(model="gpt-4o"), context_manager=ToolContextManager()))
+    made = ToolExecutor(
+        options=ToolExecutorOptions(tools=package.get_tools(model="gpt-4o"), context_manager=package.ToolContextManager())
+    )
     work = PhaseTask("task-1", "Add.", toolCalls=[ToolCallStatus("add", {"a": 1, "b": 2})])
     assert run_sync(made.execute_tools(work, query_id="query-1", callbacks=seen)) is True
     assert seen.updates == [(0, "in_progress", None, None), (0, "completed", "3.0", None)]
-
-
-# --- the choice ---
 
 
 @KINDS
@@ -95,7 +79,7 @@ def test_the_usage_example_of_the_document_runs() -> None:
 def test_the_model_picks_tools_per_task(kind: Any) -> None:
     model = Script(Act("", adding(1, 2)))
     made = kind(ToolExecutorOptions(pure(add, fail), model=model))
-    picked = run_sync(made.select_tools(PhaseTask("t1", "Add one and two."), Understanding("sum", ("one",))))
+    picked = run_sync(made.select_tools(PhaseTask("t1", "Add one and two."), package.Understanding("sum", ("one",))))
     assert picked == [ToolCallStatus("add", {"a": 1, "b": 2})]
     request = model.requests[0]
     assert (request.role, request.scope, [tool.name for tool in request.tools]) == (Role.SELECT, "t1", ["add", "fail"])
@@ -112,10 +96,7 @@ def test_tools_are_described_in_the_system_prompt_and_calls_extracted() -> None:
     assert "add: Add two numbers." in text
     run_sync(made.select_tools(PhaseTask("1", "d"), None))
     assert text in model.requests[0].messages[0].content
-    assert made._extract_tool_calls(Reply("", (NativeCall("1", "add", '{"a": 1}'),))) == [ToolCall("add", {"a": 1})]
-
-
-# --- the calls ---
+    assert made._extract_tool_calls(Reply("", (NativeCall("1", "add", '{"a": 1}'),))) == [package.ToolCall("add", {"a": 1})]
 
 
 @KINDS
@@ -140,7 +121,7 @@ def test_a_call_that_cannot_be_made_stops_no_other() -> None:
 @KINDS
 @row("S1-11")
 def test_every_result_of_every_execution_is_kept(kind: Any) -> None:
-    kept = ToolContextManager()
+    kept = package.ToolContextManager()
     made = kind(ToolExecutorOptions(pure(), kept, Script(then="s")))
     work = task(*[("add", {"a": n, "b": 0}) for n in range(3)], ("fail", {}))
     for number in (1, 2):
@@ -159,7 +140,6 @@ def test_updates_are_live_and_one_per_transition() -> None:
     seen, live = CallbackLog(), []
 
     async def look() -> str:
-        """Looks."""
         live.append(len(seen.updates))
         await asyncio.sleep(0)
         return "x"
@@ -178,7 +158,6 @@ def test_calls_run_together_and_places_and_results_stay_in_call_order() -> None:
         gates[2].set()
 
         async def wait(index: int) -> int:
-            """Waits for its turn, the last first."""
             await gates[index].wait()
             if index:
                 gates[index - 1].set()
@@ -191,28 +170,22 @@ def test_calls_run_together_and_places_and_results_stay_in_call_order() -> None:
     assert [output for _, output, _ in ended(work)] == ["0", "1", "2"]
 
 
-# --- who listens ---
-
-
 @row("S1-36", "B1-3", "X-16")
 def test_callbacks_are_none_or_override_any_one_method_and_what_they_raise_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     class OnlyPhases(package.AgentCallbacks):
         def on_phase_start(self, phase: Phase) -> None:
             raise AssertionError
 
-    class Raising(ToolExecutorCallbacks):
+    class Raising(package.ToolExecutorCallbacks):
         def on_tool_call_update(self, *args: Any, **kwargs: Any) -> None:
             raise RuntimeError("my own bug")
 
-    for callbacks in (None, ToolExecutorCallbacks(), OnlyPhases(), Raising()):
+    for callbacks in (None, package.ToolExecutorCallbacks(), OnlyPhases(), Raising()):
         work = task(ADD)
         with caplog.at_level(logging.WARNING):
             assert execute(executor(), work, "q", callbacks) is True
         assert ended(work) == [("completed", "3", None)]
     assert "my own bug" in caplog.text
-
-
-# --- tools in any form ---
 
 
 class Args(BaseModel):

@@ -9,21 +9,8 @@ from typing import Any
 import pytest
 
 from tests.loops.helpers import Notes
-from tests.loops.phased.helpers import (
-    BAD,
-    FAIL,
-    INCOMPLETE,
-    LAYOUTS,
-    Brain,
-    CallbackLog,
-    adding,
-    box,
-    by_task,
-    finished,
-    plan,
-    run,
-    statuses,
-)
+from tests.loops.phased import helpers
+from tests.loops.phased.helpers import BAD, FAIL, INCOMPLETE, LAYOUTS, Brain, CallbackLog, adding, by_task, plan, run, statuses
 from tests.rows import row
 from whichloop.loops.phased import AgentCallbacks, Phase, Phased, Reflection, TaskStatus, Understanding
 from whichloop.loops.phased.prompts import NO_DATA
@@ -93,25 +80,6 @@ def test_ids_are_prefixed_per_round_and_dependencies_follow() -> None:
 
 
 @row("S1-21")
-def test_ready_tasks_run_together_and_see_only_what_they_depend_on() -> None:
-    meeting: list[Any] = []
-
-    async def meet(who: str) -> str:
-        """Waits for the other."""
-        if not meeting:
-            meeting.append(asyncio.Barrier(2))
-        await meeting[0].wait()
-        return f"<{who}>"
-
-    tasks = plan(("a", "A."), ("b", "B."), ("c", "C.", ("a",)), ("d", "D.", ("c",)))
-    model = Brain(plan=tasks, select=by_task(**{who: [ToolCall("meet", {"who": who})] for who in "ab"}))
-    run(Phased(), model, meet)
-    prompts = {request.scope: request.messages[1].content for request in model.requests if request.role is Role.SELECT}
-    seen = {scope: {who for who in "ab" if f"<{who}>" in prompt} for scope, prompt in prompts.items()}
-    assert seen == {"a": set(), "b": set(), "c": {"a"}, "d": {"a"}}
-
-
-@row("S1-21")
 def test_a_task_starts_when_its_own_dependencies_are_done_not_when_all_are() -> None:
     order: list[str] = []
 
@@ -119,7 +87,6 @@ def test_a_task_starts_when_its_own_dependencies_are_done_not_when_all_are() -> 
         go = asyncio.Event()
 
         async def work(who: str) -> str:
-            """Works."""
             if who == "slow":
                 await go.wait()
             order.append(who)
@@ -129,9 +96,9 @@ def test_a_task_starts_when_its_own_dependencies_are_done_not_when_all_are() -> 
 
         tasks = plan(("slow", "S."), ("quick", "Q."), ("after", "A.", ("quick",)))
         calls = by_task(**{who: [ToolCall("work", {"who": who})] for who in ("slow", "quick", "after")})
-        await Phased().run(Query("Q"), box(work), Brain(plan=tasks, select=calls))
+        await Phased().run(Query("Q"), helpers.box(work), Brain(plan=tasks, select=calls))
 
-    finished(main())
+    helpers.finished(main())
     assert order == ["quick", "after", "slow"]
 
 
@@ -238,9 +205,6 @@ def test_every_callback_is_called_with_what_happened() -> None:
     assert told.of("on_answer_start") == [()]
 
 
-# --- faults of the document ---
-
-
 @pytest.mark.parametrize("before", [True, False])
 @row("B1-10", "X-16")
 def test_an_empty_plan_is_answered_at_once(before: bool) -> None:
@@ -288,7 +252,6 @@ def test_failures_and_whole_results_are_shown_to_every_later_request(layout: Any
     long = "line\n" * 2000 + 'end "quoted" [r:abcdef.0123]'
 
     def give() -> str:
-        """A long text."""
         return long
 
     def fail() -> None:

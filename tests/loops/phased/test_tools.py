@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.loops.helpers import Script, add
-from tests.loops.phased.helpers import ADD, LAYOUTS, CallbackLog, adding, ended, fail, finished, hang, limited, pure, task
+from tests.loops.phased.helpers import ADD, LAYOUTS, CallbackLog, adding, ended, fail, hang, limited, pure, task
 from tests.rows import row
-from whichloop.loops.phased import Agent, AgentTools, Phased, Scratchpad, ToolContextManager, ToolExecutor, ToolExecutorOptions
+from whichloop.loops.phased import Agent, AgentTools, Scratchpad, ToolContextManager, ToolExecutor, ToolExecutorOptions
 from whichloop.loops.phased.codecs import REFLECT
 from whichloop.protocol import Outcome, ProviderError, Reply, Toolbox, render_value, run_sync
 from whichloop.protocol.moves import Act, Answer, Completion, PlanTask, Role, Tasks, Text, Understanding, WireError
@@ -136,17 +136,6 @@ def test_one_call_is_run_summarized_in_view_of_those_before_it_and_noted() -> No
             run_sync(without_tool.execute_tool_call("nope" if without_tool is agent else "add", ADD[1], "Q", scratchpad))
 
 
-@row("S1-41")
-def test_the_context_manager_is_an_object_of_its_own() -> None:
-    kept = ToolContextManager()
-    agent = Agent(pure(add), Script(then="s"), Phased(context_manager=kept))
-    work = task(ADD)
-    assert agent.context_manager is kept
-    assert finished(agent.execute_tools(work, "q")) is True
-    assert [found.result for found in kept.load(kept.pointers_for("q"))] == ["3"]
-    assert [(call.output, call.summary) for call in work.toolCalls or ()] == [("3", "s")]
-
-
 @row("B1-15")
 def test_the_agent_runs_the_phases_with_its_own_methods() -> None:
     class Loud(Agent):
@@ -201,7 +190,6 @@ def test_checkpoint_after_a_tool_keeps_its_result_and_leaves_the_next_pending(la
         token = asyncio.Event()
 
         async def last() -> str:
-            """Sets the token and gives a result."""
             token.set()
             return "paid"
 
@@ -224,7 +212,6 @@ def test_siblings_are_cancelled_awaited_and_told_once(by_token: bool, layout: st
         token, begun, log = asyncio.Event(), asyncio.Event(), list[str]()
 
         async def wait() -> None:
-            """Never ends by itself."""
             begun.set()
             try:
                 await hang()

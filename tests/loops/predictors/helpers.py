@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -16,7 +16,7 @@ from whichloop.datasets.task import StatelessEnvironment, Suite, Task
 from whichloop.dspy_seam.program import PredictorCall, ReportingModel
 from whichloop.metrics.record import Record
 from whichloop.models.profiles import Clears, Profile
-from whichloop.protocol import SILENT, Loop, Observer, Outcome, Program, Query, Reply, Tool, Toolbox, run_sync
+from whichloop.protocol import SILENT, Loop, Observer, Outcome, Program, Query, Reply, Tool, Toolbox, WrappedLoop, run_sync
 from whichloop.protocol.chat import Message
 from whichloop.protocol.model import Model, ProviderError, Request, WrappedModel
 from whichloop.protocol.moves import Inexpressible
@@ -129,34 +129,24 @@ TASK = Task("sums", Query("What is 2 + 3 + 4?"), 9, "numeric", PLAN)
 SUITE = Suite("sums", "1", (TASK,), lambda _: StatelessEnvironment((Tool.from_function(add, blocking=False),)))
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+@dataclass(frozen=True)
+class Recorded(WrappedLoop):
     """A loop whose requests and calls are kept."""
 
-    loop: Any
-    kept: list[Kept]
-    calls: list[PredictorCall]
-
-    @property
-    def name(self) -> str:
-        return str(self.loop.name)
-
-    @property
-    def stops(self) -> Any:
-        return self.loop.stops
+    kept: list[Kept] = field(default_factory=list)
+    calls: list[PredictorCall] = field(default_factory=list)
 
     def with_step_limit(self, tool_steps: int) -> Recorded:
         return self
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
         self.kept.append(Kept(ReportingModel(model, self.calls)))
-        outcome: Outcome = await self.loop.run(query, tools, self.kept[-1], observer)
-        return outcome
+        return await self.loop.run(query, tools, self.kept[-1], observer)
 
 
 def scripted(loop: Any, fault: str = "") -> tuple[list[Request], list[PredictorCall], Record]:
     profile = Profile(name="one", rates={fault: 0.5} if fault else {}, clears=Clears(never=0, attempts=1))
-    recorded = Recorded(loop, [], [])
+    recorded = Recorded(loop)
     arm = Arm("arm", Spec("recorded", {}), recorded, "scripted", profile)
     record = run_sync(run_trial(Trial(arm, TASK, 0, 0), TrialContext(SUITE))).record
     return recorded.kept[0].requests, recorded.calls, record

@@ -149,7 +149,6 @@ class Watch:
         self.lock = threading.Lock()
 
     def work(self, n: int) -> int:
-        """Takes a while, the longer the smaller n is."""
         with self.lock:
             self.now += 1
             self.most = max(self.most, self.now)

@@ -13,23 +13,8 @@ import dspy
 import pytest
 
 from tests.loops.helpers import Script
-from tests.loops.stateless import helpers as made
-from tests.loops.stateless.helpers import (
-    ADD,
-    BAD,
-    EMPTY,
-    FAIL,
-    STOP,
-    agent,
-    entry,
-    error,
-    recover,
-    shown,
-    state,
-    success,
-    summary,
-    think,
-)
+from tests.loops.stateless import helpers
+from tests.loops.stateless.helpers import ADD, BAD, FAIL, STOP, agent, entry, error, recover, shown, state, success, summary, think
 from tests.rows import row
 from whichloop.dspy_seam import lm_of
 from whichloop.loops.stateless import ErrorRecoveryModule, ManualAgentLoop
@@ -73,7 +58,7 @@ def broken(kind: str) -> dict[str, Any]:
 CASES = {
     "a stop, also beside tools": Case(
         None,
-        [think(ADD, should_continue=False, final_response="raw"), made.formatted("neat")],
+        [think(ADD, should_continue=False, final_response="raw"), helpers.formatted("neat")],
         {"action_type": FINAL, "reasoning": "Continuation.", "final_response": "neat", "should_continue": False},
         "df",
         CONCISE,
@@ -87,7 +72,7 @@ CASES = {
         },
         "d",
     ),
-    "no tools": Case(None, [EMPTY], NOTHING_TO_DO, "d"),
+    "no tools": Case(None, [helpers.EMPTY], NOTHING_TO_DO, "d"),
     "none beside the wish for some": Case(None, [think(should_use_tools=True)], NOTHING_TO_DO, "d"),
     "some without the wish": Case(None, [think(ADD, should_use_tools=False)], NOTHING_TO_DO, "d"),
     "an unreadable reply": Case(None, [BAD], broken("parse_failed"), "d"),
@@ -118,7 +103,7 @@ CASES = {
     ),
     "nothing recoverable": Case(
         FAILED,
-        [recover("fail"), made.formatted("Sorry.")],
+        [recover("fail"), helpers.formatted("Sorry.")],
         {
             **{"action_type": FINAL, "should_continue": False, "confidence": 0.5, "final_response": "Sorry."},
             "reasoning": "Unable to recover from errors: fail: broken",
@@ -168,9 +153,6 @@ def test_a_decision_is_as_the_replies_say(case: Case) -> None:
         assert decision.reasoning.startswith("Error in agent processing: ")
         assert decision.final_response
         assert str(case.replies[0]) not in decision.final_response
-
-
-# --- a long history ---
 
 
 def long_history(chars: int) -> list[ConversationEntry]:
@@ -235,9 +217,6 @@ def test_an_unreadable_summary_leaves_the_last_3000_characters() -> None:
     assert decision.error_kind == "provider_error"
 
 
-# --- its faces, and recovery ---
-
-
 @row("S0-29", "S0-30")
 def test_forward_is_get_next_action_and_each_decision_has_its_processing_time() -> None:
     class Slow(Script):
@@ -259,7 +238,7 @@ def test_without_failed_tools_recovery_is_normal_reasoning() -> None:
             return True
 
     model = Script(STOP)
-    decider = Always(Toolbox(made.TOOLS), response_style=None, model=model)
+    decider = Always(Toolbox(helpers.TOOLS), response_style=None, model=model)
     assert decider.get_next_action(state(last_tool_results=[success("add", 3)])).final_response == "3"
     assert model.roles == [Role.DECIDE]
 
@@ -269,7 +248,7 @@ def test_strategies_are_told_to_the_planner_and_limit_it() -> None:
     assert ErrorRecoveryModule().strategies == ["retry", "alternative_tool", "graceful_degradation"]
     model = Script(recover("skip"), STOP)
     agent(model).get_next_action(state(last_tool_results=FAILED, errors_encountered=["Tool fail: a", "Tool fail: b"]))
-    assert "Allowed strategies: retry, alternative_tool, skip, fail." in made.system(model.requests[0])
+    assert "Allowed strategies: retry, alternative_tool, skip, fail." in helpers.system(model.requests[0])
     assert shown(model.requests[0], "previous_attempts") == "1. Tool fail: a\n2. Tool fail: b"
     decider = agent(Script(recover("skip")))
     decider.error_recovery = ErrorRecoveryModule(["retry"])
@@ -284,7 +263,7 @@ def test_a_recovery_keeps_the_steps_successes_and_skipped_errors() -> None:
         recover("skip"),
         STOP,
     )
-    _, after = made.activity(model)
+    _, after = helpers.activity(model)
     assert [(one["tool_name"], one["status"], one.get("seen")) for one in after.last_tool_results or ()] == [
         ("add", "success", None),
         ("fail", "error", True),

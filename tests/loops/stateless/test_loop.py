@@ -14,29 +14,8 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from tests.loops.drawn import DECISION, decisions
 from tests.loops.helpers import Notes, Script, add
-from tests.loops.stateless.helpers import (
-    ADD,
-    BAD,
-    EMPTY,
-    FAIL,
-    PLAIN,
-    STOP,
-    Decides,
-    agent,
-    decision,
-    detailed,
-    error,
-    fail,
-    formatted,
-    recover,
-    run,
-    section,
-    shown,
-    state,
-    success,
-    system,
-    think,
-)
+from tests.loops.stateless import helpers
+from tests.loops.stateless.helpers import ADD, BAD, EMPTY, FAIL, PLAIN, STOP, agent, error, recover, run, shown, state, think
 from tests.rows import row
 from whichloop.dspy_seam import lm_of
 from whichloop.loops.stateless import ActionType, ActivityManager, ConversationState, ManualAgentLoop, Stateless, StatelessProgram
@@ -104,7 +83,7 @@ CASES = {
         {}, [think(ADD, FAIL), recover("skip"), SILENT_END], "finished", "completed", "add: 3\nfail: ERROR - broken", "drd"
     ),
     "a formatted text of results": Case(
-        CONCISE, [think(ADD), SILENT_END, formatted("Three.")], "finished", "completed", "Three.", "ddf"
+        CONCISE, [think(ADD), SILENT_END, helpers.formatted("Three.")], "finished", "completed", "Three.", "ddf"
     ),
     "an unknown name": Case({}, [think(("nope", {})), recover("skip"), STOP], "finished", "completed", "3", "drd"),
     "an unknown name, constrained": Case(
@@ -141,58 +120,19 @@ def test_a_run_goes_as_its_replies_say(case: Case) -> None:
     assert {shown(request, "max_iterations") for request in again.requests if request.role is Role.DECIDE} == {"50"}
 
 
-def test_stops_that_no_run_can_reach_are_not_declared() -> None:
-    for options, stop in (
-        ({"enable_error_recovery": False}, StopReason.RECOVERY_FAILED),
-        ({"max_recovery_rounds": 0}, StopReason.RECOVERY_FAILED),
-        ({"max_iterations": 1}, StopReason.RECOVERY_FAILED),  # the only decision is not one about errors
-        ({"max_empty_decisions": None}, StopReason.ERROR_VALVE),
-        ({"max_iterations": 2}, StopReason.ERROR_VALVE),
-    ):
-        assert stop not in Stateless(**options).stops
-        assert stop in Stateless().stops
-
-
 @row("G-3")
 def test_a_bug_leaves_run_as_it_was() -> None:
     bug = RuntimeError("bug")
     with pytest.raises(RuntimeError) as caught:
         run(PLAIN, Script(bug))
     assert caught.value is bug
-    foreign = decision(ActionType.ERROR_RECOVERY, should_continue=False, final_response="odd")
-    assert ActivityManager(Decides(foreign), Toolbox()).run_activity("Q")["status"] == "error_recovery"
-
-
-def test_a_run_without_decision_or_with_an_unreadable_recovery_is_noted() -> None:
-    notes = Notes()
-    run(PLAIN, Script(think(FAIL), BAD), observer=notes)
-    run(PLAIN, Script(ProviderError("down")), observer=notes)
-    assert [kind for kind, _ in notes.notes] == ["unreadable", "no_decision"]
-    assert notes.notes[1][1] == {"cause": "provider_error", "error": "down"}
-
-
-def test_a_query_with_a_schema_gets_a_value_and_without_one_text() -> None:
-    tools = Toolbox()
-    for schema, said, value in (
-        ({"type": "number"}, "4.5", 4.5),
-        ({"type": "object"}, '{"a": [1]}', {"a": [1]}),
-        ({"type": "string"}, "4", "4"),
-        ({"type": "number"}, "about 4", "about 4"),
-        ({"type": "number"}, "NaN", "NaN"),
-        ({"type": "number"}, "1e999", "1e999"),
-        (None, "4", "4"),
-    ):
-        model = Script(think(final=said))
-        outcome = PLAIN.run_sync(Query("Q", "Passage.", schema), tools, model)
-        assert outcome.answer == value
-        asked = shown(model.requests[0], "user_query") + model.requests[0].messages[-1].content
-        assert "Q\n\nContext:\nPassage." in asked
-        assert ("must be JSON" in asked) is (schema is not None)
+    foreign = helpers.decision(ActionType.ERROR_RECOVERY, should_continue=False, final_response="odd")
+    assert ActivityManager(helpers.Decides(foreign), Toolbox()).run_activity("Q")["status"] == "error_recovery"
 
 
 @row("stateless.response_style")
 def test_option_response_style_puts_the_answer_or_leaves_it() -> None:
-    replies = {"concise": [formatted("F")], "detailed": [detailed("F", "p")], None: []}
+    replies = {"concise": [helpers.formatted("F")], "detailed": [helpers.detailed("F", "p")], None: []}
     ended = {style: run(Stateless(response_style=style), Script(STOP, *more)) for style, more in replies.items()}  # type: ignore[arg-type]
     texts = {style: outcome.details["final_response"] for style, outcome in ended.items()}
     assert texts == {"concise": "F", "detailed": "F\n\nKey Points:\n• p\n\nConfidence: 90%", None: "3"}
@@ -203,8 +143,8 @@ def test_option_response_style_puts_the_answer_or_leaves_it() -> None:
 def test_option_constrain_names_refuses_an_unknown_tool() -> None:
     model = Script(think(("nope", {})))
     assert run(Stateless(constrain_names=True), model).stop is StopReason.PARSE_FAILED
-    assert '"enum": ["add", "fail", "search", "image_search"]' in system(model.requests[0])
-    assert "Name of the tool to execute" in system(model.requests[0])
+    assert '"enum": ["add", "fail", "search", "image_search"]' in helpers.system(model.requests[0])
+    assert "Name of the tool to execute" in helpers.system(model.requests[0])
     assert run(Stateless(constrain_names=True, response_style=None), Script(think(ADD), STOP)).answer == "3"
     assert Stateless(constrain_names=True, response_style=None).run_sync(Query("Q"), Toolbox(), Script(STOP)).answer == "3"
 
@@ -226,11 +166,12 @@ def think_move() -> Act:
 @row("stateless.history_as")
 def test_option_history_as_messages_makes_a_conversation_of_earlier_iterations() -> None:
     def long(n: int) -> str:
-        """Long."""
         return "y" * n
 
     model = Script(think(("long", {"n": 900})), think(ADD), think(FAIL), STOP)
-    outcome = run(Stateless(response_style=None, history_as="messages", enable_error_recovery=False), model, long, add, fail)
+    outcome = run(
+        Stateless(response_style=None, history_as="messages", enable_error_recovery=False), model, long, add, helpers.fail
+    )
     assert outcome.answer == "3"
     assert [message.role for message in model.requests[0].messages] == ["system", "user"]
     last = model.requests[-1].messages
@@ -265,7 +206,7 @@ def test_absent_results_are_a_literal_text() -> None:
 
 @row("S0-22", "B0-18", "stateless.validate_output")
 def test_the_validators_verdict_goes_to_the_trace_and_changes_nothing() -> None:
-    verdict = section(is_valid=False, validation_issues=["odd"])
+    verdict = helpers.section(is_valid=False, validation_issues=["odd"])
     for reply, noted in ((verdict, [("validation", {"is_valid": False, "issues": ["odd"]})]), (BAD, [])):
         notes = Notes()
         model = Script(STOP, reply)
@@ -277,7 +218,12 @@ def test_the_validators_verdict_goes_to_the_trace_and_changes_nothing() -> None:
     assert "output_validator" not in str([name for name, _ in agent().named_predictors()])
 
 
-RESULTS = [success("add", [1]), error("add"), error("add", seen=True), {"tool_name": "add", "status": "skipped", "reason": "r"}]
+RESULTS = [
+    helpers.success("add", [1]),
+    error("add"),
+    error("add", seen=True),
+    {"tool_name": "add", "status": "skipped", "reason": "r"},
+]
 
 
 @given(

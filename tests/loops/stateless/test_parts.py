@@ -11,51 +11,21 @@ import pytest
 from pydantic import ValidationError
 
 from tests.loops.helpers import Script, add
-from tests.loops.stateless.helpers import (
-    ADD,
-    FAIL,
-    PLAIN,
-    STOP,
-    TOOLS,
-    activity,
-    agent,
-    detailed,
-    entry,
-    error,
-    fail,
-    formatted,
-    manager,
-    recover,
-    run,
-    search,
-    shown,
-    state,
-    success,
-    system,
-    think,
-)
+from tests.loops.stateless import helpers
+from tests.loops.stateless.helpers import STOP, agent, detailed, entry, error, fail, shown, state, success, system, think
 from tests.rows import row
 from whichloop.dspy_seam import lm_of
-from whichloop.loops.stateless import (
+from whichloop.loops.stateless import ActivityManager, AgentReasonerSignature, ErrorRecoverySignature, ManualAgentLoop, Stateless
+from whichloop.loops.stateless.execution import DSPyToolRegistryAdapter, MultiToolRegistry, ToolboxRegistry, ToolRegistry
+from whichloop.loops.stateless.modules import ConversationManager, ErrorRecoveryModule, ResponseFormatter
+from whichloop.loops.stateless.state import (
     ActionDecision,
     ActionType,
-    ActivityManager,
-    AgentReasonerSignature,
     ConversationEntry,
-    ConversationManager,
     ConversationState,
-    DSPyToolRegistryAdapter,
-    ErrorRecoveryModule,
-    ErrorRecoverySignature,
     ErrorRecoveryStrategy,
-    ManualAgentLoop,
-    MultiToolRegistry,
     ReasoningOutput,
-    ResponseFormatter,
-    Stateless,
-    ToolboxRegistry,
     ToolCall,
-    ToolRegistry,
 )
 from whichloop.protocol import Text, Toolbox
 
@@ -111,26 +81,9 @@ def test_the_reasoners_signature_has_six_inputs_and_one_structured_output() -> N
     assert list(AgentReasonerSignature.input_fields) == inputs
     assert list(AgentReasonerSignature.output_fields) == ["reasoning_output"]
     model = Script(STOP)
-    run(PLAIN, model)
-    assert [tool["name"] for tool in json.loads(shown(model.requests[0], "available_tools"))] == [f.__name__ for f in TOOLS]
+    helpers.run(helpers.PLAIN, model)
+    assert [tool["name"] for tool in json.loads(shown(model.requests[0], "available_tools"))] == [f.__name__ for f in helpers.TOOLS]
     assert all(f"[[ ## {name} ## ]]" in model.requests[0].messages[-1].content for name in inputs)
-
-
-@row("S0-16")
-def test_results_have_three_shapes() -> None:
-    calls = think(("search", {"query": "x"}), ("image_search", {"query": "x"}), FAIL)
-    _, made = activity(Script(calls, recover("skip"), STOP), execution_mode="selective")
-    found, skipped, failed = made.conversation_history[0].results
-    assert found.pop("execution_time") >= 0
-    assert found == {"tool_name": "search", "status": "success", "result": "found 3 pages on x", "parameters": {"query": "x"}}
-    assert skipped == {"tool_name": "image_search", "status": "skipped", "reason": "Primary search already found results"}
-    assert failed == {
-        "tool_name": "fail",
-        "status": "error",
-        "error": "broken",
-        "error_type": "ValueError",
-        "parameters": {"why": "broken"},
-    }
 
 
 @row("S0-37", "B0-15")
@@ -149,7 +102,7 @@ def test_detailed_adds_points_and_the_confidence_zero_included() -> None:
 @row("S0-38")
 def test_other_styles_are_one_call_without_points() -> None:
     for style in ("concise", "friendly"):
-        model = Script(formatted("Text."))
+        model = Script(helpers.formatted("Text."))
         with dspy.context(lm=lm_of(model)):
             assert ResponseFormatter(style)("raw", "Q", state(), 0.5) == "Text."
         assert f"Style: {style}." in system(model.requests[0])
@@ -165,7 +118,7 @@ def test_the_confidence_stands_under_detailed_answers_unless_said_otherwise() ->
         ("detailed", False, False),
     ):
         decider = agent(None, response_style=style, include_confidence=include)
-        reply = formatted("T") if style == "concise" else detailed("T", "p")
+        reply = helpers.formatted("T") if style == "concise" else detailed("T", "p")
         text = decider.for_run(decider.tool_registry, Script(think(final="x"), reply)).get_next_action(state()).final_response
         assert ("Confidence: 90%" in (text or "")) is there, (style, include)
     assert Stateless().response_style == ManualAgentLoop(Toolbox()).options.response_style == "concise"
@@ -216,7 +169,7 @@ def test_tools_are_indented_json_and_follow_the_registry() -> None:
     registry.register(add)
     decider = ManualAgentLoop(registry, response_style=None, model=model)
     decider.get_next_action(state())
-    registry.register(search)
+    registry.register(helpers.search)
     decider.get_next_action(state())
     texts = [shown(request, "available_tools") for request in model.requests]
     assert [[tool["name"] for tool in json.loads(text)] for text in texts] == [["add"], ["add", "search"]]
@@ -236,7 +189,7 @@ def test_the_registry_protocol_is_checked_at_run_time() -> None:
 def test_the_adapter_maps_errors_names_and_descriptions() -> None:
     argument = {"name": "city", "type": "string", "description": "Where", "required": True}
     weather = SimpleNamespace(name=SimpleNamespace(value="weather"), description="W.", arguments=[SimpleNamespace(**argument)])
-    plain, functions = SimpleNamespace(name="plain", description="P.", arguments=None), {"weather": add, "plain": search}
+    plain, functions = SimpleNamespace(name="plain", description="P.", arguments=None), {"weather": add, "plain": helpers.search}
     existing = SimpleNamespace(
         _functions=functions, get_function=functions.__getitem__, get_tool_definitions=lambda: [weather, plain]
     )
@@ -269,7 +222,9 @@ def test_agent_and_manager_share_one_registry_raw_or_wrapped() -> None:
     registry = MultiToolRegistry()
     registry.register(add)
     for first in (registry, DSPyToolRegistryAdapter(registry)):
-        decider = ManualAgentLoop(tool_registry=first, enable_error_recovery=True, model=Script(think(ADD), STOP, Text("3")))
+        decider = ManualAgentLoop(
+            tool_registry=first, enable_error_recovery=True, model=Script(think(helpers.ADD), STOP, Text("3"))
+        )
         made = ActivityManager(agent_loop=decider, tool_registry=registry, max_iterations=5, execution_mode="sequential")
         result = made.run_activity("How much is it?")
         assert (result["final_response"], result["iterations"], result["tools_used"]) == ("3", 2, ["add"])
@@ -277,7 +232,7 @@ def test_agent_and_manager_share_one_registry_raw_or_wrapped() -> None:
 
 @row("S0-64", "B0-20")
 def test_docstrings_and_field_texts_reach_the_model() -> None:
-    model = Script(recover("skip"), STOP)
+    model = Script(helpers.recover("skip"), STOP)
     agent(model).get_next_action(state(last_tool_results=[error("fail")]))
     for signature, request in ((ErrorRecoverySignature, model.requests[0]), (AgentReasonerSignature, model.requests[1])):
         text = system(request)
@@ -291,23 +246,9 @@ def test_docstrings_and_field_texts_reach_the_model() -> None:
     assert '"desc":' not in decide
 
 
-HELPERS = {
-    ManualAgentLoop: "_generate_safe_error_response _summarize_errors _generate_error_aware_response _generate_final_response",
-    ErrorRecoveryModule: "_format_previous_attempts",
-    ResponseFormatter: "_extract_key_results _format_tool_history",
-    ConversationManager: "_format_entries_for_summary",
-    ActivityManager: (
-        "_log_action _should_terminate _generate_termination_response _generate_timeout_response _create_activity_result "
-        "_execute_single_tool _validate_tool_call _log_validation_failure _generate_final_response"
-    ),
-}
-
-
 @row("S0-69", "S0-67")
-def test_the_helpers_exist_and_call_no_model() -> None:
-    for owner, names in HELPERS.items():
-        assert [name for name in names.split() if not callable(getattr(owner, name, None))] == []
-    decider, made = agent(None), manager(None)
+def test_the_helpers_call_no_model() -> None:
+    decider, made = agent(None), helpers.manager(None)
     failed = [error("fail")]
     known = state(last_tool_results=[success("add", 3), *failed])
     assert decider._summarize_errors(failed) == "fail: broken"
@@ -322,10 +263,11 @@ def test_the_helpers_exist_and_call_no_model() -> None:
 @row("B0-28")
 def test_results_summary_is_one_line_per_result_cut_at_200() -> None:
     def long(n: int) -> str:
-        """Long."""
         return "y" * n
 
-    _, made = activity(Script(think(("long", {"n": 194}), ("long", {"n": 195}), FAIL), recover("skip"), STOP), long, fail)
+    _, made = helpers.activity(
+        Script(think(("long", {"n": 194}), ("long", {"n": 195}), helpers.FAIL), helpers.recover("skip"), STOP), long, fail
+    )
     whole, cut, failed = made.conversation_history[0].results_summary.split("; ")
     assert whole == "long: " + "y" * 194
     assert cut == "long: " + "y" * 194 + "…"

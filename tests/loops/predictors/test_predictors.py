@@ -1,7 +1,9 @@
-"""Every design's prompts as a program: what may be changed is in its place, and nothing else moves."""
+"""Every design's prompts as a program and as modules of DSPy: what may be changed is in its place, and nothing else moves."""
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -9,73 +11,151 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import dspy
 import pytest
+from dspy.utils import DummyLM
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic_core import to_jsonable_python
 
 from tests.cases import cases
-from tests.loops.predictors.helpers import (
-    PREDICTORS,
-    SPECS,
-    Kept,
-    _name,
-    each_spec,
-    examples_of,
-    loop_of,
-    program_from,
-    ran,
-    scripted,
-    scripted_as_it_is,
-    seen,
-    split,
-)
+from tests.loops.drawn import BY_ROLE, FAILURES, WITH_CALLS
+from tests.loops.helpers import add
+from tests.loops.predictors import helpers
+from tests.loops.predictors.helpers import PREDICTORS, SPECS, Kept, _name, each_spec, examples_of, loop_of, ran, scripted, seen
 from whichloop.dspy_seam import SignatureCodec
 from whichloop.dspy_seam.program import LoopProgram, PredictorCall
+from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import prepare, run
-from whichloop.protocol import ContextOverflow, Message, NativeCall, Program, ProviderError, Reply, Request, ToolCall
-from whichloop.protocol.moves import Act, Answer, Completion, Move, PlanTask, Recovery, Tasks, Text, Understanding
-from whichloop.protocol.predictor import CONVERSATION
+from whichloop.experiments.compare.run import run
+from whichloop.loops.react_extract import ReactExtract, ReactExtractProgram
+from whichloop.protocol import Loop, Message, NativeCall, Optimizable, Program, Reply, Request, ToolCall
+from whichloop.protocol.moves import Act, PlanTask, Recovery, Tasks, Text, Understanding
+from whichloop.protocol.names import parse_spec
+from whichloop.protocol.predictor import CONVERSATION, EXAMPLES
+from whichloop.protocol.program import read_program
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 
-SELDOM = frozenset({"reason", "recovery", "history_summarizer", "entry_summarizer"})
+
+@pytest.mark.parametrize(
+    "spec", ["bare", "bare(instructions=none)", "finish", "finish(system_prompt=none)", "phased(understand=false)"]
+)
+def test_labelled_examples_are_text_below_the_instructions(spec: str) -> None:
+    loop = loop_of(spec)
+    labelled = {"query": "What is 1 + 1?", "answer": {"sum": 2}, "task": "t"}
+    program = {name: replace(prompt, demos=(labelled,)) for name, prompt in loop.predictors.items()}
+    requests, _, record = scripted(loop.with_predictors(program))
+    assert record.status == "scored"
+    for request in requests:
+        system = request.messages[0]
+        assert system.role == "system"
+        own = loop.predictors[_name(request)].instructions
+        assert system.content.startswith(f'{own}\n\n{EXAMPLES}\n\nQuestion: What is 1 + 1?\nAnswer: {{"sum": 2}}')
+        assert request.examples == 0
+
+
+def test_a_users_own_program_is_changed_as_a_copy() -> None:
+    own = ReactExtractProgram()
+    own.react.demos = [dspy.Example(query="q", trajectory="", next_thought="t", next_tool_name="add", next_tool_args={"a": 1})]
+    loop = ReactExtract(program=own.program)
+    prompt = loop.predictors["react"]
+    assert prompt.demos[0]["next_tool_args"] == {"a": 1}
+    changed = loop.with_predictors({"react": replace(prompt, instructions="Other.", demos=())})
+    assert (own.react.signature.instructions, len(own.react.demos)) == (prompt.instructions, 1)
+    assert changed.predictors == {**loop.predictors, "react": replace(prompt, instructions="Other.", demos=())}
+
+
+@each_spec
+def test_its_predictors_are_those_that_the_configuration_asks(spec: str) -> None:
+    loop = loop_of(spec)
+    assert isinstance(loop, Loop)
+    assert isinstance(loop, Optimizable)
+    assert tuple(loop.predictors) == PREDICTORS[spec]
+    module = LoopProgram(loop)
+    assert tuple(name for name, _ in module.named_predictors()) == PREDICTORS[spec]
+    fields = [(tuple(prompt.inputs), tuple(prompt.outputs)) for prompt in loop.predictors.values()]
+    assert len(set(fields)) == len(fields)
+    signatures = [predictor.signature for predictor in module.predictors()]
+    assert not any(a.equals(b) for place, a in enumerate(signatures) for b in signatures[:place])
+    assert all("answer" not in prompt.outputs for prompt in loop.predictors.values())  # which labelled examples have
+
+
+@each_spec
+def test_its_state_is_saved_copied_and_loaded(spec: str, tmp_path: Path) -> None:
+    loop, program = examples_of(spec)
+    program = {name: replace(prompt, instructions=f"Be quick, {name}.") for name, prompt in program.items()}
+    module = LoopProgram(loop.with_predictors(program))
+    assert module.program == program
+    assert copy.deepcopy(module).program == program
+    other = LoopProgram(loop)
+    other.load_state(module.dump_state())
+    assert other.program == program
+    file = tmp_path / "optimized.json"
+    module.save(file)
+    saved = read_program(file)
+    assert saved.on(loop) == program
+    assert [seen(request) for request in scripted(loop.with_predictors(saved.on(loop)))[0]] == [
+        seen(request) for request in scripted(loop.with_predictors(program))[0]
+    ]
+
+
+@each_spec
+def test_a_changed_loop_keeps_its_options_and_its_program_under_a_limit(spec: str) -> None:
+    loop, program = examples_of(spec)
+    changed = loop.with_predictors(program)
+    assert changed.with_step_limit(7).predictors == program
+    assert changed.with_step_limit(7) == loop.with_step_limit(7) or "loop" in parse_spec(spec).options
+    assert changed.stops == loop.stops
+    assert loop.predictors != program
+
+
+@pytest.mark.parametrize(
+    ("spec", "garbled"),
+    [
+        ("bare", Reply('{"thought":')),
+        ("bare(decision_format=native)", Reply("", (NativeCall("1", "add", '{"a":'),))),
+        ("finish", Reply("", (NativeCall("1", "add", '{"a":'),))),
+        ("finish", Reply("I have called no tool.")),
+        ("phased", Reply('"intent": "a sum"}')),
+        ("react_extract", Reply("?")),
+        ("stateless", Reply("?")),
+    ],
+)
+def test_a_reply_that_cannot_be_read_is_no_demonstration(spec: str, garbled: Reply) -> None:
+    model, calls, _ = ran(loop_of(spec), [garbled])
+    assert model.requests
+    assert calls == []
+
+
+STEPS = [{"next_thought": "Done.", "next_tool_name": "finish", "next_tool_args": {}}, {"reasoning": "", "answer": "5"}]
+
+
+@pytest.mark.parametrize("is_set", [True, False])
+def test_a_module_asks_the_lm_that_is_set_on_it_else_the_one_that_dspy_has(is_set: bool) -> None:
+    module = LoopProgram(ReactExtract(), [add])
+    if is_set:
+        module.set_lm(DummyLM(STEPS * 2))
+    with dspy.context(lm=None if is_set else DummyLM(STEPS * 2)):
+        assert module(query="What is 2 + 3?").answer == "5"
+        assert asyncio.run(module.acall(query="What is 2 + 3?")).answer == "5"
+
+
+def test_a_module_without_lm_or_query_says_so() -> None:
+    module = LoopProgram(ReactExtract(), [add])
+    with dspy.context(lm=None), pytest.raises(ValueError, match="no LM is configured"):
+        module(query="What is 2 + 3?")
+    with dspy.context(lm=DummyLM(STEPS)), pytest.raises(ValueError, match=r"'query' is missing: .*; given: question"):
+        module(question="What is 2 + 3?")
+
+
+# --- laws ---
 
 
 EVERY = settings(
     deadline=None, max_examples=cases(5), suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
-WORDS = st.text(max_size=8) | st.sampled_from(["finish", "__finish__", "[[ ## answer ## ]]", "<output>", "{", "\ud800", "\x00"])
-NUMBERS = st.fixed_dictionaries({"a": st.integers(0, 9), "b": st.integers(0, 9)})
-CALLS = st.builds(ToolCall, st.sampled_from(["add", "add", "fail", "gone"]), NUMBERS)
-TASKS = st.builds(
-    PlanTask,
-    st.sampled_from(["1", "2"]),
-    WORDS,
-    st.sampled_from(["use_tools", "reason"]),
-    st.lists(st.just("1"), max_size=1).map(tuple),
-)
-MOVES: st.SearchStrategy[Move] = st.one_of(
-    st.builds(Act, WORDS, st.lists(CALLS, min_size=1, max_size=2).map(tuple)),
-    st.builds(Act, WORDS, CALLS.map(lambda call: (call,))),
-    st.builds(Act, WORDS, CALLS.map(lambda call: (call,))),
-    st.builds(Answer, WORDS, WORDS, st.none() | st.floats(0, 1)),
-    st.builds(Answer, WORDS),
-    st.builds(Text, WORDS),
-    st.builds(Understanding, WORDS),
-    st.builds(Tasks, st.lists(TASKS, max_size=3).map(tuple)),
-    st.builds(Completion, st.booleans(), WORDS),
-    st.builds(Recovery, st.sampled_from(["retry", "skip", "fail"]), st.none() | CALLS, WORDS),
-)
-RAW = st.builds(
-    Reply,
-    WORDS | st.text(max_size=40),
-    st.lists(
-        st.builds(NativeCall, st.just("?"), st.sampled_from(["add", "__finish__", "gone"]), WORDS | st.just("[1]")), max_size=2
-    ).map(tuple),
-)
-REPLIES = st.lists(MOVES | MOVES | MOVES | RAW | st.sampled_from([ProviderError("down"), ContextOverflow("too long")]), max_size=14)
+REPLIES = st.lists(st.one_of(*BY_ROLE.values()) | WITH_CALLS | FAILURES, max_size=14)
 
 
 @each_spec
@@ -109,62 +189,6 @@ def check_told(model: Kept, own: Program, calls: list[PredictorCall]) -> None:
         assert call.outputs.keys() >= own[call.predictor].outputs.keys()
 
 
-@each_spec
-@EVERY
-@given(replies=REPLIES, recorded=REPLIES)
-def test_demonstrations_stand_in_their_place_and_leave_requests_legal(spec: str, replies: list[Any], recorded: list[Any]) -> None:
-    loop = loop_of(spec)
-    program = program_from(loop, ran(loop, recorded)[1])
-    before, _, _ = ran(loop, replies)
-    after, _, outcome = ran(loop.with_predictors(program), replies)
-    assert outcome.stop in loop.stops
-    assert len(before.requests) == len(after.requests)
-    for plain, request in zip(before.requests, after.requests, strict=True):
-        assert request.prompted is not None
-        examples, rest = split(request)
-        demos = program[request.prompted.predictor].demos
-        assert (len(examples) >= 2 * len(demos)) if demos else not examples
-        assert rest == list(plain.messages)
-        assert request.messages[0] == plain.messages[0] or plain.messages[0].role != "system"
-        assert seen(request) | {"messages": [], "examples": 0} == seen(plain) | {"messages": []}
-        check_calls(request)
-
-
-def check_calls(request: Request) -> None:
-    """OpenAI's order: each call of a message is answered right below it, in order, and no id stands twice."""
-    ids = [call.id for message in request.messages for call in message.calls]
-    assert len(ids) == len(set(ids))
-    open_ids: list[str] = []
-    for message in request.messages:
-        if message.role == "tool":
-            assert open_ids.pop(0) == message.call_id
-        else:
-            assert not open_ids
-            open_ids = [call.id for call in message.calls]
-    assert not open_ids
-
-
-@each_spec
-def test_changed_instructions_stand_in_the_requests_of_that_predictor_alone(spec: str) -> None:
-    loop = loop_of(spec)
-    changed = {
-        name: replace(prompt, instructions=f"{prompt.instructions}\nMARK {name}.".strip())
-        for name, prompt in loop.predictors.items()
-    }
-    asked = set[str]()
-    for fault in ("", "tool.raises") if "(" not in spec else ("",):
-        plain, _, _ = scripted_as_it_is(spec, fault)
-        for name, prompt in changed.items():
-            for request in scripted(loop.with_predictors({name: prompt}), fault)[0]:
-                assert request.prompted is not None
-                asked.add(request.prompted.predictor)
-                shown = "\n".join(message.content for message in request.messages)
-                assert (f"MARK {name}." in shown) == (request.prompted.predictor == name)
-                assert (f"MARK {name}." in request.messages[0].content) == (request.prompted.predictor == name)
-        assert all("MARK" not in message.content for request in plain for message in request.messages)
-    assert asked >= set(PREDICTORS[spec]) - SELDOM
-
-
 @pytest.mark.parametrize(
     ("spec", "predictor", "replies"),
     [
@@ -178,7 +202,9 @@ def test_changed_instructions_stand_in_the_requests_of_that_predictor_alone(spec
         ),
     ],
 )
-def test_so_do_those_that_are_seldom_asked(spec: str, predictor: str, replies: list[Any]) -> None:
+def test_what_is_changed_reaches_predictors_that_are_seldom_asked_and_no_others(
+    spec: str, predictor: str, replies: list[Any]
+) -> None:
     loop = loop_of(spec)
     own = loop.predictors[predictor]
     _, calls, _ = ran(loop, replies)
@@ -192,14 +218,14 @@ def test_so_do_those_that_are_seldom_asked(spec: str, predictor: str, replies: l
 @pytest.mark.parametrize("spec", SPECS[:-1])
 def test_what_a_model_was_shown_and_said_comes_back_as_a_demonstration(spec: str) -> None:
     loop = loop_of(spec)
-    plain, calls, _ = scripted_as_it_is(spec, "tool.raises")
+    plain, calls, _ = helpers.scripted_as_it_is(spec, "tool.raises")
     told = [request for request in plain if _is_told(request, calls)]
     for call in calls:
         matching = [request for request in told if _inputs(request) == call.inputs and _name(request) == call.predictor]
         assert matching
         prompt = replace(loop.predictors[call.predictor], demos=({**call.inputs, **call.outputs},))
         requests, _, _ = scripted(loop.with_predictors({call.predictor: prompt}), "tool.raises")
-        shown = next(split(request)[0] for request in requests if _name(request) == call.predictor)
+        shown = next(helpers.split(request)[0] for request in requests if _name(request) == call.predictor)
         check_shown(matching[0], call, shown, in_prose="history_as=messages" in spec)
 
 
