@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden import cases
+from tests.golden import cases, imported
 
 
 @pytest.mark.thorough
@@ -45,6 +45,6 @@ def test_the_gate_ends_its_documented_cases_as_it_did(names: tuple[str, ...]) ->
     assert {name: lines for name, made in cases.gate_cases(names) if (lines := cases.differences("gates", name, made))} == {}
 
 
-@pytest.mark.parametrize("case", cases.IMPORTS)
+@pytest.mark.parametrize("case", imported.IMPORTS)
 def test_a_document_of_another_tool_is_read_as_it_was(case: str) -> None:
-    assert cases.differences("imports", case, cases.import_case(case)) == []
+    assert cases.differences("imports", case, imported.import_case(case)) == []

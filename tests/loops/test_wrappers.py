@@ -21,7 +21,7 @@ from whichloop.loops.repeat_guard import RepeatCountingToolbox, RepeatGuard
 from whichloop.models import instructions
 from whichloop.models.profiles import Gullibility, Profile
 from whichloop.protocol import SILENT, Loop, ProviderError, Query, StopReason, Tool, Toolbox, ToolCall, run_sync
-from whichloop.protocol.digest import sha256
+from whichloop.protocol.json_text import sha256
 from whichloop.protocol.model import ModelError, Request
 from whichloop.protocol.moves import Act, Answer, Completion, Role, Text, Understanding
 from whichloop.protocol.receipts import LABEL_LENGTH, announced, closing, opening

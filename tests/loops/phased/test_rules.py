@@ -187,7 +187,7 @@ def test_option_tool_layout_makes_the_same_calls_at_once_or_in_sequence_with_sum
 
     model = Brain(select=Act("", tuple(ToolCall("work", {"x": x}) for x in range(3))))
     assert run(Phased(tool_layout=layout), model, work).answer == "done"
-    assert (seen, max(most), model.roles.count("summarize")) == ([0, 1, 2], at_once, summaries)
+    assert (seen, max(most), model.roles.count(Role.SUMMARIZE)) == ([0, 1, 2], at_once, summaries)
 
 
 @row("S1-38", "B1-7")

@@ -25,9 +25,8 @@ from tests.loops.predictors import helpers
 from tests.loops.predictors.helpers import PREDICTORS, SPECS, Kept, _name, each_spec, examples_of, loop_of, ran, scripted, seen
 from whichloop.dspy_seam import SignatureCodec
 from whichloop.dspy_seam.program import LoopProgram, PredictorCall
-from whichloop.experiments.compare.prepare import prepare
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.loops.react_extract import ReactExtract, ReactExtractProgram
 from whichloop.protocol import Loop, Message, NativeCall, Optimizable, Program, Reply, Request, ToolCall
 from whichloop.protocol.moves import Act, PlanTask, Recovery, Tasks, Text, Understanding
