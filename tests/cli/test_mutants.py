@@ -14,7 +14,7 @@ from whichloop.loops import bare
 SOURCE = Path(bare.__file__).read_text(encoding="utf-8")
 TRUNCATED = ("opening, talk.messages, tools=offered", "opening, [*talk.messages[:1], *talk.messages[1:][-4:]], tools=offered")
 """The model sees the question and the last two exchanges only."""
-UNTOLD = ('            talk.observe("error", str(error), error.tool_name if isinstance(error, BadMove) else None)\n', "")
+UNTOLD = ('        self.observe("error", data, tool_name)\n', "")
 """An unreadable reply is kept, and the model never told what was wrong with it."""
 
 
