@@ -351,7 +351,7 @@ def test_an_argument_of_another_type_is_told(name: str, mistaken: tuple[dict[str
     model = FakeModel()
     given = {"query": Query("How much?"), "tools": Toolbox([unpriced]), "model": model} | mistake
     with pytest.raises(TypeError, match=told):
-        LOOPS[name]().run_sync(**given)
+        run_sync(LOOPS[name]().run(**given))
     assert model.requests == []
 
 

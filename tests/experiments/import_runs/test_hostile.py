@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from tests.experiments.import_runs.conftest import Kit
 from tests.experiments.import_runs.spans_files import FORMS
-from tests.golden.cases import IMPORTS
+from tests.golden.imported import IMPORTS
 from whichloop.experiments.import_runs import ImportRequest, import_files
 from whichloop.experiments.import_runs.foreign_file import MAX_MEMBER_BYTES, ZSTD
 from whichloop.experiments.why.losses import losses_explained

@@ -15,8 +15,15 @@ from tests.loops.stateless import helpers
 from tests.loops.stateless.helpers import STOP, agent, detailed, entry, error, fail, shown, state, success, system, think
 from tests.rows import row
 from whichloop.dspy_seam import lm_of
-from whichloop.loops.stateless import ActivityManager, AgentReasonerSignature, ErrorRecoverySignature, ManualAgentLoop, Stateless
-from whichloop.loops.stateless.execution import DSPyToolRegistryAdapter, MultiToolRegistry, ToolboxRegistry, ToolRegistry
+from whichloop.loops.stateless import (
+    ActivityManager,
+    AgentReasonerSignature,
+    ErrorRecoverySignature,
+    ManualAgentLoop,
+    Stateless,
+    ToolRegistry,
+)
+from whichloop.loops.stateless.execution import DSPyToolRegistryAdapter, MultiToolRegistry, ToolboxRegistry
 from whichloop.loops.stateless.modules import ConversationManager, ErrorRecoveryModule, ResponseFormatter
 from whichloop.loops.stateless.state import (
     ActionDecision,
