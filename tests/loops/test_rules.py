@@ -349,7 +349,7 @@ MISTAKEN: list[tuple[dict[str, Any], str]] = [
 def test_an_argument_of_another_type_is_told(name: str, mistaken: tuple[dict[str, Any], str]) -> None:
     mistake, told = mistaken
     model = FakeModel()
-    given = {"query": Query("How much?"), "tools": Toolbox([unpriced]), "model": model} | mistake
+    given: dict[str, Any] = {"query": Query("How much?"), "tools": Toolbox([unpriced]), "model": model} | mistake
     with pytest.raises(TypeError, match=told):
         run_sync(LOOPS[name]().run(**given))
     assert model.requests == []

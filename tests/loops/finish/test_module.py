@@ -41,7 +41,8 @@ def test_inputs_are_validated_and_stand_in_the_request_as_xml() -> None:
 @row("S3-33", "S3-42")
 def test_class_attributes_are_the_settings_and_the_docstring_is_the_system_text() -> None:
     for attributes, shown in (({}, ["You are a research assistant."]), ({"__doc__": None}, [])):
-        agent_of(plain := Script(finish()), **attributes)(question="?")
+        given: dict[str, Any] = {**attributes}
+        agent_of(plain := Script(finish()), **given)(question="?")
         assert contents(plain.requests[0], "system") == shown
     model = Script(SEARCH, BAD, BAD)
     options: dict[str, Any] = {"temperature": 0.7, "max_tokens": 4096, "max_steps": 15, "parse_retries": 1, "tools": [search]}

@@ -164,7 +164,7 @@ def test_the_agent_takes_any_executor_which_concurrent_runs_may_share() -> None:
     assert "forty-two" in model.prompts("answer")[0]
     assert outcome.details["gathered"] == 1
 
-    async def twice() -> list[Any]:
+    async def twice() -> Any:
         return await asyncio.gather(*(Phased(executor=own).run(Query("Q"), box(), Brain()) for _ in range(2)))
 
     assert [ended.answer for ended in finished(twice())] == ["done"] * 2
