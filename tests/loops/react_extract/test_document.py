@@ -158,7 +158,7 @@ def test_instructions_are_built_from_the_tools_given() -> None:
 
 
 @row("S2-11", "S2-12")
-def test_the_debug_switch_writes_prompts_and_replies_to_stderr_and_no_other_variable_counts(
+def test_the_debug_switch_writes_prompts_and_replies_to_stderr_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("MAX_ITERATIONS", "1")
