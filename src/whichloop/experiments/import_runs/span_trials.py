@@ -87,7 +87,7 @@ class GatheredSpans:
         for trace in whole:
             with located(f"trace {trace.name}"):
                 self._add(trace, is_judged=has_scores)
-        if place and not any(trial.status == "scored" for trial in self.trials.trials):
+        if place and whole and not any(trial.status == "scored" for trial in self.trials.trials):
             raise ValueError(f"trace {whole[0].name}: {nothing_at(_values(whole[0]), 'score', place)}")
         if left_out:
             told = f"{len(lost):,} of {counted(len(self.by_name), 'trace')} without a root span, which says task, score and answer"
