@@ -28,8 +28,7 @@ from whichloop.protocol import modules
 from whichloop.reports import html
 from whichloop.runs.store.trials import count_rows
 
-vars(command)["get_command"] = functools.cache(get_command)
-vars(modules)["version"] = functools.cache(version)
+MADE, READ = functools.cache(get_command), functools.cache(version)
 """To make all commands of their functions, and to read what is installed, takes longer than most commands of the tests."""
 
 
@@ -65,6 +64,9 @@ def whichloop(here: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> Calla
     """Runs the command in a directory of its own. What laws a loop of the user's own breaks, it leaves to the tests of that."""
     monkeypatch.delenv("COLUMNS", raising=False)  # as wide as it wants
     monkeypatch.setattr("whichloop.experiments.compare.run._note_broken_laws", lambda _: None)  # a process for each comparison
+
+    monkeypatch.setattr(command, "get_command", MADE)
+    monkeypatch.setattr(modules, "version", READ)
 
     def call(*arguments: str) -> Ended:
         monkeypatch.setattr(sys, "argv", ["whichloop", *arguments])

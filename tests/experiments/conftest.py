@@ -8,7 +8,7 @@ from whichloop.protocol.threads import run_blocking
 from whichloop.runs import new_manifest
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def replayed_here():
     """The calls of own plans run in this process: one of its own for each run that is prepared takes a second and a half."""
     with pytest.MonkeyPatch.context() as patch:
