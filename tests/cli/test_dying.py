@@ -24,9 +24,7 @@ def reach(place):
         WAYS[os.environ["DIES_BY"]]()
 
 class Own(Bare):
-    async def run(self, *given, **named):
-        reach("run")
-        return await super().run(*given, **named)
+    pass
 
 def scorer(judgement):
     reach("scorer")
