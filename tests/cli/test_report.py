@@ -1,4 +1,4 @@
-"""`compare`, `--vary` and `report`, end to end: results on stdout and all else on stderr, pages, several runs, sizes and cards."""
+"""`compare` and `report`, end to end: results on stdout and all else on stderr, pages, several runs, sizes and cards."""
 
 from __future__ import annotations
 

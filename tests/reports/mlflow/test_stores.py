@@ -1,4 +1,4 @@
-"""Stores: servers take what SQLite takes, processes share a new one, one that fails costs a line, none shows a key."""
+"""Stores: servers take what SQLite takes, one that fails costs a line, none shows a key."""
 
 from __future__ import annotations
 
