@@ -213,19 +213,6 @@ def test_views_in_frames_are_the_views(of_topics: Loaded) -> None:
     assert shown.to_json() == found.to_json()
 
 
-def test_sizes_in_frames_are_the_plans(of_topics: Loaded) -> None:
-    said = whichloop.size(of_topics, margin=0.1)
-    plans = said.finding.plans
-    assert list(said.sizes["tasks"]) == [size.tasks for plan in plans for size in plan.sizes]
-    assert list(said.sizes["clusters"]) == [size.clusters for plan in plans for size in plan.sizes]
-    assert int(said.sizes["best"].sum()) == sum(plan.best is not None for plan in plans)
-    assert set(said.sizes["for"]) == {"compare", "gate"}
-    assert [(a, b) for a, b in zip(said.reaches["a"], said.reaches["b"].fillna(""), strict=True)] == [
-        (*reach.names, "")[:2] for plan in plans for reach in plan.reaches
-    ]
-    assert list(said.noise["sd"]) == [noise.sd for noise in said.finding.noise]
-
-
 def test_a_gates_lines_and_changes_are_in_frames(of_topics: Loaded, tmp_path: Path) -> None:
     blessed = whichloop.bless(of_topics, tmp_path / "base.json")
     changed = [row | {"score": 0} if row["arm"] == "x" and str(row["task"]) < "t12" else row for row in OF_TOPICS]
@@ -240,16 +227,3 @@ def test_a_gates_lines_and_changes_are_in_frames(of_topics: Loaded, tmp_path: Pa
     assert list(said.changes["task"]) == [task.task for task in judged.tasks]
     assert set(said.changes["became"]) == {"worse"}
     assert (said.changes["now"] < said.changes["was"]).all()
-
-
-def test_what_is_notable_of_tasks_and_arms_is_in_frames(of_topics: Loaded) -> None:
-    said = of_topics.why()
-    notable = [task for group in said.finding.findings for task in group.notable]
-    assert len(said.tasks) == sum(len(task.solved) for task in notable)
-    assert list(dict.fromkeys(said.tasks["task"])) == [task.task for task in notable]
-    assert said.tasks["solved"].sum() == sum(solved for task in notable for solved, _ in task.solved.values())
-    assert list(said.habits["flaky"]) == [len(arm.flaky) for group in said.finding.findings for arm in group.arms]
-
-
-def test_dir_lists_public_names_alone() -> None:
-    assert dir(whichloop) == getattr(whichloop, "__all__")  # noqa: B009  # which its types do not have

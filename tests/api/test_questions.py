@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import sys
@@ -249,20 +248,6 @@ def test_profiles_and_optimizers_may_be_objects(quiet: dict[str, Any]) -> None:
     settings = quiet | {"tasks": 2, "train": 2, "dev": 2, "repeats": 1}
     found = whichloop.optimize(["bare"], Nothing, profile=whichloop.load_profile("teachable"), **settings)
     assert [design.design for design in found.finding.designs] == ["bare"]
-
-
-def test_warnings_point_at_the_line_that_asked(quiet: dict[str, Any]) -> None:
-    short = quiet | {"budget": {"calls": 1}}
-
-    async def cell() -> None:
-        whichloop.compare(["bare"], **short)
-
-    said = r"trial[s]? ha(s|ve) ended; "
-    with pytest.warns(UserWarning, match=said) as here:
-        whichloop.compare(["bare"], **short)
-    with pytest.warns(UserWarning, match=said) as in_a_thread:
-        asyncio.run(cell())
-    assert {warning.filename for warning in (*here, *in_a_thread)} == {__file__}
 
 
 def test_a_run_of_a_script_says_that_its_loop_cannot_be_loaded_again(of_script: tuple[Path, list[str]]) -> None:

@@ -21,7 +21,6 @@ from tests.prepared import said_by
 from whichloop.checks.any import KINDS, check, told
 from whichloop.checks.loop import LAWS
 from whichloop.checks.plans import plan_findings
-from whichloop.checks.suite import CHECKS
 from whichloop.datasets import arithmetic
 from whichloop.loops.bare import Bare
 
@@ -153,8 +152,6 @@ def test_a_new_loop_passes_its_check_its_test_and_a_comparison(whichloop, here, 
     said_by(here, path, *next_commands[1][1:], "-q", "-p", "no:cacheprovider", "-p", "no:unraisableexception")
 
 
-NAMES = [check.name for check in CHECKS]
-
 PARROTS = '''
 from pathlib import Path
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
@@ -181,18 +178,6 @@ def wave(number: int) -> int:
     Path('waved').touch()
     return number + 1
 """
-
-
-def test_a_built_in_suite_passes_with_the_sum_first_and_a_table_of_agents(whichloop) -> None:
-    ended = whichloop("check", "suite", "arithmetic(size=24)", "--tasks", "8", "-v")
-    assert (ended.code, ended.err) == (0, "")
-    lines = ended.out.splitlines()
-    number = len(NAMES)
-    sums = ["suite arithmetic(size=24)", f"Hold       {number} of {number} laws", "Tasks      24", "Called     tools of 8 tasks"]
-    assert lines[:4] == sums
-    assert re.search(r"^oracle +1\.000 \[0\.631, 1\.000\] +8 +follows the plan", ended.out, re.MULTILINE)
-    assert re.search(r"^do nothing +0\.000 \[0\.000, 0\.142\] +24 +gives no answer", ended.out, re.MULTILINE)
-    assert re.findall(r"^(.*?) +ok ", ended.out, re.MULTILINE) == NAMES
 
 
 def test_a_suite_that_can_be_guessed_fails_with_the_agent_and_its_share(whichloop) -> None:
@@ -230,7 +215,6 @@ def test_own_tools_of_a_suite_that_brings_none_need_permission_too(whichloop, tm
 ROOT = Path(__file__).parents[2]
 AGENTS = ROOT / "tests" / "programs" / "agents.py"
 LIGHT = AGENTS.with_name("light_agents.py")
-ONE = ("--fault", "unknown_tool")
 
 
 def test_an_executable_meets_faults_of_every_outcome(whichloop):
@@ -239,15 +223,6 @@ def test_an_executable_meets_faults_of_every_outcome(whichloop):
     named = [word for fault in expected for word in ("--fault", fault)]
     done = whichloop("check", "program", "--json", *named, "--", "python", str(LIGHT))
     assert {one["name"]: one["outcome"] for one in done.json["findings"]} == expected
-
-
-@pytest.mark.parametrize("agent", [f"{LIGHT}:plain_function", "bare(tool_timeout_s=1)"])
-def test_an_agent_may_be_named_in_many_ways(whichloop, agent, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=":")
-    done = whichloop("check", "program", *ONE, agent)
-    assert done.code == 0, done.err
-    assert re.search("^unknown_tool +told +answer 3126$", done.out, re.MULTILINE)
-    assert "request 2 says: " in done.out
 
 
 def test_a_demanded_outcome_that_is_missing_fails_the_command(whichloop):
@@ -376,17 +351,6 @@ def test_a_plan_without_an_answer_is_not_said_to_lead_to_one(plan, tmp_path):
     assert "Warning    1 of them: a call gives it; write `answer = NAME` last" in told
     assert own in plan(file, "--tools", "shop").out
     assert json.loads(plan(file, "--json").out)["by_construction"] == 2
-
-
-@pytest.mark.parametrize(("answer", "shown"), [(3, "3"), ("yes", "'yes'")])
-def test_a_right_answer_that_no_call_gives_is_told_with_both_values(plan, tmp_path, answer, shown):
-    file = written_tasks(tmp_path, SHORT | {"answer": answer})
-    told = plan(file, "--tools", "shop", "--run-tools", code=1).out.splitlines()
-    assert told[0] == "plans t.jsonl"
-    assert told[1].startswith("t.jsonl, line 1: task 't-0001': the plan has no `answer = …`, its last call 'call1' gives 39.9, ")
-    assert f"the row's right answer is {shown} (scorer " in told[1]
-    stated = written_tasks(tmp_path, SHORT | {"answer": answer, "plan": [LAMP, f"answer = {shown}"]})
-    assert "right by construction\n" in plan(stated, "--tools", "shop", "--run-tools").out
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,8 @@ from pathlib import Path
 import pytest
 
 from whichloop import load
-from whichloop.experiments.import_runs.columns import COLUMNS
 from whichloop.protocol.receipts import instructions_in
-from whichloop.runs.built_in import loop_names
 
-ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "outside.md"
 TASKS = 60
 
 
@@ -85,28 +81,11 @@ def test_two_logs_are_compared_and_blessed_and_a_worse_one_fails_the_gate(monday
     assert "nothing to run" in alone.err
 
 
-def test_names_and_paths_of_runs(whichloop, here):
-    (here / "a.csv").write_text("task,score\nx,1\n")
-    whichloop("import", "a.csv", "--name", "here/mine")
-    whichloop("import", "a.csv", "--name", "mine", "--runs", "elsewhere")
-    for folder in (here / "here" / "mine", here / "elsewhere" / "mine"):
-        assert (folder / "manifest.json").exists()
-    again = whichloop("import", "a.csv", "--name", "here/mine")
-    said = "here/mine: exists already; take another --name, or replace the run that is there: --replace"
-    assert (again.code, again.err) == (2, f"error: {said}\n")
-    assert whichloop("import", "a.csv", "--name", "here/mine", "--replace").code == 0
-
-
 def test_arms_that_share_no_task_are_not_compared_and_the_exit_code_says_so(whichloop, here):
     (here / "a.csv").write_text("agent,id,score\na,run-1,1\na,run-2,0\nb,run-3,1\nb,run-4,0\n")
     ended = whichloop("import", "a.csv")
     assert ended.code == 4
     assert "nothing is compared: no task was scored in two arms (a: run-1, run-2; b: run-3, run-4)" in ended.err
-
-
-def test_the_page_names_every_column():
-    text = PAGE.read_text(encoding="utf-8")
-    assert not [word for meaning, names in COLUMNS.items() for word in (meaning, *names) if f"`{word}`" not in text]
 
 
 def chats(case, *, tasks=6):
@@ -185,19 +164,6 @@ def test_a_loop_that_drops_results_shows_in_the_table_the_page_the_json_and_the_
     assert (refused.code, refused.err) == (2, "error: metric retention: a margin of 0 or more is needed, below 1, got 1.5\n")
 
 
-def test_an_imported_table_of_loops_and_models_says_how_much_each_moves_accuracy(whichloop, here):
-    rows = ["arm,task,score"]
-    for loop, easy in (("careful", 9), ("hasty", 3)):
-        for model, more in (("gpt", 0), ("claude", 1)):
-            rows += [f"{loop}/{model},t{task},{int(task % 10 < easy + more)}" for task in range(60)]
-    (here / "table.csv").write_text("\n".join(rows) + "\n")
-    assert whichloop("import", "table.csv").code == 0
-    (found,) = whichloop("report", "latest", "--json").json["harness"]
-    assert (found["kind"], found["loops_reverse"]) == ("model", 0.0)
-    assert {part["source"] for part in found["parts"]} >= {"loop", "model", "task", "loop × model"}
-    assert "How much is the loop, how much the model" in next(here.glob("runs/*/report.html")).read_text()
-
-
 DESIGNS = ("bare", "finish", "finish(parallel_tools=true)", "phased", "react_extract", "stateless")
 PARALLEL = "stateless(execution_mode=parallel)"
 ARRIVAL = "tests.models.arrival_loop:ByArrival"
@@ -223,17 +189,6 @@ def figures(arm):
 
 FIGURES = ("calls_lost", "calls_doubled", "results_mispaired", "calls_overlapped")
 QUIET_JSON = ("-q", "--json")
-
-
-def test_in_clean_air_no_design_loses_or_doubles_a_call(whichloop, here):
-    assert {name.partition("(")[0] for name in DESIGNS} <= set(loop_names())
-    run = whichloop("compare", *QUIET_JSON, "--profile", "clean", "--suite", "repairs(size=3)", *loops(*DESIGNS, PARALLEL)).json
-    for arm in run["arms"]:
-        found = figures(arm)
-        assert (found["calls_lost"], found["calls_doubled"]) == (0, 0), arm["arm"]
-        assert found["results_mispaired"] in (0, None), arm["arm"]
-        assert found["calls_overlapped"] is None, arm["arm"]
-        assert arm["accuracy"]["value"] == 1, arm["arm"]
 
 
 def test_calls_made_too_early_are_wrong_where_they_run_at_once(whichloop, here, profile_of):

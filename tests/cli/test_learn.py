@@ -16,13 +16,11 @@ from tests.kept import rows
 from whichloop.datasets import arithmetic
 from whichloop.datasets.task import Task
 from whichloop.experiments.compare.run import prepare, run
-from whichloop.experiments.fit_profile.fit import check_lines
 from whichloop.experiments.validate import prediction
 from whichloop.experiments.validate.prediction import ValidationRequest, predict, predict_ahead, prediction_digest
 from whichloop.models.profiles import load_profile
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.manifest import read_manifest, write_manifest
 from whichloop.runs.store.files import read_document, write_document
 from whichloop.runs.store.trials import Traces
 
@@ -46,18 +44,6 @@ def test_a_profile_is_fitted_written_compared_with_and_shown(ran_flaky):
         "compare", *FITTED_FROM[:1], "--suite", "arithmetic(size=2)", "--loop", "bare", "--profile", "./mine.toml", "--json"
     )
     assert again.json["arms"][0]["profile"] == "mine"
-
-
-def test_the_check_stands_in_table_file_and_json(ran_flaky):
-    fitted = ran_flaky("learn", "profile", "latest", "-o", "mine.toml", "--json").json
-    check = fitted["check"]
-    assert (check["tasks"], check["problem"], check["off"]) == (6, "", False)
-    assert [gap["measure"] for gap in check["gaps"]] == ["calls", "accuracy", "errors"]
-    kept = check_lines(Path("mine.toml").read_text())
-    assert [line.split(":")[0] for line in kept[1:]] == ["bare, calls", "bare, accuracy", "bare, errors"]
-    unchecked = ran_flaky("learn", "profile", "latest", "--no-check", "-o", "other.toml", "--json").json
-    assert unchecked == fitted | {"check": None, "profile": unchecked["profile"]}
-    assert "Checked" not in Path("other.toml").read_text()
 
 
 LEARNED_FROM = ["--profile", "clean", "--quiet", "--suite", "arithmetic(size=6)", "--loop", "bare"]
@@ -232,28 +218,3 @@ def test_the_digest_of_a_prediction_has_the_profiles_values_and_not_its_remarks(
     worded = one | {"profile": profile.replace("run-1a2b", "run-9f9f").replace("3 of 6", "3 of 6 points"), "digest": "x"}
     other = one | {"profile": profile.replace("0.5", "0.25")}
     assert prediction_digest(one) == prediction_digest(worded) != prediction_digest(other)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("latest", "--runs", "first", "--prediction", "FILE"), "the run has not had"),
-        (("latest", "--runs", "first", "--ahead", "9"), "--ahead is 9, and the suite has 8 tasks that the run has not had"),
-        (("latest", "--prediction", "empty.json"), "no prediction of this tool"),
-    ],
-)
-def test_a_prediction_that_does_not_fit_is_one_line(ran, ahead: Path, arguments, says: str) -> None:
-    Path("empty.json").write_text("{}")
-    found = ran("learn", "profile", *(str(ahead) if text == "FILE" else text for text in arguments))
-    assert (found.code, found.out) == (2, "")
-    assert says in found.err
-    assert found.err.count("\n") == 1
-
-
-def test_a_run_of_other_code_says_what_to_do(ran, few) -> None:
-    manifest = read_manifest(folder())
-    first, *others = manifest.arms
-    write_manifest(folder(), manifest.model_copy(update={"arms": (first.model_copy(update={"code": "0" * 64}), *others)}))
-    found = ran("learn", "profile", "latest", "--held-out")
-    assert (found.code, found.out, found.err.count("\n")) == (2, "", 1)
-    assert "loop bare has changed since the run; run whichloop compare again" in found.err

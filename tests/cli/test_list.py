@@ -12,23 +12,20 @@ import socket
 import subprocess
 import sys
 import tomllib
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import httpx
-import jsonschema
 import pytest
 from mcp import Client, StdioServerParameters
 
 from tests.prepared import start_command
-from tests.reports.mlflow.servers import free_port, wait_for
+from tests.reports.mlflow.servers import free_port
 from tests.sealing import reseal
-from whichloop.experiments.optimize.config import SearchConfig
 from whichloop.protocol.names import program_spec
-from whichloop.runs.config import SECTIONS, CompareConfig
+from whichloop.runs.config import CompareConfig
 from whichloop.runs.store_addresses import default_uri
 
 EXPECTED = {
@@ -58,37 +55,6 @@ def test_everything_that_can_be_named_is_listed_in_short_as_in_full(whichloop, k
     assert {entry["name"].split()[0] for entry in entries} <= {words[0] for words in said if words}
 
 
-def _paths(model: Any = CompareConfig, before: str = "") -> set[str]:
-    found: set[str] = set()
-    for name, info in model.model_fields.items():
-        is_table = hasattr(info.annotation, "model_fields")
-        found |= _paths(info.annotation, f"{before}{name}.") if is_table else {f"{before}{name}"}
-    return found
-
-
-def test_every_setting_is_in_one_section_and_listed_with_type_default_and_meaning(whichloop):
-    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(CompareConfig.model_fields)
-    entries = whichloop("list", "settings", "--json").json
-    names = [entry["name"] for entry in entries]
-    assert sorted(names[: len(_paths())]) == sorted(_paths())
-    assert {name.partition(".")[0] for name in names[len(_paths()) :]} == {*SearchConfig.model_fields}
-    assert all(entry["type"] and entry["default"] and entry["summary"].endswith((".", "`.")) for entry in entries)
-    by_name = {entry["name"]: (entry["type"], entry["default"]) for entry in entries[: len(_paths())]}
-    assert by_name["budget.calls"] == ("integer", "none")
-    assert by_name["loops"] == ("text, several", "bare, finish, phased, react_extract, stateless")
-    lines = whichloop("list", "settings").out.splitlines()
-    assert [line for line in lines if line in SECTIONS] == list(SECTIONS)
-
-
-def test_the_schema_of_a_plan_is_one(whichloop):
-    schema = whichloop("list", "plan-schema").json
-    jsonschema.Draft202012Validator.check_schema(schema)
-    plan = {"calls": [{"id": "c1", "tool": "price", "arguments": {}, "goal": "Look up."}], "answer": {"$ref": "c1"}}
-    jsonschema.validate(plan, schema)
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(plan | {"calls": 3}, schema)
-
-
 KEPT = {".gitignore", "pyproject.toml"}
 FILES = {"whichloop.toml", "loop_tools.py", "loop_tasks.jsonl", "tests/test_loops.py", ".github/workflows/loops.yml"} | KEPT
 
@@ -109,14 +75,6 @@ def test_it_writes_files_whose_tasks_the_scripted_model_solves(here, whichloop, 
     made = whichloop("compare", "--config", "whichloop.toml", *flags).json
     assert {arm["loop"]: arm["accuracy"]["value"] for arm in made["arms"]} == {"bare": 1.0, "finish": 1.0}
     assert {arm["tasks"] for arm in made["arms"]} == {24}
-
-
-@pytest.mark.slow
-def test_the_suite_passes_every_check(here, whichloop):
-    whichloop("init")
-    ended = whichloop("check", "suite", "jsonl", "--data", "loop_tasks.jsonl", "--tools", "loop_tools", "--run-tools")
-    assert ended.code == 0, ended.out + ended.err
-    assert "FAILED" not in ended.out
 
 
 def test_a_file_that_is_there_is_named_and_nothing_is_written(here, whichloop):
@@ -192,12 +150,6 @@ def test_a_loop_against_its_optimized_program(whichloop, here):
     assert "+Do it." in lines
 
 
-def test_without_mlflow_it_says_how_to_install_it(whichloop, monkeypatch):
-    monkeypatch.setattr("whichloop._extras.is_installed", lambda package: False)
-    ended = whichloop("ui")
-    assert (ended.code, ended.err) == (2, "error: ui needs mlflow, which is not installed: pip install 'whichloop[mlflow]'\n")
-
-
 def test_a_servers_address_is_printed_without_its_password(whichloop, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://me:secret@mlflow.example.test/")
     ended = whichloop("ui")
@@ -230,26 +182,6 @@ def test_the_server_of_the_store_is_started_on_this_machine_alone_and_ends_with_
     assert environment["MLFLOW_BACKEND_STORE_URI"] == default_uri(Path("runs"))
 
 
-@pytest.mark.slow
-def test_it_serves_the_store_of_the_runs_until_it_is_told_to_end(machine, here):
-    (here / "runs").mkdir()
-    store = here / "runs" / "mlflow.db"
-    store.touch()
-    port = free_port()
-    with machine.running("ui", "--port", str(port)) as child:
-        assert child.stdout is not None
-        address = child.stdout.readline().strip()
-        assert address == f"http://127.0.0.1:{port}"
-        wait_for(f"{address}/health")
-        with urllib.request.urlopen(address) as page:
-            assert "MLflow" in page.read().decode()
-        assert store.stat().st_size
-        child.send_signal(signal.SIGINT)
-        assert child.wait(30) == 0
-    with pytest.raises(OSError, match="refused"):
-        urllib.request.urlopen(address)
-
-
 @contextlib.contextmanager
 def served(*arguments: str) -> Iterator[Any]:
     """A running server: (process, base URL, example)."""
@@ -279,36 +211,6 @@ def test_it_answers_until_it_is_told_to_end():
     assert child.returncode == 0
     assert settings[1] == f"export OPENAI_BASE_URL={base} OPENAI_API_KEY=none\n"
     assert errors.splitlines() == ["serving arithmetic, 3 tasks; Ctrl-C ends", "closed"]
-
-
-def test_it_takes_any_name_of_a_model_and_tells_what_it_refuses_and_cannot_read():
-    with served() as (child, base, example):
-        words = shlex.split(example)
-        body = json.loads(words[-1]) | {"model": "gpt-4o"}
-        question = {"model": "claude-x", "messages": body["messages"]}
-        assert httpx.get(f"{base}/models/gpt-4o").json()["id"] == "gpt-4o"
-        assert httpx.post(words[2], json=body).json()["choices"][0]["message"]["tool_calls"]
-        refused = [
-            httpx.post(words[2], json=question | {"model": "scripted/nope"}),
-            httpx.post(words[2], json=question | {"stop": []}),
-            httpx.post(words[2], json=question | {"stop": []}),
-            httpx.post(words[2], content=b"{"),
-            httpx.get(base.replace("/v1", "/v1/nowhere")),
-        ]
-        assert [response.status_code for response in refused] == [404, 400, 400, 400, 404]
-        assert httpx.post(words[2], json=question).status_code == 200
-        child.send_signal(signal.SIGTERM)
-        _, errors = child.communicate(timeout=60)
-    _, model, stop, no_json, page, unread, closed = errors.splitlines()
-    assert model.startswith("refused POST /v1/chat/completions: 404: The model 'scripted/nope' does not exist; there are ")
-    assert stop.startswith("refused POST /v1/chat/completions: 400: stop: ")
-    assert no_json.startswith("refused POST /v1/chat/completions: 400: The body is no JSON: ")
-    assert no_json.endswith(" (1 line held back before it)")
-    assert page == "refused GET /v1/nowhere: 404: No page GET /v1/nowhere"
-    assert unread.startswith(
-        "a request that names no trial (wire chat) leaves the scripted model without its task's calls: it offers the tools none, "
-    )
-    assert closed == "closed"
 
 
 def test_it_offers_the_tools_over_mcp():

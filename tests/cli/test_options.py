@@ -25,11 +25,9 @@ from whichloop.cli.flags import settings
 from whichloop.cli.main import app
 from whichloop.cli.process import lasting_output, load_env
 from whichloop.models.fake import FakeModel
-from whichloop.runs.config import EVERYDAY, CompareConfig, load_config, typed_words
+from whichloop.runs.config import EVERYDAY, CompareConfig, load_config
 from whichloop.runs.store.files import MANIFEST
 from whichloop.runs.store.trials import TRIALS, read_records
-
-QUICK = ["--loop", "bare", "--suite", "arithmetic(size=6)", "--profile", "clean"]
 
 
 def test_help_and_import_load_nothing_heavy():
@@ -66,14 +64,6 @@ def test_every_argument_and_option_says_what_it_is_and_what_several_commands_sha
         assert SHARED.get(str(parameter.name), parameter.opts[0]) in parameter.opts
 
 
-def test_help_fits_a_terminal_and_a_page(whichloop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    for name in ("compare", "gate", "optimize", "report"):  # the longest
-        printed = whichloop(name, "--help").out.splitlines()
-        assert 1 < len(printed) <= 45, name
-        assert all(len(line) <= 80 for line in printed), name
-
-
 def test_each_everyday_setting_has_its_option() -> None:
     flags = {flag for parameter in COMMANDS["compare"].params for flag in parameter.opts}
     assert {flag for name, flag in EVERYDAY.items() if name in CompareConfig.model_fields} <= flags
@@ -84,12 +74,6 @@ def test_settings_are_typed_as_they_are_named_and_several_of_one_are_a_list() ->
     config = load_config(None, {**typed, "models": "openai/x"})
     assert (config.alpha, config.tasks, config.provider.attempts) == (0.1, 3, 2)
     assert config.provider.without == ("streaming", "tool_choice")
-
-
-def test_words_of_a_command_give_a_setting_its_value() -> None:
-    for name in CompareConfig.model_fields.keys() - {"provider", "budget", "trial_budget"}:
-        assert typed_words(name, "x")[0] in ("-s", EVERYDAY.get(name))
-        assert name in EVERYDAY or typed_words(name, True) == ["-s", f"{name}=true"]
 
 
 CLOSED = f"{sys.executable} -m whichloop compare --loop bare --tasks 2 --profile clean <&- >&- 2>&-"

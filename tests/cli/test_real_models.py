@@ -108,22 +108,6 @@ def test_a_server_that_others_could_reach_is_refused(compare_local, here, weight
     assert not (here / "runs").exists()
 
 
-def test_replies_are_constrained_on_request_and_the_manifest_and_the_recording_know_it(compare_local, here, llama, weights):
-    words = ("--model", f"local:{weights}", "-s", "cassette=recorded")
-    assert compare_local(*words, "-s", "provider.constrain=true", "-s", "cassette_mode=record").code == 0
-    schemas = [json.dumps(heard.body.get("response_format")) for heard in llama.servers[-1].seen]
-    assert all('"tool_name"' in schema for schema in schemas)
-    (folder,) = here.glob("runs/*/")
-    assert read_manifest(folder).config["provider"]["constrain"] is True
-    asked = len(schemas)
-    replayed = compare_local(*words, "-s", "provider.constrain=true")
-    assert (replayed.code, len(llama.servers[-1].seen)) == (0, asked)
-    before = set(here.glob("runs/*/"))
-    free = compare_local(*words)  # asks what was not recorded
-    (made,) = set(here.glob("runs/*/")) - before
-    assert "it differs in response_schema" in free.out + free.err + "".join(record.reason for record in read_records(made))
-
-
 def rule(heard: Any) -> Any:
     """Add the two numbers of the prompt first; and say the key, as a proxy that repeats headers might."""
     if len(heard.body["messages"]) < 3:

@@ -1,4 +1,4 @@
-"""`compare`, `--vary` and `report`, end to end: results on stdout and all else on stderr, pages, several runs, sizes and cards."""
+"""`compare` and `report`, end to end: results on stdout and all else on stderr, pages, several runs, sizes and cards."""
 
 from __future__ import annotations
 
@@ -10,27 +10,19 @@ import os
 import pty
 import re
 import shlex
-import shutil
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.kept import put, rows
 from tests.models.real.provider import SECRET, completion, serving
 from tests.prepared import start_command
-from whichloop.checks.program import FAULTS
 from whichloop.cli import running
-from whichloop.cli.process import _OutlastingOutput
 from whichloop.experiments.card.card import IN_TEXT, NATIVELY, NOT_SHOWN, wire_uses
 from whichloop.experiments.compare.results import results
-from whichloop.experiments.compare.run import prepare, run
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.protocol import Message, Request, Role, ToolSpec
-from whichloop.runs.config import CompareConfig
-from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import read_manifest, write_manifest
 
 SIX = ["--loop", "bare", "--suite", "arithmetic(size=6)", "--profile", "clean"]
@@ -154,50 +146,6 @@ def test_a_run_whose_faults_did_not_land_is_invalid(machine, whichloop):
     assert (found.code, "\nInvalid " in found.out) == (4, True)
 
 
-def test_show_without_a_trial_lists_those_that_were_not_solved(here, whichloop):
-    designs = ("--loop", "bare", "--loop", "react_extract")
-    whichloop("compare", *designs, "--profile", "flaky-format", "--tasks", "12", "-q")
-    missed = whichloop("show", "latest", "--json").json["trials"]
-    assert len(missed) > 0
-    assert all(record["scores"]["accuracy"] < 1 for record in missed)
-    head, _, *sums, command = whichloop("show", "latest").out.splitlines()
-    assert head == f"{len(missed)} not solved"
-    assert {line.split()[0]: int(line.split()[1]) for line in sums} == Counter(each["arm"] for each in missed)
-    assert whichloop(*shlex.split(command)[2:]).code == 0
-    listed = re.findall(r"^(arithmetic-\d+/0) ", whichloop("show", "latest", "-v").out, re.MULTILINE)
-    assert listed == [f"{record['task']}/{record['repeat']}" for record in missed]
-    of_arm = [record for record in missed if record["arm"] == "react_extract/flaky-format"]
-    assert len({tokens_of(record) for record in of_arm}) > 1
-    told = whichloop("show", "latest", "react_extract", "--json").json["trials"]
-    assert told == sorted(of_arm, key=lambda each: -tokens_of(each))
-
-
-def tokens_of(record):
-    """Return the tokens of a trial, from its record as JSON."""
-    return record["input_tokens"] + record["output_tokens"]
-
-
-def test_the_results_are_out_before_their_page_is_made_and_logged(here, whichloop, monkeypatch):
-    """Page and log take as long as the trials: whoever reads the results, through a pipe or not, need not wait for them."""
-    done: list[str] = []
-
-    def made(*_: object, **__: object) -> str:
-        done.append("page")
-        return ""
-
-    def told(_: object, text: str) -> int:
-        done.append("text")
-        return len(text)
-
-    monkeypatch.setattr(_OutlastingOutput, "write", told)
-    monkeypatch.setattr(_OutlastingOutput, "flush", lambda _: done.append("flushed"))
-    monkeypatch.setattr(running, "write_report", made)
-    monkeypatch.setattr(running, "log_results", lambda *_: done.append("logged"))
-    whichloop("compare", *SIX)
-    assert "flushed" in done[done.index("text") : done.index("page")]
-    assert done.index("page") < done.index("logged")
-
-
 @pytest.mark.parametrize("behind", ["show", "write_report"])
 def test_ctrl_c_behind_the_trials_leaves_what_resume_writes(here, whichloop, monkeypatch, behind):
     def pressed(*_: object, **__: object) -> str:
@@ -213,24 +161,6 @@ def test_ctrl_c_behind_the_trials_leaves_what_resume_writes(here, whichloop, mon
     assert said == "interrupted before everything was written"
     assert whichloop(*shlex.split(command)).code == 0
     assert (here / shlex.split(command)[1] / "report.html").is_file()
-
-
-BRIEF = ["--suite", "arithmetic(size=12)", "--profile", "flaky-format", "--quiet"]
-RETRIES = ["finish", "--vary", "parse_retries=0,2", "--vary", "forced_finish=both,off"]
-
-
-def test_settings_effects_and_the_one_to_use_then_details_on_demand(whichloop, here: Path):
-    said = whichloop("compare", "--loop", *RETRIES, *BRIEF, "--json").json
-    assert (said["ablation"]["loop"], said["ablation"]["design"]) == ("finish", "full")
-    assert next(iter(said["ablation"]["cells"].values())) == {"parse_retries": 0, "forced_finish": "both"}
-    assert {"run", "digest", "effects", "arms", "pairs"} <= said.keys()
-    assert whichloop("report", "latest", "--json").json == said
-    assert "What each factor does" in next(here.glob("runs/*/report.html")).read_text("utf-8")
-    short, whole = whichloop("report", "latest").out, whichloop("report", "latest", "-v").out
-    labels = [line.split("  ")[0] for line in short.splitlines()]
-    assert labels.index("setting") < labels.index("effect") < labels.index("Use") < labels.index("Basis")
-    assert short in whole
-    assert "\nAll effects\n" in whole
 
 
 TWO_LOOPS = ["-q", "--loop", "bare", "--loop", "react_extract", "--profile", "flaky-format"]
@@ -260,18 +190,6 @@ def test_a_page_is_written_into_the_run_unless_it_is_not_wanted(whichloop, compa
     assert whichloop("report", "latest", "--format", "html", "-o", "other.html").err == "page: other.html\n"
     assert (here / "other.html").read_bytes() == first
     assert sorted(path.name for path in run.iterdir()) == ["manifest.json", "run.lock", "trials.sqlite"]
-
-
-def test_a_page_that_cannot_be_written_is_a_mistake(whichloop, compared_suite, here):
-    run = compared_suite("arithmetic")
-    (run / "report.html").unlink()
-    (run / "report.html.part").mkdir()  # where the page is written first: no permission stops root
-    found = whichloop("report", "latest", "--format", "html")
-    assert (found.code, found.out, found.err.count("\n")) == (2, "", 1)
-    assert f"runs/{run.name}/report.html.part" in found.err
-    refused = whichloop("report", "latest", "--format", "html", "-o", "/dev/null/page.html")
-    said = "error: --output /dev/null/page.html: cannot be written (File exists); nothing was read\n"
-    assert (refused.code, refused.err) == (2, said)
 
 
 def test_several_runs_are_adjusted_together_on_one_page(whichloop, compared_suite, here):
@@ -306,57 +224,8 @@ def test_an_invalid_run_makes_several_invalid(whichloop, compared_suite, here):
     assert list(answer["best"]) == ["arithmetic, flaky-format"]
 
 
-def test_a_run_is_called_as_it_was_named(whichloop, compared_suite, here):
-    run = compared_suite("arithmetic", "-s", "name=before <b>the</b> rewrite", page=True)
-    text = (run / "report.html").read_text()
-    assert "<h1>before &lt;b&gt;the&lt;/b&gt; rewrite</h1>" in text
-    assert re.search(r"(bare vs react_extract|react_extract vs bare) · arithmetic · flaky-format · ", text)
-    for name, said in (("", "one line of 1 to 200"), ("a\nb", "one line of 1 to 200"), ("x" * 201, "one line of 1 to 200")):
-        refused = whichloop("compare", *TWO_LOOPS, "-s", f"name={name}")
-        assert (refused.code, refused.err.startswith("error: -s name: it must be "), said in refused.err) == (2, True, True)
-
-
-def test_a_trace_that_was_not_kept_is_said_not_to_have_been(whichloop, compared_suite):
-    run = compared_suite("arithmetic", "-s", "traces=failures")
-    missed = ["{arm}/{task}/{repeat}".format_map(each) for each in whichloop("show", "latest", "--json").json["trials"]]
-    trials = [f"{arm}/flaky-format/arithmetic-{n:04d}/0" for arm in ("bare", "react_extract") for n in range(1, 13)]
-    kept, gone = next(each for each in trials if each in missed), next(each for each in trials if each not in missed)
-    shown = whichloop("show", "latest", kept)
-    assert (shown.code, shown.err) == (0, "")
-    said = f"error: runs/{run.name}: trial {gone} has no trace (traces=failures; scored 1; finished)\n"
-    assert (whichloop("show", "latest", gone).code, whichloop("show", "latest", gone).err) == (2, said)
-    assert re.search(r"^lost +\d+ of 12 ", whichloop("report", "--why", "latest", "-v").out, re.MULTILINE)
-
-
-@pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of a comparison of two designs under faults, each task twice; made once."""
-    folder: Path = tmp_path_factory.mktemp("pilot") / "runs"
-    asked: dict[str, Any] = {"loops": ("bare", "react_extract"), "profiles": ("flaky-format",), "suite": "arithmetic(size=12)"}
-    made = prepare(CompareConfig(**asked, repeats=2, mlflow=False, runs=folder))
-    assert run(made, Unwatched()) == ""
-    return made.folder
-
-
-@pytest.fixture
-def pilot(whichloop: Any, here: Path, compared: Path) -> Path:
-    """A copy of that comparison, which is the latest run here."""
-    shutil.copytree(compared, here / "runs" / compared.name)
-    return here / "runs" / compared.name
-
-
-def test_the_answer_comes_alone_or_above_its_details(whichloop, pilot):
-    short = whichloop("report", "--size", "latest", "--margin", "0.1")
-    ended = whichloop("report", "--size", "latest", "--margin", "0.1", "-v")
-    assert (ended.code, ended.err, short.code) == (0, "", 0)
-    assert ended.out.startswith(short.out.rstrip("\n"))
-    assert "How much two runs of one loop" in ended.out[len(short.out) :]
-    lines = [line.split() for line in short.out.splitlines()]
-    assert ["Compare", "--repeats", "--suite"] in [[line[0], *(word for word in line if word.startswith("--"))] for line in lines]
-    assert {("compare", "±", "0.100"), ("gate", "±", "0.100")} <= {tuple(line[:3]) for line in lines}
-
-
-def test_a_run_is_planned_for_the_arms_that_are_named(whichloop, pilot):
+def test_a_run_is_planned_for_the_arms_that_are_named(whichloop, compared_suite):
+    compared_suite("arithmetic", "--repeats", "2")
     made = whichloop("report", "--size", "--arm", "bare", "--json").json
     assert (made["loops"], made["profiles"]) == (["bare"], ["flaky-format"])
     assert [noise["arm"] for noise in made["noise"]] == ["bare/flaky-format"]
@@ -385,22 +254,6 @@ def test_the_values_are_those_of_the_run_and_the_check(whichloop, compared_once)
     refused = whichloop("report", "--card")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert "a card is of one loop: --arm finish(parse_retries=1) or bare" in refused.err
-
-
-def test_the_page_has_all_and_the_terminal_what_is_lost(whichloop, compared_once, here):
-    compared_once("--loop", "bare", *TINY)
-    ended = whichloop("report", "--card", "--format", "md", "-o", "bare.md")
-    assert (ended.out, ended.err) == ("", "wrote bare.md\n")
-    page = (here / "bare.md").read_text()
-    shown = whichloop("report", "--card").out
-    for fault in FAULTS:
-        assert page.count(f"| {fault.name.replace('_', chr(92) + '_')} |") == 1
-    assert page.startswith("## Harness card: bare\n")
-    for part in (IN_TEXT, "| max\\_consecutive\\_errors | 3 |", "| retention | 1.000 ", "| seed | 0 |"):
-        assert part in page
-        assert part not in shown
-    assert "accuracy" in shown
-    assert "tool_hangs" in shown
 
 
 def test_a_loop_that_has_changed_since_has_no_card(whichloop, compared_once):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import random
 import re
 import shutil
@@ -143,17 +142,6 @@ def test_ctrl_c_in_the_first_moments_prints_no_traceback(here):
         out, said = child.communicate(timeout=120)
     assert "Traceback" not in out + said
     assert child.returncode == 130, said
-
-
-def test_a_reader_that_has_left_changes_nothing(here):
-    reader, writer = os.pipe()
-    os.close(reader)
-    child = process(here, "compare", "--loop", "bare", *BRIEF, stdout=writer)
-    os.close(writer)
-    _, said = child.communicate()
-    assert child.returncode == 0, said
-    assert "Error" not in said
-    assert "Broken" not in said
 
 
 QUICK = ["--loop", "bare", "--suite", "arithmetic(size=6)", "--profile", "clean"]

@@ -13,14 +13,12 @@ from typing import Any
 
 import pytest
 
-from tests.kept import put
 from tests.models.real.provider import SECRET, completion, serving
-from whichloop.checks.loop.scaffold import new_loop
 from whichloop.cli.main import main
 from whichloop.loops.bare_codecs import CODEC
 from whichloop.protocol import Answer
 from whichloop.runs.manifest import read_manifest, write_manifest
-from whichloop.runs.store.trials import read_records, read_trace
+from whichloop.runs.store.trials import read_records
 
 SIZE = ("--profile", "flaky-format", "--profile", "forgetful", "--tasks", "12", "--seed", "1", "--quiet")
 TWO_LOOPS = ("--loop", "bare", "--loop", "react_extract")
@@ -43,11 +41,6 @@ def run_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def compared(whichloop: Callable[..., Any], run_once: Path) -> Callable[..., Any]:
     shutil.copytree(run_once, "runs")
     return whichloop
-
-
-def run_folder() -> Path:
-    (folder,) = (path for path in Path("runs").iterdir() if path.is_dir())
-    return folder
 
 
 def test_the_answer_fits_80_columns_and_its_commands_run(compared, monkeypatch):
@@ -108,54 +101,6 @@ def test_a_step_of_a_lost_trial_has_the_same_number_in_every_command(compared):
         assert each["step"] == alone[name]["step"] == changed[name]["step"]
     for name, each in list(trials.items())[:3]:
         assert f"{each['cause']}, step {each['step']}: " in compared("show", both, name).out
-
-
-def rewrite(change: Callable[[bytes], bytes]) -> None:
-    """Put changed traces in the place of a run's own."""
-    folder = run_folder()
-    records = list(read_records(folder))
-    traces = [
-        change(json.dumps(read_trace(folder, record).to_json(), separators=(",", ":")).encode()) + b"\n" for record in records
-    ]
-    put(folder, records, traces)
-
-
-def test_a_damaged_trace_is_one_line(compared):
-    rewrite(lambda trace: trace.replace(b'"role":"decide"', b'"role":["...."]'))
-    ended = compared("report", "--why", "latest")
-    assert ended.code == 2
-    assert re.search(r"trials.sqlite: trial \S+: event \d+ of the trace: role: Input should be a valid string$", ended.err.strip())
-
-
-CALL = "await tools.call(move.calls[0])"
-ONE_MORE = "{name: value + 1 if isinstance(value, (int, float)) else value for name, value in move.calls[0].arguments.items()}"
-AS_JSON = ("--quiet", "--json")
-ALTERED = f"await tools.call(ToolCall(move.calls[0].name, {ONE_MORE}))"
-
-
-@pytest.fixture
-def altered(here, whichloop, monkeypatch):
-    """A run of a loop that adds one to each number which the model passes to a tool; gives the name of a lost trial."""
-    made = new_loop("alters", here)
-    source = made.loop.read_text()
-    assert source.count(CALL) == 1
-    made.loop.write_text(source.replace(CALL, ALTERED))
-    monkeypatch.syspath_prepend(here)
-    run = whichloop("compare", "--loop", made.target, "--suite", "arithmetic(size=2)", "--profile", "clean", *AS_JSON)
-    assert run.code == 0, run.err
-    return f"{run.json['arms'][0]['arm']}/arithmetic-0001/0"
-
-
-def test_what_ran_stands_beside_its_result_and_the_cause_below(altered, whichloop):
-    brief, whole = (whichloop("show", "latest", altered, *more).out for more in ((), ("-v",)))
-    (cause,) = re.findall(r"^Cause +(.*)$", brief, re.MULTILINE)
-    assert cause.startswith("altered call, step 1: the loop called ")
-    assert f"{cause}\n" in whole
-    found = re.search(r"── act\s+(\S+ \{.*\})\s+── run as\s+(\S+ \{.*\})\s+── \S+ \(success\)", whole)
-    assert found is not None
-    wrote, ran = found.groups()
-    assert wrote != ran
-    assert wrote.partition(" ")[0] == ran.partition(" ")[0]
 
 
 TINY = ("-q", "--tasks", "12", "--seed", "3")

@@ -6,7 +6,7 @@ import io
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -27,15 +27,11 @@ from whichloop.experiments.compare import run as compare
 from whichloop.experiments.compare import tables
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import prepare
-from whichloop.experiments.compare.tables import arms_csv
-from whichloop.metrics import summary
-from whichloop.metrics.measures import Measure
 from whichloop.metrics.record import FaultRecord, Record
 from whichloop.metrics.statistics import Interval
-from whichloop.metrics.summary import MAX_VALUE, METRICS, count_faults
+from whichloop.metrics.summary import METRICS, count_faults
 from whichloop.protocol import StopReason, render_value
-from whichloop.reports import dataframes
-from whichloop.reports.dataframes import ARMS, EFFECTS, PAIRS, TASKS, TRIALS, load
+from whichloop.reports.dataframes import ARMS, EFFECTS, PAIRS, TASKS, TRIALS
 from whichloop.reports.html import doc_html
 from whichloop.reports.html.page import report_html
 from whichloop.runs.config import CompareConfig
@@ -286,60 +282,3 @@ def test_the_document_and_its_page_tell_both_and_neither_speaks_of_templates_whe
         assert tables.OTHERS in told
     assert set(map(tuple, over(single))) == {(None, None), (None,)}
     assert tables.OTHERS not in to_markdown(run_doc(single)) + report_html(single)
-
-
-def test_only_templates_have_their_columns(shared: Results, single: Results) -> None:
-    one, other = load(shared.folder), load(single.folder)
-    assert one.arms.over_templates.notna().all()
-    assert other.arms.over_templates.isna().all()
-
-
-LOOPS = ("finish", "finish(parse_retries=0)", "provider_retry(loop=bare)")
-
-
-@pytest.fixture(scope="module")
-def variants(tmp_path_factory) -> whichloop.Loaded:
-    profiles = ("flaky-format", "flaky-tools")
-    return whichloop.compare(LOOPS, "arithmetic(size=6)", profiles, runs=tmp_path_factory.mktemp("runs"), mlflow=False)
-
-
-def test_tables_name_loops_as_the_verdict_does(variants):
-    rows = variants.verdict.rows
-    assert {row.loop for row in rows} == set(LOOPS)
-    for frame in (variants.trials, variants.arms, pd.read_csv(io.StringIO(arms_csv(variants.comparison)))):
-        assert set(frame["loop"]) == set(LOOPS)
-        assert set(frame["base_loop"]) == {"finish", "provider_retry"}
-    means = variants.trials.groupby("loop")["accuracy"].mean()
-    assert {row.loop: row.accuracy for row in rows} == pytest.approx(means.to_dict())
-
-
-Value = Callable[[Record], float | None]
-
-VALUES: dict[str, Value] = {
-    "step_share": lambda record: record.steps / 10,
-    "even_seed": lambda record: float(record.seed % 2),  # a field of the trial's own, which kinds of trials lack
-    "confident": lambda record: record.confidence,
-    "beyond": lambda _: MAX_VALUE,
-}
-
-
-def add(patch: pytest.MonkeyPatch, values: dict[str, Value]) -> None:
-    added = {name: Measure(value, "", in_trials=True, name=name, label=name) for name, value in values.items()}
-    for module in (summary, dataframes):
-        patch.setattr(module, "METRICS", {**METRICS, **added})
-
-
-@settings(max_examples=cases(8))
-@given(drawn=runs())
-def test_an_added_measure_is_a_column_of_trials(drawn):
-    arms, found = drawn
-    with pytest.MonkeyPatch.context() as patch:
-        add(patch, VALUES)
-        trials = loaded(arms, found).trials
-    records = {render_value(record.name): record for record in found}
-    for name in VALUES:
-        assert trials[name].dtype == "float64"
-        for trial, value in zip(trials["trial"], trials[name], strict=True):
-            record = records[trial]
-            right = VALUES[name](record) if record.status == "scored" and name != "beyond" else None
-            assert pd.isna(value) if right is None else value == right

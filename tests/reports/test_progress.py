@@ -93,15 +93,6 @@ def test_what_is_counted_is_what_has_ended(named, records):
         assert {word: int(count) for word, count in said.items()} == {word: count for word, count in counts.items() if count}
 
 
-def test_of_many_arms_those_with_errored_trials_have_a_row(named):
-    names = [f"arm {number}" for number in range(MAX_ARMS + 1)]
-    board = TrialBoard(named(names))
-    assert [row.name for row in board.rows()] == ["trials"]
-    board.finished(record("arm 7", status="errored", reason="provider: gone"))
-    assert [row.name for row in board.rows()] == ["trials", "arm 7"]
-    assert len([*TrialBoard(named(names[:-1])).rows()]) == 1 + MAX_ARMS
-
-
 def test_a_run_that_goes_on_counts_the_missing_trials_and_all_that_was_spent(tmp_path, capsys):
     class Stopping(Unwatched):
         left = 6

@@ -1,10 +1,7 @@
-"""Stores: servers take what SQLite takes, processes share a new one, one that fails costs a line, none shows a key."""
+"""Stores: servers take what SQLite takes, one that fails costs a line, none shows a key."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -140,34 +137,6 @@ def test_keys_and_odd_characters_in_what_is_logged_do_no_harm(short, tmp_path, m
     assert (list(params.values()), tags["tag"], files) == ([name], name, ["file.txt"])
     for path in tmp_path.rglob("*"):
         assert not path.is_file() or key.encode() not in path.read_bytes(), path
-
-
-LOG = """
-import os, sys
-def no_network(event, arguments):
-    if event == "socket.connect" and isinstance(arguments[1], tuple):
-        os.write(2, f"{event} {arguments[1]}".encode()); os._exit(7)
-sys.addaudithook(no_network)
-from pathlib import Path
-from whichloop.experiments.compare.results import results
-from whichloop.reports.mlflow import log
-log(results(Path(sys.argv[2])), sys.argv[1], "whichloop", "page")
-"""
-
-
-@pytest.mark.slow
-def test_processes_share_a_new_store_and_leave_stdout_network_and_folder_alone(short, tmp_path):
-    (tmp_path / "here").mkdir()
-    uri, names = f"sqlite:///{tmp_path}/new.db", ("one", "two")
-    started = []
-    for name in names:
-        shutil.copytree(short.folder, tmp_path / name)
-        command = [sys.executable, "-c", LOG, uri, str(tmp_path / name)]
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        started.append(subprocess.Popen(command, cwd=tmp_path / "here", **pipes))
-    assert [(*process.communicate(), process.returncode) for process in started] == [(b"", b"", 0)] * 2
-    assert list((tmp_path / "here").iterdir()) == []
-    assert {tags["whichloop.run"] for *_, tags, _ in runs_of(uri, "whichloop")} == set(names)
 
 
 @pytest.mark.slow
