@@ -86,12 +86,6 @@ def make(folder: Path, requirements: list[str]) -> None:
                 target.symlink_to(str(dist.locate_file(first)))
 
 
-def module_of(file: Path) -> str:
-    """Return the dotted name of a module of the source."""
-    parts = file.relative_to(ROOT / "src").with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
 def run(packages: Path, source: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run Python with these packages, the source and nothing else."""
     environment = {

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from benchmarks.pages import block, write_block
 from benchmarks.planted_faults import PlantedFault, planted_faults
-from benchmarks.slow_tests import COSTLY, COSTLY_S, ROOT, Cost, costly, is_there, shared_out
+from benchmarks.slow_tests import COSTLY, ROOT, is_there
 from tests.benchmarks import load_benchmark
 
 # --- blocks of pages ---
@@ -36,14 +36,6 @@ def test_what_is_written_is_read_and_nothing_else_moves(tmp_path_factory, name, 
         write_block(page, name, new)
         assert block(page, name) == f"\n{new}\n\n"
         assert page.read_bytes().decode() == f"{before}\n<!-- {name}: how -->\n\n{new}\n\n<!-- /{name} -->\n{after}"
-
-
-def test_a_page_without_the_block_is_named_and_left_alone(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("<!-- other: how -->\n<!-- /other -->\n")
-    with pytest.raises(ValueError, match=r"page\.md: there is no block 'sizes'; it begins with <!-- sizes: how it is made -->"):
-        write_block(page, "sizes", "text")
-    assert page.read_text() == "<!-- other: how -->\n<!-- /other -->\n"
 
 
 # --- planted faults ---
@@ -75,27 +67,6 @@ def test_every_fault_is_noticed() -> None:
 # --- what tests cost: `make fast` leaves out those that cost much ---
 
 NAMES = COSTLY.read_text(encoding="utf-8").splitlines()
-HERE = Path(__file__).relative_to(ROOT).as_posix()
-
-
-def test_a_function_is_costly_by_what_all_its_cases_cost_and_its_part_of_what_it_shares() -> None:
-    """Else the one that comes first would be left out, and the next one would set the same up for itself."""
-    tests = {"a.py::test_one[1]": COSTLY_S / 2, "a.py::test_one[x[2]]": COSTLY_S / 2, "a.py::test_two": COSTLY_S / 2}
-    assert costly([], tests) == ["a.py::test_one"]
-    costs = [
-        Cost("a.py::test_one[1]", 1.0, 0.0, ["a.py::dear"], {"a.py::dear": 6.0}),
-        Cost("a.py::test_one[2]", 1.0, 0.0, ["a.py::dear"], {}),
-        Cost("a.py::test_two", 0.0, 0.0, ["a.py::dear", "::cheap"], {"::cheap": 0.0}),
-        Cost("b.py::test_three", 0.5, 0.0, ["::cheap"], {}),
-    ]
-    cpu = {name: each for name, (each, _) in shared_out(costs).items()}
-    assert cpu == {"a.py::test_one[1]": 2.5, "a.py::test_one[2]": 2.5, "a.py::test_two": 3.0, "b.py::test_three": 0.5}
-
-
-def test_functions_that_were_not_run_stay_in_the_list_until_they_are_gone() -> None:
-    kept = f"{HERE}::test_functions_that_were_not_run_stay_in_the_list_until_they_are_gone"
-    before = [kept, f"{HERE}::test_gone", "tests/gone.py::test_gone", f"{HERE}::test_cheap_by_now"]
-    assert costly(before, {f"{HERE}::test_cheap_by_now": 0.0, "a.py::test_new": 1.0}) == ["a.py::test_new", kept]
 
 
 def test_the_list_is_as_it_is_written_nearly_all_of_it_is_there_and_it_marks_tests(request: pytest.FixtureRequest) -> None:
@@ -134,16 +105,6 @@ def gaps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return benchmark
 
 
-def test_a_profile_has_what_the_published_file_says(gaps: ModuleType, tmp_path: Path) -> None:
-    pairs = gaps.read_pairs(tmp_path, "data_live.csv")
-    assert list(pairs) == ["able", "brisk", "calm"]
-    native, rates = (gaps.fitted("calm", form, cells).rates for form, cells in pairs["calm"].items())
-    assert gaps.UNSEEN not in native
-    assert sum(rates.values()) == pytest.approx(1), "calls where none fits are cut to what is left"
-    wrong = 1 - (258 * 0.8 + 1053 * 0.9) / 1311
-    assert rates["wire.malformed"] == pytest.approx(wrong / 9, abs=1e-3), "0.007 of 0.063, as the median model"
-
-
 def test_a_prediction_comes_without_the_scores_and_is_held_against_them(
     gaps: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -166,16 +127,3 @@ def test_a_prediction_comes_without_the_scores_and_is_held_against_them(
     file.write_text(file.read_text("utf-8").replace(f'"native": {found["able"]["native"]}', '"native": 0.5'), encoding="utf-8")
     with pytest.raises(SystemExit, match=r"checksum"):
         gaps.main(score)
-
-
-def test_every_cell_of_the_tables_of_gaps_is_right(gaps: ModuleType) -> None:
-    models, published = dict[str, Any](), dict[str, Any]()
-    for name, single, predicted, native in zip("abc", (0.8, 0.9, 1), (0.3, 0.7, 0.5), (20, 40, 60), strict=True):
-        models[name] = {"native": {"single turn": single}, "text": {"single turn": 0.7}}
-        models[name] |= {"predicted": {"native": predicted, "text": 0.4}}
-        published[name] = {form: {"Model": name, "Base": f"{base}%"} for form, base in (("native", native), ("text", 30))}
-    lines = [line.split(" | ") for line in gaps.tables({"models": models}, published)]
-    cells = {first: [cell.partition(" [")[0] for cell in rest] for first, *rest in lines}
-    assert cells["| the scripted model"] == ["0.500", "0.133", "-0.067", "3 of 3 |"], "errors 0, .2, .2; the constant's .3, 0, .3"
-    assert cells["| the single-turn gap itself"] == ["1.000", "0.100", "-0.100", "2 of 3 |"]
-    assert cells["| `c`"] == ["+0.100", "+0.300 |"]

@@ -50,16 +50,17 @@ BLESSED = ("gate", "latest", "--bless", "--output", "baseline.json")
 GATED = ("gate", "latest", "--baseline", "baseline.json")
 ABLATED = ("compare", "--loop", "finish", "--vary", "parse_retries=0,2", "--profile", "flaky-format", "--tasks", "8", "-v")
 REFUSED = {
-    ("compare", "--loop", "stateless"): "loop stateless needs dspy",
-    ("compare", "--loop", "bare", "--model", "openai/some"): "model openai/some needs dspy",
-    ("optimize",): "optimizer BootstrapFewShot needs dspy",
-    ("optimize", "--optimizer", "MIPROv2(num_trials=3)"): "optimizer MIPROv2 needs dspy",
-    ("optimize", "--optimizer=GEPA"): "optimizer GEPA needs dspy",
-    ("optimize", "--config", "search.toml"): "optimizer miprov2 needs dspy",
-    ("list", "optimizers"): "this command needs dspy",
-    ("check", "suite", "parquet(data=rows.parquet)"): "a Parquet file needs pyarrow",
+    ("compare", "--loop", "stateless"): ("loop stateless needs dspy", "dspy"),
+    ("compare", "--loop", "bare", "--model", "openai/some"): ("model openai/some needs dspy", "dspy"),
+    ("optimize", "--optimizer", "MIPROv2(num_trials=3)"): ("optimizer MIPROv2 needs dspy", "optimize"),
+    ("optimize", "--optimizer=GEPA"): ("optimizer GEPA needs dspy", "dspy"),
+    ("optimize", "--config", "search.toml"): ("optimizer miprov2 needs dspy", "optimize"),
+    ("list", "optimizers"): ("this command needs dspy", "dspy"),
+    ("check", "suite", "parquet(data=rows.parquet)"): ("a Parquet file needs pyarrow", "analysis"),
 }
+"""Commands, what the error of each says, and the extra that is enough at once."""
 LISTED = ("list", "loops")
+STARRED = ("-c", "from whichloop import *; from whichloop.loops import *; print('Bare' in vars(), 'Stateless' in vars())")
 IMPORTED = ("-c", IMPORT_ALL, str(SOURCE))
 PYTHON = {
     "import whichloop.loops.react_extract": "whichloop.loops.react_extract needs dspy",
@@ -69,38 +70,6 @@ PYTHON = {
     "import whichloop; whichloop.compare(loops=['bare'], tasks=2).trials": "a DataFrame needs pandas",
 }
 """Python code, and what its error says."""
-NAMESPACES = sorted(
-    core_only.module_of(file)
-    for file in (SOURCE / "whichloop").rglob("*.py")
-    if re.search(r"^(__all__|__getattr__, __dir__) = ", file.read_text(encoding="utf-8"), re.MULTILINE)
-)
-"""The modules that say what they offer, each of which is a namespace for others."""
-STARRED = (
-    "-c",
-    """
-import importlib, json, sys
-
-from whichloop._extras import MissingExtra
-
-said = {}
-for namespace in json.loads(sys.argv[1]):
-    starred = {}
-    try:
-        exec(f"from {namespace} import *", starred)
-    except MissingExtra as error:
-        said[namespace] = {"": str(error)}
-        continue
-    said[namespace] = {}
-    module = sys.modules[namespace]
-    for name in [name for names in getattr(module, "_HOMES", {}).values() for name in names if name not in starred]:
-        try:
-            getattr(module, name)
-        except MissingExtra as error:
-            said[namespace][name] = str(error)
-print(json.dumps(said))
-""",
-    json.dumps(NAMESPACES),
-)
 
 
 @pytest.fixture(scope="module")
@@ -154,55 +123,26 @@ def test_a_comparison_its_questions_its_page_its_gate_and_an_ablation(ended, fol
 def test_what_needs_an_extra_says_which_in_one_line(ended, folders, words):
     done = ended[words]
     assert done.returncode == 2, done
-    assert f"error: {REFUSED[words]}, which is not installed: pip install " in done.stderr
+    what, extra = REFUSED[words]
+    assert f"error: {what}, which is not installed: pip install " in done.stderr
+    assert re.findall(r"\[(\w+)\]", done.stderr)[-1] == extra
     assert "Traceback" not in done.stderr
     assert not list(folders.glob("refused/runs/*"))
 
 
-def test_the_extra_that_is_named_for_an_optimizer_is_enough_at_once(ended):
-    """Whoever installs it is not told of another one next, be the optimizer named in a flag, in a file or in Python."""
-    typed = {
-        ("optimize", "--optimizer", "MIPROv2(num_trials=3)"): "optimize",
-        ("optimize", "--config", "search.toml"): "optimize",
-        ("optimize", "--optimizer=GEPA"): "dspy",
-        ("-c", "import whichloop; whichloop.optimize(['bare'], 'MIPROv2')"): "optimize",
-        ("-c", "import whichloop; whichloop.optimize(['bare'], 'GEPA')"): "dspy",
-    }
-    assert {words: re.findall(r"\[(\w+)\]", ended[words].stderr)[-1] for words in typed} == typed
-
-
-def test_the_list_of_loops_says_what_each_needs(ended):
+def test_the_list_of_loops_says_what_each_needs_and_a_star_gives_what_is_there(ended):
     done = ended[LISTED]
     assert done.returncode == 0, done.stderr
     listed = done.stdout
     assert re.search(r"^react_extract\s+needs dspy, which is not installed: pip install", listed, re.MULTILINE)
     assert re.search(r"^bare\s+Design 4", listed, re.MULTILINE)
+    assert ended[STARRED].stdout == "True False\n", ended[STARRED].stderr
 
 
 @pytest.mark.parametrize("code", PYTHON)
 def test_python_names_the_extra_too(ended, code):
     last = ended["-c", code].stderr.strip().splitlines()[-1]
     assert re.search(rf": {re.escape(PYTHON[code])}, which is not installed: pip install ", last), last
-
-
-def test_every_namespace_gives_what_the_core_has_and_names_the_extra_of_the_rest(ended):
-    done = ended[STARRED]
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    assert list(said) == NAMESPACES
-    for namespace, left_out in said.items():
-        offered = importlib.import_module(namespace)
-        if "" not in left_out:  # what the star did not give is what needs an extra, and no other name is lost
-            homes = getattr(offered, "_NEEDS", {})
-            assert left_out.keys() == {name for home in homes for name in offered._HOMES[home]}
-        for name, error in left_out.items():
-            asked = f"{namespace}.{name}".removesuffix(".")
-            assert re.match(rf"{re.escape(asked)} needs ({'|'.join(EXTRA_OF)}), which is not installed: pip install ", error)
-    assert {name for name, left_out in said.items() if "" in left_out} == {
-        "whichloop.dspy_seam",
-        "whichloop.loops.stateless",
-    }
-    assert {"Stateless", "ReactExtract"} <= said["whichloop.loops"].keys()
 
 
 # --- the command that installs an extra ---

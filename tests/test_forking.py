@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-
-from tests.forking import files_by_cost
 
 pytestmark = pytest.mark.thorough
 
@@ -133,14 +129,3 @@ def test_a_fork_that_ends_between_tests_is_an_error(suite: pytest.Pytester) -> N
     result = suite.runpytest_subprocess("test_z.py")
     assert result.ret == pytest.ExitCode.INTERNAL_ERROR
     result.stdout.fnmatch_lines(["*ended between them, with exit code 7*"])
-
-
-def test_files_stay_whole_the_costliest_come_last_and_those_that_ask_for_one_fork_count_as_one() -> None:
-    shared = SimpleNamespace(IN_ONE_FORK="trees")
-    marks = {"a": ["timeout", ""], "b": ["", ""], "c": ["thorough", "thorough"], "d": ["thorough"], "e": [""], "f": [""]}
-    items: list[Any] = [
-        SimpleNamespace(path=Path(name), keywords={mark}, module=shared if name in "ef" else None)
-        for name, all_of in marks.items()
-        for mark in all_of
-    ]
-    assert list(files_by_cost(items)) == [[2, 3], [7, 8], [6], [4, 5], [0, 1]]

@@ -118,8 +118,3 @@ def test_no_message_names_a_page_that_an_installed_user_does_not_have() -> None:
         docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
         texts = (str(node.value) for node in nodes if isinstance(node, ast.Constant) and id(node) not in docs)
         assert not [text for text in texts if re.search(r"docs/[\w-]+\.md", text)]
-
-
-def test_what_mypy_is_told_to_ignore_has_a_code_and_a_reason_beside_it() -> None:
-    told = [line for path in MODULES for line in path.read_text("utf-8").splitlines() if "# type: ignore" in line]
-    assert [line for line in told if not re.search(r"  # type: ignore\[[a-z-]+\]  # \w", line)] == []

@@ -6,12 +6,9 @@ import ast
 import importlib
 import subprocess
 import sys
-import types
 from pathlib import Path
 
 import pytest
-
-from whichloop._lazy import lazy
 
 PACKAGES = [
     f"whichloop{name}"
@@ -47,18 +44,3 @@ def test_importing_a_package_loads_none_of_its_modules(package: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     parts = package.split(".")
     assert done.stdout.strip() == str(sorted({"whichloop._lazy", *(".".join(parts[: n + 1]) for n in range(len(parts)))}))
-
-
-def test_an_attribute_error_in_a_home_module_is_told_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "home_with_a_bug.py").write_text("import math\n\nmath.no_such_function\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    load, *_ = lazy("package", {"home_with_a_bug": ("Name",)})
-    package = types.ModuleType("package_with_a_bug")
-    package.__getattr__ = load  # type: ignore[method-assign]
-    monkeypatch.setitem(sys.modules, package.__name__, package)
-    with pytest.raises(
-        ImportError, match=r"^home_with_a_bug cannot be imported: module 'math' has no attribute 'no_such_f"
-    ) as raised:
-        exec("from package_with_a_bug import Name")  # "cannot import name 'Name'", where the AttributeError escapes
-    assert isinstance(raised.value.__cause__, AttributeError)
-    assert not hasattr(package, "Other")

@@ -152,12 +152,6 @@ def test_all_of_the_compared_designs(tmp_path):
     assert picture(found.comparison) == PICTURE.read_text(encoding="utf-8")
 
 
-def test_readme_is_read_in_a_minute():
-    text = README.read_text(encoding="utf-8")
-    assert len(text.split()) <= 550
-    assert text.count("](") <= 15
-
-
 @pytest.mark.thorough
 def test_the_python_of_readme_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -172,20 +166,6 @@ def test_the_python_of_readme_runs(tmp_path, monkeypatch, capsys):
 def test_all_of_the_optimized_designs(tmp_path):
     found = optimized(tmp_path)
     assert f"\n{gained(found)}\n\n{ranked(found)}\n" in block(RESULTS, "optimized")
-
-
-def made_by(target: str) -> str:
-    """The command of one of make's targets."""
-    found = re.search(rf"^{target}:.*\n\t(.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-    assert found is not None
-    return found[1]
-
-
-def test_the_commands_of_make_are_those():
-    flags = [f"--loop {loop}" for loop in LOOPS] + [f"--profile {profile}" for profile in PROFILES]
-    assert made_by("compare").endswith(f"compare {' '.join(flags)} --suite '{TASKS}' --mlflow")
-    how = f"--optimizer {OPTIMIZER} --profile {TEACHABLE} --suite '{SUITE}' --repeats {REPEATS} --mlflow"
-    assert made_by("optimize").endswith(f"optimize {how}")
 
 
 def test_every_link_leads_somewhere():

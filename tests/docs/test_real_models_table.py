@@ -12,7 +12,7 @@ import pytest
 from benchmarks.pages import block, write_block
 from tests.benchmarks import load_benchmark
 from whichloop.experiments.validate.prediction import prediction_digest
-from whichloop.runs.store.files import RunError, read_document, write_document
+from whichloop.runs.store.files import read_document, write_document
 
 ROOT = Path(__file__).parents[2]
 REAL = load_benchmark("real_models")
@@ -56,24 +56,6 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     page.write_text("<!-- real models: how -->\n<!-- /real models -->\n")
     monkeypatch.setattr(REAL, "PAGE", page)
     return page
-
-
-def test_a_run_gives_a_row_of_its_validation_and_one_for_each_loop(folder):
-    with pytest.raises(RunError, match=r"is not validated: whichloop learn profile \S+ --held-out"):
-        REAL.rows(folder)
-    (folder / "validity").mkdir()
-    write_document(folder / "validity" / "validity.json", FOUND)
-    (row,), scores = REAL.rows(folder)
-    assert row == (
-        "| `scripted` | arithmetic 2, 4 fitted and 3 held out | few | [`ab12ab12ab12`](predictions/ab12ab12ab12.json) | Weak "
-        "| 1 of 10 | 1 | – | 0.250 | 1 of 2 |"
-    )
-    for line, loop, share in zip(scores, ("bare", "finish"), ("0.50", "0.75"), strict=True):
-        name, _, real, predicted, solved, silent, limited = line.removeprefix("| `scripted` | ").split(" | ")
-        assert (name, real, predicted) == (f"`{loop}`", "0.25 [0.01, 0.81]", f"{share} [0.40, 0.90]")
-        by_template = [one.split(" ")[1:] for one in solved.split(", ")]
-        assert sum(int(right) for right, _, _ in by_template) == sum(int(of) for _, _, of in by_template) == 4
-        assert (silent, limited) == ("0 of 4", "0 of 4 |")
 
 
 def test_a_prediction_is_registered_before_its_tasks_are_run_and_keeps_its_row(folder, page, capsys):

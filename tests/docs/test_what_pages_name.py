@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -28,22 +27,15 @@ from whichloop.experiments.gate.baseline import Accepted
 from whichloop.experiments.gate.reasons import TEXTS
 from whichloop.experiments.optimize.optimizer import BUILT_IN
 from whichloop.loops import ApprovalRequired, Bare, Checkpoint, Observer, ProviderRetry, Query, Resumable, StopReason, Toolbox
-from whichloop.metrics.factors.layout import GENERATORS, choose_cells
 from whichloop.metrics.trajectory.causes import MEANINGS, Cause
 from whichloop.models.fake import FakeModel
-from whichloop.models.local.model import MAX_ITEMS, MAX_TEXT_CHARS
-from whichloop.models.local.server import CONTEXT_TOKENS, PACKAGE, SLOTS, find_weights
-from whichloop.models.real import DEFAULTS
 from whichloop.programs.program import Program
 from whichloop.programs.worker import trial_environment
 from whichloop.protocol import Act, Answer, Optimizable, ProviderError, RunEvent, ToolCall
 from whichloop.protocol.events import EventOf
 from whichloop.protocol.names import Spec, parse_spec, parse_values
 from whichloop.runs.built_in import options_of
-from whichloop.runs.config import CompareConfig
 from whichloop.runs.registry import make_loop
-
-WORDS = {2: "two", 6: "six"}
 
 
 def page(name: str) -> str:
@@ -110,19 +102,6 @@ def test_the_factors_of_an_ablation_can_be_typed() -> None:
                 make_loop(Spec(spec.name, {**spec.options, **dict(zip(values, chosen, strict=True))}))
 
 
-def test_the_table_of_fractions_is_true() -> None:
-    begins = ("| options |", "| all cells |", "| resolution")
-    lines = [line.strip("|").split("|") for line in page("ablate").splitlines() if line.startswith(begins)]
-    numbers = [int(cell) for cell in lines[0][1:]]
-    assert numbers == sorted(GENERATORS)
-    for k, whole, four, more in zip(numbers, *(line[1:] for line in lines[1:]), strict=True):
-        assert int(whole) == 2**k
-        found = {size: choose_cells([2] * k, size).resolution for size in (2 ** (k - len(each.split())) for each in GENERATORS[k])}
-        assert [size for size, resolution in found.items() if resolution == 4] == [int(n) for n in re.findall(r"\d+", four)]
-        assert [size for size, resolution in found.items() if resolution != 4] == [int(n) for n in re.findall(r"\d+", more)]
-    assert len(choose_cells([3, 3, 3, 3], 64).cells) == 63
-
-
 def test_what_the_page_on_python_names_of_a_run_is_there(tmp_path: Path) -> None:
     run = whichloop.compare(
         "bare", vary={"max_consecutive_errors": [1, 3]}, tasks=6, profiles="flaky-format", progress=False, runs=tmp_path
@@ -133,29 +112,6 @@ def test_what_the_page_on_python_names_of_a_run_is_there(tmp_path: Path) -> None
     for name in tables:
         assert {each for each in words(named[name]) if each.islower()} - {"vary"} <= set(getattr(run, name).columns), name
     assert all(hasattr(run, name) for name in re.findall(r"`run\.(\w+)", page("python")))
-
-
-@pytest.mark.parametrize(
-    "stated",
-    [
-        f"texts of {MAX_TEXT_CHARS} characters and lists of {WORDS[MAX_ITEMS]} items at most",
-        f"{WORDS[SLOTS].title()} trials run at once unless `concurrency` says otherwise",
-        f"a context of {CONTEXT_TOKENS:,} tokens, or of `provider.context_tokens`",
-        f"at most {DEFAULTS.attempts} times in all",
-        f"An attempt may take {DEFAULTS.call_timeout_s:.0f} s (`provider.call_timeout_s`)",
-        f"all attempts with their pauses {DEFAULTS.patience_s:.0f} s",
-    ],
-)
-def test_a_number_of_real_models_is_that_of_the_code(stated: str) -> None:
-    assert stated in " ".join(page("real-models").split())
-    assert CompareConfig(models=["local"]).in_flight == SLOTS
-
-
-@pytest.mark.skipif(importlib.util.find_spec(PACKAGE) is None, reason="the package of the weights is not installed")
-def test_the_size_of_the_weights_is_that_of_the_installed_file() -> None:
-    megabytes = round(find_weights("local").file.stat().st_size / 1e6)
-    code = (ROOT / "src" / "whichloop" / "models" / "local" / "weights.py").read_text("utf-8")
-    assert {int(size) for text in (page("real-models"), code) for size in re.findall(r"\b(\d+) MB\b", text)} == {megabytes}
 
 
 # --- an agent of one's own, and a loop in a product ---
@@ -247,9 +203,3 @@ def test_the_tour_has_every_package_once_and_what_it_names_exists() -> None:
         exists = Path.is_dir if name.endswith("/") else Path.is_file
         assert any(exists(base / name) for base in (source, ROOT, ROOT / "src")), name
     assert all("](docs/tour.md)" in (ROOT / name).read_text("utf-8") for name in ("README.md", "CONTRIBUTING.md"))
-
-
-def test_compare_and_the_gate_are_walked_in_ten_files_and_a_trial_in_eight() -> None:
-    walks = re.findall(r"^(whichloop|one trial)(.*?)(?=^\S|^```)", page("tour"), re.MULTILINE | re.DOTALL)
-    steps = [len(re.findall(r"\w/\w+\.py  ", walk)) for _, walk in walks if "\n  " in walk]
-    assert [count <= most for count, most in zip(steps, (10, 8, 10), strict=True)] == [True] * 3
