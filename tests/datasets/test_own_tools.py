@@ -104,9 +104,6 @@ def test_a_task_gets_the_tools_that_it_names_and_all_without(allowed):
     assert [tool.name for tool in tools.open(task()).tools] == ["price", "stock"]
 
 
-# --- what a model is not told, and what other threads may not use ---
-
-
 def test_what_a_model_is_not_told_is_a_warning_of_one_line(module, caplog):
     source = "def price(item, most: int = 3): ...\ndef stock(item: str) -> int:\n    'In stock.'\ndef helper(x): ...\n"
     offered("gappy", module(source))

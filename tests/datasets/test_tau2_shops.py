@@ -11,17 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.datasets.tau2_shops import (
-    AWAY,
-    BOOKING,
-    DAY,
-    EXCHANGE,
-    SHOP,
-    after,
-    airline_suite,
-    make,
-    shop_suite,
-)
+from tests.datasets.tau2_shops import AWAY, BOOKING, DAY, EXCHANGE, SHOP, after, airline_suite, make, shop_suite
 from whichloop.datasets.task import Suite, Task
 from whichloop.datasets.tau2.customer import first_person
 from whichloop.datasets.tau2.domain import NotFound, RefusedCall, TrialTables, calculated
@@ -41,8 +31,6 @@ def airline(tmp_path_factory: pytest.TempPathFactory) -> Suite:
 
 
 VERBS = {"cancel", "modify", "return", "exchange", "book", "update", "send"}
-
-# The customer
 
 
 def test_a_scenario_becomes_a_user_who_answers(shop: Suite) -> None:
@@ -126,9 +114,6 @@ def test_what_an_actor_is_told_becomes_the_customer_s_words(told: str, said: str
     assert first_person(told) == said
 
 
-# Tables that trials share
-
-
 @given(st.lists(st.tuples(st.sampled_from(["get", "edit", "add"]), st.sampled_from("abc"), st.integers(0, 2)), max_size=8))
 def test_changes_are_the_difference_to_the_shared_tables(steps: list[tuple[str, str, int]]) -> None:
     shared = {"things": {"a": {"n": 0}, "b": {"n": 1}}, "others": {}}
@@ -148,12 +133,6 @@ def test_changes_are_the_difference_to_the_shared_tables(steps: list[tuple[str, 
     assert records.changes() == ({"things": changed} if changed else {})
     assert sorted(record["n"] for record in records.each("things")) == sorted(record["n"] for record in model.values())
     assert shared == before
-
-
-# Bad input
-
-
-# The tools' rules
 
 
 ITEMS = {"order_id": "#1", "item_ids": ["10"], "new_item_ids": ["11"], "payment_method_id": "gift_2"}
@@ -243,8 +222,6 @@ def test_what_is_refused_changes_nothing(shop: Suite, airline: Suite, name: str,
     assert error in str(seen)
     assert changed == {}
 
-
-# Arithmetic
 
 SUMS = st.recursive(
     st.integers(0, 999).map(str),

@@ -87,8 +87,6 @@ def only(folder: Path, given: Any) -> tuple[Suite, Task]:
     return suite, suite.tasks[0]
 
 
-# --- faults and their cures ---
-
 REBOOT: Call = ("reboot_device", {})
 RESET: list[Call] = [("reset_apn_settings", {}), REBOOT]
 FAULTS: Mapping[str, tuple[list[Any], list[Call], list[Any]]] = {
@@ -147,9 +145,6 @@ def test_faults_together_are_cured_by_their_actions_together(tmp_path_factory: A
     suite, task = only(tmp_path_factory.mktemp("telecom"), row(starts, cures, asserted))
     assert task.quarantined == ""
     assert accuracy(suite, task, *cures) == 1.0
-
-
-# --- the tools ---
 
 
 @pytest.fixture(scope="module")

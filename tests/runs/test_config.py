@@ -80,8 +80,6 @@ def test_a_mistake_in_a_file_is_one_line_that_names_file_and_field(tmp_path, tex
     assert is_one_line(str(caught.value))
 
 
-# --- flags over the file ---
-
 FLAGS: dict[str, Any] = {
     "suite": "gsm8k",
     "seed": 7,

@@ -18,8 +18,6 @@ from whichloop.runs.built_in import options_of
 from whichloop.runs.code_digests import code_digest
 from whichloop.runs.registry import converted_options, loops_named, make_loop, make_suite
 
-# --- options ---
-
 
 @dataclass(frozen=True)
 class Options:
@@ -47,17 +45,11 @@ def test_options_are_converted_and_the_word_none_is_none_where_that_is_allowed()
 
 @pytest.mark.parametrize(
     ("given_options", "said"),
-    [
-        ({"step": 3}, "it: unknown option 'step'; did you mean 'steps'"),
-        ({"steps": "many"}, "it: steps: .*got 'many'"),
-    ],
+    [({"step": 3}, "it: unknown option 'step'; did you mean 'steps'"), ({"steps": "many"}, "it: steps: .*got 'many'")],
 )
 def test_a_wrong_option_is_named(given_options, said):
     with pytest.raises(ValueError, match=said):
         converted_options(Options, given_options, "it")
-
-
-# --- a loop inside another ---
 
 
 @dataclass(frozen=True)
@@ -78,9 +70,6 @@ def test_all_loops_that_a_spec_names_are_told_without_importing_any():
     spec = parse_spec(r'guards:Guarded(loop="own.one:A(loop=\"own.two:B\")", patience=3, mode=stop, text="no spec at all")')
     assert loops_named(spec) == ["guards:Guarded", "own.one:A", "own.two:B"]
     assert loops_named(parse_spec("bare(instructions=bare)")) == ["bare"]
-
-
-# --- names ---
 
 
 @pytest.mark.parametrize(
@@ -141,9 +130,6 @@ def test_a_loop_has_the_limit_of_its_user_then_of_its_author_then_of_the_run(own
     own("limits", LIMITS)
     made: list[Any] = [make_loop(parse_spec(text), *limits) for limits in ((None, 8), (6, 8), ())]
     assert [getattr(loop, "loop", loop).max_steps for loop in made] == [suites, typed, alone]
-
-
-# --- code of the user's own ---
 
 
 @pytest.fixture

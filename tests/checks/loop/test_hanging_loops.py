@@ -48,10 +48,7 @@ class HangsWhenCancelled(TemplateLoop):
             raise
 
 
-HANGING = {
-    "Uninterruptible": "blocks its thread at",
-    "Waiting": "waits for what never comes at",
-}
+HANGING = {"Uninterruptible": "blocks its thread at", "Waiting": "waits for what never comes at"}
 """Loop → what is said of it."""
 
 

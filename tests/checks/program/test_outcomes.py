@@ -76,13 +76,7 @@ def test_a_reply_without_a_call(answerless, outcome):
     assert set(outcomes(Habits(answerless=answerless), "empty", "prose", "refusal").values()) == {outcome}
 
 
-@pytest.mark.parametrize(
-    ("habits", "outcome"),
-    [
-        (Habits(most=None), "unlimited"),
-        (Habits(at_limit="answers"), "silent"),
-    ],
-)
+@pytest.mark.parametrize(("habits", "outcome"), [(Habits(most=None), "unlimited"), (Habits(at_limit="answers"), "silent")])
 def test_a_model_that_never_ends(habits, outcome):
     assert set(outcomes(habits, "never_finishes", "repeats").values()) == {outcome}
 

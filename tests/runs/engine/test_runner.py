@@ -32,9 +32,6 @@ def done(config: CompareConfig) -> Results:
     return results(experiment.folder)
 
 
-# --- digests ---
-
-
 def test_results_are_equal_at_any_concurrency(configured):
     found = [done(configured(concurrency=concurrency, suite="arithmetic(size=6)", repeats=2)) for concurrency in (1, 3, 64)]
     assert len({one.digest for one in found}) == 1
@@ -67,9 +64,6 @@ def test_a_resume_runs_what_is_missing_and_nothing_else(configured, kept):
     assert results(whole.folder).digest == whole.digest
 
 
-# --- interruption ---
-
-
 def test_the_runs_budget_stops_cleanly_and_a_resume_finishes(configured):
     whole = done(configured())
     experiment = prepare(configured(budget={"calls": 50}, concurrency=4))
@@ -85,9 +79,6 @@ def test_the_runs_budget_stops_cleanly_and_a_resume_finishes(configured):
     assert run(reopen(experiment.folder, session=SessionSettings({"budget": {"calls": 100_000}})), Told()) == ""
     assert results(experiment.folder).digest == whole.digest
     assert len(lines(experiment.folder)) == len(set(lines(experiment.folder))) == whole.scheduled
-
-
-# --- errored trials ---
 
 
 class Down:
@@ -144,9 +135,6 @@ def test_a_trial_that_gets_through_on_resume_counts_once(real):
     assert len(reopen(experiment.folder).missing()) == 0
 
 
-# --- what a resume refuses ---
-
-
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
@@ -175,13 +163,7 @@ def test_a_run_whose_ground_has_changed_is_not_continued(configured, path, value
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {"loops": ("bear",)},
-        {"suite": "nope"},
-        {"profiles": ("nope",)},
-        {"models": ("gpt",), "profiles": ("clean",)},
-    ],
+    "changes", [{"loops": ("bear",)}, {"suite": "nope"}, {"profiles": ("nope",)}, {"models": ("gpt",), "profiles": ("clean",)}]
 )
 def test_bad_input_leaves_nothing_behind(configured, changes):
     config = configured(**changes)

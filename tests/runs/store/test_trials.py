@@ -89,9 +89,6 @@ def three(tmp_path: Path, record: Callable[..., Record]) -> list[Record]:
     return list(read_records(tmp_path))
 
 
-# --- what was written is read ---
-
-
 @settings(max_examples=cases(12))
 @given(st.lists(RECORDS, max_size=6))
 def test_every_record_is_read_as_it_was_written(tmp_path_factory, made):
@@ -181,9 +178,6 @@ def test_every_trace_is_read_back_in_any_order(tmp_path_factory, record, sizes, 
         size = sizes[int(each.task[1:])]
         assert bool(each.trace_at) == bool(size)
         assert not size or pad_in(traces.read(each)) == "é" * size
-
-
-# --- while it is written, and after kills ---
 
 
 def test_a_run_can_be_read_while_it_is_written_and_written_by_one_process_only(tmp_path, record):
@@ -283,9 +277,6 @@ def test_a_file_that_may_not_grow_leaves_a_run_that_goes_on(tmp_path, tmp_path_f
     ended = ran_in_fork(FILLS.format(limit=limit), tmp_path_factory.mktemp("code"), str(tmp_path))
     assert f"DiskError: {tmp_path / TRIALS}: disk I/O error; what was written before is whole" in ended.stderr
     check_it_goes_on(tmp_path, record)
-
-
-# --- files that come from anywhere ---
 
 
 @pytest.mark.parametrize(

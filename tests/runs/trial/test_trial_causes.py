@@ -66,9 +66,6 @@ class Replies:
         yield Chunk(reply=await self.complete(request))
 
 
-# --- time ---
-
-
 async def hang(*arguments: Any) -> Outcome:
     await asyncio.sleep(100)
     return FINISHED
@@ -115,13 +112,7 @@ def test_a_scripted_trial_may_take_long_as_long_as_it_moves_on(one_trial, tiny, 
 
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the interpreter, of a coroutine that cannot end
-@pytest.mark.parametrize(
-    ("doing", "swallowed"),
-    [
-        ("sleeping", asyncio.CancelledError),
-        ("asking", BaseException),
-    ],
-)
+@pytest.mark.parametrize(("doing", "swallowed"), [("sleeping", asyncio.CancelledError), ("asking", BaseException)])
 def test_a_loop_that_swallows_its_cancellation_is_scored_0_and_holds_nothing_up(
     one_trial, tiny, written, impatient, monkeypatch, swallowed, doing
 ):
@@ -170,9 +161,6 @@ def test_what_a_loop_leaves_running_gets_no_more_replies(tiny, written, checked)
         assert model.asked == before
 
     asyncio.run(go())
-
-
-# --- providers, faults, suites ---
 
 
 @pytest.mark.parametrize("kind", ["rate_limit", "auth"])

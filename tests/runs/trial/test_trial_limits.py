@@ -87,9 +87,6 @@ def test_a_run_under_a_limit_gives_trial_by_trial_what_a_run_without_it_foretell
         assert [record.accuracy for record in held] == list(map(within_limit(limit, UNITS[what]), free))
 
 
-# --- what the last call answers ---
-
-
 def priced(tokens: int, dollars: float | None = None, nominal: float | None = None) -> Reply:
     return Reply('{"final_answer": "42"}', usage=Usage(tokens, 0, cost_usd=dollars, nominal_usd=nominal))
 
