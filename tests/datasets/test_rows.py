@@ -220,6 +220,3 @@ def test_columns_that_are_not_used_are_told_in_one_line(tmp_path, form, caplog):
     assert len(caplog.messages) == 1
     written([{"question": "a", "answer": 1, "topic": "x", "plans": "x", "Gold": 2}], form, tmp_path)
     assert caplog.messages[1].endswith("not used: 'plans', 'Gold'")
-
-
-# --- where rows come from ---

@@ -14,7 +14,7 @@ from whichloop.programs.program import Program
 from whichloop.programs.worker import MAX_QUESTION_BYTES, own_environment, trial_environment
 from whichloop.protocol import Act, Request, Tool, Toolbox, ToolCall
 from whichloop.protocol.names import parse_spec, program_spec
-from whichloop.runs.registry import loops_named, make_loop, programs_named
+from whichloop.runs.registry import loops_named, programs_named
 
 WORDS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1).filter(
     lambda text: text.strip() == text and "(" not in text
@@ -35,11 +35,6 @@ def test_what_is_started_is_named_without_importing_it():
     assert loops_named(spec) == ["provider_retry"]
     assert programs_named(parse_spec("langchain(venv=old)")) == ["old"]
     assert programs_named(parse_spec("bare")) == []
-
-
-def test_it_is_made_from_its_name():
-    loop = make_loop(parse_spec('program(command=cat, keys=["A"], processes=3)'), 6)
-    assert loop == Program("cat", keys=("A",), processes=3, max_steps=7)
 
 
 @pytest.mark.parametrize(

@@ -124,15 +124,6 @@ def test_each_mistake_in_what_was_typed_names_the_setting(place):
     assert raised.value.setting == place
 
 
-def test_of_a_section_only_what_was_typed_is_blamed_on_the_command_line(tmp_path):
-    file = tmp_path / "run.toml"
-    file.write_text("[budget]\ntokens = 0\n")
-    with pytest.raises(ValueError, match=r"run\.toml: budget\.tokens: "):
-        load_config(file, {"budget": {"calls": 9}})
-    with pytest.raises(ValueError, match=r"^budget\.tokens: .*, got -1$"):
-        load_config(file, {"budget": {"tokens": -1}})
-
-
 @pytest.mark.parametrize("text", ["", "some", "sample", "sample=0", "sample=-1", "sample=1.5", "sample=٣", "all\n"])
 def test_which_traces_are_kept_is_said_in_words(text):
     with pytest.raises(ValueError, match=r"^here: traces: it must be all, failures, none or sample=N, such as sample=100$"):

@@ -160,13 +160,6 @@ def unordered(task: Task) -> Task:
     return replace(task, plan=Plan((*task.plan.calls, look), task.plan.answer))
 
 
-def ordered(task: Task) -> Task:
-    changed = unordered(task)
-    assert changed.plan is not None
-    *first, look = changed.plan.calls
-    return replace(changed, plan=Plan((*first, replace(look, after=("c2",))), changed.plan.answer))
-
-
 def repeated(task: Task) -> Task:
     """Orders twice: once by the price that it found, once by the price itself, which is the same call."""
     assert task.plan is not None
@@ -237,10 +230,6 @@ def test_what_shows_when_tools_are_called_is_found(suite: Suite, name: str, text
     finding = found(suite, name)
     assert finding.status == "failed"
     assert any(text in problem for problem in finding.problems), finding.problems
-
-
-def test_an_order_that_is_said_is_kept() -> None:
-    assert found(changed(ordered), "order").status == "ok"
 
 
 def test_a_state_that_one_trial_leaves_to_the_next_is_found_where_answers_alone_are_judged() -> None:
