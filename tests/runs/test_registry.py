@@ -160,15 +160,11 @@ class Mine:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch) -> Iterator[Path]:
+def here(own, tmp_path: Path, monkeypatch) -> Path:
     """The current directory, which is not on the search path."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(tmp_path))])
-    known = set(sys.modules)
-    yield tmp_path
-    for name in set(sys.modules) - known:
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
-            del sys.modules[name]
+    return tmp_path
 
 
 def test_code_in_the_current_directory_is_found_and_the_search_path_stays_as_it_was(here):

@@ -111,9 +111,7 @@ def suite_named(name: str, *sizes: int) -> Suite:
 
 
 SAMPLED = ("arithmetic", "ecommerce")
-"""Suites that are checked in each run of the tests: one without a state, one with a database. Slow tests check all: a suite changes
-only with its version, see tests/datasets/test_snapshots.py.
-"""
+"""Suites that are checked in each run of the tests: one without a state, one with a database."""
 
 
 @pytest.mark.parametrize("name", SAMPLED)

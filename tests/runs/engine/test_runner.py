@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,8 @@ from whichloop.experiments.compare.reopen import SessionSettings, reopen
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import Experiment, prepare, run
 from whichloop.metrics.record import records_digest
-from whichloop.protocol import Capabilities, Chunk, ProviderError, Reply, Request
+from whichloop.protocol import Capabilities, ProviderError, Reply, Request
+from whichloop.protocol.model import StreamsWhole
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.run_state import MAX_ATTEMPTS
 from whichloop.runs.store.trials import TRIALS
@@ -81,7 +81,7 @@ def test_the_runs_budget_stops_cleanly_and_a_resume_finishes(configured):
     assert len(lines(experiment.folder)) == len(set(lines(experiment.folder))) == whole.scheduled
 
 
-class Down:
+class Down(StreamsWhole):
     """A provider that is out of order until told otherwise."""
 
     name = "openai/fake"
@@ -94,9 +94,6 @@ class Down:
         if not self.works:
             raise ProviderError("connection refused", "connection")
         return Reply('{"final_answer": "42"}')
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        yield Chunk(reply=await self.complete(request))
 
     async def aclose(self) -> None:
         return None
