@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.datasets.importing.own_tools import ALLOWED, OwnTools, offered, own_tools
+from whichloop.datasets.importing.own_tools import ALLOWED, offered, own_tools
 from whichloop.datasets.task import Task
 from whichloop.protocol import Query
 
@@ -29,10 +29,6 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], M
         return importlib.import_module("own_made")
 
     return make
-
-
-def names(tools: OwnTools) -> list[str]:
-    return [tool.name for tool in tools.fixed]
 
 
 def task(**world: Any) -> Task:
@@ -69,7 +65,7 @@ def world(task: Task): ...
     ],
 )
 def test_what_a_module_offers(module, more, attribute, expected):
-    assert names(offered("own_made", module(FUNCTIONS + more), attribute)) == expected
+    assert [tool.name for tool in offered("own_made", module(FUNCTIONS + more), attribute).fixed] == expected
 
 
 @pytest.mark.parametrize(

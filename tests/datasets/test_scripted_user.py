@@ -141,9 +141,6 @@ def test_requests_come_in_order_and_each_after_what_it_waits_for(script: Scripte
                 assert said == STILL_WAITING
 
 
-# tau2's customers
-
-
 def further_row(reason: str, *actions: Any) -> dict[str, Any]:
     made = row("t", *actions)
     made["user_scenario"]["instructions"] |= {"reason_for_call": reason, "task_instructions": "You are calm. Finally, you say bye."}

@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.datasets.tau2_shops import AWAY, BOOKING, DAY, EXCHANGE, SHOP, after, airline_suite, make, shop_suite
-from whichloop.datasets.task import Suite, Task
+from tests.datasets.test_tau2 import accuracy, planned
+from whichloop.datasets.task import Suite
 from whichloop.datasets.tau2.customer import first_person
 from whichloop.datasets.tau2.domain import NotFound, RefusedCall, TrialTables, calculated
 from whichloop.datasets.with_user import ProposedCall
-from whichloop.metrics.answers import Judgement
-from whichloop.metrics.scorers import scores_of
 
 
 @pytest.fixture(scope="module")
@@ -54,19 +53,12 @@ def test_a_plan_asks_first_looks_up_once_and_has_each_change_agreed_to(shop: Sui
     assert plan.dependencies["c2"] == {"yes2"}
 
 
-def solved(suite: Suite, task: Task, answer: str) -> float:
-    assert task.plan is not None
-    trial = suite.open(task)
-    make(trial, *((call.tool, call.arguments) for call in task.plan.calls))
-    return scores_of(Judgement(task, answer, "finished", trial.state()))["accuracy"]
-
-
 def test_the_plans_solve_their_tasks(shop: Suite, airline: Suite) -> None:
-    assert [solved(shop, task, "Done.") for task in shop.tasks] == [1, 1]
-    assert solved(airline, airline.tasks[0], "It costs $180.") == 1
-    assert solved(airline, airline.tasks[0], "It costs $179.") == 0
-    idle = shop.open(shop.tasks[0])
-    assert scores_of(Judgement(shop.tasks[0], "Done.", "finished", idle.state()))["accuracy"] == 0
+    assert [accuracy(shop, task, *planned(task)) for task in shop.tasks] == [1, 1]
+    assert accuracy(shop, shop.tasks[0]) == 0
+    (booking,) = airline.tasks
+    assert accuracy(airline, booking, *planned(booking), answer="It costs $180.") == 1
+    assert accuracy(airline, booking, *planned(booking), answer="It costs $179.") == 0
 
 
 WORTH = st.integers(0, 3)

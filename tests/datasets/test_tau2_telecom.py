@@ -189,6 +189,3 @@ def test_whatever_is_called_the_company_and_the_phone_agree_and_no_other_trial_s
             assert make(one, made)[0].data == seen.data
     assert one.world.db == other.world.db == json.loads(json.dumps(one.world.db))
     assert untouched.world.db == task.world["db"]
-
-
-# --- what is refused ---

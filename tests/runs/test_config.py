@@ -173,7 +173,6 @@ def test_any_text_is_a_budget_or_refused_in_one_line(text):
     ("text", "budget"),
     [
         ("2000", {"calls": 2000}),
-        (" 1 call ", {"calls": 1}),
         ("1.5e6tokens", {"tokens": 1_500_000}),
         ("$2.50", {"dollars": 2.5}),
         ("2.5dollars", {"dollars": 2.5}),
@@ -189,9 +188,7 @@ def test_each_form_of_a_budget_is_read(text, budget):
     [
         ("", "write calls, tokens, dollars or seconds"),
         ("$5calls", "write calls, tokens, dollars or seconds"),
-        ("٣calls", "write calls, tokens, dollars or seconds"),
         ("0calls", "greater than or equal to 1"),
-        ("1.5calls", "a valid integer"),
         ("1e99tokens", "exceeded maximum size"),
     ],
 )

@@ -107,13 +107,12 @@ def forgetful_shop() -> Suite:
 
 def counting_shop() -> Suite:
     """Numbers orders over all trials, and keeps their state apart."""
-    count = iter(range(10_000))
+    numbers = iter(range(10_000))
 
     def order_numbered(world: World, item: str, count: int, unit_price: int) -> dict[str, int]:
         """Place an order."""
         return {**order(world, item, count, unit_price), "number": next(numbers)}
 
-    numbers = count
     order_numbered.__name__ = "order"
     return stocked(order=order_numbered)
 

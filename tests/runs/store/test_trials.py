@@ -262,21 +262,16 @@ with TrialWriter(Path(sys.argv[1])) as writer:
 """
 
 
-def check_it_goes_on(folder: Path, record: Callable[..., Record]) -> None:
-    """What a full disk left is whole, and can be gone on with once there is room."""
-    kept = len(read_records(folder))
-    assert kept > 5
-    add(folder, [record(task=f"t{number}") for number in range(kept, kept + 20)])
-    found = read_records(folder)
-    assert [each.task for each in found] == [f"t{number}" for number in range(kept + 20)]
-    assert all(read_trace(folder, each).head.task == each.task for each in found)
-
-
 def test_a_file_that_may_not_grow_leaves_a_run_that_goes_on(tmp_path, tmp_path_factory, record):
     limit = "resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))"
     ended = ran_in_fork(FILLS.format(limit=limit), tmp_path_factory.mktemp("code"), str(tmp_path))
     assert f"DiskError: {tmp_path / TRIALS}: disk I/O error; what was written before is whole" in ended.stderr
-    check_it_goes_on(tmp_path, record)
+    kept = len(read_records(tmp_path))
+    assert kept > 5
+    add(tmp_path, [record(task=f"t{number}") for number in range(kept, kept + 20)])
+    found = read_records(tmp_path)
+    assert [each.task for each in found] == [f"t{number}" for number in range(kept + 20)]
+    assert all(read_trace(tmp_path, each).head.task == each.task for each in found)
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,11 @@ def asked(text: str = "?") -> Request:
     return Request((Message("user", text),), role=Role.DECIDE, codec=CODEC)
 
 
+async def slowly(request: Request) -> str:
+    await asyncio.sleep(0.01)
+    return "noise"
+
+
 async def hang(*arguments: Any) -> Outcome:
     await asyncio.sleep(100)
     return FINISHED
@@ -92,7 +97,7 @@ def test_a_loop_that_swallows_its_cancellation_is_scored_0_and_holds_nothing_up(
 ):
     monkeypatch.setattr(trial_module, "MAX_PASSES", 500)
     gc.freeze()  # what other tests have left: it takes long to look through
-    model = FakeModel(then="noise")
+    model = FakeModel(then=slowly)
 
     async def run(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
         while True:
@@ -112,10 +117,6 @@ def test_a_loop_that_swallows_its_cancellation_is_scored_0_and_holds_nothing_up(
 
 
 def test_what_a_loop_leaves_running_gets_no_more_replies(tiny, written, checked):
-    async def slowly(request: Request) -> str:
-        await asyncio.sleep(0.01)
-        return "noise"
-
     model = FakeModel(then=slowly)
 
     async def ask_on(inner: Any) -> None:
