@@ -2,7 +2,7 @@
 
 `state`: counts its calls in this process. `dies`: ends at once. `ends`: ends at the first call.
 `shouts`: the same, after 500 kB on standard error. `hangs`: never lists its tools.
-`no-list`: refuses to list them. `empty`: lists none. `stalls`: never answers a call. `drifts`: a file `changed` changes its list.
+`drifts`: a file `changed` changes its list.
 """
 
 import json
@@ -37,8 +37,6 @@ def called(name, item):
         print("sold\n" * 100_000, file=sys.stderr)
     if BEHAVIOUR in ("ends", "shouts"):
         sys.exit("the shop is closed")
-    if BEHAVIOUR == "stalls":
-        time.sleep(600)
     match name:
         case "price":
             return text(str(PRICES[item]))
@@ -58,10 +56,10 @@ def answer(message):
     if method == "initialize":
         info = {"name": "shop", "version": "2"}
         return {"result": {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": info}}
-    if method == "tools/list" and BEHAVIOUR != "no-list":
+    if method == "tools/list":
         if BEHAVIOUR == "hangs":
             time.sleep(600)
-        return {"result": {"tools": [] if BEHAVIOUR == "empty" else tools()}}
+        return {"result": {"tools": tools()}}
     if method == "tools/call" and (result := called(params["name"], params["arguments"]["item"])) is not None:
         return {"result": result}
     return {"error": {"code": -32601, "message": f"no {method} here"}}

@@ -64,9 +64,6 @@ def only(folder: Path, question: dict[str, Any], answer: dict[str, Any] | None =
     return suite, suite.tasks[0]
 
 
-# Any row
-
-
 VALUES = {
     "string": st.text(max_size=5),
     "integer": st.integers(-99, 99),
@@ -137,9 +134,6 @@ def test_tool_names_are_legal_and_differ(names: list[str]) -> None:
     assert all(made[name] == name for name in made if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name))
 
 
-# Rows
-
-
 def test_a_row_becomes_a_task(tmp_path: Path) -> None:
     suite, task = only(tmp_path, PARALLEL, PARALLEL_RIGHT)
     assert (task.id, task.scorer, task.labels["category"]) == ("parallel_0", 'bfcl(checker = "official")', "parallel")
@@ -188,9 +182,6 @@ def test_irrelevance_is_right_without_any_call(tmp_path: Path) -> None:
     ]
 
 
-# Rows that cannot be used
-
-
 def test_a_file_that_would_fill_the_memory_is_refused_unless_only_its_first_rows_are_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,9 +212,6 @@ def test_right_calls_that_make_no_plan_are_told(tmp_path: Path, question: Any, a
     if reason == SAME:
         call = ("radio_play", {"genre": "Jazz", "room": "hall"})
         assert (accuracy(suite, task, call), accuracy(suite, task, call, call)) == (0.0, 1.0)
-
-
-# Files
 
 
 def test_a_folder_is_read_as_far_as_it_is_supported(tmp_path: Path) -> None:

@@ -46,8 +46,6 @@ def write(path: Path, *rows: Any, encoding: str = "utf-8", newline: str = "\n") 
     return path
 
 
-# Expressions
-
 EXPRESSIONS = st.recursive(
     st.integers(-80, 80).map(lambda quarters: f"{quarters / 4:g}"),
     lambda inner: st.builds(str.format, st.sampled_from(["({}{}{})", "{}{}{}"]), inner, st.sampled_from("+-*/"), inner),
@@ -96,10 +94,7 @@ def test_any_annotation_gives_a_valid_plan_or_the_documented_error(text: str) ->
     [
         (FERRY["answer"], ["multiply 3 40", "add c1 25", "divide c2 4", "subtract c2 c3"]),  # results are referred to
         ("<<2*3=6>> <<2.0*3=6>> <<6+1=7>>", ["multiply 2 3", "add c1 1"]),  # a call is not planned twice
-        (
-            "<<(10-4)/(1+2)*-3=-6>>",
-            ["subtract 10 4", "add 1 2", "divide c1 c2", "multiply c3 -3"],
-        ),  # from the inside
+        ("<<(10-4)/(1+2)*-3=-6>>", ["subtract 10 4", "add 1 2", "divide c1 c2", "multiply c3 -3"]),  # from the inside
         ("<<10/3=3.33>> <<3.33*3=9.99>>", ["divide 10 3", "round_to c1 2", "multiply c2 3"]),
     ],
 )
@@ -135,9 +130,6 @@ def test_notations_of_twelve(annotation: str) -> None:
 def test_what_does_not_add_up_is_said(answer: str, reason: str) -> None:
     with pytest.raises(AnnotationError, match=re.escape(reason)):
         plan_of(answer, 6)
-
-
-# Files
 
 
 def test_a_row_becomes_a_task(tmp_path: Path) -> None:

@@ -97,16 +97,10 @@ def test_a_server_whose_tools_cannot_be_had_is_told_in_one_line(caplog, behaviou
     assert not [record for record in caplog.records if record.name.startswith("mcp.")]
 
 
-@pytest.mark.parametrize(
-    ("typed", "said"),
-    [
-        ("mcp:https://example.org/mcp?api_key=S3CRETWORD0123456789", "it holds what looks like a secret"),
-        ("mcp:python x --key sk-proj-S3CRETWORD0123456789abcdefghij", "it holds what looks like a secret"),
-    ],
-)
-def test_a_secret_in_the_name_is_refused_and_not_repeated(typed: str, said: str) -> None:
-    with pytest.raises(ValueError, match=rf"^(?!.*S3CRETWORD).*{said}"):
-        read_server(typed)
+@pytest.mark.parametrize("more", ["https://example.org/mcp?api_key=", "python x --key sk-proj-"])
+def test_a_secret_in_the_name_is_refused_and_not_repeated(more: str) -> None:
+    with pytest.raises(ValueError, match=r"^(?!.*S3CRETWORD).*it holds what looks like a secret"):
+        read_server(f"mcp:{more}S3CRETWORD0123456789abcdefghij")
 
 
 @given(st.text())

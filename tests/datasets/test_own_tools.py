@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.datasets.importing.own_tools import ALLOWED, OwnTools, offered, own_tools
+from whichloop.datasets.importing.own_tools import ALLOWED, offered, own_tools
 from whichloop.datasets.task import Task
 from whichloop.protocol import Query
 
@@ -29,10 +29,6 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], M
         return importlib.import_module("own_made")
 
     return make
-
-
-def names(tools: OwnTools) -> list[str]:
-    return [tool.name for tool in tools.fixed]
 
 
 def task(**world: Any) -> Task:
@@ -69,7 +65,7 @@ def world(task: Task): ...
     ],
 )
 def test_what_a_module_offers(module, more, attribute, expected):
-    assert names(offered("own_made", module(FUNCTIONS + more), attribute)) == expected
+    assert [tool.name for tool in offered("own_made", module(FUNCTIONS + more), attribute).fixed] == expected
 
 
 @pytest.mark.parametrize(
@@ -102,9 +98,6 @@ def test_a_task_gets_the_tools_that_it_names_and_all_without(allowed):
     tools = own_tools("shop", [price, stock])
     assert [tool.name for tool in tools.open(task(**{ALLOWED: allowed})).tools] == allowed
     assert [tool.name for tool in tools.open(task()).tools] == ["price", "stock"]
-
-
-# --- what a model is not told, and what other threads may not use ---
 
 
 def test_what_a_model_is_not_told_is_a_warning_of_one_line(module, caplog):

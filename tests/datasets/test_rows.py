@@ -43,8 +43,6 @@ def stock(item: str) -> int:
 TOOLS = own_tools("shop", [price, stock])
 
 
-# --- one table in every format ---
-
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=30).filter(str.strip)
 ANSWER = TEXT | st.integers(-(10**14), 10**14) | st.floats(-1e9, 1e9) | st.lists(st.integers(0, 9), min_size=1, max_size=3)
 ROW = st.fixed_dictionaries({"question": TEXT, "answer": ANSWER, "context": st.none() | TEXT, "topic": st.sampled_from("abc")})
@@ -93,8 +91,6 @@ def test_the_same_table_gives_the_same_tasks_in_every_format(tmp_path, table, ty
         assert task.labels == {"topic": row["topic"]}
 
 
-# --- whole tasks ---
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEY, inner, max_size=3),
@@ -136,9 +132,6 @@ def test_whole_tasks_come_back_as_they_were_written(tmp_path, tasks):
     again = replace(suite, tasks=tuple(tasks))
     assert again.max_tool_steps == suite.max_tool_steps
     assert again.tasks == tuple(suite.tasks)
-
-
-# --- what cells mean ---
 
 
 EXACTLY = "numeric(tolerance=0)"
@@ -227,6 +220,3 @@ def test_columns_that_are_not_used_are_told_in_one_line(tmp_path, form, caplog):
     assert len(caplog.messages) == 1
     written([{"question": "a", "answer": 1, "topic": "x", "plans": "x", "Gold": 2}], form, tmp_path)
     assert caplog.messages[1].endswith("not used: 'plans', 'Gold'")
-
-
-# --- where rows come from ---

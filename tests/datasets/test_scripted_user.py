@@ -67,9 +67,6 @@ def tell(done: int, message: str = "Done.") -> tuple[str, dict[str, Any]]:
     return "tell_user", {"message": message, "requests_done": done}
 
 
-# What is said, and when
-
-
 def test_a_user_asks_the_next_thing_once_the_first_is_done() -> None:
     place = harbour()
     said = make(place, tell(1), ("paint", {"what": "boat"}), tell(1), ("paint", {"what": "oar"}), tell(1))
@@ -144,9 +141,6 @@ def test_requests_come_in_order_and_each_after_what_it_waits_for(script: Scripte
                 assert said == STILL_WAITING
 
 
-# tau2's customers
-
-
 def further_row(reason: str, *actions: Any) -> dict[str, Any]:
     made = row("t", *actions)
     made["user_scenario"]["instructions"] |= {"reason_for_call": reason, "task_instructions": "You are calm. Finally, you say bye."}
@@ -171,7 +165,7 @@ def test_a_customer_who_asks_in_turn_begins_with_the_first_request(tmp_path: Pat
     assert task.world["further"] == ["Also, I cancel order 3.", "Finally, I say bye."]
     assert task.plan is not None
     assert [call.id for call in task.plan.calls] == [
-        *("ask_identity", "ask_wishes", "yes1", "c1", "tell1", "c2", "yes3", "c3", "tell2", "tell3"),
+        *("ask_identity", "ask_wishes", "yes1", "c1", "tell1", "c2", "yes3", "c3", "tell2", "tell3")
     ]
     assert task.plan.dependencies["tell1"] == {"c1"}
     assert task.plan.dependencies["yes3"] == {"tell1", "c2"}
@@ -183,9 +177,6 @@ def test_to_ask_in_turn_loses_no_word_and_keeps_the_order(sentences: list[str]) 
     text = " ".join(sentences)
     assert " ".join(in_turn(text)).split() == text.split()
     assert all(part.split()[0] in ("Also,", "then", "And") for part in in_turn(text)[1:])
-
-
-# A user whom a model plays
 
 
 def test_a_model_that_plays_the_user_is_told_the_script_and_hears_the_talk() -> None:

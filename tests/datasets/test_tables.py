@@ -91,8 +91,6 @@ def outcome(opened: ReadOnlyDatabase, query: str, parameters: list[Any] | None =
     return found
 
 
-# Whatever is asked
-
 _WORDS = (
     *("SELECT", "*", "1", "x", "FROM", "meters", "readings", "tariffs", "WHERE", "kwh", "month", "town", ",", "(", ")", "=", "<"),
     *("JOIN", "ON", "UNION ALL", "UNION", "ORDER BY", "GROUP BY", "LIMIT", "WITH", "RECURSIVE", "AS", "a", "COUNT(*)", "SUM(kwh)"),
@@ -221,12 +219,6 @@ def test_a_result_says_whether_it_is_complete(energy: ReadOnlyDatabase, rows: in
     assert found.complete == (len(found.rows) == min(rows, 80))
     told = tools.run_sql(Connections(), "energy", f"SELECT town FROM meters LIMIT {rows}")
     assert ("truncated" in told) == (rows > MAX_ROWS)
-
-
-# Tools
-
-
-# The tasks
 
 
 def test_the_digest_that_the_suite_states_is_that_of_the_databases() -> None:

@@ -28,8 +28,6 @@ def test_code_of_a_suite_that_cannot_open_its_tasks_is_one_line(error: Exception
     assert told.value.__cause__ is error
 
 
-# Quarantine
-
 SUITE = arithmetic.load(12)
 IDS = [task.id for task in SUITE.tasks]
 

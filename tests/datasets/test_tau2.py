@@ -75,8 +75,6 @@ def planned(task: Task) -> list[tuple[str, Mapping[str, Any]]]:
     return [(call.tool, call.arguments) for call in task.plan.calls]
 
 
-# The domain's tools
-
 CREATING = st.builds(lambda user: ("create_task", {"user_id": user, "title": "x"}), st.sampled_from(["ada", "bob", "eve"]))
 UPDATING = st.builds(
     lambda number, status: ("update_task_status", {"task_id": f"task_{number}", "status": status}),
@@ -114,9 +112,6 @@ def test_the_tools_keep_the_database_in_order(creating: tuple[Suite, Task], call
     assert untouched.state()["db"] == DB
 
 
-# Tasks
-
-
 def test_a_row_becomes_a_task(tmp_path: Path) -> None:
     suite, task = only(tmp_path, row("sweep", CREATE, FINISH))
     assert (task.id, task.labels) == ("sweep", {"basis": "DB"})
@@ -136,10 +131,7 @@ def test_a_row_becomes_a_task(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("actions", "after", "fails"),
-    [
-        ((LOOK, CREATE, FINISH, LOOK_AGAIN), [(), ("c1",), ("c2",), ("c3",)], []),
-        ((FINISH, CREATE), [(), ("c1",)], ["c1"]),
-    ],
+    [((LOOK, CREATE, FINISH, LOOK_AGAIN), [(), ("c1",), ("c2",), ("c3",)], []), ((FINISH, CREATE), [(), ("c1",)], ["c1"])],
 )
 def test_changes_come_in_order_and_reads_after_the_last_change(tmp_path: Path, actions: Any, after: Any, fails: Any) -> None:
     suite, task = only(tmp_path, row("t", *actions))
@@ -160,9 +152,6 @@ def test_initial_data_and_actions_make_the_database(tmp_path: Path) -> None:
     assert (db["users"]["ada"], db["tasks"]["task_1"]) == (DB["users"]["ada"], DB["tasks"]["task_1"])
     assert task_problems(suite) == []
     assert accuracy(suite, task, *planned(task)) == 1.0
-
-
-# The reward basis
 
 
 COMPLETED = assertion("assert_task_status", task_id="task_2", expected_status="completed")
@@ -200,8 +189,6 @@ def test_all_that_the_reward_basis_names_is_judged(tmp_path: Path, given: Any, c
     assert task_problems(suite) == []
 
 
-# Tasks that cannot be run
-
 HISTORY = {"message_history": [{"role": "user", "content": "Hello."}]}
 NOTE = assertion("add_notification", side="user", notification_id="n")
 TWO = assertion("assert_number_of_tasks", user_id="bob", expected_number=2)
@@ -225,9 +212,6 @@ def test_what_cannot_be_run_is_quarantined_with_the_reason(tmp_path: Path, given
     assert task.quarantined.startswith(reason)
     assert (task.plan, task.no_plan) == (None, task.quarantined)
     assert len(suite.digest) == 64
-
-
-# Files
 
 
 def test_splits_and_limit(tmp_path: Path) -> None:

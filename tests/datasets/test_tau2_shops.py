@@ -11,23 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.datasets.tau2_shops import (
-    AWAY,
-    BOOKING,
-    DAY,
-    EXCHANGE,
-    SHOP,
-    after,
-    airline_suite,
-    make,
-    shop_suite,
-)
-from whichloop.datasets.task import Suite, Task
+from tests.datasets.tau2_shops import AWAY, BOOKING, DAY, EXCHANGE, SHOP, after, airline_suite, make, shop_suite
+from tests.datasets.test_tau2 import accuracy, planned
+from whichloop.datasets.task import Suite
 from whichloop.datasets.tau2.customer import first_person
 from whichloop.datasets.tau2.domain import NotFound, RefusedCall, TrialTables, calculated
 from whichloop.datasets.with_user import ProposedCall
-from whichloop.metrics.answers import Judgement
-from whichloop.metrics.scorers import scores_of
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +30,6 @@ def airline(tmp_path_factory: pytest.TempPathFactory) -> Suite:
 
 
 VERBS = {"cancel", "modify", "return", "exchange", "book", "update", "send"}
-
-# The customer
 
 
 def test_a_scenario_becomes_a_user_who_answers(shop: Suite) -> None:
@@ -66,19 +53,12 @@ def test_a_plan_asks_first_looks_up_once_and_has_each_change_agreed_to(shop: Sui
     assert plan.dependencies["c2"] == {"yes2"}
 
 
-def solved(suite: Suite, task: Task, answer: str) -> float:
-    assert task.plan is not None
-    trial = suite.open(task)
-    make(trial, *((call.tool, call.arguments) for call in task.plan.calls))
-    return scores_of(Judgement(task, answer, "finished", trial.state()))["accuracy"]
-
-
 def test_the_plans_solve_their_tasks(shop: Suite, airline: Suite) -> None:
-    assert [solved(shop, task, "Done.") for task in shop.tasks] == [1, 1]
-    assert solved(airline, airline.tasks[0], "It costs $180.") == 1
-    assert solved(airline, airline.tasks[0], "It costs $179.") == 0
-    idle = shop.open(shop.tasks[0])
-    assert scores_of(Judgement(shop.tasks[0], "Done.", "finished", idle.state()))["accuracy"] == 0
+    assert [accuracy(shop, task, *planned(task)) for task in shop.tasks] == [1, 1]
+    assert accuracy(shop, shop.tasks[0]) == 0
+    (booking,) = airline.tasks
+    assert accuracy(airline, booking, *planned(booking), answer="It costs $180.") == 1
+    assert accuracy(airline, booking, *planned(booking), answer="It costs $179.") == 0
 
 
 WORTH = st.integers(0, 3)
@@ -126,9 +106,6 @@ def test_what_an_actor_is_told_becomes_the_customer_s_words(told: str, said: str
     assert first_person(told) == said
 
 
-# Tables that trials share
-
-
 @given(st.lists(st.tuples(st.sampled_from(["get", "edit", "add"]), st.sampled_from("abc"), st.integers(0, 2)), max_size=8))
 def test_changes_are_the_difference_to_the_shared_tables(steps: list[tuple[str, str, int]]) -> None:
     shared = {"things": {"a": {"n": 0}, "b": {"n": 1}}, "others": {}}
@@ -148,12 +125,6 @@ def test_changes_are_the_difference_to_the_shared_tables(steps: list[tuple[str, 
     assert records.changes() == ({"things": changed} if changed else {})
     assert sorted(record["n"] for record in records.each("things")) == sorted(record["n"] for record in model.values())
     assert shared == before
-
-
-# Bad input
-
-
-# The tools' rules
 
 
 ITEMS = {"order_id": "#1", "item_ids": ["10"], "new_item_ids": ["11"], "payment_method_id": "gift_2"}
@@ -243,8 +214,6 @@ def test_what_is_refused_changes_nothing(shop: Suite, airline: Suite, name: str,
     assert error in str(seen)
     assert changed == {}
 
-
-# Arithmetic
 
 SUMS = st.recursive(
     st.integers(0, 999).map(str),

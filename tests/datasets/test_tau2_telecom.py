@@ -87,8 +87,6 @@ def only(folder: Path, given: Any) -> tuple[Suite, Task]:
     return suite, suite.tasks[0]
 
 
-# --- faults and their cures ---
-
 REBOOT: Call = ("reboot_device", {})
 RESET: list[Call] = [("reset_apn_settings", {}), REBOOT]
 FAULTS: Mapping[str, tuple[list[Any], list[Call], list[Any]]] = {
@@ -149,9 +147,6 @@ def test_faults_together_are_cured_by_their_actions_together(tmp_path_factory: A
     assert accuracy(suite, task, *cures) == 1.0
 
 
-# --- the tools ---
-
-
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> tuple[Suite, Task]:
     return only(tmp_path_factory.mktemp("telecom"), row([OVERDUE, ABROAD, call("break_vpn")], REBOOTED, [PAID]))
@@ -194,6 +189,3 @@ def test_whatever_is_called_the_company_and_the_phone_agree_and_no_other_trial_s
             assert make(one, made)[0].data == seen.data
     assert one.world.db == other.world.db == json.loads(json.dumps(one.world.db))
     assert untouched.world.db == task.world["db"]
-
-
-# --- what is refused ---

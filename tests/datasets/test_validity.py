@@ -148,13 +148,7 @@ def test_each_fault_is_named(broken: Task, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "expected"),
-    [
-        (3, 3.0, True),
-        (1, True, False),
-        ([1, {"a": 2.0}], (1, {"a": 2}), True),
-        ([1, 2], [1], False),
-    ],
+    ("one", "other", "expected"), [(3, 3.0, True), (1, True, False), ([1, {"a": 2.0}], (1, {"a": 2}), True), ([1, 2], [1], False)]
 )
 def test_which_values_count_as_the_same(one: Any, other: Any, expected: bool) -> None:
     assert same(one, other) is expected

@@ -153,15 +153,6 @@ def season_of(key: object) -> SeasonStory:
 region = Region(season_of(0).region)
 
 
-# The suite
-
-
-# The sources
-
-
-# The calculators
-
-
 @few
 @given(
     values=st.lists(amounts, min_size=1, max_size=8),

@@ -13,8 +13,6 @@ from tests.cases import cases
 from whichloop.datasets import errands
 from whichloop.datasets.ecommerce import tools as shop_tools
 from whichloop.datasets.ecommerce.shop import Shop, draw_shop
-from whichloop.datasets.errands import town as town_tools
-from whichloop.datasets.errands.town import Town
 from whichloop.datasets.events import service
 from whichloop.datasets.events.programme import CityStory, total
 from whichloop.datasets.events.service import City
@@ -92,29 +90,6 @@ def test_a_call_that_is_lost_or_made_twice_makes_the_end_state_wrong(many: Suite
                 continue
             assert state_after(task, many, twice=call.id) != task.end_state, (task.id, call.id)
             assert state_after(task, many, without=call.id) != task.end_state, (task.id, call.id)
-
-
-@given(number=st.integers(1, 10**9), times=st.integers(1, 4))
-def test_each_write_takes_effect_as_often_as_it_is_called(number: int, times: int) -> None:
-    town, before = Town(number), Town(number)
-    shop, prices = next(iter(town.shops.items()))
-    thing, price = next(iter(prices.items()))
-    address, bill = next(iter(town.addresses.values())), next(iter(town.bills))
-    title, jar = next(iter(town.fines)), next(iter(town.jars))
-    amount = town.bills[bill]["amount"]
-    for _ in range(times):
-        town_tools.buy(town, shop, thing, 2)
-        town_tools.send_parcel(town, address, 5)
-        town_tools.pay_bill(town, bill, amount)
-        town_tools.return_book(town, title)
-        town_tools.empty_into_purse(town, jar, 7)
-    spent = 2 * price + town_tools.POSTAGE + 5 * town_tools.PER_KILOGRAM + amount + town.fines[title] - 7
-    assert town_tools.count_purse(town) == {"dollars": before.purse - times * spent}
-    assert town.purchases == [[shop, thing, 2]] * times
-    assert town.parcels == [[address, 5]] * times
-    assert town.payments == [[bill, amount]] * times
-    assert town.returned == [title] * times
-    assert town.jars[jar] == before.jars[jar] - 7 * times
 
 
 few_of_events = settings(max_examples=cases(10), deadline=None)

@@ -34,9 +34,6 @@ def python(code, **options):
     return Program(shlex.join(["python", "-c", code]), **options)
 
 
-# --- what it gets, and what it gives ---
-
-
 def test_the_question_comes_in_both_ways_and_the_answer_is_what_is_printed():
     code = "import os, sys; asked = sys.stdin.read(); print(asked, os.environ['WHICHLOOP_QUESTION'] == asked)"
     assert run(python(code), question="What is ü?").answer == "What is ü? True"
@@ -66,9 +63,6 @@ def test_a_providers_failure_that_ends_it_is_the_providers_and_a_used_up_budget_
         run(python(f"{ASK}\ntry: ask('?')\nexcept Exception: print('42')"), FakeModel(BudgetExceeded("no more")))
 
 
-# --- what goes wrong ---
-
-
 @pytest.mark.parametrize(
     ("code", "said"),
     [
@@ -94,8 +88,6 @@ def test_each_end_without_an_answer_says_what_happened(code, said):
 def test_what_is_odd_is_still_an_answer(code, answer):
     assert run(python(code), question="x" * 5_000_000).answer == answer
 
-
-# --- what it starts ---
 
 FORKS = "import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], {more})"
 

@@ -137,9 +137,6 @@ def test_a_blocking_call_in_a_coroutine_is_refused_instead_of_waiting_for_ever()
         tunnel.OpenAI()
 
 
-# --- as a loop ---
-
-
 def test_it_is_a_foreign_loop_that_its_name_finds_again():
     assert isinstance(agents.in_the_event_loop, ForeignLoop)
     assert agents.in_the_event_loop() is agents.in_the_event_loop

@@ -122,9 +122,6 @@ def test_what_is_no_message_and_what_is_no_page_is_refused():
     assert talked(talk) == [400] * 5 + [405, 403, 403, 404, 404]
 
 
-# --- faults that only MCP has, as the official client sees them ---
-
-
 @contextlib.asynccontextmanager
 async def client_of(server, mode="auto"):
     heard = []
@@ -188,8 +185,6 @@ def test_content_cut_short_is_cut_in_text_and_structure():
     assert whole.structured_content == {"result": whole.content[0].text}
     assert " 88 " in whole.content[0].text
 
-
-# --- over standard input and output ---
 
 LINES = [json.dumps(introduction("2025-11-25")), "", '{"jsonrpc": "2.0", "method": "notifications/initialized"}']
 LINES += [json.dumps(call("double", 2, n=4)), "no JSON", '{"id": 3}']

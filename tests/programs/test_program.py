@@ -14,13 +14,11 @@ from whichloop.programs.program import Program
 from whichloop.programs.worker import MAX_QUESTION_BYTES, own_environment, trial_environment
 from whichloop.protocol import Act, Request, Tool, Toolbox, ToolCall
 from whichloop.protocol.names import parse_spec, program_spec
-from whichloop.runs.registry import loops_named, make_loop, programs_named
+from whichloop.runs.registry import loops_named, programs_named
 
 WORDS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1).filter(
     lambda text: text.strip() == text and "(" not in text
 )
-
-# --- names ---
 
 
 @given(WORDS, st.sampled_from(["", "old", "/opt/new", "~/envs/a", ".venv", "../venv", "a b"]))
@@ -37,14 +35,6 @@ def test_what_is_started_is_named_without_importing_it():
     assert loops_named(spec) == ["provider_retry"]
     assert programs_named(parse_spec("langchain(venv=old)")) == ["old"]
     assert programs_named(parse_spec("bare")) == []
-
-
-def test_it_is_made_from_its_name():
-    loop = make_loop(parse_spec('program(command=cat, keys=["A"], processes=3)'), 6)
-    assert loop == Program("cat", keys=("A",), processes=3, max_steps=7)
-
-
-# --- settings ---
 
 
 @pytest.mark.parametrize(
@@ -95,9 +85,6 @@ def test_its_sources_are_the_files_that_it_names(tmp_path, monkeypatch, command,
     assert [os.path.relpath(file) for file in Program(command).sources if "whichloop" not in str(file)] == files
 
 
-# --- what it is given ---
-
-
 def test_keys_stay_here_unless_they_are_named(monkeypatch):
     shaped = "ghp_" + "a1B2" * 9
     secrets = {"SEARCH_API_KEY": "s", "HF_TOKEN": "t", "DATABASE_URL": "postgres://me:pass@host/x", "PLAIN_NAME": shaped}
@@ -124,9 +111,6 @@ def test_any_question_can_stand_in_an_environment_or_is_left_out(question):
     assert all("\0" not in value and value.encode() is not None for value in told.values())
     assert ("WHICHLOOP_QUESTION" in told) == ("\0" not in question and len(question) <= MAX_QUESTION_BYTES)
     assert told.get("WHICHLOOP_QUESTION", question) in (question, question.encode("utf-8", "replace").decode())
-
-
-# --- what it says ---
 
 
 @given(st.integers(-64, 255), st.binary(max_size=40), st.text(max_size=40))

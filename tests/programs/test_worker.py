@@ -34,9 +34,6 @@ class Toy(ProgramLoop):
         return Solver(self.python, f"{TOYS}:{self.solve}")
 
 
-# --- what a program does ---
-
-
 def test_a_program_calls_tools_and_answers():
     model = answering(Act("", (ToolCall("double", {"n": 4}),)), Act("", (ToolCall("fail", {}),)))
     outcome = run(Toy(), model)
@@ -44,13 +41,7 @@ def test_a_program_calls_tools_and_answers():
     assert seen(model.requests[-1]) == ["8", "Error: ValueError: the pump is dry"]
 
 
-@pytest.mark.parametrize(
-    ("solve", "question", "answer"),
-    [
-        ("prints", "?", "42"),
-        ("gives", "long", "x" * 3_000_000),
-    ],
-)
+@pytest.mark.parametrize(("solve", "question", "answer"), [("prints", "?", "42"), ("gives", "long", "x" * 3_000_000)])
 def test_what_is_odd_is_still_an_answer(solve, question, answer):
     assert run(Toy(solve=solve), question=question).answer == answer
 
@@ -81,9 +72,6 @@ def test_a_program_is_stopped_one_request_after_its_limit_unless_it_answers_ther
     assert (outcome.stop, outcome.answer, len(model.requests)) == (StopReason.MAX_STEPS, None, 3)
     outcome = run(Toy(solve="answers_at_the_limit"))
     assert (outcome.answer, outcome.stop) == ("the best so far", StopReason.FORCED)
-
-
-# --- what becomes of the process ---
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib
 import sys
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from whichloop.protocol.modules import names_in
-from whichloop.runs.built_in import BUILT_IN, PACKAGES, field_docs
+from whichloop.runs.built_in import BUILT_IN, PACKAGES
 from whichloop.runs.code_digests import own_file_digests, project_files, source_file
 
 NAMES = [f"own_module_{number}" for number in range(6)]
@@ -111,29 +110,3 @@ def test_the_table_is_what_the_modules_say(kind: str) -> None:
         if attribute in defined:
             found[name] = (ast.get_docstring(tree) or "").partition("\n")[0]
     assert BUILT_IN[kind] == found
-
-
-@dataclass
-class Base:
-    """Not a field's."""
-
-    steps: int = 3
-    """How many.
-
-    A second paragraph.
-    """
-    mode: str = "fast"
-    """How fast."""
-
-
-class Derived(Base):
-    mode: str = "slow"
-    """How slow."""
-    silent: bool = True
-    loud = False
-    """Under what has no type."""
-
-
-def test_each_field_has_the_string_under_it_and_that_of_a_base_unless_it_has_its_own() -> None:
-    assert field_docs(Base) == {"steps": "How many.\n\nA second paragraph.", "mode": "How fast."}
-    assert field_docs(Derived) == {**field_docs(Base), "mode": "How slow."}

@@ -80,8 +80,6 @@ def test_a_mistake_in_a_file_is_one_line_that_names_file_and_field(tmp_path, tex
     assert is_one_line(str(caught.value))
 
 
-# --- flags over the file ---
-
 FLAGS: dict[str, Any] = {
     "suite": "gsm8k",
     "seed": 7,
@@ -124,15 +122,6 @@ def test_each_mistake_in_what_was_typed_names_the_setting(place):
     with pytest.raises(SettingError) as raised:
         config_from(typed, "run.toml", typed=typed)
     assert raised.value.setting == place
-
-
-def test_of_a_section_only_what_was_typed_is_blamed_on_the_command_line(tmp_path):
-    file = tmp_path / "run.toml"
-    file.write_text("[budget]\ntokens = 0\n")
-    with pytest.raises(ValueError, match=r"run\.toml: budget\.tokens: "):
-        load_config(file, {"budget": {"calls": 9}})
-    with pytest.raises(ValueError, match=r"^budget\.tokens: .*, got -1$"):
-        load_config(file, {"budget": {"tokens": -1}})
 
 
 @pytest.mark.parametrize("text", ["", "some", "sample", "sample=0", "sample=-1", "sample=1.5", "sample=٣", "all\n"])
@@ -184,7 +173,6 @@ def test_any_text_is_a_budget_or_refused_in_one_line(text):
     ("text", "budget"),
     [
         ("2000", {"calls": 2000}),
-        (" 1 call ", {"calls": 1}),
         ("1.5e6tokens", {"tokens": 1_500_000}),
         ("$2.50", {"dollars": 2.5}),
         ("2.5dollars", {"dollars": 2.5}),
@@ -200,9 +188,7 @@ def test_each_form_of_a_budget_is_read(text, budget):
     [
         ("", "write calls, tokens, dollars or seconds"),
         ("$5calls", "write calls, tokens, dollars or seconds"),
-        ("٣calls", "write calls, tokens, dollars or seconds"),
         ("0calls", "greater than or equal to 1"),
-        ("1.5calls", "a valid integer"),
         ("1e99tokens", "exceeded maximum size"),
     ],
 )

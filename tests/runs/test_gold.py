@@ -42,10 +42,7 @@ def test_the_same_answer_in_another_form_is_none_and_an_own_scorer_is_not_asked(
 
 def wrong() -> Suite:
     """Return a suite in which a plan states another answer than the expected one."""
-    return shop(task(39.9, 39.9, name="right"), task(7, 39.9, name="wrong"))
-
-
-def shop(*tasks: Task) -> Suite:
+    tasks = (task(39.9, 39.9, name="right"), task(7, 39.9, name="wrong"))
     return Suite("shop", "1", tasks, lambda task: StatelessEnvironment([price]))
 
 

@@ -18,8 +18,6 @@ from whichloop.runs.built_in import options_of
 from whichloop.runs.code_digests import code_digest
 from whichloop.runs.registry import converted_options, loops_named, make_loop, make_suite
 
-# --- options ---
-
 
 @dataclass(frozen=True)
 class Options:
@@ -47,17 +45,11 @@ def test_options_are_converted_and_the_word_none_is_none_where_that_is_allowed()
 
 @pytest.mark.parametrize(
     ("given_options", "said"),
-    [
-        ({"step": 3}, "it: unknown option 'step'; did you mean 'steps'"),
-        ({"steps": "many"}, "it: steps: .*got 'many'"),
-    ],
+    [({"step": 3}, "it: unknown option 'step'; did you mean 'steps'"), ({"steps": "many"}, "it: steps: .*got 'many'")],
 )
 def test_a_wrong_option_is_named(given_options, said):
     with pytest.raises(ValueError, match=said):
         converted_options(Options, given_options, "it")
-
-
-# --- a loop inside another ---
 
 
 @dataclass(frozen=True)
@@ -78,9 +70,6 @@ def test_all_loops_that_a_spec_names_are_told_without_importing_any():
     spec = parse_spec(r'guards:Guarded(loop="own.one:A(loop=\"own.two:B\")", patience=3, mode=stop, text="no spec at all")')
     assert loops_named(spec) == ["guards:Guarded", "own.one:A", "own.two:B"]
     assert loops_named(parse_spec("bare(instructions=bare)")) == ["bare"]
-
-
-# --- names ---
 
 
 @pytest.mark.parametrize(
@@ -143,9 +132,6 @@ def test_a_loop_has_the_limit_of_its_user_then_of_its_author_then_of_the_run(own
     assert [getattr(loop, "loop", loop).max_steps for loop in made] == [suites, typed, alone]
 
 
-# --- code of the user's own ---
-
-
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch) -> Iterator[Callable[[str, str], None]]:
     """Writes a module that can be imported for the length of a test."""
@@ -174,15 +160,11 @@ class Mine:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch) -> Iterator[Path]:
+def here(own, tmp_path: Path, monkeypatch) -> Path:
     """The current directory, which is not on the search path."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry not in ("", str(tmp_path))])
-    known = set(sys.modules)
-    yield tmp_path
-    for name in set(sys.modules) - known:
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
-            del sys.modules[name]
+    return tmp_path
 
 
 def test_code_in_the_current_directory_is_found_and_the_search_path_stays_as_it_was(here):

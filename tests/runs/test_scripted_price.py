@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import prepare, run
-from whichloop.experiments.gate import Incomparable, bless, judge
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import dollars_of_trial
 from whichloop.metrics.views import to_be_typed
@@ -102,12 +101,3 @@ def test_a_limit_in_dollars_holds_and_a_run_that_goes_on_has_its_price(priced, t
     assert reopen(limited.folder).trial_models.scripted_price == Price(3, 15, 0.3)
     with pytest.raises(ValueError, match=r"a budget in dollars needs one for the scripted model"):
         made(tmp_path, None, trial_budget=BudgetConfig(dollars=1))
-
-
-def test_the_gate_refuses_another_price(priced, tmp_path):
-    dearer = made(tmp_path, "mine=4/15/0.3")
-    problem = r"another price of tokens than in the baseline: 4/15/0\.3, not 3/15/0\.3"
-    with pytest.raises(Incomparable, match=problem):
-        judge(dearer, bless(priced))
-    assert judge(priced, bless(priced)).outcome == "pass"
-    assert judge(made(tmp_path, None), bless(priced)).outcome == "pass"

@@ -105,9 +105,6 @@ def test_each_fault_on_the_wire_lands_on_every_design(over_http: OverHttp, tmp_p
         assert arm.summary.faults.landed == arm.summary.faults.scheduled
 
 
-# --- real arms: the served model as somebody else's ---
-
-
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """`whichloop serve` in a process of its own; its base URL."""

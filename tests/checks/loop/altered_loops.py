@@ -27,10 +27,7 @@ def fewer_draws(draws: float = FEW) -> Iterator[None]:
 
 @contextmanager
 def judged_here(draws: float = FEW) -> Iterator[None]:
-    """Within its block the laws are judged with this share of their draws.
-
-    None of these loops blocks for long, but a busy machine may, and a search through the memory of a process with many tests.
-    """
+    """Within its block the laws are judged with this share of their draws, and a busy machine may block for long."""
     with pytest.MonkeyPatch.context() as patch, fewer_draws(draws):
         patch.setattr(interruption, "STALL_S", 30.0)
         yield

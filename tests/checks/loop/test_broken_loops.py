@@ -50,6 +50,7 @@ BROKEN: tuple[tuple[str, type[Any], str], ...] = (
     ("cancellation", runs.Litterer, "1 asyncio tasks are still running"),
     ("gold", runs.Peeking, "a request holds the expected answer"),
     ("codecs", speaking(runs.Stripping()), "came back as"),
+    ("codecs", speaking(None), "has no codec"),
     ("results", runs.Indexing, "request 2 shows 1 receipts without what the tool gave"),
     ("own words", runs.Clairvoyant, "and the answer is '8', which is right; it comes from the model"),
     ("stops", named("Boaster", stops=STOPS | {StopReason.FORCED}), "declared and never reached .*: forced"),
@@ -156,7 +157,3 @@ def test_a_loop_that_forgets_results_is_told_so_and_is_not_blamed_for_the_calls_
         broken = not_kept(runs.Forgetful(), draws=FEW)
     assert broken.keys() == {"finishing", "results"}
     assert "'three calls': request 3 no longer shows the result of add, so the model asked for it again" in broken["results"]
-
-
-def test_requests_without_a_codec_are_told_so():
-    assert "has no codec" in finding_of("codecs", speaking(None)()).detail

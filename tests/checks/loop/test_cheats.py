@@ -137,14 +137,11 @@ def compared(runs: Path, loops: tuple[str, ...], profiles: tuple[str, ...] = ("c
     return results(experiment.folder, paired=False).comparison.to_json()
 
 
-def accuracies(found: dict[str, Any]) -> dict[str, float]:
-    return {arm["arm"].removeprefix(f"{HERE}:"): arm["accuracy"]["value"] for arm in found["arms"]}
-
-
 def test_receipts_without_their_values_are_worth_nothing(tmp_path: Path) -> None:
-    found = accuracies(compared(tmp_path, ("bare", f"{HERE}:ReceiptsOnly"), tasks=12))
-    assert found["bare/clean"] == 1
-    assert found["ReceiptsOnly/clean"] < 0.2  # tasks without an answer, and those whose results nobody uses
+    found = compared(tmp_path, ("bare", f"{HERE}:ReceiptsOnly"), tasks=12)
+    honest, cheat = (arm["accuracy"]["value"] for arm in found["arms"])
+    assert honest == 1
+    assert cheat < 0.2  # tasks without an answer, and those whose results nobody uses
 
 
 def test_what_is_right_though_no_prompt_showed_it_is_told(tmp_path: Path) -> None:

@@ -48,19 +48,14 @@ class HangsWhenCancelled(TemplateLoop):
             raise
 
 
-HANGING = {
-    "Uninterruptible": "blocks its thread at",
-    "Waiting": "waits for what never comes at",
-}
-"""Loop → what is said of it."""
-
-
-@pytest.mark.parametrize("name", HANGING)
-def test_a_loop_that_hangs_is_given_up_with_its_line_and_the_rest_is_not_checked(name):
-    first, *others = found = check_loop(globals()[name](), limit_s=0.1)
+@pytest.mark.parametrize(
+    ("design", "hangs"), [(Uninterruptible, "blocks its thread at"), (Waiting, "waits for what never comes at")]
+)
+def test_a_loop_that_hangs_is_given_up_with_its_line_and_the_rest_is_not_checked(design, hangs):
+    first, *others = found = check_loop(design(), limit_s=0.1)
     said, line = first.detail.rsplit(":", 1)
-    assert said == f"its check did not end within 0.1 s: the loop {HANGING[name]} tests/checks/loop/test_hanging_loops.py"
-    lines, start = inspect.getsourcelines(globals()[name].run)
+    assert said == f"its check did not end within 0.1 s: the loop {hangs} tests/checks/loop/test_hanging_loops.py"
+    lines, start = inspect.getsourcelines(design.run)
     assert start < int(line) < start + len(lines)
     assert {finding.status for finding in others} == {"not run"}
     assert [finding.law for finding in found] == [law.name for law in LAWS]

@@ -67,12 +67,6 @@ def test_the_check_runs_inside_an_event_loop_too():
     assert asyncio.run(inside()) == Finding("finishing", "ok")
 
 
-def test_an_ablation_without_tools_in_its_prompt_is_told_so():
-    broken = not_kept(Bare(instructions=None), draws=FEW)
-    assert broken.keys() == {"step limit", "tool errors", "finishing"}
-    assert "never called" in broken["tool errors"]
-
-
 def test_what_a_loop_declares_not_to_do_is_not_asked_of_it():
     class Hiding(TemplateLoop):
         shows_tool_errors = False

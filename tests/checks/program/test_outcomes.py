@@ -41,10 +41,7 @@ def test_an_agent_that_says_what_was_wrong_is_told_of_every_mistake(whole):
 
 
 def test_what_calls_at_once_do_to_each_other():
-    """One after the other is never wrong; at once is, where one call reads what the other changes.
-
-    By loops in this process: their calls begin in the same turn, whatever the machine does beside.
-    """
+    """One after the other is never wrong; at once is, where one call reads what the other changes."""
     order = [BY_NAME[name] for name in ("late_first", "write_and_read")]
     for name, outcomes_of_order in {
         "finish": ["handled", "handled"],
@@ -76,13 +73,7 @@ def test_a_reply_without_a_call(answerless, outcome):
     assert set(outcomes(Habits(answerless=answerless), "empty", "prose", "refusal").values()) == {outcome}
 
 
-@pytest.mark.parametrize(
-    ("habits", "outcome"),
-    [
-        (Habits(most=None), "unlimited"),
-        (Habits(at_limit="answers"), "silent"),
-    ],
-)
+@pytest.mark.parametrize(("habits", "outcome"), [(Habits(most=None), "unlimited"), (Habits(at_limit="answers"), "silent")])
 def test_a_model_that_never_ends(habits, outcome):
     assert set(outcomes(habits, "never_finishes", "repeats").values()) == {outcome}
 

@@ -107,13 +107,12 @@ def forgetful_shop() -> Suite:
 
 def counting_shop() -> Suite:
     """Numbers orders over all trials, and keeps their state apart."""
-    count = iter(range(10_000))
+    numbers = iter(range(10_000))
 
     def order_numbered(world: World, item: str, count: int, unit_price: int) -> dict[str, int]:
         """Place an order."""
         return {**order(world, item, count, unit_price), "number": next(numbers)}
 
-    numbers = count
     order_numbered.__name__ = "order"
     return stocked(order=order_numbered)
 
@@ -158,13 +157,6 @@ def unordered(task: Task) -> Task:
     assert task.plan is not None
     look = PlannedCall("c3", "orders", {}, "Look at all orders.")
     return replace(task, plan=Plan((*task.plan.calls, look), task.plan.answer))
-
-
-def ordered(task: Task) -> Task:
-    changed = unordered(task)
-    assert changed.plan is not None
-    *first, look = changed.plan.calls
-    return replace(changed, plan=Plan((*first, replace(look, after=("c2",))), changed.plan.answer))
 
 
 def repeated(task: Task) -> Task:
@@ -237,10 +229,6 @@ def test_what_shows_when_tools_are_called_is_found(suite: Suite, name: str, text
     finding = found(suite, name)
     assert finding.status == "failed"
     assert any(text in problem for problem in finding.problems), finding.problems
-
-
-def test_an_order_that_is_said_is_kept() -> None:
-    assert found(changed(ordered), "order").status == "ok"
 
 
 def test_a_state_that_one_trial_leaves_to_the_next_is_found_where_answers_alone_are_judged() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import replace
 from typing import Any
 
@@ -105,26 +104,20 @@ def test_without_permission_no_tool_is_called() -> None:
     assert called == []
 
 
-def suite_named(name: str, *sizes: int) -> Suite:
-    suite: Suite = importlib.import_module(f"whichloop.datasets.{name}").load(*sizes)
-    return suite
-
-
+SOURCES = generated_suites()
 SAMPLED = ("arithmetic", "ecommerce")
-"""Suites that are checked in each run of the tests: one without a state, one with a database. Slow tests check all: a suite changes
-only with its version, see tests/datasets/test_snapshots.py.
-"""
+"""Suites that are checked in each run of the tests: one without a state, one with a database."""
 
 
 @pytest.mark.parametrize("name", SAMPLED)
 def test_a_built_in_suite_passes_on_a_sample(name: str) -> None:
     """A third of its tasks have all its kinds of them: whoever answers blindly goes through all that there are."""
-    assert not_ok(check_suite(suite_named(name, 36), tasks=5)) == {}
-    suite = suite_named(name)
+    assert not_ok(check_suite(SOURCES[name].suite(36), tasks=5)) == {}
+    suite = SOURCES[name].suite()
     assert quick_problems(suite, suite.tasks) == ()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(generated_suites()))
+@pytest.mark.parametrize("name", sorted(SOURCES))
 def test_a_built_in_suite_passes(name: str) -> None:
-    assert not_ok(check_suite(suite_named(name))) == {}
+    assert not_ok(check_suite(SOURCES[name].suite())) == {}

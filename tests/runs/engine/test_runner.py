@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,8 @@ from whichloop.experiments.compare.reopen import SessionSettings, reopen
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import Experiment, prepare, run
 from whichloop.metrics.record import records_digest
-from whichloop.protocol import Capabilities, Chunk, ProviderError, Reply, Request
+from whichloop.protocol import Capabilities, ProviderError, Reply, Request
+from whichloop.protocol.model import StreamsWhole
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.run_state import MAX_ATTEMPTS
 from whichloop.runs.store.trials import TRIALS
@@ -30,9 +30,6 @@ def done(config: CompareConfig) -> Results:
     experiment = prepare(config)
     assert run(experiment, Told()) == ""
     return results(experiment.folder)
-
-
-# --- digests ---
 
 
 def test_results_are_equal_at_any_concurrency(configured):
@@ -67,9 +64,6 @@ def test_a_resume_runs_what_is_missing_and_nothing_else(configured, kept):
     assert results(whole.folder).digest == whole.digest
 
 
-# --- interruption ---
-
-
 def test_the_runs_budget_stops_cleanly_and_a_resume_finishes(configured):
     whole = done(configured())
     experiment = prepare(configured(budget={"calls": 50}, concurrency=4))
@@ -87,10 +81,7 @@ def test_the_runs_budget_stops_cleanly_and_a_resume_finishes(configured):
     assert len(lines(experiment.folder)) == len(set(lines(experiment.folder))) == whole.scheduled
 
 
-# --- errored trials ---
-
-
-class Down:
+class Down(StreamsWhole):
     """A provider that is out of order until told otherwise."""
 
     name = "openai/fake"
@@ -103,9 +94,6 @@ class Down:
         if not self.works:
             raise ProviderError("connection refused", "connection")
         return Reply('{"final_answer": "42"}')
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        yield Chunk(reply=await self.complete(request))
 
     async def aclose(self) -> None:
         return None
@@ -144,9 +132,6 @@ def test_a_trial_that_gets_through_on_resume_counts_once(real):
     assert len(reopen(experiment.folder).missing()) == 0
 
 
-# --- what a resume refuses ---
-
-
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
@@ -175,13 +160,7 @@ def test_a_run_whose_ground_has_changed_is_not_continued(configured, path, value
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {"loops": ("bear",)},
-        {"suite": "nope"},
-        {"profiles": ("nope",)},
-        {"models": ("gpt",), "profiles": ("clean",)},
-    ],
+    "changes", [{"loops": ("bear",)}, {"suite": "nope"}, {"profiles": ("nope",)}, {"models": ("gpt",), "profiles": ("clean",)}]
 )
 def test_bad_input_leaves_nothing_behind(configured, changes):
     config = configured(**changes)

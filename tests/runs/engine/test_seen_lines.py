@@ -24,11 +24,11 @@ def nobody_follows() -> Iterator[None]:
     threading.settrace(before)
 
 
-def ran(watch: LineWatch, call: Callable[[], Any], then: Callable[[], None] = lambda: None) -> None:
+def ran(watch: LineWatch, call: Callable[[], Any], then: Callable[[], None] = lambda: None, debugger: Any = None) -> None:
     """Call in a thread of its own that is followed."""
 
     def follow() -> None:
-        sys.settrace(None)
+        sys.settrace(debugger)
         watch.begin()
         call()
         then()
@@ -66,16 +66,7 @@ def test_of_other_files_and_beside_a_debugger_nothing_is_seen(tmp_path):
     ran(other, solve)
     assert other.news() == {}
     watch = LineWatch([str(path)])
-
-    def beside() -> None:
-        sys.settrace(lambda *_: None)
-        watch.begin()
-        solve()
-        sys.settrace(None)
-
-    thread = threading.Thread(target=beside)
-    thread.start()
-    thread.join()
+    ran(watch, solve, debugger=lambda *_: None)
     assert watch.news() == {}
 
 

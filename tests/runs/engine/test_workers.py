@@ -144,9 +144,6 @@ def test_where_every_worker_dies_at_its_start_the_run_ends_with_one_line(nasty, 
         run(experiment, told())
 
 
-# --- what reaches out of a trial ---
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
     ("loop", "said"),
@@ -166,9 +163,6 @@ def test_files_of_the_current_folder_do_not_replace_what_a_worker_begins_with(ra
     monkeypatch.chdir(tmp_path)
     (tmp_path / "logging.py").write_text("raise RuntimeError('not this one')\n")
     assert ran(suite="arithmetic(size=2)", workers=1).is_whole
-
-
-# --- many trials ---
 
 
 def test_many_quick_trials_are_shared_among_processors(configured, monkeypatch):

@@ -21,8 +21,6 @@ from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.store.files import RunError, TracePolicy, read_manifest_json, write_manifest_json
 from whichloop.runs.store.trials import read_trace
 
-# --- which are kept ---
-
 CELLS = st.lists(st.tuples(st.text(max_size=5), st.integers(0, 3)), unique=True, max_size=30)
 
 
@@ -112,9 +110,6 @@ def test_rates_are_not_fitted_to_failures_alone(whole, failures, some, untraced)
         fit_run(untraced.folder)
     assert fit_run(some.folder).trials == len(traced(some))
     assert fit_run(whole.folder).trials == len(whole.records)
-
-
-# --- how much they take ---
 
 
 @settings(max_examples=cases(20))

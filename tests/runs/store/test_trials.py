@@ -89,9 +89,6 @@ def three(tmp_path: Path, record: Callable[..., Record]) -> list[Record]:
     return list(read_records(tmp_path))
 
 
-# --- what was written is read ---
-
-
 @settings(max_examples=cases(12))
 @given(st.lists(RECORDS, max_size=6))
 def test_every_record_is_read_as_it_was_written(tmp_path_factory, made):
@@ -183,9 +180,6 @@ def test_every_trace_is_read_back_in_any_order(tmp_path_factory, record, sizes, 
         assert not size or pad_in(traces.read(each)) == "é" * size
 
 
-# --- while it is written, and after kills ---
-
-
 def test_a_run_can_be_read_while_it_is_written_and_written_by_one_process_only(tmp_path, record):
     with TrialWriter(tmp_path) as writer:
         for number in range(3):
@@ -268,24 +262,16 @@ with TrialWriter(Path(sys.argv[1])) as writer:
 """
 
 
-def check_it_goes_on(folder: Path, record: Callable[..., Record]) -> None:
-    """What a full disk left is whole, and can be gone on with once there is room."""
-    kept = len(read_records(folder))
-    assert kept > 5
-    add(folder, [record(task=f"t{number}") for number in range(kept, kept + 20)])
-    found = read_records(folder)
-    assert [each.task for each in found] == [f"t{number}" for number in range(kept + 20)]
-    assert all(read_trace(folder, each).head.task == each.task for each in found)
-
-
 def test_a_file_that_may_not_grow_leaves_a_run_that_goes_on(tmp_path, tmp_path_factory, record):
     limit = "resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))"
     ended = ran_in_fork(FILLS.format(limit=limit), tmp_path_factory.mktemp("code"), str(tmp_path))
     assert f"DiskError: {tmp_path / TRIALS}: disk I/O error; what was written before is whole" in ended.stderr
-    check_it_goes_on(tmp_path, record)
-
-
-# --- files that come from anywhere ---
+    kept = len(read_records(tmp_path))
+    assert kept > 5
+    add(tmp_path, [record(task=f"t{number}") for number in range(kept, kept + 20)])
+    found = read_records(tmp_path)
+    assert [each.task for each in found] == [f"t{number}" for number in range(kept + 20)]
+    assert all(read_trace(tmp_path, each).head.task == each.task for each in found)
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,14 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from tests.checks.loop.altered_loops import Changed
 from whichloop import Bare
 from whichloop.datasets import arithmetic, events
 from whichloop.loops.stateless import Stateless
@@ -25,18 +26,15 @@ from whichloop.models.metering import MeteredModel
 from whichloop.models.profiles import load_profile
 from whichloop.models.scripted import Scripted
 from whichloop.protocol import (
-    Chunk,
     Loop,
     Message,
     Model,
     Observation,
     Outcome,
-    Reply,
     Request,
     StopReason,
     Toolbox,
     ToolCall,
-    WrappedModel,
     resolve,
     run_sync,
 )
@@ -69,27 +67,14 @@ class Bent:
         return bent  # type: ignore[no-any-return]
 
     async def run(self, query: Any, tools: Toolbox, model: Model, observer: Any) -> Outcome[Any]:
-        outcome: Outcome[Any] = await self.inner.run(query, tools, Changed(model, self.change, self.scopes), observer)
+        numbers = itertools.count()
+
+        def changed(request: Request) -> Request:
+            messages = tuple(replace(message, content=self.change(message.content)) for message in request.messages)
+            return replace(request, messages=messages, scope=f"step {next(numbers)}" if self.scopes else request.scope)
+
+        outcome: Outcome[Any] = await self.inner.run(query, tools, Changed(model, changed), observer)
         return outcome
-
-
-class Changed(WrappedModel):
-    """A model whose requests are changed."""
-
-    def __init__(self, model: Model, change: Change, scopes: bool) -> None:
-        super().__init__(model)
-        self._change, self._numbers = change, itertools.count() if scopes else None
-
-    def _changed(self, request: Request) -> Request:
-        messages = tuple(replace(message, content=self._change(message.content)) for message in request.messages)
-        scope = request.scope if self._numbers is None else f"step {next(self._numbers)}"
-        return replace(request, messages=messages, scope=scope)
-
-    async def complete(self, request: Request) -> Reply:
-        return await self.model.complete(self._changed(request))
-
-    def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        return self.model.stream(self._changed(request))
 
 
 def of_errors(told: Callable[[str], str]) -> Change:
@@ -107,8 +92,7 @@ class Dodger(Bent):
     """Makes its calls in a scope of their own, away from the one in which the model decided on them."""
 
     async def run(self, query: Any, tools: Toolbox, model: Model, observer: Any) -> Outcome[Any]:
-        outcome: Outcome[Any] = await self.inner.run(query, Elsewhere(tools), Changed(model, str, True), observer)
-        return outcome
+        return await super().run(query, Elsewhere(tools), model, observer)
 
 
 class Elsewhere(ToolboxAround):
@@ -173,7 +157,7 @@ def test_a_loop_that_hides_errors_loses(profile: str, words: float, all_of_it: f
 
 def test_faults_cannot_be_dodged() -> None:
     """Not by scopes, nor by calls that are made in a task which knows of no request."""
-    met = [[record.faults for record in ran(loop, TOOLS, 20)] for loop in (Bare(), Dodger())]
+    met = [[record.faults for record in ran(loop, TOOLS, 20)] for loop in (Bare(), Dodger(scopes=True))]
     assert met[0] == met[1]
     assert sum(fault.point.startswith("tool:") for faults in met[0] for fault in faults) > 10
 

@@ -122,8 +122,6 @@ def test_results_that_were_not_shown_are_lost_and_never_more_than_were_asked_for
     assert use.fields(5, None) == {"asked": 1, "lost": 1}
 
 
-# --- prompts ---
-
 TEXTS = st.sampled_from(["", "a", "ab", "abc", "b", "ä", "abd", "x" * 40])
 PROMPTS = st.lists(st.lists(TEXTS, max_size=4), min_size=1, max_size=8)
 

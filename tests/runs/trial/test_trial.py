@@ -16,17 +16,7 @@ from whichloop.loops.bare_codecs import CODEC
 from whichloop.metrics.record import Record, records_digest
 from whichloop.models.fake import FakeModel
 from whichloop.models.metering import Budget, Meter
-from whichloop.protocol import (
-    Message,
-    Outcome,
-    Query,
-    Reply,
-    Request,
-    Role,
-    StopReason,
-    ToolCall,
-    Usage,
-)
+from whichloop.protocol import Message, Outcome, Query, Reply, Request, Role, StopReason, ToolCall, Usage
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_loop
 from whichloop.runs.trial.trial import NotRun
@@ -37,9 +27,6 @@ FINISHED = Outcome("42", StopReason.FINISHED, 0)
 
 def asked(text: str = "?") -> Request:
     return Request((Message("user", text),), role=Role.DECIDE, codec=CODEC)
-
-
-# --- answers, limits, crashes ---
 
 
 def test_a_right_answer_and_a_limit_that_is_reached_are_scored_and_the_trace_shows_what_happened(one_trial, tiny):
@@ -165,9 +152,6 @@ def test_an_answer_without_end_is_cut_and_scored(one_trial, tiny, written, score
     assert len(record.answer) < 101_000
 
 
-# --- designs that give up ---
-
-
 @pytest.mark.parametrize("name", ["bare", "finish(forced_finish=off)", "phased"])
 def test_words_of_a_design_that_gives_up_are_never_right(one_trial, tiny, tmp_path, name):
     """`numeric` takes the last number: "3 consecutive errors detected" would count the three chairs of the question."""
@@ -180,9 +164,6 @@ def test_words_of_a_design_that_gives_up_are_never_right(one_trial, tiny, tmp_pa
         suite = tiny(expected=expected, plan=replace(tiny().tasks[0].plan, answer=expected))
         record = one_trial(loop, suite, profile=str(file)).record
         assert (record.status, record.accuracy) == ("scored", 0.0), record
-
-
-# --- budgets ---
 
 
 @pytest.mark.parametrize("swallows", [False, True])
@@ -215,9 +196,6 @@ def test_the_runs_budget_leaves_a_trial_for_a_resume(one_trial, tiny, written, s
         one_trial(written(run), tiny(), meter=Meter(Budget(calls=2)), timeout_s=0.2)
 
 
-# --- what a loop can see ---
-
-
 def test_a_loop_cannot_change_what_its_trial_counts(one_trial, tiny, written):
     async def cheats(query: Any, tools: Any, model: Any, observer: Any) -> Any:
         outcome = replace(await Bare().run(query, tools, model, observer), steps=99)
@@ -230,9 +208,6 @@ def test_a_loop_cannot_change_what_its_trial_counts(one_trial, tiny, written):
     for name in ("steps", "calls", "tool_calls", "input_tokens", "output_tokens", "errors"):
         assert getattr(cheating, name) == getattr(honest, name)
     assert honest.tokens > 0
-
-
-# --- numbers that no record can hold ---
 
 
 @pytest.mark.parametrize(

@@ -5,24 +5,21 @@ from __future__ import annotations
 import asyncio
 import gc
 import re
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from whichloop.datasets.task import StatelessEnvironment, Suite
+from whichloop.datasets.task import Suite
 from whichloop.loops.bare import Bare
 from whichloop.loops.bare_codecs import CODEC
+from whichloop.models.fake import FakeModel
 from whichloop.models.profiles import load_profile
 from whichloop.protocol import (
-    Capabilities,
-    Chunk,
     Message,
     Outcome,
     ProviderError,
     Query,
-    Reply,
     Request,
     Role,
     StopReason,
@@ -43,30 +40,9 @@ def asked(text: str = "?") -> Request:
     return Request((Message("user", text),), role=Role.DECIDE, codec=CODEC)
 
 
-class Replies:
-    """A real model, as far as a trial can tell: replies and failures from a list, the last one again and again."""
-
-    name = "openai/fake"
-    capabilities = Capabilities()
-
-    def __init__(self, *replies: str | Exception, delay_s: float = 0.0) -> None:
-        self.replies = replies
-        self.delay_s = delay_s
-        self.asked = 0
-
-    async def complete(self, request: Request) -> Reply:
-        reply = self.replies[min(self.asked, len(self.replies) - 1)]
-        self.asked += 1
-        await asyncio.sleep(self.delay_s)
-        if isinstance(reply, Exception):
-            raise reply
-        return Reply(reply)
-
-    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
-        yield Chunk(reply=await self.complete(request))
-
-
-# --- time ---
+async def slowly(request: Request) -> str:
+    await asyncio.sleep(0.01)
+    return "noise"
 
 
 async def hang(*arguments: Any) -> Outcome:
@@ -74,7 +50,7 @@ async def hang(*arguments: Any) -> Outcome:
     return FINISHED
 
 
-@pytest.mark.parametrize("models", [None, {"fake": Replies(ANSWER)}])
+@pytest.mark.parametrize("models", [None, {"fake": FakeModel(then=ANSWER)}])
 def test_a_loop_that_waits_for_nothing_until_its_time_is_up_is_scored_0(one_trial, tiny, written, impatient, models):
     record = one_trial(written(hang), tiny(), models=models, timeout_s=0.2).record
     assert (record.status, record.stop, record.accuracy) == ("scored", "timeout", 0.0)
@@ -115,19 +91,13 @@ def test_a_scripted_trial_may_take_long_as_long_as_it_moves_on(one_trial, tiny, 
 
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the interpreter, of a coroutine that cannot end
-@pytest.mark.parametrize(
-    ("doing", "swallowed"),
-    [
-        ("sleeping", asyncio.CancelledError),
-        ("asking", BaseException),
-    ],
-)
+@pytest.mark.parametrize(("doing", "swallowed"), [("sleeping", asyncio.CancelledError), ("asking", BaseException)])
 def test_a_loop_that_swallows_its_cancellation_is_scored_0_and_holds_nothing_up(
     one_trial, tiny, written, impatient, monkeypatch, swallowed, doing
 ):
     monkeypatch.setattr(trial_module, "MAX_PASSES", 500)
     gc.freeze()  # what other tests have left: it takes long to look through
-    model = Replies("noise")
+    model = FakeModel(then=slowly)
 
     async def run(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
         while True:
@@ -147,7 +117,7 @@ def test_a_loop_that_swallows_its_cancellation_is_scored_0_and_holds_nothing_up(
 
 
 def test_what_a_loop_leaves_running_gets_no_more_replies(tiny, written, checked):
-    model = Replies("noise", delay_s=0.01)
+    model = FakeModel(then=slowly)
 
     async def ask_on(inner: Any) -> None:
         while True:
@@ -165,20 +135,17 @@ def test_what_a_loop_leaves_running_gets_no_more_replies(tiny, written, checked)
         suite = tiny()
         checked(await run_trial(Trial(arm, suite.tasks[0], 0, 0), TrialContext(suite, TrialModels({"fake": model}))))
         await asyncio.sleep(0.05)
-        before = model.asked
+        before = len(model.requests)
         await asyncio.sleep(0.05)
-        assert model.asked == before
+        assert len(model.requests) == before
 
     asyncio.run(go())
-
-
-# --- providers, faults, suites ---
 
 
 @pytest.mark.parametrize("kind", ["rate_limit", "auth"])
 @pytest.mark.parametrize("loop", [Bare(), Bare(on_provider_error="observe")], ids=["stops", "goes on"])
 def test_a_real_providers_failure_is_errored(one_trial, tiny, kind, loop):
-    record = one_trial(loop, tiny(), models={"fake": Replies(ProviderError("down", kind))}, attempt=1).record
+    record = one_trial(loop, tiny(), models={"fake": FakeModel(then=ProviderError("down", kind))}, attempt=1).record
     assert (record.status, record.scores, record.attempt) == ("errored", {}, 1)
     assert record.reason == "provider: down"
     assert record.errors[f"provider.{kind}"] >= 1
@@ -186,14 +153,14 @@ def test_a_real_providers_failure_is_errored(one_trial, tiny, kind, loop):
 
 def test_a_loop_that_gets_over_a_real_providers_failure_is_scored_and_one_that_crashes_of_it_errored(one_trial, tiny, written):
     loop = Bare(on_provider_error="observe")
-    record = one_trial(loop, tiny(), models={"fake": Replies(ProviderError("down"), ANSWER)}).record
+    record = one_trial(loop, tiny(), models={"fake": FakeModel(ProviderError("down"), then=ANSWER)}).record
     assert (record.status, record.stop, record.accuracy) == ("scored", "finished", 1.0)
 
     async def run(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
         await model.complete(asked())
         return FINISHED
 
-    assert one_trial(written(run), tiny(), models={"fake": Replies(ProviderError("down"))}).record.status == "errored"
+    assert one_trial(written(run), tiny(), models={"fake": FakeModel(then=ProviderError("down"))}).record.status == "errored"
 
 
 def profile_file(folder: Any, rates: str) -> str:
@@ -220,7 +187,7 @@ def test_an_injected_fault_is_the_treatment_and_scored(one_trial, tiny, tmp_path
 def test_a_task_that_cannot_be_asked_is_excluded_with_the_reason(one_trial, tiny, changes, real_too, reason):
     done = one_trial(Bare(), tiny(**changes))
     assert (done.record.status, done.record.reason, done.trace) == ("excluded", reason, b"")
-    real = one_trial(Bare(), tiny(**changes), models={"fake": Replies(ANSWER)})
+    real = one_trial(Bare(), tiny(**changes), models={"fake": FakeModel(then=ANSWER)})
     assert (real.record.status == "excluded") is real_too
 
 
@@ -251,35 +218,18 @@ def test_a_scorer_that_fails_is_our_bug_not_the_loops(one_trial, tiny, scorer):
     assert record.stop == "finished"
 
 
-@dataclass(frozen=True)
-class Leaky:
-    """An environment with a fault of its own."""
-
-    inner: StatelessEnvironment
-    where: str
-
-    @property
-    def tools(self) -> tuple[Tool, ...]:
-        if self.where == "tools":
-            raise OSError("no disk")
-        return self.inner.tools
-
-    def state(self) -> Any:
-        if self.where == "state":
-            raise OSError("no disk")
-
-    def close(self) -> None:
-        return None
-
-
 def leaky(suite: Suite, where: str) -> Suite:
     """The suite, its digest taken, with environments that fail from now on."""
     inner, sane = suite.open(suite.tasks[0]), True
 
+    def fail(*_: Any) -> Any:
+        raise OSError("no disk")
+
     def open_(task: Any) -> Any:
-        if where == "open" and not sane:
-            raise OSError("no disk")
-        return inner if sane else Leaky(inner, where)  # type: ignore[arg-type]
+        if sane or where == "open":
+            return inner if sane else fail()
+        parts = {"tools": property(fail)} if where == "tools" else {"tools": inner.tools, "state": fail}
+        return type("Leaky", (), {"close": lambda self: None, **parts})()
 
     made = replace(suite, open=open_)
     assert made.digest
@@ -288,7 +238,9 @@ def leaky(suite: Suite, where: str) -> Suite:
 
 
 @pytest.mark.parametrize(
-    ("where", "models"), [("open", None), ("tools", {"fake": Replies(ANSWER)}), ("state", None)], ids=["open", "tools", "state"]
+    ("where", "models"),
+    [("open", None), ("tools", {"fake": FakeModel(then=ANSWER)}), ("state", None)],
+    ids=["open", "tools", "state"],
 )
 def test_an_environment_that_fails_is_errored_and_the_run_goes_on(one_trial, tiny, where, models):
     record = one_trial(Bare(), leaky(tiny(), where), models=models).record

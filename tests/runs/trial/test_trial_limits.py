@@ -61,10 +61,6 @@ def unlimited(suite: str, profile: str) -> list[Record]:
     return records(suite, profile, Budget())
 
 
-def limited_to(what: str, limit: Any) -> Budget:
-    return Budget(**{what: limit})
-
-
 @settings(max_examples=cases(8))
 @given(data=st.data(), suite=st.sampled_from(SUITES), profile=st.sampled_from(PROFILES), what=st.sampled_from(list(LIMITED)))
 def test_a_run_under_a_limit_gives_trial_by_trial_what_a_run_without_it_foretells(data, suite, profile, what):
@@ -73,7 +69,7 @@ def test_a_run_under_a_limit_gives_trial_by_trial_what_a_run_without_it_foretell
     limit = data.draw(st.sampled_from(sorted({spent(record) for record in free}))) or 1
     limit += data.draw(st.sampled_from([0, 0, 1, -1])) if limit > 1 else 0
     limit = to_be_typed(limit) if what == "dollars" else limit
-    held = records(suite, profile, limited_to(what, limit))
+    held = records(suite, profile, Budget(**{what: limit}))
     for before, after in zip(free, held, strict=True):
         is_beyond = exceeds(spent(before), limit)
         assert after.accuracy == (0.0 if is_beyond else before.accuracy), (before.name, what, limit)
@@ -85,9 +81,6 @@ def test_a_run_under_a_limit_gives_trial_by_trial_what_a_run_without_it_foretell
             assert (after.stop, after.answer, after.trace_digest) == (before.stop, before.answer, before.trace_digest)
     if what in UNITS:
         assert [record.accuracy for record in held] == list(map(within_limit(limit, UNITS[what]), free))
-
-
-# --- what the last call answers ---
 
 
 def priced(tokens: int, dollars: float | None = None, nominal: float | None = None) -> Reply:
