@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import string
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.cases import cases
 from tests.metrics.test_comparison import arm, outcomes, record
-from whichloop.metrics.caveats import MAX_ERRORED, MAX_TOLD, TEXTS, Caveat, common_tasks, in_order, warning_lines
+from whichloop.metrics.caveats import MAX_ERRORED, Caveat, common_tasks, in_order
 from whichloop.metrics.comparison import compare
 from whichloop.metrics.record import FaultRecord, Record
 
@@ -26,28 +25,13 @@ def told(records: Sequence[Record], names: str = "") -> dict[str, list[Caveat]]:
     """Code → the warnings of a comparison of the records' arms."""
     found = compare(records, [arm(name) for name in names or dict.fromkeys(each.arm for each in records)]).caveats
     assert found == in_order(found)
-    made = [caveat.to_json() for caveat in found]
+    made = [caveat.to_json() for caveat in found]  # with its text, made of its numbers
     assert json.loads(json.dumps(made, allow_nan=False)) == made
     return {code: [each for each in found if each.code == code] for code in dict.fromkeys(each.code for each in found)}
 
 
 def left_out(name: str, tasks: Sequence[int], reason: str = GONE, **changes: Any) -> list[Record]:
     return [record(name, task, status="excluded", reason=reason, **changes) for task in tasks]
-
-
-@pytest.mark.parametrize("code", TEXTS)
-def test_every_text_is_made_of_its_numbers_and_names_whom_it_is_about(code):
-    fields = {name: form for _, name, form, _ in string.Formatter().parse(TEXTS[code]) if name}
-    numbers = {name: {"why": 2} if name == "reasons" else 7 if form else "a word" for name, form in fields.items()}
-    said = Caveat(code, ("a", "b"), numbers).text
-    assert said.startswith("a and b: ")
-    assert ("2 × why" in said) == ("reasons" in fields)
-
-
-def test_a_document_prints_a_few_of_each_code_and_how_many_more_there_are():
-    many = [Caveat("no scored trial", (name,)) for name in "abcdefg"]
-    assert warning_lines(many[:MAX_TOLD]) == [each.text for each in many[:MAX_TOLD]]
-    assert warning_lines([*many, Caveat("no pair")])[-2:] == ["no scored trial: 4 more", TEXTS["no pair"]]
 
 
 @given(left=st.dictionaries(st.sampled_from("abcdef"), st.tuples(st.integers(0, 9), st.integers(0, 20)), min_size=1))

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from tests.cases import cases
 from whichloop.experiments.compare.verdict import verdict
 from whichloop.metrics.arm_info import ArmInfo
-from whichloop.metrics.comparison import Comparison, compare, did_the_same, mean_over_profiles
-from whichloop.metrics.pairs import Pair, paired_test, pairs_of_family
+from whichloop.metrics.comparison import Comparison, compare, did_the_same
+from whichloop.metrics.pairs import Pair
 from whichloop.metrics.record import Record
 from whichloop.metrics.statistics import accuracy_interval
-from whichloop.metrics.summary import TaskValues
 from whichloop.metrics.sums import ranked
 
 
@@ -72,19 +71,6 @@ def bare(pair: Pair) -> Pair:
     """A pair by its loops, without what only a run of its own may say."""
     a, b = (name.partition("/")[0] for name in (pair.a, pair.b))
     return replace(pair, a=a, b=b, outlook=None)
-
-
-@settings(max_examples=cases(12))
-@given(st.lists(SCORES, min_size=2, max_size=4))
-def test_pooled_over_one_profile_is_that_profile(compared, scores):
-    loops = "abcd"[: len(scores)]
-    own = [bare(pair) for pair in compared({(loop, "p"): each for loop, each in zip(loops, scores, strict=True)}).pairs]
-    values = {
-        loop: mean_over_profiles([TaskValues({f"t{n}": [x] for n, x in enumerate(each)}, {f"t{n}": f"t{n}" for n in range(TASKS)})])
-        for loop, each in zip(loops, scores, strict=True)
-    }
-    tests = {(pair.a, pair.b): paired_test("accuracy", values[pair.a], values[pair.b], 0.02) for pair in own}
-    assert pairs_of_family("accuracy", tests, 0.05) == [pair for pair in own if pair.metric == "accuracy"]
 
 
 @settings(max_examples=cases(12))
@@ -144,24 +130,6 @@ def test_both_intervals_stand_side_by_side_and_tasks_decide() -> None:
     assert pair == replace(plain.pairs[0], over_templates=pair.over_templates)
     assert pair.to_json()["over_templates"] == pair.over_templates.as_dict()
     assert arm.to_json()["over_templates"] == arm.summary.over_templates.as_dict()
-
-
-def test_as_many_templates_as_clusters_are_other_units_all_the_same() -> None:
-    """Twelve clusters of ten tasks in a row, and twelve templates that are asked in turn."""
-    found = compare([replace(one, cluster=f"c{int(one.task[1:]) // 10}") for one in records("{}")], ARMS)
-    only = compare([replace(one, template="", cluster=one.template) for one in records("{}")], ARMS)
-    clustered = only.arms[0].summary.accuracy
-    assert clustered is not None
-    assert found.arms[0].summary.over_templates == replace(clustered, n=TEMPLATES, units=None)
-    assert found.pairs[0].over_templates == replace(only.pairs[0].difference, n=TEMPLATES, units=None)
-
-
-def test_arms_that_name_the_templates_of_their_tasks_differently_have_no_second_interval_of_a_pair() -> None:
-    """Two sources may have the same tasks' names for other tasks: what would be one unit of both is not known."""
-    shifted = [replace(one, template=f"{int(one.task[1:]) // 10}") if one.arm == "b" else one for one in records("{}")]
-    found = compare(shifted, ARMS)
-    assert [arm.summary.over_templates.n for arm in found.arms if arm.summary.over_templates] == [TEMPLATES, TEMPLATES]
-    assert found.pairs[0].over_templates is None
 
 
 @pytest.mark.parametrize(("template", "cluster"), [("", ""), ("one", ""), ("{}", "{}"), ("{}", "other {}")])

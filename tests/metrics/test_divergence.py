@@ -74,22 +74,6 @@ def test_what_comes_close_to_another_cause_is_told_from_it_and_has_its_step(trac
     assert (loss.cause, loss.step) == (cause, step)
 
 
-@pytest.mark.parametrize(
-    ("problem", "misfit"),
-    [
-        ("answer: [] is not of type 'object'", "not an object"),
-        ("the answer is no int: Input should be a valid integer, unable to parse string as an integer", "not an integer"),
-        ("the arguments of '__finish__' must be a JSON object", "not an object"),
-        ("the arguments: 'incident' is a required property; 'equipment' is a required property", "missing field incident"),
-        ("the answer is no P: p.b: Field required", "missing field p.b"),
-        ("answer: 3 is less than the minimum of 5", "answer: 3 is less than the minimum of 5"),
-    ],
-)
-def test_what_is_wrong_with_an_answer_is_told_in_a_fixed_form(problem, misfit):
-    trace = begun().answer().ends(None, "parse_failed") | {"details": {"error": problem}}
-    assert explain_trial(read(trace), record()).detail == f"answer refused: {misfit}; reply 2 stated '14'"
-
-
 def test_every_cause_has_its_examples():
     assert {cause for _, _, cause, _ in LOST.values()} == CAUSES
 
@@ -142,11 +126,6 @@ def test_other_arguments_that_gave_the_same_are_no_cause(result, is_cause):
 
 def test_an_answer_with_work_left():
     assert against(begun().answer(12).ends(12)) == ("termination", "answered at reply 2 and never called add(a=12, b=2)", 2)
-
-
-def test_with_signatures_only_an_early_answer_is_told_by_its_length():
-    loss = explain_trial(read(begun().answer(12).ends(12)), record(), [step.signature for step in course(read(solved()))])
-    assert (loss.cause, loss.detail, loss.step) == ("termination", "answered at reply 2, 1 step before the other course", 2)
 
 
 def test_an_error_that_belongs_to_the_task_is_no_obstacle():

@@ -92,7 +92,6 @@ def test_a_fraction_finds_what_there_is(sizes, share, seed):
     ("sizes", "most", "said"),
     [
         ([2, 2], 3, "no fraction of the 4 cells"),
-        ([3, 2], 5, "no fraction of the 6 cells"),
         ([65], 64, "no fraction of the 65 cells"),
         ([3, 3, 2], 13, "at least 14 cells, and 13 are affordable"),
         ([2] * 10 + [3], MAX_CANDIDATES, "3072 combinations of levels are too many"),

@@ -12,20 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
+from tests.metrics.test_comparison import INVERSE, record
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.comparison import compare
 from whichloop.metrics.gains import Arms, Gain, Gains, dev_gain, gains, with_planned_pairs
 from whichloop.metrics.record import Record
 
-INVERSE = {"better": "worse", "worse": "better", "equivalent": "equivalent", "undecided": "undecided"}
 DESIGNS = ("a", "b", "c")
 ARMS = [Arms(name, f"{name}-", f"{name}+") for name in DESIGNS]
-
-
-def record(arm: str, task: int, accuracy: float, repeat: int = 0, **changes: Any) -> Record:
-    values: dict[str, Any] = {"suite": "s", "suite_digest": "d", "seed": 0, "status": "scored", "stop": "finished"}
-    values |= {"calls": {"decide": 3}, "input_tokens": 90, "output_tokens": 10}
-    return Record(arm=arm, task=f"t{task}", repeat=repeat, scores={"accuracy": accuracy}, **(values | changes))
 
 
 def judged(records: list[Record], arms: list[Arms] = ARMS, **levels: Any) -> Gains:
@@ -83,23 +77,6 @@ def test_before_and_after_swapped_turns_everything_around(records):
     for first, second in zip(there.interactions, back.interactions, strict=True):
         assert second.difference.value == pytest.approx(-first.difference.value, abs=1e-9)
         assert second.verdict.word == INVERSE[first.verdict.word]
-
-
-@settings(max_examples=cases(12))
-@given(RUN)
-def test_equal_records_are_no_gain(records):
-    before = [item for item in records if item.arm.endswith("-")]
-    copies = [Record.from_json(item.to_json() | {"arm": item.arm.replace("-", "+")}) for item in before]
-    found = judged([*before, *copies])
-    for gain in found.gains:
-        if gain.test is not None:
-            difference = gain.test.difference
-            assert (difference.value, gain.test.p) == (0.0, 1.0)
-            assert difference.low < 0 < difference.high
-            assert gain.test.verdict.word in ("equivalent", "undecided")
-    assert found.change in (None, "same")
-    for pair in found.interactions:
-        assert (pair.difference.value, pair.p) == (0.0, 1.0)
 
 
 def task_means(records: list[Record]) -> dict[tuple[str, str], float]:

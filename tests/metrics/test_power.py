@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +15,6 @@ from whichloop.metrics.outlook import CHANCES, MAX_TIMES, gate_outlook, pair_out
 from whichloop.metrics.paired import PairedFlip
 from whichloop.metrics.pairs import paired_test, pairs_of_family
 from whichloop.metrics.power import (
-    PSEUDO_UNITS,
     UNSEEN,
     Levels,
     Spread,
@@ -28,9 +25,6 @@ from whichloop.metrics.power import (
     regression_power,
     same_loop,
     spread,
-    tasks_of,
-    units_to_decide,
-    units_to_pass,
 )
 from whichloop.metrics.statistics import standard_error
 from whichloop.metrics.summary import TaskValues
@@ -47,22 +41,6 @@ BOOL = st.booleans()
 def values(scores: Sequence[Sequence[float]], clusters: Sequence[str] | None = None) -> TaskValues:
     names = clusters or [""] * len(scores)
     return TaskValues({f"t{i}": task for i, task in enumerate(scores)}, {f"t{i}": name for i, name in enumerate(names)})
-
-
-def made(**changes: Any) -> Spread:
-    found: dict[str, Any] = {
-        "tasks": 100,
-        "units": 100,
-        "repeats": 1,
-        "difference": 0.0,
-        "between": 0.1,
-        "within_a": 0.05,
-        "within_b": 0.05,
-        "within_known": True,
-        "floor": 0.0,
-        "scores": True,
-    }
-    return Spread(**(found | changes))
 
 
 # Power of our own decisions.
@@ -187,42 +165,6 @@ def test_either_arm_may_be_the_one_that_names_the_clusters(scores, data):
     assert spread(nameless, named) == spread(other, named)
 
 
-# Sizes by clusters.
-
-CLUSTERED = st.builds(
-    lambda tasks, clusters, icc, between, within: made(
-        tasks=tasks * clusters,
-        units=clusters,
-        between=between * (1 + (tasks - 1) * icc) / tasks,
-        within_a=within / tasks,
-        within_b=within / tasks,
-        icc=icc,
-    ),
-    tasks=st.integers(1, 12),
-    clusters=st.integers(4, 60),
-    icc=st.floats(0, 1),
-    between=st.floats(0.001, 0.5),
-    within=st.floats(0.0, 0.25),
-)
-
-
-def fewest(units: int | None) -> float:
-    return math.inf if units is None else units
-
-
-@given(clustered=CLUSTERED, margin=st.floats(0.02, 0.2), repeats=st.integers(1, 10))
-def test_tasks_that_are_alike_within_clusters_never_ask_for_fewer_than_independent_ones(clustered, margin, repeats):
-    """But for the tasks of the pseudo-units, which pull equal arms the nearer to 0 the more each of them weighs."""
-    size = clustered.tasks / clustered.units
-    effect = clustered.design_effect
-    within = clustered.within_a * size
-    alone = made(between=clustered.between * size / effect, within_a=within, within_b=within)
-    for units in (units_to_decide, units_to_pass):
-        clusters, tasks = units(clustered, repeats, margin), units(alone, repeats, margin)
-        if clusters is not None:
-            assert tasks_of(clusters + PSEUDO_UNITS, clustered) >= fewest(tasks)
-
-
 @given(
     scores=st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=2, max_size=2), min_size=12, max_size=30),
     other=st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=2, max_size=2), min_size=30, max_size=30),
@@ -305,15 +247,6 @@ def test_both_orders_of_a_pair_have_one_outlook(found, margin):
 def test_a_lower_level_takes_no_fewer_tasks(found, margin):
     easy, hard = pair_outlook(found, margin=margin, alpha=0.1), pair_outlook(found, margin=margin, alpha=0.01)
     assert hard is None or (easy is not None and easy.fewer.tasks <= hard.fewer.tasks)
-
-
-def test_an_observed_difference_promises_nothing():
-    """As large as a test at 0.05 nearly shows: a little more decides it in half of the runs, and far more in four of five."""
-    found = Spread(100, 100, 1, 0.1, 0.3, 0.0, 0.0, False, 0.03, True, df=99.0)
-    made = pair_outlook(found, margin=0.02)
-    assert made is not None
-    assert made.fewer.tasks < 200
-    assert made.more.tasks > 3 * made.fewer.tasks
 
 
 def test_a_gate_counts_the_trials_of_the_run_alone():

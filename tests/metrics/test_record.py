@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whichloop.metrics import summary
 from whichloop.metrics.measures import (
     CACHE_READ,
     DISTANCES,
-    Measure,
     distance_range,
     prefix_stability,
     retention,
@@ -22,7 +20,7 @@ from whichloop.metrics.measures import (
     tokens_with_cache,
 )
 from whichloop.metrics.record import MAX_COUNT, FaultRecord, Record, records_digest
-from whichloop.metrics.summary import GAINS, METRICS, SHARES, measures_of, summarize
+from whichloop.metrics.summary import METRICS, measures_of, summarize
 from whichloop.protocol.json_text import canonical_json
 
 DIGESTED = (
@@ -109,20 +107,6 @@ def test_what_is_no_record_is_refused(data: Any) -> None:
         Record.from_json(data)
 
 
-def test_an_added_measure_has_a_mean_where_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    added = Measure(lambda repeating: repeating.repeated_calls, "Tool calls that were made before.", name="before", label="before")
-    monkeypatch.setattr(summary, "METRICS", {**METRICS, "before": added})
-    known, unknown = (repeating(repeated_calls=4, unknown=names) for names in ((), ("before",)))
-    mean = summarize([known]).means["before"]
-    assert mean is not None
-    assert mean.value == 4
-    assert summarize([unknown]).means["before"] is None
-
-
-def repeating(repeated_calls: int, unknown: tuple[str, ...]) -> Record:
-    return Record("a", "s", "d", "t1", 0, 0, "scored", repeated_calls=repeated_calls, unknown=unknown)
-
-
 NAMES = ("asked", "lost", "doubled", "paired", "mispaired", "early", "overlapped")
 
 
@@ -192,10 +176,3 @@ def test_the_measures_of_context_worked_out_by_hand():
     assert {name: share.value for name, share in found.retention_at.items()} == {"1": 1.0, "2": 0.25}
     assert found.means["retention"] is not None
     assert found.means["retention"].n == 1
-
-
-def test_which_measures_are_shares_and_of_which_more_is_better():
-    assert sorted(GAINS) == ["accuracy", "prefix_stability", "retention", "utility_kept"]
-    of_calls = ["calls_doubled", "calls_lost", "calls_overlapped"]
-    of_injection = ["injection_attempted", "injection_executed", "injection_shown"]
-    assert sorted(SHARES - GAINS) == ["answer_changed", *of_calls, "false_success_rate", *of_injection, "results_mispaired"]

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tests.cases import cases
 from whichloop.metrics.calibration import (
     BINS,
     Histogram,
@@ -172,15 +171,3 @@ def test_ranks_are_judged_by_ten_units_of_either_kind(wrong, clusters):
     assert (found.auroc is not None) is enough
     if found.auroc is not None:
         assert (found.auroc.value, found.auroc.high) == (1.0, 1.0)
-
-
-@settings(max_examples=cases(7))
-@given(trials=TRIALS)
-def test_intervals_hold_their_estimates_and_json_can_say_all(trials):
-    found = calibration("a", [reported(place // 2, told, float(right), place % 2) for place, (told, right) in enumerate(trials)])
-    assert found is not None
-    for interval in (found.brier, found.auroc):
-        assert interval is None or interval.low <= interval.value <= interval.high
-    made = found.to_json()
-    assert json.loads(json.dumps(made, allow_nan=False)) == made
-    assert [bar["trials"] for bar in made["bins"]] == [bar.trials for bar in found.bins]

@@ -295,20 +295,15 @@ def test_schema_fetches_no_reference(tmp_path):
     ("spec", "message"),
     [
         ("numerik", rf"unknown scorer 'numerik'; did you mean 'numeric'\? known: {', '.join(scorer_names()[:4])}, "),
-        ("normalised", r"did you mean 'normalized'\? known: "),
         ("exact(tolerance=1)", "scorer 'exact': .*unexpected keyword argument 'tolerance'"),
-        ("numeric(tolerance=-1)", "finite number that is not negative"),
         ("numeric(tolerance=nan)", "finite number"),
-        ("numeric(tolerance=true)", "finite number"),
         ("schema(tolerance='1')", "finite number"),
-        ("numeric(tolerance=)", "scorer .*not a TOML value"),
         ("numeric(tolerance=1", "scorer .*write name, name"),
         ("numeric(tolerance=1}\nmore={)", "not a TOML value"),
         ("", "scorer '' is not a name"),
         ("no.such.module:scorer", "no module named 'no'"),
         ("math:no_such", "math has no 'no_such'"),
         ("math:pi", "not a function"),
-        (":x", "scorer ':x' is not a name"),
     ],
 )
 def test_a_wrong_spec_says_what_is_known(spec, message):
@@ -344,7 +339,8 @@ def score_of_y(name: str) -> float:
 
 def test_a_scorer_of_the_users_own(tmp_path, monkeypatch):
     (tmp_path / "own_scorers.py").write_text(
-        "def half(judgement):\n    return 0.5\n\n\ndef fixed(value):\n    return lambda judgement: value\n"
+        "def half(judgement):\n    return 0.5\n\n\ndef fixed(value):\n    return lambda judgement: value\n\n\n"
+        "def two(a, b):\n    return 1.0\n\n\ndef made():\n    return lambda: 1.0\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     assert [score_of_y(name) for name in ("own_scorers:half", "own_scorers:fixed(value=0.25)")] == [0.5, 0.25]
@@ -352,18 +348,8 @@ def test_a_scorer_of_the_users_own(tmp_path, monkeypatch):
         ("own_scorers:fixed(valeu=1)", "unexpected keyword argument 'valeu'"),
         ("own_scorers:fixed()", "missing"),
         ("own_scorers:half(judgement=1)", "not a function"),
+        ("own_scorers:two", r"^scorer 'own_scorers:two' takes \(a, b\); a scorer takes one argument, a Judgement"),
+        ("own_scorers:made()", r"takes \(\); a scorer takes one argument"),
     ):
         with pytest.raises(ValueError, match=said):
             scorer_named(spec)
-
-
-def test_a_scorer_that_cannot_be_called_with_a_judgement_is_refused_by_name(tmp_path, monkeypatch):
-    (tmp_path / "own_arity.py").write_text(
-        "def two(a, b):\n    return 1.0\n\n\ndef more(a, b=1, *c):\n    return 1.0\n\n\ndef made():\n    return lambda: 1.0\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    assert score_of_y("own_arity:more") == 1.0
-    with pytest.raises(ValueError, match=r"^scorer 'own_arity:two' takes \(a, b\); a scorer takes one argument, a Judgement"):
-        scorer_named("own_arity:two")
-    with pytest.raises(ValueError, match=r"takes \(\); a scorer takes one argument"):
-        scorer_named("own_arity:made()")

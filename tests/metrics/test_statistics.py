@@ -21,7 +21,6 @@ from whichloop.metrics.statistics import (
     independent_difference,
     standard_error,
     unit_count,
-    unit_groups,
     verdict,
     wilson,
 )
@@ -80,11 +79,6 @@ def test_clopper_pearson_vectors():
     """7/10, and the rule of three (Hanley & Lippman-Hand 1983)."""
     assert clopper_pearson(7, 10) == pytest.approx((0.3475, 0.9333), abs=5e-5)
     assert clopper_pearson(0, 300, 0.1) == pytest.approx((0.0, 3 / 300), rel=0.01)
-
-
-def test_wilson_vectors():
-    assert wilson(7, 10) == pytest.approx((0.3968, 0.8922), abs=5e-5)
-    assert wilson(0, 10) == pytest.approx((0.0, 0.2775), abs=5e-5)
 
 
 def test_clustered_error_vectors():
@@ -218,17 +212,6 @@ def test_verdicts(advantage, p, p_equivalence, word, within):
 
 
 # Units of inference.
-
-
-def test_units_of_tasks():
-    assert unit_groups(["", ""], 2) is None
-    assert unit_groups(["a", "a"], 2) is None
-    assert unit_groups(None, 3) is None
-    groups = unit_groups(["a", "", "a"], 3)
-    assert groups is not None
-    assert list(groups) == [0, 1, 0]
-    with pytest.raises(ValueError, match="2 clusters for 3 tasks"):
-        unit_groups(["", ""], 3)
 
 
 # Simulations: the promise itself.

@@ -136,11 +136,6 @@ def test_the_table_of_tasks_adds_up_to_what_the_arms_solved(record, tasks, repea
         assert [one.trials for one in each] == [repeats] * tasks
 
 
-def test_more_tasks_or_none_repeated_have_no_table(record):
-    for tasks, number in ((9, 90), (3, 3)):
-        assert compared(record, {"a": [True] * number, "b": [False] * number}, tasks=tasks).on_tasks == ()
-
-
 SEVERAL = st.fixed_dictionaries({loop: st.lists(st.booleans(), min_size=24, max_size=24) for loop in "abcd"})
 
 
