@@ -69,7 +69,8 @@ def test_a_run_under_a_limit_gives_trial_by_trial_what_a_run_without_it_foretell
     limit = data.draw(st.sampled_from(sorted({spent(record) for record in free}))) or 1
     limit += data.draw(st.sampled_from([0, 0, 1, -1])) if limit > 1 else 0
     limit = to_be_typed(limit) if what == "dollars" else limit
-    held = records(suite, profile, Budget(**{what: limit}))
+    given: dict[str, Any] = {what: limit}
+    held = records(suite, profile, Budget(**given))
     for before, after in zip(free, held, strict=True):
         is_beyond = exceeds(spent(before), limit)
         assert after.accuracy == (0.0 if is_beyond else before.accuracy), (before.name, what, limit)
