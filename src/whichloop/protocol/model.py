@@ -1,4 +1,4 @@
-"""The request, the model that answers it, and the ways in which it may not."""
+"""The request, the model that answers it, and the ways in which it may not; token counts offline, which are estimates."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from whichloop.protocol.chat import CallDelta, Capabilities, Chunk, Message, Reply, Usage, reply_of_pieces, whole_pieces
-from whichloop.protocol.json_text import canonical_json
-from whichloop.protocol.moves import Codec, Role
-from whichloop.protocol.program import Prompted
-from whichloop.protocol.threads import beside_event_loop
-from whichloop.protocol.tool_calls import ToolSpec
+from .chat import CallDelta, Capabilities, Chunk, Message, Reply, Usage, reply_of_pieces, whole_pieces
+from .json_text import canonical_json
+from .moves import Codec, Role
+from .program import Prompted
+from .threads import beside_event_loop
+from .tool_calls import ToolSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,9 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
 
-from whichloop.protocol.json_text import CHECKSUM, ChecksumError, digest, unseal
-
 from .chat import Reply
 from .files import file_error_words, read_bounded
-from .json_text import load_json
+from .json_text import CHECKSUM, ChecksumError, digest, load_json, unseal
 from .names import nearest
 from .values import counted
 

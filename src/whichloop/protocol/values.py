@@ -13,9 +13,7 @@ from datetime import date, time, timedelta
 from enum import Enum
 from typing import Any
 
-from whichloop.protocol.json_text import canonical_json
-
-from .json_text import Encoder
+from .json_text import Encoder, canonical_json
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=[^<>]{0,200}(?<![-=])>)")
 """A memory address as `<Thing object at 0x7f…>` has it; in prose ("fault at 0x10 -> exit") it is part of the result."""

@@ -18,8 +18,6 @@ from typing import Any
 from whichloop._extras import is_installed, missing
 from whichloop.checks import suite as checks
 from whichloop.datasets.task import Suite, Task
-from whichloop.experiments.compare.measured_forms import applies
-from whichloop.experiments.compare.results import results
 from whichloop.metrics.caveats import listed_names
 from whichloop.models.metering import Meter
 from whichloop.models.profiles import load_profile
@@ -27,7 +25,7 @@ from whichloop.protocol import ForeignLoop
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.config import BudgetConfig, CompareConfig, typed_words
 from whichloop.runs.engine.engine import opened
-from whichloop.runs.engine.interruption import INTERRUPTED, Interruption
+from whichloop.runs.engine.interruption import INTERRUPTED, Interruption, told_of_exit
 from whichloop.runs.engine.job import Job, SeenLines, budget_of
 from whichloop.runs.engine.runner import Progress, run_trials
 from whichloop.runs.folders import new_folder
@@ -40,8 +38,10 @@ from whichloop.runs.run_state import Retry, RunState, Spent, read_state
 from whichloop.runs.schedule import Arm, PendingTrials, Trial, form_of, schedule
 from whichloop.runs.store.files import CutShort, RunError, TracePolicy
 from whichloop.runs.store.trials import TrialWriter
-from whichloop.runs.trial.watchdog import told_of_exit
 from whichloop.runs.trial_models import TrialModels, open_models, with_scripted_price
+
+from .measured_forms import applies
+from .results import results
 
 KEPT = (
     *("data", "tools", "quarantine", "skip_unplanned", "repeats", "max_tool_steps", "price", "trial_budget", "trial_timeout_s"),

@@ -1,14 +1,22 @@
-"""Ctrl-C during a run: the first lets the trials that are under way end, the next one ends the run at once, as SIGTERM does."""
+"""Ctrl-C during a run: the first lets the trials that are under way end, the next one ends the run at once, as SIGTERM does.
+
+And code of the user's own that would end this process as if all had gone well.
+"""
 
 from __future__ import annotations
 
 import math
+import os
+import posix
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import NoReturn
+
+from whichloop.protocol.threads import in_event_loop
 
 INTERRUPTED = "interrupted"
 """Why no further trial begins."""
@@ -92,3 +100,29 @@ def terminated_as_interrupted() -> Iterator[None]:
 def _end(number: int, frame: FrameType | None) -> None:
     if not press_everywhere(at_once=True):
         raise KeyboardInterrupt
+
+
+INVALID = 4
+"""The exit code of a result that is invalid."""
+
+
+@contextmanager
+def told_of_exit() -> Iterator[None]:
+    """Let `os._exit` within the block raise SystemExit: code of a loop, a tool or a suite must not end this process as a success.
+
+    Processes that it forks may leave as they like, and a watchdog's thread ends this one, with no success.
+    """
+    leave, pid = os._exit, os.getpid()
+
+    def refuse(status: int) -> NoReturn:
+        if os.getpid() != pid:
+            leave(status)
+        if threading.current_thread() is not threading.main_thread() and not in_event_loop():
+            leave(status or INVALID)
+        raise SystemExit(f"code of a loop, a tool or a suite called os._exit({status!r})")
+
+    os._exit = posix._exit = refuse
+    try:
+        yield
+    finally:
+        os._exit = posix._exit = leave

@@ -1,4 +1,4 @@
-"""Write the files of a run directory whole or not at all, even if the writing process dies; and its lock."""
+"""The files of a run directory: written whole or not at all, even if the writing process dies; its lock; which traces it keeps."""
 
 from __future__ import annotations
 

@@ -30,9 +30,19 @@ from whichloop.protocol.files import open_regular
 from whichloop.protocol.json_text import Encoder, load_json
 from whichloop.protocol.names import meant, most_like, several
 from whichloop.protocol.values import one_line
-from whichloop.runs.store.files import MAX_TEXT, TracePolicy, why_untraced
 
-from .files import MANIFEST, DiskError, RunError, acquire_lock, own_file, read_manifest_json, write_manifest_json
+from .files import (
+    MANIFEST,
+    MAX_TEXT,
+    DiskError,
+    RunError,
+    TracePolicy,
+    acquire_lock,
+    own_file,
+    read_manifest_json,
+    why_untraced,
+    write_manifest_json,
+)
 
 TRIALS = "trials.sqlite"
 SCHEMA = (

@@ -1,5 +1,4 @@
-"""The beat of an event loop, which a trial that blocks it holds up; how a trial's tasks are ended, what they leave behind, and ends
-that nobody else would tell of.
+"""The beat of an event loop, which a trial that blocks it holds up; how a trial's tasks are ended, and what they leave behind.
 
 A worker whose event loop does not beat for as long as a trial may take writes where it hangs, and ends. In the command's own
 process nothing ends such a trial.
@@ -10,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import posix
 import re
 import sys
 import threading
@@ -18,11 +16,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 from whichloop.protocol.own_code import is_theirs, place_of
-from whichloop.protocol.threads import in_event_loop
 
 BEAT_S = 0.1
 """Seconds between two beats."""
@@ -191,32 +187,6 @@ class DaemonThreads(ThreadPoolExecutor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Do nothing: there is nothing to wait for."""
-
-
-INVALID = 4
-"""The exit code of a result that is invalid."""
-
-
-@contextmanager
-def told_of_exit() -> Iterator[None]:
-    """Let `os._exit` within the block raise SystemExit: code of a loop, a tool or a suite must not end this process as a success.
-
-    Processes that it forks may leave as they like, and a watchdog's thread ends this one, with no success.
-    """
-    leave, pid = os._exit, os.getpid()
-
-    def refuse(status: int) -> NoReturn:
-        if os.getpid() != pid:
-            leave(status)
-        if threading.current_thread() is not threading.main_thread() and not in_event_loop():
-            leave(status or INVALID)
-        raise SystemExit(f"code of a loop, a tool or a suite called os._exit({status!r})")
-
-    os._exit = posix._exit = refuse
-    try:
-        yield
-    finally:
-        os._exit = posix._exit = leave
 
 
 KILLED = "the loop let nothing else run for"
