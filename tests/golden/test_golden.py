@@ -11,7 +11,7 @@ from tests.golden import cases, imported
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("case", cases.FEW)
+@pytest.mark.parametrize("case", [*cases.FEW, *(pytest.param(case, marks=pytest.mark.slow) for case in cases.DIGESTS)])
 def test_equal_input_gives_the_digests_that_it_gave(case: str) -> None:
     assert cases.differences("digests", case, cases.digest_case(case)) == []
 
@@ -34,7 +34,7 @@ def test_a_documented_run_has_the_verdict_that_it_had(case: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [*cases.COMMANDS, "size.md", "results.md, seed 0", "suites.md, typed", "suites.md, errands"])
+@pytest.mark.parametrize("case", [case for case in (*cases.VERDICTS, *cases.COMMANDS) if case not in cases.QUICK_VERDICTS])
 def test_a_longer_documented_run_has_the_verdict_that_it_had(case: str) -> None:
     assert cases.differences("verdicts", case, cases.verdict_case(case)) == []
 
