@@ -62,7 +62,18 @@ def kept(name: str, case: str) -> Any:
 def write(name: str, case: str, made: Any) -> None:
     path = FOLDER / f"{name}.json"
     every = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    path.write_text(json.dumps(every | {case: made}, indent=1, sort_keys=True, ensure_ascii=False) + "\n", "utf-8")
+    path.write_text(f"{in_lines(every | {case: made})}\n", "utf-8")
+
+
+def in_lines(value: Any, depth: int = 2) -> str:
+    """JSON in which a case, and each part of it, has a line of its own."""
+    if not depth or not isinstance(value, dict):
+        return json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return (
+        "{\n"
+        + ",\n".join(f"{json.dumps(name, ensure_ascii=False)}: {in_lines(value[name], depth - 1)}" for name in sorted(value))
+        + "\n}"
+    )
 
 
 def differences(name: str, case: str, made: Any) -> list[str]:
