@@ -8,6 +8,7 @@ import pytest
 
 from tests.checks.loop.altered_loops import FEW, fewer_draws, finding_of, findings, not_kept, only_laws
 from tests.checks.loop.broken_loops import Unfrozen
+from tests.rows import row
 from whichloop.checks.loop import LAWS, Finding, check_loop
 from whichloop.checks.loop.template_loop import TemplateLoop
 from whichloop.loops.bare import Bare
@@ -34,6 +35,7 @@ ABLATIONS = (
 DESIGNS = tuple(map(spec_of, builtin_names("loop")))
 
 
+@row("X-15", "G-3")
 @pytest.mark.parametrize("text", [*(design for design in DESIGNS if "loop=" not in design), "guarded(loop=bare)"])
 def test_every_built_in_design_keeps_every_law(text):
     """With few draws; `test_every_design_keeps_every_law_whatever_is_drawn` has each wrapper by itself, and ablations."""

@@ -104,7 +104,8 @@ def test_a_changed_loop_keeps_its_options_and_its_program_under_a_limit(spec: st
     loop, program = examples_of(spec)
     changed = loop.with_predictors(program)
     assert changed.with_step_limit(7).predictors == program
-    assert changed.with_step_limit(7) == loop.with_step_limit(7) or "loop" in parse_spec(spec).options
+    if "loop" not in parse_spec(spec).options:
+        assert changed.with_step_limit(7) == loop.with_step_limit(7)
     assert changed.stops == loop.stops
     assert loop.predictors != program
 
