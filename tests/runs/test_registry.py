@@ -187,7 +187,9 @@ def test_what_is_installed_wins_over_the_current_directory(here, tmp_path_factor
     monkeypatch.setattr(sys, "path", [*sys.path, str(elsewhere)])
     (here / "here_twice.py").write_text("raise AssertionError('imported from the current directory')\n")
     (elsewhere / "here_twice.py").write_text(LOOP)
-    assert make_loop(parse_spec("here_twice:Mine")).name == "mine"
+    (here / "here_user.py").write_text("from here_twice import Mine\n")
+    for module in ("here_user", "here_twice"):
+        assert make_loop(parse_spec(f"{module}:Mine")).name == "mine"
     monkeypatch.delitem(sys.modules, "here_twice")
 
 
