@@ -267,3 +267,28 @@ def test_equal_calls_of_a_run_are_different_calls_and_the_person_sees_the_key() 
     assert len({call.run_id for call in told}) == 1 == len({checkpoint.run_id for _ in told})
     assert told[0].run_id == checkpoint.run_id
     assert seen[0] != seen[1]
+
+
+@pytest.mark.parametrize("made", [1, 2])
+def test_an_agent_that_is_a_tool_has_the_same_keys_when_its_call_is_made_again(made: int) -> None:
+    keys, ends = list[str](), [False, True]
+
+    def pay(cents: int) -> str:
+        keys.append(current_call().idempotency_key)
+        return "paid"
+
+    async def buy(what: str) -> str:
+        for _ in range(made):  # equal runs within one call differ, too
+            inner = FakeModel.script([ToolCall("pay", {"cents": 5})], "Bought.")
+            await Finish(max_steps=3).run(Query(f"Buy {what}."), Toolbox([pay]), inner)
+        if ends.pop():
+            raise Killed
+        return "bought"
+
+    checkpoint, model = Checkpoint(), FakeModel.script([ToolCall("buy", {"what": "tea"})], "Done.")
+    with pytest.raises(Killed):
+        Resumable(Bare(), checkpoint).run_sync(Query("Buy."), Toolbox([buy]), model)
+    again = Resumable(Bare(), Checkpoint(json.loads(json.dumps(checkpoint.entries))))
+    assert again.run_sync(Query("Buy."), Toolbox([buy]), FakeModel.script([], "Done.")).ok
+    assert keys[:made] == keys[made:]
+    assert len(set(keys)) == made

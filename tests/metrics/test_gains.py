@@ -79,6 +79,20 @@ def test_before_and_after_swapped_turns_everything_around(records):
         assert second.verdict.word == INVERSE[first.verdict.word]
 
 
+@settings(max_examples=cases(12))
+@given(records=RUN, data=st.data())
+def test_the_order_of_records_and_designs_changes_nothing_but_rounding(records, data):
+    there = judged(records)
+    back = judged(data.draw(st.permutations(records)), data.draw(st.permutations(ARMS)))
+    for design in DESIGNS:
+        one, other = gain_of(there, design).test, gain_of(back, design).test
+        assert (one and one.verdict) == (other and other.verdict)
+        assert (one and one.p_holm) == (other and pytest.approx(other.p_holm))
+    for mine, theirs in ((there.before, back.before), (there.after, back.after)):
+        places = [{each.design: (each.place, {*each.not_told_apart}) for each in side.designs} for side in (mine, theirs)]
+        assert places[0] == places[1]
+
+
 def task_means(records: list[Record]) -> dict[tuple[str, str], float]:
     scores: dict[tuple[str, str], list[float]] = {}
     for item in records:

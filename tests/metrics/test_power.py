@@ -51,6 +51,13 @@ def test_units_whose_signs_may_all_agree_by_chance_show_no_difference(units, dif
     assert PairedFlip([1.0] * units).p_difference < alpha or difference_power(units, difference, 0.01, alpha) == 0
 
 
+@given(units=UNITS, difference=DIFFERENCE, variance=VARIANCE, margin=MARGIN, alpha=LEVEL, scores=BOOL)
+def test_swapping_the_arms_changes_no_power_of_a_verdict(units, difference, variance, margin, alpha, scores):
+    assert difference_power(units, -difference, variance, alpha) == difference_power(units, difference, variance, alpha)
+    there = equivalence_power(units, difference, variance, margin, alpha, scores=scores)
+    assert equivalence_power(units, -difference, variance, margin, alpha, scores=scores) == pytest.approx(there, abs=1e-9)
+
+
 @given(units=UNITS, more=UNITS, size=st.floats(0.02, 0.9), variance=VARIANCE, alpha=LEVEL, step=st.sampled_from([0.0, 0.2, 1.0]))
 def test_a_difference_shows_the_better_the_more_units_there_are_and_the_larger_it_is(units, more, size, variance, alpha, step):
     """Up to half: a power under it may fall, where hardly anything can be shown at all."""
@@ -69,6 +76,17 @@ def test_passing_and_being_equivalent_grow_with_units_margin_and_level(units, mo
         assert decide(units, difference, variance, margin, min(alpha * 2, 0.4), scores=scores) >= power - 1e-9
         if power >= 0.5:
             assert decide(units + more, difference, variance, margin, alpha, scores=scores) >= power - 1e-9
+
+
+@given(units=UNITS, more=UNITS, drop=st.floats(0.01, 0.8), variance=VARIANCE, alpha=LEVEL, share=st.floats(0.05, 0.9), scores=BOOL)
+def test_a_drop_beyond_the_margin_is_called_a_regression_the_surer_the_more_units(
+    units, more, drop, variance, alpha, share, scores
+):
+    margin = share * drop
+    power = regression_power(units, -drop, variance, margin, Levels(alpha, alpha), scores=scores)
+    assert power <= 1 - pass_power(units, -drop, variance, margin, alpha, scores=scores) + 1e-9
+    assume(power >= 0.5)
+    assert regression_power(units + more, -drop, variance, margin, Levels(alpha, alpha), scores=scores) >= power - 1e-3
 
 
 @given(units=UNITS, variance=st.floats(0.001, 1), alpha=LEVEL, margin=MARGIN)

@@ -18,8 +18,20 @@ from whichloop.models.profiles import Profile
 from whichloop.models.prompt_view import PromptView, named_in
 from whichloop.models.receipts import call_digest
 from whichloop.models.scripted import Script, Scripted
-from whichloop.protocol import Message, Plan, Ref, Request, ToolCall, render_value, run_sync
-from whichloop.protocol.moves import Act, Answer, Completion, Recovery, Role, Text
+from whichloop.protocol import Message, Plan, Ref, Reply, Request, ToolCall, render_value, run_sync
+from whichloop.protocol.moves import (
+    Act,
+    Answer,
+    Completion,
+    Inexpressible,
+    Move,
+    Recovery,
+    Role,
+    Tasks,
+    Text,
+    Understanding,
+    WireError,
+)
 from whichloop.protocol.receipts import strip_receipts
 
 from . import bench
@@ -51,6 +63,47 @@ def joined() -> Any:
         bench.planned("c3", "add", a=Ref("c1"), b=Ref("c2")),
     )
     return bench.Bench(Plan(calls, Ref("c3")))
+
+
+class Picky:
+    """A codec that can say moves of some kinds only, and shows them as they are."""
+
+    name = "picky"
+    max_calls = 2
+
+    def __init__(self, role: Role, kinds: set[type]) -> None:
+        self.role = role
+        self.kinds = kinds
+        self.said: dict[str, Move] = {}
+
+    def render(self, move: Move) -> Reply:
+        if type(move) not in self.kinds:
+            raise Inexpressible(type(move).__name__)
+        self.said[repr(move)] = move
+        return Reply(repr(move))
+
+    def parse(self, reply: Reply) -> Move:
+        if reply.text not in self.said:
+            raise WireError("prose")
+        return self.said[reply.text]
+
+
+KINDS = st.sets(st.sampled_from([Act, Answer, Understanding, Tasks, Completion, Recovery, Text]))
+
+
+@LAW
+@given(data=st.data(), plan=bench.plans(), role=st.sampled_from(list(Role)), kinds=KINDS, shown=st.booleans())
+def test_a_move_that_a_codec_cannot_say_is_never_made(data, plan, role, kinds, shown):
+    """Under any fault too: the reply is a move of a kind that can be said, or prose; a model always says something."""
+    trial = bench.Bench(plan, data.draw(st.sampled_from(["clean", "forgetful"])), seed=data.draw(st.integers()))
+    codec = Picky(role, kinds)
+    texts = trial.results().values() if shown else ()
+    reply = run_sync(trial.model.complete(trial.request(*texts, role=role, codec=codec)))
+    if codec.said:
+        assert type(codec.parse(reply)) in kinds
+    else:
+        assert reply.text or trial.expected == ""
+        assert reply.calls == ()
 
 
 @LAW

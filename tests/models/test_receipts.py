@@ -61,6 +61,13 @@ def test_a_call_is_recognised_by_its_arguments_in_any_order(arguments: dict[str,
 
 
 @LAW
+@given(plan=bench.plans())
+def test_receipts_are_unique_within_any_plan(plan: Plan) -> None:
+    trial = bench.Bench(plan)
+    assert len({truth.call for truth in trial.oracle.values()}) == len(trial.oracle)
+
+
+@LAW
 @given(plan=bench.plans(), data=st.data())
 def test_a_planned_call_is_known_iff_its_receipt_and_those_of_its_dependencies_are_shown(plan: Plan, data: st.DataObject) -> None:
     trial = bench.Bench(plan)

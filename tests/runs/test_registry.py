@@ -182,6 +182,17 @@ def test_code_in_the_current_directory_is_found_and_the_search_path_stays_as_it_
     assert sys.path == before
 
 
+def test_what_is_installed_wins_over_the_current_directory(here, tmp_path_factory, monkeypatch):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(elsewhere)])
+    (here / "here_twice.py").write_text("raise AssertionError('imported from the current directory')\n")
+    (elsewhere / "here_twice.py").write_text(LOOP)
+    (here / "here_user.py").write_text("from here_twice import Mine\n")
+    for module in ("here_user", "here_twice"):
+        assert make_loop(parse_spec(f"{module}:Mine")).name == "mine"
+    monkeypatch.delitem(sys.modules, "here_twice")
+
+
 def test_the_code_of_a_loop_inside_another_counts_too(own):
     own("own_inner", LOOP)
     texts = ('"own_inner:Mine"', "bare", "bare", "react_extract")

@@ -64,6 +64,16 @@ def test_a_tool_step_updates_the_state() -> None:
     assert made.last_confidence == 0.9
 
 
+@row("B0-27")
+def test_each_of_three_calls_of_one_tool_stands_in_the_history() -> None:
+    calls = [("add", {"a": number, "b": 1}) for number in range(3)]
+    _, made = activity(Script(think(*calls), STOP))
+    (kept,) = made.conversation_history
+    assert kept.tool_calls == ["add"] * 3
+    assert kept.tool_parameters == dict(zip(("add", "add#2", "add#3"), (arguments for _, arguments in calls), strict=True))
+    assert [result["result"] for result in kept.results] == [1, 2, 3]
+
+
 @row("S0-49", "S0-67")
 def test_should_terminate_is_asked_after_every_iteration_that_is_not_the_last() -> None:
     asked: list[int] = []

@@ -36,6 +36,14 @@ def test_a_sample_is_that_of_so_many_cells_for_all_arms_and_in_any_order(record,
         assert asked == {(task, repeat) in kept.cells}
 
 
+@given(CELLS, st.integers(1, 10), st.integers(), st.data())
+def test_where_cells_are_added_no_new_one_of_the_old_is_drawn(cells, size, seed, data):
+    """So that a run which is extended has all traces of its new sample that can be had."""
+    before = data.draw(st.lists(st.sampled_from(cells), unique=True)) if cells else []
+    old, new = (TracePolicy.of(f"sample={size}", part, seed).cells for part in (before, cells))
+    assert new & set(before) <= old
+
+
 def test_another_seed_draws_another_sample():
     cells = [(f"t{number}", 0) for number in range(60)]
     assert len({TracePolicy.of("sample=6", cells, seed) for seed in range(5)}) == 5

@@ -301,6 +301,11 @@ def test_a_trace_that_was_changed_or_removed_is_told(tmp_path, three, statement)
         read_trace(tmp_path, three[1])
 
 
+def test_a_trace_of_another_trial_is_none_of_ones_own(tmp_path, three):
+    with pytest.raises(RunError, match=r"the trace of .*/t1/0 is that of another trial"):
+        read_trace(tmp_path, replace(three[1], trace_at=three[2].trace_at))
+
+
 @settings(max_examples=cases(25))
 @given(place=st.floats(0, 1, exclude_max=True), change=st.integers(1, 255), cut=st.booleans())
 def test_a_changed_byte_is_told_or_changes_nothing(tmp_path_factory, finished, place, change, cut):
@@ -355,6 +360,13 @@ def test_a_trace_that_would_fill_the_memory_is_not_opened(tmp_path, record, thre
     with pytest.raises(RunError, match=r"trace of .*/t0/0: its checksum does not fit"):
         read_trace(tmp_path, three[0])
     assert len(trace_text(tmp_path, three[0].trace_at)) > 100
+
+
+def test_a_trace_that_is_too_long_to_be_read_is_not_written(tmp_path, record, monkeypatch):
+    monkeypatch.setattr(module, "MAX_TEXT", len(trace_of(record())))
+    add(tmp_path, [record()])
+    add(tmp_path, [record(task="t2")], "x")
+    assert [bool(each.trace_at) for each in read_records(tmp_path)] == [True, False]
 
 
 @pytest.mark.parametrize("name", [TRIALS, "run.lock"])

@@ -116,6 +116,16 @@ def test_a_loop_that_swallows_its_cancellation_is_scored_0_and_holds_nothing_up(
     gc.collect()
 
 
+def test_a_loop_that_never_waits_still_meets_the_time_limit(one_trial, tiny, written):
+    async def run(query: Query, tools: Any, model: Any, observer: Any) -> Outcome:
+        while True:
+            await tools.call(ToolCall("double", {"n": 1}))
+
+    record = one_trial(written(run), tiny(), models={"fake": FakeModel(ANSWER)}, timeout_s=0.2).record
+    assert (record.status, record.stop) == ("scored", "timeout")
+    assert record.reason.startswith("no end within 0.2 s at tests/runs/trial/test_trial_causes.py:"), "where it waits"
+
+
 def test_what_a_loop_leaves_running_gets_no_more_replies(tiny, written, checked):
     model = FakeModel(then=slowly)
 

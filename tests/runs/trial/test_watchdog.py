@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -55,3 +57,16 @@ def test_a_dump_says_where_a_thread_is():
         line = wait.__code__.co_firstlineno + 2
         assert hangs_at(file.fileno()) == f"tests/runs/trial/test_watchdog.py:{line}"
         assert hangs_at(of_no_thread.fileno()) == ""
+
+
+@pytest.mark.parametrize(("status", "ended"), [(1, 1), (0, 4)])
+def test_a_watchdog_ends_the_process_of_code_of_a_users_own_but_never_as_a_success(status, ended):
+    """As pytest-timeout does: an exception in its thread would be no end."""
+    code = (
+        "import os, threading, time\n"
+        "from whichloop.runs.trial.watchdog import told_of_exit\n"
+        "with told_of_exit():\n"
+        f"    threading.Timer(0.1, os._exit, ({status},)).start()\n"
+        "    time.sleep(30)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == ended
