@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -21,12 +22,13 @@ from dspy.utils.exceptions import (
     LMUnexpectedError,
     LMUnsupportedFeatureError,
 )
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
 from tests.dspy_seam.helpers import Answering
 from whichloop.dspy_seam import DspyModel, lm_of, model_error
+from whichloop.dspy_seam.requests import ToolNames
 from whichloop.protocol import (
     BudgetExceeded,
     ContextOverflow,
@@ -95,6 +97,22 @@ def test_arguments_that_are_no_object_stay_readable() -> None:
         reply = Reply("", (NativeCall("c", "add", raw),), None, "tool_calls")
         got = run_sync(DspyModel(lm_of(Answering(reply))).complete(Request((Message("user", "hi"),))))
         assert json.loads(got.calls[0].arguments) == {"_unparsed": raw}
+
+
+@given(
+    st.lists(st.text("ab0./_ü", min_size=1, max_size=4) | st.sampled_from(["x" * 64, "x" * 65, "x" * 66]), unique=True),
+    st.booleans(),
+)
+@example(["shop.find", "shop/find", "shop_find"], False)
+def test_each_tool_is_sent_under_a_name_of_its_own_that_a_provider_takes_and_its_call_comes_back_to_it(
+    tools: list[str], strict: bool
+) -> None:
+    names = ToolNames(Request((), tuple(ToolSpec(tool, "", NO_ARGUMENTS) for tool in tools)), strict=strict)
+    sent = [names.sent(tool) for tool in tools]
+    assert len(set(sent)) == len(tools)
+    assert all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,63}" if strict else r"[A-Za-z0-9_-]{1,64}", name) for name in sent)
+    back = names.in_reply(Reply("", tuple(NativeCall("c", name, "{}") for name in sent)))
+    assert [call.name for call in back.calls] == tools
 
 
 def test_lm_of_caches_and_retries_nothing_and_a_deep_copy_asks_the_same_model() -> None:

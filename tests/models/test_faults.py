@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from contextlib import nullcontext
 from typing import Any
 
 import jsonschema
@@ -17,6 +18,7 @@ from whichloop.datasets.task import Task
 from whichloop.loops.bare_codecs import CODEC
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scorer_named
+from whichloop.models.fake import FakeModel
 from whichloop.models.faults import (
     ANSWER,
     IMPLICIT,
@@ -32,11 +34,28 @@ from whichloop.models.faults import (
     spoil,
 )
 from whichloop.models.metering import MeteredToolbox
+from whichloop.models.outages import WithOutages
 from whichloop.models.profiles import FAULT_KINDS, OF_CALLS, Clears, Profile
 from whichloop.models.receipts import call_digest
 from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.tunnel import Tunnel
-from whichloop.protocol import Act, NativeCall, PlannedCall, Query, Ref, Reply, Role, Tool, Toolbox, ToolCall, ToolSpec, WireError
+from whichloop.protocol import (
+    Act,
+    Message,
+    NativeCall,
+    PlannedCall,
+    ProviderError,
+    Query,
+    Ref,
+    Reply,
+    Request,
+    Role,
+    Tool,
+    Toolbox,
+    ToolCall,
+    ToolSpec,
+    WireError,
+)
 from whichloop.protocol.receipts import sightings
 from whichloop.protocol.tool_calls import McpError, read_mcp_error
 
@@ -289,3 +308,14 @@ def test_an_error_is_read_as_it_was_written_and_a_text_without_a_code_is_an_inte
     error = read_mcp_error(str(McpError(code, message)))
     assert (error.code, error.message) == (code, message)
     assert (read_mcp_error(plain).code, read_mcp_error(plain).message) == (-32603, plain)
+
+
+@pytest.mark.parametrize("kind", ["provider.slow", "provider.server"])
+def test_what_strikes_a_real_model_s_provider_is_counted_as_scheduled_and_landed(kind: str) -> None:
+    tunnel = Tunnel()
+    tunnel.blow(profile(kind).model_copy(update={"slow_s": 7.0}), KEY)
+    model = WithOutages(FakeModel("It is 5."), tunnel, KEY)
+    with nullcontext() if kind == "provider.slow" else pytest.raises(ProviderError, match="500"):
+        assert asyncio.run(model.complete(Request((Message("user", "?"),)))).text == "It is 5."
+    assert [(fault.kind, fault.landed) for fault in tunnel.faults] == [(kind, True)]
+    assert tunnel.simulated_s == (7.0 if kind == "provider.slow" else 0.0)

@@ -155,7 +155,7 @@ def test_a_conversation_that_a_client_passes_back_is_read_as_it_was(client: Any,
 
 @wire
 @settings(max_examples=cases(15))
-@given(talks, st.sampled_from(["lost", "doubled", "moved"]), st.data())
+@given(talks, st.sampled_from(["lost", "doubled", "moved", "parted"]), st.data())
 def test_every_call_has_one_result_right_after_it(client: Any, talk: Talk, how: str, data: st.DataObject) -> None:
     items = conversation(client, talk)
     results = [place for place, item in enumerate(items) if is_result(item)]
@@ -166,6 +166,7 @@ def test_every_call_has_one_result_right_after_it(client: Any, talk: Talk, how: 
         "lost": [*items[:place], *items[place + 1 :]],
         "doubled": [*items[: place + 1], items[place], *items[place + 1 :]],
         "moved": [items[place], *items[:place], *items[place + 1 :]],
+        "parted": [*items[:place], client.user("Wait."), *items[place:]],
     }[how]
     error = problem(client, client.body() | {client.conversation: broken})
     assert error is not None

@@ -1,5 +1,6 @@
 """A program of the user's own as a loop: how it is named, what it may be set to, what it is given, and what it says."""
 
+import asyncio
 import os
 import sys
 
@@ -7,12 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from whichloop.models.fake import FakeModel
 from whichloop.models.scripted_calls import NATIVE
-from whichloop.programs.gateway import ModelArguments
+from whichloop.models.wires.base import Refusal
+from whichloop.programs.gateway import ModelArguments, ProgramTrial
 from whichloop.programs.loop import process_message, read_answer
 from whichloop.programs.program import Program
 from whichloop.programs.worker import MAX_QUESTION_BYTES, own_environment, trial_environment
-from whichloop.protocol import Act, Request, Tool, Toolbox, ToolCall
+from whichloop.protocol import Act, BudgetExceeded, Request, Tool, Toolbox, ToolCall
 from whichloop.protocol.names import parse_spec, program_spec
 from whichloop.runs.registry import loops_named, programs_named
 
@@ -125,6 +128,26 @@ def test_each_end_is_an_answer_or_an_error_or_nothing(code, printed, errors):
 def test_whatever_is_printed_is_an_answer_without_the_space_around_it(printed):
     answer = read_answer(b" \n" + printed + b"\t\r\n")
     assert answer == read_answer(printed) == printed.decode("utf-8", "replace").strip()
+
+
+@pytest.mark.parametrize("ends", [ProgramTrial.close, lambda trial: setattr(trial, "budget", BudgetExceeded("used up"))])
+def test_no_tool_runs_after_the_end_of_a_trial_or_of_its_budget(ends):
+    ran = list[int]()
+
+    def note(n: int) -> int:
+        """Note a number."""
+        ran.append(n)
+        return n
+
+    async def go_on():
+        trial = ProgramTrial(FakeModel(), Toolbox((Tool.from_function(note),)), None)
+        await trial.call("note", {"n": 1})
+        ends(trial)
+        with pytest.raises(Refusal, match="This trial is over"):
+            await trial.call("note", {"n": 2})
+
+    asyncio.run(go_on())
+    assert ran == [1]
 
 
 def price(amount: float, currency: str = "EUR", digits: int = 2) -> str:
