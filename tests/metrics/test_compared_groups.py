@@ -177,6 +177,12 @@ def test_one_trial_that_differs_in_anything_is_enough(record, changed: dict[str,
     assert not did_the_same(a, b[:-1])
 
 
+@given(RIGHT)
+def test_trials_without_traces_are_not_known_to_have_gone_alike(record, right):
+    a, b = ([replace(each, trace_digest="") for each in trials(record, arm, right)] for arm in "ab")
+    assert not did_the_same(a, b)
+
+
 def compared_shares(record, shares, copies, n=60):
     """Compares loops that solve given shares of tasks; `copies`: those that did as another one, which they name."""
     infos = [

@@ -141,24 +141,26 @@ def test_settings_of_another_form_than_the_profile_s_are_not_chosen_among(ablate
     assert choices(ablated({"form": ("native", "text")}, lambda form: share[form], profiles=("text-2024",), forms=True)) == ()
 
 
-def test_of_values_as_accurate_the_cheaper_is_used(ablated):
+@pytest.mark.parametrize(("equal_under", "setting"), [(("calm", "rough"), "bare(extra=off)"), (("calm",), "bare")], ids=str)
+def test_of_values_as_accurate_under_all_profiles_the_cheaper_is_used(ablated, equal_under, setting):
     """All tasks are solved; Holm's bounds on 60 tasks reach a margin of 0.02 in no run, so that the verdict is given here."""
     found = ablated(
         {"extra": ("on", "off"), "errors": ("end", "show")},
-        lambda extra, errors: 0.9 if errors == "show" else 0.2,
+        lambda profile, extra, errors: 0.9 if errors == "show" else 0.2,
         tokens=lambda extra, errors: 300 if extra == "on" else 100,
         default={"extra": "on", "errors": "show"},
+        profiles=("calm", "rough"),
     )
     assert used(found) == "bare"
     equal = [
         replace(effect, verdict=PairVerdict("equivalent", True))
-        if effect.term == "extra: on → off" and effect.metric == "accuracy"
+        if effect.term == "extra: on → off" and effect.metric == "accuracy" and effect.profile in equal_under
         else effect
         for effect in found.effects
     ]
     found = replace(found, effects=equal)
-    assert used(found) == "bare(extra=off)"
-    assert chosen(found)["extra"].against == {"on": "cheaper"}
+    assert used(found) == setting
+    assert set(chosen(found)["extra"].against.values()) == {"cheaper" if setting != "bare" else "undecided"}
 
 
 @settings(max_examples=cases(10))

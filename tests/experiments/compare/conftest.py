@@ -16,7 +16,7 @@ Shares = Mapping[str, Sequence[float]]
 
 @pytest.fixture(scope="session")
 def compared(record) -> Callable[..., Comparison]:
-    """Compares loops that solve given shares of n tasks at a given number of tokens."""
+    """Compares loops that solve given shares of n tasks at a given number of tokens, by loop or by arm."""
 
     def make(
         shares: Shares, tokens: Mapping[str, int] | None = None, n: int = 100, profiles: Sequence[str] = PROFILES
@@ -27,7 +27,8 @@ def compared(record) -> Callable[..., Comparison]:
                 infos.append(ArmInfo(f"{loop}/{profile}", loop, {}, "scripted", profile, "s"))
                 for task in range(n):
                     right = float((task * 37 % n) < share * n)
-                    cost = (tokens or {}).get(loop, 100) + task % 3
+                    known = tokens or {}
+                    cost = known.get(f"{loop}/{profile}", known.get(loop, 100)) + task % 3
                     records.append(
                         record(
                             arm=f"{loop}/{profile}",

@@ -113,6 +113,11 @@ def test_of_equals_the_cheaper_is_adopted_and_a_cheaper_loop_that_is_beaten_is_n
     assert found.savings["cheap", "dear"] == pytest.approx(1 - 101 / 301, rel=1e-3)
 
 
+def test_no_loop_is_adopted_by_a_price_that_is_shown_under_one_profile_alone(compared):
+    found = verdict(compared({"a": (0.9, 0.9), "b": (0.9, 0.9)}, {"a/calm": 300}, n=400))
+    assert (found.decision, found.savings) == (Decision("Tie", ("b", "a")), {})
+
+
 def test_an_outcome_that_takes_the_mean_over_the_profiles_says_so(compared):
     near, far = compared({"a": (0.8, 0.8), "b": (0.76, 0.76)}), compared({"a": (0.9, 0.9), "b": (0.4, 0.4)})
     found = verdict(replace(near, pooled=far.pooled))

@@ -224,6 +224,8 @@ def test_a_loss_of_unchanged_code_is_no_chance_where_it_comes_again(wind, baseli
     came, went = (judge(found, baseline, again=again(found, baseline, other)) for other in (None, wind))
     assert (came.outcome, came.reasons[0].code, came.again) == ("regression", "tasks_lost", (4, 4))
     assert (went.outcome, went.again) == ("undecided", (4, 0))
+    in_part = judge(found, baseline, again=[*again(found, baseline)[:1], *again(found, baseline, wind)[1:]])
+    assert (in_part.outcome, in_part.again) == ("undecided", (4, 1)), "one that went otherwise is enough: the loop draws at random"
     assert judge(found, baseline).again == (0, 0)
     changed_code = of_other_code(baseline)
     drawn = judge(found, changed_code, again=again(found, changed_code, wind))

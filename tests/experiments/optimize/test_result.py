@@ -27,11 +27,11 @@ from whichloop.text.doc import to_markdown
 
 def test_equal_scores_are_adopted_where_they_cost_less_and_a_failed_optimizer_never_is(write):
     reasons = []
-    for tokens, status in ((90, "finished"), (190, "finished"), (90, "failed")):
-        folder = write(replace(A, before=60, after=60, changes={"status": status}), margin=0.2, after_tokens=tokens)
+    for tokens, spread, status in ((90, 0, "finished"), (190, 0, "finished"), (180, 180, "finished"), (90, 0, "failed")):
+        folder = write(replace(A, before=60, after=60, changes={"status": status}), margin=0.2, after_tokens=tokens, spread=spread)
         reasons.append(optimization_result(folder).designs[0].advice)
         shutil.rmtree(folder)
-    assert reasons == ["adopt: cheaper", "keep: equivalent", "keep: failed"]
+    assert reasons == ["adopt: cheaper", "keep: equivalent", "keep: equivalent", "keep: failed"]
 
 
 def test_an_invalid_test_has_no_verdict(write):

@@ -125,9 +125,18 @@ def record(arm: str, task: int, solved: int, **changes: Any) -> Record:
 
 
 def write_test(
-    folder: Path, designs: tuple[Written, ...], tasks: int = TASKS, margin: float = 0.02, after_tokens: int = 190, **changes: Any
+    folder: Path,
+    designs: tuple[Written, ...],
+    tasks: int = TASKS,
+    margin: float = 0.02,
+    after_tokens: int = 190,
+    spread: int = 0,
+    **changes: Any,
 ) -> None:
-    """Write the test of these designs, old and new prompts, or as `again` the old ones alone, with one task less solved."""
+    """Write the test of these designs, old and new prompts, or as `again` the old ones alone, with one task less solved.
+
+    `after_tokens`: of a task's input with new prompts, on average; `spread`: by how many each task has more or less.
+    """
     is_again = folder.name == AGAIN
     folder.mkdir()
     arms = [(f"{item.design}/clean", item, item.before - is_again) for item in designs]
@@ -144,7 +153,7 @@ def write_test(
     with TrialWriter(folder) as journal:
         for task in range(tasks):
             for name, _, solved in arms:
-                tokens = after_tokens if PROGRAM in name else 190
+                tokens = after_tokens + (spread if task % 2 else -spread) if PROGRAM in name else 190
                 journal.append(record(name, task, solved, input_tokens=tokens, **changes), b"")
 
 
