@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from decimal import Decimal
 from enum import Enum
 from typing import Any, Literal, Optional
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
+from tests.cases import cases
 from tests.loops.test_codecs import EVENT
 from tests.rows import row
+from whichloop.loops.finish import xml_output
 from whichloop.loops.finish.answer import Output
 from whichloop.loops.finish.xml_output import input_xml, instruction, output_xml, read_output
+from whichloop.protocol import WireError
 
 
 class Place(BaseModel):
@@ -219,3 +223,44 @@ def test_lists_of_any_text_come_back(value: Any) -> None:
     if all(isinstance(item, list) == (items["type"] == "array") for item in value):
         schema = {"type": "object", "properties": {"v": {"type": "array", "items": items}}}
         assert read_output(output_xml({"v": value}), schema) == ("", {"v": value})
+
+
+NODE = {"type": "object", "properties": {"a": {"$ref": "#/$defs/node"}, "b": {"type": "array", "items": {"$ref": "#/$defs/node"}}}}
+LEAVES = {"c": {"type": "integer"}, "a": {"type": "string"}}
+NESTED = {
+    "type": "object",
+    "properties": {
+        "a": {"type": "string"},
+        "b": {"type": "array", "items": {"type": "object", "properties": LEAVES}},
+        "o": {"type": "object", "properties": {"a": {"type": "string"}}},
+    },
+}
+SCHEMAS = st.sampled_from([NESTED, {"type": "object", "properties": {"a": {"$ref": "#/$defs/node"}}, "$defs": {"node": NODE}}])
+TAGS = [f"<{slash}{name}>" for name in ("a", "b", "o", "item", "c", "output") for slash in ("", "/")]
+PIECES = st.sampled_from([*TAGS, "<a/>", "<b\tx='1'>", "x", "<"])
+
+
+@settings(deadline=None, max_examples=cases(100))
+@given(st.lists(PIECES, min_size=1, max_size=6), st.integers(1, 200), SCHEMAS)
+@example(["<b>", "<a>", "x", "</a>"], 200, NESTED)
+@example(["<o>", "<a>", "x", "</a>"], 200, NESTED)
+@example(["<item>", "<c>"], 200, NESTED)
+def test_an_element_is_made_and_read_once_for_each_tag_at_most(units, times, schema) -> None:
+    """Steps are counted, never timed: they grow with the length of the reply and with nothing else."""
+    text = f"<output>{''.join(units) * times}</output>"
+    made, read = list[str](), list[int]()
+
+    class Counted(xml_output._Element):
+        def __init__(self, name: str, *args: Any) -> None:
+            made.append(name)
+            super().__init__(name, *args)
+
+        def value(self, text: str, typed: bool) -> Any:
+            read.append(len(text))
+            return super().value(text, typed)
+
+    with pytest.MonkeyPatch.context() as patched, contextlib.suppress(WireError):  # nested too deep
+        patched.setattr(xml_output, "_Element", Counted)
+        read_output(text, schema)
+    assert len(read) < len(made) <= text.count("<") + 2
+    assert sum(read) <= xml_output.MAX_DEPTH * len(text)
