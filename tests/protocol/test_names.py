@@ -6,7 +6,7 @@ import datetime
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from whichloop.protocol.names import MAX_MEANT, Spec, meant, most_like, parse_spec, several, toml_text
@@ -31,6 +31,7 @@ PROGRAM = st.from_regex(r"[a-zA-Z0-9_./()=@-][a-zA-Z0-9_./()=@ -]{0,10}[a-zA-Z0-
 
 
 @given(WHOLE, st.dictionaries(NAME, VALUE, max_size=4), PROGRAM | st.none())
+@example("x", {"a": "true", "b": "inf"}, None)
 def test_a_spec_is_read_back_from_its_text(name, options, program):
     spec = Spec(name, options, program)
     assert parse_spec(str(spec)) == spec

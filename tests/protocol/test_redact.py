@@ -53,6 +53,16 @@ def test_no_value_of_a_key_variable_outlives_redact(environ, pieces, data):
     assert MARK in kept
 
 
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_a_secret_with_quotes_goes_from_json_within_json_five_times(ascii_only):
+    text = 'before pass"wörd\\one behind'
+    for depth in range(6):
+        kept = redact(text, {"MY_TOKEN": 'pass"wörd\\one'})
+        assert MARK in kept, depth
+        assert kept == text[: text.index("before")] + f"before {MARK} behind" + text[text.index(" behind") + 7 :]
+        text = json.dumps({"in it": text}, ensure_ascii=ascii_only)
+
+
 @given(st.text(alphabet="abcdeghjkp-ABC019 .:,;@/?=&[]\n\"'", max_size=200), st.dictionaries(VARIABLE, SECRET))
 def test_redacting_twice_is_redacting_once(text, environ):
     once = redact(text, environ)
