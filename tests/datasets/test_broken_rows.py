@@ -52,11 +52,18 @@ def test_what_is_wrong_with_a_csv_file_is_one_line(tmp_path, monkeypatch, text, 
     check(tmp_path, monkeypatch, "csv", text, said)
 
 
-def check(folder, monkeypatch, form, text, said):
+def test_a_scorer_that_was_typed_lets_no_row_name_other_code(tmp_path, monkeypatch):
+    own, other = "scorer,question,answer\nown:score(x=2),a,1\n", "os:getcwd,b,1\n"
+    check(tmp_path, monkeypatch, "csv", own + other, "f.csv, line 3, scorer 'os:getcwd' is code of your own", scorer="own:score")
+    Path("f.csv").write_text(own)
+    assert [task.scorer for task in load_csv("f.csv", scorer="own:score").tasks] == ["own:score(x=2)"]
+
+
+def check(folder, monkeypatch, form, text, said, **options):
     monkeypatch.chdir(folder)
     Path(f"f.{form}").write_bytes(text.encode())
     with pytest.raises(ValueError, match=re.escape(said)) as told:
-        LOADERS[form](Path(f"f.{form}"), TOOLS)
+        LOADERS[form](Path(f"f.{form}"), TOOLS, **options)
     assert "\n" not in str(told.value)
 
 

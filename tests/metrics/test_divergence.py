@@ -49,6 +49,7 @@ def carried(fault: str, answer: Any, *, recovered: bool) -> tuple[dict[str, Any]
 
 CUT = begun().call("add", **ADD).ran("the sum of these two is 14", told=False).tell("the sum").answer(15).ends(15)
 SILENT = repeated(2, begun(), lambda talk: talk.ask(move={"move": "text", "text": "Well"})).ends(None, "error_valve")
+TWO_TOOLS = repeated(2, begun().call("mul", a=5, b=4).ran("down", ok=False), down).ends(None, "error_valve")
 
 
 @pytest.mark.parametrize(
@@ -67,6 +68,7 @@ SILENT = repeated(2, begun(), lambda talk: talk.ask(move={"move": "text", "text"
         (repeated(3, down(begun()), Talk.unreadable).ends("gave up", "error_valve"), record(), "parse", 3),
         (*carried("wire.truncated", 1, recovered=True), "other", 3),
         (SILENT, record(), "termination", 2),
+        (TWO_TOOLS, record(), "fault not recovered", 3),  # that of the tool that failed more often
     ],
 )
 def test_what_comes_close_to_another_cause_is_told_from_it_and_has_its_step(trace, of, cause, step):

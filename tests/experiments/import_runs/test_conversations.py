@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.experiments.import_runs.conftest import FILES
-from whichloop.experiments.export_runs.atif import atif_of
+from whichloop.experiments.export_runs.atif import atif_of, steps_of
 from whichloop.experiments.export_runs.otlp import resource_spans
 from whichloop.experiments.fit_profile.decision_points import read_points
 from whichloop.experiments.import_runs.chats import read_chat, read_reply
@@ -112,6 +112,9 @@ def test_results_go_to_the_call_that_they_name_and_else_to_the_next() -> None:
         ({"n": 2}, "", UNTOLD),
     ]
     assert untold_of(bare) == {"tool"}
+    (step,) = steps_of(named)  # a trajectory that is written names the calls too, whichever ended first
+    written = [(each["source_call_id"], each["content"]) for each in step["observation"]["results"]]
+    assert written == [("2", "second"), ("1", "first")]
 
 
 def test_arguments_that_are_no_object_make_a_reply_unreadable() -> None:
