@@ -118,7 +118,7 @@ def test_the_matrix_has_a_row_for_each_loop_and_the_amounts_of_its_arms(five):
     assert [row[0] for row in matrix.rows] == sorted(means, key=lambda loop: -means[loop])
 
 
-def test_the_table_of_pairs_shows_a_minus_b_by_the_accuracies_of_its_arms(five: Results) -> None:
+def test_the_table_of_pairs_shows_a_minus_b_by_the_accuracies_of_its_arms(five):
     table = pairs_table("pairs", five.comparison.pairs_on("accuracy"))
     accuracy = {arm.info.arm: arm.summary.accuracy.value for arm in five.comparison.arms}
     shown = [(row[0], row[1], float(row[table.columns.index("difference")].split()[0])) for row in table.texts]
