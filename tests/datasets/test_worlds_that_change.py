@@ -146,7 +146,10 @@ def test_what_is_quoted_is_what_is_paid_and_what_comes_back_is_part_of_it(key: i
     programme = programme_of(key)
     city, event, date = programme.city, programme.main[place], programme.dates[day]
     quote = service.price_quote(city, event.id, date, seats)
-    made = service.book(city, programme.customer, service.hold_seats(city, event.id, date, seats)["hold_id"])
+    hold_id = service.hold_seats(city, event.id, date, seats)["hold_id"]
+    made = service.book(city, programme.customer, hold_id)
+    with pytest.raises(service.HoldUsed, match=f"as {made['booking_code']}"):
+        service.book(city, programme.customer, hold_id)
     assert quote["total"] == made["paid"] == total(event, date, seats) / 100
     assert service.booking_details(city, made["booking_code"])["paid"] == made["paid"]
     back = service.cancel_booking(city, made["booking_code"])["refund"]

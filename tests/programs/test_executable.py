@@ -63,6 +63,12 @@ def test_a_providers_failure_that_ends_it_is_the_providers_and_a_used_up_budget_
         run(python(f"{ASK}\ntry: ask('?')\nexcept Exception: print('42')"), FakeModel(BudgetExceeded("no more")))
 
 
+def test_an_answer_that_it_posts_counts_and_not_what_it_prints_and_the_last_one_that_it_posts():
+    url = "os.environ['WHICHLOOP_ANSWER_URL']"
+    code = f"{ASK}\npost({url}, {{'answer': '41'}})\npost({url}, {{'answer': '42'}})\nprint('done in 3 s')"
+    assert run(python(code)).answer == "42"
+
+
 @pytest.mark.parametrize(
     ("code", "said"),
     [

@@ -123,7 +123,7 @@ Terse, Twice, Brittle, Sleepy = (
 
 class Generous(Own):
     def with_step_limit(self, tool_steps: int) -> Self:
-        return replace(self, max_steps=tool_steps + 5)
+        return replace(self, max_steps=tool_steps + 2)  # one more than the reply that ends the run
 
 
 NOW: dict[str, Query] = {}

@@ -39,7 +39,7 @@ def sorry(outcome: Outcome) -> Outcome:
 STOPS = TemplateLoop.stops
 BROKEN: tuple[tuple[str, type[Any], str], ...] = (
     ("contract", named("Nameless", name=""), "name is ''"),
-    ("step limit", runs.Generous, "tool steps were run; at most 1"),
+    ("step limit", runs.Generous, "3 tool steps were run; at most 1"),
     ("budget", swallowing("Spendthrift", BudgetExceeded), "returned an Outcome with stop max_steps"),
     ("no state", runs.Shared, "at the same time as others"),
     ("tool errors", runs.Terse, "the frobnicator is jammed"),

@@ -16,6 +16,7 @@ from tests.experiments.running import ran as run_of
 from whichloop.experiments.compare.doc import basis, compare_doc
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.several_runs import SeveralRuns, collect, several_doc
+from whichloop.experiments.compare.tables import pairs_table
 from whichloop.runs.config import BudgetConfig
 from whichloop.runs.store.files import RunError
 from whichloop.text.doc import Table, to_terminal
@@ -115,6 +116,14 @@ def test_the_matrix_has_a_row_for_each_loop_and_the_amounts_of_its_arms(five):
         assert column(matrix, "wrong")[loop] == sum(each.false_success for each in own)
         means[loop] = sum(each.accuracy.value for each in own)
     assert [row[0] for row in matrix.rows] == sorted(means, key=lambda loop: -means[loop])
+
+
+def test_the_table_of_pairs_shows_a_minus_b_by_the_accuracies_of_its_arms(five):
+    table = pairs_table("pairs", five.comparison.pairs_on("accuracy"))
+    accuracy = {arm.info.arm: arm.summary.accuracy.value for arm in five.comparison.arms}
+    shown = [(row[0], row[1], float(row[table.columns.index("difference")].split()[0])) for row in table.texts]
+    assert any(difference for _, _, difference in shown)
+    assert [each[2] for each in shown] == [pytest.approx(accuracy[a] - accuracy[b], abs=6e-4) for a, b, _ in shown]
 
 
 def test_the_basis_names_what_the_verdict_rests_on_and_an_invalid_run_has_none(five: Results, ran: Callable[..., Results]) -> None:

@@ -20,6 +20,7 @@ from tests.cases import cases
 from tests.experiments.import_runs.conftest import Kit
 from tests.experiments.import_runs.spans_files import FORMS
 from tests.golden.imported import IMPORTS
+from whichloop.experiments.compare.results import results
 from whichloop.experiments.import_runs import ImportRequest, import_files
 from whichloop.experiments.import_runs.foreign_file import MAX_MEMBER_BYTES, ZSTD
 from whichloop.experiments.why.losses import losses_explained
@@ -243,3 +244,18 @@ def test_a_run_is_never_overwritten(kit, tmp_path):
     import_files([path], ImportRequest(), tmp_path / "run")
     with pytest.raises(ValueError, match="run: exists already"):
         import_files([path], ImportRequest(), tmp_path / "run")
+
+
+def test_a_run_is_replaced_by_an_import_that_succeeds_and_whole_as_it_was_after_one_that_is_refused(kit, tmp_path):
+    def content():
+        return {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+
+    good, bad, other = (kit.put(f"task,score\nx,{score}\n", ".csv") for score in ("1", "many", "0"))
+    import_files([good], ImportRequest(), tmp_path / "run")
+    before, around = content(), set(tmp_path.iterdir())
+    with pytest.raises(ValueError, match="not a number: 'many'"):
+        import_files([other, bad], ImportRequest(replace=True), tmp_path / "run")
+    assert (content(), set(tmp_path.iterdir())) == (before, around)
+    import_files([other], ImportRequest(replace=True), tmp_path / "run")
+    assert [record.accuracy for record in results(tmp_path / "run").records] == [0.0]
+    assert set(tmp_path.iterdir()) == around

@@ -102,6 +102,17 @@ def test_a_resumed_search_asks_no_model_for_what_it_has(rollouts_of: Make) -> No
     assert (again.search, again.candidates) == (first.search, first.candidates)
 
 
+def test_what_a_resumed_search_has_in_its_log_is_counted_in_its_budget_of_calls_and_of_tokens(rollouts_of: Make) -> None:
+    first = rollouts_of()
+    search(first)
+    spent = first.setting.meter
+    again = rollouts_of(tokens=spent.tokens)
+    assert search(again)[1] == ""
+    assert (again.setting.meter.calls, again.setting.meter.tokens) == (spent.calls, spent.tokens)
+    with pytest.raises(SearchOver, match=f"budget of {spent.tokens} tokens used up"):
+        ask(again, changed="New words.")
+
+
 @pytest.mark.parametrize("calls", [1, 20])
 def test_a_budget_is_never_exceeded_and_a_resumed_search_stops_where_it_stopped(rollouts_of: Make, calls: int) -> None:
     first = rollouts_of(calls=calls)

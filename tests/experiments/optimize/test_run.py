@@ -128,6 +128,13 @@ def test_a_budget_keeps_the_best_program_so_far(configured: Configured, watcher:
     assert sum(ended.after.values()) > sum(ended.before.values())
 
 
+def test_each_design_has_the_whole_budget_of_calls_and_no_more(configured: Configured, watcher: Any) -> None:
+    made = prepare(configured(loops=("bare", "finish"), budget={"calls": 12}, optimizer="BootstrapFewShotWithRandomSearch"))
+    finished(made, watcher)
+    ends = [design.ended() for design in made.designs]
+    assert [(end.status, end.search.calls) for end in ends] == [("budget", 12)] * 2
+
+
 def test_a_run_that_was_moved_in_its_test_goes_on(configured: Configured, watcher: Any, tmp_path: Path) -> None:
     folder = finished(prepare(configured(optimizer="LabeledFewShot")), watcher)
     expected = digests(folder)
