@@ -80,6 +80,16 @@ def test_ids_are_prefixed_per_round_and_dependencies_follow() -> None:
 
 
 @row("S1-21")
+def test_a_task_is_shown_the_results_of_all_that_it_depends_on_and_of_no_neighbour() -> None:
+    tasks = plan(("a", "A."), ("n", "N."), ("b", "B.", ("a",)), ("c", "C.", ("b",)))
+    model = Brain(plan=tasks, select=by_task(a=adding(40, 2), n=adding(30, 3)))
+    run(Phased(), model)
+    prompts = {request.scope: request.messages[1].content for request in model.requests if request.role is Role.SELECT}
+    seen = {scope: {result for result in ("42", "33") if result in prompt} for scope, prompt in prompts.items()}
+    assert seen == {"a": set(), "n": set(), "b": {"42"}, "c": {"42"}}
+
+
+@row("S1-21")
 def test_a_task_starts_when_its_own_dependencies_are_done_not_when_all_are() -> None:
     order: list[str] = []
 
