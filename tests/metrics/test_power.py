@@ -267,6 +267,14 @@ def test_a_lower_level_takes_no_fewer_tasks(found, margin):
     assert hard is None or (easy is not None and easy.fewer.tasks <= hard.fewer.tasks)
 
 
+def test_an_observed_difference_promises_nothing():
+    """As large as a test at 0.05 nearly shows: a little more decides it in half of the runs, and far more in four of five."""
+    made = pair_outlook(Spread(100, 100, 1, 0.1, 0.3, 0.0, 0.0, False, 0.03, True, df=99.0), margin=0.02)
+    assert made is not None
+    assert made.fewer.tasks < 200
+    assert made.more.tasks > 3 * made.fewer.tasks
+
+
 def test_a_gate_counts_the_trials_of_the_run_alone():
     found = Spread(100, 100, 2, -0.01, 0.02, 0.05, 0.05, True, 0.03, True, df=99.0)
     made = gate_outlook(found, margin=0.02, levels=Levels(0.05, 0.05))

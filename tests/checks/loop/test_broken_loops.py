@@ -47,6 +47,7 @@ BROKEN: tuple[tuple[str, type[Any], str], ...] = (
     ("typed answers", runs.Untyped, "stops as finished: the answer is 'hello'; it must be an int"),
     ("once", runs.Twice, "add 2 times instead of 1 was run"),
     ("cancellation", swallowing("Deaf", asyncio.CancelledError), "returned an Outcome with stop max_steps"),
+    ("cancellation", asking_again("Stubborn", asyncio.CancelledError), "did not end within"),
     ("cancellation", runs.Litterer, "1 asyncio tasks are still running"),
     ("gold", runs.Peeking, "a request holds the expected answer"),
     ("codecs", speaking(runs.Stripping()), "came back as"),

@@ -63,7 +63,7 @@ def test_a_whole_optimization_by_the_names_that_scripts_read(write):
     assert (bare["design"], bare["status"], bare["candidates"], bare["chosen"]) == ("bare", "finished", 2, 3)
     assert bare["dev"] == {"before": 0.0, "after": 0.5, "gain": 0.5, "tasks": 2}
     assert (bare["test"]["difference"]["value"], bare["test"]["verdict"]) == (pytest.approx(0.5), "better")
-    assert finish["test"]["verdict"] == "undecided"
+    assert (finish["test"]["verdict"], bare["advice"], finish["advice"]) == ("undecided", "adopt: better", "keep: undecided")
     assert (bare["optimism"], finish["optimism"]) == (pytest.approx(0.0), pytest.approx(0.5 - 2 / 60))
     assert bare["cost"]["search"] == {"trials": 20, "calls": 60, "tokens": 6_000, "cost_usd": None}
     assert bare["cost"]["per_task_before"] == {"calls": 2.0, "tokens": 200.0, "cost_usd": None}
