@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from whichloop import Environment, Query, Suite, Task
+from whichloop import Environment, Query, StatelessEnvironment, Suite, Task
 from whichloop.datasets import arithmetic
 from whichloop.datasets.task import read_quarantine, with_quarantine
 
@@ -26,6 +27,13 @@ def test_code_of_a_suite_that_cannot_open_its_tasks_is_one_line(error: Exception
     with pytest.raises(ValueError, match=rf"^suite 's': task '{TASK.id}' cannot be opened: {type(error).__name__}") as told:
         assert suite.digest
     assert told.value.__cause__ is error
+
+
+def test_tasks_of_a_template_are_one_unit_where_the_suite_says_so_and_they_name_none() -> None:
+    of_template, named = (replace(TASK, labels={"template": "prices", **more}) for more in ({}, {"cluster": "c"}))
+    strata = Suite("s", "1", [TASK], lambda _: StatelessEnvironment(()))
+    clusters = replace(strata, templates="clusters")
+    assert [suite.cluster_of(task) for suite in (strata, clusters) for task in (of_template, named)] == ["", "c", "prices", "c"]
 
 
 SUITE = arithmetic.load(12)
