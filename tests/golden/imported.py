@@ -41,9 +41,9 @@ UNTOLD_FIELDS = ("version", "suite", "suite_digest", "trace_at", "trace_digest",
 
 
 def filled(value: Any) -> Any:
-    """Plain JSON without what is empty, nothing, or zero."""
+    """Plain JSON without what is empty or nothing."""
     if isinstance(value, dict):
-        return {name: part for name, inner in value.items() if (part := filled(inner)) not in (None, "", 0, [], {}, False)}
+        return {name: part for name, inner in value.items() if (part := filled(inner)) not in (None, "", [], {})}
     return list(map(filled, value)) if isinstance(value, list) else value
 
 

@@ -165,6 +165,13 @@ def test_all_lines_share_one_error_rate_and_the_worst_of_them_counts():
     assert [made.result for made in judge_lines([same, far])] == [second.result, "regression"]
 
 
+def test_what_shows_a_pass_is_adjusted_for_no_other_line():
+    lost = held([1.0] * 100, [0.0] * 5 + [1.0] * 95, margin=0.105)
+    for lines in ([lost], [lost, replace(lost, arm="b")]):
+        made = judge_lines(lines)[0]
+        assert (round(made.p_beyond, 3), *of(made)) == (0.042, "pass", "within_margin")
+
+
 def test_ratios_are_of_sums_of_the_run_to_the_baseline_and_their_margin_is_a_share():
     """One task in a hundred that takes thirty times as much is paid, too."""
     assert line([100.0] * 100, [3000.0] + [100.0] * 99, "tokens", 0.1).effect.value == pytest.approx(1.29)

@@ -64,7 +64,7 @@ def test_a_watchdog_ends_the_process_of_code_of_a_users_own_but_never_as_a_succe
     """As pytest-timeout does: an exception in its thread would be no end."""
     code = (
         "import os, threading, time\n"
-        "from whichloop.runs.trial.watchdog import told_of_exit\n"
+        "from whichloop.runs.engine.interruption import told_of_exit\n"
         "with told_of_exit():\n"
         f"    threading.Timer(0.1, os._exit, ({status},)).start()\n"
         "    time.sleep(30)\n"
