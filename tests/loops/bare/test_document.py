@@ -6,7 +6,8 @@ import ast
 import inspect
 import json
 import logging
-import runpy
+import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -179,10 +180,9 @@ def test_run_agent_has_the_seeds_arguments_defaults_and_result() -> None:
 
 
 @row("S4-18")
-def test_the_module_runs_a_demo(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.warns(RuntimeWarning, match="found in sys.modules"):
-        runpy.run_module("whichloop.loops.bare", run_name="__main__")
-    assert capsys.readouterr().out.splitlines() == [
+def test_the_module_runs_a_demo() -> None:
+    done = subprocess.run([sys.executable, "-m", "whichloop.loops.bare"], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
         "What is 5 + 3? -> 8 (1 steps)",
         "What is 1 / 0? -> ValueError - Cannot divide by zero (1 steps)",
     ]
