@@ -207,6 +207,7 @@ def test_any_text_is_a_plan_or_one_line_of_error(text: str) -> None:
     [
         ("price('lamp')", "plan, line 1: name the argument 'lamp' of price: price(NAME='lamp')"),
         ("x = 3", "plan, line 1: 3 is no call"),
+        ("a = b = f(x=1)", "a line is a call, such as"),
         ("x = f(from='a')", "need the plan in JSON"),
         ("one = f(x=1)\nf(x=on)", "plan, line 2: no earlier line is named 'on'"),
         ("a = f(x=1)\na = f(x=2)", "plan, line 2: two lines are named 'a'"),
