@@ -319,3 +319,13 @@ def test_what_strikes_a_real_model_s_provider_is_counted_as_scheduled_and_landed
         assert asyncio.run(model.complete(Request((Message("user", "?"),)))).text == "It is 5."
     assert [(fault.kind, fault.landed) for fault in tunnel.faults] == [(kind, True)]
     assert tunnel.simulated_s == (7.0 if kind == "provider.slow" else 0.0)
+
+
+def test_an_implicit_failure_looks_like_a_result() -> None:
+    flights = [{"id": "F1", "price": 90}, {"id": "F2", "price": 120}]
+    assert distorted("tool.empty", flights) == []
+    assert distorted("tool.partial", flights) == flights[:1]
+    assert distorted("tool.stale", flights) == flights[:1]
+    assert distorted("tool.stale", {"id": "F2", "price": 120}) == {"id": "F2", "price": 107}
+    assert distorted("tool.empty", 7) is None
+    assert distorted("tool.partial", "Bergen") == "Ber"

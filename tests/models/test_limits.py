@@ -289,3 +289,27 @@ def test_a_bad_table_is_one_line_that_names_the_file_and_the_model(tmp_path, tex
     with pytest.raises(ValueError, match=f"^prices .*prices.toml: .*{named}") as caught:
         read_prices(path)
     assert "\n" not in str(caught.value)
+
+
+def test_a_round_of_successes_is_one_step_up():
+    async def go() -> None:
+        limits = Limits(8)
+        limits.leave(await limits.enter(), refused=True)
+        assert limits.allowed == 4
+        for _ in range(5):
+            limits.leave(await limits.enter(), replied=True)
+        assert 5 <= limits.allowed < 5.2
+
+    virtually(go())
+
+
+def test_what_is_lost_at_the_same_moment_counts_once() -> None:
+    async def lost() -> float:
+        waits = Waits()
+        waits.lost(5)
+        waits.lost(7)
+        with waits.counted():
+            waits.lost(6)
+        return waits.seconds
+
+    assert 7 <= asyncio.run(lost()) < 8

@@ -202,3 +202,15 @@ def test_no_fault_of_the_wire_makes_a_format_say_something_else(kind: str, move:
         assert spoiled != clean, codec.name
         read = decision(reads(codec, spoiled))
         assert read in (None, decision(move)) or not (spoiled.text or spoiled.calls), codec.name
+
+
+@pytest.mark.parametrize("kind", WIRE_KINDS)
+def test_free_text_is_no_format(kind: str) -> None:
+    spared = kind != "wire.empty"
+    for codec in (NATIVE, FORMATS["native"], ANSWER, ForeignCodec()):
+        assert spares(kind, Answer("", "42"), codec.render(Answer("", "42"))) is spared
+    assert spares(kind, None, Reply("I cannot say this.")) is spared
+    for codec in (CODEC, FORMATS["fields"]):
+        assert not spares(kind, Answer("", "42"), codec.render(Answer("", "42")))
+    assert not spares(kind, CALLING, CODEC.render(CALLING))
+    assert not spares(kind, CALLING, FORMATS["native"].render(CALLING))
