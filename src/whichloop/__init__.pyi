@@ -1,4 +1,4 @@
-"""The public names of whichloop for type checkers; `_HOMES` in `__init__.py` says the same at run time."""
+"""The public names of whichloop for type checkers; `__init__.py` takes them from here."""
 
 from whichloop.api.carry_out import WhichloopWarning as WhichloopWarning
 from whichloop.api.importing import import_results as import_results

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -34,6 +36,14 @@ def explained_module(module: str) -> Iterator[None]:
         if package not in extras.EXTRA_OF:
             raise
         raise extras.missing(module, package, is_import=True) from None
+
+
+def stub_homes(init: str) -> dict[str, list[str]]:
+    """Return module → names, as the stub beside an `__init__.py` imports them for type checkers."""
+    homes: dict[str, list[str]] = {}
+    for module, name in re.findall(r"^from (\S+) import (\w+)", Path(init).with_suffix(".pyi").read_text("utf-8"), re.MULTILINE):
+        homes.setdefault(module, []).append(name)
+    return homes
 
 
 def lazy(

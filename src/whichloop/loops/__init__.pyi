@@ -1,4 +1,4 @@
-"""The public names of whichloop.loops for type checkers; `_HOMES` in `__init__.py` says the same at run time."""
+"""The public names of whichloop.loops for type checkers; `__init__.py` takes them from here."""
 
 from whichloop.loops.bare import Bare as Bare
 from whichloop.loops.bare_standalone import ToolRegistry as ToolRegistry

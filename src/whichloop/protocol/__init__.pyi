@@ -1,4 +1,4 @@
-"""The public names of whichloop.protocol for type checkers; `_HOMES` in `__init__.py` says the same at run time."""
+"""The public names of whichloop.protocol for type checkers; `__init__.py` takes them from here."""
 
 from whichloop.protocol.chat import CallDelta as CallDelta
 from whichloop.protocol.chat import Capabilities as Capabilities
