@@ -15,29 +15,21 @@ from whichloop._lazy import explained_module
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
 with explained_module(__name__):
-    from .asking import ask, lm_of, prompt_of, set_prompt
-    from .chat_format import FORMAT, ChatFormat, Fields, SignatureCodec, outputs_of, with_instructions
-    from .clients import close_local_clients
-    from .errors import model_error
-    from .model import ClientModel, DspyModel, listed_price, local_client, model_named, open_lm
-
-__all__ = [
-    "FORMAT",
-    "ChatFormat",
-    "ClientModel",
-    "DspyModel",
-    "Fields",
-    "SignatureCodec",
-    "ask",
-    "close_local_clients",
-    "listed_price",
-    "lm_of",
-    "local_client",
-    "model_error",
-    "model_named",
-    "open_lm",
-    "outputs_of",
-    "prompt_of",
-    "set_prompt",
-    "with_instructions",
-]
+    from .asking import ask as ask
+    from .asking import lm_of as lm_of
+    from .asking import prompt_of as prompt_of
+    from .asking import set_prompt as set_prompt
+    from .chat_format import FORMAT as FORMAT
+    from .chat_format import ChatFormat as ChatFormat
+    from .chat_format import Fields as Fields
+    from .chat_format import SignatureCodec as SignatureCodec
+    from .chat_format import outputs_of as outputs_of
+    from .chat_format import with_instructions as with_instructions
+    from .clients import close_local_clients as close_local_clients
+    from .errors import model_error as model_error
+    from .model import ClientModel as ClientModel
+    from .model import DspyModel as DspyModel
+    from .model import listed_price as listed_price
+    from .model import local_client as local_client
+    from .model import model_named as model_named
+    from .model import open_lm as open_lm

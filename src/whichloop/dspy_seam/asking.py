@@ -12,20 +12,12 @@ import dspy
 from dspy import lm15
 from pydantic_core import to_jsonable_python
 
-from whichloop.protocol import (
-    Message,
-    Model,
-    NativeCall,
-    Prompt,
-    Prompted,
-    Reply,
-    Request,
-    Sampling,
-    ToolSpec,
-    WireError,
-)
-from whichloop.protocol.json_text import Json
+from whichloop.protocol.chat import Message, NativeCall, Reply
+from whichloop.protocol.model import Model, Request, Sampling
+from whichloop.protocol.moves import WireError
+from whichloop.protocol.program import Prompt, Prompted
 from whichloop.protocol.threads import run_blocking
+from whichloop.protocol.tool_calls import ToolSpec
 
 from .chat_format import FORMAT, Fields, SignatureCodec, debug_text, outputs_of, with_instructions
 from .clients import CURRENT_REQUEST, LM15_FINISH
@@ -144,26 +136,14 @@ def _request_of(request: Any) -> Request:
     tools = tuple(ToolSpec(tool.name, tool.description or "", tool.parameters) for tool in request.tools)
     config = request.config
     sampling = Sampling(config.temperature, config.max_tokens, config.top_p, config.seed, tuple(config.stop))
-    choice = config.tool_choice
-    several = choice is None or choice.parallel is not False
-    converted = Request(tuple(messages), tools, _choice_of(choice), _schema_of(config.response_format), sampling, several)
+    choice, fields = config.tool_choice, config.response_format or {}
+    chosen = None if choice is None else str(choice.allowed[0] if len(choice.allowed) == 1 else choice.mode)
+    schema = fields.get("json_schema", fields).get("schema")  # OpenAI's form has it one level deeper than lm15's
+    converted = Request(tuple(messages), tools, chosen, schema, sampling, choice is None or choice.parallel is not False)
     asked = CURRENT_REQUEST.get(converted)
     return replace(
         converted, role=asked.role, scope=asked.scope, codec=asked.codec, examples=asked.examples, prompted=asked.prompted
     )
-
-
-def _choice_of(choice: Any) -> str | None:
-    if choice is None:
-        return None
-    return str(choice.allowed[0] if len(choice.allowed) == 1 else choice.mode)
-
-
-def _schema_of(response_format: Any) -> Mapping[str, Json] | None:
-    """Return the schema, which OpenAI's form has one level deeper than lm15's; None if there is none."""
-    fields = response_format or {}
-    schema: Mapping[str, Any] | None = fields.get("json_schema", fields).get("schema")
-    return schema
 
 
 def _messages_of(message: Any) -> list[Message]:

@@ -23,14 +23,9 @@ from dspy.adapters.utils import parse_value, serialize_for_json
 from dspy.utils.exceptions import AdapterParseError
 from pydantic import BaseModel, TypeAdapter
 
-from whichloop.protocol import (
-    Inexpressible,
-    Move,
-    Reply,
-    Role,
-    WireError,
-)
+from whichloop.protocol.chat import Reply
 from whichloop.protocol.json_text import Encoder
+from whichloop.protocol.moves import Inexpressible, Move, Role, WireError
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.values import one_line
 
@@ -231,14 +226,11 @@ class SignatureCodec(ABC):
             fields = self.fields(move)
             texts = [f"[[ ## {name} ## ]]\n{_written(fields[name], kind)}" for name, kind in outputs_of(self.signature).items()]
             reply = Reply("\n\n".join([*texts, "[[ ## completed ## ]]\n"]))
-            read = self.read(reply)
-            same = self.move(read) == move
+            same = self.parse(reply) == move
         except (WireError, TypeError, ValueError, LookupError, RecursionError) as error:
             raise Inexpressible(one_line(str(error))) from None
         if not same:
             raise Inexpressible("a move that the format does not give back as it was")
-        _RENDERED.clear()
-        _RENDERED[reply.text] = self, read
         return reply
 
     def parse(self, reply: Reply) -> Move:
@@ -246,9 +238,6 @@ class SignatureCodec(ABC):
 
     def read(self, reply: Reply) -> Fields:
         """Return the output fields of a reply. Raises WireError."""
-        codec, fields = _RENDERED.get(reply.text, (None, {}))
-        if codec is self:
-            return fields
         try:
             return FORMAT.parse(self.signature, reply.text)
         except AdapterParseError as error:
@@ -256,10 +245,6 @@ class SignatureCodec(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name})"
-
-
-_RENDERED: dict[str, tuple[SignatureCodec, Fields]] = {}
-"""The text that a codec rendered last → the codec, and what it has read there. Whoever reads the text gets these."""
 
 
 def _written(value: Any, annotation: Any) -> str:

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import importlib
 import json
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import replace
-from functools import cache
 from ipaddress import ip_address
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -35,7 +33,7 @@ from whichloop.protocol import Chunk, NativeCall, ProviderError, Reply, Request,
 from whichloop.protocol.chat import FinishReason
 
 from .errors import is_refusal_of, refused
-from .replies import READINGS, ChatReading, Reading, shallow
+from .replies import READINGS, ChatReading, Reading
 from .requests import Extensions, ToolNames, TurnItems, lm15_request, turns_of, with_json_schemas, with_texts, with_turns
 
 MAX_CONNECTIONS = 1024
@@ -147,7 +145,9 @@ class HttpClient:
         if self._refuses(turns, response, body):
             return await self.complete(request)
         _check_status(response, body)
-        return _cut(self._read(_loaded(body, response.status), names), cut)
+        reply = self._read(_loaded(body, response.status), names)
+        places = [reply.text.index(stop) for stop in cut if stop in reply.text]
+        return replace(reply, text=reply.text[: min(places)]) if places else reply
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
         sent, names, cut, turns = await self._written(request, stream=True)
@@ -166,7 +166,9 @@ class HttpClient:
                     return
                 _check_status(response, body)
             async for event in aparse_sse(_aiter_lines(response), max_line_bytes=MAX_EVENT_BYTES, max_event_bytes=MAX_EVENT_BYTES):
-                for chunk in _pushed(reading, event.data):
+                reading.is_empty = False
+                reading.ended = reading.ended or event.data == "[DONE]"
+                for chunk in reading.push(_loaded(event.data)) if event.data not in ("", "[DONE]") else ():
                     yield names.in_chunk(chunk)
         yield Chunk(reply=self._read(_whole(reading), names))
 
@@ -188,8 +190,10 @@ class HttpClient:
             asked = with_json_schemas(asked)
         elif self._is_own:
             asked = with_texts(asked)
-        build = asyncio.to_thread if callable(dialect.api_key) else _at_once
-        sent, adaptations = await build(dialect._build, asked, stream)
+        if callable(dialect.api_key):  # which a cloud reads over the network
+            sent, adaptations = await asyncio.to_thread(dialect._build, asked, stream)
+        else:
+            sent, adaptations = dialect._build(asked, stream)
         is_signed = any(name.lower() == "authorization" and value.startswith("AWS4") for name, value in sent.headers)
         # A signature is of the body as it is.
         turns = turns_of(request, self._reading.wire) if self._takes_turns and not is_signed else []
@@ -219,10 +223,6 @@ class HttpClient:
         self._reading, self._dialect = READINGS[wire], dialect
 
 
-async def _at_once(function: Callable[..., Any], *arguments: Any) -> Any:
-    return function(*arguments)
-
-
 def _check_status(response: Any, body: bytes) -> None:
     """Raise the failure that a status tells."""
     if response.status >= 300:
@@ -233,10 +233,7 @@ def _check_status(response: Any, body: bytes) -> None:
 def _loaded(text: bytes | str, status: int | None = None) -> Mapping[str, Any]:
     """Return a body, or an event of a stream. Raises the failure that it tells."""
     try:
-        try:
-            data = json.loads(text)
-        except RecursionError:
-            data = json.loads(shallow(text if isinstance(text, str) else text.decode("utf-8", "replace")))
+        data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ProviderError(f"the reply is no JSON: {error}", "server", status=status) from None
     if isinstance(data, list) and data and isinstance(data[0], Mapping) and data[0].get("error"):
@@ -246,15 +243,6 @@ def _loaded(text: bytes | str, status: int | None = None) -> Mapping[str, Any]:
     if data.get("error") or data.get("type") == "error":
         raise refused(None, data)
     return data
-
-
-def _pushed(reading: Reading, data: str) -> Iterator[Chunk]:
-    """Yield what an event of a stream adds to the reply."""
-    reading.is_empty = False
-    if data == "[DONE]":
-        reading.ended = True
-    elif data:
-        yield from reading.push(_loaded(data))
 
 
 def _whole(reading: Reading) -> Mapping[str, Any]:
@@ -272,12 +260,6 @@ def _with_reasoning(reply: Reply, body: Mapping[str, Any], provider: str | None)
         return reply
     more = (body["usage"].get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
     return replace(reply, usage=replace(reply.usage, output_tokens=reply.usage.output_tokens + more))
-
-
-def _cut(reply: Reply, stops: tuple[str, ...]) -> Reply:
-    """Return the reply up to the first stop sequence."""
-    places = [reply.text.index(stop) for stop in stops if stop in reply.text]
-    return replace(reply, text=reply.text[: min(places)]) if places else reply
 
 
 def _is_own(url: str | None, address: str) -> bool:
@@ -377,8 +359,7 @@ class LiteLLMClient:
         litellm = get_litellm(feature="LiteLLM engine")
         asked = lm15_request(request, self.model, names)
         arguments: dict[str, Any] = self._engine._arguments(asked, streaming=streaming)
-        if _knows_mcp():
-            arguments[_SKIP_MCP] = True
+        arguments["_skip_mcp_handler"] = True  # which imports the package `mcp`, that LiteLLM does not require
         if turns := turns_of(request, ChatReading.wire):
             arguments = with_turns(arguments, turns, ChatReading.wire)
         with litellm_errors(model=self.model):
@@ -386,17 +367,3 @@ class LiteLLMClient:
 
     async def aclose(self) -> None:
         """Close nothing: LiteLLM's connections belong to the whole process."""
-
-
-_SKIP_MCP = "_skip_mcp_handler"
-
-
-@cache
-def _knows_mcp() -> bool:
-    """Return whether this LiteLLM imports the package `mcp`, which it does not require, for every request with tools.
-
-    One without that handler would send the switch for it to the provider.
-    """
-    helpers = importlib.import_module("litellm.litellm_core_utils.core_helpers")
-    inner = getattr(helpers, "filter_internal_params", dict)
-    return _SKIP_MCP not in inner({_SKIP_MCP: True})

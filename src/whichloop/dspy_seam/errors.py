@@ -10,19 +10,8 @@ from typing import Any
 from dspy import lm15
 from dspy._vendor.lm15.transports import TransportError
 from dspy.clients.errors import wrap_error
-from dspy.utils.exceptions import (
-    ContextWindowExceededError,
-    LMAuthError,
-    LMBillingError,
-    LMConfigurationError,
-    LMError,
-    LMInvalidRequestError,
-    LMRateLimitError,
-    LMStreamAssemblyError,
-    LMTimeoutError,
-    LMTransportError,
-    LMUnsupportedFeatureError,
-)
+from dspy.utils import exceptions
+from dspy.utils.exceptions import ContextWindowExceededError, LMError, LMInvalidRequestError, LMRateLimitError
 
 from whichloop.protocol import BudgetExceeded, ContextOverflow, ModelError, NativeCall, ProviderError
 from whichloop.protocol.model import ProviderTrouble
@@ -30,10 +19,10 @@ from whichloop.protocol.redact import redact
 from whichloop.protocol.values import one_line
 
 _BY_TYPE: tuple[tuple[tuple[type[LMError], ...], ProviderTrouble], ...] = (
-    ((LMAuthError, LMBillingError, LMConfigurationError), "auth"),
-    ((LMTimeoutError,), "timeout"),
-    ((LMTransportError, LMStreamAssemblyError), "connection"),
-    ((LMUnsupportedFeatureError,), "refused"),
+    ((exceptions.LMAuthError, exceptions.LMBillingError, exceptions.LMConfigurationError), "auth"),
+    ((exceptions.LMTimeoutError,), "timeout"),
+    ((exceptions.LMTransportError, exceptions.LMStreamAssemblyError), "connection"),
+    ((exceptions.LMUnsupportedFeatureError,), "refused"),
 )
 _BY_STATUS: Mapping[int | None, ProviderTrouble] = {
     **dict.fromkeys((401, 402, 403), "auth"),

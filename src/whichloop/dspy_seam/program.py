@@ -11,28 +11,20 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import dspy
 from pydantic_core import to_jsonable_python
 
-from whichloop.protocol import (
-    Chunk,
-    Loop,
-    Model,
-    Optimizable,
-    Program,
-    Prompt,
-    Query,
-    Reply,
-    Request,
-    Tool,
-    Toolbox,
-    WireError,
-    WrappedModel,
-)
+from whichloop.protocol.chat import Chunk, Reply
 from whichloop.protocol.json_text import Json
+from whichloop.protocol.loop import Loop
+from whichloop.protocol.model import Model, Request, WrappedModel
+from whichloop.protocol.moves import WireError
+from whichloop.protocol.program import Optimizable, Program, Prompt
+from whichloop.protocol.query import Query
 from whichloop.protocol.threads import run_here
+from whichloop.protocol.tools import Tool, Toolbox
 
 from .model import DspyModel
 
@@ -65,10 +57,8 @@ class ProgramResult:
     calls: tuple[PredictorCall, ...]
 
 
-class Runner(Protocol):
-    """Runs a loop for a program."""
-
-    def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, object], sampled: SampledPrediction) -> ProgramResult: ...
+Runner = Callable[[Loop, Program, Mapping[str, object], SampledPrediction], ProgramResult]
+"""Runs a loop for a program, on the inputs of one call."""
 
 
 class LoopProgram(dspy.Module):
@@ -106,7 +96,9 @@ class LoopProgram(dspy.Module):
         trace = dspy.settings.trace
         if trace is not None:
             for call in ran.calls:
-                trace.append((getattr(self, call.predictor), _copied(call.inputs), dspy.Prediction(**_copied(call.outputs))))
+                # Copies: some teleprompters change the entries of a trace in place.
+                inputs, outputs = to_jsonable_python(dict(call.inputs)), to_jsonable_python(dict(call.outputs))
+                trace.append((getattr(self, call.predictor), inputs, dspy.Prediction(**outputs)))
         return dspy.Prediction(**ran.fields)
 
     async def aforward(self, **inputs: object) -> object:
@@ -217,9 +209,3 @@ def _sampled(lm: Any) -> SampledPrediction:
         return SampledPrediction()
     rollout, temperature = lm.kwargs.get("rollout_id"), lm.kwargs.get("temperature")
     return SampledPrediction(rollout if isinstance(rollout, int) else 0, temperature)
-
-
-def _copied(fields: Mapping[str, object]) -> dict[str, Json]:
-    """Copy the fields: some teleprompters change the entries of a trace in place."""
-    copied: dict[str, Any] = to_jsonable_python(dict(fields))
-    return copied

@@ -7,7 +7,6 @@ without a name, one that Gemini could not read) for a failure of the provider, a
 from __future__ import annotations
 
 import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
@@ -23,9 +22,6 @@ _REASONS: Mapping[Any, FinishReason] = {
     **dict.fromkeys(("PROHIBITED_CONTENT", "SPII"), "content_filter"),
     "error": "other",
 }
-MAX_NESTED = 100
-"""Arrays and objects within each other in a body; Python's reader fails at some hundreds."""
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)
 
 
 class Reading(ABC):
@@ -71,23 +67,6 @@ def _says(value: Any) -> bool:
     if isinstance(value, Mapping | list):
         return any(map(_says, value.values() if isinstance(value, Mapping) else value))
     return value not in (None, "")
-
-
-def shallow(text: str) -> str:
-    """Return JSON in which what is nested deeper than JSON can be read, arguments of a call say, is a text."""
-    kept, depth, start = list[str](), 0, 0
-    for token in _TOKEN.finditer(text):
-        if token[0] in "[{":
-            depth += 1
-            if depth == MAX_NESTED:
-                kept.append(text[start : token.start()])
-                start = token.start()
-        elif token[0] in "]}":
-            depth -= 1
-            if depth == MAX_NESTED - 1:
-                kept.append(json.dumps(text[start : token.end()]))
-                start = token.end()
-    return "".join([*kept, text[start:]])
 
 
 def _count(counts: Mapping[str, Any], *names: str) -> int | None:
@@ -340,8 +319,6 @@ class GeminiReading(Reading):
     wire = "gemini"
     _SLIPS = frozenset({"MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE"})
     """Ends of a reply whose calls Gemini could not read or take: they are the model's, which a loop answers as any such call."""
-    _PRINTED = re.compile(r"print\((?:default_api\.)?(?P<name>\w[\w.:-]*)\((?P<arguments>.*)\)\)\Z", re.DOTALL)
-    _BETWEEN = re.compile(r"(?<=\)\))(?=print\()")
 
     def __init__(self) -> None:
         super().__init__()
@@ -385,10 +362,7 @@ class GeminiReading(Reading):
         made = [_mapping(part["functionCall"]) for part in parts if "functionCall" in part]
         calls = [_call(call.get("id"), n, call.get("name"), call.get("args", {})) for n, call in enumerate(made)]
         if reason in cls._SLIPS and not calls:
-            said = str(candidate.get("finishMessage") or reason)
-            parts_said = [part for part in cls._BETWEEN.split(said.rstrip()) if part.endswith("))")]
-            quoted = [(match["name"], match["arguments"]) for match in map(cls._PRINTED.search, parts_said) if match]
-            calls = [_call(None, n, name, arguments) for n, (name, arguments) in enumerate(quoted or [("malformed_call", said)])]
+            calls = [_call(None, 0, "malformed_call", str(candidate.get("finishMessage") or reason))]
         thoughts = _count(counts, "thoughtsTokenCount") or 0
         given = (_count(counts, "candidatesTokenCount") or 0) + thoughts
         cached = _count(counts, "cachedContentTokenCount")

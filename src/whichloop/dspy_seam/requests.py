@@ -83,7 +83,11 @@ def _lm15_request(request: Request, model: str, names: ToolNames, extensions: di
     messages: list[Any] = []
     for are_results, group in groupby(request.messages[first:], lambda message: message.role == "tool"):
         neighbours = list(group)
-        messages += [_tool_results(neighbours)] if are_results else [_lm15_message(message, names) for message in neighbours]
+        if are_results:  # one message, as Gemini requires for those of one turn
+            parts = [lm15.ToolResultPart(id=m.call_id, content=(lm15.TextPart(sendable(m.content)),)) for m in neighbours]
+            messages.append(lm15.Message(role="tool", parts=tuple(parts)))
+        else:
+            messages += [_lm15_message(message, names) for message in neighbours]
     sampling, schema = request.sampling, request.response_schema
     config = lm15.Config(
         max_tokens=sampling.max_tokens,
@@ -109,12 +113,6 @@ def _choice(request: Request, names: ToolNames) -> Any:
         silent = request.tool_choice is None and one is None
         return None if silent else lm15.ToolChoice(mode=request.tool_choice or "auto", parallel=one)
     return lm15.ToolChoice(mode="required", allowed=(names.sent(request.tool_choice),), parallel=one)
-
-
-def _tool_results(messages: Iterable[Message]) -> Any:
-    """Return consecutive results as one message, as Gemini requires for those of one turn."""
-    parts = [lm15.ToolResultPart(id=m.call_id, content=(lm15.TextPart(sendable(m.content)),)) for m in messages]
-    return lm15.Message(role="tool", parts=tuple(parts))
 
 
 def _lm15_message(message: Message, names: ToolNames) -> Any:
