@@ -14,7 +14,8 @@ from tests.cases import cases
 from tests.loops.helpers import Moves, Notes, Streaming, add, comes_back
 from tests.models import bench
 from whichloop.loops import Bare, Chunk, ContextOverflow, Finish, Message, Phased, ReactExtract
-from whichloop.loops.guarded import UNCONFIRMED, ConfirmCodec, Guarded, NeededToolsCodec
+from whichloop.loops.guarded import CONFIRM, UNCONFIRMED, Guarded
+from whichloop.loops.guarded import NEEDED as NEEDED_TOOLS
 from whichloop.loops.microcompact import CLEARED, Microcompact, result_places
 from whichloop.loops.provider_retry import MAX_DELAY_S, RetryingModel
 from whichloop.loops.repeat_guard import RepeatCountingToolbox, RepeatGuard
@@ -319,7 +320,7 @@ MOVES = st.one_of(
 )
 
 
-@given(MOVES, st.sampled_from([NeededToolsCodec(), ConfirmCodec()]))
+@given(MOVES, st.sampled_from([NEEDED_TOOLS, CONFIRM]))
 def test_what_a_format_says_comes_back(move, codec):
     comes_back(codec, move)
 

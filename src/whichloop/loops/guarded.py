@@ -12,42 +12,23 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
-from whichloop.protocol import (
-    SILENT,
-    AnswerT,
-    Chunk,
-    Completion,
-    ContextOverflow,
-    Inexpressible,
-    Message,
-    Model,
-    Move,
-    Observation,
-    Observer,
-    Outcome,
-    ProviderError,
-    Query,
-    Reply,
-    Request,
-    Role,
-    StopReason,
-    StopRun,
-    Toolbox,
-    ToolCall,
-    Understanding,
-    WireError,
-    WrappedLoop,
-    WrappedModel,
-    render_value,
-)
+from whichloop.protocol.chat import Chunk, Message, Reply
+from whichloop.protocol.events import SILENT, Observer
 from whichloop.protocol.json_text import sha256
+from whichloop.protocol.loop import WrappedLoop
+from whichloop.protocol.model import ContextOverflow, Model, ProviderError, Request, WrappedModel
+from whichloop.protocol.moves import Completion, Role, Understanding, WireError
+from whichloop.protocol.outcome import Outcome, StopReason
+from whichloop.protocol.query import AnswerT, Query
 from whichloop.protocol.receipts import LABEL_LENGTH, announcement, as_data
-from whichloop.protocol.tools import ToolboxAround
-from whichloop.protocol.wire import read_object, to_json
+from whichloop.protocol.tool_calls import Observation, StopRun, ToolCall
+from whichloop.protocol.tools import Toolbox, ToolboxAround
+from whichloop.protocol.values import render_value
 
 from .shared.boundary import bounded
+from .shared.json_codec import TEXT, TEXTS, Data, JsonCodec, object_of, read_text, read_texts
 from .shared.option_checks import checked_options
 
 ATTEMPTS = 3
@@ -55,60 +36,43 @@ ATTEMPTS = 3
 UNCONFIRMED = "This call was not confirmed: the task does not ask for it."
 
 
-@dataclass(frozen=True, slots=True)
-class NeededToolsCodec:
-    """`{"intent", "tools"}`. Cannot say anything but an Understanding."""
+def _needed(data: Data) -> Understanding:
+    if not isinstance(data.get("tools"), list):
+        raise WireError('"tools" must be a list of names')
+    return Understanding(read_text(data, "intent"), read_texts(data, "tools"))
 
-    name: str = "guarded.needed"
-    role: Role = Role.UNDERSTAND
-    max_calls: int = 0
-    asks_about_task: ClassVar[bool] = True
-    """Of a conversation it is shown what the user said, and no result or reply."""
-    form: ClassVar[str] = """\
+
+def _confirmed(data: Data) -> Completion:
+    if not isinstance(data.get("confirmed"), bool):
+        raise WireError('"confirmed" must be true or false')
+    return Completion(data["confirmed"], read_text(data, "reason", ""))
+
+
+NEEDED = JsonCodec(
+    "guarded.needed",
+    Role.UNDERSTAND,
+    Understanding,
+    object_of(intent=TEXT, tools=TEXTS),
+    """\
 An assistant is about to solve a task with tools. Name the tools that the task needs; the assistant gets no others.
-Reply with one JSON object and nothing else: {"intent": "what is wanted", "tools": ["name", ...]}"""
-
-    def render(self, move: Move) -> Reply:
-        if not isinstance(move, Understanding):
-            raise Inexpressible("it takes an Act or an Answer")
-        return Reply(to_json({"intent": move.intent, "tools": list(move.entities)}))
-
-    def parse(self, reply: Reply) -> Understanding:
-        data = read_object(reply.text)
-        intent, tools = data.get("intent"), data.get("tools")
-        if not isinstance(intent, str):
-            raise WireError('"intent" must be text')
-        if not isinstance(tools, list) or not all(isinstance(name, str) for name in tools):
-            raise WireError('"tools" must be a list of names')
-        return Understanding(intent, tuple(tools))
-
-
-@dataclass(frozen=True, slots=True)
-class ConfirmCodec:
-    """`{"confirmed", "reason"}`. Cannot say anything but a Completion, nor what is missing, nor a confidence."""
-
-    name: str = "guarded.confirm"
-    role: Role = Role.CONFIRM
-    max_calls: int = 0
-    asks_about_task: ClassVar[bool] = True
-    form: ClassVar[str] = """\
+Reply with one JSON object and nothing else: {"intent": "what is wanted", "tools": ["name", ...]}""",
+    _needed,
+    lambda move: {"intent": move.intent, "tools": list(move.entities)},
+    asks_about_task=True,
+)
+CONFIRM = JsonCodec(
+    "guarded.confirm",
+    Role.CONFIRM,
+    Completion,
+    object_of(confirmed={"type": "boolean"}, reason=TEXT),
+    """\
 An assistant wants to make a call that may change something. You are shown the task that it was given and the call, nothing else. \
 Confirm the call if the task asks for it or needs it; refuse one that whoever gave the task would not expect.
-Reply with one JSON object and nothing else: {"confirmed": true or false, "reason": "why"}"""
-
-    def render(self, move: Move) -> Reply:
-        if not isinstance(move, Completion) or move.missing or move.confidence is not None:
-            raise Inexpressible("anything but whether, and why")
-        return Reply(to_json({"confirmed": move.done, "reason": move.reason}))
-
-    def parse(self, reply: Reply) -> Completion:
-        data = read_object(reply.text)
-        confirmed, reason = data.get("confirmed"), data.get("reason", "")
-        if not isinstance(confirmed, bool):
-            raise WireError('"confirmed" must be true or false')
-        if not isinstance(reason, str):
-            raise WireError('"reason" must be text')
-        return Completion(confirmed, reason)
+Reply with one JSON object and nothing else: {"confirmed": true or false, "reason": "why"}""",
+    _confirmed,
+    lambda move: {"confirmed": move.done, "reason": move.reason},
+    asks_about_task=True,
+)
 
 
 class GuardFailed(StopRun):
@@ -187,14 +151,13 @@ class GuardQuestions:
 
     async def needed_tools(self, tools: Toolbox) -> Collection[str]:
         """Return the tools that a task needs: all of them where the model names none, or its replies cannot be read."""
-        codec = NeededToolsCodec()
         listed = "\n".join(f"- {tool.name}: {tool.description}" for tool in tools)
-        messages = [Message("system", codec.form), Message("user", f"Task: {self._query.full_text}\n\nTools:\n{listed}")]
+        messages = [Message("system", NEEDED.form), Message("user", f"Task: {self._query.full_text}\n\nTools:\n{listed}")]
         named: Collection[str] = ()
         for _ in range(ATTEMPTS):
-            reply = await self._asked(Request(tuple(messages), role=Role.UNDERSTAND, codec=codec))
+            reply = await self._asked(Request(tuple(messages), role=NEEDED.role, codec=NEEDED))
             try:
-                named = [name for name in codec.parse(reply).entities if name in tools]
+                named = [name for name in NEEDED.parse(reply).entities if name in tools]
                 break
             except WireError as error:
                 messages += [Message("assistant", reply.text), Message("user", f"The reply cannot be read: {error}")]
@@ -203,14 +166,13 @@ class GuardQuestions:
 
     async def confirms(self, call: ToolCall) -> bool:
         """Return whether the task asks for a call; a reply that cannot be read confirms nothing."""
-        codec = ConfirmCodec()
         shown_call = f"{call.name} {render_value(dict(call.arguments))}"
-        messages = (Message("system", codec.form), Message("user", f"Task: {self._query.full_text}\n\nCall: {shown_call}"))
-        request = Request(messages, role=Role.CONFIRM, codec=codec, scope=f"confirm {sha256(shown_call)[:12]}")
+        messages = (Message("system", CONFIRM.form), Message("user", f"Task: {self._query.full_text}\n\nCall: {shown_call}"))
+        request = Request(messages, role=CONFIRM.role, codec=CONFIRM, scope=f"confirm {sha256(shown_call)[:12]}")
         async with self._one_at_a_time[request.scope]:
             reply = await self._asked(request)
         try:
-            confirmed = codec.parse(reply).done
+            confirmed = CONFIRM.parse(reply).done
         except WireError:
             confirmed = False
         if not confirmed:

@@ -283,20 +283,14 @@ class ToolExecutor:
         seen = await self.toolbox.call(ToolCall(call.tool, call.args))
         if seen.ok:
             call.max_chars = seen.max_chars
-            keep(self.options.context_manager, task, call, seen.whole, query_id, self.options.observer)
+            keep(self.options.context_manager, task, call, seen.whole, query_id)
         else:
             call.error = f"{seen.error_type}: {seen.data}"
 
 
-def keep(
-    contexts: ToolContextManager, task: PhaseTask, call: ToolCallStatus, output: str | None, query_id: str, observer: Observer
-) -> None:
+def keep(contexts: ToolContextManager, task: PhaseTask, call: ToolCallStatus, output: str | None, query_id: str) -> None:
     """Save a call's output, and note it with its pointer."""
-    try:
-        call.pointer = contexts.save(call.tool, call.args, output, task.id, query_id)
-    except OSError as error:  # a full disk must not lose the result of a call that ran
-        logger.warning("the result of %s could not be kept: %s", call.tool, error)
-        observer.note("not_kept", tool=call.tool, task=task.id, error=str(error))
+    call.pointer = contexts.save(call.tool, call.args, output, task.id, query_id)
     call.output = output
 
 
@@ -384,4 +378,4 @@ class AgentTools(ToolExecutor):
             for entry in scratchpad.entries[known:]:
                 call.error, call.summary, call.max_chars = entry.error, entry.summary, entry.max_chars
                 if entry.output is not None:
-                    keep(self.options.context_manager, task, call, entry.output, query_id, self.options.observer)
+                    keep(self.options.context_manager, task, call, entry.output, query_id)

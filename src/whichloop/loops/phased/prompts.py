@@ -62,13 +62,7 @@ def program_of(prompts: Mapping[str, str] | None, changed: Program | None) -> Pr
 
 def predictors_of(prompts: Mapping[str, str] | None, changed: Program | None) -> Mapping[str, Predictor]:
     """Return all predictors by name, ready to ask."""
-    if _OWN and prompts is None and changed is None:
-        return _OWN
     return {name: Predictor(name, prompt) for name, prompt in program_of(prompts, changed).items()}
-
-
-_OWN: Mapping[str, Predictor] = {}
-_OWN = predictors_of(None, None)  # once: it would take 2 % of a trial
 
 
 async def ask(

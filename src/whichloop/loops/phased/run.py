@@ -323,7 +323,7 @@ class PhasedRun:
         good = await executor.execute_tools(task, self.query_id, self.callbacks, *token_argument)
         for call in task.calls(TaskStatus.COMPLETED):
             if call.pointer is None:  # an executor of the user's own need not keep results
-                keep(self.contexts, task, call, call.output, self.query_id, self.observer)
+                keep(self.contexts, task, call, call.output, self.query_id)
         return self._set_status(task, TaskStatus.COMPLETED if good else TaskStatus.FAILED)
 
     async def _reason(self, task: PhaseTask) -> None:
@@ -365,10 +365,10 @@ class PhasedRun:
         return [call for task in self.tasks for call in task.calls(TaskStatus.COMPLETED)]
 
     def _whole(self, call: ToolCallStatus) -> str:
-        """Return what the answer reads of a kept result; with another store, or a disk that fails, only the call has it."""
+        """Return what the answer reads of a kept result; with another store, only the call has it."""
         try:
             text = self.contexts.load([call.pointer or ""])[0].result
-        except (KeyError, OSError, ValueError):  # unknown; unreadable; damaged
+        except KeyError:
             text = call.output or ""
         return cap(text, call.max_chars)
 

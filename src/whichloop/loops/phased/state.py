@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -228,13 +227,11 @@ class ToolContextManager:
             self._kept.setdefault(group, {})[pointer] = text
             return True
         (self._directory / group).mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self._directory / group) as safe:
-            whole = Path(safe) / "context"
-            whole.write_text(text, encoding="ascii")
-            try:  # a link appears at once and whole, and never replaces what is there
-                (self._directory / f"{pointer}.json").hardlink_to(whole)
-            except FileExistsError:
-                return False
+        try:
+            with (self._directory / f"{pointer}.json").open("x", encoding="ascii") as file:
+                file.write(text)
+        except FileExistsError:
+            return False
         return True
 
     def _data(self, pointer: str) -> Any:
