@@ -7,24 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from whichloop.loops.shared.boundary import bounded
-from whichloop.loops.shared.option_checks import checked_options
-from whichloop.protocol import (
-    SILENT,
-    AnswerT,
-    Chunk,
-    Message,
-    Model,
-    Observer,
-    Outcome,
-    Prompted,
-    Query,
-    Reply,
-    Request,
-    Toolbox,
-    WrappedLoop,
-    WrappedModel,
-)
+from whichloop.loops.shared.option_checks import at_least, checked_options
+from whichloop.protocol.chat import Chunk, Message, Reply
+from whichloop.protocol.events import SILENT, Observer
+from whichloop.protocol.loop import WrappedLoop
+from whichloop.protocol.model import Model, Request, WrappedModel
+from whichloop.protocol.outcome import Outcome
 from whichloop.protocol.predictor import CONVERSATION, conversation_text
+from whichloop.protocol.program import Prompted
+from whichloop.protocol.query import AnswerT, Query
+from whichloop.protocol.tools import Toolbox
 
 CLEARED = "[old result cleared]"
 
@@ -32,17 +24,13 @@ CLEARED = "[old result cleared]"
 @checked_options
 @dataclass(frozen=True, slots=True)
 class Microcompact(WrappedLoop):
-    """A loop whose requests show the last few results only. Raises ValueError for a `keep` below 1.
+    """A loop whose requests show the last few results only.
 
     It acts on conversations (`bare`, `finish`). Designs that write all they know into one message have nothing to clear.
     """
 
-    keep: int = 3
+    keep: int = at_least(1, 3)
     """How many results stay whole, the latest ones; those since the model's last reply stay in any case."""
-
-    def __post_init__(self) -> None:
-        if self.keep < 1:
-            raise ValueError(f"keep must be at least 1, not {self.keep}: the model would never see what its calls gave")
 
     @property
     def name(self) -> str:

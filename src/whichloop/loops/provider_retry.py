@@ -5,27 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from functools import cache
 
 from whichloop.loops.shared.boundary import bounded
-from whichloop.loops.shared.option_checks import checked_options
-from whichloop.protocol import (
-    SILENT,
-    AnswerT,
-    Chunk,
-    Loop,
-    Model,
-    Observer,
-    Outcome,
-    ProviderError,
-    Query,
-    Reply,
-    Request,
-    Toolbox,
-    WrappedLoop,
-    WrappedModel,
-)
+from whichloop.loops.shared.option_checks import at_least, checked_options
+from whichloop.protocol.chat import Chunk, Reply
+from whichloop.protocol.events import SILENT, Observer
+from whichloop.protocol.loop import WrappedLoop
+from whichloop.protocol.model import Model, ProviderError, Request, WrappedModel
+from whichloop.protocol.outcome import Outcome
+from whichloop.protocol.query import AnswerT, Query
 from whichloop.protocol.redact import logger_of
+from whichloop.protocol.tools import Toolbox
 
 logger = logger_of(__name__)
 
@@ -36,26 +26,18 @@ MAX_DELAY_S = 60.0
 @checked_options
 @dataclass(frozen=True, slots=True)
 class ProviderRetry(WrappedLoop):
-    """A loop that does not see a provider's failure that passes. Raises ValueError for less than one attempt or a negative delay.
+    """A loop that does not see a provider's failure that passes.
 
     The default is that of OpenAI's clients, two more attempts (github.com/openai/openai-python, "Retries"), without their waits.
     """
 
-    attempts: int = 3
+    attempts: int = at_least(1, 3)
     """The number of times that a request is sent at most."""
-    delay_s: float = 0.0
+    delay_s: float = at_least(0, 0.0)
     """Seconds before the second attempt, doubled before each further one up to 60, without jitter, so that runs can be repeated.
 
     A wait that the provider asks for (Retry-After) comes first; one of more than 60 seconds ends the request at once.
     """
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.loop, Loop) or isinstance(self.loop, type):
-            raise TypeError(f"loop: give a loop, such as Finish(), not {self.loop!r}")
-        if self.attempts < 1:
-            raise ValueError(f"attempts must be at least 1, not {self.attempts}: no request would be sent")
-        if not 0 <= self.delay_s <= MAX_DELAY_S:
-            raise ValueError(f"delay_s must be from 0 to {MAX_DELAY_S:g}, not {self.delay_s}")
 
     @property
     def name(self) -> str:
@@ -68,21 +50,7 @@ class ProviderRetry(WrappedLoop):
 
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
-        asking = RetryingModel(model, self.attempts, self.delay_s, observer)
-        if self.attempts > 1 and asking.own_attempts > 1:
-            _warn_of_both(self.attempts, asking.own_attempts)
-        return await self.loop.run(query, tools, asking, observer)
-
-
-@cache
-def _warn_of_both(attempts: int, own_attempts: int) -> None:
-    """Warn, once, that two retry."""
-    logger.warning(
-        "the model sends a request up to %d times by itself, and provider_retry repeats that: up to %d times in all; "
-        "open_model(name, options=RealOptions(attempts=1)) leaves it to provider_retry",
-        own_attempts,
-        attempts * own_attempts,
-    )
+        return await self.loop.run(query, tools, RetryingModel(model, self.attempts, self.delay_s, observer), observer)
 
 
 class RetryingModel(WrappedModel):

@@ -8,24 +8,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from whichloop.loops.shared.boundary import bounded
-from whichloop.loops.shared.option_checks import checked_options
-from whichloop.protocol import (
-    SILENT,
-    AnswerT,
-    Model,
-    Observation,
-    Observer,
-    Outcome,
-    Query,
-    StopReason,
-    Toolbox,
-    ToolCall,
-    WrappedLoop,
-    render_value,
-)
+from whichloop.loops.shared.option_checks import at_least, checked_options
 from whichloop.protocol.cancellation import ended_before
+from whichloop.protocol.events import SILENT, Observer
 from whichloop.protocol.json_text import canonical_json
-from whichloop.protocol.tools import ToolboxAround
+from whichloop.protocol.loop import WrappedLoop
+from whichloop.protocol.model import Model
+from whichloop.protocol.outcome import Outcome, StopReason
+from whichloop.protocol.query import AnswerT, Query
+from whichloop.protocol.tool_calls import Observation, ToolCall
+from whichloop.protocol.tools import Toolbox, ToolboxAround
+from whichloop.protocol.values import render_value
 
 WARNING = "Note: this call has now been made {times} times with the same arguments. Use what it gave, or do something else."
 
@@ -35,14 +28,12 @@ WARNING = "Note: this call has now been made {times} times with the same argumen
 class RepeatGuard(WrappedLoop):
     """A loop whose repeated calls are noticed. Raises ValueError for a `warn_at` below 2 or a `stop_at` below it."""
 
-    warn_at: int = 3
+    warn_at: int = at_least(2, 3)
     """The number of equal calls from which on the result carries a warning."""
     stop_at: int | None = None
     """The number of equal calls of which the last ends the run instead of being made; None only warns."""
 
     def __post_init__(self) -> None:
-        if self.warn_at < 2:
-            raise ValueError(f"warn_at must be at least 2, not {self.warn_at}: a call that is made once repeats nothing")
         if self.stop_at is not None and self.stop_at < self.warn_at:
             raise ValueError(f"stop_at must be at least warn_at ({self.warn_at}) or None, not {self.stop_at}")
 
@@ -78,7 +69,11 @@ class RepeatCountingToolbox(ToolboxAround):
         self._times = Counter[str]()
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
-        key = f"{call.name} {_arguments(call)}"
+        try:
+            arguments = canonical_json(call.arguments)  # the same text for any order
+        except (TypeError, ValueError, RecursionError):
+            arguments = render_value(call.arguments)
+        key = f"{call.name} {arguments}"
         self._times[key] += 1
         times = self._times[key]
         if self._stop_at is not None and times >= self._stop_at:
@@ -94,14 +89,6 @@ class RepeatCountingToolbox(ToolboxAround):
             return replace(seen, data=f"{seen.data}\n{note}")
         # In front: later requests may recognise a result by its end.
         return replace(seen, data=f"{note}\n{seen.data}", value=f"{note}\n{seen.whole}")
-
-
-def _arguments(call: ToolCall) -> str:
-    """Return the same text for equal arguments in any order."""
-    try:
-        return canonical_json(call.arguments)
-    except (TypeError, ValueError, RecursionError):
-        return render_value(call.arguments)
 
 
 LOOP = RepeatGuard

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import import_module
-from types import NoneType, UnionType
+from types import UnionType
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from whichloop.protocol import Toolbox
-from whichloop.protocol.names import nearest
 
 Design = TypeVar("Design", bound=type)
 Value = TypeVar("Value")
@@ -29,17 +28,16 @@ def no_option(default: Value) -> Value:
 
 
 def checked_options(design: Design) -> Design:
-    """Let a loop raise ValueError, in one line that names the option, for an unknown option and one of another type."""
+    """Let a loop raise ValueError, in one line that names the option, for one of another type."""
     plain_init = design.__init__  # type: ignore[misc]  # of a class itself, not of an instance
     signature = inspect.signature(plain_init)
 
     @functools.wraps(plain_init)
     def checked(self: Any, *args: Any, **options: Any) -> None:
-        for name in options:
-            if name not in signature.parameters:
-                raise ValueError(f"{design.__name__}: unknown option {name!r}; {nearest(name, [*_options(design)])}")
         given = signature.bind(self, *args, **options).arguments
-        _check_all(design, given)
+        for name, hint in _options(design).items():
+            if name in given and not _has_plain_type(given[name], hint):
+                _check_type(f"{design.__name__}: {name}", hint, given[name])
         for name, least in leasts.items():
             if name in given and given[name] is not None and not given[name] >= least:
                 raise ValueError(f"{name} must be at least {least}, not {given[name]}")
@@ -50,37 +48,16 @@ def checked_options(design: Design) -> Design:
     return design
 
 
-def _check_all(design: type, options: Mapping[str, Any]) -> None:
-    hints = _options(design)
-    doubtful = {name: value for name, value in options.items() if name in hints and not _has_plain_type(value, hints[name])}
-    for name, value in doubtful.items():
-        if (choices := _choices(hints[name])) and value not in choices:
-            raise ValueError(f"{design.__name__}: {name} must be one of {', '.join(map(str, choices))}, not {value!r}")
-    if doubtful:
-        _check_types(design, hints, doubtful)
-
-
-def _check_types(design: type, hints: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    """Raise ValueError, in one line that names the option, for a value of another type than its hint."""
+def _check_type(option: str, hint: Any, value: Any) -> None:
+    """Raise ValueError for a value of another type than its hint."""
     pydantic = import_module("pydantic")  # loaded only where a value does not plainly fit
-    for name, value in options.items():
-        try:
-            pydantic.TypeAdapter(hints[name]).validate_python(value, strict=True)
-        except pydantic.PydanticUserError:
-            continue  # its type does not say what fits: a loop or a function
-        except pydantic.ValidationError as error:
-            or_none = ", or None" if type(None) in get_args(hints[name]) else ""
-            problem = error.errors(include_url=False)[0]["msg"]
-            raise ValueError(f"{design.__name__}: {name}: {problem}{or_none}, got {value!r}") from None
-
-
-def _choices(hint: Any) -> tuple[Any, ...]:
-    """Return the values that an option may have where its type lists them; empty where it does not."""
-    if get_origin(hint) is Literal:
-        return get_args(hint)
-    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else ()
-    listed = [(None,) if part is NoneType else _choices(part) for part in parts]
-    return tuple(choice for choices in listed for choice in choices) if all(listed) else ()
+    try:
+        pydantic.TypeAdapter(hint).validate_python(value, strict=True)
+    except pydantic.PydanticUserError:
+        return  # its type does not say what fits: a loop or a function
+    except pydantic.ValidationError as error:
+        or_none = ", or None" if type(None) in get_args(hint) else ""
+        raise ValueError(f"{option}: {error.errors(include_url=False)[0]['msg']}{or_none}, got {value!r}") from None
 
 
 def _has_plain_type(value: Any, hint: Any) -> bool:
