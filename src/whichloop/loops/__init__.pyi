@@ -42,7 +42,6 @@ from whichloop.loops.stateless import ConversationState as ConversationState
 from whichloop.loops.stateless import ManualAgentLoop as ManualAgentLoop
 from whichloop.loops.stateless import MultiToolRegistry as MultiToolRegistry
 from whichloop.loops.stateless import Stateless as Stateless
-from whichloop.loops.stateless import StatelessProgram as StatelessProgram
 from whichloop.protocol import Act as Act
 from whichloop.protocol import Answer as Answer
 from whichloop.protocol import BudgetExceeded as BudgetExceeded

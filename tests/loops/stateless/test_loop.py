@@ -18,7 +18,8 @@ from tests.loops.stateless import helpers
 from tests.loops.stateless.helpers import ADD, BAD, EMPTY, FAIL, PLAIN, STOP, agent, error, recover, run, shown, state, think
 from tests.rows import row
 from whichloop.dspy_seam import lm_of
-from whichloop.loops.stateless import ActionType, ActivityManager, ConversationState, ManualAgentLoop, Stateless, StatelessProgram
+from whichloop.dspy_seam.program import LoopProgram
+from whichloop.loops.stateless import ActionType, ActivityManager, ConversationState, ManualAgentLoop, Stateless
 from whichloop.protocol import ContextOverflow, ProviderError, Query, StopReason, Toolbox
 from whichloop.protocol import ToolCall as Call
 from whichloop.protocol.moves import Act, Recovery, Role, Text
@@ -183,12 +184,12 @@ def test_option_history_as_messages_makes_a_conversation_of_earlier_iterations()
     assert "Iteration 1" not in last[-1].content
     through = Script(think(ADD), STOP)
     with dspy.context(lm=lm_of(through)):
-        assert StatelessProgram([add], Stateless(response_style=None, history_as="messages"))(query="Q").answer == "3"
+        assert LoopProgram(Stateless(response_style=None, history_as="messages"), [add])(query="Q").answer == "3"
     assert len(through.requests[1].messages) == 4
 
 
 def test_a_program_answers_from_the_configured_model() -> None:
-    program = StatelessProgram([add], PLAIN)
+    program = LoopProgram(PLAIN, [add])
     assert [name for name, _ in program.named_predictors()] == [*PLAIN.predictors]
     with dspy.context(lm=lm_of(Script(think(ADD), STOP))):
         made = program(query="Q")

@@ -21,47 +21,28 @@ Follow a run, from the top:
 from whichloop._lazy import explained_module
 
 with explained_module(__name__):
-    from .agent import ManualAgentLoop
-    from .execution import DSPyToolRegistryAdapter, MultiToolRegistry, ToolboxRegistry, ToolSource
-    from .loop import ActivityManager, Stateless, StatelessProgram
-    from .modules import AgentReasoner, ConversationManager, ErrorRecoveryModule, ResponseFormatter
-    from .signatures import AgentReasonerSignature, ErrorRecoverySignature
-    from .state import (
-        ActionDecision,
-        ActionType,
-        ConversationEntry,
-        ConversationState,
-        ErrorRecoveryStrategy,
-        ReasoningOutput,
-        ToolCall,
-    )
+    from .agent import ManualAgentLoop as ManualAgentLoop
+    from .execution import DSPyToolRegistryAdapter as DSPyToolRegistryAdapter
+    from .execution import MultiToolRegistry as MultiToolRegistry
+    from .execution import ToolboxRegistry as ToolboxRegistry
+    from .execution import ToolSource as ToolSource
+    from .loop import ActivityManager as ActivityManager
+    from .loop import Stateless as Stateless
+    from .modules import AgentReasoner as AgentReasoner
+    from .modules import ConversationManager as ConversationManager
+    from .modules import ErrorRecoveryModule as ErrorRecoveryModule
+    from .modules import ResponseFormatter as ResponseFormatter
+    from .signatures import AgentReasonerSignature as AgentReasonerSignature
+    from .signatures import ErrorRecoverySignature as ErrorRecoverySignature
+    from .state import ActionDecision as ActionDecision
+    from .state import ActionType as ActionType
+    from .state import ConversationEntry as ConversationEntry
+    from .state import ConversationState as ConversationState
+    from .state import ErrorRecoveryStrategy as ErrorRecoveryStrategy
+    from .state import ReasoningOutput as ReasoningOutput
+    from .state import ToolCall as ToolCall
 
 LOOP = Stateless
 
 ToolRegistry = ToolSource
 """The name that the design's document gives it."""
-
-__all__ = [
-    "ActionDecision",
-    "ActionType",
-    "ActivityManager",
-    "AgentReasoner",
-    "AgentReasonerSignature",
-    "ConversationEntry",
-    "ConversationManager",
-    "ConversationState",
-    "DSPyToolRegistryAdapter",
-    "ErrorRecoveryModule",
-    "ErrorRecoverySignature",
-    "ErrorRecoveryStrategy",
-    "ManualAgentLoop",
-    "MultiToolRegistry",
-    "ReasoningOutput",
-    "ResponseFormatter",
-    "Stateless",
-    "StatelessProgram",
-    "ToolCall",
-    "ToolRegistry",
-    "ToolSource",
-    "ToolboxRegistry",
-]

@@ -17,7 +17,7 @@ from whichloop.protocol import SILENT, ContextOverflow, Message, Model, ModelErr
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.threads import run_blocking
 
-from .execution import Description, as_tool_registry
+from .execution import as_tool_registry
 from .modules import AgentReasoner, Asker, ErrorRecoveryModule, ResponseFormatter, turns_of
 from .signatures import SummarizeEntries, prompt_json
 from .state import (
@@ -73,7 +73,6 @@ class ManualAgentLoop(dspy.Module):
         self.model = model
         self.observer = SILENT
         self.takes_null = self.raises_bugs = False
-        self._described: tuple[list[Description], str] = ([], "[]")  # the last tools, and their text: slow to make
         self.agent_reasoner = AgentReasoner(
             self.tool_registry.get_all_tool_names(),
             DEFAULT_TOLD,
@@ -159,15 +158,12 @@ class ManualAgentLoop(dspy.Module):
             history, turns = turns_of(state)
         else:
             history, summary = await reasoner.summarized(state, asker)
-        tools = registry.get_all_tool_descriptions()
-        if tools != self._described[0]:
-            self._described = tools, prompt_json(tools, indent=2)
         told_limit = self.options.told_max_iterations or state.max_iterations  # the limit that holds (row B0-12)
         inputs = {
             "user_query": state.user_query,
             "conversation_history": history,
             "last_tool_results": render_results(state.last_tool_results or []) or NO_RESULTS,
-            "available_tools": self._described[1],
+            "available_tools": prompt_json(registry.get_all_tool_descriptions(), indent=2),
             "iteration_count": str(state.iteration_count),
             "max_iterations": str(reasoner.max_iterations if told_limit is None else told_limit),
         }

@@ -9,8 +9,9 @@ import asyncio
 import inspect
 import json
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, Protocol, runtime_checkable
 
 from whichloop.protocol import StopRun, Tool, Toolbox
 from whichloop.protocol import ToolCall as Call
@@ -94,49 +95,31 @@ class DSPyToolRegistryAdapter:
         ]
 
 
-class ToolArgument(NamedTuple):
-    """One argument of a tool; its type is JSON schema's name, or the schema itself as JSON if one name does not say it."""
-
-    name: str
-    type: str
-    description: str
-    required: bool
-
-
-class ToolDefinition(NamedTuple):
-    """A registry's description of one tool."""
-
-    name: str
-    description: str
-    arguments: Sequence[ToolArgument]
-
-
 class MultiToolRegistry:
     """Functions by name, with definitions read off their types and docstrings."""
 
     def __init__(self) -> None:
         self._functions: dict[str, Callable[..., Any]] = {}
-        self._definitions: dict[str, ToolDefinition] = {}
+        self._definitions: dict[str, Any] = {}
 
     def register(self, *functions: Callable[..., Any]) -> None:
         """Add functions under their own names. Raises TypeError if an argument's type has no JSON schema."""
         for function in functions:
             tool = Tool.from_function(function)
             required = tool.parameters.get("required", ())
-            arguments = [
-                ToolArgument(
-                    name, str(schema.get("type") or json.dumps(schema)), str(schema.get("description", "")), name in required
-                )
-                for name, schema in tool.parameters["properties"].items()
-            ]
+            arguments = []
+            for name, schema in tool.parameters["properties"].items():
+                kind = str(schema.get("type") or json.dumps(schema))  # the schema itself where one name does not say it
+                about = str(schema.get("description", ""))
+                arguments.append(SimpleNamespace(name=name, type=kind, description=about, required=name in required))
             self._functions[tool.name] = function
-            self._definitions[tool.name] = ToolDefinition(tool.name, tool.description, arguments)
+            self._definitions[tool.name] = SimpleNamespace(name=tool.name, description=tool.description, arguments=arguments)
 
     def get_function(self, tool_name: str) -> Callable[..., Any]:
         """Raises KeyError for an unknown name."""
         return self._functions[tool_name]
 
-    def get_tool_definitions(self) -> list[ToolDefinition]:
+    def get_tool_definitions(self) -> list[Any]:
         return list(self._definitions.values())
 
 

@@ -12,35 +12,24 @@ import contextlib
 import copy
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, Self
 
 from whichloop.dspy_seam import prompt_of, set_prompt
-from whichloop.dspy_seam.program import LoopProgram
-from whichloop.loops.shared.boundary import bounded, refuse_checkpoint
+from whichloop.loops.shared.boundary import bounded
 from whichloop.loops.shared.option_checks import checked_options, no_option
-from whichloop.protocol import (
-    SILENT,
-    AnswerT,
-    ContextOverflow,
-    Model,
-    ModelError,
-    Observer,
-    Outcome,
-    Program,
-    Query,
-    RunsSync,
-    StopReason,
-    Tool,
-    Toolbox,
-)
+from whichloop.protocol.events import SILENT, Observer
 from whichloop.protocol.json_text import canonical_json, from_json
-from whichloop.protocol.loop import CallsIn
-from whichloop.protocol.program import merged, repr_with_program
+from whichloop.protocol.loop import CallsIn, RunsSync
+from whichloop.protocol.model import ContextOverflow, Model, ModelError
+from whichloop.protocol.outcome import Outcome, StopReason
+from whichloop.protocol.program import Program, merged, repr_with_program
+from whichloop.protocol.query import AnswerT, Query
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.threads import beside_event_loop, run_here
+from whichloop.protocol.tools import Toolbox
 
 from .agent import ManualAgentLoop
 from .execution import ToolboxRegistry, ToolExecution, settled
@@ -73,10 +62,6 @@ class ActivityManager(ToolExecution):
 
     Its methods are seams: those that execute tools, and the hooks, may be overridden by plain functions or by coroutines.
     """
-
-    def __init_subclass__(cls, **settings: Any) -> None:
-        super().__init_subclass__(**settings)
-        refuse_checkpoint(cls, "Stateless()")
 
     def __init__(
         self,
@@ -432,13 +417,3 @@ def _predictors_of(agent: ManualAgentLoop) -> dict[str, Any]:
 
 
 _SHORTER = {"output_validator": "validator", "recovery_planner": "recovery"}
-
-
-class StatelessProgram(LoopProgram):
-    """The whole design as a dspy.Module: call it, save it, hand it to a teleprompter."""
-
-    def __init__(
-        self, tools: Iterable[Tool | Callable[..., Any]] = (), config: Stateless | None = None, schema: Any = None
-    ) -> None:
-        """`config`: the design's options. `schema`: JSON schema of the answer."""
-        super().__init__(config or Stateless(), tools, schema)
