@@ -26,36 +26,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 from weakref import WeakKeyDictionary
 
-from whichloop.protocol import (
-    SILENT,
-    Act,
-    Answer,
-    AnswerT,
-    ContextOverflow,
-    Message,
-    Model,
-    Observer,
-    Outcome,
-    Predictor,
-    Program,
-    ProviderError,
-    Query,
-    Reply,
-    RunsSync,
-    StopReason,
-    TakesProgram,
-    Tool,
-    Toolbox,
-    ToolCall,
-    WireError,
-    own_prompt,
-    render_value,
-)
+from whichloop.protocol.chat import Message, Reply
+from whichloop.protocol.events import SILENT, Observer
 from whichloop.protocol.json_text import Encoder, canonical_json
-from whichloop.protocol.loop import CallsIn
-from whichloop.protocol.model import is_plain, schema_text, whole_parameters
-from whichloop.protocol.program import merged, repr_with_program
+from whichloop.protocol.loop import CallsIn, RunsSync
+from whichloop.protocol.model import ContextOverflow, Model, ProviderError, is_plain, schema_text, whole_parameters
+from whichloop.protocol.moves import Act, Answer, WireError
+from whichloop.protocol.outcome import Outcome, StopReason
+from whichloop.protocol.predictor import Predictor, own_prompt
+from whichloop.protocol.program import Program, TakesProgram, merged, repr_with_program
+from whichloop.protocol.query import AnswerT, Query
 from whichloop.protocol.redact import logger_of
+from whichloop.protocol.tool_calls import ToolCall
+from whichloop.protocol.tools import Tool, Toolbox
+from whichloop.protocol.values import render_value
 
 from .bare_codecs import FORMATS, INSTRUCTIONS, BadMove, BareCodec, FieldsCodec, NativeCallCodec
 from .shared.boundary import bounded

@@ -81,8 +81,9 @@ To end with your answer: {{"final_answer": "the answer"}}
         return json_text(text, "final_answer")
 
     def parse(self, reply: Reply) -> Act | Answer:
+        fenced = None if not self.reads_fences or reply.text.lstrip().startswith("{") else _FENCE.search(reply.text)
         try:
-            data = from_json(_unfenced(reply.text) if self.reads_fences else reply.text)
+            data = from_json(fenced.group(1) if fenced else reply.text)
         except ValueError as error:
             raise WireError(f"Invalid JSON response from LLM - {error}") from None
         if not isinstance(data, dict):
@@ -100,12 +101,6 @@ To end with your answer: {{"final_answer": "the answer"}}
 
 
 _FENCE = re.compile(r"^[ \t]*```\w*[ \t]*\n(.*?)^[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
-
-
-def _unfenced(text: str) -> str:
-    """Return what stands in the first code fence of a text; the text itself if it is JSON without one, or has none."""
-    fenced = None if text.lstrip().startswith("{") else _FENCE.search(text)
-    return fenced.group(1) if fenced else text
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,20 +22,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-from whichloop.protocol import (
-    Capabilities,
-    ModelError,
-    ProviderError,
-    Query,
-    Reply,
-    Request,
-    StopRun,
-    Tool,
-    Toolbox,
-)
-from whichloop.protocol.model import StreamsWhole
+from whichloop.protocol.chat import Capabilities, Reply
+from whichloop.protocol.model import ModelError, ProviderError, Request, StreamsWhole
+from whichloop.protocol.query import Query
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.threads import run_here
+from whichloop.protocol.tool_calls import StopRun
+from whichloop.protocol.tools import Tool, Toolbox
 
 from .bare import Bare, History, signature_of
 

@@ -14,23 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from whichloop.loops.shared.conversation import REJECTED, call_messages
-from whichloop.protocol import (
-    ContextOverflow,
-    Message,
-    ModelError,
-    NativeCall,
-    Observation,
-    ProviderError,
-    Reply,
-    StopRun,
-    ToolCall,
-    Usage,
-    render_value,
-)
+from whichloop.protocol.chat import Message, NativeCall, Reply, Usage
 from whichloop.protocol.json_text import canonical_json, sha256
-from whichloop.protocol.model import estimate_usage
+from whichloop.protocol.model import ContextOverflow, ModelError, ProviderError, estimate_usage
 from whichloop.protocol.outcome import Expenses
-from whichloop.protocol.tool_calls import id_name, idempotency_key
+from whichloop.protocol.tool_calls import Observation, StopRun, ToolCall, id_name, idempotency_key
+from whichloop.protocol.values import render_value
 
 Entry = dict[str, Any]
 """One line of a checkpoint, as JSON."""

@@ -31,32 +31,18 @@ from typing import Any, ClassVar, Literal, Self
 from whichloop._lazy import explained_module
 from whichloop.loops.shared.boundary import bounded
 from whichloop.loops.shared.option_checks import ToolSettings, at_least, checked_options, no_option
-from whichloop.protocol import (
-    SILENT,
-    Act,
-    Answer,
-    AnswerT,
-    ContextOverflow,
-    Model,
-    Observer,
-    Outcome,
-    Program,
-    Prompt,
-    ProviderError,
-    Query,
-    RunsSync,
-    StopReason,
-    TakesProgram,
-    Tool,
-    Toolbox,
-    ToolCall,
-    WireError,
-    render_value,
-)
+from whichloop.protocol.events import SILENT, Observer
 from whichloop.protocol.json_text import canonical_json
-from whichloop.protocol.loop import CallsIn
-from whichloop.protocol.program import merged, repr_with_program
+from whichloop.protocol.loop import CallsIn, RunsSync
+from whichloop.protocol.model import ContextOverflow, Model, ProviderError
+from whichloop.protocol.moves import Act, Answer, WireError
+from whichloop.protocol.outcome import Outcome, StopReason
+from whichloop.protocol.program import Program, Prompt, TakesProgram, merged, repr_with_program
+from whichloop.protocol.query import AnswerT, Query
 from whichloop.protocol.redact import logger_of
+from whichloop.protocol.tool_calls import ToolCall
+from whichloop.protocol.tools import Tool, Toolbox
+from whichloop.protocol.values import render_value
 
 with explained_module(__name__):
     from whichloop.dspy_seam import ask, prompt_of
@@ -139,12 +125,13 @@ class ReactExtract(ToolSettings, TakesProgram, RunsSync):
                 problem, ends = str(error), self.on_parse_error == "finish"
             else:
                 if isinstance(move, Answer):
-                    course.add_choice(move, COMPLETED, COMPLETED)
+                    course.add(_choice(move) | {"observation": COMPLETED}, COMPLETED)
                     stop, answer = StopReason.FINISHED, move.value
                     break
                 call = move.calls[0]
                 if call.name in tools or self.on_unknown_tool == "observe":
-                    course.add_choice(move, *await self._act(call, tools))
+                    observation, shown = await self._act(call, tools)
+                    course.add(_choice(move) | {"observation": observation}, shown)
                     continue
                 problem, ends = f"Unknown tool {call.name}", True
             logger.info("iteration %d: %s", course.steps, problem)
@@ -225,14 +212,11 @@ class _Course:
     overflows: int = 0
     """How often the context has overflowed."""
 
-    def add_choice(self, move: Act | Answer, observation: Any, shown: str) -> None:
-        """Add an iteration with a choice and what came of it. `shown`: the observation as the prompt shows it."""
-        self.add(_choice(move) | {"observation": observation}, shown)
-
     def add(self, parts: Mapping[str, Any], shown: str) -> None:
         """Add an iteration of these parts. `shown`: the last one as the prompt shows it."""
         self.trajectory |= {f"{kind}_{self.steps}": value for kind, value in parts.items()}
-        self.texts.append(_iteration_text({**parts, list(parts)[-1]: shown}, self.steps))
+        told = {f"{kind}_{self.steps}": value for kind, value in {**parts, list(parts)[-1]: shown}.items()}
+        self.texts.append(format_trajectory(told))
         self.steps += 1
 
     def trim(self, attempts: int) -> str:
@@ -264,13 +248,8 @@ def _choice(move: Act | Answer) -> dict[str, Any]:
     return {"thought": move.thought, "tool_name": name, "tool_args": args}
 
 
-def _iteration_text(parts: Mapping[str, Any], k: int) -> str:
-    """Return one iteration as text, its parts together and in order (row S2-17)."""
-    return "\n\n".join(f"[[ ## {kind}_{k} ## ]]\n{render_value(value)}" for kind, value in parts.items())
-
-
 def format_trajectory(trajectory: Trajectory) -> str:
-    """Return the whole trajectory as the prompt shows it."""
+    """Return a trajectory, or one iteration of it, as the prompt shows it: its parts in order (row S2-17)."""
     return "\n\n".join(f"[[ ## {key} ## ]]\n{render_value(value)}" for key, value in trajectory.items())
 
 

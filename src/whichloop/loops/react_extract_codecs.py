@@ -160,15 +160,10 @@ def react_codec(instructions: str, *, extract: bool) -> ReactCodec:
 
 def instructions_with_tools(instructions: str, tools: Iterable[Tool], *, extract: bool = True) -> str:
     """Return the React instructions with the list of tools; `finish` is always the last (rows S2-3, S2-4, S2-14)."""
-    lines = [_tool_line(tool.name, tool.description, schema_text(shown_parameters(tool.parameters))) for tool in tools]
+    lines = [f"- {tool.name}: {tool.description} Arguments: {schema_text(shown_parameters(tool.parameters))}" for tool in tools]
     done = (
         "finish: takes no arguments; the trajectory holds all that the answer needs."
         if extract
         else 'finish: ends the run; give your answer as {"answer": ...}.'
     )
     return "\n".join([instructions, "", "Tools:", *lines, f"- {done}"])
-
-
-@lru_cache(maxsize=4096)
-def _tool_line(name: str, description: str, arguments: str) -> str:
-    return f"- {name}: {description} Arguments: {arguments}"

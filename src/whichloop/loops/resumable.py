@@ -15,37 +15,18 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NoReturn, cast
 
-from whichloop.protocol import (
-    SILENT,
-    AnswerT,
-    BudgetExceeded,
-    Chunk,
-    Message,
-    Model,
-    ModelError,
-    Observation,
-    Observer,
-    Outcome,
-    Query,
-    Reply,
-    Request,
-    StopRun,
-    Toolbox,
-    ToolCall,
-    WrappedLoop,
-    WrappedModel,
-    render_value,
-)
 from whichloop.protocol.cancellation import failure_of_model
-from whichloop.protocol.chat import whole_pieces
-from whichloop.protocol.events import ApprovalAsked, ApprovalDecided
+from whichloop.protocol.chat import Chunk, Message, Reply, whole_pieces
+from whichloop.protocol.events import SILENT, ApprovalAsked, ApprovalDecided, Observer
 from whichloop.protocol.json_text import digest
-from whichloop.protocol.model import estimate_input
-from whichloop.protocol.outcome import Budget
+from whichloop.protocol.loop import WrappedLoop
+from whichloop.protocol.model import Model, ModelError, Request, WrappedModel, estimate_input
+from whichloop.protocol.outcome import Budget, Outcome
+from whichloop.protocol.query import AnswerT, Query
 from whichloop.protocol.redact import logger_of, redact
-from whichloop.protocol.tool_calls import NEVER_RAN, CallId
-from whichloop.protocol.tools import ToolboxAround
-from whichloop.protocol.values import cap, error_text, legible
+from whichloop.protocol.tool_calls import NEVER_RAN, BudgetExceeded, CallId, Observation, StopRun, ToolCall
+from whichloop.protocol.tools import Toolbox, ToolboxAround
+from whichloop.protocol.values import cap, error_text, legible, render_value
 
 from .checkpoint import (
     CUT_OFF,

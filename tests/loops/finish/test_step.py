@@ -87,7 +87,7 @@ def test_step_finish_is_validated_at_the_call_and_ends_the_run() -> None:
     with pytest.raises(ValidationError):
         agent_of(Script(SEARCH), lambda self, step: step.finish(answer=3))(question="?")
     outcome = run(steps(on_step=lambda step: step.finish(answer=3)), Script(SEARCH), search)
-    assert (outcome.stop, outcome.details["error"]) == (StopReason.TERMINATED, "InvalidOutput: answer: 3 is not of type 'string'")
+    assert (outcome.stop, outcome.details["error"]) == (StopReason.TERMINATED, "ValueError: answer: 3 is not of type 'string'")
 
 
 @pytest.mark.parametrize("returned", [True, False])

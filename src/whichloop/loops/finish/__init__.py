@@ -20,28 +20,19 @@ Follow a run, from the top:
 - `Finish._force` (loop.py) asks for the answer at the limit: by a forced call, or in the XML of xml_output.py.
 """
 
-from .answer import FinishCodec, XmlCodec
-from .hooks import ParseError, Partial, PartialCall, Step, StreamChunk, resolve_model
-from .loop import Finish
-from .module import Module, UnfinishedError, module
-from .state import ToolResult, Unfinished, tool
-
-__all__ = [
-    "Finish",
-    "FinishCodec",
-    "Module",
-    "ParseError",
-    "Partial",
-    "PartialCall",
-    "Step",
-    "StreamChunk",
-    "ToolResult",
-    "Unfinished",
-    "UnfinishedError",
-    "XmlCodec",
-    "module",
-    "resolve_model",
-    "tool",
-]
+from .answer import FinishCodec as FinishCodec
+from .answer import XmlCodec as XmlCodec
+from .hooks import ParseError as ParseError
+from .hooks import Partial as Partial
+from .hooks import Step as Step
+from .hooks import StreamChunk as StreamChunk
+from .hooks import resolve_model as resolve_model
+from .loop import Finish as Finish
+from .module import Module as Module
+from .module import UnfinishedError as UnfinishedError
+from .module import module as module
+from .state import ToolResult as ToolResult
+from .state import Unfinished as Unfinished
+from .state import tool as tool
 
 LOOP = Finish

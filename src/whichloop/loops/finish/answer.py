@@ -26,10 +26,6 @@ MAX_CALLS = 64
 """Calls of one reply that are run; the model is told of the others."""
 
 
-class InvalidOutput(ValueError):
-    """The arguments of `__finish__` do not fit; the message says where, in words that a model can act on."""
-
-
 @dataclass(frozen=True, slots=True)
 class ReadCall:
     """A native call as far as it could be read."""
@@ -83,15 +79,15 @@ class Output:
         return cls(parameters_of(model), model=model)
 
     def built(self, arguments: Mapping[str, Any]) -> Any:
-        """Return the answer that arguments state. Raises InvalidOutput, or pydantic's ValidationError where a model validates."""
+        """Return the answer that arguments state. Raises ValueError, pydantic's where a model validates."""
         if self.model is not None:
             return self.model.model_validate(dict(arguments))
         if self.is_wrapped and arguments.keys() != {WRAPPED}:
-            raise InvalidOutput(f"exactly one argument is expected, {WRAPPED!r}; got {', '.join(arguments) or 'none'}")
+            raise ValueError(f"exactly one argument is expected, {WRAPPED!r}; got {', '.join(arguments) or 'none'}")
         value = arguments[WRAPPED] if self.is_wrapped else dict(arguments)
         problem = "; ".join(_problems(value, self.schema, [WRAPPED] if self.is_wrapped else []))
         if problem or (self.refusal is not None and (problem := self.refusal(value))):
-            raise InvalidOutput(problem)
+            raise ValueError(problem)
         return value
 
     def stated(self, calls: Sequence[ReadCall]) -> StatedAnswer:
@@ -101,7 +97,7 @@ class Output:
             return StatedAnswer(finish, problem=finish.problem if finish else "")
         try:
             return StatedAnswer(finish, self.built(finish.call.arguments))
-        except (InvalidOutput, ValidationError) as error:
+        except ValueError as error:
             return StatedAnswer(finish, problem=f"{FINISH} was called with an invalid answer: {_problem_text(error)}")
 
     def stated_in_xml(self, text: str) -> StatedAnswer:
@@ -109,7 +105,7 @@ class Output:
         try:
             _, arguments = read_output(text, self.parameters, typed=self.model is None)
             return StatedAnswer(None, self.built(arguments))
-        except (WireError, InvalidOutput, ValidationError) as error:
+        except (WireError, ValueError) as error:
             return StatedAnswer(None, problem=_problem_text(error))
 
 

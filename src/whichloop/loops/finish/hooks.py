@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, TypeAdapter, create_model
 from pydantic_core import from_json
 
 from whichloop.loops.provider_retry import RetryingModel
-from whichloop.protocol import SILENT, Chunk, Model, ModelError, ProviderError, Reply, StopRun, Tool, ToolCall
+from whichloop.protocol import SILENT, CallDelta, Chunk, Model, ModelError, ProviderError, Reply, StopRun, Tool, ToolCall
 from whichloop.protocol.threads import in_thread, is_async_function
 
 from .answer import FINISH, Output, parameters_of
@@ -117,16 +117,6 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class PartialCall:
-    """A tool call as far as it has been streamed; `index` is its 0-based place among the reply's calls."""
-
-    name: str
-    arguments: str
-    index: int = 0
-    id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class StreamChunk:
     """A piece of a streamed reply, for `on_stream`."""
 
@@ -134,7 +124,7 @@ class StreamChunk:
     """A piece of the text; None on chunks of calls."""
     partial: Any = None
     """The answer as far as it is known, while `__finish__` is being written: Partial[T], or a dict under a JSON schema."""
-    tool_call: PartialCall | None = None
+    tool_call: CallDelta | None = None
     """Another call, as far as it is known."""
     done: bool = False
     """True for the last chunk of a model call."""
@@ -148,7 +138,7 @@ MIN_GROWTH = 1 / 64
 
 async def streamed(chunks: AsyncIterator[Chunk], output: Output, hook: Callable[[StreamChunk], Any]) -> Reply:
     """Return the whole reply after handing out its pieces. Raises ModelError and HookFailed; the stream is closed then."""
-    calls: dict[int, PartialCall] = {}
+    calls: dict[int, CallDelta] = {}
     shown = Counter[int]()
     """Characters of each call's arguments that were handed out."""
     reply: Reply | None = None
@@ -165,12 +155,12 @@ async def streamed(chunks: AsyncIterator[Chunk], output: Output, hook: Callable[
     return reply
 
 
-def _pieces(chunk: Chunk, calls: dict[int, PartialCall], shown: Counter[int], output: Output) -> list[StreamChunk]:
+def _pieces(chunk: Chunk, calls: dict[int, CallDelta], shown: Counter[int], output: Output) -> list[StreamChunk]:
     """Return the pieces of one chunk; the last piece of a reply has `done`, and the whole answer if the reply holds one."""
     pieces = [StreamChunk(chunk.text)] if chunk.text else []
     if (new := chunk.call) is not None:
-        so_far = calls.get(new.index, PartialCall("", ""))
-        call = PartialCall(so_far.name + new.name, so_far.arguments + new.arguments, new.index, so_far.id + new.id)
+        so_far = calls.get(new.index, CallDelta(new.index))
+        call = CallDelta(new.index, so_far.id + new.id, so_far.name + new.name, so_far.arguments + new.arguments)
         calls[new.index] = call
         chars, before = len(call.arguments), shown[new.index]
         if chars <= MAX_EACH or chars - before >= before * MIN_GROWTH:
@@ -179,14 +169,14 @@ def _pieces(chunk: Chunk, calls: dict[int, PartialCall], shown: Counter[int], ou
     if chunk.reply is not None:
         finish = next((call for call in chunk.reply.calls if call.name == FINISH), None)
         if finish is not None:
-            pieces.append(_of_call(PartialCall(FINISH, finish.arguments), output))
+            pieces.append(_of_call(CallDelta(0, "", FINISH, finish.arguments), output))
         elif not pieces or new is not None or chunk.reply.calls:
             pieces.append(StreamChunk())
         pieces[-1] = replace(pieces[-1], done=True)
     return pieces
 
 
-def _of_call(call: PartialCall, output: Output) -> StreamChunk:
+def _of_call(call: CallDelta, output: Output) -> StreamChunk:
     return StreamChunk(partial=so_far(call.arguments, output)) if call.name == FINISH else StreamChunk(tool_call=call)
 
 

@@ -14,35 +14,19 @@ from typing import Any, ClassVar, Literal, Self
 from whichloop.loops.shared.boundary import bounded
 from whichloop.loops.shared.call_ids import needs_approval
 from whichloop.loops.shared.option_checks import ToolSettings, at_least, checked_options, no_option
-from whichloop.protocol import (
-    SILENT,
-    AnswerT,
-    Codec,
-    ContextOverflow,
-    Message,
-    Model,
-    ModelError,
-    Observation,
-    Observer,
-    Outcome,
-    Predictor,
-    Program,
-    ProviderError,
-    Query,
-    Reply,
-    Role,
-    RunsSync,
-    Sampling,
-    StopReason,
-    TakesProgram,
-    Toolbox,
-    own_prompt,
-    render_value,
-)
-from whichloop.protocol.loop import CallsIn
-from whichloop.protocol.program import merged, repr_with_program
+from whichloop.protocol.chat import Message, Reply
+from whichloop.protocol.events import SILENT, Observer
+from whichloop.protocol.loop import CallsIn, RunsSync
+from whichloop.protocol.model import ContextOverflow, Model, ModelError, ProviderError, Sampling
+from whichloop.protocol.moves import Codec, Role
+from whichloop.protocol.outcome import Outcome, StopReason
+from whichloop.protocol.predictor import Predictor, own_prompt
+from whichloop.protocol.program import Program, TakesProgram, merged, repr_with_program
+from whichloop.protocol.query import AnswerT, Query
 from whichloop.protocol.redact import logger_of
-from whichloop.protocol.values import error_text
+from whichloop.protocol.tool_calls import Observation
+from whichloop.protocol.tools import Toolbox
+from whichloop.protocol.values import error_text, render_value
 
 from .answer import FINISH, FinishCodec, Output, ReadCall, StatedAnswer, XmlCodec, read_calls
 from .hooks import HookFailed, ParseError, Step, call_hook, resolve_model, streamed
@@ -281,11 +265,7 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
         """Show the hook the step, and take over what it changed. Raises HookFailed."""
         assert self.on_step is not None
         given = [(result, render_value(result.output)) for result in step.tool_results]
-        returned = await call_hook(self.on_step, step)
-        if returned is not None and returned is not step:
-            raise HookFailed from TypeError(f"on_step must return the step or None, not {type(returned).__name__}")
-        if not all(isinstance(result, ToolResult) for result in step.tool_results):
-            raise HookFailed from TypeError("step.tool_results must hold results; change their output")
+        await call_hook(self.on_step, step)
         for result, text in given:
             if render_value(result.output) != text:
                 result.shown = None

@@ -9,22 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, get_args, overload
 
-from whichloop.protocol import (
-    Message,
-    Model,
-    Observation,
-    Observer,
-    Predictor,
-    Reply,
-    Tool,
-    Toolbox,
-    ToolCall,
-    ToolSpec,
-    render_value,
-)
-from whichloop.protocol.chat import MessageRole
+from whichloop.protocol.chat import Message, MessageRole, Reply
+from whichloop.protocol.events import Observer
+from whichloop.protocol.model import Model
+from whichloop.protocol.predictor import Predictor
 from whichloop.protocol.redact import logger_of
-from whichloop.protocol.tools import ToolboxAround
+from whichloop.protocol.tool_calls import Observation, ToolCall, ToolSpec
+from whichloop.protocol.tools import Tool, Toolbox, ToolboxAround
+from whichloop.protocol.values import render_value
 
 from .answer import DESCRIPTION, FINISH, Output
 
@@ -103,7 +95,6 @@ class Run:
     unanswered: Mapping[str, Any] | None = None
     """The history's message whose calls have no results yet."""
     is_mended: bool = False
-    last_offered: tuple[ToolSpec, ...] = ()
     written: list[Message] = field(init=False)
     """The history as it is where no hook has changed it."""
 
@@ -157,11 +148,8 @@ class Run:
         return messages
 
     def offered(self) -> tuple[ToolSpec, ...]:
-        """Return the tools, and `__finish__` last; the very same tuple as long as they stay, so that it is counted only once."""
-        tools = (*self.tools.specs, ToolSpec(FINISH, DESCRIPTION, self.output.parameters))
-        if tools != self.last_offered:
-            self.last_offered = tools
-        return self.last_offered
+        """Return the tools, and `__finish__` last."""
+        return (*self.tools.specs, ToolSpec(FINISH, DESCRIPTION, self.output.parameters))
 
     def _mended(self, count: int) -> None:
         """Say once that the history had results without calls, now left out, or calls without results (row B3-15)."""

@@ -10,53 +10,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import inspect
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from dataclasses import replace
 from itertools import count
 from typing import Any, TypeVar, cast
 
-from whichloop.protocol import (
-    SILENT,
-    Act,
-    AnswerT,
-    Chunk,
-    Loop,
-    Model,
-    ModelError,
-    Observation,
-    Observer,
-    Outcome,
-    ProviderError,
-    Query,
-    Reply,
-    Request,
-    RunEvent,
-    StopReason,
-    Toolbox,
-    ToolCall,
-    WireError,
-    WrappedModel,
-)
+from whichloop.protocol import events
 from whichloop.protocol.cancellation import failure_of_model, stop_tasks
-from whichloop.protocol.chat import CallDelta, whole_pieces
-from whichloop.protocol.events import (
-    AnswerChunk,
-    CallInvalid,
-    EventOf,
-    LoopNote,
-    ReplyChunk,
-    ReplyReceived,
-    ReplyUnreadable,
-    RequestFailed,
-    RequestStarted,
-    RunEnded,
-    ToolFinished,
-    ToolStarted,
-)
-from whichloop.protocol.threads import is_async_function, is_generator_function
-from whichloop.protocol.tools import ToolboxAround
+from whichloop.protocol.chat import CallDelta, Chunk, Reply, reply_of_pieces, whole_pieces
+from whichloop.protocol.events import SILENT, EventOf, Observer, RunEvent
+from whichloop.protocol.loop import Loop
+from whichloop.protocol.model import Model, ModelError, ProviderError, Request, WrappedModel
+from whichloop.protocol.moves import Act, WireError
+from whichloop.protocol.outcome import Outcome, StopReason
+from whichloop.protocol.query import AnswerT, Query
+from whichloop.protocol.tool_calls import Observation, ToolCall
+from whichloop.protocol.tools import Toolbox, ToolboxAround
 
 from .call_ids import CallIds, RunFailed, as_asked, ids_of
 from .conversation import ConversationModel, RecordedToolbox, messages_after, usage_of
@@ -80,7 +50,7 @@ class RelayingObserver(Observer):
         """Raises as `on_event` does."""
         with self.ids.failure.noticed():
             self.observer.note(kind, **data)
-            self.observer.on_event(LoopNote(kind, data))
+            self.observer.on_event(events.LoopNote(kind, data))
 
 
 class InnerObserver(RelayingObserver):
@@ -113,7 +83,7 @@ class WatchedModel(WrappedModel):
             reply = await self.model.complete(request)
         except (ModelError, asyncio.CancelledError) as error:
             failure = failure_of_model(error)
-            self._watching.on_event(RequestFailed(number, request, failure, time.perf_counter() - started))
+            self._watching.on_event(events.RequestFailed(number, request, failure, time.perf_counter() - started))
             raise failure from failure.__cause__
         self._received(number, request, reply, started)
         return reply
@@ -129,7 +99,7 @@ class WatchedModel(WrappedModel):
                     if self._watching.streams:
                         self._tell_piece(number, request, chunk, not text and not has_calls)
                         if piece := answer.add(chunk):
-                            self._watching.on_event(AnswerChunk(number, piece))
+                            self._watching.on_event(events.AnswerChunk(number, piece))
                     has_calls = has_calls or chunk.call is not None
                     if chunk.reply is not None:
                         whole = True
@@ -137,12 +107,12 @@ class WatchedModel(WrappedModel):
                     yield chunk
         except (ModelError, asyncio.CancelledError) as error:
             failure = failure_of_model(error)
-            self._watching.on_event(RequestFailed(number, request, failure, time.perf_counter() - started))
+            self._watching.on_event(events.RequestFailed(number, request, failure, time.perf_counter() - started))
             raise failure from failure.__cause__
         except GeneratorExit:
             if not whole:  # the loop has read enough
                 part = Reply(text, finish_reason="other")
-                self._watching.on_event(ReplyReceived(number, request, part, time.perf_counter() - started))
+                self._watching.on_event(events.ReplyReceived(number, request, part, time.perf_counter() - started))
             raise
 
     async def _whole(self, request: Request) -> Reply:
@@ -159,28 +129,28 @@ class WatchedModel(WrappedModel):
         has_content = chunk.text or chunk.call is not None
         pieces = [chunk] if has_content else whole_pieces(chunk.reply) if is_first and chunk.reply is not None else []
         for piece in pieces:
-            self._watching.on_event(ReplyChunk(number, request, piece))
+            self._watching.on_event(events.ReplyChunk(number, request, piece))
 
     def _begin(self, request: Request) -> tuple[int, float]:
         number = next(self._numbers)
-        self._watching.on_event(RequestStarted(number, request))
+        self._watching.on_event(events.RequestStarted(number, request))
         return number, time.perf_counter()
 
     def _received(self, number: int, request: Request, reply: Reply, started: float) -> None:
         """Tell of a reply, and of what is wrong with it wherever its design notices that."""
         tell = self._watching.on_event
-        tell(ReplyReceived(number, request, reply, time.perf_counter() - started))
+        tell(events.ReplyReceived(number, request, reply, time.perf_counter() - started))
         if request.codec is None:
             return
         try:
             move = request.codec.parse(reply)
         except WireError as error:
-            tell(ReplyUnreadable(number, request, str(error)))
+            tell(events.ReplyUnreadable(number, request, str(error)))
             return
         for call in self._watching.ids.coming(move.calls) if isinstance(move, Act) else ():
             if problem := problem_of(call, self._tools):
                 self.invalid.add(call.call_id)
-                tell(CallInvalid(number, call, *problem))
+                tell(events.CallInvalid(number, call, *problem))
 
 
 class _AnswerSoFar:
@@ -189,24 +159,21 @@ class _AnswerSoFar:
     def __init__(self, request: Request) -> None:
         self._read: Callable[[str, dict[str, str]], str] | None = getattr(request.codec, "answer_so_far", None)
         self._text = self._answer = ""
-        self._calls: dict[int, CallDelta] = {}
-        self._read_from = 0
+        self._pieces: list[CallDelta] = []
+        self._size = self._read_from = 0
 
     def add(self, chunk: Chunk) -> str:
         """Return what a piece of the reply adds to the answer."""
         if self._read is None:
             return ""
         self._text += chunk.text
-        if chunk.call is not None:
-            index, so_far = chunk.call.index, self._calls.get(chunk.call.index, CallDelta(0))
-            name, arguments = so_far.name + chunk.call.name, so_far.arguments + chunk.call.arguments
-            self._calls[index] = CallDelta(index, "", name, arguments)
-        whole, size = chunk.reply, len(self._text) + sum(len(call.arguments) for call in self._calls.values())
-        if whole is None and size < self._read_from:
+        self._pieces += [] if chunk.call is None else [chunk.call]
+        self._size += len(chunk.text) + (0 if chunk.call is None else len(chunk.call.arguments))
+        if chunk.reply is None and self._size < self._read_from:
             return ""
-        self._read_from = size + size // 64  # read at each piece, a long reply would take time with the square of its length
-        calls = {call.name: call.arguments for call in (self._calls.values() if whole is None else whole.calls)}
-        answer, told = self._read(self._text if whole is None else whole.text, calls), self._answer
+        self._read_from = self._size + self._size // 64  # at each piece it would take time with the square of the length
+        reply = chunk.reply or reply_of_pieces(self._text, self._pieces)
+        answer, told = self._read(reply.text, {call.name: call.arguments for call in reply.calls}), self._answer
         if len(answer) <= len(told) or not answer.startswith(told):
             return ""
         self._answer = answer
@@ -230,13 +197,13 @@ class WatchedToolbox(ToolboxAround):
         problem = problem_of(named, self.within) if named.name not in self else None
         if problem is not None:
             if not was_told:
-                self._watching.on_event(CallInvalid(None, named, *problem))
+                self._watching.on_event(events.CallInvalid(None, named, *problem))
             return as_asked(await self.within.call(named, validate=validate), call)
         number = next(self._numbers)
-        self._watching.on_event(ToolStarted(number, named, shown_arguments(named, self.within)))
+        self._watching.on_event(events.ToolStarted(number, named, shown_arguments(named, self.within)))
         seen = await self.within.call(named, validate=validate)
         with contextlib.suppress(RunFailed):  # raised again once the result is recorded: the tool has acted
-            self._watching.on_event(ToolFinished(number, named, seen))
+            self._watching.on_event(events.ToolFinished(number, named, seen))
         return as_asked(seen, call)
 
 
@@ -250,14 +217,6 @@ def check_run(query: Any, tools: Any, model: Any, observer: Any) -> None:
             raise TypeError(f"{name}: {kind.__name__} is needed, not {named(given)}")
     if not hasattr(model, "complete") or isinstance(model, type):
         raise TypeError(f"model: Model is needed, not {named(model)}")
-
-
-def refuse_checkpoint(owner: type, instead: str) -> None:
-    """Raise TypeError for a class whose calls cannot wait for a person and that says so all the same. `instead`: what can."""
-    for name in ("needs_approval", "checkpoint"):
-        if name in vars(owner) and not inspect.isroutine(vars(owner)[name]):  # a method of that name is a subclass's own
-            problem = f"{owner.__name__}.{name}: its calls are not recorded and wait for no person, so that this has no effect"
-            raise TypeError(f"{problem}; run Resumable({instead}, Checkpoint(needs_approval=[…])), which does both")
 
 
 def named(value: Any) -> str:
@@ -292,17 +251,8 @@ def bounded(run: RunT) -> RunT:
 
 
 def takes_events(observer: Observer) -> bool:
-    """Return whether an observer is to be told of events; one that is told already by a loop around this one is not.
-
-    Raises TypeError for one whose `on_event` is a coroutine function or a generator function: nobody would run it.
-    """
-    if isinstance(observer, RelayingObserver) or type(observer).on_event is Observer.on_event:
-        return False
-    if is_async_function(observer.on_event) or is_generator_function(observer.on_event):
-        name = type(observer).__name__
-        kind = "async" if is_async_function(observer.on_event) else "a generator function"
-        raise TypeError(f"observer: {name}.on_event is {kind}, and its events would be lost; write def, and put them on a queue")
-    return True
+    """Return whether an observer is to be told of events; one that is told already by a loop around this one is not."""
+    return not isinstance(observer, RelayingObserver) and type(observer).on_event is not Observer.on_event
 
 
 async def watched(run: Run, query: Query[Any], tools: Toolbox, model: Model, observer: Observer) -> Outcome[Any]:
@@ -324,7 +274,7 @@ async def watched(run: Run, query: Query[Any], tools: Toolbox, model: Model, obs
         error = raised
         raise
     finally:
-        observer.on_event(RunEnded(outcome, error, time.perf_counter() - started))
+        observer.on_event(events.RunEnded(outcome, error, time.perf_counter() - started))
 
 
 async def conversed(run: Run, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer) -> Outcome[AnswerT]:
@@ -336,7 +286,7 @@ async def conversed(run: Run, query: Query[AnswerT], tools: Toolbox, model: Mode
     if inner_outcome.stop in (StopReason.PROVIDER_ERROR, StopReason.CONTEXT_OVERFLOW) and conversation.failure is not None:
         inner_outcome = replace(inner_outcome, details={"exception": conversation.failure, **inner_outcome.details})
     outcome = answered(query, inner_outcome)
-    messages = messages_after(query, recorded.calls, outcome, inner_outcome.answer, conversation.last_sent)
+    messages = messages_after(query, recorded.calls.values(), outcome, inner_outcome.answer, conversation.last_sent)
     return replace(outcome, messages=messages, usage=usage_of(conversation, recorded))
 
 

@@ -15,36 +15,19 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
-from whichloop.protocol import (
-    Answer,
-    Chunk,
-    Codec,
-    Inexpressible,
-    Message,
-    Model,
-    ModelError,
-    NativeCall,
-    Observation,
-    Outcome,
-    ProviderError,
-    Query,
-    Reply,
-    Request,
-    Role,
-    Toolbox,
-    ToolCall,
-    Usage,
-    WrappedModel,
-    render_value,
-)
 from whichloop.protocol.cancellation import failure_of_model
-from whichloop.protocol.chat import SentTurn
+from whichloop.protocol.chat import Chunk, Message, NativeCall, Reply, SentTurn, Usage
 from whichloop.protocol.json_text import Encoder
-from whichloop.protocol.outcome import RunUsage
-from whichloop.protocol.tools import ToolboxAround
+from whichloop.protocol.model import Model, ModelError, ProviderError, Request, WrappedModel
+from whichloop.protocol.moves import Answer, Codec, Inexpressible, Role
+from whichloop.protocol.outcome import Outcome, RunUsage
+from whichloop.protocol.query import Query
+from whichloop.protocol.tool_calls import Observation, ToolCall
+from whichloop.protocol.tools import Toolbox, ToolboxAround
+from whichloop.protocol.values import render_value
 from whichloop.protocol.wire import from_json
 
 from .call_ids import CallIds, RunFailure, as_asked
@@ -136,8 +119,16 @@ Turn = tuple[list[Message], tuple[Message, ...] | None]
 
 
 def earlier_turns(history: Iterable[Message]) -> list[Turn]:
-    """Return the turns of a conversation, each with what was sent of it."""
-    return [(turn, None if turn[0].sent is None else turn[0].sent.shown(turn)) for turn in _turns(history)]
+    """Return the turns of a conversation, each with what was sent of it.
+
+    Each begins with a user's message; what stands before the first is a turn, too.
+    """
+    turns: list[list[Message]] = []
+    for message in history:
+        if message.role == "user" or not turns:
+            turns.append([])
+        turns[-1].append(message)
+    return [(turn, None if turn[0].sent is None else turn[0].sent.shown(turn)) for turn in turns]
 
 
 def turns_for(request: Request, turns: Iterable[Turn]) -> list[Message]:
@@ -164,16 +155,6 @@ def turns_for(request: Request, turns: Iterable[Turn]) -> list[Message]:
     return messages
 
 
-def _turns(history: Iterable[Message]) -> list[list[Message]]:
-    """Return the messages in turns, each of which begins with a user's message; what stands before the first is one, too."""
-    turns: list[list[Message]] = []
-    for message in history:
-        if message.role == "user" or not turns:
-            turns.append([])
-        turns[-1].append(message)
-    return turns
-
-
 def _answer(message: Message, codec: Codec | None, call_id: str) -> list[Message]:
     """Return an earlier answer in the format of a request; as it is, where the format has no place for it."""
     reply = None if codec is None else _rendered(message.content, codec)
@@ -186,22 +167,17 @@ def _answer(message: Message, codec: Codec | None, call_id: str) -> list[Message
 
 def _rendered(answer: str, codec: Codec) -> Reply | None:
     """Return an answer in a format; None if that has no place for it. One that wants a confidence shows that of an answer given."""
-    for value in [*_structured(answer), answer]:
+    values: list[Any] = [answer]
+    if answer[:1] in ("{", "["):  # an answer under a schema, as messages hold it
+        with contextlib.suppress(ValueError):
+            values.insert(0, from_json(answer))
+    for value in values:
         for confidence in (None, 1.0):
             try:
                 return codec.render(Answer("", value, confidence))
             except Inexpressible:
                 continue
     return None
-
-
-def _structured(answer: str) -> list[Any]:
-    """Return the object or list that an answer under a schema is, as messages hold it."""
-    try:
-        value = from_json(answer) if answer[:1] in ("{", "[") else None
-    except ValueError:
-        value = None
-    return [value] if isinstance(value, dict | list) else []
 
 
 def _with_results_as_text(history: Iterable[Message]) -> list[Message]:
@@ -231,34 +207,28 @@ def _with_results_as_text(history: Iterable[Message]) -> list[Message]:
 # --- the run's own turn ---
 
 
-@dataclass(slots=True)
-class MadeCall:
-    """A call of a run, in the order in which calls began; `seen` is None until it has a result."""
-
-    call: ToolCall
-    seen: Observation | None = None
-
-
 class RecordedToolbox(ToolboxAround):
     """A toolbox that keeps the calls of a run and what the model read of their results."""
 
     def __init__(self, within: Toolbox, ids: CallIds) -> None:
         super().__init__(within)
-        self.calls: list[MadeCall] = []
+        self.calls: dict[str, tuple[ToolCall, Observation | None]] = {}
+        """By their ids, in the order in which they began; None until there is a result."""
         self._ids = ids
 
     async def call(self, call: ToolCall, *, validate: bool = True) -> Observation:
         self._ids.failure.check_call()
-        recorded = MadeCall(self._ids.named(call))
-        self.calls.append(recorded)
-        recorded.seen = await self.within.call(recorded.call, validate=validate)
+        named = self._ids.named(call)
+        self.calls[named.call_id] = named, None
+        seen = await self.within.call(named, validate=validate)
+        self.calls[named.call_id] = named, seen
         self._ids.failure.check_call()  # the observer may have raised when it was told of the result
-        return as_asked(recorded.seen, call)
+        return as_asked(seen, call)
 
 
 def usage_of(model: ConversationModel, tools: RecordedToolbox) -> RunUsage:
     """Return what a run has taken."""
-    made = sum(one.seen is not None and one.call.name in tools and one.seen.error_type != REJECTED for one in tools.calls)
+    made = sum(seen is not None and call.name in tools and seen.error_type != REJECTED for call, seen in tools.calls.values())
     return RunUsage(model.requests, made, model.tokens, model.uncounted)
 
 
@@ -271,7 +241,7 @@ def call_messages(call: ToolCall, seen: Observation) -> list[Message]:
 
 def messages_after(
     query: Query[Any],
-    calls: Sequence[MadeCall],
+    calls: Iterable[tuple[ToolCall, Observation | None]],
     outcome: Outcome[Any],
     answer: Any,
     last_sent: tuple[str, tuple[Message, ...]] | None,
@@ -281,9 +251,9 @@ def messages_after(
     `answer`: the outcome's as the design gave it, text or JSON value. `last_sent`: that of the run's `ConversationModel`.
     """
     messages = [Message("user", query.full_text, images=query.images)]
-    for recorded in calls:
-        if recorded.seen is not None:  # else it was cancelled by the run itself
-            messages += call_messages(recorded.call, recorded.seen)
+    for call, seen in calls:
+        if seen is not None:  # else it was cancelled by the run itself
+            messages += call_messages(call, seen)
     if outcome.ok:
         answer_text = answer if isinstance(answer, str) else "null" if answer is None else render_value(answer)
         messages.append(Message("assistant", answer_text))
