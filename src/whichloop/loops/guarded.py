@@ -172,7 +172,7 @@ class GuardQuestions:
         async with self._one_at_a_time[request.scope]:
             reply = await self._asked(request)
         try:
-            confirmed = CONFIRM.parse(reply).done
+            confirmed: bool = CONFIRM.parse(reply).done
         except WireError:
             confirmed = False
         if not confirmed:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import chain, count
 from typing import Any, Literal
 
+from whichloop.loops.shared.json_codec import read_texts
 from whichloop.loops.shared.option_checks import ToolSettings, at_least, no_option
 from whichloop.protocol import ContextOverflow, Model, ModelError, Observer, Outcome, Query, Reply, Request, StopReason, Toolbox
 from whichloop.protocol.cancellation import is_being_cancelled, stop_tasks
@@ -226,7 +227,7 @@ class PhasedRun:
         if move is None:
             self.reflection = Reflection(False, f"The last judgement could not be read: {error}")
         else:
-            next_steps = codecs.read_texts(read_object(reply.text), codecs.NEXT_STEPS)
+            next_steps = read_texts(read_object(reply.text), codecs.NEXT_STEPS)
             self.reflection = Reflection(move.done, move.reason, move.missing, next_steps)
         notify(self.callbacks.on_reflection_complete, self.reflection, self.round)
         return self.reflection
