@@ -54,7 +54,7 @@ async def ask(
         prompted=Prompted(codec.predictor, lambda: told_inputs, codec.read),
     )
     debug_text("prompt", *[message.content for message in request.messages])
-    reply = await (model or _model_of(predictor.lm or dspy.settings.lm)).complete(request)
+    reply = await (model or model_of(predictor.lm or dspy.settings.lm)).complete(request)
     debug_text("reply", reply.text)
     try:
         fields = codec.read(reply)
@@ -67,7 +67,8 @@ async def ask(
 
 
 @lru_cache(maxsize=8)
-def _model_of(lm: Any) -> DspyModel:
+def model_of(lm: Any) -> DspyModel:
+    """Return an LM as a Model. Raises ValueError for None."""
     if lm is None:
         raise ValueError("no LM is configured: dspy.configure(lm=...)")
     return DspyModel(lm)

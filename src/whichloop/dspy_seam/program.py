@@ -26,7 +26,7 @@ from whichloop.protocol.query import Query
 from whichloop.protocol.threads import run_here
 from whichloop.protocol.tools import Tool, Toolbox
 
-from .model import DspyModel
+from .asking import model_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +125,8 @@ class _RunnerOverTools:
         self.schema = schema
 
     def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, Any], sampled: SampledPrediction) -> ProgramResult:
-        lm = dspy.settings.lm
-        if lm is None:
-            raise ValueError("no LM is configured: dspy.configure(lm=...)")
-        if "query" not in inputs:
-            raise ValueError(f"the field 'query' is missing: program(query=...); given: {', '.join(inputs) or 'nothing'}")
         calls: list[PredictorCall] = []
-        model = ReportingModel(DspyModel(lm), calls, sampled.temperature)
+        model = ReportingModel(model_of(dspy.settings.lm), calls, sampled.temperature)
         query = Query(inputs["query"], inputs.get("context", ""), self.schema)
         outcome = run_here(loop_with(loop, program).run(query, self.tools, model))
         fields = {"answer": outcome.answer, "stop": outcome.stop.value, "steps": outcome.steps, "confidence": outcome.confidence}
