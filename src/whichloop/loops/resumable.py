@@ -44,10 +44,9 @@ from .checkpoint import (
     reply_of,
     stated,
 )
-from .shared.boundary import RelayingObserver, check_run, has_boundary, run_of, watched
+from .shared.boundary import RelayingObserver, check_run, has_boundary, problem_of, received_values, run_of, watched
 from .shared.call_ids import CallIds, RunFailed, as_asked, ids_of
 from .shared.conversation import REJECTED
-from .shared.received_arguments import problem_of, received_values
 
 logger = logger_of(__name__)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import inspect
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from dataclasses import replace
@@ -27,10 +28,10 @@ from whichloop.protocol.outcome import Outcome, StopReason
 from whichloop.protocol.query import AnswerT, Query
 from whichloop.protocol.tool_calls import Observation, ToolCall
 from whichloop.protocol.tools import Toolbox, ToolboxAround
+from whichloop.protocol.values import ToolArgumentError, argument_json, own_copy
 
 from .call_ids import CallIds, RunFailed, as_asked, ids_of
 from .conversation import ConversationModel, RecordedToolbox, messages_after, usage_of
-from .received_arguments import problem_of, shown_arguments
 
 
 class RelayingObserver(Observer):
@@ -350,3 +351,49 @@ def answered(query: Query[AnswerT], outcome: Outcome[Any]) -> Outcome[AnswerT]:
         except ValueError as error:
             outcome = replace(outcome, stop=StopReason.PARSE_FAILED, details={**outcome.details, "error": str(error)})
     return replace(outcome, answer=cast(AnswerT, None), details={**outcome.details, "answer": outcome.answer})
+
+
+# --- the arguments of a call as its tool gets them ---
+
+
+def problem_of(call: ToolCall, tools: Toolbox) -> tuple[str, str] | None:
+    """Return why a call cannot be made, the error's type and its text; None if it can."""
+    tool = tools.get(call.name)
+    if tool is None:
+        return "UnknownTool", f"there is no tool {call.name!r}"
+    try:
+        if tool.arguments is not None:
+            tool.arguments.check(call.arguments)
+    except ToolArgumentError as error:
+        return "InvalidArguments", str(error)
+    return None
+
+
+def received_values(call: ToolCall, tools: Toolbox) -> dict[str, Any]:
+    """Return a copy of the arguments as the tool's function gets them: converted to its types, with its defaults.
+
+    Raises what a value of the model's or a user's type raises that cannot be read.
+    """
+    tool = tools.get(call.name)
+    copies = {name: own_copy(value) for name, value in dict(call.arguments).items()}
+    if tool is None or tool.arguments is None:
+        return copies
+    try:
+        args, kwargs = tool.arguments.bind(copies)
+    except ToolArgumentError:
+        args, kwargs = tool.arguments.bind_unchecked(copies)
+    signature = inspect.signature(tool.function)
+    bound = signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    received: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        received.update(value if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD else {name: value})
+    return received
+
+
+def shown_arguments(call: ToolCall, tools: Toolbox) -> dict[str, Any]:
+    """Return the JSON form of what the tool's function gets; what was written, where that has none."""
+    try:
+        return {name: argument_json(value) for name, value in received_values(call, tools).items()}
+    except Exception:  # of the tool's types, or a call that lacks an argument
+        return dict(call.arguments)
