@@ -265,7 +265,11 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
         """Show the hook the step, and take over what it changed. Raises HookFailed."""
         assert self.on_step is not None
         given = [(result, render_value(result.output)) for result in step.tool_results]
-        await call_hook(self.on_step, step)
+        returned = await call_hook(self.on_step, step)
+        if returned is not None and returned is not step:
+            raise HookFailed from TypeError(f"on_step must return the step or None, not {type(returned).__name__}")
+        if not all(isinstance(result, ToolResult) for result in step.tool_results):
+            raise HookFailed from TypeError("step.tool_results must hold results; change their output")
         for result, text in given:
             if render_value(result.output) != text:
                 result.shown = None
