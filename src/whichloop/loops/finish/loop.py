@@ -154,8 +154,7 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
         if (text := predictor.shown.text) or self.system_prompt is not None:
             history = [{"role": "system", "content": text}, *history]
         current = CurrentTools(self.configured_tools(tools, at_once=self.parallel_tools))
-        has_hooks = self.on_step is not None or self.on_stream is not None
-        return Run(output, current, model, model, history, predictor, observer, self.temperature, self.max_tokens, has_hooks)
+        return Run(output, current, model, model, history, predictor, observer, self.temperature, self.max_tokens)
 
     async def drive(self, run: Run) -> Ending:
         """Run the loop itself. Raises ParseError, ModelError and HookFailed."""

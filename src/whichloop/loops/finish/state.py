@@ -84,8 +84,6 @@ class Run:
     observer: Observer
     temperature: float | None
     max_tokens: int | None
-    has_hooks: bool
-    """Whether anyone but the loop can change the history."""
     scope: str = ""
     counter: int = 0
     """Steps so far."""
@@ -95,13 +93,6 @@ class Run:
     unanswered: Mapping[str, Any] | None = None
     """The history's message whose calls have no results yet."""
     is_mended: bool = False
-    written: list[Message] = field(init=False)
-    """The history as it is where no hook has changed it."""
-
-    def __post_init__(self) -> None:
-        messages, count = legal_messages(self.history)  # of a parent's hooks
-        self.written = [*messages]
-        self._mended(count)
 
     def say(self, reply: Reply) -> None:
         """Put a reply into the history; one that says nothing is left out, as providers refuse it."""
@@ -128,7 +119,6 @@ class Run:
     def _add(self, message: Message) -> None:
         self.history.append(_Said(message.as_dict()))
         self.history[-1].native = message.native
-        self.written.append(message)
 
     def place_of_unanswered(self) -> int | None:
         """Return the index of the message whose calls have no results yet, or of the copy that a hook has put in its place."""
@@ -140,9 +130,7 @@ class Run:
         return None
 
     def messages(self) -> tuple[Message, ...]:
-        """Return the messages of the next request; where there are no hooks, the history is as the loop wrote it."""
-        if not self.has_hooks:
-            return tuple(self.written)
+        """Return the messages of the next request, whatever hooks have made of the history."""
         messages, count = legal_messages(self.history)
         self._mended(count)
         return messages
