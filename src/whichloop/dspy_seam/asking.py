@@ -117,7 +117,14 @@ class _AsyncEngine:
 
     async def complete(self, request: Any) -> object:
         reply = await self.model.complete(_request_of(request))
-        return _response_of(reply, request.model)
+        parts: list[object] = [lm15.TextPart(reply.text)]
+        parts += [lm15.ToolCallPart(id=call.id, name=call.name, input=arguments_object(call.arguments)) for call in reply.calls]
+        finish = "tool_call" if reply.calls and reply.finish_reason != "length" else LM15_FINISH[reply.finish_reason]
+        usage = lm15.Usage()
+        if (counts := reply.usage) is not None:
+            usage = lm15.Usage(counts.input_tokens, counts.output_tokens, cache_read_tokens=counts.cached_tokens)
+        message = lm15.Message.assistant(parts)
+        return lm15.Response(id=None, model=request.model, message=message, finish_reason=finish, usage=usage)
 
 
 class _SyncEngine(_AsyncEngine):
@@ -159,18 +166,3 @@ def _messages_of(message: Any) -> list[Message]:
         if part.type == "tool_call"
     )
     return [Message("system" if message.role == "developer" else message.role, text, calls)]
-
-
-def _response_of(reply: Reply, model: str) -> object:
-    parts: list[object] = [lm15.TextPart(reply.text)]
-    parts += [lm15.ToolCallPart(id=call.id, name=call.name, input=arguments_object(call.arguments)) for call in reply.calls]
-    usage = reply.usage
-    return lm15.Response(
-        id=None,
-        model=model,
-        message=lm15.Message.assistant(parts),
-        finish_reason="tool_call" if reply.calls and reply.finish_reason != "length" else LM15_FINISH[reply.finish_reason],
-        usage=lm15.Usage()
-        if usage is None
-        else lm15.Usage(usage.input_tokens, usage.output_tokens, cache_read_tokens=usage.cached_tokens),
-    )

@@ -178,7 +178,11 @@ class HttpClient:
             await self.connections.aclose()
 
     def _read(self, body: Mapping[str, Any], names: ToolNames) -> Reply:
-        return names.in_reply(_with_reasoning(self._reading.read(body), body, self.provider))
+        reply = self._reading.read(body)
+        if self.provider == "xai" and reply.usage is not None:  # which does not count reasoning as output
+            more = (body["usage"].get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
+            reply = replace(reply, usage=replace(reply.usage, output_tokens=reply.usage.output_tokens + more))
+        return names.in_reply(reply)
 
     async def _written(self, request: Request, *, stream: bool) -> tuple[Any, ToolNames, tuple[str, ...], list[TurnItems]]:
         """Return the HTTP request, the names in it, the stop sequences that the API does not know, and the turns that go back."""
@@ -252,14 +256,6 @@ def _whole(reading: Reading) -> Mapping[str, Any]:
     if not reading.ended:
         raise ProviderError("the stream ended before its end", "connection")
     return reading.body
-
-
-def _with_reasoning(reply: Reply, body: Mapping[str, Any], provider: str | None) -> Reply:
-    """Count reasoning as output where a provider of chat completions does not."""
-    if provider != "xai" or reply.usage is None:
-        return reply
-    more = (body["usage"].get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
-    return replace(reply, usage=replace(reply.usage, output_tokens=reply.usage.output_tokens + more))
 
 
 def _is_own(url: str | None, address: str) -> bool:

@@ -86,7 +86,12 @@ class LoopProgram(dspy.Module):
     def program(self) -> Program:
         """The predictors' state as it is now."""
         predictors = cast(Optimizable, self._shared.loop).predictors
-        return {name: replace(prompt, **_state(getattr(self, name))) for name, prompt in predictors.items()}
+        changed = {}
+        for name, prompt in predictors.items():
+            predictor = getattr(self, name)
+            demos = tuple(to_jsonable_python(dict(demo.items())) for demo in predictor.demos)
+            changed[name] = replace(prompt, instructions=predictor.signature.instructions, demos=demos)
+        return changed
 
     def forward(self, **inputs: object) -> object:
         """Return a dspy.Prediction: without a `runner` `answer`, `stop`, `steps`, `confidence` and the outcome's details."""
@@ -192,11 +197,6 @@ def _signature(name: str, prompt: Prompt) -> object:
     signature = dspy.Signature({**inputs, **outputs}, prompt.instructions, f"{name.title().replace('_', '')}Signature")
     signature.instructions = prompt.instructions  # DSPy would make some up for empty ones
     return signature
-
-
-def _state(predictor: Any) -> dict[str, Any]:
-    demos = tuple(to_jsonable_python(dict(demo.items())) for demo in predictor.demos)
-    return {"instructions": predictor.signature.instructions, "demos": demos}
 
 
 def _sampled(lm: Any) -> SampledPrediction:

@@ -278,7 +278,10 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
     @bounded
     async def run(self, query: Query[AnswerT], tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome[AnswerT]:
         """Run the loop; `details["history"]` has query, replies, observations (row S4-7). Raises TypeError for wrong arguments."""
-        tools, codec = self.configured_tools(tools), self._codec(query)
+        tools, codec = self.configured_tools(tools), FORMATS[self.decision_format]
+        if isinstance(codec, BareCodec) and self.fences == "read":
+            codec = BareCodec(reads_fences=True)
+        codec = replace(codec, takes_null=query.takes_null)
         decide = Predictor(DECIDE, self.predictors[DECIDE])
         opening = decide.opening(self._system(decide.shown.text, tools, query, codec))
         offered = tools.specs if self.decision_format == "native" else ()
@@ -314,12 +317,6 @@ class Bare(ToolSettings, TakesProgram, RunsSync):
             talk.steps += 1
 
         return talk.ended(MAX_STEPS_TEXT, StopReason.MAX_STEPS, *talk.refused[-1:])
-
-    def _codec(self, query: Query[Any]) -> BareCodec | FieldsCodec | NativeCallCodec:
-        codec = FORMATS[self.decision_format]
-        if isinstance(codec, BareCodec) and self.fences == "read":
-            codec = BareCodec(reads_fences=True)
-        return replace(codec, takes_null=True) if query.takes_null else codec
 
     def _system(self, text: str, tools: Toolbox, query: Query[Any], codec: BareCodec | FieldsCodec | NativeCallCodec) -> str | None:
         """Return the system text: `text`, the format, `name(signature): docstring` for each tool, the schema of the answer."""

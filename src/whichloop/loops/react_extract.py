@@ -17,7 +17,6 @@ Follow a run, from the top:
 - `ReactExtract._act` (react_extract.py) makes the call.
 - `ReactExtract._extract` (react_extract.py) asks for the answer, again after an unreadable reply or an overflow;
   `ExtractCodec.move` (react_extract_codecs.py) reads it.
-- `ReactExtract._without_extract` (react_extract.py) takes the answer from the trajectory where that call is switched off.
 
 Rows such as S2-17 are those of docs/conformance.md.
 """
@@ -142,7 +141,9 @@ class ReactExtract(ToolSettings, TakesProgram, RunsSync):
                 break
 
         if not self.extract:
-            return self._without_extract(answer, stop, course)
+            thoughts = [value for key, value in course.trajectory.items() if key.startswith("thought_")]
+            answer = thoughts[-1] if answer is None and thoughts else answer
+            return course.ended(answer, StopReason.MAX_STEPS if stop is StopReason.FORCED else stop)
         return await self._extract(predictors["extract"], query, model, stop, course)
 
     async def _decide(self, agent: ReactAgent, query: Query, course: _Course, model: Model, observer: Observer) -> Act | Answer:
@@ -170,11 +171,6 @@ class ReactExtract(ToolSettings, TakesProgram, RunsSync):
         if seen.ok:
             return seen.value, seen.data
         return f"Error: {seen.data}", f"Error: {seen.data}"
-
-    def _without_extract(self, answer: Any, stop: StopReason, course: _Course) -> Outcome:
-        if answer is None:
-            answer = next((value for key, value in reversed(course.trajectory.items()) if key.startswith("thought_")), None)
-        return course.ended(answer, StopReason.MAX_STEPS if stop is StopReason.FORCED else stop)
 
     async def _extract(self, prompt: Prompt, query: Query, model: Model, stop: StopReason, course: _Course) -> Outcome:
         codec = extract_codec(prompt.instructions, canonical_json(query.schema))

@@ -24,11 +24,11 @@ from whichloop.protocol.predictor import Predictor, own_prompt
 from whichloop.protocol.program import Program, TakesProgram, merged, repr_with_program
 from whichloop.protocol.query import AnswerT, Query
 from whichloop.protocol.redact import logger_of
-from whichloop.protocol.tool_calls import Observation
+from whichloop.protocol.tool_calls import Observation, ToolSpec
 from whichloop.protocol.tools import Toolbox
 from whichloop.protocol.values import error_text, render_value
 
-from .answer import FINISH, FinishCodec, Output, ReadCall, StatedAnswer, XmlCodec, read_calls
+from .answer import DESCRIPTION, FINISH, FinishCodec, Output, ReadCall, StatedAnswer, XmlCodec, read_calls
 from .hooks import HookFailed, ParseError, Step, call_hook, resolve_model, streamed
 from .state import CurrentTools, History, Run, ToolResult, Unfinished
 from .xml_output import input_xml, instruction
@@ -225,7 +225,7 @@ class Finish(ToolSettings, TakesProgram, RunsSync):
             (*messages[:first], *run.predictor.shown.turns),
             messages[first:],
             codec,
-            tools=run.offered(),
+            tools=(*run.tools.specs, ToolSpec(FINISH, DESCRIPTION, run.output.parameters)),
             tool_choice=tool_choice,
             sampling=Sampling(run.temperature, run.max_tokens),
             scope=run.scope,

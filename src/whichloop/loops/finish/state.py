@@ -14,11 +14,11 @@ from whichloop.protocol.events import Observer
 from whichloop.protocol.model import Model
 from whichloop.protocol.predictor import Predictor
 from whichloop.protocol.redact import logger_of
-from whichloop.protocol.tool_calls import Observation, ToolCall, ToolSpec
+from whichloop.protocol.tool_calls import Observation, ToolCall
 from whichloop.protocol.tools import Tool, Toolbox, ToolboxAround
 from whichloop.protocol.values import render_value
 
-from .answer import DESCRIPTION, FINISH, Output
+from .answer import FINISH, Output
 
 logger = logger_of(__name__)
 
@@ -134,10 +134,6 @@ class Run:
         messages, count = legal_messages(self.history)
         self._mended(count)
         return messages
-
-    def offered(self) -> tuple[ToolSpec, ...]:
-        """Return the tools, and `__finish__` last."""
-        return (*self.tools.specs, ToolSpec(FINISH, DESCRIPTION, self.output.parameters))
 
     def _mended(self, count: int) -> None:
         """Say once that the history had results without calls, now left out, or calls without results (row B3-15)."""

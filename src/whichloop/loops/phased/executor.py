@@ -351,7 +351,7 @@ class AgentTools(ToolExecutor):
             except (StopRun, ModelError):
                 raise
             except Exception as error:  # of a tool, or of a subclass's own method: the other calls go on (row S1-37)
-                scratchpad.add_tool_error(name, args, str(error))
+                scratchpad.entries.append(ToolCallStatus(name, args, TaskStatus.FAILED, error=str(error)))
                 yield {"type": "tool_error", "error": str(error), "tool": name, "id": call_id}
             else:
                 yield {"type": "tool_end", "tool": name, "id": call_id}

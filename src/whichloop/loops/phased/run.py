@@ -139,7 +139,10 @@ class PhasedRun:
         """Run everything before the answer. Return why it ended."""
         config = self.config
         if config.understand:
-            await self._understand()
+            self._enter(Phase.UNDERSTAND)
+            move, _, _ = await self._ask("understand", codecs.UNDERSTAND, sections(("Question", self.question)))
+            self.understanding = move or Understanding(self.question)
+            notify(self.callbacks.on_understanding_complete, self.understanding)
         while self.round < config.max_rounds:
             self.round += 1
             notify(self.callbacks.on_iteration_start, self.round)
@@ -157,12 +160,6 @@ class PhasedRun:
         return StopReason.FORCED
 
     # --- the phases ---
-
-    async def _understand(self) -> None:
-        self._enter(Phase.UNDERSTAND)
-        move, _, _ = await self._ask("understand", codecs.UNDERSTAND, sections(("Question", self.question)))
-        self.understanding = move or Understanding(self.question)
-        notify(self.callbacks.on_understanding_complete, self.understanding)
 
     async def _plan(self) -> list[PhaseTask]:
         """Return the round's tasks; without a plan, one task that is the whole question."""

@@ -259,9 +259,6 @@ class Scratchpad:
         done = ToolCallStatus(tool_name, tool_args, TaskStatus.COMPLETED, text, summary=summary, max_chars=max_chars)
         self.entries.append(done)
 
-    def add_tool_error(self, tool_name: str, tool_args: Mapping[str, Any], error: str) -> None:
-        self.entries.append(ToolCallStatus(tool_name, tool_args, TaskStatus.FAILED, error=error))
-
     @property
     def text(self) -> str:
         """The text that the model sees."""

@@ -98,9 +98,13 @@ class WatchedModel(WrappedModel):
                 async for chunk in chunks:
                     text += chunk.text
                     if self._watching.streams:
-                        self._tell_piece(number, request, chunk, not text and not has_calls)
-                        if piece := answer.add(chunk):
-                            self._watching.on_event(events.AnswerChunk(number, piece))
+                        told = [chunk] if chunk.text or chunk.call is not None else []
+                        if not told and chunk.reply is not None and not text and not has_calls:
+                            told = whole_pieces(chunk.reply)  # it comes whole: one piece of text and one of each call
+                        for piece in told:
+                            self._watching.on_event(events.ReplyChunk(number, request, piece))
+                        if added := answer.add(chunk):
+                            self._watching.on_event(events.AnswerChunk(number, added))
                     has_calls = has_calls or chunk.call is not None
                     if chunk.reply is not None:
                         whole = True
@@ -124,13 +128,6 @@ class WatchedModel(WrappedModel):
         if reply is None:
             raise ProviderError("the stream ended without a reply", "server")
         return reply
-
-    def _tell_piece(self, number: int, request: Request, chunk: Chunk, is_first: bool) -> None:
-        """Tell of a piece that says something; a reply that comes whole is one piece of text and one of each call."""
-        has_content = chunk.text or chunk.call is not None
-        pieces = [chunk] if has_content else whole_pieces(chunk.reply) if is_first and chunk.reply is not None else []
-        for piece in pieces:
-            self._watching.on_event(events.ReplyChunk(number, request, piece))
 
     def _begin(self, request: Request) -> tuple[int, float]:
         number = next(self._numbers)
@@ -307,7 +304,7 @@ async def run_events(
     check_run(query, tools, model, SILENT)
     queue = _EventQueue(streams)
     running = asyncio.create_task(run_of(loop)(query, tools, model, queue))
-    running.add_done_callback(queue.end)
+    running.add_done_callback(lambda _: queue.events.put_nowait(None))
     try:
         while (event := await queue.events.get()) is not None:
             yield cast("EventOf[AnswerT]", event)
@@ -325,9 +322,6 @@ class _EventQueue(Observer):
 
     def on_event(self, event: RunEvent) -> None:
         self.events.put_nowait(event)
-
-    def end(self, _: object) -> None:
-        self.events.put_nowait(None)
 
 
 # --- typed answers ---

@@ -136,7 +136,10 @@ class AgentReasoner(dspy.Module):
     async def summarized(self, state: ConversationState, asker: Asker) -> tuple[str, HistorySummary | None]:
         """Return the history as the prompt shows it, and a summary that was made for it, if any (row B0-19)."""
         entries, stored = state.conversation_history, state.history_summary
-        rest = entries if stored is None else uncovered(entries, stored.last_iteration)
+        rest = entries
+        if stored is not None:  # an entry of iteration -1 reaches up to the next one
+            reach = next((entry.iteration - 1 for entry in entries if entry.iteration >= 0), stored.last_iteration + 1)
+            rest = [entry for entry in entries if (entry.iteration if entry.iteration >= 0 else reach) > stored.last_iteration]
         history = render_history(rest) if rest or stored is None else ""
         text, summary = await self.condense(state.user_query, history, stored, asker)
         if summary is not None:
@@ -330,12 +333,6 @@ def under(summary: HistorySummary | None, recent: str) -> str:
     if summary is None:
         return recent
     return f"{summary.text}\n\n[Recent history]: {recent}" if recent else summary.text
-
-
-def uncovered(entries: Sequence[ConversationEntry], last: int) -> list[ConversationEntry]:
-    """Return the entries that a summary up to iteration `last` does not cover; one of iteration -1 reaches up to the next."""
-    reach = next((entry.iteration - 1 for entry in entries if entry.iteration >= 0), last + 1)
-    return [entry for entry in entries if (entry.iteration if entry.iteration >= 0 else reach) > last]
 
 
 def turns_of(state: ConversationState) -> tuple[str, list[Message]]:
