@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 from whichloop.datasets.task import Task
 from whichloop.experiments.compare.run import Experiment, prepare, run
@@ -70,21 +70,6 @@ class MeasureGap:
         }
 
 
-class _Pair(NamedTuple):
-    """One measure of one loop, task by task in both runs."""
-
-    loop: str
-    measure: str
-    run: list[float]
-    again: list[float]
-    clusters: list[str]
-
-    @property
-    def flip(self) -> PairedFlip:
-        gaps = [a - b for a, b in zip(self.run, self.again, strict=True)]
-        return PairedFlip(gaps, self.clusters, reach=SCORES if self.measure == "accuracy" else None)
-
-
 def compare_records(
     names: Mapping[str, str],
     before: Sequence[Record],
@@ -96,7 +81,7 @@ def compare_records(
 
     Raises ValueError if no task was scored in both.
     """
-    pairs = []
+    flips, found = list[tuple[PairedFlip, float]](), list[tuple[str, str, float, float]]()
     for arm, name in names.items():
         for measure, value in measures.items():
             first = task_values([record for record in before if record.arm == arm], value).means
@@ -104,14 +89,14 @@ def compare_records(
             tasks = sorted(first.keys() & second.means.keys())  # trials end in any order, and sums of floats follow it
             if tasks:
                 sides = [first[task] for task in tasks], [second.means[task] for task in tasks]
-                pairs.append(_Pair(name.rpartition("/")[0], measure, *sides, [second.clusters[task] for task in tasks]))
-    if not pairs:
+                gaps = [a - b for a, b in zip(*sides, strict=True)]
+                reach = SCORES if measure == "accuracy" else None
+                flips.append((PairedFlip(gaps, [second.clusters[task] for task in tasks], reach=reach), 0.0))
+                found.append((name.rpartition("/")[0], measure, fmean(sides[0]), fmean(sides[1])))
+    if not found:
         raise ValueError("no task was scored in both; the scripted model needs plans for them")
-    decided = judge_family([(pair.flip, 0.0) for pair in pairs], alpha)
-    return tuple(
-        MeasureGap(pair.loop, pair.measure, fmean(pair.run), fmean(pair.again), decision.difference, decision.p_holm < alpha)
-        for pair, decision in zip(pairs, decided, strict=True)
-    )
+    decided = zip(found, judge_family(flips, alpha), strict=True)
+    return tuple(MeasureGap(*gap, decision.difference, decision.p_holm < alpha) for gap, decision in decided)
 
 
 MAX_TRIALS = 400
@@ -188,16 +173,6 @@ def _checked(folder: Path, fitted: FittedProfile, allow: Collection[str], scratc
 
 
 @dataclass(frozen=True, slots=True)
-class ChosenTasks:
-    """Tasks that loops are run on again."""
-
-    of: Callable[[Sequence[Task]], Sequence[Task]]
-    """Returns them, of all tasks of the suite and split of the run. May raise RunError."""
-    repeats: int
-    """Of each, or as many as the run had; more make the means steadier."""
-
-
-@dataclass(frozen=True, slots=True)
 class RunAgain:
     """A run's loops under a fitted profile."""
 
@@ -214,22 +189,24 @@ def run_again(
     of_arms: Sequence[str],
     allow: Collection[str],
     scratch: Path,
-    chosen: ChosenTasks | None = None,
+    chosen: Callable[[Sequence[Task]], Sequence[Task]] | None = None,
+    repeats: int = 1,
 ) -> RunAgain:
     """Run the loops of a run's arms again under a profile, on as many tasks as `MAX_TRIALS` leaves.
 
-    `profile`: TOML. `of_arms`: of one model. `chosen`: the tasks; None: the run's first ones. `scratch`: an empty folder.
+    `profile`: TOML. `of_arms`: of one model. `chosen`: picks the tasks of all those of the suite and split; None: the run's first
+    ones. `repeats`: of each chosen task, or as many as the run had; more make the means steadier. `scratch`: an empty folder.
     Raises RunError, ValueError and OSError.
     """
     manifest = read_manifest(folder)
     loops = _loops(folder, manifest, of_arms)
     config = _config(folder, manifest, list(loops), profile, scratch)
     if chosen is not None:
-        config = config.model_copy(update={"tasks": None, "repeats": max(config.repeats, chosen.repeats)})
+        config = config.model_copy(update={"tasks": None, "repeats": max(config.repeats, repeats)})
     allowed_code(folder, own_code(config), allow)
     experiment = prepare(config, scratch / "again")
     if chosen is not None:
-        experiment = replace(experiment, tasks=chosen.of(experiment.tasks)[: max(1, MAX_TRIALS // config.repeats)])
+        experiment = replace(experiment, tasks=chosen(experiment.tasks)[: max(1, MAX_TRIALS // config.repeats)])
     arms = dict(zip([arm.name for arm in experiment.arms], loops.values(), strict=True))
     _check_unchanged(folder, manifest, experiment, arms)
     if stopped := run(experiment, Unwatched()):

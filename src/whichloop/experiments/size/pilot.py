@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import chain, combinations
 from statistics import fmean
-from typing import Any, Literal
+from typing import Literal
 
 from whichloop.experiments.compare.results import Results
 from whichloop.metrics.bootstrap import sign_flip
@@ -47,9 +47,6 @@ class SizeRequest:
         """Raise SettingError for a value out of its range."""
         if self.metric not in METRICS:
             raise SettingError("metric", f"unknown metric {self.metric!r}; {nearest(self.metric, METRICS)}")
-        for purpose in self.purposes:
-            if purpose not in PURPOSES:
-                raise SettingError("purpose", f"unknown purpose {purpose!r}; {nearest(purpose, PURPOSES)}")
         for name, value, most in (("margin", self.margin, 1 if self.metric in SHARES else MAX_RATIO), ("alpha", self.alpha, 0.5)):
             if value is not None and not 0 < value < most:
                 raise SettingError(name, f"it must be more than 0 and less than {most:g}, got {value!r}")
@@ -93,8 +90,6 @@ class Pilot:
     """Arm → the difference of the second run, and its p-value."""
     price: Mapping[str, float | None]
     """What one trial of each arm takes in sum: lm_calls, tokens, cost_usd (US dollars), seconds; None if not known."""
-    at_once: float
-    """Number of trials that ran at once."""
     supply: Supply
 
     @property
@@ -104,6 +99,13 @@ class Pilot:
     @property
     def alpha(self) -> float:
         return self.run.manifest.settings.alpha if self.request.alpha is None else self.request.alpha
+
+    @property
+    def at_once(self) -> int:
+        """Number of trials that had a place at once."""
+        settings = self.run.manifest.settings
+        waits = settings.real_time or any(model != SCRIPTED for model in settings.models)
+        return settings.concurrency or (IN_FLIGHT if waits else IN_FLIGHT_WITHOUT_WAITS)
 
     @property
     def is_alone(self) -> bool:
@@ -130,7 +132,7 @@ def read_pilot(run: Results, request: SizeRequest, second: Results | None = None
     request.check()
     if second is not None:
         _check_second(run, second)
-    at_once, metric, scores = trials_at_once(run), METRICS[request.metric], request.metric in SHARES
+    metric, scores = METRICS[request.metric], request.metric in SHARES
     named, runs = _arms(run, request), [run] if second is None else [run, second]
     dead = tuple(dict.fromkeys(arm.info.arm for each in runs for arm in each.arms_to_mend if arm.info.arm in named))
     working = [arm for arm in named if arm not in dead]
@@ -142,7 +144,7 @@ def read_pilot(run: Results, request: SizeRequest, second: Results | None = None
         info.arm: [[r for r in each.records if r.arm == info.arm and r.status == "scored"] for each in (first, *others)]
         for info in infos
     }
-    values = {arm: of_arm for arm, by_run in scored.items() if (of_arm := task_values(_joined(by_run), metric)).values}
+    values = {arm: of_arm for arm, by_run in scored.items() if (of_arm := task_values([*chain(*by_run)], metric)).values}
     if not values:
         raise RunError(f"{run.folder}: {request.metric} is unknown in every trial")
     if not scores and not any(any(of_arm.means.values()) for of_arm in values.values()):
@@ -166,14 +168,9 @@ def read_pilot(run: Results, request: SizeRequest, second: Results | None = None
         pairs=pairs if pairs or same else {(arm, ANOTHER): _with_another(values[arm], scores) for arm in loops},
         same=same,
         again={arm: _difference(request.metric, *scored[arm]) for arm in loops} if others else {},
-        price=_price([_joined(by_run) for arm, by_run in scored.items() if arm in values]),
-        at_once=at_once,
+        price=_price([[*chain(*by_run)] for arm, by_run in scored.items() if arm in values]),
         supply=_supply(first),
     )
-
-
-def _joined(by_run: Iterable[Sequence[Record]]) -> list[Record]:
-    return [record for records in by_run for record in records]
 
 
 # --- which arms ---
@@ -297,43 +294,20 @@ def _price(arms: Sequence[Sequence[Record]]) -> dict[str, float | None]:
     return {name: in_sum(of) for name, of in amounts.items()} | {"seconds": in_sum(lambda record: record.wall_s) or None}
 
 
-def trials_at_once(run: Results) -> float:
-    """Return how many trials of a run were in progress at once: as many as had a place, or fewer if processors lacked."""
-    settings = run.manifest.settings
-    waits = settings.real_time or any(model != SCRIPTED for model in settings.models)
-    places = settings.concurrency or (IN_FLIGHT if waits else IN_FLIGHT_WITHOUT_WAITS)
-    ran = [record for record in run.records if record.status != "excluded"]
-    if len(ran) < places:
-        return places
-    busy, until = 0.0, -math.inf
-    for begin, end in sorted((record.started_at, record.started_at + record.wall_s) for record in ran):
-        busy += max(0.0, end - max(begin, until))  # a run that was resumed did nothing in between
-        until = max(until, end)
-    return min(places, math.fsum(record.wall_s for record in ran) / busy) if busy else places
-
-
 def _supply(run: Results) -> Supply:
     """Return the supply from the manifest; a built-in suite is looked up, user code is not imported."""
     manifest = run.manifest
     ran = {(record.arm, record.task) for record in run.records if record.status != "excluded"}
     lacking = {record.task for record in run.records if (record.arm, record.task) not in ran}
     there = manifest.suite.tasks - len(lacking)  # a task whose other repeats were run is there
-    found = None if manifest.imported is not None else _looked_up(manifest.config)
-    if found is None:
-        return Supply(None if manifest.settings.tasks is not None else there)
-    spec, size, of_split = found
-    available = of_split * there // manifest.suite.tasks
-    return Supply(available, spec if is_generated(spec.name) and available else None, size / max(available, 1))
-
-
-def _looked_up(config: Mapping[str, Any]) -> tuple[Spec, int, int] | None:
-    """Return a built-in suite's spec, its size, and that of the run's split; None if unavailable."""
+    unknown = Supply(None if manifest.settings.tasks is not None else there)
     try:
-        settings = config_from(dict(config), "manifest")
+        settings = config_from(dict(manifest.config), "manifest")
         spec = parse_spec(settings.suite)
-        if spec.name not in builtin_names("suite") or settings.tools is not None:
-            return None
+        if manifest.imported is not None or spec.name not in builtin_names("suite") or settings.tools is not None:
+            return unknown
         suite = suite_of(settings)
-        return spec, len(suite.tasks), len(tasks_of_split(suite, settings.split))
+        available = len(tasks_of_split(suite, settings.split)) * there // manifest.suite.tasks
     except (ValueError, OSError):
-        return None
+        return unknown
+    return Supply(available, spec if is_generated(spec.name) and available else None, len(suite.tasks) / max(available, 1))

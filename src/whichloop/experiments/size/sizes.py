@@ -148,9 +148,13 @@ def size(run: Results, request: SizeRequest, again: Results | None = None) -> Si
     is_comparison, decision = "compare" in request.purposes, pilot.run.verdict.decision
     likely = decision.tasks if decision and is_comparison and request.metric == PRIMARY else None
     purposes = [purpose for purpose in request.purposes if purpose == "gate" or pilot.pairs]
+    noise, quantile = [], -float(scipy.special.ndtri(pilot.alpha / 2))
+    for arm, own in pilot.loops.items():
+        sd = math.sqrt(own.variance(pilot.repeats) / own.units)
+        noise.append(Noise(arm, sd, quantile * sd, not own.within_known, *pilot.again.get(arm, ())))
     return Sizing(
         pilot,
-        tuple(_noise(pilot, arm) for arm in pilot.loops),
+        tuple(noise),
         tuple(PLANS[purpose](pilot) for purpose in purposes),
         in_order(warnings(pilot)),
         _same(pilot) if is_comparison else (),
@@ -163,12 +167,6 @@ def _same(pilot: Pilot) -> tuple[tuple[str, ...], ...]:
     groups = [tuple(loops) for loops in pilot.run.same_loops]
     loops = {arm.info.arm: arm.info.variant for arm in pilot.run.comparison.arms}
     return (*groups, *(pair for pair in pilot.same if not any({loops[arm] for arm in pair} <= {*group} for group in groups)))
-
-
-def _noise(pilot: Pilot, arm: str) -> Noise:
-    own = pilot.loops[arm]
-    sd = math.sqrt(own.variance(pilot.repeats) / own.units)
-    return Noise(arm, sd, -float(scipy.special.ndtri(pilot.alpha / 2)) * sd, not own.within_known, *pilot.again.get(arm, ()))
 
 
 def _compare_plan(pilot: Pilot) -> SizePlan:
