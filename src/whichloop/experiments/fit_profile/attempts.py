@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from whichloop.metrics.trace import TracedCall, canonical
-from whichloop.models.feedback import words_of
 from whichloop.protocol import Message, Reply
 from whichloop.protocol.tool_calls import NEVER_RAN
 
@@ -202,30 +201,18 @@ class Attempt:
     """Which call that had worked, and whose result the request showed, is made again: last, earlier; empty for none."""
     distances: tuple[float, ...] = ()
     """How far from the request's end each result stands that it shows, in the order of the calls."""
-    move: str = ""
-    """What the reply was read as, as text; empty if it was not."""
-
-    @property
-    def frame(self) -> frozenset[str]:
-        """Words of the reply's format: those that the move does not have."""
-        return frozenset(words_of(self.reply.text)) - frozenset(words_of(self.move))
 
     @property
     def unreadable(self) -> bool:
         return self.wire_error is not None
 
     @property
-    def wire(self) -> str:
-        """The kind of damage of the raw reply, "" for none."""
-        return "" if self.error else wire_damage(self.reply, self.unreadable)
-
-    @property
     def stumble(self) -> str:
         """The visible fault of this attempt: a kind of fault, REPEATED, REFUSED or TOOL; "" for none."""
         if self.error:
             return provider_fault(self.error, self.error_text)
-        if self.wire:
-            return self.wire
+        if damage := wire_damage(self.reply, self.unreadable):
+            return damage
         if self.repeats:
             return REPEATED
         if any(call.is_refused for call in self.calls):
@@ -252,14 +239,11 @@ class Attempt:
 
 def stated_call(call: TracedCall, returned: Sequence[str] = ()) -> StatedCall:
     """Return a call as a move states it. `returned`: what tools had returned by then."""
-    named = call.arguments if isinstance(call.arguments, Mapping) else {}
-    shape = tuple(sorted((str(name), GIVEN_TEXT if _is_given(value, returned) else _kind(value)) for name, value in named.items()))
-    return StatedCall(call.tool, (call.tool, canonical(call.arguments)), shape)
-
-
-def _is_given(value: object, returned: Sequence[str]) -> bool:
-    """Tell whether a tool has returned a text before it became an argument."""
-    return isinstance(value, str) and value != "" and any(stands_in(value, data) for data in returned)
+    shape = []
+    for name, value in call.arguments.items() if isinstance(call.arguments, Mapping) else ():
+        is_given = isinstance(value, str) and value != "" and any(stands_in(value, data) for data in returned)
+        shape.append((str(name), GIVEN_TEXT if is_given else _kind(value)))
+    return StatedCall(call.tool, (call.tool, canonical(call.arguments)), tuple(sorted(shape)))
 
 
 def _kind(value: object) -> str:
