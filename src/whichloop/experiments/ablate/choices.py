@@ -45,7 +45,6 @@ class Choice:
     """Each value against which it is undecided → how many tasks would decide; None where that is not known."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
         names = ("factor", "value", "own", "against", "tasks")
         return {**{name: getattr(self, name) for name in names}, "same": self.is_same}
 

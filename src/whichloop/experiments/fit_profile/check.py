@@ -27,6 +27,7 @@ from whichloop.runs.manifest import ArmEntry, Manifest, read_manifest
 from whichloop.runs.permissions import allowed_code, own_code
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.trials import each_record
+from whichloop.text.numbers import signed_interval
 
 from .fit import FittedProfile, to_toml
 
@@ -52,14 +53,7 @@ class MeasureGap:
     """Run minus profile, at the level that the family leaves it: it holds 0 unless the measure is off."""
     is_off: bool
 
-    @property
-    def between(self) -> str:
-        """The difference with its interval."""
-        value, low, high = (round(end, 2) + 0.0 for end in (self.difference.value, self.difference.low, self.difference.high))
-        return f"{value:+z.2f} [{low:+z.2f}, {high:+z.2f}]"
-
     def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON."""
         return {
             "loop": self.loop,
             "measure": self.measure,
@@ -134,14 +128,13 @@ class FitCheck:
         return [
             f"{self.tasks} tasks × {self.repeats}, {100 * (1 - self.alpha):g} % intervals for all differences together",
             *(
-                f"{gap.loop}, {gap.measure}: run {gap.run:.2f}, profile {gap.again:.2f}, difference {gap.between}"
-                f"{' OFF' if gap.is_off else ''}"
+                f"{gap.loop}, {gap.measure}: run {gap.run:.2f}, profile {gap.again:.2f}, difference "
+                f"{signed_interval(gap.difference, 2)}{' OFF' if gap.is_off else ''}"
                 for gap in self.gaps
             ),
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON."""
         return {
             "tasks": self.tasks,
             "repeats": self.repeats,
@@ -158,16 +151,11 @@ def check_fit(folder: Path, fitted: FittedProfile, allow: Collection[str] = ()) 
     """
     try:
         with tempfile.TemporaryDirectory() as scratch:
-            return _checked(folder, fitted, allow, Path(scratch))
+            again = run_again(folder, to_toml(fitted), fitted.arms, allow, Path(scratch))
+            before = [record for record in each_record(folder) if record.arm in fitted.arms]
+            gaps = compare_records(again.arms, before, again.records, fitted.alpha)
     except (ValueError, OSError) as error:
         return FitCheck(problem=one_line(str(error)))
-
-
-def _checked(folder: Path, fitted: FittedProfile, allow: Collection[str], scratch: Path) -> FitCheck:
-    """Run the arms again under the fitted profile, and compare the two runs. Raises RunError, ValueError and OSError."""
-    again = run_again(folder, to_toml(fitted), fitted.arms, allow, scratch)
-    before = [record for record in each_record(folder) if record.arm in fitted.arms]
-    gaps = compare_records(again.arms, before, again.records, fitted.alpha)
     shared = {record.task for record in again.records if record.status == "scored"}
     return FitCheck(gaps, len(shared), again.repeats, fitted.alpha)
 

@@ -9,6 +9,7 @@ from typing import Any
 from whichloop.models.profiles import FAULT_KINDS, FORMS, WEAKNESS_KINDS, Profile
 from whichloop.protocol.names import value_text
 from whichloop.text.doc import UNKNOWN, Block, Cell, Doc, Table, lines_of
+from whichloop.text.numbers import signed_interval
 
 from .check import FitCheck
 from .fit import MIN_POINTS, FittedProfile, remark, warnings_of
@@ -58,7 +59,14 @@ def fit_doc(fitted: FittedProfile, check: FitCheck | None, file: Path | None = N
 
 def _gaps(check: FitCheck) -> Table:
     rows = (
-        (gap.loop, gap.measure, f"{gap.run:.2f}", f"{gap.again:.2f}", gap.between, Cell("OFF" if gap.is_off else "", "bad"))
+        (
+            gap.loop,
+            gap.measure,
+            f"{gap.run:.2f}",
+            f"{gap.again:.2f}",
+            signed_interval(gap.difference, 2),
+            Cell("OFF" if gap.is_off else "", "bad"),
+        )
         for gap in check.gaps
     )
     columns = ("loop", "measure", "run", "profile", "difference", "")

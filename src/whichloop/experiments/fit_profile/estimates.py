@@ -75,7 +75,6 @@ class RateEstimate:
         return self.interval.value if self.interval is not None else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON."""
         interval = interval_json(self.interval)
         return {"count": self.count, "points": self.points, "interval": interval, "note": self.note}
 

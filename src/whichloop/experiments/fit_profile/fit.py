@@ -51,7 +51,6 @@ class FittedProfile:
     """What is in no rate, as `basis_of` names it."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON."""
         return {
             "profile": self.profile.model_dump(mode="json"),
             "digest": self.profile.digest,

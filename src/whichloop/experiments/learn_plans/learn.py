@@ -87,7 +87,6 @@ class LearnedSuite:
     """The value for `--tools` once the tasks are in a file; empty if the function has no name."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON."""
         return {
             "run": self.run,
             "checked": self.checked,

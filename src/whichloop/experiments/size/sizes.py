@@ -101,7 +101,6 @@ class SizePlan:
         return next((size for size in self.sizes if size.enough_tasks), None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
         reach, sizes = [asdict(each) for each in self.reaches], [asdict(each) for each in self.sizes]
         head = {"for": self.purpose, "margin": self.margin, "level": self.level, "reach": reach, "sizes": sizes}
         return head | {"best": self.best and asdict(self.best)}

@@ -60,7 +60,6 @@ class RunPrediction:
     version: int = VERSION
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON."""
         return {
             **({"version": self.version} if self.version > 1 else {}),
             "profile": self.profile,

@@ -61,7 +61,6 @@ class PairLosses:
     """The divergences, those of the most common causes first."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
         return asdict(self)
 
 
@@ -90,7 +89,6 @@ class ArmLosses:
         return cause in self.causes and not (cause in self.base_rates and self.base_rates[cause].is_doubtful)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
         return asdict(self) | {"base_rates": {cause: rate.to_json() for cause, rate in self.base_rates.items()}}
 
 
@@ -106,7 +104,6 @@ class Why:
     """Findings from all arms of the selected suites and profiles."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
         pairs, arms = [pair.to_json() for pair in self.pairs], [arm.to_json() for arm in self.arms]
         return {"pairs": pairs, "arms": arms, "untraced": self.untraced, "findings": [group.to_json() for group in self.findings]}
 

@@ -111,7 +111,6 @@ class MinimalFaults:
         return ",".join(self.faults) or NO_FAULTS
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
         return {
             "trial": self.trial,
             "landed": list(self.landed),
