@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from whichloop.datasets.task import Task
-from whichloop.experiments.compare.run import Experiment, prepare, run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.metrics.paired import SCORES, PairedFlip, judge_family
 from whichloop.metrics.record import Record
 from whichloop.metrics.statistics import Interval
@@ -171,6 +171,9 @@ class RunAgain:
     """Of each task."""
 
 
+_REMEDY = "run whichloop compare again, or use the version of the code that made it"
+
+
 def run_again(
     folder: Path,
     profile: str,
@@ -196,7 +199,12 @@ def run_again(
     if chosen is not None:
         experiment = replace(experiment, tasks=chosen(experiment.tasks)[: max(1, MAX_TRIALS // config.repeats)])
     arms = dict(zip([arm.name for arm in experiment.arms], loops.values(), strict=True))
-    _check_unchanged(folder, manifest, experiment, arms)
+    if manifest.suite.digest != experiment.manifest.suite.digest:
+        raise RunError(f"{folder}: the suite has changed since the run; {_REMEDY}")
+    for arm in experiment.manifest.arms:
+        was = arms[arm.arm]
+        if (was.code, was.configuration, was.program) != (arm.code, arm.configuration, arm.program):
+            raise RunError(f"{folder}: loop {arm.loop} has changed since the run; {_REMEDY}")
     if stopped := run(experiment, Unwatched()):
         raise RunError(f"{folder}: the loops could not be run again: {stopped}")
     names = {arm.arm: name for name, arm in arms.items()}
@@ -233,17 +241,3 @@ def _config(folder: Path, manifest: Manifest, loops: list[str], profile: str, sc
         "runs": str(scratch),
     }
     return config_from({**manifest.config, **changes}, f"{folder}/manifest.json")
-
-
-_REMEDY = "run whichloop compare again, or use the version of the code that made it"
-
-
-def _check_unchanged(folder: Path, manifest: Manifest, experiment: Experiment, arms: Mapping[str, ArmEntry]) -> None:
-    """Raise RunError if suite or loops are not those of the run: the profile is not to blame for what they do."""
-    now = experiment.manifest
-    if manifest.suite.digest != now.suite.digest:
-        raise RunError(f"{folder}: the suite has changed since the run; {_REMEDY}")
-    for arm in now.arms:
-        was = arms[arm.arm]
-        if (was.code, was.configuration, was.program) != (arm.code, arm.configuration, arm.program):
-            raise RunError(f"{folder}: loop {arm.loop} has changed since the run; {_REMEDY}")

@@ -72,7 +72,8 @@ def basis_lines(result: OptimizationResult) -> Lines:
     """Return what the answer rests on, what is doubtful, and a command."""
     found, test = result.designs, result.test
     changed = [["whichloop", "prompts", each.design, str(each.program)] for each in found if each.ended and not each.is_unchanged]
-    earlier = result.manifest.opened_before
+    opened = result.manifest.splits["test"].opened
+    earlier = () if opened is None else opened.before
     caveats = [] if test is None else warning_lines(test.comparison.caveats)
     return lines_of(
         ("Basis", "" if test is None else basis(test)),

@@ -27,7 +27,7 @@ from whichloop.text.numbers import short_name
 
 from .base_rates import BaseRate, base_rates
 
-Example = TypeVar("Example")
+Example = TypeVar("Example", bound=Loss)
 ArmPair = tuple[str, str]
 
 
@@ -59,9 +59,6 @@ class PairLosses:
     """Loser → cause, held against the winner's trial → trials, the most common first; fewer than it lost if traces are missing."""
     divergences: tuple[Divergence, ...] = field(repr=False)
     """The divergences, those of the most common causes first."""
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +101,7 @@ class Why:
     """Findings from all arms of the selected suites and profiles."""
 
     def to_json(self) -> dict[str, Any]:
-        pairs, arms = [pair.to_json() for pair in self.pairs], [arm.to_json() for arm in self.arms]
+        pairs, arms = [asdict(pair) for pair in self.pairs], [arm.to_json() for arm in self.arms]
         return {"pairs": pairs, "arms": arms, "untraced": self.untraced, "findings": [group.to_json() for group in self.findings]}
 
 
@@ -235,10 +232,10 @@ class _Tally(Generic[Example]):
     faults: Counter[tuple[Cause, str]] = field(default_factory=Counter)
     kept: dict[Cause, list[tuple[int, Example]]] = field(default_factory=dict)
 
-    def add(self, cause: Cause, fault: str, example: Example, most: int | None, telling: int = 0) -> None:
+    def add(self, example: Example, most: int | None, telling: int = 0) -> None:
         """Count one. Of a cause's examples `most` are kept, those that tell most, the first among equals; all of them if None."""
-        self.faults[cause, fault] += 1
-        examples = self.kept.setdefault(cause, [])
+        self.faults[example.cause, example.fault] += 1
+        examples = self.kept.setdefault(example.cause, [])
         examples.append((telling, example))
         if most is not None:
             examples.sort(key=lambda ranked: -ranked[0])
@@ -306,12 +303,11 @@ class _Collected:
         trial = TracedTrial(self._traces.read(record), record, limit=self._limits.get(record.arm))
         if record.arm in self._alone:
             lost = _lost(record, explain(trial), cell, self._infos)
-            self._alone[record.arm].add(lost.cause, lost.fault, lost, self._most, lost.solved_by)
+            self._alone[record.arm].add(lost, self._most, lost.solved_by)
         for pair, winner, steps in winners:
             if steps:
                 parted = divergence(winner, steps, trial) or _same_course(winner, record, len(trial.course))
-                parted = parted.of(self._infos[record.arm].subject)
-                self._parted[pair, record.arm].add(parted.cause, parted.fault, parted, self._most)
+                self._parted[pair, record.arm].add(parted.of(self._infos[record.arm].subject), self._most)
 
     def pair(self, pair: ArmPair) -> PairLosses:
         """Return what two arms lost to each other."""
