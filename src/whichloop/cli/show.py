@@ -121,9 +121,8 @@ def _minimal(folder: Path, trial: str, allow: list[str], max_runs: int | None, o
         raise ValueError(f"{record.name} {state}; --minimal is about a lost trial")
     if output is not None:
         check_writable("--output", output, "nothing was run again")
-    with own_prints_aside(), quiet_loops():
-        with replayable_run(folder, allow).trial(record).opened() as replays:
-            minimal = minimal_among(replays, record, max_runs or MAX_RUNS)
+    with own_prints_aside(), quiet_loops(), replayable_run(folder, allow).trial(record).opened() as replays:
+        minimal = minimal_among(replays, record, max_runs or MAX_RUNS)
     if output is not None:
         output.write_text(minimal.profile.to_toml(), encoding="utf-8")
         say(f"wrote {output}")
