@@ -45,10 +45,6 @@ class Noise:
     """Half the width of the band that holds all differences but a share of alpha."""
     at_most: bool
     """Whether these are upper bounds, as one trial for each task does not show what varies within a task."""
-    again: float | None = None
-    """The difference of the second run."""
-    p: float | None = None
-    """Its p-value (sign-flip)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,16 +137,16 @@ class Sizing:
         }
 
 
-def size(run: Results, request: SizeRequest, again: Results | None = None) -> Sizing:
+def size(run: Results, request: SizeRequest) -> Sizing:
     """Compute the size that a run needs from a pilot. Raises what `read_pilot` raises."""
-    pilot = read_pilot(run, request, again)
+    pilot = read_pilot(run, request)
     is_comparison, decision = "compare" in request.purposes, pilot.run.verdict.decision
     likely = decision.tasks if decision and is_comparison and request.metric == PRIMARY else None
     purposes = [purpose for purpose in request.purposes if purpose == "gate" or pilot.pairs]
     noise, quantile = [], -float(scipy.special.ndtri(pilot.alpha / 2))
     for arm, own in pilot.loops.items():
         sd = math.sqrt(own.variance(pilot.repeats) / own.units)
-        noise.append(Noise(arm, sd, quantile * sd, not own.within_known, *pilot.again.get(arm, ())))
+        noise.append(Noise(arm, sd, quantile * sd, not own.within_known))
     return Sizing(
         pilot,
         tuple(noise),
