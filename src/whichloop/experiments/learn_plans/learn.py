@@ -75,7 +75,6 @@ class LearnedSuite:
 
     run: str
     """The name of the run's directory."""
-    config: CompareConfig
     checked: bool
     """Whether each plan was replayed and scored 1.0."""
     tasks: tuple[Task, ...]
@@ -153,7 +152,7 @@ def learn_suite(folder: Path, config: CompareConfig, suite: Suite, *, check: boo
         except Unlearnable as error:
             not_learned[task.id] = str(error) if task.plan is None else f"{error}; it keeps the plan that it had"
             tasks.append(replace(task, no_plan=str(error)) if task.plan is None else task)
-    return LearnedSuite(name, config, check, tuple(tasks), tuple(lessons), not_learned, config.tools or _opener(suite))
+    return LearnedSuite(name, check, tuple(tasks), tuple(lessons), not_learned, config.tools or _opener(suite))
 
 
 def _opener(suite: Suite) -> str:
