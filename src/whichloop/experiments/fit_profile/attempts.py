@@ -6,14 +6,10 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from whichloop.metrics.trace import TracedCall, canonical
 from whichloop.protocol import Message, Reply
 from whichloop.protocol.tool_calls import NEVER_RAN
-
-Hint = Literal["unknown", "missing", "extra", "type", ""]
-"""The mistake that the text about a refused call names."""
 
 MAX_HINT_CHARS = 2_000
 """Maximum length of a message about a call; a longer one is a whole prompt."""
@@ -111,26 +107,17 @@ def provider_fault(kind: str, text: str = "") -> str:
 
 # --- messages about a refused call ---
 
-_HINTS: tuple[tuple[Hint, re.Pattern[str]], ...] = (
-    ("unknown", re.compile(r"\btool\b[^:]{0,80}\b(not found|not exist|not available)|\b(unknown|no such) tool", re.I)),
-    ("missing", re.compile(r"missing|is required|required argument", re.I)),
-    ("extra", re.compile(r"unexpected|unknown argument|not accept|extra (input|argument)|not permitted", re.I)),
-    ("type", re.compile(r"should be|must be|valid|type", re.I)),
-)
-
-
-KIND_OF_HINT: Mapping[Hint, str] = {
-    "unknown": "decision.unknown_tool",
-    "missing": "decision.missing_argument",
-    "extra": "decision.extra_argument",
-    "type": "decision.wrong_type",
-    "": "",
+_HINTS: Mapping[str, re.Pattern[str]] = {
+    "decision.unknown_tool": re.compile(r"\btool\b[^:]{0,80}\b(not found|not exist|not available)|\b(unknown|no such) tool", re.I),
+    "decision.missing_argument": re.compile(r"missing|is required|required argument", re.I),
+    "decision.extra_argument": re.compile(r"unexpected|unknown argument|not accept|extra (input|argument)|not permitted", re.I),
+    "decision.wrong_type": re.compile(r"should be|must be|valid|type", re.I),
 }
 
 
-def hint_of(text: str) -> Hint:
-    """Return the mistake that a message about a refused call names."""
-    return next((hint for hint, pattern in _HINTS if pattern.search(text[:MAX_HINT_CHARS])), "")
+def hint_of(text: str) -> str:
+    """Return the kind of mistake that a message about a refused call names; empty if it names none."""
+    return next((kind for kind, pattern in _HINTS.items() if pattern.search(text[:MAX_HINT_CHARS])), "")
 
 
 REPEATED = "repeated"
@@ -159,7 +146,8 @@ class StatedCall:
     key: Key
     shape: Shape
     runs: list[str] = field(default_factory=list)
-    hint: Hint = ""
+    hint: str = ""
+    """The kind of mistake that the text about a refused call names."""
     last_error: str = ""
     """What its last run gave: the error's type and text."""
 

@@ -16,7 +16,6 @@ from whichloop.protocol.tool_calls import NEVER_RAN
 
 from .attempts import (
     DECIDE,
-    KIND_OF_HINT,
     MAX_HINT_CHARS,
     REPEATED,
     SETTLED,
@@ -41,7 +40,7 @@ def level_of(before: Attempt, now: Attempt) -> Level:
         signs = FaultSigns(frozenset(words_of(before.wire_error or "")), complaints=COMPLAINTS["wire"])
     elif refused is not None:
         names = frozenset(words_of(refused.tool, *(name for name, _ in refused.shape)))
-        signs = FaultSigns(names=names, complaints=COMPLAINTS.get(KIND_OF_HINT[refused.hint], frozenset()))
+        signs = FaultSigns(names=names, complaints=COMPLAINTS.get(refused.hint, frozenset()))
         tool_error = refused.last_error
     return level_shown(Request(before.messages), Request(now.messages), before.reply, signs, tool_error, None)
 
@@ -211,7 +210,7 @@ class ReadTrial:
         if stated is not None:
             stated.runs.append(error)
             stated.last_error = f"{error} {event.data}" if error else ""
-            stated.hint = "unknown" if error == "UnknownTool" else hint_of(event.data) if error in NEVER_RAN else ""
+            stated.hint = "decision.unknown_tool" if error == "UnknownTool" else hint_of(event.data) if error in NEVER_RAN else ""
         if error != "UnknownTool":
             self.exists.add(call.tool)
         if error in NEVER_RAN:

@@ -14,7 +14,7 @@ import scipy
 from whichloop.models.faults import CALLING, FLAKY_ATTEMPTS
 from whichloop.protocol.model import MESSAGE_OVERHEAD, estimate_tokens
 
-from .attempts import GIVEN_TEXT, KIND_OF_HINT, PLAIN_KIND, REFUSED, REPEATED, TOOL, Attempt, Hint, Shape, provider_fault
+from .attempts import GIVEN_TEXT, PLAIN_KIND, REFUSED, REPEATED, TOOL, Attempt, Shape, provider_fault
 from .clearing import RetryRun
 from .decision_points import DecisionPoint, ReadTrial, ToolTrouble
 from .forgetting import RecallPoint, recall_point
@@ -105,7 +105,7 @@ class Tally:
         """Task → number of points of each sort."""
         self.struck: dict[str, Counts] = {}
         """Task → number of points affected by each kind of fault."""
-        self.refused: Counter[tuple[str, str, Shape, Hint, bool, RetryRun | None]] = Counter()
+        self.refused: Counter[tuple[str, str, Shape, str, bool, RetryRun | None]] = Counter()
         """Task, tool, arguments, hint, whether it was tried, retries → number of calls that could not run."""
         self.troubles: Counter[tuple[str, ToolTrouble]] = Counter()
         """Task, how a call failed → number of such calls."""
@@ -261,13 +261,13 @@ class Tally:
         worked_elsewhere = trouble.after in self.worked_after[task]
         return _OWN_FAILURE if worked_elsewhere or trouble.error in TROUBLES or trouble.error in passing else ""
 
-    def mistake(self, tool: str, shape: Shape, hint: Hint, *, tried: bool) -> str:
+    def mistake(self, tool: str, shape: Shape, hint: str, *, tried: bool) -> str:
         """Return the mistake of a call, by the tool's successful calls, else by the hint; "" if unknown."""
-        if hint == "unknown" or (tool not in self.exists and not tried):
+        if hint == "decision.unknown_tool" or (tool not in self.exists and not tried):
             return "decision.unknown_tool"
         shapes = self.shapes.get(tool)
         if not shapes:
-            return KIND_OF_HINT[hint]
+            return hint
         arguments, accepted = dict(shape), [dict(item) for item in shapes]
         if not set.intersection(*(set(item) for item in accepted)) <= arguments.keys():
             return "decision.missing_argument"
@@ -276,7 +276,7 @@ class Tally:
         wrong = {kind for name, kind in arguments.items() if all(item.get(name) != PLAIN_KIND.get(kind, kind) for item in accepted)}
         if wrong:
             return "" if wrong == {GIVEN_TEXT} else "decision.wrong_type"
-        return KIND_OF_HINT[hint]
+        return hint
 
     def _sort_silent(self, task: str) -> None:
         """Count an answer without any call as `no_tool` if another trial of the task began with a call.
