@@ -228,7 +228,8 @@ class Attempt:
 def stated_call(call: TracedCall, returned: Sequence[str] = ()) -> StatedCall:
     """Return a call as a move states it. `returned`: what tools had returned by then."""
     shape = []
-    for name, value in call.arguments.items() if isinstance(call.arguments, Mapping) else ():
+    named = call.arguments if isinstance(call.arguments, Mapping) else {}
+    for name, value in named.items():
         is_given = isinstance(value, str) and value != "" and any(stands_in(value, data) for data in returned)
         shape.append((str(name), GIVEN_TEXT if is_given else _kind(value)))
     return StatedCall(call.tool, (call.tool, canonical(call.arguments)), tuple(sorted(shape)))

@@ -143,7 +143,7 @@ def size(run: Results, request: SizeRequest) -> Sizing:
     is_comparison, decision = "compare" in request.purposes, pilot.run.verdict.decision
     likely = decision.tasks if decision and is_comparison and request.metric == PRIMARY else None
     purposes = [purpose for purpose in request.purposes if purpose == "gate" or pilot.pairs]
-    noise, quantile = [], -float(scipy.special.ndtri(pilot.alpha / 2))
+    noise, quantile = list[Noise](), -float(scipy.special.ndtri(pilot.alpha / 2))
     for arm, own in pilot.loops.items():
         sd = math.sqrt(own.variance(pilot.repeats) / own.units)
         noise.append(Noise(arm, sd, quantile * sd, not own.within_known))
