@@ -175,7 +175,7 @@ class SuiteTrials:
     def _entry(self, task: Task) -> dict[str, Json]:
         environment = self.suite.opened(task)
         try:
-            tools = [
+            tools: list[dict[str, Any]] = [
                 {"type": "function", "function": {"name": t.name, "description": t.description, "parameters": t.parameters}}
                 for t in environment.tools
             ]
