@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 PACKAGES = [
-    f"whichloop{name}"
-    for name in ("", ".checks.suite", ".experiments.import_runs", ".experiments.why", ".loops", ".protocol", ".reports.html")
+    f"whichloop{name}" for name in ("", ".checks.suite", ".experiments.import_runs", ".loops", ".protocol", ".reports.html")
 ]
 
 

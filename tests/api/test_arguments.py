@@ -143,7 +143,6 @@ class MyLoop(Bare):
         (lambda run, path: ASK.gate(path, seeds=3), "^seeds: Unexpected keyword argument"),
         (lambda run, path: ASK.gate(path, metrics={"accuracy": "x"}), "^metrics.accuracy: .*, got 'x'$"),
         (lambda run, path: ASK.gate(path, run, seed=3), "^run: loops, seed, allow, base_url and cassette are for a new run"),
-        (lambda run, path: ASK.size(run, again=run), "is the same run"),
         (lambda run, path: ASK.size(run, loops=["bear"]), "the run has no loop 'bear'; did you mean 'bare'"),
         (lambda run, path: ASK.load("latest", runs=3), "^runs: give a text or a path, got 3$"),
         (lambda run, path: ASK.why(run, "bare", MyLoop()), r"no arm '\S+:MyLoop'; there are bare/clean, finish/clean$"),

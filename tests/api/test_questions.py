@@ -134,7 +134,7 @@ def test_a_run_is_found_by_its_name_in_the_folder_that_is_named(
         with pytest.raises(ValueError, match=rf"^no run '{name}'; in runs: none yet$"):
             question(name)
     with pytest.raises(ValueError, match=rf"^no run 'nosuch'; in {runs}: {name}$"):
-        whichloop.size(name, again="nosuch", runs=runs)
+        whichloop.size("nosuch", runs=runs)
 
 
 def test_an_ablation_prints_the_effect_of_each_factor(quiet: dict[str, Any]) -> None:

@@ -60,8 +60,8 @@ class SizeAnswer(Conclusion[Sizing]):
 
     @property
     def noise(self) -> pd.DataFrame:
-        """A row per arm: by how much two of its runs with fresh seeds differ, and by how much a second run did."""
-        return to_frame(self.finding.to_json()["noise"], ("arm", "sd", "band", "at_most", "again", "p"))
+        """A row per arm: by how much two of its runs with fresh seeds differ."""
+        return to_frame(self.finding.to_json()["noise"], ("arm", "sd", "band", "at_most"))
 
 
 _PLAN = ("for", "margin", "level")

@@ -204,7 +204,6 @@ def _carried_out(request: OptimizeConfig | CutSearch, progress: bool | None) -> 
 def size(
     run: AnyRun,
     *,
-    again: AnyRun | None = None,
     purpose: Literal["compare", "gate"] | None = None,
     metric: str = "accuracy",
     loops: Sequence[str] = (),
@@ -216,15 +215,15 @@ def size(
 ) -> SizeAnswer:
     """Work out from a pilot run how many tasks and repeats a decision needs, and what they cost; no model is called.
 
-    `again`: a second run of the same configuration with another seed, from which noise is measured. `purpose`: None answers for
-    both. `loops`, `profiles`: those of the planned run, by their names in the pilot; empty: all. `margin`: the difference that
-    matters, of a share in points from 0 to 1, of any other metric as a share of it. `alpha`: the level of its tests; None: the
-    pilot's. `power`: the probability of reaching the decision. `runs`: the folder of runs that are named; None: `runs`.
+    `purpose`: None answers for both. `loops`, `profiles`: those of the planned run, by their names in the pilot; empty: all.
+    `margin`: the difference that matters, of a share in points from 0 to 1, of any other metric as a share of it. `alpha`: the
+    level of its tests; None: the pilot's. `power`: the probability of reaching the decision. `runs`: the folder of runs that are
+    named; None: `runs`.
     Raises ValueError for bad arguments and for a pilot that cannot tell.
     """
     purposes = PURPOSES if purpose is None else (purpose,)
     request = SizeRequest(metric, power=power, purposes=purposes, loops=loops, profiles=profiles, margin=margin, alpha=alpha)
-    sizing = work_out_sizes(_loaded(run, runs).results, request, None if again is None else _loaded(again, runs).results)
+    sizing = work_out_sizes(_loaded(run, runs).results, request)
     return SizeAnswer(size_doc(sizing), sizing)
 
 

@@ -43,9 +43,6 @@ def learn(
     again: Annotated[
         bool, typer.Option("--again", metavar="", help="Replace an older prediction.", rich_help_panel=HELD_OUT)
     ] = False,
-    only_learned: Annotated[
-        bool, typer.Option("--only-learned", metavar="", help="Leave out tasks without a plan.", rich_help_panel=PLANS)
-    ] = False,
     any_order: Annotated[bool, typer.Option("--any-order", metavar="", help="The tools only read.", rich_help_panel=PLANS)] = False,
     allow: Allow = None,
     runs: Runs = Path("runs"),
@@ -61,7 +58,7 @@ def learn(
     only_with("profile", kind == "profile", arm=arm, model=model, profile=profile, name=name)
     only_with("profile", kind == "profile", held_out=held_out, ahead=ahead, prediction=prediction)
     only_with("--held-out", held, again=again)
-    only_with("plans", kind == "plans", only_learned=only_learned, any_order=any_order)
+    only_with("plans", kind == "plans", any_order=any_order)
     only_with("what is written, not --held-out", not held, output=output, force=force, check=check, arm=arm, name=name)
     from whichloop.runs.folders import run_folder, trials_folder
 
@@ -93,8 +90,8 @@ def learn(
 
         with own_prints_aside():
             learned = learn_run(folder, allow or [], check=bool(check), any_order=any_order)
-        write_suite(learned, output, only_learned=only_learned)
-        doc = learned_doc(learned, output, only_learned=only_learned)
+        write_suite(learned, output)
+        doc = learned_doc(learned, output)
     show(doc, as_json=as_json, verbose=verbose)
 
 

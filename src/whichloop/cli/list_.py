@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -46,11 +45,9 @@ def list_(
         return
     if kind == "profiles" and name is not None:
         from whichloop.experiments.fit_profile.doc import profile_doc
-        from whichloop.experiments.fit_profile.fit import check_lines, remarks
         from whichloop.models.profiles import load_profile
 
-        profile, text = load_profile(name), Path(name).read_text("utf-8") if name.endswith(".toml") else ""
-        show(profile_doc(profile, remarks(text), check_lines(text)), as_json=as_json, verbose=True)
+        show(profile_doc(load_profile(name)), as_json=as_json, verbose=True)
         return
     in_full = verbose or as_json or name is not None
     with own_prints_aside():

@@ -17,14 +17,15 @@ def prompts(
     as_json: Json = False,
 ) -> None:
     """Print a loop's prompts, or how those of B differ from those of A, line by line. The exit code is 1 if they differ."""
-    from whichloop.experiments.optimize.program_text import program_diff, program_lines, program_named, value_text
+    from whichloop.experiments.optimize.program_text import program_diff, program_lines, program_named
+    from whichloop.protocol import render_value
     from whichloop.text.doc import Doc, Lines, TraceLines
 
     from .console import print_line, show
 
     program = program_named(a)
     if b is None:
-        origin = tuple((name, value_text(value)) for name, value in program.about.items())
+        origin = tuple((name, render_value(value)) for name, value in program.about.items())
         blocks = (Lines(origin), TraceLines("", tuple(program_lines(program.predictors))))
         show(Doc(program.name, blocks, program.to_json()), as_json=as_json)
         return

@@ -26,9 +26,7 @@ def report(
     ] = None,
     why: Annotated[bool, typer.Option("--why", metavar="", help="What trials were lost to.", rich_help_panel=WHY)] = False,
     task: Annotated[str | None, typer.Option(metavar="TASK", help="This task alone.", rich_help_panel=WHY)] = None,
-    size: Annotated[
-        bool, typer.Option("--size", metavar="", help="Tasks that a decision takes; 2nd RUN: again.", rich_help_panel=SIZE)
-    ] = False,
+    size: Annotated[bool, typer.Option("--size", metavar="", help="Tasks that a decision takes.", rich_help_panel=SIZE)] = False,
     metric: Annotated[str | None, typer.Option(metavar="NAME", help="Measure, if not accuracy.", rich_help_panel=SIZE)] = None,
     margin: Annotated[float | None, typer.Option(metavar="NUMBER", help="Difference that matters.", rich_help_panel=SIZE)] = None,
     power: Annotated[float | None, typer.Option(metavar="SHARE", help="How sure, if not 0.8.", rich_help_panel=SIZE)] = None,
@@ -64,15 +62,15 @@ def report(
     from .render import write
 
     folders = [run_folder(name, runs) for name in run or [LATEST]]
-    if len(folders) > (2 if size else 1) and (why or size or card):
-        raise typer.BadParameter(f"RUN: {'two runs' if size else 'one run'} at most, got {len(folders)}")
+    if len(folders) > 1 and (why or size or card):
+        raise typer.BadParameter(f"RUN: one run at most, got {len(folders)}")
     if output is not None:
         check_writable("--output", output, "nothing was read")
     code, forms = 0, Forms()
     if why:
         doc = _why(trials_folder(folders[0]), arm or [], task, whole=verbose or form is not None, as_json=as_json)
     elif size:
-        doc = _size([trials_folder(folder) for folder in folders], arm or [], metric, margin, power)
+        doc = _size(trials_folder(folders[0]), arm or [], metric, margin, power)
     elif card:
         doc = _card(trials_folder(folders[0]), arm or [], allow or [])
     else:
@@ -145,8 +143,8 @@ def _why(folder: Path, names: Sequence[str], task: str | None, *, whole: bool, a
     return why_doc(run, why, named=len(names) == 2)
 
 
-def _size(folders: Sequence[Path], names: Sequence[str], metric: str | None, margin: float | None, power: float | None) -> Doc:
-    """Return how large a run of the arms named, or of all, has to be. `folders`: the pilot's, and that of a second run like it."""
+def _size(folder: Path, names: Sequence[str], metric: str | None, margin: float | None, power: float | None) -> Doc:
+    """Return how large a run of the arms named, or of all, has to be. `folder`: the pilot's."""
     from whichloop.experiments.compare.results import results
     from whichloop.experiments.size.doc import size_doc
     from whichloop.experiments.size.pilot import SizeRequest
@@ -155,7 +153,7 @@ def _size(folders: Sequence[Path], names: Sequence[str], metric: str | None, mar
     from whichloop.metrics.power import POWER
     from whichloop.metrics.summary import PRIMARY
 
-    pilot, *again = map(results, folders)
+    pilot = results(folder)
     arms = [arm for name in names for arm in required_arms(pilot, name)]
     infos = [info for info in pilot.comparison.infos if info.arm in arms]
     request = SizeRequest(
@@ -165,7 +163,7 @@ def _size(folders: Sequence[Path], names: Sequence[str], metric: str | None, mar
         loops=list(dict.fromkeys(info.without_profile for info in infos)),
         profiles=list(dict.fromkeys(info.profile for info in infos)),
     )
-    return size_doc(size(pilot, request, *again))
+    return size_doc(size(pilot, request))
 
 
 def _card(folder: Path, names: Sequence[str], allow: Sequence[str]) -> Doc:

@@ -65,7 +65,7 @@ async def _until_told(server: Server, suite: Tasks) -> None:
     import signal
 
     import whichloop.models.server
-    from whichloop.experiments.serve.pages import MODEL, RateLimitedHandler, settings
+    from whichloop.experiments.serve.pages import MODEL, LineHandler, settings
     from whichloop.programs.worker import mcp_command
     from whichloop.protocol.values import counted
 
@@ -75,7 +75,7 @@ async def _until_told(server: Server, suite: Tasks) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup leaves SIGHUP
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    logger, handler = logging.getLogger(whichloop.models.server.__name__), RateLimitedHandler(say)
+    logger, handler = logging.getLogger(whichloop.models.server.__name__), LineHandler(say)
     level = logger.level
     async with server:
         task = next((task for task in suite.tasks if task.plan and task.plan.calls), suite.tasks[0])

@@ -104,7 +104,7 @@ def _again(folder: Path, trial: str, faults: str | None, allow: list[str], *, wh
 def _minimal(folder: Path, trial: str, allow: list[str], max_runs: int | None, output: Path | None) -> Doc:
     """Find the fewest faults of a lost trial with which it is still lost. Raises ValueError."""
     from whichloop.experiments.why.doc import minimal_doc
-    from whichloop.experiments.why.minimal import MAX_RUNS, minimal_faults
+    from whichloop.experiments.why.minimal import MAX_RUNS, minimal_among
     from whichloop.experiments.why.replay import replayable_run
     from whichloop.runs.store.trials import find_trial
 
@@ -121,8 +121,8 @@ def _minimal(folder: Path, trial: str, allow: list[str], max_runs: int | None, o
         raise ValueError(f"{record.name} {state}; --minimal is about a lost trial")
     if output is not None:
         check_writable("--output", output, "nothing was run again")
-    with own_prints_aside(), quiet_loops():
-        minimal = minimal_faults(replayable_run(folder, allow).trial(record), record, max_runs or MAX_RUNS)
+    with own_prints_aside(), quiet_loops(), replayable_run(folder, allow).trial(record).opened() as replays:
+        minimal = minimal_among(replays, record, max_runs or MAX_RUNS)
     if output is not None:
         output.write_text(minimal.profile.to_toml(), encoding="utf-8")
         say(f"wrote {output}")

@@ -11,7 +11,6 @@ from tests.experiments.learn_plans.helpers import DESIGNS, learned, ran, read, r
 from tests.kept import put
 from whichloop.checks.suite import task_problems
 from whichloop.datasets.task import StatelessEnvironment, Suite, Task
-from whichloop.experiments.learn_plans.learn import write_suite
 from whichloop.protocol import Plan, PlannedCall, Query, Ref, Tool
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_suite
@@ -133,7 +132,6 @@ def test_a_reference_that_a_replay_refutes_becomes_a_literal_and_is_listed(tmp_p
     assert lesson.plan.calls[1].arguments == {"code": "code-12"}
     assert lesson.plan.calls[1].after == ("c1",)
     assert [(kept.call, kept.argument, kept.value) for kept in lesson.fixed_values] == [("c2", "code", "code-12")]
-    assert "on replay" in lesson.fixed_values[0].why
 
 
 def test_what_a_fault_spoiled_is_never_learned(tmp_path):
@@ -195,8 +193,6 @@ def test_tasks_that_were_not_solved_not_run_or_are_quarantined_say_so_and_keep_t
     kept = learned(folder, suite)
     assert kept.not_learned["t1"] == f"{wrong}; it keeps the plan that it had"
     assert kept.tasks[1] == suite.tasks[1]
-    write_suite(kept, tmp_path / "out.jsonl", only_learned=True)
-    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 3, "without the quarantined task"
 
 
 def test_a_check_holds_end_states_and_ids_that_are_drawn_anew_against_the_replay_and_drops_what_does_not_replay(tmp_path):

@@ -108,9 +108,10 @@ def test_a_second_run_says_that_the_same_locked_tasks_were_opened_before(configu
     (first.parent / "broken").mkdir()
     (first.parent / "broken" / MANIFEST).write_text("{", "utf-8")
     second, other = (finished(prepare(configured(optimizer="LabeledFewShot(k=2)", **more)), watcher) for more in ({}, {"tasks": 3}))
-    assert read_optimization_manifest(first).opened_before == ()
-    assert read_optimization_manifest(second).opened_before == (first.name,)
-    assert read_optimization_manifest(other).opened_before == ()
+    for folder, before in ((first, ()), (second, (first.name,)), (other, ())):
+        opened = read_optimization_manifest(folder).splits["test"].opened
+        assert opened is not None
+        assert opened.before == before
     old, again = (results(second / name) for name in ("test", "again"))
     assert [arm.info.arm for arm in again.comparison.arms] == ["bare/teachable"]
     assert {record.task for record in again.records} == {record.task for record in old.records}

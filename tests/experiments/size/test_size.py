@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from tests.experiments.size.conftest import Draw, often, plan, sized, solves, warned
 from whichloop.experiments.size.doc import size_doc
-from whichloop.experiments.size.pilot import SizeRequest, as_shares
-from whichloop.experiments.size.sizes import size
+from whichloop.experiments.size.pilot import as_shares
 from whichloop.metrics.power import difference_power, equivalence_power, pass_power, same_loop, spread
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import METRICS, TaskValues, task_values
@@ -51,19 +50,6 @@ def test_more_is_needed_for_less_margin_more_power_and_a_lower_level(pilot):
 
     for more in ({"margin": 0.03}, {"power": 0.95}, {"alpha": 0.01}):
         assert all(then > now for then, now in zip(trials(**more), trials(), strict=True))
-
-
-def test_a_second_run_is_measured(pilot):
-    first, second = pilot({"a": solves(0.5)}, repeats=1), pilot({"a": solves(0.5)}, repeats=1, seed=1)
-    alone, both = size(first, SizeRequest()), size(first, SizeRequest(), second)
-    assert alone.noise[0].at_most
-    assert alone.noise[0].again is None
-    assert not both.noise[0].at_most
-    difference = sum(r.accuracy for r in second.records) / 100 - sum(r.accuracy for r in first.records) / 100
-    assert both.noise[0].again == pytest.approx(difference)
-    assert both.noise[0].sd == pytest.approx(alone.noise[0].sd, rel=0.3)
-    assert "second run differed by" in size_doc(both).tables[-1].columns
-    assert "second run differs" not in warned(both)
 
 
 @given(amounts=st.lists(st.lists(st.floats(1, 1e6), min_size=2, max_size=2), min_size=2, max_size=20), more=st.floats(0.98, 1.02))
@@ -113,27 +99,6 @@ def test_the_noise_is_what_two_runs_differ_by(pilot):
     assert noise.sd == pytest.approx(math.sqrt(2 * 0.25 / 800), rel=0.1)
     assert noise.band == pytest.approx(1.96 * noise.sd, rel=1e-3)
     assert not noise.at_most
-    far = size(pilot({"a": solves(0.9)}), SizeRequest(), pilot({"a": solves(0.4)}, seed=1))
-    assert warned(far)["second run differs"].startswith("a: ")
-
-
-SECOND: list[tuple[dict[str, Any], str]] = [
-    ({"manifest": {"profiles": {"clean": "q"}}}, "another set of fault profiles"),
-    ({"manifest": {"suite": {"name": "s", "version": "1", "digest": "e", "tasks": 20}}}, "another suite"),
-]
-
-
-def test_a_second_run_of_something_else_or_the_same_run_is_refused(pilot):
-    first = pilot({"a": solves(0.5)}, tasks=20)
-    for changes, says in SECOND:
-        other = pilot(**({"draws": {"a": solves(0.5)}, "seed": 1, "tasks": 20} | changes))
-        with pytest.raises(ValueError, match=f".* is not a second run of .*: it has {says}"):
-            size(first, SizeRequest(), other)
-    with pytest.raises(ValueError, match="is the same run"):
-        size(first, SizeRequest(), first)
-    scripted = [pilot({"a": solves(0.5)}, model="scripted") for _ in range(2)]
-    with pytest.raises(ValueError, match="both runs have seed 0"):
-        size(scripted[0], SizeRequest(), scripted[1])
 
 
 def errored(record: Record) -> Record:

@@ -74,7 +74,7 @@ def test_a_pair_a_task_and_an_arm_can_be_chosen(found):
     assert len(chosen.findings[0].arms) == 5  # who else met the task is part of what is said of it
     alone = losses_explained(found, pairs=(), arms=["bare/forgetful"])
     assert (alone.pairs, [arm.arm for arm in alone.arms]) == ((), ["bare/forgetful"])
-    with pytest.raises(RunError, match="no trial of a task 'nope'"):
+    with pytest.raises(RunError, match="'nope' is no task of its trials"):
         losses_explained(found, task="nope")
 
 

@@ -45,7 +45,6 @@ class Choice:
     """Each value against which it is undecided → how many tasks would decide; None where that is not known."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
         names = ("factor", "value", "own", "against", "tasks")
         return {**{name: getattr(self, name) for name in names}, "same": self.is_same}
 
@@ -79,15 +78,12 @@ def setting_to_use(result: AblationResult, chosen: Sequence[Choice]) -> str:
     return str(Spec(spec.name, {**spec.options, **changed}, spec.program))
 
 
-def makes_no_difference(result: AblationResult, factor: str, **where: str) -> bool:
-    """Whether no two settings that differ in nothing but a factor differ in any mean. `where`: only those with these values."""
+def makes_no_difference(result: AblationResult, factor: str) -> bool:
+    """Whether no two settings that differ in nothing but a factor differ in any mean."""
     groups: dict[tuple[str, ...], list[list[object]]] = {}
     for arm in result.results.comparison.arms:
-        values = result.values(arm.info.arm)
-        if all(values[name] == value for name, value in where.items()):
-            others = [value for name, value in values.items() if name != factor]
-            means: list[object] = [arm.summary.means[metric] for metric in EFFECT_METRICS]
-            groups.setdefault((setting(arm), *others), []).append(means)
+        others = [value for name, value in result.values(arm.info.arm).items() if name != factor]
+        groups.setdefault((setting(arm), *others), []).append([arm.summary.means[metric] for metric in EFFECT_METRICS])
     several = [means for means in groups.values() if len(means) > 1]
     return bool(several) and all(each == means[0] for means in several for each in means)
 

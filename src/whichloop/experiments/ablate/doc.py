@@ -105,7 +105,7 @@ def _answer(result: AblationResult, chosen: Sequence[Choice]) -> Lines:
         ("Use", f"{setting_to_use(result, chosen)}{as_it_is}" if chosen else ""),
         ("Open", ", ".join(name if tasks is None else f"{name} (about {tasks:,} tasks would decide)" for name, tasks in needed)),
         ("Depends", list(_dependences(result))),
-        ("Same", ", ".join(_without_difference(result))),
+        ("Same", ", ".join(name for name in result.ablation.factors if makes_no_difference(result, name))),
         ("Basis", basis(run)),
         ("Warning", [*warning_lines(caveats(run.comparison)), *_doubts(result, use)]),
     )
@@ -123,18 +123,6 @@ def _dependences(result: AblationResult) -> Iterator[str]:
             yield from (f"{profile}{change}: {', '.join(values)}" for change, values in by_change.items())
             if not by_change:
                 yield f"{profile}{_head(effect, result)[0]}: {hundredths(effect.difference.value, sign=True)} beyond the sum"
-
-
-def _without_difference(result: AblationResult) -> Iterator[str]:
-    """Yield the factors that made no difference, or none with a value of another one."""
-    names = list(result.ablation.factors)
-    same = [name for name in names if makes_no_difference(result, name)]
-    yield from same
-    for factor in result.layout.factors:
-        for name in names if factor.name not in same else ():
-            if name != factor.name and name not in same:
-                levels = [level for level in factor.levels if makes_no_difference(result, name, **{factor.name: level})]
-                yield from (f"{name} with {factor.name}={level}" for level in levels)
 
 
 def _doubts(result: AblationResult, use: Mapping[str, str]) -> Iterator[str]:

@@ -6,15 +6,10 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from whichloop.metrics.trace import TracedCall, canonical
-from whichloop.models.feedback import words_of
 from whichloop.protocol import Message, Reply
 from whichloop.protocol.tool_calls import NEVER_RAN
-
-Hint = Literal["unknown", "missing", "extra", "type", ""]
-"""The mistake that the text about a refused call names."""
 
 MAX_HINT_CHARS = 2_000
 """Maximum length of a message about a call; a longer one is a whole prompt."""
@@ -112,26 +107,17 @@ def provider_fault(kind: str, text: str = "") -> str:
 
 # --- messages about a refused call ---
 
-_HINTS: tuple[tuple[Hint, re.Pattern[str]], ...] = (
-    ("unknown", re.compile(r"\btool\b[^:]{0,80}\b(not found|not exist|not available)|\b(unknown|no such) tool", re.I)),
-    ("missing", re.compile(r"missing|is required|required argument", re.I)),
-    ("extra", re.compile(r"unexpected|unknown argument|not accept|extra (input|argument)|not permitted", re.I)),
-    ("type", re.compile(r"should be|must be|valid|type", re.I)),
-)
-
-
-KIND_OF_HINT: Mapping[Hint, str] = {
-    "unknown": "decision.unknown_tool",
-    "missing": "decision.missing_argument",
-    "extra": "decision.extra_argument",
-    "type": "decision.wrong_type",
-    "": "",
+_HINTS: Mapping[str, re.Pattern[str]] = {
+    "decision.unknown_tool": re.compile(r"\btool\b[^:]{0,80}\b(not found|not exist|not available)|\b(unknown|no such) tool", re.I),
+    "decision.missing_argument": re.compile(r"missing|is required|required argument", re.I),
+    "decision.extra_argument": re.compile(r"unexpected|unknown argument|not accept|extra (input|argument)|not permitted", re.I),
+    "decision.wrong_type": re.compile(r"should be|must be|valid|type", re.I),
 }
 
 
-def hint_of(text: str) -> Hint:
-    """Return the mistake that a message about a refused call names."""
-    return next((hint for hint, pattern in _HINTS if pattern.search(text[:MAX_HINT_CHARS])), "")
+def hint_of(text: str) -> str:
+    """Return the kind of mistake that a message about a refused call names; empty if it names none."""
+    return next((kind for kind, pattern in _HINTS.items() if pattern.search(text[:MAX_HINT_CHARS])), "")
 
 
 REPEATED = "repeated"
@@ -160,7 +146,8 @@ class StatedCall:
     key: Key
     shape: Shape
     runs: list[str] = field(default_factory=list)
-    hint: Hint = ""
+    hint: str = ""
+    """The kind of mistake that the text about a refused call names."""
     last_error: str = ""
     """What its last run gave: the error's type and text."""
 
@@ -202,30 +189,18 @@ class Attempt:
     """Which call that had worked, and whose result the request showed, is made again: last, earlier; empty for none."""
     distances: tuple[float, ...] = ()
     """How far from the request's end each result stands that it shows, in the order of the calls."""
-    move: str = ""
-    """What the reply was read as, as text; empty if it was not."""
-
-    @property
-    def frame(self) -> frozenset[str]:
-        """Words of the reply's format: those that the move does not have."""
-        return frozenset(words_of(self.reply.text)) - frozenset(words_of(self.move))
 
     @property
     def unreadable(self) -> bool:
         return self.wire_error is not None
 
     @property
-    def wire(self) -> str:
-        """The kind of damage of the raw reply, "" for none."""
-        return "" if self.error else wire_damage(self.reply, self.unreadable)
-
-    @property
     def stumble(self) -> str:
         """The visible fault of this attempt: a kind of fault, REPEATED, REFUSED or TOOL; "" for none."""
         if self.error:
             return provider_fault(self.error, self.error_text)
-        if self.wire:
-            return self.wire
+        if damage := wire_damage(self.reply, self.unreadable):
+            return damage
         if self.repeats:
             return REPEATED
         if any(call.is_refused for call in self.calls):
@@ -252,14 +227,12 @@ class Attempt:
 
 def stated_call(call: TracedCall, returned: Sequence[str] = ()) -> StatedCall:
     """Return a call as a move states it. `returned`: what tools had returned by then."""
+    shape = []
     named = call.arguments if isinstance(call.arguments, Mapping) else {}
-    shape = tuple(sorted((str(name), GIVEN_TEXT if _is_given(value, returned) else _kind(value)) for name, value in named.items()))
-    return StatedCall(call.tool, (call.tool, canonical(call.arguments)), shape)
-
-
-def _is_given(value: object, returned: Sequence[str]) -> bool:
-    """Tell whether a tool has returned a text before it became an argument."""
-    return isinstance(value, str) and value != "" and any(stands_in(value, data) for data in returned)
+    for name, value in named.items():
+        is_given = isinstance(value, str) and value != "" and any(stands_in(value, data) for data in returned)
+        shape.append((str(name), GIVEN_TEXT if is_given else _kind(value)))
+    return StatedCall(call.tool, (call.tool, canonical(call.arguments)), tuple(sorted(shape)))
 
 
 def _kind(value: object) -> str:

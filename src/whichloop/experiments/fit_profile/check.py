@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 from whichloop.datasets.task import Task
-from whichloop.experiments.compare.run import Experiment, prepare, run
+from whichloop.experiments.compare.run import prepare, run
 from whichloop.metrics.paired import SCORES, PairedFlip, judge_family
 from whichloop.metrics.record import Record
 from whichloop.metrics.statistics import Interval
@@ -27,6 +27,7 @@ from whichloop.runs.manifest import ArmEntry, Manifest, read_manifest
 from whichloop.runs.permissions import allowed_code, own_code
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.trials import each_record
+from whichloop.text.numbers import signed_interval
 
 from .fit import FittedProfile, to_toml
 
@@ -52,14 +53,7 @@ class MeasureGap:
     """Run minus profile, at the level that the family leaves it: it holds 0 unless the measure is off."""
     is_off: bool
 
-    @property
-    def between(self) -> str:
-        """The difference with its interval."""
-        value, low, high = (round(end, 2) + 0.0 for end in (self.difference.value, self.difference.low, self.difference.high))
-        return f"{value:+z.2f} [{low:+z.2f}, {high:+z.2f}]"
-
     def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON."""
         return {
             "loop": self.loop,
             "measure": self.measure,
@@ -68,21 +62,6 @@ class MeasureGap:
             "difference": self.difference.as_dict(),
             "off": self.is_off,
         }
-
-
-class _Pair(NamedTuple):
-    """One measure of one loop, task by task in both runs."""
-
-    loop: str
-    measure: str
-    run: list[float]
-    again: list[float]
-    clusters: list[str]
-
-    @property
-    def flip(self) -> PairedFlip:
-        gaps = [a - b for a, b in zip(self.run, self.again, strict=True)]
-        return PairedFlip(gaps, self.clusters, reach=SCORES if self.measure == "accuracy" else None)
 
 
 def compare_records(
@@ -96,7 +75,7 @@ def compare_records(
 
     Raises ValueError if no task was scored in both.
     """
-    pairs = []
+    flips, found = list[tuple[PairedFlip, float]](), list[tuple[str, str, float, float]]()
     for arm, name in names.items():
         for measure, value in measures.items():
             first = task_values([record for record in before if record.arm == arm], value).means
@@ -104,14 +83,14 @@ def compare_records(
             tasks = sorted(first.keys() & second.means.keys())  # trials end in any order, and sums of floats follow it
             if tasks:
                 sides = [first[task] for task in tasks], [second.means[task] for task in tasks]
-                pairs.append(_Pair(name.rpartition("/")[0], measure, *sides, [second.clusters[task] for task in tasks]))
-    if not pairs:
+                gaps = [a - b for a, b in zip(*sides, strict=True)]
+                reach = SCORES if measure == "accuracy" else None
+                flips.append((PairedFlip(gaps, [second.clusters[task] for task in tasks], reach=reach), 0.0))
+                found.append((name.rpartition("/")[0], measure, fmean(sides[0]), fmean(sides[1])))
+    if not found:
         raise ValueError("no task was scored in both; the scripted model needs plans for them")
-    decided = judge_family([(pair.flip, 0.0) for pair in pairs], alpha)
-    return tuple(
-        MeasureGap(pair.loop, pair.measure, fmean(pair.run), fmean(pair.again), decision.difference, decision.p_holm < alpha)
-        for pair, decision in zip(pairs, decided, strict=True)
-    )
+    decided = zip(found, judge_family(flips, alpha), strict=True)
+    return tuple(MeasureGap(*gap, decision.difference, decision.p_holm < alpha) for gap, decision in decided)
 
 
 MAX_TRIALS = 400
@@ -149,14 +128,13 @@ class FitCheck:
         return [
             f"{self.tasks} tasks × {self.repeats}, {100 * (1 - self.alpha):g} % intervals for all differences together",
             *(
-                f"{gap.loop}, {gap.measure}: run {gap.run:.2f}, profile {gap.again:.2f}, difference {gap.between}"
-                f"{' OFF' if gap.is_off else ''}"
+                f"{gap.loop}, {gap.measure}: run {gap.run:.2f}, profile {gap.again:.2f}, difference "
+                f"{signed_interval(gap.difference, 2)}{' OFF' if gap.is_off else ''}"
                 for gap in self.gaps
             ),
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON."""
         return {
             "tasks": self.tasks,
             "repeats": self.repeats,
@@ -173,28 +151,13 @@ def check_fit(folder: Path, fitted: FittedProfile, allow: Collection[str] = ()) 
     """
     try:
         with tempfile.TemporaryDirectory() as scratch:
-            return _checked(folder, fitted, allow, Path(scratch))
+            again = run_again(folder, to_toml(fitted), fitted.arms, allow, Path(scratch))
+            before = [record for record in each_record(folder) if record.arm in fitted.arms]
+            gaps = compare_records(again.arms, before, again.records, fitted.alpha)
     except (ValueError, OSError) as error:
         return FitCheck(problem=one_line(str(error)))
-
-
-def _checked(folder: Path, fitted: FittedProfile, allow: Collection[str], scratch: Path) -> FitCheck:
-    """Run the arms again under the fitted profile, and compare the two runs. Raises RunError, ValueError and OSError."""
-    again = run_again(folder, to_toml(fitted), fitted.arms, allow, scratch)
-    before = [record for record in each_record(folder) if record.arm in fitted.arms]
-    gaps = compare_records(again.arms, before, again.records, fitted.alpha)
     shared = {record.task for record in again.records if record.status == "scored"}
     return FitCheck(gaps, len(shared), again.repeats, fitted.alpha)
-
-
-@dataclass(frozen=True, slots=True)
-class ChosenTasks:
-    """Tasks that loops are run on again."""
-
-    of: Callable[[Sequence[Task]], Sequence[Task]]
-    """Returns them, of all tasks of the suite and split of the run. May raise RunError."""
-    repeats: int
-    """Of each, or as many as the run had; more make the means steadier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,30 +171,40 @@ class RunAgain:
     """Of each task."""
 
 
+_REMEDY = "run whichloop compare again, or use the version of the code that made it"
+
+
 def run_again(
     folder: Path,
     profile: str,
     of_arms: Sequence[str],
     allow: Collection[str],
     scratch: Path,
-    chosen: ChosenTasks | None = None,
+    chosen: Callable[[Sequence[Task]], Sequence[Task]] | None = None,
+    repeats: int = 1,
 ) -> RunAgain:
     """Run the loops of a run's arms again under a profile, on as many tasks as `MAX_TRIALS` leaves.
 
-    `profile`: TOML. `of_arms`: of one model. `chosen`: the tasks; None: the run's first ones. `scratch`: an empty folder.
+    `profile`: TOML. `of_arms`: of one model. `chosen`: picks the tasks of all those of the suite and split; None: the run's first
+    ones. `repeats`: of each chosen task, or as many as the run had; more make the means steadier. `scratch`: an empty folder.
     Raises RunError, ValueError and OSError.
     """
     manifest = read_manifest(folder)
     loops = _loops(folder, manifest, of_arms)
     config = _config(folder, manifest, list(loops), profile, scratch)
     if chosen is not None:
-        config = config.model_copy(update={"tasks": None, "repeats": max(config.repeats, chosen.repeats)})
+        config = config.model_copy(update={"tasks": None, "repeats": max(config.repeats, repeats)})
     allowed_code(folder, own_code(config), allow)
     experiment = prepare(config, scratch / "again")
     if chosen is not None:
-        experiment = replace(experiment, tasks=chosen.of(experiment.tasks)[: max(1, MAX_TRIALS // config.repeats)])
+        experiment = replace(experiment, tasks=chosen(experiment.tasks)[: max(1, MAX_TRIALS // config.repeats)])
     arms = dict(zip([arm.name for arm in experiment.arms], loops.values(), strict=True))
-    _check_unchanged(folder, manifest, experiment, arms)
+    if manifest.suite.digest != experiment.manifest.suite.digest:
+        raise RunError(f"{folder}: the suite has changed since the run; {_REMEDY}")
+    for arm in experiment.manifest.arms:
+        was = arms[arm.arm]
+        if (was.code, was.configuration, was.program) != (arm.code, arm.configuration, arm.program):
+            raise RunError(f"{folder}: loop {arm.loop} has changed since the run; {_REMEDY}")
     if stopped := run(experiment, Unwatched()):
         raise RunError(f"{folder}: the loops could not be run again: {stopped}")
     names = {arm.arm: name for name, arm in arms.items()}
@@ -268,17 +241,3 @@ def _config(folder: Path, manifest: Manifest, loops: list[str], profile: str, sc
         "runs": str(scratch),
     }
     return config_from({**manifest.config, **changes}, f"{folder}/manifest.json")
-
-
-_REMEDY = "run whichloop compare again, or use the version of the code that made it"
-
-
-def _check_unchanged(folder: Path, manifest: Manifest, experiment: Experiment, arms: Mapping[str, ArmEntry]) -> None:
-    """Raise RunError if suite or loops are not those of the run: the profile is not to blame for what they do."""
-    now = experiment.manifest
-    if manifest.suite.digest != now.suite.digest:
-        raise RunError(f"{folder}: the suite has changed since the run; {_REMEDY}")
-    for arm in now.arms:
-        was = arms[arm.arm]
-        if (was.code, was.configuration, was.program) != (arm.code, arm.configuration, arm.program):
-            raise RunError(f"{folder}: loop {arm.loop} has changed since the run; {_REMEDY}")

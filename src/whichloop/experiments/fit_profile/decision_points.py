@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from whichloop.metrics.trace import ModelExchange, ToolRun, Trace, TraceEvent
+from whichloop.metrics.trace import ModelExchange, ToolRun, Trace, TraceEvent, TraceHead
 from whichloop.models.faults import CALLING
 from whichloop.models.feedback import COMPLAINTS, FaultSigns, Level, level_shown, words_of
 from whichloop.protocol import Message, Reply, Request
@@ -16,7 +16,6 @@ from whichloop.protocol.tool_calls import NEVER_RAN
 
 from .attempts import (
     DECIDE,
-    KIND_OF_HINT,
     MAX_HINT_CHARS,
     REPEATED,
     SETTLED,
@@ -34,20 +33,16 @@ from .forgetting import distance
 
 
 def level_of(before: Attempt, now: Attempt) -> Level:
-    """Return how much the request of a retry shows of what was wrong."""
-    signs, tool_error = _signs(before)
+    """Return how much the request of a retry shows of what was wrong, by the words of the mistake and what the tool gave back."""
+    signs, tool_error = FaultSigns(), ""
+    refused = next((call for call in before.calls if call.is_refused), None)
+    if before.unreadable:
+        signs = FaultSigns(frozenset(words_of(before.wire_error or "")), complaints=COMPLAINTS["wire"])
+    elif refused is not None:
+        names = frozenset(words_of(refused.tool, *(name for name, _ in refused.shape)))
+        signs = FaultSigns(names=names, complaints=COMPLAINTS.get(refused.hint, frozenset()))
+        tool_error = refused.last_error
     return level_shown(Request(before.messages), Request(now.messages), before.reply, signs, tool_error, None)
-
-
-def _signs(failed: Attempt) -> tuple[FaultSigns, str]:
-    """Return the words by which a text would show the mistake, and what the tool gave back."""
-    if failed.unreadable:
-        return FaultSigns(frozenset(words_of(failed.wire_error or "")), complaints=COMPLAINTS["wire"]), ""
-    call = next((call for call in failed.calls if call.is_refused), None)
-    if call is None:
-        return FaultSigns(), ""
-    names = frozenset(words_of(call.tool, *(name for name, _ in call.shape)))
-    return FaultSigns(names=names, complaints=COMPLAINTS.get(KIND_OF_HINT[call.hint], frozenset())), call.last_error
 
 
 MAX_RETRIES = 10**6
@@ -106,65 +101,34 @@ class ToolTrouble:
     """Digest of the call and of the calls that had worked before it, as `ReadTrial.worked_after` has them."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadTrial:
-    """One trial, sorted into points."""
-
-    arm: str
-    task: str
-    repeat: int
-    attempts: tuple[Attempt, ...]
-    points: tuple[DecisionPoint, ...]
-    extra_calls: int
-    """Number of calls after the first of their move, which only tool faults can affect."""
-    troubles: tuple[ToolTrouble, ...]
-    worked: tuple[tuple[str, Shape], ...]
-    """Tool and arguments of successful calls, each shape once."""
-    worked_after: frozenset[str]
-    """Of each successful run the digest of its call and of the calls that had worked before: what the tool's state came from."""
-    exists: frozenset[str]
-    """The existing tools."""
-    retries: Mapping[str, int]
-    """Retries by the client itself, by kind of failure."""
-    untold: tuple[str, ...] = ()
-    """Families of faults that the trace cannot show."""
-
-
 def read_points(trace: Trace, retries: Mapping[str, int] | None = None) -> ReadTrial:
     """Sort a trace into points. `retries`: the client's own, by kind of failure. Raises ValueError for impossible counts."""
     head, counts = trace.head, {} if retries is None else retries
     if not isinstance(counts, Mapping) or not all(isinstance(count, int) and 0 <= count < MAX_RETRIES for count in counts.values()):
         raise ValueError(f"trace {head.arm}/{head.task}/{head.repeat}: retries are not counts by kind")
-    reading = _Reading()
+    read = ReadTrial(head, counts)
     for place, event in enumerate(trace.events):
         try:
-            reading.take(event)
+            read.take(event)
         except ValueError as error:
             raise ValueError(f"trace {head.arm}/{head.task}/{head.repeat}: event {place}: {error}") from None
-    points, extra = _points(reading.attempts)
-    return ReadTrial(
-        arm=head.arm,
-        task=head.task,
-        repeat=head.repeat,
-        attempts=tuple(reading.attempts),
-        points=tuple(points),
-        extra_calls=extra,
-        troubles=tuple(reading.troubles()),
-        worked=tuple(sorted({reading.made[key] for key, runs in reading.runs.items() if "" in runs})),
-        worked_after=frozenset(reading.worked_after),
-        exists=frozenset(reading.exists),
-        retries=counts,
-        untold=head.untold,
-    )
+    read.points, read.extra_calls = _points(read.attempts)
+    return read
 
 
 # --- reading ---
 
 
-class _Reading:
-    """The state of reading one trace."""
+class ReadTrial:
+    """One trial, read event by event, and sorted into points."""
 
-    def __init__(self) -> None:
+    def __init__(self, head: TraceHead, retries: Mapping[str, int]) -> None:
+        self.head = head
+        self.retries = retries
+        """Retries by the client itself, by kind of failure."""
+        self.points: Sequence[DecisionPoint] = ()
+        self.extra_calls = 0
+        """Number of calls after the first of their move, which only tool faults can affect."""
         self.attempts: list[Attempt] = []
         self.shown: dict[tuple[str, str], tuple[Message, ...]] = {}
         self.returned: list[str] = []
@@ -172,11 +136,14 @@ class _Reading:
         self.results: dict[Key, str] = {}
         """The beginning of each successful call's result."""
         self.runs: dict[Key, list[str]] = {}
+        """Call → the error of each run, empty for a success."""
         self.made: dict[Key, tuple[str, Shape]] = {}
         self.tried_after: dict[Key, str] = {}
         """Call → digest of it and of the calls that had worked before its first run."""
         self.worked_after: set[str] = set()
+        """Of each successful run the digest of its call and of those that had worked before: what the tool's state came from."""
         self.exists: set[str] = set()
+        """The existing tools."""
 
     def take(self, event: TraceEvent) -> None:
         """Read the next event. Raises ValueError for a request that continues another one than the trace holds."""
@@ -219,7 +186,6 @@ class _Reading:
         attempt.states = event.move_kind
         stated = event.value if event.move_kind == "answer" else event.move.get("text")
         attempt.is_plain = not attempt.reply.calls and isinstance(stated, str) and stated.strip() == attempt.reply.text.strip()
-        attempt.move = repr(event.move)
         attempt.calls = [stated_call(call, self.returned) for call in event.calls]
         if attempt.role == DECIDE:
             self._recalled(attempt)
@@ -244,7 +210,7 @@ class _Reading:
         if stated is not None:
             stated.runs.append(error)
             stated.last_error = f"{error} {event.data}" if error else ""
-            stated.hint = "unknown" if error == "UnknownTool" else hint_of(event.data) if error in NEVER_RAN else ""
+            stated.hint = "decision.unknown_tool" if error == "UnknownTool" else hint_of(event.data) if error in NEVER_RAN else ""
         if error != "UnknownTool":
             self.exists.add(call.tool)
         if error in NEVER_RAN:
@@ -269,6 +235,7 @@ class _Reading:
         return next((call for call in matching if not call.runs), next(iter(matching), None))
 
     def troubles(self) -> Iterator[ToolTrouble]:
+        """Yield the calls whose first run failed."""
         for key, runs in self.runs.items():
             strikes = next((n for n, error in enumerate(runs) if not error), len(runs))
             if strikes:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from whichloop.models.profiles import FAULT_KINDS, FORMS, WEAKNESS_KINDS, Profile
 from whichloop.protocol.names import value_text
 from whichloop.text.doc import UNKNOWN, Block, Cell, Doc, Table, lines_of
+from whichloop.text.numbers import signed_interval
 
 from .check import FitCheck
-from .fit import HOW, MIN_POINTS, FittedProfile, counts_of, remark, warnings_of
+from .fit import MIN_POINTS, FittedProfile, remark, warnings_of
 
 
 def fit_doc(fitted: FittedProfile, check: FitCheck | None, file: Path | None = None) -> Doc:
@@ -50,7 +50,7 @@ def fit_doc(fitted: FittedProfile, check: FitCheck | None, file: Path | None = N
             ("Next", shlex.join(["whichloop", "compare", "--profile", typed]) if file else ""),
         ),
         Table("All kinds of fault", ("kind", "rate", "meaning", "rests on"), tuple(everything), detail=True),
-        _fields("Other values", fitted.profile, fitted),
+        _fields("Other values", fitted.profile),
     )
     title = f"{fitted.profile.name}: {fitted.profile.description}"
     data = {**fitted.as_dict(), "check": check and check.as_dict()}
@@ -59,25 +59,31 @@ def fit_doc(fitted: FittedProfile, check: FitCheck | None, file: Path | None = N
 
 def _gaps(check: FitCheck) -> Table:
     rows = (
-        (gap.loop, gap.measure, f"{gap.run:.2f}", f"{gap.again:.2f}", gap.between, Cell("OFF" if gap.is_off else "", "bad"))
+        (
+            gap.loop,
+            gap.measure,
+            f"{gap.run:.2f}",
+            f"{gap.again:.2f}",
+            signed_interval(gap.difference, 2),
+            Cell("OFF" if gap.is_off else "", "bad"),
+        )
         for gap in check.gaps
     )
     columns = ("loop", "measure", "run", "profile", "difference", "")
     return Table("The run against its loops under this profile, per trial", columns, tuple(rows))
 
 
-def profile_doc(profile: Profile, remarks: Mapping[str, str], checked: Sequence[str] = ()) -> Doc:
-    """Return a profile. `remarks`: kind of fault → what its rate rests on; `checked`: its check against the run it comes from."""
-    blocks: list[Block] = [lines_of(("About", profile.description), ("Evidence", profile.evidence), ("Checked", checked))]
+def profile_doc(profile: Profile) -> Doc:
+    """Return a profile."""
+    blocks: list[Block] = [lines_of(("About", profile.description), ("Evidence", profile.evidence))]
     of_forms = [(f"Loops with {FORMS[form]}: {met.name}", met) for form, met in profile.by_form.items()]
     for title, met in of_forms or [("", profile)]:
-        blocks += _of_one_form(title, met, {**remarks, **met.sources})
-    about = {"digest": profile.digest, "remarks": {**remarks, **profile.sources}, "checked": list(checked)}
-    return Doc(profile.name, tuple(blocks), {**profile.model_dump(mode="json"), **about})
+        blocks += _of_one_form(title, met)
+    return Doc(profile.name, tuple(blocks), {**profile.model_dump(mode="json"), "digest": profile.digest})
 
 
-def _of_one_form(title: str, profile: Profile, remarks: Mapping[str, str]) -> list[Block]:
-    kinds = [(kind, says, profile.rates.get(kind), remarks.get(kind, "")) for kind, says in FAULT_KINDS.items()]
+def _of_one_form(title: str, profile: Profile) -> list[Block]:
+    kinds = [(kind, says, profile.rates.get(kind), profile.sources.get(kind, "")) for kind, says in FAULT_KINDS.items()]
     rates = tuple((kind, f"{rate:g}", says) for kind, says, rate, _ in kinds if rate is not None)
     sources = tuple((kind, source) for kind, _, _, source in kinds if source)
     weak = [(each, WEAKNESS_KINDS[f"weakness.{each.kind}"]) for each in profile.weaknesses]
@@ -86,21 +92,18 @@ def _of_one_form(title: str, profile: Profile, remarks: Mapping[str, str]) -> li
         Table(title, ("kind", "rate", "meaning"), rates),
         Table("Weaknesses that a prompt can cover", ("kind", "rate", "tool", "meaning"), weaknesses),
         Table(f"Sources of {profile.name}'s rates", ("kind", "source"), sources, detail=True),
-        _fields(f"Other values of {profile.name}", profile, None),
+        _fields(f"Other values of {profile.name}", profile),
     )
     return [table for table in tables if table.rows]
 
 
-def _fields(title: str, profile: Profile, fitted: FittedProfile | None) -> Table:
-    """Return all that a profile says beside its rates, of a fitted one with the counts that each value rests on."""
+def _fields(title: str, profile: Profile) -> Table:
+    """Return all that a profile says beside its rates."""
     said = {"name", "description", "evidence", "sources", "rates", "weaknesses", "by_form"}
     values: dict[str, Any] = profile.model_dump(mode="json", exclude=said)
     clears = ", ".join(f"{name} {value:g}" for name, value in values.pop("clears").items())
     values |= values.pop("abilities")
-    columns = ("field", "value") if fitted is None else ("field", "value", "counted", "estimated")
     rows = []
     for name, value in {"clears": clears, **values}.items():
-        shown = UNKNOWN if value is None else value if isinstance(value, str) else value_text(value)
-        rests_on = () if fitted is None else (counts_of(fitted, name), HOW[name][0]) if name in HOW else ("", "the default")
-        rows.append((name, shown, *rests_on))
-    return Table(title, columns, tuple(rows), detail=True)
+        rows.append((name, UNKNOWN if value is None else value if isinstance(value, str) else value_text(value)))
+    return Table(title, ("field", "value"), tuple(rows), detail=True)

@@ -75,7 +75,6 @@ class RateEstimate:
         return self.interval.value if self.interval is not None else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON."""
         interval = interval_json(self.interval)
         return {"count": self.count, "points": self.points, "interval": interval, "note": self.note}
 
@@ -136,12 +135,13 @@ def estimate_rates(tally: Tally, alpha: float, *, timed: bool) -> dict[str, Rate
         _share(total[LATER], total[LATER] + total[END]),
         _share(repeats, repeats + ends),
     )
-    slow = _slow_by_task(tally) if timed else {}
-    for task, struck in tally.struck.items():
+    if timed:
+        for (task, _), count in _slow(tally).items():
+            tally.struck[task]["provider.slow"] += count
+    for struck in tally.struck.values():
         struck["decision.repeated_call"] += struck[OPEN_REPEAT] * shares.repeats
         struck["decision.never_finish"] += struck[OPEN_REPEAT] * (1 - shares.repeats)
         struck[OPEN_REPEAT] = 0.0
-        struck["provider.slow"] += slow.get(task, 0)
     arms = float(len(tally.arms))
     effect = max(_own_effect(_pairs(tally, None, shares), alpha) or 1.0, arms)
     least = arms if tally.paired else 1.0  # a fault in every arm counts once
@@ -216,11 +216,6 @@ def _own_effect(pairs: Sequence[tuple[float, float]], alpha: float) -> float | N
     return n * variance / (value * (1 - value)) * small
 
 
-def rate_scale(rates: Mapping[str, RateEstimate]) -> float:
-    """Return by what all rates are multiplied, so that their sum is at most 1: at most one fault fits a point."""
-    return 1 / max(math.fsum(estimate.rate for estimate in rates.values()), 1.0)
-
-
 def profile_rates(rates: Mapping[str, RateEstimate]) -> dict[str, float]:
     """Return the rates above 0, scaled and rounded, down where they were scaled."""
     total = math.fsum(estimate.rate for estimate in rates.values())
@@ -246,7 +241,8 @@ def sort_recalls(tally: Tally) -> float:
     return rates.forget
 
 
-def _median(tally: Tally) -> float:
+def median_latency(tally: Tally) -> float:
+    """Return the seconds that a reply takes: the median of first attempts, to within 2 %."""
     sizes = Counter[int]()
     for (_, size), count in tally.seconds.items():
         sizes[size] += count
@@ -259,21 +255,9 @@ def _median(tally: Tally) -> float:
 
 
 def _slow(tally: Tally) -> Counter[tuple[str, int]]:
-    median = _median(tally)
+    median = median_latency(tally)
     limit = max(SLOW_TIMES * median, median + SLOW_FROM_S)
     return Counter({key: count for key, count in tally.seconds.items() if latency_of_bin(key[1]) > limit})
-
-
-def _slow_by_task(tally: Tally) -> Counter[str]:
-    tasks = Counter[str]()
-    for (task, _), count in _slow(tally).items():
-        tasks[task] += count
-    return tasks
-
-
-def estimate_latency_s(tally: Tally, *, timed: bool) -> float:
-    """Return the seconds that a reply takes: the median of first attempts, to within 2 %."""
-    return round(_median(tally), 4) if timed else 0.0
 
 
 def estimate_slow_s(tally: Tally) -> float:
@@ -282,7 +266,7 @@ def estimate_slow_s(tally: Tally) -> float:
     if not slow:
         return 20.0
     mean = sum(latency_of_bin(size) * count for (_, size), count in slow.items()) / slow.total()
-    return round(mean - _median(tally), 3)
+    return round(mean - median_latency(tally), 3)
 
 
 def estimate_abilities(tally: Tally) -> Abilities:
@@ -293,18 +277,10 @@ def estimate_abilities(tally: Tally) -> Abilities:
     return Abilities(tool_choice=choice, context_tokens=max(1, (tally.accepted + tally.overflowed) // 2))
 
 
-def basis_of(tally: Tally, rates: Mapping[str, RateEstimate], *, timed: bool) -> dict[str, Any]:
-    """Return the counts that all values but the rates rest on, and what is in no rate, by name."""
+def basis_of(tally: Tally, rates: Mapping[str, RateEstimate]) -> dict[str, Any]:
+    """Return what is in no rate, and by what all rates are multiplied so that their sum is at most 1: one fault fits a point."""
     return {
-        "retried": tally.retried.total(),
-        "cleared": sum(count for run, count in tally.retried.items() if run.cure is not None),
-        "timed": tally.seconds.total() if timed else 0,
-        "slow": _slow(tally).total(),
-        "forced_accepted": tally.forced[True],
-        "forced_refused": tally.forced[False],
-        "longest_accepted": tally.accepted,
-        "shortest_refused": tally.overflowed,
-        "scaled_by": rate_scale(rates),
+        "scaled_by": 1 / max(math.fsum(rate.rate for rate in rates.values()), 1.0),
         "client_retries": tally.retries,
         "not_run": tally.unexplained,
         "never_worked": dict(sorted(tally.own_errors.items())),

@@ -12,10 +12,9 @@ import numpy as np
 import scipy
 
 from whichloop.models.faults import CALLING, FLAKY_ATTEMPTS
-from whichloop.protocol import Message
 from whichloop.protocol.model import MESSAGE_OVERHEAD, estimate_tokens
 
-from .attempts import GIVEN_TEXT, KIND_OF_HINT, PLAIN_KIND, REFUSED, REPEATED, TOOL, Attempt, Hint, Shape, provider_fault
+from .attempts import GIVEN_TEXT, PLAIN_KIND, REFUSED, REPEATED, TOOL, Attempt, Shape, provider_fault
 from .clearing import RetryRun
 from .decision_points import DecisionPoint, ReadTrial, ToolTrouble
 from .forgetting import RecallPoint, recall_point
@@ -106,7 +105,7 @@ class Tally:
         """Task → number of points of each sort."""
         self.struck: dict[str, Counts] = {}
         """Task → number of points affected by each kind of fault."""
-        self.refused: Counter[tuple[str, str, Shape, Hint, bool, RetryRun | None]] = Counter()
+        self.refused: Counter[tuple[str, str, Shape, str, bool, RetryRun | None]] = Counter()
         """Task, tool, arguments, hint, whether it was tried, retries → number of calls that could not run."""
         self.troubles: Counter[tuple[str, ToolTrouble]] = Counter()
         """Task, how a call failed → number of such calls."""
@@ -141,22 +140,29 @@ class Tally:
 
     def add(self, course: ReadTrial) -> None:
         """Add one trial."""
+        head = course.head
         self.trials += 1
-        self.arms.add(course.arm)
-        points = self.points.setdefault(course.task, defaultdict(float))
-        struck = self.struck.setdefault(course.task, defaultdict(float))
+        self.arms.add(head.arm)
+        points = self.points.setdefault(head.task, defaultdict(float))
+        struck = self.struck.setdefault(head.task, defaultdict(float))
         points[EXTRA] += course.extra_calls
         for point in course.points:
-            self._count(course, point, points, struck)
+            self._count(head.task, point, points, struck)
             if point.is_first and point.states_calls is not None:
-                self._began(course.task, course.repeat if self.paired else self.trials, calling=point.states_calls)
-        for tool, shape in course.worked:
-            self.shapes[tool].add(shape)
-        self.worked_after[course.task] |= course.worked_after
+                unit, called = head.repeat if self.paired else self.trials, self.called[head.task]
+                if not point.states_calls:
+                    self.silent[head.task][unit] += 1
+                elif len(called) < 2:
+                    called.add(unit)
+        for key, runs in course.runs.items():
+            tool, shape = course.made[key]
+            if "" in runs:
+                self.shapes[tool].add(shape)
+        self.worked_after[head.task] |= course.worked_after
         self.exists |= course.exists
-        self.untold.update(course.untold)
-        for trouble in course.troubles:
-            self.troubles[course.task, replace(trouble, strikes=min(trouble.strikes, _MAX_STRIKES))] += 1
+        self.untold.update(head.untold)
+        for trouble in course.troubles():
+            self.troubles[head.task, replace(trouble, strikes=min(trouble.strikes, _MAX_STRIKES))] += 1
         for kind, count in course.retries.items():
             if fault := provider_fault(kind):
                 struck[fault] += count
@@ -164,8 +170,8 @@ class Tally:
                 self.retries += count
         self._abilities(course.attempts)
 
-    def _count(self, course: ReadTrial, point: DecisionPoint, points: Counts, struck: Counts) -> None:
-        task, first, stumble = course.task, point.attempts[0], point.attempts[0].stumble
+    def _count(self, task: str, point: DecisionPoint, points: Counts, struck: Counts) -> None:
+        first, stumble = point.attempts[0], point.attempts[0].stumble
         points[ALL] += 1
         points[PLAIN] += first.is_plain
         self.seconds[task, latency_bin(first.seconds)] += 1
@@ -185,17 +191,13 @@ class Tally:
         elif stumble != TOOL and stumble:
             struck[stumble] += 1
 
-    def _began(self, task: str, unit: int, *, calling: bool) -> None:
-        if not calling:
-            self.silent[task][unit] += 1
-        elif len(self.called[task]) < 2:
-            self.called[task].add(unit)
-
     def _abilities(self, attempts: Sequence[Attempt]) -> None:
         """Count accepted and refused requests that force a tool or are long."""
         beside: dict[str, int] = {}
         for attempt in attempts:
-            text = _text_tokens(attempt.messages)
+            calls = [call for message in attempt.messages for call in message.calls]
+            text = sum(estimate_tokens(call.name) + estimate_tokens(call.arguments) for call in calls)
+            text += sum(MESSAGE_OVERHEAD + estimate_tokens(message.content) for message in attempt.messages)
             if attempt.input_tokens is not None:
                 beside.setdefault(attempt.role, max(0, attempt.input_tokens - text))
             size = text + beside.get(attempt.role, 0)
@@ -259,13 +261,13 @@ class Tally:
         worked_elsewhere = trouble.after in self.worked_after[task]
         return _OWN_FAILURE if worked_elsewhere or trouble.error in TROUBLES or trouble.error in passing else ""
 
-    def mistake(self, tool: str, shape: Shape, hint: Hint, *, tried: bool) -> str:
+    def mistake(self, tool: str, shape: Shape, hint: str, *, tried: bool) -> str:
         """Return the mistake of a call, by the tool's successful calls, else by the hint; "" if unknown."""
-        if hint == "unknown" or (tool not in self.exists and not tried):
+        if hint == "decision.unknown_tool" or (tool not in self.exists and not tried):
             return "decision.unknown_tool"
         shapes = self.shapes.get(tool)
         if not shapes:
-            return KIND_OF_HINT[hint]
+            return hint
         arguments, accepted = dict(shape), [dict(item) for item in shapes]
         if not set.intersection(*(set(item) for item in accepted)) <= arguments.keys():
             return "decision.missing_argument"
@@ -274,7 +276,7 @@ class Tally:
         wrong = {kind for name, kind in arguments.items() if all(item.get(name) != PLAIN_KIND.get(kind, kind) for item in accepted)}
         if wrong:
             return "" if wrong == {GIVEN_TEXT} else "decision.wrong_type"
-        return KIND_OF_HINT[hint]
+        return hint
 
     def _sort_silent(self, task: str) -> None:
         """Count an answer without any call as `no_tool` if another trial of the task began with a call.
@@ -301,8 +303,3 @@ def _sort(point: DecisionPoint) -> str:
     if point.is_first:
         return FIRST if states else FIRST_ANSWER
     return LATER if states else END
-
-
-def _text_tokens(messages: Sequence[Message]) -> int:
-    calls = sum(estimate_tokens(call.name) + estimate_tokens(call.arguments) for message in messages for call in message.calls)
-    return calls + sum(MESSAGE_OVERHEAD + estimate_tokens(message.content) for message in messages)

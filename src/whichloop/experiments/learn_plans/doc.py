@@ -16,13 +16,13 @@ MAX_REASONS = 5
 """Reasons that a terminal shows without -v."""
 
 
-def learned_doc(learned: LearnedSuite, out: Path, *, only_learned: bool = False) -> Doc:
+def learned_doc(learned: LearnedSuite, out: Path) -> Doc:
     """Return what was learned and what was not, and the command that runs the scripted model on the file."""
     scorers = sorted({task.scorer for task in learned.tasks if ":" in task.scorer})  # the user's own code has to be named again
     spec = str(Spec("jsonl", {"scorer": scorers[0]} if scorers else {}))
     command = ["whichloop", "compare", "--suite", spec, "--data", str(out)]
     command += ["--tools", learned.tools] if learned.tools else []
-    is_whole = only_learned or all(task.plan or task.quarantined for task in learned.tasks)
+    is_whole = all(task.plan or task.quarantined for task in learned.tasks)
     command += [] if is_whole else ["-s", "skip_unplanned=true"]
     literal = [(lesson.task, value) for lesson in learned.lessons for value in lesson.fixed_values]
     counts = (
@@ -34,7 +34,7 @@ def learned_doc(learned: LearnedSuite, out: Path, *, only_learned: bool = False)
         len(learned.not_learned),
     )
     columns = ("tasks", "learned", "calls", "references", "kept literal", "not learned")
-    rows = tuple((task, one.call, one.argument, json.dumps(one.value), one.why, ", ".join(one.seen)) for task, one in literal)
+    rows = tuple((task, one.call, one.argument, json.dumps(one.value), ", ".join(one.seen)) for task, one in literal)
     missed = Counter(learned.not_learned.values()).most_common(MAX_REASONS)
     blocks = (
         Table("", columns, (tuple(map(str, counts)),)),
@@ -45,7 +45,7 @@ def learned_doc(learned: LearnedSuite, out: Path, *, only_learned: bool = False)
         ),
         Table(
             "Literal, though earlier results hold the value too",
-            ("task", "call", "argument", "value", "why", "seen"),
+            ("task", "call", "argument", "value", "seen"),
             rows,
             detail=True,
         ),

@@ -35,7 +35,7 @@ def imported_suite(folder: Path, manifest: Manifest, records: Iterable[Record]) 
 
 
 def _task(name: str, records: Sequence[Record], traces: Traces) -> Task | None:
-    solved = sorted((record for record in records if record.status == "scored" and record.is_solved), key=_cost)
+    solved = sorted((record for record in records if record.status == "scored" and record.is_solved), key=size_of)
     read = [(record, traces.read(record)) for record in (*solved, *(other for other in records if other not in solved))]
     if not solved or not read[0][1].head.query:
         return None
@@ -48,7 +48,7 @@ def _task(name: str, records: Sequence[Record], traces: Traces) -> Task | None:
     return task
 
 
-def _cost(record: Record) -> tuple[int, int, str, int]:
+def size_of(record: Record) -> tuple[int, int, str, int]:
     """Order trials as plans are learned from them: those with the fewest calls first."""
     return record.tool_calls, record.steps, record.arm, record.repeat
 

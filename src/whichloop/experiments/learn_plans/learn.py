@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -26,7 +25,6 @@ from whichloop.metrics.record import Record
 from whichloop.metrics.scorers import scores_of
 from whichloop.metrics.trace import ToolRun, TraceEvent
 from whichloop.protocol import Plan, PlannedCall, StopReason, Tool, plan_to_json, refs, render_value, resolve
-from whichloop.protocol.files import naming
 from whichloop.protocol.redact import MARK
 from whichloop.protocol.threads import run_blocking
 from whichloop.protocol.tools import bounded_toolbox
@@ -35,10 +33,10 @@ from whichloop.runs.config import CompareConfig, config_from
 from whichloop.runs.lookup import suite_of
 from whichloop.runs.manifest import read_manifest
 from whichloop.runs.permissions import allowed_code, own_code
-from whichloop.runs.store.files import RunError
+from whichloop.runs.store.files import RunError, write_whole
 from whichloop.runs.store.trials import read_records, read_trace
 
-from .imported_suite import imported_suite
+from .imported_suite import imported_suite, size_of
 from .plan_from_trace import (
     FixedValue,
     Kind,
@@ -52,9 +50,6 @@ from .plan_from_trace import (
     refused_calls,
     successful_calls,
 )
-
-DRIFTED = "it stands for another value on replay"
-FAILED = "the call fails with it on replay"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +75,6 @@ class LearnedSuite:
 
     run: str
     """The name of the run's directory."""
-    config: CompareConfig
     checked: bool
     """Whether each plan was replayed and scored 1.0."""
     tasks: tuple[Task, ...]
@@ -92,7 +86,6 @@ class LearnedSuite:
     """The value for `--tools` once the tasks are in a file; empty if the function has no name."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON."""
         return {
             "run": self.run,
             "checked": self.checked,
@@ -104,7 +97,7 @@ class LearnedSuite:
                 for lesson in self.lessons
             ],
             "literal": [
-                {"task": lesson.task, "call": k.call, "argument": k.argument, "value": k.value, "why": k.why, "seen": list(k.seen)}
+                {"task": lesson.task, "call": k.call, "argument": k.argument, "value": k.value, "seen": list(k.seen)}
                 for lesson in self.lessons
                 for k in lesson.fixed_values
             ],
@@ -159,7 +152,7 @@ def learn_suite(folder: Path, config: CompareConfig, suite: Suite, *, check: boo
         except Unlearnable as error:
             not_learned[task.id] = str(error) if task.plan is None else f"{error}; it keeps the plan that it had"
             tasks.append(replace(task, no_plan=str(error)) if task.plan is None else task)
-    return LearnedSuite(name, config, check, tuple(tasks), tuple(lessons), not_learned, config.tools or _opener(suite))
+    return LearnedSuite(name, check, tuple(tasks), tuple(lessons), not_learned, config.tools or _opener(suite))
 
 
 def _opener(suite: Suite) -> str:
@@ -177,7 +170,7 @@ def _solved(records: Iterable[Record], run: str) -> list[Record]:
     with_trace = [record for record in solved if record.trace_at]
     if not with_trace:
         raise Unlearnable(f"solved in {run}, but no trace of that was kept")
-    return sorted(with_trace, key=lambda record: (record.tool_calls, record.steps, record.arm, record.repeat))
+    return sorted(with_trace, key=size_of)
 
 
 # --- one task ---
@@ -238,7 +231,7 @@ class _PlanLearner:
         for answer, fixed_values in _answers(task, record, draft):
             if _is_right(task, answer, values, state):
                 return plan_of(draft.steps, answer, task.query), (*draft.fixed_values, *fixed_values, *refuted)
-            refuted = refuted or (draft.sources.refuted(answer, DRIFTED) if self.check else ())
+            refuted = refuted or (draft.sources.refuted(answer) if self.check else ())
         state_too = "" if task.end_state is None else ", or not the end state"
         raise Unlearnable(f"its calls give no answer that the scorer {task.scorer} takes for right{state_too}")
 
@@ -252,7 +245,7 @@ class _PlanLearner:
             results, state = replayed
             if (drifted := _changed_call(draft.steps, results)) is None:
                 return self._plan(draft, record, {call.call_id: call.value for call in results}, state)
-            draft = draft.with_literals(drifted, DRIFTED)
+            draft = draft.with_literals(drifted)
 
     async def _replayed(self, draft: PlanDraft) -> tuple[tuple[Replayed, ...], Any] | PlanDraft:
         """Return results and end state, or if a call fails, the draft without its references. Raises Unlearnable without any."""
@@ -263,7 +256,9 @@ class _PlanLearner:
         try:
             results = await carry_out(task, _with_progress(plan.calls, reached), bounded_toolbox(environment.tools))
         except ValueError as error:
-            return _without_refs(draft, reached[-1], str(error))
+            if not any(refs(next(step.arguments for step in draft.steps if step.id == reached[-1]))):
+                raise Unlearnable(f"its calls do not replay: {error}") from None
+            return draft.with_literals(reached[-1])
         else:
             return results, environment.state()
         finally:
@@ -283,14 +278,6 @@ def _lesson(pupil: _PlanLearner, trials: Sequence[Record]) -> Lesson:
             with suppress(Unlearnable):
                 return pupil.lesson(record, refused_calls)
     raise failures[0]
-
-
-def _without_refs(draft: PlanDraft, call: str, reason: str) -> PlanDraft:
-    """Return the draft without the references of a call that failed. Raises Unlearnable if it has none."""
-    step = next(step for step in draft.steps if step.id == call)
-    if not any(refs(step.arguments)):
-        raise Unlearnable(f"its calls do not replay: {reason}")
-    return draft.with_literals(call, FAILED)
 
 
 def _with_progress(calls: Iterable[PlannedCall], reached: list[str]) -> Iterator[PlannedCall]:
@@ -379,20 +366,11 @@ def _weakest(kinds: Collection[Kind]) -> Kind:
 # --- the file ---
 
 
-def write_suite(learned: LearnedSuite, out: Path, *, only_learned: bool = False) -> None:
+def write_suite(learned: LearnedSuite, out: Path) -> None:
     """Write one line of JSON per task, all of them or none. Raises ValueError if no plan was learned."""
     if not learned.lessons:
         most = Counter(learned.not_learned.values()).most_common(3)
         reasons = "; ".join(f"{counted(n, 'task')}: {reason}" for reason, n in most)
         raise ValueError(f"{learned.run}: no plan was learned ({reasons})")
-    tasks = [task for task in learned.tasks if not only_learned or (task.plan is not None and not task.quarantined)]
-    scratch = out.with_name(f".{out.name}.{os.getpid()}.part")
-    with naming(out):
-        try:
-            with scratch.open("w", encoding="ascii", newline="\n") as file:
-                file.writelines(f"{json.dumps(task.as_dict(), allow_nan=False)}\n" for task in tasks)
-                file.flush()
-                os.fsync(file.fileno())
-            scratch.replace(out)
-        finally:
-            scratch.unlink(missing_ok=True)
+    lines = [f"{json.dumps(task.as_dict(), allow_nan=False)}\n" for task in learned.tasks]
+    write_whole(out, "".join(lines).encode("ascii"))

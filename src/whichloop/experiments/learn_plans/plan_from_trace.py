@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -64,7 +64,6 @@ class FixedValue:
     argument: str
     """Keys and indices, joined by dots; empty for an answer that is one value."""
     value: str | int | float
-    why: str
     seen: tuple[str, ...]
     """The places in earlier results that contain it."""
 
@@ -89,18 +88,12 @@ class PlanDraft:
     sources: Sources
     fixed_values: tuple[FixedValue, ...]
 
-    @property
-    def references(self) -> int:
-        return sum(1 for step in self.steps for _ in refs(step.arguments))
-
-    def with_literals(self, call: str, why: str) -> PlanDraft:
+    def with_literals(self, call: str) -> PlanDraft:
         """Return the draft with the run's own values in place of one call's references."""
         step = next(step for step in self.steps if step.id == call)
         steps = tuple(replace(step, arguments=step.call.arguments) if other is step else other for other in self.steps)
         pairs = zip(leaves(step.arguments), leaves(step.call.arguments), strict=True)
-        more = [
-            FixedValue(call, dotted(path), leaf, why, (ref_text(ref),)) for (path, ref), (_, leaf) in pairs if isinstance(ref, Ref)
-        ]
+        more = [FixedValue(call, dotted(path), leaf, (ref_text(ref),)) for (path, ref), (_, leaf) in pairs if isinstance(ref, Ref)]
         return replace(self, steps=steps, fixed_values=(*self.fixed_values, *more))
 
 
@@ -232,7 +225,6 @@ class Sources:
         self._question = query.full_text.casefold()
         self._asked_numbers = _numbers(query.full_text)
         self._places: dict[Hashable, list[Ref]] = {}
-        self._texts: list[tuple[str, str, frozenset[float]]] = []
         self.values: dict[str, Any] = {}
         """Call → its result as references see it."""
 
@@ -244,23 +236,14 @@ class Sources:
             key = _key(leaf)
             if key is not None and not (path and key in arguments):
                 self._places.setdefault(key, []).append(Ref(call, path))
-        if result_call.text is not None:
-            self._texts.append((call, result_call.text, _numbers(result_call.text)))
 
     def argument(self, call: str, path: Path, value: Any) -> Ref | FixedValue | None:
-        """Return the reference for an argument's value, or a FixedValue with the reason; None if no result contains it."""
-        key = _key(value)
-        if key is None:
-            return None
-        places = self._places.get(key, [])
-        in_question, common = self._is_asked(value), _is_common(value)
-        if len(places) == 1 and not in_question and not common:
+        """Return the reference for an argument's value; a FixedValue if it has several places, is a common value, or stands in the
+        question too; None if no result contains it."""
+        places = self._places.get(_key(value), [])
+        if len(places) == 1 and not self._is_asked(value) and not _is_common(value):
             return places[0]
-        place_names = tuple(map(ref_text, places))
-        reason = "too common a value" if common else "in the question too" if in_question else f"in {len(places)} places"
-        if not places and not in_question and not common:
-            place_names, reason = self._inside(value), "inside of a text"
-        return FixedValue(call, dotted(path), value, reason, place_names) if place_names else None
+        return FixedValue(call, dotted(path), value, tuple(map(ref_text, places))) if places else None
 
     def answer(self, value: Any) -> tuple[Any, tuple[FixedValue, ...]]:
         """Return an answer with references for values that have one place, and the values that have several."""
@@ -269,25 +252,18 @@ class Sources:
         def fill(path: Path, leaf: Any) -> Any:
             places = self._places.get(_key(leaf), []) or self._places.get(_key(_read_number(leaf)), [])
             if len(places) > 1:
-                fixed_values.append(
-                    FixedValue(ANSWER, dotted(path), leaf, f"in {len(places)} places", tuple(map(ref_text, places)))
-                )
+                fixed_values.append(FixedValue(ANSWER, dotted(path), leaf, tuple(map(ref_text, places))))
             return places[0] if len(places) == 1 else leaf
 
         return _filled(value, fill), tuple(fixed_values)
 
-    def refuted(self, answer: Any, why: str) -> tuple[FixedValue, ...]:
+    def refuted(self, answer: Any) -> tuple[FixedValue, ...]:
         """Return an answer's references as fixed values."""
         places = [(path, ref) for path, ref in leaves(answer) if isinstance(ref, Ref)]
-        return tuple(FixedValue(ANSWER, dotted(path), ref.of(self.values[ref.call]), why, (ref_text(ref),)) for path, ref in places)
+        return tuple(FixedValue(ANSWER, dotted(path), ref.of(self.values[ref.call]), (ref_text(ref),)) for path, ref in places)
 
     def _is_asked(self, value: Any) -> bool:
         return value.casefold() in self._question if isinstance(value, str) else abs(value) in self._asked_numbers
-
-    def _inside(self, value: Any) -> tuple[str, ...]:
-        if isinstance(value, str):
-            return tuple(call for call, text, _ in self._texts if value in text)
-        return tuple(call for call, _, numbers in self._texts if abs(value) in numbers)
 
 
 def _read_number(value: Any) -> int | float | None:
@@ -352,12 +328,8 @@ def _goals(steps: Sequence[PlanStep], query: Query) -> list[str]:
         ([_goal(number, step) for number, step in enumerate(steps, 1)],),
         ([f"Step {number} of plan {attempt}." for number in range(1, len(steps) + 1)] for attempt in itertools.count(1)),
     )
-    return next(goals for goals in wordings if _tells_apart(goals, (query.text, query.context)))
-
-
-def _tells_apart(goals: Collection[str], questions: Iterable[str]) -> bool:
-    texts = (*goals, *questions)
-    return all(sum(goal in text for text in texts) == 1 for goal in goals)
+    questions = (query.text, query.context)
+    return next(goals for goals in wordings if all(sum(goal in text for text in (*goals, *questions)) == 1 for goal in goals))
 
 
 _UNSAFE = re.compile(r"[^\w .,:;()'/+=@#%*-]")

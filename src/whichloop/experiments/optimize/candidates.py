@@ -72,10 +72,10 @@ def read_log(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         where = f"{path}:{number}"
         try:
             data = load_json(line)
+            if not isinstance(data, dict):
+                raise ValueError("it must be a JSON object")
         except ValueError as error:
             raise RunError(f"{where}: not a line of a log: {error}") from None
-        if not isinstance(data, dict):
-            raise RunError(f"{where}: not a line of a log: it must be a JSON object")
         yield where, data
 
 

@@ -201,12 +201,6 @@ class OptimizationManifest(ManifestPart):
     platform: str
 
     @property
-    def opened_before(self) -> tuple[str, ...]:
-        """Earlier runs that have opened the same locked tasks."""
-        opened = self.splits["test"].opened
-        return () if opened is None else opened.before
-
-    @property
     def settings(self) -> OptimizeConfig:
         """The configuration that the run began with."""
         return OptimizeConfig.model_validate(self.config)

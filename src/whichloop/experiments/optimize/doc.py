@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from whichloop.experiments.compare.doc import basis, cost_cell
-from whichloop.experiments.compare.tables import would_decide
+from whichloop.experiments.compare.tables import table_of, would_decide
 from whichloop.metrics.caveats import warning_lines
 from whichloop.metrics.gains import Cost
 from whichloop.metrics.statistics import Interval
@@ -72,7 +72,8 @@ def basis_lines(result: OptimizationResult) -> Lines:
     """Return what the answer rests on, what is doubtful, and a command."""
     found, test = result.designs, result.test
     changed = [["whichloop", "prompts", each.design, str(each.program)] for each in found if each.ended and not each.is_unchanged]
-    earlier = result.manifest.opened_before
+    opened = result.manifest.splits["test"].opened
+    earlier = () if opened is None else opened.before
     caveats = [] if test is None else warning_lines(test.comparison.caveats)
     return lines_of(
         ("Basis", "" if test is None else basis(test)),
@@ -89,16 +90,7 @@ def basis_lines(result: OptimizationResult) -> Lines:
 def gains_table(result: OptimizationResult) -> Table:
     """Return three rows per design: its old prompts, these again, and the new ones."""
     columns = ("design", "prompts", "locked", "change", "verdict", "p", "seen", "optimism", "tokens", "USD")
-    return _without_unknown(Table("", columns, tuple(row for design in result.designs for row in _rows(design))))
-
-
-def _without_unknown(table: Table) -> Table:
-    """Return a table without the column of dollars where none are known."""
-    place = table.columns.index("USD")
-    if any(row[place] != UNKNOWN for row in table.rows):
-        return table
-    rows = tuple((*row[:place], *row[place + 1 :]) for row in table.rows)
-    return replace(table, columns=(*table.columns[:place], *table.columns[place + 1 :]), rows=rows)
+    return replace(table_of("", columns, [row for design in result.designs for row in _rows(design)]), detail=False)
 
 
 def _rows(design: DesignResult) -> Iterator[tuple[Cell | str, ...]]:
@@ -139,7 +131,7 @@ def spent_table(result: OptimizationResult) -> Table:
         )
     optimizer, budget = without_process(result.manifest.optimizer.spec), budget_text(result.manifest.settings.search.budget)
     title = f"Spent by {optimizer}, --budget {budget} for each design"
-    return _without_unknown(Table(title, columns, tuple(rows)))
+    return replace(table_of(title, columns, rows), detail=False)
 
 
 # --- the programs ---

@@ -171,7 +171,18 @@ def _manifest(
         suite=SuiteEntry(**identity, max_tool_steps=steps, **({"code": digest(files)} if files else {})),
         profiles={design.arm.profile.name: design.arm.profile.digest for design in designs},
         optimizer=entries.OptimizerEntry(spec=config.search.optimizer, name=optimizer.name, options=dict(optimizer.options)),
-        designs=tuple(_design(folder, design) for design in designs),
+        designs=tuple(
+            entries.DesignEntry(
+                design=design.name,
+                folder=str(design.folder.relative_to(folder)),
+                loop=design.arm.spec.name,
+                options=typed_options(design.arm),
+                configuration=configuration(design.arm.loop),
+                code=code_digest(design.arm.loop),
+                program=loop_program_digest(design.arm.loop) or "",
+            )
+            for design in designs
+        ),
         splits={
             name: entries.SplitEntry(tasks=len(tasks), digest=digest([task.as_dict() for task in tasks]), opened=None)
             for name, tasks in splits.items()
@@ -179,17 +190,4 @@ def _manifest(
         packages={name: package_version(name) for name in (*PACKAGES, "gepa", "optuna")},
         python=platform.python_version(),
         platform=platform.platform(terse=True),
-    )
-
-
-def _design(folder: Path, design: DesignSearch) -> entries.DesignEntry:
-    arm = design.arm
-    return entries.DesignEntry(
-        design=design.name,
-        folder=str(design.folder.relative_to(folder)),
-        loop=arm.spec.name,
-        options=typed_options(arm),
-        configuration=configuration(arm.loop),
-        code=code_digest(arm.loop),
-        program=loop_program_digest(arm.loop) or "",
     )

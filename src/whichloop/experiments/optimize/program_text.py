@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from whichloop.protocol import Optimizable, Program, Prompt, program_digest, read_program
+from whichloop.protocol import Optimizable, Program, Prompt, program_digest, read_program, render_value
 from whichloop.protocol.names import parse_spec
 from whichloop.protocol.predictor import CONVERSATION, in_own_format
 from whichloop.protocol.program import Demo
@@ -81,12 +80,7 @@ def _parts(demo: Demo) -> Iterator[tuple[str, str]]:
             calls = [f"{call.name} {call.arguments}" for call in turn.calls]
             yield turn.role, "\n".join([*([turn.content] if turn.content or not calls else []), *calls])
         return
-    yield from ((one_line(name), value_text(value)) for name, value in fields.items())
-
-
-def value_text(value: object) -> str:
-    """Return a text as it is, and any other value as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    yield from ((one_line(name), render_value(value)) for name, value in fields.items())
 
 
 # --- two programs ---

@@ -9,8 +9,7 @@ from __future__ import annotations
 import itertools
 import logging
 import re
-import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,11 +17,10 @@ from whichloop.datasets.task import Suite, Task
 from whichloop.models.profiles import Profile, built_in_profiles, load_profile
 from whichloop.models.server import OwnRequest, ServedTrial
 from whichloop.models.wires.base import Refusal, WireRequest
-from whichloop.protocol import Request, Tool
+from whichloop.protocol import Request
 from whichloop.protocol.json_text import Json
 from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.redact import redact
-from whichloop.protocol.values import counted
 from whichloop.text.output import plain_line
 
 from .trials import SuiteTrial, TrialKey
@@ -85,7 +83,9 @@ class SuiteTrials:
                 }
             case ("t", name):
                 call.require("GET")
-                return self._existing(name).report()
+                if (trial := self._trials.get(self._key(name))) is None:
+                    raise LookupError(f"Trial '{name[:200]}' has not begun.")
+                return trial.report()
             case ("t", name, "answer"):
                 call.require("POST")
                 return {"score": self.open(name).take(call.fields)}
@@ -167,12 +167,6 @@ class SuiteTrials:
         trial = self._trials.get(key)
         return self._trial(key, self.profile if trial is None else trial.profile)
 
-    def _existing(self, name: str) -> SuiteTrial:
-        trial = self._trials.get(self._key(name))
-        if trial is None:
-            raise LookupError(f"Trial '{name[:200]}' has not begun.")
-        return trial
-
     def _drop(self, key: TrialKey) -> None:
         trial = self._trials.pop(key, None)
         if trial is not None:
@@ -181,51 +175,33 @@ class SuiteTrials:
     def _entry(self, task: Task) -> dict[str, Json]:
         environment = self.suite.opened(task)
         try:
-            tools = [_tool_as_dict(tool) for tool in environment.tools]
+            tools: list[dict[str, Any]] = [
+                {"type": "function", "function": {"name": t.name, "description": t.description, "parameters": t.parameters}}
+                for t in environment.tools
+            ]
         finally:
             environment.close()
         query = task.query
         return {"trial": task.id, "question": query.text, "context": query.context, "schema": query.schema, "tools": tools}
 
 
-def _tool_as_dict(tool: Tool) -> dict[str, Any]:
-    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    return {"type": "function", "function": function}
-
-
-SAME_AFTER_S = 60.0
-"""Seconds after which a line that was told is told again."""
-MAX_LINES, WITHIN_S = 10, 10.0
-"""Lines that are told within so many seconds."""
 MAX_CHARS = 400
-MAX_REMEMBERED = 1_000
 
 
-class RateLimitedHandler(logging.Handler):
-    """Passes on what is logged, and says how many lines it has held back."""
+class LineHandler(logging.Handler):
+    """Tells each thing that is logged as one short line without secrets; one that was told last is not told again."""
 
-    def __init__(self, tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, tell: Callable[[str], None]) -> None:
         super().__init__(logging.INFO)
-        self._tell = tell
-        self._clock = clock
-        self._told_at: dict[str, float] = {}
-        self._latest: deque[float] = deque(maxlen=MAX_LINES)
-        self._held_back = 0
+        self._tell, self._last = tell, ""
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         reason = "" if error is None else f": {type(error).__name__}: {error}"
-        line, now = plain_line(redact(f"{record.getMessage()}{reason}"))[:MAX_CHARS], self._clock()
-        is_often = len(self._latest) == MAX_LINES and now < self._latest[0] + WITHIN_S
-        if is_often or (line in self._told_at and now < self._told_at[line] + SAME_AFTER_S):
-            self._held_back += 1
-            return
-        if len(self._told_at) >= MAX_REMEMBERED:
-            self._told_at.clear()
-        self._told_at[line] = now
-        self._latest.append(now)
-        more, self._held_back = self._held_back, 0
-        self._tell(f"{line} ({counted(more, 'line')} held back before it)" if more else line)
+        line = plain_line(redact(f"{record.getMessage()}{reason}"))[:MAX_CHARS]
+        if line != self._last:
+            self._tell(line)
+        self._last = line
 
 
 API_KEY = "none"

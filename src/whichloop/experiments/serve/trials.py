@@ -62,11 +62,6 @@ class ForeignResults:
     suite_calls: set[str] = field(default_factory=set)
     """CALL digests of calls of the suite's own tools, whose results already have receipts unless a fault replaced them."""
 
-    def add_reply(self, reply: Reply) -> None:
-        """Add the calls of a reply."""
-        for call in reply.calls:
-            self.calls.setdefault(call.id, []).append(call)
-
     def with_receipts(self, request: Request, replayed: Mapping[str, Replayed]) -> Request:
         """Return the request with its results between the marks of their receipts; `replayed`: CALL digest → true result."""
         named: dict[str, NativeCall] = {}
@@ -315,11 +310,9 @@ class _TrialModel(WrappedModel):
             raise
         finally:
             self.trial.exchange(MeteredExchange(request, reply, failure, 0.0))
-        if self.trial.key.label.startswith("~"):
-            reply = replace(reply, calls=tuple(self._named(call) for call in reply.calls))
-        own_tools.add_reply(reply)
+        if self.trial.key.label.startswith("~"):  # the ids name the conversation, because its program names no trial
+            begin = f"call_{self.trial.key.label[1:]}_"
+            reply = replace(reply, calls=tuple(replace(call, id=begin + call.id.removeprefix("call_")) for call in reply.calls))
+        for call in reply.calls:
+            own_tools.calls.setdefault(call.id, []).append(call)
         return reply
-
-    def _named(self, call: NativeCall) -> NativeCall:
-        """Give a call an id that names the conversation, because its program names no trial."""
-        return replace(call, id=f"call_{self.trial.key.label[1:]}_{call.id.removeprefix('call_')}")

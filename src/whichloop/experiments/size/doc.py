@@ -95,12 +95,10 @@ def _details(sizing: Sizing) -> Iterator[Table]:
             each.arm,
             f"{'at most ' * each.at_most}{_change(sizing, each.sd)}",
             f"{'at most ' * each.at_most}± {_change(sizing, each.band)}",
-            UNKNOWN if each.again is None else _change(sizing, each.again, sign="+"),
-            UNKNOWN if each.p is None else f"{each.p:.2f}",
         )
         for each in sizing.noise
     ]
-    columns = ("arm", "standard deviation", band, "second run differed by", "p")
+    columns = ("arm", "standard deviation", band)
     yield table_of("How much two runs of one loop with fresh seeds differ", columns, noise)
 
 
@@ -109,9 +107,9 @@ def _margin(sizing: Sizing, value: float) -> str:
     return f"{value:.3f}" if sizing.pilot.scores else f"{100 * value:.1f} %"
 
 
-def _change(sizing: Sizing, value: float, sign: str = "") -> str:
+def _change(sizing: Sizing, value: float) -> str:
     """Return a difference; amounts are in logarithms."""
-    return f"{value:{sign}z.4f}" if sizing.pilot.scores else f"{100 * math.expm1(value):{sign}z.1f} %"
+    return f"{value:z.4f}" if sizing.pilot.scores else f"{100 * math.expm1(value):z.1f} %"
 
 
 def large(value: float) -> str:

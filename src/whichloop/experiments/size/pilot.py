@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import fmean
-from typing import Any, Literal
+from typing import Literal
 
 from whichloop.experiments.compare.results import Results
-from whichloop.metrics.bootstrap import sign_flip
 from whichloop.metrics.power import POWER, Spread, same_loop, spread, unseen, usual_repeats
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import METRICS, PRIMARY, SHARES, TaskValues, dollars_of_trial, task_values
@@ -47,9 +46,6 @@ class SizeRequest:
         """Raise SettingError for a value out of its range."""
         if self.metric not in METRICS:
             raise SettingError("metric", f"unknown metric {self.metric!r}; {nearest(self.metric, METRICS)}")
-        for purpose in self.purposes:
-            if purpose not in PURPOSES:
-                raise SettingError("purpose", f"unknown purpose {purpose!r}; {nearest(purpose, PURPOSES)}")
         for name, value, most in (("margin", self.margin, 1 if self.metric in SHARES else MAX_RATIO), ("alpha", self.alpha, 0.5)):
             if value is not None and not 0 < value < most:
                 raise SettingError(name, f"it must be more than 0 and less than {most:g}, got {value!r}")
@@ -76,8 +72,6 @@ class Pilot:
     request: SizeRequest
     run: Results
     """The arms that the run is planned for."""
-    second: Results | None
-    """The same arms of a second run; its values count as further repeats."""
     dead: tuple[str, ...]
     """Arms that are left out, as they crashed in every trial or never asked their model."""
     repeats: int
@@ -89,12 +83,8 @@ class Pilot:
     """Pair of compared arms → its spread, without those of `same`; if no arms are compared, each arm with another design."""
     same: tuple[tuple[str, str], ...]
     """Pairs of compared arms that did the same in every trial, which no number of tasks tells apart."""
-    again: Mapping[str, tuple[float, float]]
-    """Arm → the difference of the second run, and its p-value."""
     price: Mapping[str, float | None]
     """What one trial of each arm takes in sum: lm_calls, tokens, cost_usd (US dollars), seconds; None if not known."""
-    at_once: float
-    """Number of trials that ran at once."""
     supply: Supply
 
     @property
@@ -104,6 +94,13 @@ class Pilot:
     @property
     def alpha(self) -> float:
         return self.run.manifest.settings.alpha if self.request.alpha is None else self.request.alpha
+
+    @property
+    def at_once(self) -> int:
+        """Number of trials that had a place at once."""
+        settings = self.run.manifest.settings
+        waits = settings.real_time or any(model != SCRIPTED for model in settings.models)
+        return settings.concurrency or (IN_FLIGHT if waits else IN_FLIGHT_WITHOUT_WAITS)
 
     @property
     def is_alone(self) -> bool:
@@ -121,28 +118,23 @@ class Pilot:
         return max((each.units for each in self.loops.values() if each.is_clustered), default=None)
 
 
-def read_pilot(run: Results, request: SizeRequest, second: Results | None = None) -> Pilot:
-    """Read a pilot. `second`: a run of the same configuration with another seed.
+def read_pilot(run: Results, request: SizeRequest) -> Pilot:
+    """Read a pilot.
 
-    Raises ValueError for a bad argument, for a loop or profile that the run does not have, for runs that do not match, and for a
-    pilot that lacks the metric, has one task or has dead arms alone.
+    Raises ValueError for a bad argument, for a loop or profile that the run does not have, and for a pilot that lacks the metric,
+    has one task or has dead arms alone.
     """
     request.check()
-    if second is not None:
-        _check_second(run, second)
-    at_once, metric, scores = trials_at_once(run), METRICS[request.metric], request.metric in SHARES
-    named, runs = _arms(run, request), [run] if second is None else [run, second]
-    dead = tuple(dict.fromkeys(arm.info.arm for each in runs for arm in each.arms_to_mend if arm.info.arm in named))
+    metric, scores = METRICS[request.metric], request.metric in SHARES
+    named = _arms(run, request)
+    dead = tuple(arm.info.arm for arm in run.arms_to_mend if arm.info.arm in named)
     working = [arm for arm in named if arm not in dead]
     if not working:
         raise RunError(f"{run.folder}: a pilot needs a loop that works; each crashed always or never asked its model")
-    first, *others = (part_of(each, working) for each in runs)
+    first = part_of(run, working)
     infos = first.comparison.infos
-    scored = {
-        info.arm: [[r for r in each.records if r.arm == info.arm and r.status == "scored"] for each in (first, *others)]
-        for info in infos
-    }
-    values = {arm: of_arm for arm, by_run in scored.items() if (of_arm := task_values(_joined(by_run), metric)).values}
+    scored = {info.arm: [r for r in first.records if r.arm == info.arm and r.status == "scored"] for info in infos}
+    values = {arm: of_arm for arm, records in scored.items() if (of_arm := task_values(records, metric)).values}
     if not values:
         raise RunError(f"{run.folder}: {request.metric} is unknown in every trial")
     if not scores and not any(any(of_arm.means.values()) for of_arm in values.values()):
@@ -151,29 +143,22 @@ def read_pilot(run: Results, request: SizeRequest, second: Results | None = None
     loops = {arm: each for arm, each in own.items() if each is not None}
     if not loops:
         raise RunError(f"{run.folder}: a pilot needs at least two scored tasks, and this run has one")
-    same = tuple(names for names in first.comparison.same if (others or [first])[0].comparison.are_same(*names))
+    same = first.comparison.same
     compared = [(a.arm, b.arm) for a, b in combinations(infos, 2) if (a.suite, a.profile) == (b.suite, b.profile)]
     found = {names: _spread(*names, values, scores) for names in compared if names not in same}
     pairs = {names: each for names, each in found.items() if each is not None}
     return Pilot(
         request=request,
         run=first,
-        second=others[0] if others else None,
         dead=dead,
         repeats=_repeats(first),
         values=values,
         loops=loops,
         pairs=pairs if pairs or same else {(arm, ANOTHER): _with_another(values[arm], scores) for arm in loops},
         same=same,
-        again={arm: _difference(request.metric, *scored[arm]) for arm in loops} if others else {},
-        price=_price([_joined(by_run) for arm, by_run in scored.items() if arm in values]),
-        at_once=at_once,
+        price=_price([records for arm, records in scored.items() if arm in values]),
         supply=_supply(first),
     )
-
-
-def _joined(by_run: Iterable[Sequence[Record]]) -> list[Record]:
-    return [record for records in by_run for record in records]
 
 
 # --- which arms ---
@@ -215,23 +200,6 @@ def part_of(run: Results, names: Collection[str]) -> Results:
     return replace(run, records=[record for record in run.records if record.arm in names], comparison=part)
 
 
-def _check_second(run: Results, second: Results) -> None:
-    """Raise RunError unless two runs share suite, profiles, arms and repeats but not their draws."""
-    one, other = run.manifest, second.manifest
-    if run.folder.resolve() == second.folder.resolve():
-        raise RunError(f"{second.folder} is the same run")
-    for part, of in (
-        ("suite", lambda it: it.suite.digest),
-        ("set of fault profiles", lambda it: it.profiles),
-        ("set of arms", lambda it: [(arm.arm, arm.loop, arm.options, arm.model, arm.profile, arm.code) for arm in it.arms]),
-        ("number of repeats", lambda it: it.settings.repeats),
-    ):
-        if of(one) != of(other):
-            raise RunError(f"{second.folder} is not a second run of {run.folder}: it has another {part}")
-    if one.seed == other.seed and any(arm.model == SCRIPTED for arm in one.arms):
-        raise RunError(f"{second.folder}: both runs have seed {one.seed}, with which the scripted model does the same in both")
-
-
 # --- by what they vary ---
 
 
@@ -271,18 +239,6 @@ def _repeats(run: Results) -> int:
     return usual_repeats([*ran.values()]) if run.manifest.imported is not None and ran else run.manifest.settings.repeats
 
 
-def _difference(metric: str, first: Sequence[Record], second: Sequence[Record]) -> tuple[float, float]:
-    """Return the difference of a second run over the tasks scored in both, and its p-value."""
-    a, b = (task_values(records, METRICS[metric]) for records in (first, second))
-    if metric not in SHARES:
-        whole = fmean([*a.means.values(), *b.means.values()])
-        a, b = as_shares(a, whole), as_shares(b, whole)
-    old, new = a.means, b.means
-    shared = [task for task in old if task in new]
-    d = [new[task] - old[task] for task in shared]
-    return (math.fsum(d) / len(d), sign_flip(d, [a.clusters[task] for task in shared]).two_sided) if d else (0.0, 1.0)
-
-
 # --- what they cost, and which tasks there are ---
 
 
@@ -297,43 +253,20 @@ def _price(arms: Sequence[Sequence[Record]]) -> dict[str, float | None]:
     return {name: in_sum(of) for name, of in amounts.items()} | {"seconds": in_sum(lambda record: record.wall_s) or None}
 
 
-def trials_at_once(run: Results) -> float:
-    """Return how many trials of a run were in progress at once: as many as had a place, or fewer if processors lacked."""
-    settings = run.manifest.settings
-    waits = settings.real_time or any(model != SCRIPTED for model in settings.models)
-    places = settings.concurrency or (IN_FLIGHT if waits else IN_FLIGHT_WITHOUT_WAITS)
-    ran = [record for record in run.records if record.status != "excluded"]
-    if len(ran) < places:
-        return places
-    busy, until = 0.0, -math.inf
-    for begin, end in sorted((record.started_at, record.started_at + record.wall_s) for record in ran):
-        busy += max(0.0, end - max(begin, until))  # a run that was resumed did nothing in between
-        until = max(until, end)
-    return min(places, math.fsum(record.wall_s for record in ran) / busy) if busy else places
-
-
 def _supply(run: Results) -> Supply:
     """Return the supply from the manifest; a built-in suite is looked up, user code is not imported."""
     manifest = run.manifest
     ran = {(record.arm, record.task) for record in run.records if record.status != "excluded"}
     lacking = {record.task for record in run.records if (record.arm, record.task) not in ran}
     there = manifest.suite.tasks - len(lacking)  # a task whose other repeats were run is there
-    found = None if manifest.imported is not None else _looked_up(manifest.config)
-    if found is None:
-        return Supply(None if manifest.settings.tasks is not None else there)
-    spec, size, of_split = found
-    available = of_split * there // manifest.suite.tasks
-    return Supply(available, spec if is_generated(spec.name) and available else None, size / max(available, 1))
-
-
-def _looked_up(config: Mapping[str, Any]) -> tuple[Spec, int, int] | None:
-    """Return a built-in suite's spec, its size, and that of the run's split; None if unavailable."""
+    unknown = Supply(None if manifest.settings.tasks is not None else there)
     try:
-        settings = config_from(dict(config), "manifest")
+        settings = config_from(dict(manifest.config), "manifest")
         spec = parse_spec(settings.suite)
-        if spec.name not in builtin_names("suite") or settings.tools is not None:
-            return None
+        if manifest.imported is not None or spec.name not in builtin_names("suite") or settings.tools is not None:
+            return unknown
         suite = suite_of(settings)
-        return spec, len(suite.tasks), len(tasks_of_split(suite, settings.split))
+        available = len(tasks_of_split(suite, settings.split)) * there // manifest.suite.tasks
     except (ValueError, OSError):
-        return None
+        return unknown
+    return Supply(available, spec if is_generated(spec.name) and available else None, len(suite.tasks) / max(available, 1))

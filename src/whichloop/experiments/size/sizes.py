@@ -45,10 +45,6 @@ class Noise:
     """Half the width of the band that holds all differences but a share of alpha."""
     at_most: bool
     """Whether these are upper bounds, as one trial for each task does not show what varies within a task."""
-    again: float | None = None
-    """The difference of the second run."""
-    p: float | None = None
-    """Its p-value (sign-flip)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +97,6 @@ class SizePlan:
         return next((size for size in self.sizes if size.enough_tasks), None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
         reach, sizes = [asdict(each) for each in self.reaches], [asdict(each) for each in self.sizes]
         head = {"for": self.purpose, "margin": self.margin, "level": self.level, "reach": reach, "sizes": sizes}
         return head | {"best": self.best and asdict(self.best)}
@@ -142,15 +137,19 @@ class Sizing:
         }
 
 
-def size(run: Results, request: SizeRequest, again: Results | None = None) -> Sizing:
+def size(run: Results, request: SizeRequest) -> Sizing:
     """Compute the size that a run needs from a pilot. Raises what `read_pilot` raises."""
-    pilot = read_pilot(run, request, again)
+    pilot = read_pilot(run, request)
     is_comparison, decision = "compare" in request.purposes, pilot.run.verdict.decision
     likely = decision.tasks if decision and is_comparison and request.metric == PRIMARY else None
     purposes = [purpose for purpose in request.purposes if purpose == "gate" or pilot.pairs]
+    noise, quantile = list[Noise](), -float(scipy.special.ndtri(pilot.alpha / 2))
+    for arm, own in pilot.loops.items():
+        sd = math.sqrt(own.variance(pilot.repeats) / own.units)
+        noise.append(Noise(arm, sd, quantile * sd, not own.within_known))
     return Sizing(
         pilot,
-        tuple(_noise(pilot, arm) for arm in pilot.loops),
+        tuple(noise),
         tuple(PLANS[purpose](pilot) for purpose in purposes),
         in_order(warnings(pilot)),
         _same(pilot) if is_comparison else (),
@@ -163,12 +162,6 @@ def _same(pilot: Pilot) -> tuple[tuple[str, ...], ...]:
     groups = [tuple(loops) for loops in pilot.run.same_loops]
     loops = {arm.info.arm: arm.info.variant for arm in pilot.run.comparison.arms}
     return (*groups, *(pair for pair in pilot.same if not any({loops[arm] for arm in pair} <= {*group} for group in groups)))
-
-
-def _noise(pilot: Pilot, arm: str) -> Noise:
-    own = pilot.loops[arm]
-    sd = math.sqrt(own.variance(pilot.repeats) / own.units)
-    return Noise(arm, sd, -float(scipy.special.ndtri(pilot.alpha / 2)) * sd, not own.within_known, *pilot.again.get(arm, ()))
 
 
 def _compare_plan(pilot: Pilot) -> SizePlan:

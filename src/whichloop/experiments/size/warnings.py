@@ -24,18 +24,14 @@ def warnings(pilot: Pilot) -> Iterator[Caveat]:
     run, settings = pilot.run, pilot.run.manifest.settings
     if pilot.dead:
         yield Caveat("dead arm", tuple(pilot.dead))
-    for name, each in (("pilot", run), *([] if pilot.second is None else [("second run", pilot.second)])):
-        errored = sum(arm.summary.errored for arm in each.comparison.arms)
-        if not each.is_complete:
-            yield Caveat("incomplete", (name,), {"trials": len(each.records), "of": each.scheduled})
-        if each.comparison.invalid:
-            yield Caveat("invalid", (name,), {"run": shlex.quote(run_name(each.folder))})
-        if errored:
-            why = {reason: n for arm in each.comparison.arms for reason, n in arm.summary.errored_reasons.items()}
-            yield Caveat("errored trials", (name,), {"trials": errored, "of": len(each.records), "reasons": why})
-    for arm, (_, p) in pilot.again.items():
-        if p < pilot.alpha / len(pilot.again):
-            yield Caveat("second run differs", (arm,), {"p": p})
+    errored = sum(arm.summary.errored for arm in run.comparison.arms)
+    if not run.is_complete:
+        yield Caveat("incomplete", ("pilot",), {"trials": len(run.records), "of": run.scheduled})
+    if run.comparison.invalid:
+        yield Caveat("invalid", ("pilot",), {"run": shlex.quote(run_name(run.folder))})
+    if errored:
+        why = {reason: n for arm in run.comparison.arms for reason, n in arm.summary.errored_reasons.items()}
+        yield Caveat("errored trials", ("pilot",), {"trials": errored, "of": len(run.records), "reasons": why})
     yield from _small(pilot)
     yield from _variances(pilot)
     if any(arm.info.model == SCRIPTED for arm in run.comparison.arms):

@@ -100,7 +100,7 @@ def read_validity(folder: Path) -> Doc | None:
 
 def ahead_doc(folder: Path, prediction: RunPrediction, written: Path) -> Doc:
     """Return a prediction of tasks to come. `written`: its file."""
-    rows = tuple((arm, f"{loop.accuracy:.2f}", f"{loop.steps:.1f}") for arm, loop in prediction.loops.items())
+    rows = tuple((arm, f"{loop['accuracy']:.2f}", f"{loop['steps']:.1f}") for arm, loop in prediction.loops.items())
     run, tasks = shlex.quote(str(folder)), len(prediction.fitted) + len(prediction.held_out)
     lines = lines_of(
         ("Digest", prediction.digest),

@@ -7,13 +7,13 @@ import math
 import tempfile
 import tomllib
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from whichloop.datasets.task import Task
-from whichloop.experiments.fit_profile.check import ChosenTasks, run_again
+from whichloop.experiments.fit_profile.check import run_again
 from whichloop.experiments.fit_profile.fit import fit_run, to_toml
 from whichloop.metrics.record import Record
 from whichloop.protocol.json_text import digest
@@ -31,15 +31,8 @@ VERSION = 2
 """Of the file. Version 1, which names none, has a digest of the profile's text, with the random name of the fitted run."""
 
 
-class Halves(NamedTuple):
-    """Ids of tasks, sorted."""
-
-    fitted: tuple[str, ...]
-    held_out: tuple[str, ...]
-
-
-def halves(units: Mapping[str, str], seed: int) -> Halves:
-    """Split tasks in halves, by their names and the seed alone; tasks of one unit stay together.
+def halves(units: Mapping[str, str], seed: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Split tasks in halves, fitted and held out, by their names and the seed alone; tasks of one unit stay together.
 
     `units`: task → unit. Raises ValueError for fewer than two units.
     """
@@ -47,20 +40,10 @@ def halves(units: Mapping[str, str], seed: int) -> Halves:
     if len(ordered) < 2:
         raise ValueError("a run needs two independent tasks or more to be split in halves")
     first = set(ordered[: len(ordered) // 2])
-    return Halves(
+    return (
         tuple(sorted(task for task, unit in units.items() if unit in first)),
         tuple(sorted(task for task, unit in units.items() if unit not in first)),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class LoopPrediction:
-    """Means over the trials of one loop under the fitted profile."""
-
-    accuracy: float
-    steps: float
-    errors: Mapping[str, float]
-    """Kind of error → number per trial."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +55,17 @@ class RunPrediction:
     fitted: tuple[str, ...]
     held_out: tuple[str, ...]
     """Ids of tasks."""
-    loops: Mapping[str, LoopPrediction]
-    """Arm of the run → prediction."""
+    loops: Mapping[str, Mapping[str, Any]]
+    """Arm of the run → means over its trials: `accuracy`, `steps`, and `errors`, by kind of error."""
     version: int = VERSION
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain JSON."""
         return {
             **({"version": self.version} if self.version > 1 else {}),
             "profile": self.profile,
             "fitted": list(self.fitted),
             "held_out": list(self.held_out),
-            "loops": {arm: asdict(loop) for arm, loop in self.loops.items()},
+            "loops": dict(self.loops),
         }
 
     @property
@@ -134,10 +116,10 @@ def predict(folder: Path, request: ValidationRequest, allow: Collection[str] = (
     Raises RunError for an imported run, fewer than three loops, or loops and tasks that cannot be run again; OSError.
     """
     try:
-        split = halves(_units(folder), request.seed)
+        fitted, held_out = halves(_units(folder), request.seed)
     except ValueError as error:
         raise RunError(f"{folder}: {error}") from None
-    return _of_fitted(folder, request, split.fitted, _named(split.held_out), allow)
+    return _of_fitted(folder, request, fitted, _named(held_out), len(held_out), allow)
 
 
 def predict_ahead(folder: Path, request: ValidationRequest, count: int, allow: Collection[str] = ()) -> Predicted:
@@ -155,7 +137,7 @@ def predict_ahead(folder: Path, request: ValidationRequest, count: int, allow: C
             raise RunError(f"{folder}: --ahead is {count}, and the suite has {len(unused)} tasks that the run has not had")
         return unused[:count]
 
-    return _of_fitted(folder, request, tuple(sorted(clusters)), ChosenTasks(next_ones, TRIALS // count), allow)
+    return _of_fitted(folder, request, tuple(sorted(clusters)), next_ones, count, allow)
 
 
 def predicted_before(folder: Path, file: Path, allow: Collection[str] = ()) -> Predicted:
@@ -177,7 +159,7 @@ def predicted_before(folder: Path, file: Path, allow: Collection[str] = ()) -> P
         raise RunError(f"{folder}: the run has not had {lost[0]}, which {file} predicts; run whichloop compare with more --tasks")
     if written.get("digest") != expected_digest:
         raise RunError(f"{file}: the digest is not that of the prediction, which was edited")
-    predicted = _in_the_tunnel(folder, profile, arms, fitted, _named(held_out), allow)
+    predicted = _in_the_tunnel(folder, profile, arms, fitted, _named(held_out), len(held_out), allow)
     again = replace(predicted.prediction, version=version)
     if again.as_dict() | {"digest": again.digest} != written:
         raise RunError(f"{file}: the tunnel does other things by now: the prediction is of other loops, tasks or code")
@@ -194,32 +176,35 @@ def _units(folder: Path) -> dict[str, str]:
     return {record.task: record.cluster or record.task for record in each_record(folder)}
 
 
+Pick = Callable[[Sequence[Task]], Sequence[Task]]
+"""Picks the tasks that the loops run in the tunnel."""
+
+
 def _of_fitted(
-    folder: Path, request: ValidationRequest, tasks: tuple[str, ...], chosen: ChosenTasks, allow: Collection[str]
+    folder: Path, request: ValidationRequest, tasks: tuple[str, ...], pick: Pick, count: int, allow: Collection[str]
 ) -> Predicted:
     """Fit the profile to some tasks, and run the loops under it on others. Raises RunError for fewer than three loops."""
     fitted = fit_run(folder, model=request.model, profile=request.profile, tasks=frozenset(tasks))
     if len(fitted.arms) < MIN_LOOPS:
         raise RunError(f"{folder}: an order needs {MIN_LOOPS} loops or more, and this model has {len(fitted.arms)}")
-    return _in_the_tunnel(folder, to_toml(fitted), fitted.arms, tasks, chosen, allow)
+    return _in_the_tunnel(folder, to_toml(fitted), fitted.arms, tasks, pick, count, allow)
 
 
-def _named(ids: Collection[str]) -> ChosenTasks:
-    chosen_ids = frozenset(ids)
-    return ChosenTasks(lambda tasks: [task for task in tasks if task.id in chosen_ids], TRIALS // max(1, len(chosen_ids)))
+def _named(ids: Collection[str]) -> Pick:
+    return lambda tasks: [task for task in tasks if task.id in ids]
 
 
 def _in_the_tunnel(
-    folder: Path, profile: str, of_arms: Sequence[str], fitted: tuple[str, ...], chosen: ChosenTasks, allow: Collection[str]
+    folder: Path, profile: str, of_arms: Sequence[str], fitted: tuple[str, ...], pick: Pick, count: int, allow: Collection[str]
 ) -> Predicted:
     with tempfile.TemporaryDirectory() as scratch:
-        again = run_again(folder, profile, of_arms, allow, Path(scratch), chosen)
+        again = run_again(folder, profile, of_arms, allow, Path(scratch), pick, TRIALS // max(1, count))
     loops = {arm: _mean_of([record for record in again.records if record.arm == name]) for arm, name in again.arms.items()}
     held_out = tuple(sorted({record.task for record in again.records}))
     return Predicted(RunPrediction(profile, fitted, held_out, loops), again.arms, again.records)
 
 
-def _mean_of(records: Sequence[Record]) -> LoopPrediction:
+def _mean_of(records: Sequence[Record]) -> dict[str, Any]:
     """Return what a loop's trials predict of it. Raises RunError if no trial was scored."""
     scored = [record for record in records if record.status == "scored"]
     if not scored:
@@ -227,11 +212,11 @@ def _mean_of(records: Sequence[Record]) -> LoopPrediction:
     errors: Counter[str] = Counter()
     for record in scored:
         errors.update(record.errors)
-    return LoopPrediction(
-        math.fsum(record.accuracy for record in scored) / len(scored),
-        math.fsum(record.steps for record in scored) / len(scored),
-        {kind: count / len(scored) for kind, count in sorted(errors.items())},
-    )
+    return {
+        "accuracy": math.fsum(record.accuracy for record in scored) / len(scored),
+        "steps": math.fsum(record.steps for record in scored) / len(scored),
+        "errors": {kind: count / len(scored) for kind, count in sorted(errors.items())},
+    }
 
 
 def register(folder: Path, prediction: RunPrediction, *, replace: bool = False) -> Path:

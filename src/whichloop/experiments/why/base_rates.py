@@ -55,7 +55,6 @@ class BaseRate:
         return self.solved / self.of_solved >= AS_OFTEN * self.lost / self.of_lost and self.p >= ALPHA
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
         counts = {"lost": self.lost, "of_lost": self.of_lost, "solved": self.solved, "of_solved": self.of_solved}
         return counts | {"sample": self.is_sample, "p": self.p, "doubtful": self.is_doubtful}
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
 from whichloop.experiments.compare.measured_forms import applies
 from whichloop.experiments.compare.results import Results
+from whichloop.experiments.compare.tables import table_of
 from whichloop.metrics.arm_info import IMPORTED, ArmInfo
 from whichloop.metrics.caveats import reasons
 from whichloop.metrics.record import Record
@@ -32,8 +33,6 @@ MAX_TASKS = 40
 READING = "trials lost to a cause (share of solved trials that show it too); ?: not shown to be a cause"
 UNDISTURBED = ("clean", IMPORTED)
 """Profiles under which no fault can be why nobody solved a task."""
-TABLE = "csv"
-"""Format of an imported table, whatever file it stands in."""
 
 
 def why_doc(run: Results, why: Why, *, named: bool = False) -> Doc:
@@ -52,7 +51,7 @@ def why_doc(run: Results, why: Why, *, named: bool = False) -> Doc:
             ("Read", READING if base_rates else ""),
             ("Lost", "" if any(arm.lost for arm in why.arms) else "no scored trial"),
             ("Same trials", [f"{arm.arm} = {same[arm.arm]}" for arm in why.arms if arm.arm in same]),
-            *_untraced(run, why),
+            *_untraced(why),
         ),
         *_pairs(run, why.pairs, detail=not named and len(why.pairs) != 1),
         main,
@@ -122,18 +121,14 @@ def _base_rates(arm: ArmLosses) -> Iterator[tuple[Cell | str, ...]]:
         yield (arm.arm, cause, f"{many} of {sum(arm.causes.values())}", *told, stands, kinds)
 
 
-def _untraced(run: Results, why: Why) -> Iterator[tuple[str, str | Sequence[str]]]:
+def _untraced(why: Why) -> Iterator[tuple[str, str | Sequence[str]]]:
     """Yield what is known of lost trials without a trace, and of errored ones."""
-    lost, partly = sum(arm.lost for arm in why.arms), sum(arm.partly for arm in why.arms)
     if why.untraced:
         yield "Untraced", f"{why.untraced} lost trials: the step is not known"
         yield (
             "Ended",
             [f"{arm.arm}: {reasons({how or UNKNOWN: n for how, n in arm.ended.items()}, 5)}" for arm in why.arms if arm.ended],
         )
-        if run.manifest.imported is not None and run.manifest.imported.format == TABLE:
-            yield "Import", "columns error and stop tell how a trial ended; traces tell the step"
-    yield "Grades", f"{partly} of {lost} lost trials have a part of the score" if why.untraced and 2 * partly > lost else ""
     yield "Errored", [f"{arm.arm}: {sum(arm.errored.values())} ({reasons(arm.errored)})" for arm in why.arms if arm.errored]
 
 
@@ -173,15 +168,10 @@ def example_of(cause: Cause, arms: Sequence[ArmLosses]) -> tuple[ArmLosses, Lost
 
 def _remedy(run: Results, arms: Sequence[ArmLosses], infos: Mapping[str, ArmInfo]) -> str:
     """Return the command that measures what may help against the most frequent cause for which an option is known."""
-    by_name = {arm.arm: arm for arm in arms}
     for cause in _by_frequency(arms):
         for arm in sorted((arm for arm in arms if arm.stands(cause)), key=lambda arm: -arm.causes[cause]):
-            remedy = ablation_of(infos[arm.arm], cause, run.manifest.settings, next(iter(arm.kinds[cause])))
-            if remedy is not None:
-                cured = by_name.get(f"{remedy.cure}/{remedy.profile}")
-                if cured is None:
-                    return remedy.command
-                return shlex.join(["whichloop", "report", str(run.folder), "--why", "--arm", arm.arm, "--arm", cured.arm])
+            if command := ablation_of(infos[arm.arm], cause, run.manifest.settings, next(iter(arm.kinds[cause]))):
+                return command
     return ""
 
 
@@ -221,7 +211,8 @@ def task_tables(group: GroupFindings, *, detail: bool) -> Iterator[Table]:
     where = f"{group.suite}, {group.profile}"
     names = [arm.removesuffix(f"/{group.profile}") for arm in arms]
     title = f"Tasks worth a look, {where}: {len(rows)} of {len(group.notable)}"
-    yield _without_unknown(Table(title, ("task", "is", *names, "false success", "wasted steps", "repeated calls"), rows, detail))
+    notable = table_of(title, ("task", "is", *names, "false success", "wasted steps", "repeated calls"), rows)
+    yield notable if detail else replace(notable, detail=False)
     habits = tuple(
         (
             arm.removesuffix(f"/{group.profile}"),
@@ -232,7 +223,7 @@ def task_tables(group: GroupFindings, *, detail: bool) -> Iterator[Table]:
         for arm, one in zip(arms, group.arms, strict=True)
     )
     columns = ("arm", "false success", "wasted steps", "repeated calls", "flaky tasks", "solved alone")
-    yield _without_unknown(Table(f"Means per trial, {where}: {group.tasks} tasks, repeats {group.repeats}", columns, habits, True))
+    yield table_of(f"Means per trial, {where}: {group.tasks} tasks, repeats {group.repeats}", columns, habits)
 
 
 def _task(task: TaskFinding, arms: Sequence[str], profile: str) -> tuple[str, ...]:
@@ -241,13 +232,6 @@ def _task(task: TaskFinding, arms: Sequence[str], profile: str) -> tuple[str, ..
     wasted = UNKNOWN if task.wasted_steps is None else f"{task.wasted_steps:.1f}"
     claimed, repeated = (UNKNOWN if each is None else str(each) for each in (task.false_success, task.repeated_calls))
     return task.task, ", ".join(kinds), *solved, claimed, wasted, repeated
-
-
-def _without_unknown(table: Table) -> Table:
-    """Return a table without the columns in which nothing is known of any row, and without rows if no other is left."""
-    places = [place for place in range(len(table.columns)) if any(row[place] != UNKNOWN for row in table.rows)]
-    rows = tuple(tuple(row[place] for place in places) for row in table.rows) if len(places) > 1 else ()
-    return Table(table.title, tuple(table.columns[place] for place in places), rows, table.detail)
 
 
 # --- one trial ---

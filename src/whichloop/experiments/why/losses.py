@@ -20,14 +20,14 @@ from whichloop.metrics.trajectory.causes import Cause, Divergence, Loss
 from whichloop.metrics.trajectory.divergence import divergence, explain
 from whichloop.metrics.trajectory.traced_trial import TracedTrial
 from whichloop.metrics.trajectory.trajectory import TracedStep, course
-from whichloop.protocol.names import SCRIPTED, meant, near, several
+from whichloop.protocol.names import meant, several
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.trials import Traces
 from whichloop.text.numbers import short_name
 
 from .base_rates import BaseRate, base_rates
 
-Example = TypeVar("Example")
+Example = TypeVar("Example", bound=Loss)
 ArmPair = tuple[str, str]
 
 
@@ -60,10 +60,6 @@ class PairLosses:
     divergences: tuple[Divergence, ...] = field(repr=False)
     """The divergences, those of the most common causes first."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
 class ArmLosses:
@@ -82,8 +78,6 @@ class ArmLosses:
     """How those without a trace ended → trials: the text of the error, else the stop; empty where nothing says it."""
     errored: Mapping[str, int]
     """Reason → errored trials, which are left out."""
-    partly: int
-    """Lost trials that have a part of the score: where scores are grades, hardly any trial has all of it."""
     base_rates: Mapping[Cause, BaseRate]
     """Cause → how many solved trials show it, too; without those that only a lost trial can have."""
 
@@ -92,9 +86,7 @@ class ArmLosses:
         return cause in self.causes and not (cause in self.base_rates and self.base_rates[cause].is_doubtful)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        rates = {cause: rate.to_json() for cause, rate in self.base_rates.items()}
-        return asdict(self) | {"base_rates": rates}
+        return asdict(self) | {"base_rates": {cause: rate.to_json() for cause, rate in self.base_rates.items()}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,50 +101,35 @@ class Why:
     """Findings from all arms of the selected suites and profiles."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        pairs, arms = [pair.to_json() for pair in self.pairs], [arm.to_json() for arm in self.arms]
+        pairs, arms = [asdict(pair) for pair in self.pairs], [arm.to_json() for arm in self.arms]
         return {"pairs": pairs, "arms": arms, "untraced": self.untraced, "findings": [group.to_json() for group in self.findings]}
 
 
 # --- names ---
 
 
-def arms_named(run: Results, name: str) -> list[str]:
-    """Return the arm of that name, or the arms of that loop, with or without its version; empty if there are none.
+def required_arms(run: Results, name: str) -> list[str]:
+    """Return the arm of that name, or the arms of that loop; a part of a name will do if only one loop, or only one arm, has it.
 
-    A part of a name will do if only one loop, or only one arm, has it. Raises RunError, with their names, if several have it.
+    Raises RunError, with the names of the arms, if none has it or several have.
     """
     infos = run.comparison.infos
     arms = [info.arm for info in infos]
-    matching = [name] if name in arms else [arm for arm in arms if arm.startswith(f"{name}/") or _unversioned(run, arm) == name]
+    matching = [name] if name in arms else [arm for arm in arms if arm.startswith(f"{name}/")]
     if matching:
         return matching
     loops = meant(name, list(dict.fromkeys(map(short_name, infos))))
     if len(loops) == 1:
         return [info.arm for info in infos if short_name(info) == loops[0]]
     matching = meant(name, arms)
-    if len(matching) > 1:
-        raise RunError(f"{run.folder}: {name!r} matches {len(matching)} arms: {several(matching)}")
+    if len(matching) != 1:
+        found = (
+            f"{name!r} names {len(matching)} arms: {several(matching)}"
+            if matching
+            else f"no arm {name!r}; there are {', '.join(arms)}"
+        )
+        raise RunError(f"{run.folder}: {found}")
     return matching
-
-
-def _unversioned(run: Results, arm: str) -> str | None:
-    """Return the loop of an arm without its version; None for an arm without one."""
-    entry = run.manifest.arm(arm)
-    if entry is None or not entry.version:
-        return None
-    condition = entry.profile if entry.model == SCRIPTED else entry.model
-    return arm.removesuffix(f"/{condition}").replace(f"@{entry.version}", "", 1)
-
-
-def required_arms(run: Results, name: str) -> list[str]:
-    """Return what `arms_named` returns. Raises RunError, with the names of the arms, if that is nothing."""
-    arms = arms_named(run, name)
-    if not arms:
-        arm_names = [arm.info.arm for arm in run.comparison.arms]
-        suggestion = near(name, [*map(short_name, run.comparison.infos), *arm_names])
-        raise RunError(f"{run.folder}: no arm {name!r}; {f'{suggestion} ' if suggestion else ''}there are {', '.join(arm_names)}")
-    return arms
 
 
 def pairs_named(run: Results, a: str, b: str) -> list[ArmPair]:
@@ -186,11 +163,10 @@ def copies(run: Results) -> dict[str, str]:
 def _task_named(run: Results, task: str) -> str:
     """Return the id of the task that is meant. Raises RunError."""
     task_ids = meant(task, list(dict.fromkeys(record.task for record in run.records)))
-    if len(task_ids) == 1:
-        return task_ids[0]
-    if not task_ids:
-        raise RunError(f"{run.folder}: no trial of a task {task!r}")
-    raise RunError(f"{run.folder}: {task!r} matches {len(task_ids)} tasks: {several(task_ids)}")
+    if len(task_ids) != 1:
+        found = f"matches {len(task_ids)} tasks: {several(task_ids)}" if task_ids else "is no task of its trials"
+        raise RunError(f"{run.folder}: {task!r} {found}")
+    return task_ids[0]
 
 
 # --- causes ---
@@ -256,10 +232,10 @@ class _Tally(Generic[Example]):
     faults: Counter[tuple[Cause, str]] = field(default_factory=Counter)
     kept: dict[Cause, list[tuple[int, Example]]] = field(default_factory=dict)
 
-    def add(self, cause: Cause, fault: str, example: Example, most: int | None, telling: int = 0) -> None:
+    def add(self, example: Example, most: int | None, telling: int = 0) -> None:
         """Count one. Of a cause's examples `most` are kept, those that tell most, the first among equals; all of them if None."""
-        self.faults[cause, fault] += 1
-        examples = self.kept.setdefault(cause, [])
+        self.faults[example.cause, example.fault] += 1
+        examples = self.kept.setdefault(example.cause, [])
         examples.append((telling, example))
         if most is not None:
             examples.sort(key=lambda ranked: -ranked[0])
@@ -327,12 +303,11 @@ class _Collected:
         trial = TracedTrial(self._traces.read(record), record, limit=self._limits.get(record.arm))
         if record.arm in self._alone:
             lost = _lost(record, explain(trial), cell, self._infos)
-            self._alone[record.arm].add(lost.cause, lost.fault, lost, self._most, lost.solved_by)
+            self._alone[record.arm].add(lost, self._most, lost.solved_by)
         for pair, winner, steps in winners:
             if steps:
                 parted = divergence(winner, steps, trial) or _same_course(winner, record, len(trial.course))
-                parted = parted.of(self._infos[record.arm].subject)
-                self._parted[pair, record.arm].add(parted.cause, parted.fault, parted, self._most)
+                self._parted[pair, record.arm].add(parted.of(self._infos[record.arm].subject), self._most)
 
     def pair(self, pair: ArmPair) -> PairLosses:
         """Return what two arms lost to each other."""
@@ -354,7 +329,6 @@ class _Collected:
         scored = [record for record in records if record.status == "scored"]
         trials = Counter(record.arm for record in scored)
         lost = Counter(record.arm for record in scored if not record.is_solved)
-        partly = Counter(record.arm for record in scored if record.accuracy > 0 and not record.is_solved)
         errored: dict[str, Counter[str]] = {arm: Counter() for arm in self._alone}
         for record in (record for record in records if record.status == "errored" and record.arm in errored):
             errored[record.arm][record.reason] += 1
@@ -369,7 +343,6 @@ class _Collected:
                 examples=tally.examples,
                 ended=dict(self._ended[arm]),
                 errored=dict(errored[arm]),
-                partly=partly[arm],
                 base_rates=rates[arm],
             )
             for arm, tally in self._alone.items()

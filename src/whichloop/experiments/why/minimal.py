@@ -11,7 +11,7 @@ from whichloop.metrics.record import Record
 from whichloop.models.profiles import Profile
 from whichloop.runs.store.files import RunError
 
-from .replay import NO_FAULTS, ReplayableTrial, Replays, landed
+from .replay import NO_FAULTS, Replays, landed
 
 Item = TypeVar("Item")
 MAX_RUNS = 200
@@ -111,7 +111,6 @@ class MinimalFaults:
         return ",".join(self.faults) or NO_FAULTS
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
         return {
             "trial": self.trial,
             "landed": list(self.landed),
@@ -122,17 +121,12 @@ class MinimalFaults:
         }
 
 
-def minimal_faults(lost: ReplayableTrial, record: Record, max_runs: int = MAX_RUNS) -> MinimalFaults:
+def minimal_among(replays: Replays, record: Record, max_runs: int = MAX_RUNS) -> MinimalFaults:
     """Find the smallest set of the faults that landed in a lost trial with which it is still lost.
 
+    Trials of one loop share what the event loop of `replays` starts, such as a process.
     Raises SolvedAgainError if the trial is solved when all of them strike again, ValueError for `max_runs` below 2.
     """
-    with lost.opened() as replays:
-        return minimal_among(replays, record, max_runs)
-
-
-def minimal_among(replays: Replays, record: Record, max_runs: int = MAX_RUNS) -> MinimalFaults:
-    """Do the same with the event loop of `replays`, in which the trials of one loop share what it starts, such as a process."""
     lost, faults = replays.replayable, landed(record)
 
     def is_lost(chosen: tuple[str, ...]) -> bool:

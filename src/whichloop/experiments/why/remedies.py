@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from whichloop.metrics.arm_info import ArmInfo
 from whichloop.metrics.trajectory.causes import Cause
-from whichloop.protocol.names import SCRIPTED, Spec
+from whichloop.protocol.names import SCRIPTED
 from whichloop.runs.built_in import builtin_names
 from whichloop.runs.manifest import Settings
 from whichloop.runs.registry import is_generated
@@ -41,36 +40,16 @@ FACTORS: Mapping[str, Mapping[Cause, tuple[str, ...]]] = {
 }
 """Loop → cause of a loss → factors of an ablation, each an option with its default first. Step limits are the suite's."""
 
-FENCED, FENCES, REFUSED, READ = "wire.fenced", "fences", "refuse", "read"
-"""Replies in a code fence, the option that reads them, its default and the value with which it does."""
+FENCES = "fences=refuse,read"
+"""The option that reads replies in a code fence, its default first."""
 GUARD = "guarded"
 """The loop that puts defences around another one."""
 GUARDS = ("results=marked,plain", "tools=all,needed", "writes=free,confirmed")
 """Factors of the defences against instructions in results, which can be put around any loop, each with its default first."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProposedAblation:
-    """An ablation that measures whether another value of an option would have helped."""
-
-    loop: str
-    factors: tuple[str, ...]
-    """Options with their values, the default first: `parse_retries=2,5`."""
-    suite: str
-    profile: str
-    cure: str = ""
-    """The loop with the option that is known to get past the fault, `bare(fences=read)`; empty where only a run can tell."""
-
-    @property
-    def command(self) -> str:
-        """As it is typed in a shell."""
-        varied = [word for factor in self.factors for word in ("--vary", factor)]
-        named = ["--loop", self.loop, *varied, "--suite", self.suite, "--profile", self.profile]
-        return shlex.join(["whichloop", "compare", *named])
-
-
-def ablation_of(arm: ArmInfo, cause: Cause, settings: Settings, fault: str = "") -> ProposedAblation | None:
-    """Return the ablation that varies the options of an arm's loop that concern a cause; None where none is known to.
+def ablation_of(arm: ArmInfo, cause: Cause, settings: Settings, fault: str = "") -> str:
+    """Return the command that varies the options of an arm's loop that concern a cause; empty where none is known to.
 
     `fault`: the kind that most of these losses came from; of replies in a code fence only the option concerns that reads them, and
     no option helps a model that is weak in what prompts teach, such as units.
@@ -80,11 +59,10 @@ def ablation_of(arm: ArmInfo, cause: Cause, settings: Settings, fault: str = "")
     subject, factors = arm.loop, FACTORS.get(arm.loop, {}).get(cause, ())
     if cause == "obeyed instruction" and arm.loop in builtin_names("loop"):
         subject, factors = f"{GUARD}(loop={arm.loop})", GUARDS
-    cure = ""
-    if cause == "parse" and fault == FENCED and arm.loop == "bare":
-        factors, cure = (f"{FENCES}={REFUSED},{READ}",), str(Spec(arm.loop, {FENCES: READ}))
-    if fault.startswith("weakness.") or not factors or arm.options:
-        return None
-    if arm.model != SCRIPTED or not is_generated(settings.suite.partition("(")[0]):
-        return None
-    return ProposedAblation(subject, factors, settings.suite, arm.profile, cure)
+    if cause == "parse" and fault == "wire.fenced" and arm.loop == "bare":
+        factors = (FENCES,)
+    is_known = arm.model == SCRIPTED and is_generated(settings.suite.partition("(")[0]) and not arm.options
+    if fault.startswith("weakness.") or not factors or not is_known:
+        return ""
+    varied = [word for factor in factors for word in ("--vary", factor)]
+    return shlex.join(["whichloop", "compare", "--loop", subject, *varied, "--suite", settings.suite, "--profile", arm.profile])

@@ -105,17 +105,12 @@ def replayable_run(folder: Path, allow: Collection[str] = ()) -> ReplayableRun:
 
     Raises RunError for a run whose suite, loops or profiles have changed or need code that is not allowed.
     """
-    run = look_again(folder, _permissions(folder, allow), ASKS_NOBODY)
+    config = read_manifest(folder).config  # a replay uses neither server nor recordings, so that nobody types them again
+    cassette = None if config.get("cassette") is None else Path(config["cassette"])
+    run = look_again(folder, Permissions(code=allow, base_url=config.get("base_url"), cassette=cassette), ASKS_NOBODY)
     if run.changes:
         raise RunError(f"{folder}: changed since this run began: {summary(run.changes)}; no trial of it can be run as it was")
     return ReplayableRun(run)
-
-
-def _permissions(folder: Path, code: Collection[str]) -> Permissions:
-    """Let the run's server and recordings stand in its configuration: a replay uses neither, so that nobody types them again."""
-    config = read_manifest(folder).config
-    cassette = config.get("cassette")
-    return Permissions(code=code, base_url=config.get("base_url"), cassette=None if cassette is None else Path(cassette))
 
 
 def trace_of(done: FinishedTrial) -> Trace:
