@@ -36,10 +36,9 @@ from whichloop.protocol.tool_calls import ToolListing
 from whichloop.protocol.tools import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S
 from whichloop.protocol.values import plain_value
 
-from .at_once import HOLDING
 from .faults import DRIFTED, ERROR, IMPLICIT, LIST_CHANGED, Fault, distorted
 from .receipts import call_digest
-from .tunnel import KEPT, LoopModel, Tunnel
+from .tunnel import HOLDING, KEPT, LoopModel, Tunnel
 
 logger = logger_of(__name__)
 

@@ -26,8 +26,7 @@ from whichloop.protocol import (
 )
 
 from .faults import ANSWER, NOT_DETERMINED, SURE, UNSURE, answer_options, mislead
-from .prompt_view import PromptView, ShownResult, named_in
-from .receipts import concrete
+from .receipts import PromptView, ShownResult, concrete, named_in
 
 _NEEDS_A_TOOL = "I would need a tool for this: {}"
 MADE_UP = 4711

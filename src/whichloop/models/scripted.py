@@ -27,17 +27,15 @@ from whichloop.protocol.json_text import unit
 from whichloop.protocol.model import estimate_input, estimate_usage
 from whichloop.protocol.names import SCRIPTED
 
-from .at_once import SAME_IDS, TOO_EARLY, early_call, with_one_id
 from .faults import ANSWER, CALLING, Fault, FaultPoint, disturb, draw, first_expressible, spares, spoiled_reply
 from .feedback import FaultSigns, GoodTurn, Level, level_shown, signs_of_decision, signs_of_wire
 from .instructions import TrialInstructions
 from .outages import outage
 from .policy import POLICY, PolicyDecision, PolicyRequest, guess
 from .profiles import LAPSE, Profile
-from .prompt_view import PromptView, read_prompt, share_shown
-from .receipts import Truth, believed, call_digest
+from .receipts import PromptView, Truth, believed, call_digest, read_prompt, share_shown
 from .scripted_calls import NATIVE, StreamsInPieces
-from .tunnel import Tunnel
+from .tunnel import SAME_IDS, TOO_EARLY, Tunnel, early_call, with_one_id
 from .weaknesses import WorkingPlan, followed_plan, is_in_thousands, slips_of, split_examples
 
 

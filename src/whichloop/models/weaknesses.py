@@ -37,8 +37,7 @@ from .faults import ANSWER, mislead
 from .filling import fits
 from .policy import MADE_UP
 from .profiles import Weakness
-from .prompt_view import read_prompt
-from .receipts import Ledger, Truth
+from .receipts import Ledger, Truth, read_prompt
 
 
 class Cure(NamedTuple):

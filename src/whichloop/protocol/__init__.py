@@ -38,7 +38,7 @@ _HOMES = {
         "Understanding",
         "WireError",
     ),
-    "whichloop.protocol.outcome": ("HARNESS_STOPS", "Outcome", "StopReason"),
+    "whichloop.protocol.outcome": ("AnswerT", "HARNESS_STOPS", "Outcome", "Query", "StopReason"),
     "whichloop.protocol.plan": ("Plan", "PlannedCall", "Ref", "plan_from_json", "plan_to_json", "refs", "resolve"),
     "whichloop.protocol.predictor": ("Predictor", "in_own_format", "own_prompt"),
     "whichloop.protocol.program": (
@@ -53,7 +53,6 @@ _HOMES = {
         "read_program",
         "with_program",
     ),
-    "whichloop.protocol.query": ("AnswerT", "Query"),
     "whichloop.protocol.redact": ("anonymous_address",),
     "whichloop.protocol.threads": ("run_sync",),
     "whichloop.protocol.tool_calls": ("BudgetExceeded", "Observation", "StopRun", "ToolCall", "ToolSpec", "TransientError"),

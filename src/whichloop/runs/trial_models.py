@@ -10,7 +10,6 @@ from pathlib import Path
 
 from whichloop._extras import needed_by
 from whichloop.datasets.task import Environment, HasUser, Task
-from whichloop.models.at_once import InOrder
 from whichloop.models.filling import fits, otherwise
 from whichloop.models.limits import Limits, WithSampling
 from whichloop.models.metering import Meter, MeteredExchange, MeteredModel, waits
@@ -20,7 +19,7 @@ from whichloop.models.profiles import Profile
 from whichloop.models.receipts import Truth
 from whichloop.models.recording import RecordedModel, Recordings
 from whichloop.models.scripted import Script, Scripted
-from whichloop.models.tunnel import Tunnel
+from whichloop.models.tunnel import InOrder, Tunnel
 from whichloop.protocol import (
     DEFAULT_SAMPLING,
     Model,

@@ -15,11 +15,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from whichloop.runs.schedule import Trial
-from whichloop.runs.trial.trial import FinishedTrial, NotRun, run_trial
+from whichloop.runs.trial.trial import FinishedTrial, NotRun, run_trial, setting_of
 from whichloop.runs.trial.watchdog import Leftovers, beating, hangs_at, left_behind
 
 from .interruption import INTERRUPTED
-from .job import Job, setting_of
+from .job import Job
 from .messages import Links, WorkerError, WorkerLost, framed
 from .pool import Pool
 from .runner import Execute, Progress

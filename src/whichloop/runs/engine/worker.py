@@ -17,11 +17,11 @@ from whichloop.runs.config import config_from
 from whichloop.runs.lookup import resolve
 from whichloop.runs.new_manifest import manifest_of
 from whichloop.runs.schedule import Trial
-from whichloop.runs.trial.trial import NotRun, TrialContext, run_trial
+from whichloop.runs.trial.trial import NotRun, TrialContext, budget_of, run_trial, setting_of
 from whichloop.runs.trial.watchdog import Leftovers, beating
 from whichloop.runs.trial_models import open_models
 
-from .job import LineWatch, budget_of, compared, setting_of
+from .job import LineWatch, compared
 from .messages import WorkerError, encoded
 
 Send = Callable[[bytes], object]

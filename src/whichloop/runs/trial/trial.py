@@ -26,6 +26,7 @@ from whichloop.protocol.redact import logger_of, redact
 from whichloop.protocol.tool_calls import ID_DIGITS
 from whichloop.protocol.tools import DEFAULT_TIME_LIMIT_S
 from whichloop.protocol.values import cap, error_text, json_safe
+from whichloop.runs.config import BudgetConfig, CompareConfig
 from whichloop.runs.schedule import Trial
 from whichloop.runs.trial_models import PlayedUser, TrialModels, is_priced, model_for_trial, script_of
 
@@ -76,6 +77,18 @@ class TrialContext:
     """Time limit in seconds for a tool that sets none of its own."""
     oracles: dict[str, Mapping[str, Truth] | str] = field(default_factory=dict)
     """Task → truth of its planned calls, or why its plan does not replay; filled as tasks come up."""
+
+
+def setting_of(config: CompareConfig, suite: Suite, answers: TrialModels, meter: Meter) -> TrialContext:
+    """Return what all trials of a run share in one process; `answers` is ready to answer in its event loop."""
+    return TrialContext(
+        suite, answers, config.trial_timeout_s, budget_of(config.trial_budget), meter, config.real_time, config.tool_timeout_s
+    )
+
+
+def budget_of(config: BudgetConfig) -> Budget:
+    """Return the limits that a configuration sets."""
+    return Budget(config.calls, config.tokens, config.dollars, config.seconds)
 
 
 class FinishedTrial(NamedTuple):
