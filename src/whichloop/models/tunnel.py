@@ -196,7 +196,7 @@ class Tunnel:
         if digest in self.held:
             return self.held.pop(digest)
         if digest not in self.of_call:
-            if self.instructions.asks_for(digest):  # no instruction leads to the next
+            if digest in self.instructions.calls:  # no instruction leads to the next
                 return None
             name = next((name for name, truth in self.oracle.items() if truth.call == digest), digest)
             self.of_call[digest] = draw(self.profile, self._key, FaultPoint(TOOL, name), None, False, digest)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import platform
 import subprocess
@@ -94,9 +95,9 @@ def _weights_entries(config: CompareConfig) -> dict[str, WeightsEntry]:
     entries = {}
     for name in () if config.replays else filter(is_local_model, config.opened_models):
         with contextlib.suppress(ValueError):
-            weights = find_weights(name)
-            by = f"xllamacpp {package_version('xllamacpp') or 'unknown'}"
-            entries[name] = WeightsEntry(file=weights.file.name, sha256=weights.digest(), by=by)
+            file, by = find_weights(name), f"xllamacpp {package_version('xllamacpp') or 'unknown'}"
+            with file.open("rb") as opened:
+                entries[name] = WeightsEntry(file=file.name, sha256=hashlib.file_digest(opened, "sha256").hexdigest(), by=by)
     return entries
 
 

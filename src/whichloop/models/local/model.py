@@ -184,14 +184,6 @@ def _as_served(request: Request) -> Request:
     return with_tools_as_text(request)
 
 
-def open_local(name: str, options: RealOptions = DEFAULTS) -> RealModel:
-    """Open `local` or `local:FILE`: load the weights and serve them here, which takes seconds.
-
-    Raises ValueError, in one line: for weights that are not there or cannot be loaded, and for the package that would serve them.
-    """
-    return RealModel(LocalModel(name, started_server(name, find_weights(name), options.context_tokens)), options)
-
-
 def open_model(name: str, base_url: str | None = None, options: RealOptions = DEFAULTS) -> RealModel:
     """Open a model: `provider/model` as DSPy names it, whose key comes from the environment; or `local` or `local:FILE`.
 
@@ -204,4 +196,4 @@ def open_model(name: str, base_url: str | None = None, options: RealOptions = DE
         return open_remote_model(name, base_url, options)
     if base_url is not None:
         raise ValueError(f"model {name!r} runs in this process and takes no base_url")
-    return open_local(name, options)
+    return RealModel(LocalModel(name, started_server(name, find_weights(name), options.context_tokens)), options)

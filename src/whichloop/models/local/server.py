@@ -8,7 +8,6 @@ have it; it ends with the process.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.util
 import os
@@ -34,20 +33,8 @@ MAGIC = b"GGUF"
 """What a file of weights begins with: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md"""
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """A file of weights."""
-
-    file: Path
-
-    def digest(self) -> str:
-        """Return the SHA-256 of the file."""
-        with self.file.open("rb") as opened:
-            return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
-def find_weights(name: str) -> Weights:
-    """Return the weights of `local` or `local:FILE`. Raises ValueError, in one line, if they are not there or no GGUF file."""
+def find_weights(name: str) -> Path:
+    """Return the file of `local` or `local:FILE`. Raises ValueError, in one line, if it is not there or no GGUF file."""
     file = Path(name.removeprefix(LOCAL_FILE)).expanduser()
     if name == LOCAL:
         spec = importlib.util.find_spec(PACKAGE)
@@ -65,7 +52,7 @@ def find_weights(name: str) -> Weights:
         raise ValueError(f"model {name!r}: {file}: {reason}; name a GGUF file") from None
     if begins != MAGIC:
         raise ValueError(f"model {name!r}: {file} is not a GGUF file")
-    return Weights(file)
+    return file
 
 
 SLOTS = 2
@@ -88,7 +75,7 @@ class LocalServer:
     """xllamacpp's server. Nothing answers once it is let go."""
 
 
-def started_server(name: str, weights: Weights, context_tokens: int | None = None) -> LocalServer:
+def started_server(name: str, weights: Path, context_tokens: int | None = None) -> LocalServer:
     """Return a server that has the weights in memory and answers. It takes seconds, and the same server comes again at once.
 
     `name`: the model, as errors call it. `context_tokens`: of one request and its reply. Raises ValueError, in one line: for the
@@ -97,11 +84,11 @@ def started_server(name: str, weights: Weights, context_tokens: int | None = Non
     with needed_by(f"model {name}"):
         library = importlib.import_module(LIBRARY)
     try:
-        return _started(library, str(weights.file), context_tokens or CONTEXT_TOKENS)
+        return _started(library, str(weights), context_tokens or CONTEXT_TOKENS)
     except RuntimeError:  # its only word for any failure
         version = getattr(library, "__version__", "")
         raise ValueError(
-            f"model {name!r}: xllamacpp {version} cannot load {weights.file}: it is damaged, of another kind, or too large"
+            f"model {name!r}: xllamacpp {version} cannot load {weights}: it is damaged, of another kind, or too large"
         ) from None
 
 
