@@ -10,15 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, fields, replace
 
-from whichloop.protocol import (
-    DEFAULT_SAMPLING,
-    Chunk,
-    Model,
-    Reply,
-    Request,
-    Sampling,
-    WrappedModel,
-)
+from whichloop.protocol import DEFAULT_SAMPLING, Chunk, Model, Reply, Request, Sampling, WrappedModel
 
 WINDOW_S = 60.0
 

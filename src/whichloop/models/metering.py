@@ -297,7 +297,7 @@ class MeteredModel(WrappedModel):
             exchange = MeteredExchange(request, reply, error, seconds)
         else:
             struck, illegible = tunnel.struck(request), tunnel.illegible(request)
-            exchange = MeteredExchange(request, reply, error, seconds, struck, illegible, tunnel.calls_shown(request.scope))
+            exchange = MeteredExchange(request, reply, error, seconds, struck, illegible, tunnel.calls_shown.get(request.scope, ()))
         self._listener.exchange(exchange)
         return exchange
 

@@ -14,7 +14,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -34,24 +33,8 @@ class CallKey(NamedTuple):
     """CALL: six hex digits of the text."""
 
 
-_PLAIN = frozenset({str, int, bool, type(None)})
-"""Types of values that are written alike where they are equal and of one type; not so floats: -0.0 equals 0.0."""
-
-
 def call_key(tool: str, arguments: Mapping[str, object]) -> CallKey:
-    """Return the key of a call. A trial asks for each of its calls several times, and a run for those of its tasks."""
-    if type(arguments) is dict and _PLAIN.issuperset(map(type, arguments.values())):
-        return _key_of_plain(tool, *arguments, *arguments.values())
-    return _key_of(tool, arguments)
-
-
-@lru_cache(maxsize=2048, typed=True)
-def _key_of_plain(tool: str, *names_and_values: Any) -> CallKey:
-    names = len(names_and_values) // 2
-    return _key_of(tool, dict(zip(names_and_values[:names], names_and_values[names:], strict=True)))
-
-
-def _key_of(tool: str, arguments: Mapping[str, object]) -> CallKey:
+    """Return the key of a call."""
     try:
         text = canonical_json([tool, arguments])
     except (TypeError, ValueError, RecursionError):  # what JSON cannot say was not planned either
@@ -412,10 +395,5 @@ def share_shown(prompt: str, text: str) -> float:
 
 
 def named_in(name: str, text: str) -> Iterator[int]:
-    """Yield where a text names something, not as a part of a longer name; a pattern takes ten times as long."""
-    whole = re.compile(rf"\b{re.escape(name)}\b")
-    at = text.find(name)
-    while at >= 0:
-        if whole.match(text, at):
-            yield at
-        at = text.find(name, at + 1)
+    """Yield where a text names something, not as a part of a longer name."""
+    return (found.start() for found in re.finditer(rf"\b{re.escape(name)}\b", text))

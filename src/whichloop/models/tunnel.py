@@ -163,7 +163,7 @@ class Tunnel:
         self.blow(STILL)
         self.of_call: dict[str, Fault | None] = {}
         """CALL digest → what strikes that call; drawn when it first runs."""
-        self._calls_shown: dict[str, tuple[str, ...]] = {}
+        self.calls_shown: dict[str, tuple[str, ...]] = {}
         """Scope → planned calls whose results its last prompt showed."""
         self._illegible: dict[str, tuple[str, ...]] = {}
         """Scope → receipts that its last prompt showed without the values that are used of their results."""
@@ -241,13 +241,9 @@ class Tunnel:
 
     def note_shown(self, scope: str, calls: Collection[str], illegible: tuple[str, ...]) -> None:
         """Note which planned calls' results a scope's prompt showed, and which receipts without their values."""
-        self._calls_shown[scope] = tuple(calls)
+        self.calls_shown[scope] = tuple(calls)
         self.ever_shown.update(calls)
         self._illegible[scope] = illegible
-
-    def calls_shown(self, scope: str) -> tuple[str, ...]:
-        """Return the planned calls whose results a scope's last prompt showed."""
-        return self._calls_shown.get(scope, ())
 
     def illegible(self, request: Request) -> tuple[str, ...]:
         """Return the receipts that a request showed without the values that are used of their results, and forget them."""

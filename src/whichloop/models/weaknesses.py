@@ -17,18 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from whichloop.protocol import (
-    Message,
-    Plan,
-    PlannedCall,
-    Ref,
-    Request,
-    Role,
-    ToolCall,
-    ToolSpec,
-    refs,
-    render_value,
-)
+from whichloop.protocol import Message, Plan, PlannedCall, Ref, Request, Role, ToolCall, ToolSpec, refs, render_value
 from whichloop.protocol.json_text import unit
 from whichloop.protocol.predictor import EXAMPLES
 from whichloop.protocol.receipts import MARK, leaves

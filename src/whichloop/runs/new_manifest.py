@@ -244,14 +244,9 @@ def asked_digests(config: CompareConfig, suite: Suite, tasks: Sequence[Task], to
         question = [task.id, query.text, query.context, query.schema, dict(task.world)]
         questions.append(sha256(canonical_json(question)))
         plans.append(sha256(canonical_json([task.id, None if task.plan is None else plan_to_json(task.plan)])))
-    tools = tools or described_tools(suite.opened(tasks[0]))
+    tools, own = tools or described_tools(suite.opened(tasks[0])), config.tools
     return AskedDigests(
         questions=digest([config.max_tool_steps or suite.max_tool_steps, suite.shared, tools, questions]),
         plans=digest(plans),
-        **({} if config.tools is None else {"tools": _tools_digest(config.tools)}),
+        **({} if own is None else {"tools": digest(list(tool_server(own)) if is_mcp(own) else own_file_digests(None, own))}),
     )
-
-
-def _tools_digest(name: str) -> str:
-    """Return the digest of the code of the user's own tools, or of the list of a server."""
-    return digest(list(tool_server(name))) if is_mcp(name) else digest(own_file_digests(None, name))

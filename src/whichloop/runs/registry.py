@@ -155,7 +155,10 @@ def make_loop(spec: Spec, tool_steps: int | None = None, suite_steps: int | None
         if not isinstance(loop, Loop):
             lacking = [part for part in _PARTS if getattr(loop, part, None) is None]
             raise ValueError(f"it lacks {joined(lacking) or 'a part of a loop'}: see whichloop.protocol.Loop")
-        loop = loop if spec.program is None else _with_program(loop, spec.program)
+        if spec.program is not None and not isinstance(loop, Optimizable):
+            lacks = "it has no predictors and with_predictors"
+            raise ValueError(f"its prompts cannot be changed, so @{spec.program} does not fit: {lacks}")
+        loop = loop if spec.program is None else with_program(loop, spec.program)
         limit = suite_steps if tool_steps is None else tool_steps
         return loop if limit is None or keeps_limit(loop, spec, tool_steps, limit) else loop.with_step_limit(limit)
     except OSError:
@@ -164,14 +167,6 @@ def make_loop(spec: Spec, tool_steps: int | None = None, suite_steps: int | None
         raise ValueError(f"loop {spec}: {error}") from None
     except Exception as error:  # the boundary to the user's own code
         raise ValueError(f"loop {spec}: {type(error).__name__}: {error}") from error
-
-
-def _with_program(loop: Loop, path: str) -> Loop:
-    """Return the loop with an optimized program. Raises ValueError if the file cannot be read or does not fit."""
-    if not isinstance(loop, Optimizable):
-        raise ValueError(f"its prompts cannot be changed, so @{path} does not fit: it has no predictors and with_predictors")
-    changed: Loop = with_program(loop, path)
-    return changed
 
 
 def _missing_option(target: Callable[..., Any], typed: Mapping[str, Any]) -> str:

@@ -15,16 +15,7 @@ from typing import Any
 
 from whichloop.dspy_seam import close_local_clients, local_client
 from whichloop.models.real import DEFAULTS, RealModel, RealOptions, open_remote_model
-from whichloop.protocol import (
-    Capabilities,
-    Chunk,
-    Message,
-    Model,
-    NativeCall,
-    ProviderError,
-    Reply,
-    Request,
-)
+from whichloop.protocol import Capabilities, Chunk, Message, Model, NativeCall, ProviderError, Reply, Request
 from whichloop.protocol.names import is_local_model
 from whichloop.protocol.wire import from_json
 

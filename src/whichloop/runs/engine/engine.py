@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from whichloop.runs.schedule import Trial
 from whichloop.runs.trial.trial import FinishedTrial, NotRun, run_trial, setting_of
-from whichloop.runs.trial.watchdog import Leftovers, beating, hangs_at, left_behind
+from whichloop.runs.trial.watchdog import beating, hangs_at, leaving_nothing
 
 from .interruption import INTERRUPTED
 from .job import Job
@@ -119,15 +119,10 @@ class Engine:
 async def opened(job: Job, progress: Progress) -> AsyncIterator[Engine]:
     """Keep an engine open within this block. Raises WorkerError if no worker can be had."""
     if not job.config.is_spread:
-        leftovers = Leftovers()
-        try:
-            async with job.trial_models.opened() as answers:
-                setting = setting_of(job.config, job.suite, answers, job.meter)
-                with beating():
-                    yield Engine(lambda trial: run_trial(trial, setting), job.config.in_flight, progress)
-        finally:
-            for line in left_behind(await leftovers.end()):
-                progress.noted(line)
+        async with leaving_nothing(), job.trial_models.opened() as answers:
+            setting = setting_of(job.config, job.suite, answers, job.meter)
+            with beating():
+                yield Engine(lambda trial: run_trial(trial, setting), job.config.in_flight, progress)
         return
     with contextlib.ExitStack() as stack:
         if job.config.engine == "local":

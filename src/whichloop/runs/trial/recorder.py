@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import json
 import operator
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
@@ -38,7 +39,7 @@ from whichloop.protocol import (
     WireError,
     render_value,
 )
-from whichloop.protocol.json_text import Encoder, sha256
+from whichloop.protocol.json_text import sha256
 from whichloop.protocol.model import CHARS_PER_TOKEN, estimate_input
 from whichloop.protocol.moves import MOVE_NAMES
 from whichloop.protocol.redact import redact, redact_json
@@ -284,7 +285,7 @@ def _as_json(value: Any) -> Any:
     return _fields(value) if dataclasses.is_dataclass(value) else own_copy(value)
 
 
-_ENCODER = Encoder(ensure_ascii=True, sort_keys=False, separators=(",", ":"), allow_nan=False, default=render_value)
+_ENCODER = json.JSONEncoder(ensure_ascii=True, sort_keys=False, separators=(",", ":"), allow_nan=False, default=render_value)
 MAX_DEPTH = 12
 """Maximum depth at which values that JSON cannot hold are looked for; deeper values become text."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -53,7 +52,7 @@ LOOK_S = 1.0
 GRACE_S = 2.0
 """Seconds that a loop has to end after it was cancelled; then it is abandoned."""
 SWALLOWED = "cancellation was swallowed"
-"""Reason of a trial whose loop had to be abandoned."""
+"""Of a trial whose loop had to be abandoned."""
 STANDS = frozenset({StopReason.FINISHED, StopReason.TIMEOUT, StopReason.BUDGET})
 """Stops that are scored: the loop reached them despite a request that its provider refused, or by its own limit."""
 
@@ -144,8 +143,7 @@ def _errored(trial: Trial, context: TrialContext, reason: str, started_at: float
 
 
 async def _truth(trial: Trial, context: TrialContext) -> Mapping[str, Truth] | str:
-    """Return what a scripted model goes by: the truth of each planned call, replayed once per task on fresh tools. Or why the task
-    cannot be asked."""
+    """Return the truth of each planned call, replayed once per task on fresh tools; or why the task cannot be asked."""
     task = trial.task
     if task.quarantined:
         return f"quarantined: {task.quarantined}"
@@ -236,7 +234,12 @@ class LoopRun:
             self._end_without_answer(StopReason.BUDGET, self.meter.refused)
         elif not ended_itself:
             swallowed = "" if has_stopped else f", and {SWALLOWED}"
-            self._end_without_answer(StopReason.TIMEOUT, f"{self._why_it_was_ended()}{swallowed}{f' at {at}' if at else ''}")
+            why = f"no end within {self.context.timeout_s:g} s"
+            if self.guard.used_up:
+                why = f"no end after {self.guard.max_passes:,} requests and calls"
+            elif self.is_scripted:
+                why = f"no end, and no request or call for {self.context.timeout_s:g} s"
+            self._end_without_answer(StopReason.TIMEOUT, f"{why}{swallowed}{f' at {at}' if at else ''}")
         elif running.cancelled():
             self._end_without_answer(StopReason.CANCELLED, "the loop cancelled itself")
         elif problem := breach(result := running.result()):
@@ -259,14 +262,6 @@ class LoopRun:
             raise
         except BaseException as error:  # the boundary to the design under test: whatever leaves it is a crash of it
             return error
-
-    def _why_it_was_ended(self) -> str:
-        """Return why a loop that did not end by itself was ended."""
-        if not self.is_scripted:
-            return f"no end within {self.context.timeout_s:g} s"
-        if self.guard.used_up:
-            return f"no end after {self.guard.max_passes:,} requests and calls"
-        return f"no end, and no request or call for {self.context.timeout_s:g} s"
 
     async def _until_time_is_up(self, running: asyncio.Task[object]) -> bool:
         """Say whether the loop ended by itself. What its provider's failures and our limits cost is added to its time."""
@@ -323,8 +318,6 @@ def breach(result: object) -> str:
         text = cap(f"{type(result).__name__}: {error_text(result)}", MAX_REASON_CHARS // 2)  # behind it is room for the line
         return f"{text} at {at}" if at else text
     if not isinstance(result, Outcome):
-        if inspect.iscoroutine(result):
-            result.close()  # Python would warn later, at a line of ours
         return f"TypeError: run() gave a {type(result).__name__}, not an Outcome"
     stop: object = result.stop
     if not isinstance(stop, StopReason):
