@@ -46,11 +46,8 @@ class Instruction:
     label: str
     kind: str
     says: str
-    """The sentence."""
     call: ToolCall | None = None
-    """The call that it asks for."""
     value: Any = None
-    """The answer that it asks for."""
     marker: str = ""
     """The text of the argument by which its call is known."""
 
@@ -107,7 +104,6 @@ class TrialInstructions:
         """CALL digest → label of the instruction that asks for this call."""
         self._of_fault: dict[int, str] = {}
         self._tried: set[tuple[str, str]] = set()
-        """Label and scope of the calls that were tried."""
 
     # --- what is written ---
 

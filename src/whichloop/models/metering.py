@@ -162,7 +162,6 @@ def waits() -> Waits:
 Admit = Callable[[], Awaitable[None]]
 """Awaited before each request and each call: a trial that has ended lets nothing through."""
 Pricing = Callable[[Request, Reply], Reply]
-"""Gives a reply to a request its cost."""
 
 
 class MeteredExchange(NamedTuple):

@@ -39,7 +39,6 @@ class ProbeResult:
     works: bool | None
     """None if it could not be found out."""
     why_not: str = ""
-    """Why not, in one line."""
     seconds: float | None = None
     """Seconds until the reply, retries included; None if nothing was asked."""
     usage: Usage | None = None
@@ -53,7 +52,6 @@ class ProbeReport:
     """None if it does not answer at all."""
     checks: tuple[ProbeResult, ...]
     trouble: str = ""
-    """Why it does not answer, in one line."""
 
 
 async def probe(model: RealModel) -> ProbeReport:

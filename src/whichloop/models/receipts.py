@@ -116,7 +116,6 @@ class Ledger:
         self.forms: dict[str, list[Form]] = {}
         """Planned id → the calls that it has stood for so far, the latest first: where a prompt shows a result but no longer those
         that it came from, it is known by its receipt."""
-        self._filled: dict[tuple[str, tuple[str, ...]], tuple[object, Sequence[Form]]] = {}
         self._vouched: set[tuple[str, str, str]] = set()
 
     def sign(self, call: str, text: str, value: object, ok: bool) -> ReceiptEntry:
@@ -133,21 +132,14 @@ class Ledger:
         """Note that a text shows all of a result, in whatever words."""
         self._vouched.add((entry.call, entry.content, text.strip()))
 
-    def forms_of(self, planned: PlannedCall, values: Mapping[str, Any], basis: tuple[str, ...]) -> Sequence[Form]:
-        """Return the call that a planned one stands for, given the results so far, then its alternatives.
-
-        `basis`: the receipts of the results that it is made from; prompts show the same ones again and again.
-        """
-        arguments, forms = self._filled.get((planned.id, basis), (None, ()))
-        if arguments is planned.arguments:  # else another plan is followed
-            return forms
+    def forms_of(self, planned: PlannedCall, values: Mapping[str, Any]) -> Sequence[Form]:
+        """Return the call that a planned one stands for, given the results so far, then its alternatives."""
         calls = [concrete(option, values) for option in (planned, *planned.alternatives)]
         now = [Form(call, call_digest(call.name, call.arguments), option) for option, call in enumerate(calls) if call is not None]
         known = self.forms.setdefault(planned.id, [])
         for form in now:
             if not any(form[1:] == other[1:] for other in known):
                 known.insert(0, form)
-        self._filled[planned.id, basis] = planned.arguments, now
         return now
 
     def parts_shown(self, entry: ReceiptEntry, seen: Sighting, paths: Sequence[Path]) -> Mapping[Path, float]:
@@ -240,7 +232,6 @@ class ShownResult(NamedTuple):
     entry: ReceiptEntry
     uses: Uses
     sightings: Sequence[Sighting]
-    """Where the prompt shows it."""
     shares: Sequence[Mapping[Path, float]]
     """The parts that each of these shows, with the share of its text that ends with each; the empty path: all."""
     unread: Sequence[frozenset[str | None]]
@@ -309,11 +300,6 @@ class PromptView(NamedTuple):
         """Return whether a tool is offered, or its name is a word of its own in the text ("address" does not name "add")."""
         return name in self.tools or next(named_in(name, self.text), None) is not None
 
-    def call_of(self, planned: PlannedCall) -> ToolCall | None:
-        """Return what a planned call that is `ready` stands for; None where a result lacks the part that it refers to."""
-        forms = self.current.get(planned.id)
-        return forms[0].call if forms and forms[0].option == 0 else concrete(planned, self.values)
-
     def ready(self) -> list[PlannedCall]:
         """Return unknown calls whose dependencies are known, in the plan's order."""
         needs, known = self.plan.dependencies, self.results.keys()
@@ -333,8 +319,7 @@ def read_prompt(plan: Plan, oracle: Mapping[str, Truth], ledger: Ledger, text: s
     for planned in plan.calls if seen else ():
         name, failed, needs = planned.id, 0, plan.dependencies[planned.id]
         if needs <= shown.keys() and not (is_cut and any(name in users for need in needs for users in shown[need].unread)):
-            basis = tuple([shown[need].entry.key for need in needs]) if needs else ()
-            forms = current[name] = ledger.forms_of(planned, values, basis)
+            forms = current[name] = ledger.forms_of(planned, values)
         else:
             forms = ledger.forms.get(name, ())
         for form in forms:

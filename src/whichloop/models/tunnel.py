@@ -153,7 +153,6 @@ class Tunnel:
         self.faults: list[Fault] = []
         self.simulated_s = 0.0
         self.oracle: Mapping[str, Truth] = {}
-        """The truth of each planned call."""
         self.unknown: tuple[str, ...] = ()
         """Planned calls whose results the last prompt did not show that asked for a decision or the answer."""
         self.ever_shown: set[str] = set()

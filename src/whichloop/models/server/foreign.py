@@ -192,7 +192,6 @@ def foreign_codec(wire_request: WireRequest, task_tools: Collection[str] = ()) -
 
 
 def _is_valid(schema: Mapping[str, Any], text: str) -> bool:
-    """Whether a text is JSON that the schema takes."""
     with contextlib.suppress(ValueError):
         return fits(schema, from_json(text))
     return False

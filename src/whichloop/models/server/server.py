@@ -4,7 +4,7 @@ Routes: the pages of all wires, and the same below `/t/TRIAL`. A body's `metadat
 examples; without a codec the program is spoken to as a vendor's model would (`foreign.py`).
 
 Nothing is logged unless the logger `whichloop.models.server` is given a handler, and bodies never are. On level INFO it is told of
-each request that is refused, other than by the trial's fault profile, and of each that no program with the task's tools makes.
+each request that is refused, other than by the trial's fault profile.
 """
 
 from __future__ import annotations

@@ -273,7 +273,6 @@ _REASONS: Mapping[FinishReason, str] = {"length": "max_output_tokens", "content_
 
 
 def _response(request: WireRequest, stamp: Stamp, status: str) -> dict[str, Any]:
-    """Write a response without output."""
     head = {"id": RESPONSE + stamp.id, "object": "response", "created_at": stamp.created, "status": status, "model": request.model}
     return {**head, **dict.fromkeys(("completed_at", "error", "incomplete_details", "usage")), "output": [], **request.echo}
 

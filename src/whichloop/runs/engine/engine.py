@@ -91,10 +91,8 @@ class Engine:
 
     execute: Execute
     in_flight: int
-    """Number of trials to request at once."""
     progress: Progress
     pool: Pool | None = None
-    """The workers, if the trials run on some."""
     _under_way: int = field(default=0, init=False)
     _is_winding_down: bool = field(default=False, init=False)
 

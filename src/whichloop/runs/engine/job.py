@@ -120,7 +120,6 @@ class Job:
     manifest: Manifest
     trial_models: TrialModels
     meter: Meter
-    """The meter of the whole run."""
     lines: SeenLines | None = None
     """Collects which lines of some files the trials come to in workers; None where nobody asks."""
 

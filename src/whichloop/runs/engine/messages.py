@@ -11,7 +11,7 @@ From a worker, each with "spent": [calls, tokens, dollars] since the last one:
     {}: the beat of its event loop, ten times a second.
     {"done": job, "record": {…}, "lines": …}, a newline and the trace: a finished trial.
     {"not_run": job, "why": reason}
-    {"ended": {"said": [line, …], "replayed": n, "miss": text}}: lines to be told, and what came of a recording.
+    {"ended": {"replayed": n, "miss": text}}: what came of a recording.
 """
 
 from __future__ import annotations
@@ -62,7 +62,6 @@ class Links:
     make: Callable[[int], Link]
     """Make a link, not yet started, to worker number 1, 2, …; a worker that replaces a lost one has a new number."""
     workers: int
-    """Number of workers at once."""
     check: Callable[[], Awaitable[None]] | None = None
     """Raises CutShort where no worker can come from there any more; None for this machine, which is there."""
 

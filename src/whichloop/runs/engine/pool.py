@@ -51,7 +51,6 @@ class Order:
     message: bytes
     result: asyncio.Future[FinishedTrial]
     deaths: int = 0
-    """Number of workers that died during the trial."""
     alone: bool = False
     """Whether it runs on a worker that has nothing else."""
     sent_at: float = 0.0
@@ -69,7 +68,6 @@ class PoolWorker:
     """Orders that it was given and has not returned, in the order in which they were given and are begun."""
     keeping: asyncio.Task[Any] | None = None
     ended: bool = False
-    """Whether it has announced its end."""
     finished: int = 0
     ready_at: float = field(default_factory=time.monotonic)
     heard_at: float = field(default_factory=time.monotonic)
@@ -109,7 +107,6 @@ class Pool:
         self._unfinished: dict[int, Order] = {}
         """All orders that somebody waits for, by number."""
         self._workers: list[PoolWorker] = []
-        """The workers that are ready."""
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stopping: list[asyncio.Task[None]] = []
         self._closing = False
@@ -199,7 +196,6 @@ class Pool:
     # --- one worker after the other ---
 
     async def _keep_worker(self) -> None:
-        """Keep a worker alive, and replace it whenever it is lost."""
         try:
             while not self._closing:
                 worker = PoolWorker(self._links.make(next(self._worker_numbers)), self._share)
@@ -240,7 +236,6 @@ class Pool:
             await asyncio.shield(self._stopping[-1])
 
     def _take(self, worker: PoolWorker, message: bytes) -> None:
-        """Take what a worker says."""
         head, _, trace = message.partition(b"\n")
         report = json.loads(head)
         worker.heard_at = time.monotonic()
@@ -261,8 +256,6 @@ class Pool:
             self._deal()
         elif "ended" in report:
             worker.ended = True
-            for line in report["ended"]["said"]:
-                self._progress.noted(line)
             recordings = self._job.trial_models.recordings
             if recordings is not None:
                 recordings.replayed += report["ended"]["replayed"]

@@ -71,7 +71,7 @@ class WorkerLoop:
                 faulthandler.cancel_dump_traceback_later()
         recordings = self._answering.recordings
         replayed, miss = (0, "") if recordings is None else (recordings.replayed, recordings.first_miss)
-        self._say({"ended": {"said": self._answering.pressure(), "replayed": replayed, "miss": miss}})
+        self._say({"ended": {"replayed": replayed, "miss": miss}})
 
     def _beat(self) -> None:
         """Say that the event loop turns, and let `faulthandler`, which no code can hold up, write where it hangs if it does not."""
@@ -91,7 +91,6 @@ class WorkerLoop:
             await asyncio.gather(*doing, return_exceptions=True)
 
     async def _receive_orders(self, incoming: AsyncIterator[bytes]) -> None:
-        """Receive orders until the last one."""
         async for message in incoming:
             order = loads(message)
             if "run" in order:
@@ -103,7 +102,6 @@ class WorkerLoop:
                 return
 
     async def _run_trials(self, setting: TrialContext) -> None:
-        """Run one trial after the other."""
         while True:
             job, arm, task, repeat, attempt = await self._queue.get()
             try:

@@ -268,7 +268,6 @@ class TrialClock:
         self._is_scripted = is_scripted
         self.started, self.waits, self._tunnel = started, Waits(), tunnel
         self.recorded: RecordedModel | None = None
-        """The recording that replies come from, if there is one."""
         self.wall_s = 0.0
         """Seconds until the loop's end, on the wall; 0 before."""
 

@@ -61,7 +61,6 @@ class Recorder:
         self.calls: dict[str, int] = {}
         self.usage = _NO_USAGE
         self.is_answered = False
-        """Whether the model gave any reply."""
         self.errors = defaultdict[str, int](int)
         self.retries = Counter[str]()
         self.provider_failure: ProviderError | None = None
@@ -69,7 +68,6 @@ class Recorder:
         self.provider_trouble: ProviderError | None = None
         """The last failure of a real provider in which the request had no part, whatever came after it."""
         self.tools: Mapping[str, Tool] = {}
-        """The tools that calls are checked against."""
         self.prefixes = PrefixCount()
         self.retention: RetentionCount | None = None
         """None without a scripted model: nobody else says what a prompt shows."""
@@ -78,7 +76,6 @@ class Recorder:
         self._gave: set[str] = set()
         """Calls that have given a result, as text."""
         self._last_messages: dict[tuple[str, str], tuple[Message, ...]] = {}
-        """Role and scope → messages of the last request."""
 
     def exchange(self, exchange: MeteredExchange) -> None:
         """Hear of one request and what came of it."""
@@ -275,7 +272,6 @@ def move_to_json(move: Move) -> dict[str, Any]:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass, and of those inside it, as a dictionary."""
     return {name: _as_json(getattr(value, name)) for name in value.__dataclass_fields__}
 
 

@@ -52,7 +52,6 @@ LOOK_S = 1.0
 GRACE_S = 2.0
 """Seconds that a loop has to end after it was cancelled; then it is abandoned."""
 SWALLOWED = "cancellation was swallowed"
-"""Of a trial whose loop had to be abandoned."""
 STANDS = frozenset({StopReason.FINISHED, StopReason.TIMEOUT, StopReason.BUDGET})
 """Stops that are scored: the loop reached them despite a request that its provider refused, or by its own limit."""
 
@@ -70,7 +69,6 @@ class TrialContext:
     timeout_s: float = 60.0
     trial_budget: Budget = field(default_factory=Budget)
     meter: Meter = field(default_factory=Meter)
-    """The meter of the whole run."""
     real_time: bool = False
     tool_timeout_s: float = DEFAULT_TIME_LIMIT_S
     """Time limit in seconds for a tool that sets none of its own."""

@@ -20,12 +20,10 @@ from typing import Any
 from whichloop.protocol.own_code import is_theirs, place_of
 
 BEAT_S = 0.1
-"""Seconds between two beats."""
 STUCK_S = 0.5
 """Seconds without a beat from which on the time counts for no trial."""
 
 MAX_DUMP = 1 << 20
-"""Bytes of what `faulthandler` wrote that are read."""
 
 
 class LastActivity:
