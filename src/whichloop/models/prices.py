@@ -93,4 +93,4 @@ def read_tag(text: str) -> Price | None:
         numbers = []
     if len(numbers) not in (2, 3) or not any(numbers[:2]) or (has_name and not name.strip()):
         raise ValueError(f"write {FORM}, or the name of a model, or NAME=INPUT/OUTPUT, not {text!r}; not both are 0")
-    return Price(*numbers, name=name.strip())
+    return Price(numbers[0], numbers[1], numbers[2] if len(numbers) > 2 else None, name.strip())
