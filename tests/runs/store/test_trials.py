@@ -225,6 +225,27 @@ def test_a_process_killed_again_and_again_ends_with_every_trial_once(tmp_path):
     assert len((tmp_path / TRIALS).read_bytes()) > 100 * trials  # all is in the one file, though `traces` still reads it
 
 
+def test_a_killed_run_can_be_read_where_nothing_can_be_written(tmp_path, record, three):
+    killed, read_only = tmp_path / "killed", tmp_path / "read-only"
+    killed.mkdir()
+    file = TrialFile(killed)
+    file.add((each, b"") for each in three)
+    shutil.copytree(killed, read_only)  # with what is not folded into one file yet
+    file.close()
+    (read_only / f"{TRIALS}-shm").unlink()
+    for path in (*read_only.iterdir(), read_only):
+        path.chmod(0o555)
+    for path in tmp_path.parents[:3]:
+        path.chmod(0o755)
+    tmp_path.chmod(0o755)
+    code = f"import os, sys; os.setuid(65534) if os.getuid() == 0 else None\nfrom pathlib import Path\n{COUNTS}"
+    ended = ran_in_fork(code, tmp_path, str(read_only))
+    read_only.chmod(0o755)
+    assert ended.stdout == "3\n", ended.stderr
+
+
+COUNTS = "from whichloop.runs.store.trials import read_records; print(len(read_records(Path(sys.argv[1]))))"
+
 FILLS = """
 import resource, sys
 from pathlib import Path

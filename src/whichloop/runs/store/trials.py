@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import sqlite3
 import struct
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -96,7 +98,19 @@ def _opened(folder: Path) -> Iterator[sqlite3.Connection]:
             yield _begun(stack.enter_context(closing(sqlite3.connect(":memory:"))), folder)
             return
         db = stack.enter_context(closing(_connected(path, "ro")))
-        _begun(db, folder)
+        try:
+            _begun(db, folder)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorname in ("SQLITE_BUSY", "SQLITE_LOCKED"):
+                raise
+            # Killed while it was written: a connection that only reads cannot fold in what its journal holds.
+            scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            for each in map(path.with_name, (TRIALS, f"{TRIALS}-wal")):
+                if each.exists():
+                    with open_regular(each) as source, (scratch / each.name).open("wb") as copy:
+                        shutil.copyfileobj(source, copy)
+            db = stack.enter_context(closing(_connected(scratch / TRIALS, "rw")))
+            _begun(db, folder)
         yield db
 
 
