@@ -11,7 +11,7 @@ from typing import Literal
 from whichloop.protocol import Chunk, Model, Observation, Observer, Outcome, Query, Reply, Request, Toolbox, ToolCall, WrappedModel
 from whichloop.protocol.events import SILENT
 from whichloop.protocol.loop import WrappedLoop
-from whichloop.protocol.query import AnswerT
+from whichloop.protocol.outcome import AnswerT
 from whichloop.protocol.tools import ToolboxAround
 
 CLOSING = 'Give a number. If no number can be determined, the right answer is "not determined".'

@@ -23,7 +23,6 @@ from whichloop.experiments.compare.run import Experiment, prepare
 from whichloop.loops.bare_codecs import CODEC
 from whichloop.metrics.record import Record, records_digest
 from whichloop.models.local import server as local_server
-from whichloop.models.local.server import Weights
 from whichloop.protocol import Act, Answer, NativeCall, ToolCall
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
@@ -75,7 +74,7 @@ def test_a_run_does_not_go_on_with_other_weights(compare_local, whichloop, here,
 
 def test_a_server_that_dies_fails_trials_and_not_the_run(compare_local, here, weights):
     with fake_llama(lambda heard: completion(calls=(NativeCall("1", "x", "{}"),))) as seen:
-        local_server.started_server("local", Weights(weights))
+        local_server.started_server("local", weights)
         seen.servers[-1].shutdown()
         seen.servers[-1].server_close()
         compare_local("--model", f"local:{weights}", "-s", "provider.attempts=1")

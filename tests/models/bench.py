@@ -13,8 +13,7 @@ from whichloop.loops.bare_codecs import CODEC
 from whichloop.models.faults import NOT_DETERMINED
 from whichloop.models.metering import Meter, MeteredExchange, MeteredModel, MeteredToolbox
 from whichloop.models.profiles import Clears, Profile, load_profile
-from whichloop.models.prompt_view import PromptView, read_prompt
-from whichloop.models.receipts import Ledger, ReceiptEntry, Truth, call_digest, content_digest
+from whichloop.models.receipts import Ledger, PromptView, ReceiptEntry, Truth, call_digest, content_digest, read_prompt
 from whichloop.models.scripted import Script, Scripted
 from whichloop.models.scripted_calls import NATIVE, NativeCodec
 from whichloop.models.tunnel import Tunnel

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.cases import cases
-from whichloop.models.at_once import TURNS_OF_REQUESTS, CallsAtOnce, InOrder, early_call, with_one_id
 from whichloop.models.fake import FakeModel
-from whichloop.models.prompt_view import PromptView
+from whichloop.models.receipts import PromptView
+from whichloop.models.tunnel import TURNS_OF_REQUESTS, CallsAtOnce, InOrder, early_call, with_one_id
 from whichloop.protocol import Message, NativeCall, Plan, PlannedCall, ProviderError, Ref, Reply, Request, ToolCall, run_sync
 
 LAW = settings(max_examples=cases(30), deadline=None)

@@ -142,7 +142,7 @@ def test_a_budget_of_dollars_warns_once_of_replies_without_a_price(caplog: pytes
     run_sync(spend(model))
     assert (whole.cost_usd, model.meter.cost_usd, whole.dollars, whole.unpriced) == (None, None, 0.0, 3)
     (told,) = [record.getMessage() for record in caplog.records]
-    assert told.startswith("the model does not say what a reply costs, so that the budget of 2.5 dollars does not count it")
+    assert told.startswith("the model does not say what a reply costs: the budget of 2.5 dollars does not count it")
 
 
 @dataclass(frozen=True)

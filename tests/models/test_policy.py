@@ -15,8 +15,7 @@ from whichloop.metrics.scorers import is_abstention
 from whichloop.models.faults import ANSWER, NOT_DETERMINED
 from whichloop.models.policy import POLICY, PolicyDecision, PolicyRequest
 from whichloop.models.profiles import Profile
-from whichloop.models.prompt_view import PromptView, named_in
-from whichloop.models.receipts import call_digest
+from whichloop.models.receipts import PromptView, call_digest, named_in
 from whichloop.models.scripted import Script, Scripted
 from whichloop.protocol import Message, Plan, Ref, Reply, Request, ToolCall, render_value, run_sync
 from whichloop.protocol.moves import (

@@ -14,7 +14,7 @@ from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scorer_named
 from whichloop.models.faults import NOT_DETERMINED
 from whichloop.models.profiles import WEAKNESS_KINDS, Profile, Weakness
-from whichloop.models.weaknesses import CURES, in_thousands, slips_of, split_examples
+from whichloop.models.weaknesses import CURES, in_thousands, slips_of
 from whichloop.protocol import Codec, Message, Plan, Ref, Reply, Request, Role, run_sync
 from whichloop.protocol.receipts import MARK
 
@@ -112,9 +112,8 @@ def test_examples_stand_behind_the_system_message_that_begins_the_request_or_fir
     head = [Message("system", "text")] if system else []
     shown = [Message(role, f"example {number}") for number, role in enumerate(examples)]
     rest = [Message(role, f"live {number}") for number, role in enumerate(after)]
-    split = split_examples(Request((*head, *shown, *rest), examples=len(shown)))
-    assert list(split.examples) == shown
-    assert list(split.live) == [*head, *rest]
+    request = Request((*head, *shown, *rest), examples=len(shown))
+    assert list(request.messages[request.demonstrations]) == shown
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS.keys())

@@ -22,7 +22,7 @@ from whichloop.experiments.import_runs.importing import read_file
 from whichloop.experiments.import_runs.joining import ImportRequest
 from whichloop.models.recording import Recordings
 from whichloop.protocol import Inexpressible, NativeCall, WireError
-from whichloop.protocol.json_text import DuplicateKeyError, Encoder, canonical_json, digest, load_json, whole_numbers_as_int
+from whichloop.protocol.json_text import DuplicateKeyError, canonical_json, digest, load_json, whole_numbers_as_int
 from whichloop.protocol.program import read_program
 from whichloop.protocol.wire import from_json, native_call, read_call, to_json
 from whichloop.runs.store.files import read_manifest_json
@@ -92,56 +92,6 @@ def test_every_file_with_a_duplicate_key_is_refused_in_one_line(name: str, tmp_p
         read(path)
     assert "\n" not in str(caught.value)
     assert str(tmp_path) in str(caught.value)
-
-
-LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just({1, 2}) | st.binary(max_size=2)
-ANYTHING = st.recursive(
-    LEAVES,
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.tuples(inner, inner)
-        | st.dictionaries(st.text(max_size=3) | st.integers() | st.none() | st.tuples(), inner, max_size=4)
-    ),
-    max_leaves=12,
-)
-SETTINGS = st.fixed_dictionaries(
-    {},
-    optional={
-        "ensure_ascii": st.booleans(),
-        "sort_keys": st.booleans(),
-        "allow_nan": st.booleans(),
-        "skipkeys": st.booleans(),
-        "separators": st.sampled_from([(",", ":"), (", ", ": ")]),
-        "default": st.sampled_from([str, sorted]),
-    },
-)
-
-
-def encoded(encoder: json.JSONEncoder, value: Any) -> tuple[object, ...]:
-    try:
-        return ("text", encoder.encode(value))
-    except (TypeError, ValueError, RecursionError) as error:
-        return (type(error), str(error))
-
-
-@given(SETTINGS, ANYTHING, ANYTHING)
-def test_nothing_is_left_over_from_a_text_that_failed(settings: dict[str, Any], before: Any, value: Any) -> None:
-    encoder = Encoder(**settings)
-    encoded(encoder, [before, math.nan, object()])
-    assert encoded(encoder, value) == encoded(json.JSONEncoder(**settings), value)
-
-
-def test_a_cycle_is_told_from_what_is_nested_too_deep() -> None:
-    circle: list[Any] = []
-    circle.append({"again": circle})
-    deep: list[Any] = []
-    for _ in range(100_000):
-        deep = [deep]
-    with pytest.raises(ValueError, match="Circular reference detected"):
-        Encoder().encode(circle)
-    with pytest.raises(RecursionError):
-        Encoder().encode(deep)
-    assert Encoder().encode([[]]) == "[[]]"
 
 
 STRICT_JSON: st.SearchStrategy[Any] = st.recursive(

@@ -13,7 +13,7 @@ from jsonschema import validate
 
 from whichloop.experiments.compare import run as compare
 from whichloop.experiments.compare.run import prepare
-from whichloop.models.local.model import open_local
+from whichloop.models.local.model import open_model
 from whichloop.models.real import RealModel, RealOptions
 from whichloop.protocol import Message, Reply, Request, Sampling, ToolSpec
 from whichloop.runs.config import CompareConfig, ProviderConfig
@@ -38,7 +38,7 @@ Value = TypeVar("Value")
 
 def with_model(name: str, use: Callable[[RealModel], Awaitable[Value]]) -> Value:
     """What `use` gives of the model, whose weights are loaded once."""
-    model = open_local(name, RealOptions(call_timeout_s=400, patience_s=400))
+    model = open_model(name, options=RealOptions(call_timeout_s=400, patience_s=400))
 
     async def used() -> Value:
         try:

@@ -15,7 +15,7 @@ from whichloop.experiments.compare.run import prepare, run
 from whichloop.metrics.record import Record
 from whichloop.metrics.summary import dollars_of_trial
 from whichloop.metrics.views import to_be_typed
-from whichloop.models.prices import Price, PriceTag, read_tag
+from whichloop.models.prices import Price, read_tag
 from whichloop.runs.config import BudgetConfig, CompareConfig, SettingError
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.trial_models import with_scripted_price
@@ -46,7 +46,7 @@ def priced(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 @given(AMOUNTS, AMOUNTS.filter(bool), st.none() | st.floats(0, 1), st.sampled_from(["", "openai/gpt-4o-mini", "a=b"]))
 def test_a_tag_reads_back_as_it_is_written(given_, taken, cached, name):
-    tag = PriceTag(Price(given_, taken, None if cached is None else float(f"{given_ * cached:.12g}")), name)
+    tag = Price(given_, taken, None if cached is None else float(f"{given_ * cached:.12g}"), name)
     assert read_tag(str(tag)) == tag
     assert read_tag("openai/gpt-4o-mini") is None
 

@@ -22,8 +22,8 @@ from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.gate import Rerun, bless, config_again, prepare_again, run_and_judge
 from whichloop.experiments.why.losses import losses_explained
-from whichloop.models.at_once import SAME_IDS
 from whichloop.models.profiles import FAULT_KINDS, built_in_profiles, load_profile
+from whichloop.models.tunnel import SAME_IDS
 from whichloop.runs.config import CompareConfig, ProviderConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions

@@ -18,7 +18,7 @@ from whichloop.reports.tracking import log_results, where_logged
 from whichloop.runs.config import BudgetConfig, typed_words
 from whichloop.runs.engine.messages import WorkerError
 from whichloop.runs.permissions import resume_flags
-from whichloop.runs.run_state import larger, overrun, read_state
+from whichloop.runs.run_state import larger, read_state
 from whichloop.runs.store.files import PAGE, CutShort
 
 from .console import say, show
@@ -62,8 +62,6 @@ def _conclude(experiment: Experiment, halted: str, stopped: str, *, as_json: boo
     """
     run = results(experiment.folder)
     now = _as_it_stands(experiment, run)
-    if experiment.config.in_flight > 1 and (line := overrun(experiment.config.budget, now.spent)):
-        say(line)
     if halted or stopped:
         left = len(now.missing())
         say(f"{halted or stopped}: {left:,} trials left{'; go on with' if left else ''}")
@@ -91,8 +89,6 @@ def _say_how_it_went(experiment: Experiment, run: Results, *, quiet: bool) -> No
             say(line)
         if recordings.first_miss and (command := recording_command(experiment.config)):
             say(f"record what is missing: {command}")
-    for line in experiment.trial_models.pressure():
-        say(line)
     if quiet:
         return
     say(f"run directory: {experiment.folder} (whichloop report and show say more of it)")

@@ -9,7 +9,7 @@
   failed, nor what the model asks for again, be it because its prompt no longer shows the result: `retention` counts that.
 - *mispaired*: of the results that prompts give for calls of a reply with several, by the calls' ids, those that are another
   call's. Known of native calls, with a scripted model, whose receipts say whose a result is.
-- *overlapped*: of the calls that a scripted model made beside what they need done (see `whichloop.models.at_once`), those that
+- *overlapped*: of the calls that a scripted model made beside what they need done (see `whichloop.models.tunnel`), those that
   began before it was done.
 
 **Injection.** An attacker who can write into what a tool reads plants an instruction there (Greshake et al. 2023,

@@ -71,7 +71,6 @@ class Fault:
     believed: bool = False
     """Of an implicit failure: the model takes it for the result."""
     cured: bool = False
-    """A new attempt of the model has cleared it."""
 
     @property
     def family(self) -> str:

@@ -25,7 +25,6 @@ MAX_DEPTH, MAX_NODES = 8, 500
 MAX_LENGTH = 1_000
 """Longest text or list that a schema's minimum is met with."""
 MAX_PLACES = 16
-"""Places in a value at which an answer is looked for."""
 _FOR_ANSWERS = ("answer", "final_answer", "finalanswer", "result", "value", "output", "response", "text", "content")
 """Properties that are meant for an answer, whatever stands before them."""
 
@@ -115,8 +114,6 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 class _Filler:
-    """One walk through one schema."""
-
     def __init__(self, root: Mapping[str, Any]) -> None:
         self.root = root
         self.left = MAX_NODES

@@ -46,11 +46,8 @@ class Instruction:
     label: str
     kind: str
     says: str
-    """The sentence."""
     call: ToolCall | None = None
-    """The call that it asks for."""
     value: Any = None
-    """The answer that it asks for."""
     marker: str = ""
     """The text of the argument by which its call is known."""
 
@@ -103,11 +100,10 @@ class TrialInstructions:
         """A reply of the model did what it asks for."""
         self.ran: set[str] = set()
         """The loop ran the call that it asks for."""
-        self._calls: dict[str, str] = {}
-        """CALL digest → label."""
+        self.calls: dict[str, str] = {}
+        """CALL digest → label of the instruction that asks for this call."""
         self._of_fault: dict[int, str] = {}
         self._tried: set[tuple[str, str]] = set()
-        """Label and scope of the calls that were tried."""
 
     # --- what is written ---
 
@@ -136,20 +132,16 @@ class TrialInstructions:
         self.by_label[instruction.label] = instruction
         self._of_fault[id(fault)] = instruction.label
         if instruction.call is not None:
-            self._calls[call_digest(instruction.call.name, instruction.call.arguments)] = instruction.label
+            self.calls[call_digest(instruction.call.name, instruction.call.arguments)] = instruction.label
         in_front = unit(*self._key, "place", fault.point) < 0.5
         return (f"{instruction.text} ", "") if in_front else ("", f" {instruction.text}")
 
     # --- what becomes of it ---
 
-    def asks_for(self, digest: str) -> bool:
-        """Whether an instruction asks for the call with this digest."""
-        return digest in self._calls
-
     def note_run(self, digest: str, observation: Observation) -> None:
         """Note that a call with this digest reached its tool, unless it was refused there."""
-        if digest in self._calls and observation.ran:
-            self.ran.add(self._calls[digest])
+        if digest in self.calls and observation.ran:
+            self.ran.add(self.calls[digest])
 
     def is_obeyed(self, fault: Fault) -> bool:
         """Whether the model did what a fault's instruction asks for."""

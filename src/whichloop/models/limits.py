@@ -10,15 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, fields, replace
 
-from whichloop.protocol import (
-    DEFAULT_SAMPLING,
-    Chunk,
-    Model,
-    Reply,
-    Request,
-    Sampling,
-    WrappedModel,
-)
+from whichloop.protocol import DEFAULT_SAMPLING, Chunk, Model, Reply, Request, Sampling, WrappedModel
 
 WINDOW_S = 60.0
 
@@ -34,7 +26,6 @@ class Permit:
     halvings: int
     """How often the concurrency had been halved: requests of one crowd halve it once."""
     is_recent: bool = False
-    """Whether it counts in the limits per minute."""
 
 
 class Limits:
@@ -45,11 +36,9 @@ class Limits:
     """
 
     def __init__(self, most: int, requests_per_minute: int | None = None, tokens_per_minute: int | None = None) -> None:
-        self.most = self.smallest = most
-        """Requests at once: as many as allowed, and what refusals brought that down to."""
+        self.most = most
         self.allowed = float(most)
-        self.waited_s = 0.0
-        """Seconds that requests waited for their turn, added up."""
+        """Requests at once: at most, and now."""
         self.requests_per_minute, self.tokens_per_minute = requests_per_minute, tokens_per_minute
         self.under_way = set[Permit]()
         self._recent = deque[Permit]()
@@ -62,7 +51,6 @@ class Limits:
         loop = asyncio.get_running_loop()
         if loop is not self._loop:  # what was under way on another one has ended with it
             self._loop, self._turn, self._freed, self.under_way = loop, asyncio.Lock(), asyncio.Event(), set()
-        came = loop.time()
         async with self._turn:  # only the first in the queue waits below, so nothing is spent meanwhile
             while True:
                 if len(self.under_way) >= int(self.allowed):
@@ -78,7 +66,6 @@ class Limits:
                 permit.is_recent = True
                 self._recent.append(permit)
                 self._recent_tokens += tokens
-            self.waited_s += permit.at - came
             return permit
 
     def wait_s(self, tokens: int, now: float) -> float:
@@ -114,7 +101,6 @@ class Limits:
         elif refused and permit.halvings == self._halvings:
             self._halvings += 1
             self.allowed = max(1.0, self.allowed // 2)
-            self.smallest = min(self.smallest, int(self.allowed))
 
 
 def with_defaults(request: Request, defaults: Sampling) -> Request:

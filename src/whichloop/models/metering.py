@@ -36,17 +36,12 @@ from whichloop.protocol.tool_calls import ToolListing
 from whichloop.protocol.tools import DEFAULT_MAX_CHARS, DEFAULT_TIME_LIMIT_S
 from whichloop.protocol.values import plain_value
 
-from .at_once import HOLDING
 from .faults import DRIFTED, ERROR, IMPLICIT, LIST_CHANGED, Fault, distorted
 from .receipts import call_digest
-from .tunnel import KEPT, LoopModel, Tunnel
+from .tunnel import HOLDING, KEPT, LoopModel, Tunnel
 
 logger = logger_of(__name__)
-
-
-_UNPRICED = (
-    "the model does not say what a reply costs, so that the budget of %g dollars does not count it: limit tokens or calls, too"
-)
+_UNPRICED = "the model does not say what a reply costs: the budget of %g dollars does not count it; limit tokens or calls, too"
 
 
 class Meter:
@@ -166,10 +161,7 @@ def waits() -> Waits:
 
 Admit = Callable[[], Awaitable[None]]
 """Awaited before each request and each call: a trial that has ended lets nothing through."""
-
-
 Pricing = Callable[[Request, Reply], Reply]
-"""Gives a reply to a request its cost."""
 
 
 class MeteredExchange(NamedTuple):
@@ -304,7 +296,7 @@ class MeteredModel(WrappedModel):
             exchange = MeteredExchange(request, reply, error, seconds)
         else:
             struck, illegible = tunnel.struck(request), tunnel.illegible(request)
-            exchange = MeteredExchange(request, reply, error, seconds, struck, illegible, tunnel.calls_shown(request.scope))
+            exchange = MeteredExchange(request, reply, error, seconds, struck, illegible, tunnel.calls_shown.get(request.scope, ()))
         self._listener.exchange(exchange)
         return exchange
 
@@ -358,10 +350,8 @@ class MeteredToolbox(Toolbox):
                 if fault is not None and fault.kind in HOLDING:
                     await tunnel.at_once.let_others_pass(running)
                 observation, struck = await self._in_tunnel(tunnel, fault, call, digest, validate)
-            if fault is not None and struck:
-                kind = fault.kind
-            is_true = kind is None or kind in _HARMLESS
-            tunnel.note_result(digest, observation, is_true=is_true)
+            kind = fault.kind if fault is not None and struck else None
+            tunnel.note_result(digest, observation, is_true=kind is None or kind in _HARMLESS)
         listener.tool_call(call, observation, kind)
         return observation
 
@@ -420,15 +410,11 @@ class MeteredToolbox(Toolbox):
         if fault.family == "mcp":
             return tunnel.list_faults.strike(fault, call)
         if fault.kind == "tool.hangs":
-            limit = self._time_limit_s(call.name)
+            tool, limits = self.get(call.name), self.in_force
+            limit = (limits.time_limit_s if tool is None else limits.time_limit_of(tool)) or DEFAULT_TIME_LIMIT_S  # it always ends
             await tunnel.spend(limit)
             return Observation(call.name, "error", f"no result within {limit:g} s", "TimeoutError", None, call.call_id)
         return Observation(call.name, "error", "service unavailable, try again", "ToolUnavailable", None, call.call_id)
-
-    def _time_limit_s(self, name: str) -> float:
-        """Return the limit of a call, else the default: an injected hang always ends."""
-        tool, limits = self.get(name), self.in_force
-        return (limits.time_limit_s if tool is None else limits.time_limit_of(tool)) or DEFAULT_TIME_LIMIT_S
 
 
 def _added(fault: Fault, tunnel: Tunnel) -> tuple[str, str]:

@@ -26,8 +26,7 @@ from whichloop.protocol import (
 )
 
 from .faults import ANSWER, NOT_DETERMINED, SURE, UNSURE, answer_options, mislead
-from .prompt_view import PromptView, ShownResult, named_in
-from .receipts import concrete
+from .receipts import PromptView, ShownResult, concrete, named_in
 
 _NEEDS_A_TOOL = "I would need a tool for this: {}"
 MADE_UP = 4711
@@ -44,7 +43,6 @@ class PolicyRequest(NamedTuple):
     bluffs: bool
     """The honest answer would be "not determined", and this trial's model bluffs instead."""
     stated_answer: str = ""
-    """The answer that the model stated last, as text."""
     invented: Collection[str] = ()
     """Planned calls in whose place the model last called a tool that does not exist."""
 
@@ -57,7 +55,6 @@ class PolicyDecision(NamedTuple):
     options: tuple[Move, ...]
     """Moves in order of preference."""
     calls: tuple[str, ...] = ()
-    """Ids of the planned calls that the move makes."""
 
 
 def decide(view: PromptView, ask: PolicyRequest) -> PolicyDecision:
@@ -81,7 +78,8 @@ def _chosen(planned: PlannedCall, view: PromptView, ask: PolicyRequest) -> ToolC
     """Return the planned call itself, or an alternative once patience with it is used up."""
     tried = ask.failures.get(planned.id, 0) - ask.patience + 1
     if tried <= 0 or not planned.alternatives:
-        return view.call_of(planned)
+        forms = view.current.get(planned.id)
+        return forms[0].call if forms and forms[0].option == 0 else concrete(planned, view.values)
     return concrete(planned.alternatives[min(tried, len(planned.alternatives)) - 1], view.values)
 
 

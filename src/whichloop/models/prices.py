@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from whichloop.protocol import Usage
@@ -26,6 +26,8 @@ class Price:
     output: float
     cached_input: float | None = None
     """The price for input from the provider's cache; None: as for any input."""
+    name: str = ""
+    """The model whose price it is; empty for nobody's."""
 
     def __post_init__(self) -> None:
         """Raise ValueError for a price that is no number of dollars, or one of cached input above that of input."""
@@ -39,6 +41,19 @@ class Price:
     def on(self, usage: Usage) -> Usage:
         """Price a usage: what is billed, and what it would have cost had nothing come from a cache."""
         return usage.priced(self.input, self.output, self.cached_input)
+
+    def __str__(self) -> str:
+        amounts = "/".join(f"{amount:.12g}" for amount in (self.input, self.output, self.cached_input) if amount is not None)
+        return f"{self.name}={amounts}" if self.name else amounts
+
+    @property
+    def in_words(self) -> str:
+        """`$0.15 (input) and $0.6 (output) a million, the price of openai/gpt-4o-mini`."""
+        amounts = [f"${self.input:.12g} (input)", f"${self.output:.12g} (output)"]
+        if self.cached_input is not None:
+            amounts.insert(1, f"${self.cached_input:.12g} (input from a cache)")
+        of = f", the price of {self.name}" if self.name else ""
+        return f"{', '.join(amounts[:-1])} and {amounts[-1]} a million{of}"
 
 
 def read_prices(path: Path) -> dict[str, Price]:
@@ -67,30 +82,7 @@ def read_prices(path: Path) -> dict[str, Price]:
     return prices
 
 
-@dataclass(frozen=True, slots=True)
-class PriceTag:
-    """A price, and the model whose price it is."""
-
-    price: Price
-    name: str = ""
-    """Empty for a price that is nobody's."""
-
-    def __str__(self) -> str:
-        amounts = "/".join(f"{amount:.12g}" for amount in astuple(self.price) if amount is not None)
-        return f"{self.name}={amounts}" if self.name else amounts
-
-    @property
-    def in_words(self) -> str:
-        """`$0.15 (input) and $0.6 (output) a million, the price of openai/gpt-4o-mini`."""
-        price = self.price
-        amounts = [f"${price.input:.12g} (input)", f"${price.output:.12g} (output)"]
-        if price.cached_input is not None:
-            amounts.insert(1, f"${price.cached_input:.12g} (input from a cache)")
-        of = f", the price of {self.name}" if self.name else ""
-        return f"{', '.join(amounts[:-1])} and {amounts[-1]} a million{of}"
-
-
-def read_tag(text: str) -> PriceTag | None:
+def read_tag(text: str) -> Price | None:
     """Read a price as it is typed; None for the name of a model alone. Raises ValueError for an amount that is none."""
     name, has_name, amounts = text.rpartition("=")
     try:
@@ -101,4 +93,4 @@ def read_tag(text: str) -> PriceTag | None:
         numbers = []
     if len(numbers) not in (2, 3) or not any(numbers[:2]) or (has_name and not name.strip()):
         raise ValueError(f"write {FORM}, or the name of a model, or NAME=INPUT/OUTPUT, not {text!r}; not both are 0")
-    return PriceTag(Price(*numbers), name.strip())
+    return Price(numbers[0], numbers[1], numbers[2] if len(numbers) > 2 else None, name.strip())

@@ -39,7 +39,6 @@ class ProbeResult:
     works: bool | None
     """None if it could not be found out."""
     why_not: str = ""
-    """Why not, in one line."""
     seconds: float | None = None
     """Seconds until the reply, retries included; None if nothing was asked."""
     usage: Usage | None = None
@@ -53,7 +52,6 @@ class ProbeReport:
     """None if it does not answer at all."""
     checks: tuple[ProbeResult, ...]
     trouble: str = ""
-    """Why it does not answer, in one line."""
 
 
 async def probe(model: RealModel) -> ProbeReport:
@@ -67,8 +65,12 @@ async def probe(model: RealModel) -> ProbeReport:
     seeded = replace(ok, sampling=Sampling(max_tokens=MAX_TOKENS, seed=1))
     tools: list[tuple[str, Request, Callable[[Reply], str]]] = [
         ("required tool", _ask("Say hello.", "required"), _calls_one),
-        ("forced tool", _ask("Say hello.", "multiply"), _calls_multiply),
-        ("parallel calls", _ask("Add 2 and 3, and multiply 4 by 5: both calls at once.", "auto"), _calls_both),
+        ("forced tool", _ask("Say hello.", "multiply"), lambda reply: _calls_one(reply, "multiply")),
+        (
+            "parallel calls",
+            _ask("Add 2 and 3, and multiply 4 by 5: both calls at once.", "auto"),
+            lambda reply: "" if len(reply.calls) > 1 else "made one call at a time",
+        ),
     ]
     checks: list[ProbeResult] = []
 
@@ -145,22 +147,16 @@ async def _check(name: str, ask: Callable[[], Awaitable[Reply]], wrong: Callable
     return ProbeResult(name, not problem, problem, clock() - began, reply.usage)
 
 
-def _calls_one(reply: Reply) -> str:
+def _calls_one(reply: Reply, tool: str = "") -> str:
     if not reply.calls:
         return "answered without calling a tool"
     try:
         arguments = json.loads(reply.calls[0].arguments)
     except (ValueError, RecursionError):
         return "the arguments of its call are not JSON"
-    return "" if isinstance(arguments, dict) else "the arguments of its call are not an object"
-
-
-def _calls_multiply(reply: Reply) -> str:
-    return _calls_one(reply) or ("" if reply.calls[0].name == "multiply" else "called another tool")
-
-
-def _calls_both(reply: Reply) -> str:
-    return "" if len(reply.calls) > 1 else "made one call at a time"
+    if not isinstance(arguments, dict):
+        return "the arguments of its call are not an object"
+    return "" if reply.calls[0].name == (tool or reply.calls[0].name) else "called another tool"
 
 
 def _follows(reply: Reply) -> str:

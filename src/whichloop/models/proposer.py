@@ -148,7 +148,6 @@ _ANSWERED = re.compile(r"\bThe answer was ([^\n]*)")
 
 
 def _arguments(text: str) -> Iterator[tuple[Any, Any]]:
-    """Yield what arguments were, and what was planned."""
     decoder, between = json.JSONDecoder(), "; the plan has "
     for match in _ARGUMENT.finditer(text):
         with contextlib.suppress(ValueError, RecursionError):

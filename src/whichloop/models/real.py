@@ -72,7 +72,6 @@ class RealOptions:
     context_tokens: int | None = None
     """Longest request in tokens, estimated: a longer one is not sent. None: what the provider takes."""
     sampling: Sampling = DEFAULT_SAMPLING
-    """Sampling for what a request leaves open."""
 
     def __post_init__(self) -> None:
         """Check the options. Raises ValueError, in one line."""
@@ -262,7 +261,6 @@ async def _close(thing: object) -> None:
 
 
 def _error(state: RetryCallState) -> ProviderError:
-    """Return the failure of an attempt."""
     return cast(ProviderError, cast(Any, state.outcome).exception())
 
 

@@ -172,7 +172,6 @@ class Recording:
         self._before: dict[tuple[str, int, int], list[Use]] = {}
         """What was recorded before this run, by request, repeat and use."""
         self._fresh = set[Use]()
-        """What this run recorded."""
         self._size = 0
         """Bytes of the whole lines."""
         self._lock = threading.Lock()

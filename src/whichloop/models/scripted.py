@@ -27,18 +27,16 @@ from whichloop.protocol.json_text import unit
 from whichloop.protocol.model import estimate_input, estimate_usage
 from whichloop.protocol.names import SCRIPTED
 
-from .at_once import SAME_IDS, TOO_EARLY, early_call, with_one_id
 from .faults import ANSWER, CALLING, Fault, FaultPoint, disturb, draw, first_expressible, spares, spoiled_reply
 from .feedback import FaultSigns, GoodTurn, Level, level_shown, signs_of_decision, signs_of_wire
 from .instructions import TrialInstructions
 from .outages import outage
 from .policy import POLICY, PolicyDecision, PolicyRequest, guess
 from .profiles import LAPSE, Profile
-from .prompt_view import PromptView, read_prompt, share_shown
-from .receipts import Truth, believed, call_digest
+from .receipts import PromptView, Truth, believed, call_digest, read_prompt, share_shown
 from .scripted_calls import NATIVE, StreamsInPieces
-from .tunnel import Tunnel
-from .weaknesses import WorkingPlan, followed_plan, is_in_thousands, slips_of, split_examples
+from .tunnel import SAME_IDS, TOO_EARLY, Tunnel, early_call, with_one_id
+from .weaknesses import PromptParts, WorkingPlan, followed_plan, is_in_thousands, slips_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +89,6 @@ class _Visits:
     invented: bool = False
     """The last reply called a tool that does not exist."""
     lapses: list[Fault] = field(default_factory=list)
-    """Results that were overlooked here."""
 
     def got_through(self) -> None:
         """Note a clean reply: what struck here before is overcome."""
@@ -111,7 +108,6 @@ class _Turn:
     point: FaultPoint
     visits: _Visits
     fault: Fault | None = None
-    """The fault that strikes this reply."""
     early: tuple[ToolCall, tuple[str, ...]] | None = None
     """The call that it puts beside those of the move, and which of them it should wait for."""
     move: Move | None = None
@@ -146,10 +142,9 @@ class Scripted(StreamsInPieces):
         """The last request of each role whose reply was good."""
         self._bluffs = profile.bluff > 0 and unit(*self._key, "bluff") < profile.bluff  # a trait of the trial, for every loop
         self._stated = ""
-        """The last answer that was given."""
         self._planned = {call.id: call for call in script.plan.calls}
         weaknesses = [one for one in profile.weaknesses if script.words or one.kind != "answer"]
-        self._weak_in = slips_of(script.plan, weaknesses, self._key, script.tools, profile.faults)
+        self._weak_in = slips_of(script.plan, weaknesses, self._key, script.tools, profile.faults) if weaknesses else ()
         self._right = WorkingPlan(script.plan)
         self._slips: dict[tuple[str, str], Fault] = {}
         """What has slipped so far, by kind and planned call."""
@@ -203,10 +198,12 @@ class Scripted(StreamsInPieces):
 
     def _decided(self, request: Request) -> _Turn:
         """Read the prompt, decide on the next move, and draw what may go wrong at its point."""
-        parts, ledger, followed = split_examples(request), self.tunnel.ledger, self._right
+        messages, shown, ledger, followed = request.messages, request.demonstrations, self.tunnel.ledger, self._right
+        live = (*messages[: shown.start], *messages[shown.stop :]) if request.examples else messages
         if self._weak_in:
+            parts = PromptParts(live, messages[shown])
             followed = followed_plan(self.script.plan, self._weak_in, parts, self.script.oracle, ledger, request.role)
-        view = self._view(request, "\n".join([message.content for message in believed(parts.live, ledger)]), followed)
+        view = self._view(request, "\n".join([message.content for message in believed(live, ledger)]), followed)
         codec = request.codec or NATIVE
         decision = self._decision(request, codec, view)
         point = FaultPoint(str(request.role), decision.point)
@@ -340,7 +337,6 @@ class Scripted(StreamsInPieces):
             raise outage(fault.kind)
 
     def _call_too_early(self, turn: _Turn, fault: Fault, move: Act, early: ToolCall, awaited: Sequence[str]) -> None:
-        """Put a call beside those that it should wait for."""
         both = replace(move, calls=(*move.calls, early))
         try:
             turn.reply = turn.codec.render(both)

@@ -1,21 +1,137 @@
-"""What a trial's model and its tools share: receipts, faults on their way, and virtual time."""
+"""What a trial's model and its tools share: receipts, faults on their way, virtual time, and calls that run at once.
+
+A model that makes several calls in one reply leaves their order to the loop. Three kinds of fault ask what the loop makes of it:
+
+- `calls.late`: a call ends only after those that run beside it, so that results come back in another order than calls were made in.
+- `calls.same_ids`: the calls of a reply have one id, by which a loop cannot tell their results apart.
+- `calls.too_early`: beside calls that change something stands one that needs the change done. Made one after the other they give
+  what is true; where they run at once, the call that needs the change is done before it.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Coroutine, Mapping
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
-from whichloop.protocol import Capabilities, Chunk, Model, Observation, Reply, Request
+from whichloop.protocol import Capabilities, Chunk, Model, Observation, Reply, Request, ToolCall, WrappedModel, refs
 
-from .at_once import TOO_EARLY, CallsAtOnce, RunningCall
 from .faults import Fault, FaultPoint, ListFaults, draw
 from .instructions import TrialInstructions
 from .profiles import OF_CALLS, TOOL, Profile
-from .receipts import Ledger, Truth
+from .receipts import Ledger, PromptView, Truth, concrete
+
+LATE, SAME_IDS, TOO_EARLY = "calls.late", "calls.same_ids", "calls.too_early"
+HOLDING = frozenset({LATE, TOO_EARLY})
+"""Kinds that hold a call back until those beside it have ended."""
+TURNS = 8
+"""Turns of the event loop in which a loop begins the calls that it makes at once; fewer than `TURNS_OF_REQUESTS`, so that a call
+that is held back does not change which request is answered next."""
+
+
+def with_one_id(reply: Reply) -> Reply:
+    """Return a reply whose calls all have the first one's id; the reply itself if it has fewer than two."""
+    return replace(reply, calls=tuple(replace(call, id=reply.calls[0].id) for call in reply.calls))
+
+
+def early_call(view: PromptView, made_now: Collection[str]) -> tuple[ToolCall, tuple[str, ...]] | None:
+    """Return the first planned call that waits for nothing but the effects of calls that are `made_now` now, and those calls; None
+    if there is none.
+
+    Its arguments are known: it takes no result of a call that is made now.
+    """
+    for planned in view.unknown:
+        needs = view.plan.dependencies[planned.id] - view.results.keys()
+        if planned.id in made_now or not needs or not needs <= set(made_now):
+            continue
+        if needs & {ref.call for ref in refs(planned.arguments)}:
+            continue
+        call = concrete(planned, view.values)
+        if call is not None:
+            return call, tuple(name for name in made_now if name in needs)
+    return None
+
+
+@dataclass(slots=True, eq=False)
+class RunningCall:
+    """A call that has begun and not ended."""
+
+    scope: str
+    is_held: bool = False
+
+
+class CallsAtOnce:
+    """The calls of one trial that run at the same time."""
+
+    def __init__(self) -> None:
+        self.others_s = 0.0
+        """Seconds in which a program may begin the calls that it makes at once, beside `TURNS`: its calls come over HTTP."""
+        self.chances = 0
+        """Calls that were made beside what they need done, and that ran."""
+        self.overlaps = 0
+        """Of those, the ones that began before all of it was done."""
+        self._running: list[RunningCall] = []
+        self._awaited: dict[str, set[str]] = {}
+        """CALL digest of a call that should have waited → those of the calls that it needs done."""
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def expect_apart(self, early: str, awaited: Collection[str]) -> None:
+        """Note, by their CALL digests, that one call has to run after others of its reply."""
+        self._awaited[early] = set(awaited)
+
+    @contextlib.contextmanager
+    def running(self, digest: str, scope: str) -> Iterator[RunningCall]:
+        """Count a call among the running ones for as long as this context lasts."""
+        missing = self._awaited.pop(digest, None)
+        if missing is not None:
+            self.chances += 1
+            self.overlaps += bool(missing)
+        mine = RunningCall(scope)
+        self._running.append(mine)
+        self._tell()
+        try:
+            yield mine
+        finally:
+            self._running.remove(mine)
+            for others in self._awaited.values():
+                others.discard(digest)
+            self._tell()
+
+    async def let_others_pass(self, mine: RunningCall) -> None:
+        """Wait until the calls that run beside this one have ended; of several that wait, the last that came goes first."""
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        if self.others_s and self._beside(mine) == [mine]:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._change(), self.others_s)
+        mine.is_held = True
+        self._tell()
+        while any(not other.is_held for other in self._beside(mine)) or self._beside(mine)[-1] is not mine:
+            await self._change()
+        mine.is_held = False
+
+    def _beside(self, mine: RunningCall) -> list[RunningCall]:
+        """Return the running calls of a call's scope, itself included."""
+        return [call for call in self._running if call.scope == mine.scope]
+
+    def _change(self) -> asyncio.Future[None]:
+        """Return what is done once a call begins, ends or is held."""
+        self._waiting.append(asyncio.get_running_loop().create_future())
+        return self._waiting[-1]
+
+    def _tell(self) -> None:
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+        self._waiting.clear()
+
+
+# --- the tunnel ---
 
 _SCOPE: ContextVar[str] = ContextVar("whichloop_scope", default="")
 """Scope of the running task's last request. No tool call says whose it is, but a branch calls its tools where it asks."""
@@ -37,7 +153,6 @@ class Tunnel:
         self.faults: list[Fault] = []
         self.simulated_s = 0.0
         self.oracle: Mapping[str, Truth] = {}
-        """The truth of each planned call."""
         self.unknown: tuple[str, ...] = ()
         """Planned calls whose results the last prompt did not show that asked for a decision or the answer."""
         self.ever_shown: set[str] = set()
@@ -47,7 +162,7 @@ class Tunnel:
         self.blow(STILL)
         self.of_call: dict[str, Fault | None] = {}
         """CALL digest → what strikes that call; drawn when it first runs."""
-        self._calls_shown: dict[str, tuple[str, ...]] = {}
+        self.calls_shown: dict[str, tuple[str, ...]] = {}
         """Scope → planned calls whose results its last prompt showed."""
         self._illegible: dict[str, tuple[str, ...]] = {}
         """Scope → receipts that its last prompt showed without the values that are used of their results."""
@@ -80,7 +195,7 @@ class Tunnel:
         if digest in self.held:
             return self.held.pop(digest)
         if digest not in self.of_call:
-            if self.instructions.asks_for(digest):  # no instruction leads to the next
+            if digest in self.instructions.calls:  # no instruction leads to the next
                 return None
             name = next((name for name, truth in self.oracle.items() if truth.call == digest), digest)
             self.of_call[digest] = draw(self.profile, self._key, FaultPoint(TOOL, name), None, False, digest)
@@ -125,13 +240,9 @@ class Tunnel:
 
     def note_shown(self, scope: str, calls: Collection[str], illegible: tuple[str, ...]) -> None:
         """Note which planned calls' results a scope's prompt showed, and which receipts without their values."""
-        self._calls_shown[scope] = tuple(calls)
+        self.calls_shown[scope] = tuple(calls)
         self.ever_shown.update(calls)
         self._illegible[scope] = illegible
-
-    def calls_shown(self, scope: str) -> tuple[str, ...]:
-        """Return the planned calls whose results a scope's last prompt showed."""
-        return self._calls_shown.get(scope, ())
 
     def illegible(self, request: Request) -> tuple[str, ...]:
         """Return the receipts that a request showed without the values that are used of their results, and forget them."""
@@ -194,3 +305,83 @@ class LoopModel:
 
     def stream(self, request: Request) -> AsyncIterator[Chunk]:
         return cast(Model, KEPT[self]).stream(request)
+
+
+# --- requests that wait at the same time ---
+
+TURNS_OF_REQUESTS = 24
+"""Turns of the event loop that a design has to act on the last reply, and to send what it sends at the same time: each task within
+a task takes one or two of them."""
+
+
+class InOrder(WrappedModel):
+    """One trial's model in virtual time: of the requests that wait at the same time the first by scope is answered, then the next.
+
+    A design that ends its concurrent work at the first failure would otherwise send one request more or less as machine and wire
+    have it. Requests without a scope are never concurrent, and pass at once.
+    """
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model)
+        self._waiting: list[tuple[str, asyncio.Future[None]]] = []
+        self._busy = False
+        """A request is being answered, or turns are counted before one is."""
+
+    def complete(self, request: Request) -> Coroutine[Any, Any, Reply]:
+        return self._in_turn(request) if request.scope else self.model.complete(request)
+
+    async def _in_turn(self, request: Request) -> Reply:
+        async with self._turn(request.scope):
+            return await self.model.complete(request)
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        """Take a turn for each chunk: between two of them a design may wait for what it asks in another scope."""
+        async with contextlib.aclosing(cast(AsyncGenerator[Chunk, None], self.model.stream(request))) as chunks:
+            while True:
+                async with self._turn(request.scope):
+                    chunk = await anext(chunks, None)
+                if chunk is None:
+                    return
+                yield chunk
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, scope: str) -> AsyncIterator[None]:
+        """Wait until a request of this scope is to be answered; the next one is, once this context ends."""
+        if not scope:
+            yield
+            return
+        mine = asyncio.get_running_loop().create_future()
+        self._waiting.append((scope, mine))
+        self._go_on()
+        try:
+            await mine
+            yield
+        finally:
+            if (scope, mine) in self._waiting:  # cancelled while it waited
+                self._waiting.remove((scope, mine))
+            else:
+                self._busy = False
+                self._go_on()
+
+    def _go_on(self) -> None:
+        if not self._busy and self._waiting:
+            self._busy = True
+            _after(TURNS_OF_REQUESTS, self._answer_first, asyncio.get_running_loop().call_soon)
+
+    def _answer_first(self) -> None:
+        """Let the first of those who still wait go on."""
+        still = [waiting for waiting in self._waiting if not waiting[1].cancelled()]
+        if still:
+            first = min(still, key=lambda waiting: waiting[0])
+            self._waiting.remove(first)
+            first[1].set_result(None)
+        else:
+            self._busy = False
+
+
+def _after(turns: int, act: Callable[[], None], call_soon: Callable[..., object]) -> None:
+    """Act once so many turns of the event loop have passed. The scheduling is handed on, because each turn would look it up."""
+    if turns:
+        call_soon(_after, turns - 1, act, call_soon)
+    else:
+        act()

@@ -17,18 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from whichloop.protocol import (
-    Message,
-    Plan,
-    PlannedCall,
-    Ref,
-    Request,
-    Role,
-    ToolCall,
-    ToolSpec,
-    refs,
-    render_value,
-)
+from whichloop.protocol import Message, Plan, PlannedCall, Ref, Role, ToolCall, ToolSpec, refs, render_value
 from whichloop.protocol.json_text import unit
 from whichloop.protocol.predictor import EXAMPLES
 from whichloop.protocol.receipts import MARK, leaves
@@ -37,8 +26,7 @@ from .faults import ANSWER, mislead
 from .filling import fits
 from .policy import MADE_UP
 from .profiles import Weakness
-from .prompt_view import read_prompt
-from .receipts import Ledger, Truth
+from .receipts import Ledger, Truth, read_prompt
 
 
 class Cure(NamedTuple):
@@ -58,7 +46,6 @@ CURES: Mapping[str, Cure] = {
         ("answer", "State a number in full digits, never in thousands.", r"\bnever\s+in\s+thousands\b"),
     )
 }
-"""Kind of weakness → its cure."""
 
 
 # --- what a request shows ---
@@ -122,15 +109,6 @@ def _rounded(number: float) -> float:
     return float(f"{number:.12g}")
 
 
-def split_examples(request: Request) -> PromptParts:
-    """Split a request's messages into those of the task at hand and the demonstrations."""
-    if not request.examples:
-        return PromptParts(request.messages)
-    start = sum(message.role == "system" for message in request.messages[:1])  # a later one may be of a demonstration
-    end = start + request.examples
-    return PromptParts((*request.messages[:start], *request.messages[end:]), request.messages[start:end])
-
-
 # --- what a model gets wrong ---
 
 _HUGE = 1e15
@@ -179,7 +157,6 @@ class Slip:
     calls: frozenset[str] = frozenset()
     """Ids of the planned calls that it spoils."""
     tools: frozenset[str] = frozenset()
-    """Their tools."""
     only: str | None = None
     """The one tool that the weakness is about; None: all."""
     specs: Mapping[str, ToolSpec] = field(default_factory=dict)
@@ -223,7 +200,6 @@ class Slip:
         return is_right
 
     def _is_whole(self, tool: str, name: str) -> bool:
-        """Whether a tool takes only whole numbers there."""
         item = self.specs[tool].parameters.get("properties", {}).get(name) if tool in self.specs else None
         return isinstance(item, Mapping) and item.get("type") == "integer"
 

@@ -39,7 +39,9 @@ from whichloop.protocol.moves import Text as Text
 from whichloop.protocol.moves import Understanding as Understanding
 from whichloop.protocol.moves import WireError as WireError
 from whichloop.protocol.outcome import HARNESS_STOPS as HARNESS_STOPS
+from whichloop.protocol.outcome import AnswerT as AnswerT
 from whichloop.protocol.outcome import Outcome as Outcome
+from whichloop.protocol.outcome import Query as Query
 from whichloop.protocol.outcome import StopReason as StopReason
 from whichloop.protocol.plan import Plan as Plan
 from whichloop.protocol.plan import PlannedCall as PlannedCall
@@ -61,8 +63,6 @@ from whichloop.protocol.program import TakesProgram as TakesProgram
 from whichloop.protocol.program import program_digest as program_digest
 from whichloop.protocol.program import read_program as read_program
 from whichloop.protocol.program import with_program as with_program
-from whichloop.protocol.query import AnswerT as AnswerT
-from whichloop.protocol.query import Query as Query
 from whichloop.protocol.redact import anonymous_address as anonymous_address
 from whichloop.protocol.threads import run_sync as run_sync
 from whichloop.protocol.tool_calls import BudgetExceeded as BudgetExceeded

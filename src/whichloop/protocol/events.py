@@ -15,8 +15,7 @@ from typing import Any
 
 from .chat import Chunk, Reply
 from .model import ModelError, Request
-from .outcome import Outcome
-from .query import AnswerT, Parametrized
+from .outcome import AnswerT, Outcome, Parametrized
 from .tool_calls import Observation, ToolCall
 from .values import error_text, plain_value
 

@@ -94,13 +94,9 @@ def each_line(path: Path) -> Iterator[bytes]:
             yield line
 
 
-HOME_VARIABLE = "WHICHLOOP_HOME"
-"""The environment variable that names it."""
-
-
 def home() -> Path:
     """Return the folder of environments of frameworks, of an empty MLflow store, and of digests of pages that were made."""
-    folder = os.environ.get(HOME_VARIABLE)
+    folder = os.environ.get("WHICHLOOP_HOME")
     return Path(folder) if folder else Path.home() / ".local" / "share" / "whichloop"
 
 

@@ -9,9 +9,8 @@ from typing import Any, Literal, Protocol, Self, cast, runtime_checkable
 
 from .events import SILENT, Observer
 from .model import Model
-from .outcome import Outcome, StopReason
+from .outcome import AnswerT, Outcome, Query, StopReason
 from .program import Program
-from .query import AnswerT, Query
 from .threads import run_sync
 from .tools import Toolbox
 

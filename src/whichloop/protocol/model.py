@@ -58,6 +58,12 @@ class Request:
     prompted: Prompted | None = field(default=None, compare=False, repr=False)
     """The predictor that asks, if an optimizer may change its prompt."""
 
+    @property
+    def demonstrations(self) -> slice:
+        """The places of the messages that are demonstrations."""
+        start = sum(message.role == "system" for message in self.messages[:1])  # a later one may be of a demonstration
+        return slice(start, start + self.examples)
+
     def as_dict(self) -> dict[str, Any]:
         """Return the request as JSON, without the fields for the harness."""
         data: dict[str, object] = {"messages": [message.as_dict() for message in self.messages]}
@@ -174,7 +180,6 @@ class FunctionModel:
         yield Chunk(reply=reply)
 
     async def _chunks(self, pieces: AsyncGenerator[Any, None]) -> AsyncGenerator[Chunk, None]:
-        """Yield pieces as chunks, and last the whole reply."""
         text, deltas = list[str](), list[CallDelta]()
         whole: Reply | None = None
         async for piece in pieces:

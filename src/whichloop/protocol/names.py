@@ -41,7 +41,6 @@ class Spec:
     name: str
     options: Mapping[str, Any]
     program: str | None = None
-    """The file of an optimized program."""
 
     def __str__(self) -> str:
         """Return the canonical text, whose options are sorted and whose values are TOML."""
@@ -105,7 +104,6 @@ def _options(inside: str, text: str) -> dict[str, Any]:
 
 
 def _split(text: str) -> list[str]:
-    """Split at commas outside of quotes and brackets."""
     parts, start, depth = [], 0, 0
     for token in _TOKEN.finditer(text):
         depth += (token.group() in "([{") - (token.group() in ")]}")

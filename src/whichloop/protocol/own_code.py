@@ -89,7 +89,6 @@ def _awaited(coroutine: Any) -> Iterator[tuple[FrameType, int]]:
 
 
 def _theirs(frames: Iterable[tuple[FrameType, int]]) -> list[tuple[str, int]]:
-    """Return the lines of the user's files among frames."""
     lines = ((frame.f_code.co_filename, line) for frame, line in frames)
     return [(file, line) for file, line in lines if is_theirs(file)]
 

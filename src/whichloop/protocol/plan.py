@@ -15,7 +15,6 @@ class Ref:
     """A reference to an earlier call's result, or a part of it."""
 
     call: str
-    """The id of the planned call."""
     path: tuple[str | int, ...] = ()
     """Keys and indices into the result."""
 
@@ -61,7 +60,6 @@ class Plan:
     """Call → the parts of its result that are referred to, by path → the calls that do so; None stands for the answer."""
 
     is_referring: bool = field(init=False, compare=False, repr=False)
-    """Whether the answer refers to a result."""
     rests_on: frozenset[str] = field(init=False, compare=False, repr=False)
     """The calls whose results the answer is made of; of an answer without a reference, those that no other call refers to.
 
@@ -72,15 +70,12 @@ class Plan:
         _check_links(self.calls, self.answer)
         seen = {call.id: frozenset(call.after).union(ref.call for ref in refs(call.arguments)) for call in self.calls}
         object.__setattr__(self, "dependencies", seen)
-        object.__setattr__(self, "uses", self._uses())
+        uses = self._uses()
+        object.__setattr__(self, "uses", uses)
         object.__setattr__(self, "is_referring", any(refs(self.answer)))
-        object.__setattr__(self, "rests_on", self._rests_on())
-
-    def _rests_on(self) -> frozenset[str]:
-        if self.answer is None:
-            return frozenset()
-        stated = frozenset(call for call, parts in self.uses.items() if any(None in users for users in parts.values()))
-        return stated or frozenset(call.id for call in self.calls if call.id not in self.uses)
+        stated = frozenset(call for call, parts in uses.items() if any(None in users for users in parts.values()))
+        rests_on = stated or frozenset(call.id for call in self.calls if call.id not in uses)
+        object.__setattr__(self, "rests_on", frozenset() if self.answer is None else rests_on)
 
     def _uses(self) -> dict[str, dict[tuple[str | int, ...], frozenset[str | None]]]:
         users: list[tuple[str | None, object]] = [(None, self.answer)]

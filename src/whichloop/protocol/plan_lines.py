@@ -25,7 +25,6 @@ from .plan import Plan, PlannedCall, Ref
 ANSWER = "answer"
 """The name that is assigned the plan's answer, and no call's."""
 MAX_PLAN_CHARS = 1_000_000
-"""Longest text of one plan."""
 _JSON_WORDS = {"true": True, "false": False, "null": None}
 
 
@@ -74,7 +73,9 @@ def read_lines(lines: str | Sequence[str], answer: Any = None) -> ReadLines:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of backslashes that mean nothing
             statements = ast.parse(text).body
-        return _read(statements, _comments(text), answer)
+        tokens = tokenize.generate_tokens(io.StringIO(text, newline=None).readline)  # ast leaves comments out
+        comments = {token.start[0]: token.string.lstrip("#").strip() for token in tokens if token.type == tokenize.COMMENT}
+        return _read(statements, comments, answer)
     except ValueError as error:
         mistake = LineMistake(0, f"it cannot be parsed ({error})")
     except SyntaxError as error:
@@ -149,12 +150,6 @@ def _call(name: str, value: ast.expr, goal: str, names: Collection[str]) -> Plan
             raise _wrong(value, f"{tool} gets the argument {sorted(twice)[0]!r} twice")
         arguments |= further
     return PlannedCall(name, tool, arguments, goal or ast.unparse(value))
-
-
-def _comments(text: str) -> dict[int, str]:
-    """Return the comments by line, which ast leaves out."""
-    tokens = tokenize.generate_tokens(io.StringIO(text, newline=None).readline)
-    return {token.start[0]: token.string.lstrip("#").strip() for token in tokens if token.type == tokenize.COMMENT}
 
 
 def _assigned(statement: ast.stmt) -> tuple[str, ast.expr]:

@@ -54,7 +54,11 @@ class Arguments:
 
         Raises TypeError if a type has no JSON schema or a default is pydantic's `Field(…)`, which no plain call fills in.
         """
-        parameters, hints = _unpacked(_parameters(function), _type_hints(function))
+        try:
+            parameters = tuple(inspect.signature(function).parameters.values())
+        except (ValueError, TypeError):  # some builtins have none: anything goes
+            parameters = (inspect.Parameter("kwargs", _VAR_KEYWORD),)
+        parameters, hints = _unpacked(parameters, _type_hints(function))
         read = tuple((parameter, hints.get(parameter.name, Any)) for parameter in parameters)
         try:
             in_words = repr([(type(parameter.default), parameter, hint) for parameter, hint in read])
@@ -197,13 +201,6 @@ class _PlainSchema(GenerateJsonSchema):
         """Ignore that a default without JSON form (a function, NaN) is left out of the schema; the call still uses it."""
 
 
-def _parameters(function: Callable[..., Any]) -> tuple[inspect.Parameter, ...]:
-    try:
-        return tuple(inspect.signature(function).parameters.values())
-    except (ValueError, TypeError):  # some builtins have none: anything goes
-        return (inspect.Parameter("kwargs", _VAR_KEYWORD),)
-
-
 def _type_hints(function: Callable[..., Any]) -> dict[str, Any]:
     target: Any = underlying(function)
     if inspect.isclass(target):
@@ -242,7 +239,6 @@ def _unpacked(
 
 
 def _kind(schema: Any, defs: Mapping[str, Any]) -> str:
-    """Return the type of one argument in words, from its JSON schema."""
     if "$ref" in schema:
         return _kind(defs[schema["$ref"].removeprefix("#/$defs/")], defs)
     if "enum" in schema or "const" in schema:

@@ -66,7 +66,8 @@ def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
 
     A notebook's cell may call it. Raises RuntimeError inside a coroutine: its event loop would serve nobody until the run ends.
     """
-    if not in_event_loop() or _in_notebook():
+    interactive = getattr(sys.modules.get("IPython"), "get_ipython", None)  # whose cells are coroutines
+    if not in_event_loop() or (interactive is not None and interactive() is not None):
         return run_here(coroutine)
     coroutine.close()
     raise RuntimeError("run_sync inside a coroutine holds its event loop up: write `await loop.run(…)`")
@@ -85,12 +86,6 @@ def in_event_loop() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def _in_notebook() -> bool:
-    """Return whether IPython runs this code; its cells are coroutines."""
-    interactive = getattr(sys.modules.get("IPython"), "get_ipython", None)
-    return interactive is not None and interactive() is not None
 
 
 def call_here(function: Callable[..., object], *args: object, **kwargs: object) -> Any:

@@ -32,7 +32,6 @@ class ToolCall:
     """One call of a tool, as a move states it."""
 
     name: str
-    """The tool's name."""
     arguments: Mapping[str, Any]
     """A JSON object."""
     call_id: str = field(default="", compare=False)
@@ -141,7 +140,6 @@ class CurrentCall:
     """
 
     tool: str
-    """The tool's name."""
     call_id: str
     """The call's id in the events, approvals and messages of its run; equal calls of other runs have the same one."""
     run_id: str

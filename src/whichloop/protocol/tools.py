@@ -362,7 +362,6 @@ _LIMITS: ContextVar[LimitedToolbox | None] = ContextVar("whichloop_tool_limits",
 
 
 def _check_limits(owner: str, time_limit_s: float | None, max_chars: int | None) -> None:
-    """Raise ValueError for a limit that lets nothing through."""
     if time_limit_s is not None and not time_limit_s > 0:
         raise ValueError(f"{owner}: time_limit_s must be more than 0 s, or None, not {time_limit_s!r}")
     if max_chars is not None and not max_chars >= 0:
@@ -370,7 +369,6 @@ def _check_limits(owner: str, time_limit_s: float | None, max_chars: int | None)
 
 
 def _tighter(first: Limit | None, second: Limit | None) -> Limit | None:
-    """Return the lower of two limits; None is no limit."""
     return min((limit for limit in (first, second) if limit is not None), default=None)
 
 

@@ -13,7 +13,7 @@ from datetime import date, time, timedelta
 from enum import Enum
 from typing import Any
 
-from .json_text import Encoder, canonical_json
+from .json_text import canonical_json
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=[^<>]{0,200}(?<![-=])>)")
 """A memory address as `<Thing object at 0x7f…>` has it; in prose ("fault at 0x10 -> exit") it is part of the result."""
@@ -184,7 +184,7 @@ def _in_order(plain: Any, source: Any) -> Any:
 ATOMS = frozenset({str, int, float, bool, type(None)})
 """Values of exactly these types contain no others and need no `await`."""
 _JSON_TYPES = (str, int, float, dict, list, tuple)
-_JSON = Encoder(ensure_ascii=False, default=jsonable)
+_JSON = json.JSONEncoder(ensure_ascii=False, default=jsonable)
 
 
 def _notation(value: Any, above: tuple[int, ...] = ()) -> str:
@@ -269,4 +269,4 @@ def _argument(value: object) -> object:
     return jsonable(value)
 
 
-_ARGUMENTS = Encoder(ensure_ascii=False, allow_nan=False, default=_argument)
+_ARGUMENTS = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_argument)

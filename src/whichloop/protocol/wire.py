@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 from .chat import NativeCall, Reply
-from .json_text import Encoder
 from .json_text import from_json as from_json
 from .moves import Act, Codec, Inexpressible, Move, Recovery, WireError
 from .tool_calls import ToolCall
@@ -67,7 +67,7 @@ def read_call(call: NativeCall) -> ToolCall:
     return ToolCall(call.name, arguments, call.id)
 
 
-_ENCODER = Encoder(ensure_ascii=False, allow_nan=False)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 def calls_in(move: Move | None) -> tuple[ToolCall, ...]:

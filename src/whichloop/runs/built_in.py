@@ -82,21 +82,21 @@ def _options_of_class(target: type[Any]) -> Mapping[str, Option]:
 
 def _options_in(target: Callable[..., Any]) -> dict[str, Option]:
     hints = _type_hints(target)
-    docs = _first_sentences(target) if inspect.isclass(target) else _argument_docs(target)
+    if inspect.isclass(target):
+        docs = _first_sentences(target)
+    else:
+        said = _ARGUMENT_DOC.findall(" ".join((inspect.getdoc(target) or "").split()))
+        docs = {name: doc for names, doc in said for name in re.findall(r"\w+", names)}
     hidden = {name for name, item in getattr(target, "__dataclass_fields__", {}).items() if item.metadata.get("option") is False}
     options: dict[str, Option] = {}
     for name, parameter in inspect.signature(target).parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD and get_origin(hints.get(name)) is Unpack:
-            options |= _shared_options(get_args(hints[name])[0])
+            shared = get_args(hints[name])[0]  # of a TypedDict; the default None means that one is left out
+            said_of = _first_sentences(shared)
+            options |= {key: Option(key, kind, None, said_of.get(key, "")) for key, kind in get_type_hints(shared).items()}
         elif name not in hidden and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             options[name] = Option(name, hints.get(name, Any), parameter.default, docs.get(name, ""))
     return options
-
-
-def _shared_options(fields: type[Any]) -> dict[str, Option]:
-    """Return the options that `**options: Unpack[SomeTypedDict]` takes; the default None means that one is left out."""
-    docs = _first_sentences(fields)
-    return {name: Option(name, kind, None, docs.get(name, "")) for name, kind in get_type_hints(fields).items()}
 
 
 def _type_hints(target: Callable[..., Any]) -> dict[str, Any]:
@@ -113,10 +113,5 @@ def _first_sentences(target: type[Any]) -> dict[str, str]:
     return {name: re.sub(r"(\.) .*", r"\1", " ".join(doc.split())) for name, doc in docs.items() if doc}
 
 
-def _argument_docs(target: Callable[..., Any]) -> dict[str, str]:
-    """Return what a function's docstring says of each argument: the first sentence after its name in backticks and a colon."""
-    text = " ".join((inspect.getdoc(target) or "").split())
-    return {name: doc for names, doc in _ARGUMENT_DOC.findall(text) for name in re.findall(r"\w+", names)}
-
-
 _ARGUMENT_DOC = re.compile(r"((?:`\w+`, )*`\w+`): (.+?)(?=; `|\. |\.?$)")
+"""What a function's docstring says of an argument: the first sentence after its name in backticks and a colon."""

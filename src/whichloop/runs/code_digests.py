@@ -24,7 +24,6 @@ from .registry import find, takes_loop, tools_named
 _INSTALLED = ("site-packages", "dist-packages")
 """Folders of what is installed, which belongs to no project."""
 _OURS = Path(__file__).parents[1]
-"""The folder of whichloop itself."""
 _PACKAGE = "__init__.py"
 
 
@@ -156,7 +155,6 @@ def loop_files(loop: object) -> dict[str, ProjectFile]:
 
 
 def _loops_inside(target: object) -> list[Loop]:
-    """Return the loops that a loop holds in its options."""
     inside = (getattr(target, name, None) for name, option in options_of(type(target)).items() if takes_loop(option))
     return [loop for loop in inside if isinstance(loop, Loop)]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -239,48 +239,40 @@ class CompareConfig(BaseModel):
         return tuple(dict.fromkeys([*self.real_models, *([] if self.user is None else [self.user])]))
 
     @model_validator(mode="after")
-    def _user_fits(self) -> Self:
-        if self.user is not None and SCRIPTED in (self.user, *self.models):
-            why = "it is the scripted user that answers" if self.user != SCRIPTED else "leave it out for the scripted user"
-            raise ValueError(f"user is for runs whose models are all real; where the model is scripted, {why}")
+    def _fit_together(self) -> Self:
+        for problem in (*self._model_problems(), *self._engine_problems()):
+            raise ValueError(problem)
         return self
 
-    @model_validator(mode="after")
-    def _models_fit(self) -> Self:
-        real = self.real_models
+    def _model_problems(self) -> Iterator[str]:
+        real, prices, user = self.real_models, self.provider.prices, self.user
+        if user is not None and SCRIPTED in (user, *self.models):
+            why = "it is the scripted user that answers" if user != SCRIPTED else "leave it out for the scripted user"
+            yield f"user is for runs whose models are all real; where the model is scripted, {why}"
         if real and self.price is not None:
-            raise ValueError(f"price is for runs of the scripted model alone; provider.prices says what {real[0]} costs")
-        prices = self.provider.prices
+            yield f"price is for runs of the scripted model alone; provider.prices says what {real[0]} costs"
         allowed = ProviderConfig() if self.price is None else ProviderConfig(prices=prices)
         if not real and (self.base_url is not None or self.provider != allowed):
             what = "base_url" if self.base_url is not None else "provider"
             instead = "" if prices is None else "; with the scripted one, price=NAME takes the price of a model of that file"
-            raise ValueError(f"{what} is for real models; name one, such as openai/gpt-4o-mini{instead}")
+            yield f"{what} is for real models; name one, such as openai/gpt-4o-mini{instead}"
         if real and self.base_url is not None and all(map(is_local_model, self.opened_models)):
-            raise ValueError(f"base_url is for models that a server answers for; {real[0]} runs in this process")
-        for name in self.opened_models if self.provider.constrain else ():
-            if not is_local_model(name):
-                raise ValueError(f"constrain is for local models; {name} is not one")
-        return self
+            yield f"base_url is for models that a server answers for; {real[0]} runs in this process"
+        if self.provider.constrain and (others := [name for name in self.opened_models if not is_local_model(name)]):
+            yield f"constrain is for local models; {others[0]} is not one"
 
-    @model_validator(mode="after")
-    def _engine_fits(self) -> Self:
+    def _engine_problems(self) -> Iterator[str]:
         if self.address is not None and self.engine != "ray":
-            raise ValueError('address is the address of a Ray cluster; it needs engine = "ray"')
+            yield 'address is the address of a Ray cluster; it needs engine = "ray"'
         if self.is_spread and self.cassette is not None and not self.replays:
-            raise ValueError("only one process may record: leave workers out, or replay, which may use several")
+            yield "only one process may record: leave workers out, or replay, which may use several"
         for what, limit in (("concurrency", self.concurrency), ("requests_per_minute", self.provider.requests_per_minute)):
             if self.workers is not None and limit is not None and self.workers > limit:
-                raise ValueError(f"{self.workers} workers cannot share {what} {limit}; take {limit} workers at most")
-        return self
-
-    @model_validator(mode="after")
-    def _cassette_is_there(self) -> Self:
+                yield f"{self.workers} workers cannot share {what} {limit}; take {limit} workers at most"
         if self.cassette is None and self.cassette_mode is not None:
-            raise ValueError(f"cassette_mode {self.cassette_mode!r} needs cassette, the folder of a recording")
+            yield f"cassette_mode {self.cassette_mode!r} needs cassette, the folder of a recording"
         if self.cassette is not None and not self.opened_models:
-            raise ValueError("cassette is for real models, whose replies it records; the scripted model needs none")
-        return self
+            yield "cassette is for real models, whose replies it records; the scripted model needs none"
 
     @property
     def in_flight(self) -> int:

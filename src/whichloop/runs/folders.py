@@ -75,7 +75,6 @@ def trials_folder(folder: Path) -> Path:
 
 
 MAX_NAMED = 5
-"""Maximum number of runs that a message names."""
 
 
 def run_folder(run: str | Path, runs: Path | None = None) -> Path:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from whichloop.datasets.generating import SPLITS, split_of
 from whichloop.datasets.importing.plan_model import refused_call
 from whichloop.datasets.importing.rows import RowSuite
-from whichloop.datasets.task import HasUser, Suite, Task, is_by_construction, read_quarantine, restates, with_quarantine
+from whichloop.datasets.task import HasUser, Suite, Task, read_quarantine, restates, with_quarantine
 from whichloop.metrics.answers import Judgement
 from whichloop.metrics.scorers import scorer_named, scores_of
 from whichloop.models.faults import NOT_DETERMINED
@@ -18,7 +18,7 @@ from whichloop.protocol.names import SCRIPTED, nearest, parse_spec
 from whichloop.protocol.values import counted
 
 from .config import CompareConfig, SettingError
-from .registry import make_suite, with_size
+from .registry import is_generated, make_suite
 from .schedule import Arm, make_arms
 
 _COMPARING = frozenset({"exact", "normalized", "numeric", "set", "f1", "schema"})
@@ -66,8 +66,10 @@ def check_tasks(config: CompareConfig, tasks: Sequence[Task]) -> None:
     if config.tasks is None or config.tasks <= len(tasks):
         return
     where = config.suite if config.split is None else f"{config.suite}, split {config.split}"
-    larger = "" if config.split is not None else with_size(config.suite, config.tasks)
-    way_out = f"--suite {shlex.quote(larger)} has as many" if larger else "leave it out to run all of them"
+    spec, way_out = parse_spec(config.suite), "leave it out to run all of them"
+    if config.split is None and is_generated(spec.name):
+        larger = dataclasses.replace(spec, options={**spec.options, "size": config.tasks})
+        way_out = f"--suite {shlex.quote(str(larger))} has as many"
     raise SettingError("tasks", f"{config.tasks:,} are asked for, and {where} has {len(tasks):,}; {way_out}")
 
 
@@ -156,11 +158,6 @@ def tasks_of_split(suite: Suite, name: str | None) -> Sequence[Task]:
     if not tasks:
         raise ValueError(f"suite {suite.name} has no task of split {name!r}; {nearest(name, sorted(labelled_splits or SPLITS))}")
     return tasks
-
-
-def constructed_in(tasks: Sequence[Task]) -> int:
-    """Count the tasks that a scripted model solves by construction."""
-    return sum(map(is_by_construction, tasks))
 
 
 def scorers_of(suite: Suite) -> Mapping[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import platform
 import subprocess
@@ -14,7 +15,7 @@ from typing import Any
 
 from whichloop.datasets.importing.mcp_server import is_mcp, tool_server
 from whichloop.datasets.importing.own_tools import tell_gaps
-from whichloop.datasets.task import Suite, Task, described_tools
+from whichloop.datasets.task import Suite, Task, described_tools, is_by_construction
 from whichloop.datasets.validity import replay
 from whichloop.metrics.arm_info import TRIAL_LIMITS, TRIAL_LIMITS_VERSION
 from whichloop.metrics.record import RECORD_VERSION
@@ -29,7 +30,7 @@ from whichloop.protocol.values import error_text, json_safe
 from whichloop.runs.built_in import builtin_names
 from whichloop.runs.code_digests import code_digest, loop_files, own_file_digests, scorer_digests
 from whichloop.runs.config import BudgetConfig, CompareConfig
-from whichloop.runs.lookup import constructed_in, scorers_of
+from whichloop.runs.lookup import scorers_of
 from whichloop.runs.manifest import (
     ArmEntry,
     AskedDigests,
@@ -94,15 +95,15 @@ def _weights_entries(config: CompareConfig) -> dict[str, WeightsEntry]:
     entries = {}
     for name in () if config.replays else filter(is_local_model, config.opened_models):
         with contextlib.suppress(ValueError):
-            weights = find_weights(name)
-            by = f"xllamacpp {package_version('xllamacpp') or 'unknown'}"
-            entries[name] = WeightsEntry(file=weights.file.name, sha256=weights.digest(), by=by)
+            file, by = find_weights(name), f"xllamacpp {package_version('xllamacpp') or 'unknown'}"
+            with file.open("rb") as opened:
+                entries[name] = WeightsEntry(file=file.name, sha256=hashlib.file_digest(opened, "sha256").hexdigest(), by=by)
     return entries
 
 
 def suite_entry(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> SuiteEntry:
     """Return what a manifest says of the suite."""
-    files, constructed, server = own_files(config, suite), constructed_in(tasks), _server_entry(config)
+    files, constructed, server = own_files(config, suite), sum(map(is_by_construction, tasks)), _server_entry(config)
     return SuiteEntry(
         name=suite.name,
         version=suite.version,
@@ -116,7 +117,6 @@ def suite_entry(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> S
 
 
 def _server_entry(config: CompareConfig) -> ToolServerEntry | None:
-    """Return the server that gives the tools; None without one."""
     if config.tools is None or not is_mcp(config.tools):
         return None
     name, version, tools = tool_server(config.tools)
@@ -124,7 +124,10 @@ def _server_entry(config: CompareConfig) -> ToolServerEntry | None:
 
 
 def _arm_entry(config: CompareConfig, suite: Suite, arm: Arm) -> ArmEntry:
-    own = own_limit(arm.loop, arm.spec, config.max_tool_steps, config.max_tool_steps or suite.max_tool_steps)
+    loop, foreign = arm.loop, dict[str, Any]()
+    own = own_limit(loop, arm.spec, config.max_tool_steps, config.max_tool_steps or suite.max_tool_steps)
+    if isinstance(loop, ForeignLoop):
+        foreign = {"version": loop.version, "packages": dict(loop.packages), "environment": loop.environment_digest}
     return ArmEntry(
         arm=arm.name,
         loop=arm.spec.name,
@@ -135,19 +138,11 @@ def _arm_entry(config: CompareConfig, suite: Suite, arm: Arm) -> ArmEntry:
         code=code_digest(arm.loop),
         **({"files": {name: file.digest for name, file in files.items()}} if (files := loop_files(arm.loop)) else {}),
         **({} if arm.spec.program is None else {"program": loop_program_digest(arm.loop)}),
-        **_foreign_entries(arm.loop),
+        **{name: value for name, value in foreign.items() if value},
         **({"calls_in": form} if (form := form_of(arm.loop)) else {}),
         **({"met": arm.profile_met.name} if arm.profile.by_form else {}),
         **({} if own is None else {"own_limit": own}),
     )
-
-
-def _foreign_entries(loop: Loop) -> dict[str, Any]:
-    """Return what only the entry of a foreign loop has."""
-    if not isinstance(loop, ForeignLoop):
-        return {}
-    entries = {"version": loop.version, "packages": dict(loop.packages), "environment": loop.environment_digest}
-    return {name: value for name, value in entries.items() if value}
 
 
 def typed_options(arm: Arm) -> dict[str, Json]:
@@ -243,14 +238,9 @@ def asked_digests(config: CompareConfig, suite: Suite, tasks: Sequence[Task], to
         question = [task.id, query.text, query.context, query.schema, dict(task.world)]
         questions.append(sha256(canonical_json(question)))
         plans.append(sha256(canonical_json([task.id, None if task.plan is None else plan_to_json(task.plan)])))
-    tools = tools or described_tools(suite.opened(tasks[0]))
+    tools, own = tools or described_tools(suite.opened(tasks[0])), config.tools
     return AskedDigests(
         questions=digest([config.max_tool_steps or suite.max_tool_steps, suite.shared, tools, questions]),
         plans=digest(plans),
-        **({} if config.tools is None else {"tools": _tools_digest(config.tools)}),
+        **({} if own is None else {"tools": digest(list(tool_server(own)) if is_mcp(own) else own_file_digests(None, own))}),
     )
-
-
-def _tools_digest(name: str) -> str:
-    """Return the digest of the code of the user's own tools, or of the list of a server."""
-    return digest(list(tool_server(name))) if is_mcp(name) else digest(own_file_digests(None, name))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
@@ -96,14 +95,6 @@ def _source(suite: str) -> Source | None:
     return source if isinstance(source, Source) else None
 
 
-def with_size(suite: str, tasks: int) -> str:
-    """Return a suite, as it was typed, with so many tasks; empty unless it is a built-in one that generates its tasks."""
-    spec = parse_spec(suite)
-    if not is_generated(spec.name):
-        return ""
-    return str(replace(spec, options={**spec.options, "size": tasks}))
-
-
 def find(kind: str, name: str) -> Callable[..., Any]:
     """Return the loop's class or the suite's loader. Raises ValueError for an unknown name, with the nearest known ones."""
     if ":" in name:
@@ -134,7 +125,6 @@ def _imported(kind: str, name: str) -> Callable[..., Any]:
 
 
 _PARTS = ("name", "stops", "run", "with_step_limit")
-"""What every loop has."""
 _AS_PROGRAM = "a function that solves a task is given as --program {}, or decorated with @whichloop.tunnel.loop"
 
 
@@ -155,23 +145,20 @@ def make_loop(spec: Spec, tool_steps: int | None = None, suite_steps: int | None
         if not isinstance(loop, Loop):
             lacking = [part for part in _PARTS if getattr(loop, part, None) is None]
             raise ValueError(f"it lacks {joined(lacking) or 'a part of a loop'}: see whichloop.protocol.Loop")
-        loop = loop if spec.program is None else _with_program(loop, spec.program)
+        if spec.program is not None:
+            if not isinstance(loop, Optimizable):
+                lacks = "it has no predictors and with_predictors"
+                raise ValueError(f"its prompts cannot be changed, so @{spec.program} does not fit: {lacks}")
+            loop = with_program(loop, spec.program)
         limit = suite_steps if tool_steps is None else tool_steps
-        return loop if limit is None or keeps_limit(loop, spec, tool_steps, limit) else loop.with_step_limit(limit)
+        limited: Loop = loop if limit is None or keeps_limit(loop, spec, tool_steps, limit) else loop.with_step_limit(limit)
+        return limited
     except OSError:
         raise
     except (TypeError, ValueError) as error:
         raise ValueError(f"loop {spec}: {error}") from None
     except Exception as error:  # the boundary to the user's own code
         raise ValueError(f"loop {spec}: {type(error).__name__}: {error}") from error
-
-
-def _with_program(loop: Loop, path: str) -> Loop:
-    """Return the loop with an optimized program. Raises ValueError if the file cannot be read or does not fit."""
-    if not isinstance(loop, Optimizable):
-        raise ValueError(f"its prompts cannot be changed, so @{path} does not fit: it has no predictors and with_predictors")
-    changed: Loop = with_program(loop, path)
-    return changed
 
 
 def _missing_option(target: Callable[..., Any], typed: Mapping[str, Any]) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -49,16 +49,12 @@ class Spent:
     seconds: Annotated[float, WITHIN_BOUNDS] = 0.0
     """Wall time in which a trial was under way."""
 
-    @property
-    def _amounts(self) -> tuple[Any, ...]:
-        return self.calls, self.tokens, self.dollars, self.seconds
-
     def __add__(self, other: Spent) -> Spent:
-        return Spent(*(mine + theirs for mine, theirs in zip(self._amounts, other._amounts, strict=True)))
+        return Spent(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
 
     def beyond(self, earlier: Spent) -> Spent:
         """Return what is beyond the known, never less than nothing."""
-        return Spent(*(max(0, mine - known) for mine, known in zip(self._amounts, earlier._amounts, strict=True)))
+        return Spent(*(max(0, mine - known) for mine, known in zip(astuple(self), astuple(earlier), strict=True)))
 
     def to_json(self) -> dict[str, float]:
         """Return the amounts by the names of a budget's limits."""
@@ -72,7 +68,6 @@ class RunState:
     ended: Mapping[Key, TrialState] = field(default_factory=dict)
     spent: Spent = field(default_factory=Spent)
     rows: int = 0
-    """Number of rows of the run when it was read."""
 
     def next_attempt(self, key: Key, retry: Retry | None) -> int | None:
         """Return which attempt, from 0, a trial is to have now; None if what it gave stands."""
@@ -121,16 +116,6 @@ def covered_s(starts: Floats, ends: Floats) -> float:
     starts, ends = starts[order], ends[order]
     until = np.maximum.accumulate(np.concatenate(([0.0], ends)))[:-1]
     return math.fsum(np.maximum(0.0, ends - np.maximum(starts, until)).tolist())
-
-
-def overrun(budget: BudgetConfig, spent: Spent) -> str:
-    """Return how far a run went beyond its budget, and what keeps it nearer; empty where it did not. Seconds are not told."""
-    limits = budget.model_dump(exclude_none=True, exclude={"seconds"})
-    over = [
-        f"{getattr(spent, name):,.12g} {name} of {limit:,.12g}" for name, limit in limits.items() if getattr(spent, name) > limit
-    ]
-    cure = "calls that are under way when a budget is used up are paid; -s concurrency=1 has one at a time"
-    return f"over budget: the run spent {' and '.join(over)}; {cure}" if over else ""
 
 
 def larger(budget: BudgetConfig, spent: Spent, share: float) -> dict[str, float]:

@@ -20,7 +20,6 @@ from .registry import make_loop
 from .run_state import Retry, RunState
 
 MAX_TOLD = 3
-"""Maximum number of changes that a message names; it counts the rest."""
 
 VENV = "venv"
 """The option of a foreign loop that only says where its environment is."""
@@ -191,7 +190,6 @@ def form_of(loop: Loop) -> str:
 
 
 def _check_form(profile: Profile, spec: Spec, loop: Loop) -> None:
-    """Raise ValueError for a loop that does not say which form of a profile it meets."""
     if profile.by_form and not form_of(loop):
         native, text = (profile.met_by(form).name for form in FORMS)
         raise ValueError(
@@ -233,7 +231,6 @@ class PendingTrials:
     """The trials of a schedule that remain to be run, each made when its turn comes."""
 
     cells: Callable[[], Iterator[Trial]]
-    """The whole schedule."""
     scheduled: int
     past: RunState
     retry: Retry | None

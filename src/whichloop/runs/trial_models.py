@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from whichloop._extras import needed_by
 from whichloop.datasets.task import Environment, HasUser, Task
-from whichloop.models.at_once import InOrder
 from whichloop.models.filling import fits, otherwise
-from whichloop.models.limits import Limits, WithSampling
+from whichloop.models.limits import WithSampling
 from whichloop.models.metering import Meter, MeteredExchange, MeteredModel, waits
 from whichloop.models.outages import WithOutages
-from whichloop.models.prices import FORM, Price, PriceTag, read_prices, read_tag
+from whichloop.models.prices import FORM, Price, read_prices, read_tag
 from whichloop.models.profiles import Profile
 from whichloop.models.receipts import Truth
 from whichloop.models.recording import RecordedModel, Recordings
 from whichloop.models.scripted import Script, Scripted
-from whichloop.models.tunnel import Tunnel
+from whichloop.models.tunnel import InOrder, Tunnel
 from whichloop.protocol import (
     DEFAULT_SAMPLING,
+    Capabilities,
     Model,
     Observation,
     ProviderError,
@@ -35,9 +37,13 @@ from whichloop.protocol import (
     WrappedModel,
 )
 from whichloop.protocol.json_text import Json
+from whichloop.protocol.names import is_local_model
 
 from .config import CompareConfig, SettingError
 from .schedule import Arm, Trial
+
+if TYPE_CHECKING:
+    from whichloop.models.real import RealModel
 
 AS_USER = "{} as user"
 """Name under which a recording has a model that plays users, apart from the same model as an agent's."""
@@ -55,7 +61,7 @@ def with_scripted_price(config: CompareConfig) -> CompareConfig:
         tag = read_tag(config.price)
         if tag is not None and file is not None:
             raise ValueError(f"{config.price} needs no file of prices; leave provider.prices out, or name a model of {file}")
-        tag = tag or PriceTag(_looked_up(config.price, file), config.price)
+        tag = tag or replace(_looked_up(config.price, file), name=config.price)
     except ValueError as error:
         raise SettingError("price", str(error)) from None
     return config.model_copy(update={"price": str(tag), "provider": config.provider.model_copy(update={"prices": None})})
@@ -64,8 +70,7 @@ def with_scripted_price(config: CompareConfig) -> CompareConfig:
 def scripted_price(config: CompareConfig) -> Price | None:
     """Return the price of the scripted model's tokens; None where it has none. Raises SettingError as `with_scripted_price`."""
     price = with_scripted_price(config).price
-    tag = None if price is None else read_tag(price)
-    return None if tag is None else tag.price
+    return None if price is None else read_tag(price)
 
 
 def _looked_up(name: str, file: Path | None) -> Price:
@@ -110,17 +115,6 @@ class TrialModels:
         """Bring a recording to the disk. `whole`: the run came to its end. Raises OSError if the disk is full."""
         if self.recordings is not None:
             self.recordings.close(whole)
-
-    def pressure(self) -> list[str]:
-        """Return a line for each real model that refusals or limits held up."""
-        lines = []
-        for name, model in self.real.items():
-            limits: Limits | None = getattr(model, "limits", None)
-            if limits is not None and limits.smallest < limits.most:
-                lines.append(f"{name}: refusals brought requests under way down from {limits.most} to {limits.smallest}")
-            if limits is not None and limits.waited_s >= 1:
-                lines.append(f"{name}: requests waited for their turn, {limits.waited_s:.0f} s added up over all trials")
-        return lines
 
     def as_manifest(self) -> dict[str, Json]:
         """Return what real models can do, as they declare it or as they showed."""
@@ -246,7 +240,7 @@ class _OffTheClock(WrappedModel):
             return await super().complete(request)
 
 
-def open_models(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, object] | None = None) -> TrialModels:
+def open_models(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, Any] | None = None) -> TrialModels:
     """Look up what the configuration names; a model is asked only if it is to be probed.
 
     `begun`: what `as_manifest` gave when the run began, of one that goes on. Raises ValueError for a name that leads nowhere, a
@@ -254,24 +248,68 @@ def open_models(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, 
     """
     real: Mapping[str, Model] = {}
     if config.opened_models and not config.replays:
-        with needed_by(f"model {config.opened_models[0]}"):
-            from .real_models import open_real_models  # noqa: PLC0415  # imports DSPy, which takes seconds
-
-        real = open_real_models(config, begun)
-    _check_dollars(config, real)
+        real = _open_real_models(config, begun)
+    if config.budget.dollars is not None or config.trial_budget.dollars is not None:  # one could never be used up without a price
+        check_scripted_price(config)
+        for name in [name for name, model in real.items() if not getattr(model, "is_priced", True)]:
+            raise ValueError(
+                f"a budget in dollars needs the price of {name}, which is in no price list: give it with provider.prices"
+            )
     settings = config.provider
     sampling = Sampling(settings.temperature, settings.max_tokens, settings.top_p, settings.seed)
     recordings = _recordings(config, arms, goes_on=begun is not None)
     return TrialModels(real, recordings, sampling, settings.constrain, config.user, scripted_price(config))
 
 
-def _check_dollars(config: CompareConfig, models: Mapping[str, Model]) -> None:
-    """Raise ValueError for a budget in dollars that could never be used up."""
-    if config.budget.dollars is None and config.trial_budget.dollars is None:
-        return
-    check_scripted_price(config)
-    for name in [name for name, model in models.items() if not getattr(model, "is_priced", True)]:
-        raise ValueError(f"a budget in dollars needs the price of {name}, which is in no price list: give it with provider.prices")
+def _open_real_models(config: CompareConfig, begun: Mapping[str, Any] | None) -> dict[str, Model]:
+    """Return the real models by name. No connection is opened, except to probe them; the weights of local ones are loaded.
+
+    `begun`: what the models could do when the run began, of one that goes on. Raises ValueError.
+    """
+    with needed_by(f"model {config.opened_models[0]}"):
+        from whichloop.models.local.model import open_model  # noqa: PLC0415  # imports DSPy, which takes seconds
+        from whichloop.models.real import DEFAULTS, RealOptions  # noqa: PLC0415  # imports DSPy
+
+    settings = config.provider
+    # Half of a trial's time for one attempt: so a provider that hangs is told from a loop that takes too long. Failed attempts
+    # and pauses do not count as time of the trial, so all together may take longer.
+    call_timeout_s = min(settings.call_timeout_s, config.trial_timeout_s / 2)
+    options = RealOptions(
+        call_timeout_s=call_timeout_s,
+        attempts=settings.attempts,
+        patience_s=max(DEFAULTS.patience_s, settings.attempts * call_timeout_s),
+        requests_per_minute=settings.requests_per_minute,
+        tokens_per_minute=settings.tokens_per_minute,
+        most_in_flight=config.in_flight,
+        prices={} if settings.prices is None else read_prices(settings.prices),
+        without=frozenset(settings.without),
+        context_tokens=settings.context_tokens,
+    )
+    models = {name: open_model(name, None if is_local_model(name) else config.base_url, options) for name in config.opened_models}
+    if not config.provider.probe:
+        return dict(models)
+    if begun is None:
+        return asyncio.run(_probed(models))
+    try:  # they can do what they showed when the run began
+        return {name: model.with_capabilities(Capabilities(**begun[name])) for name, model in models.items()}
+    except (KeyError, TypeError):
+        raise ValueError("the run's manifest does not say what its models can do") from None
+
+
+async def _probed(models: Mapping[str, RealModel]) -> dict[str, Model]:
+    """Return the models, known to be able to do what they show. Raises ValueError for one that does not answer."""
+    from whichloop.models.probe import probe  # noqa: PLC0415  # imports DSPy
+
+    probed: dict[str, Model] = {}
+    for name, model in models.items():
+        try:
+            report = await probe(model)
+        finally:
+            await model.aclose()
+        if report.capabilities is None:
+            raise ValueError(f"model {name!r} does not answer: {report.trouble}")
+        probed[name] = model.with_capabilities(report.capabilities)
+    return probed
 
 
 def check_scripted_price(config: CompareConfig) -> None:

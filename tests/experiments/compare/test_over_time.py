@@ -192,7 +192,7 @@ class Down:
 def down(configured, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Down]:
     """A run of three trials on a model that is down, and the model; each trial was tried as often as it is by itself."""
     model = Down()
-    monkeypatch.setattr("whichloop.runs.real_models.open_model", lambda *arguments, **options: model)
+    monkeypatch.setattr("whichloop.models.local.model.open_model", lambda *arguments, **options: model)
     folder = begun(configured(models=("openai/fake",), profiles=("clean",)))
     for _ in range(3):
         went_on(reopen(folder))

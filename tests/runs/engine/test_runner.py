@@ -103,7 +103,7 @@ class Down(StreamsWhole):
 def real(configured, monkeypatch) -> tuple[Experiment, Down]:
     """An experiment on a real model that is down."""
     model = Down()
-    monkeypatch.setattr("whichloop.runs.real_models.open_model", lambda *arguments, **options: model)
+    monkeypatch.setattr("whichloop.models.local.model.open_model", lambda *arguments, **options: model)
     return prepare(configured(models=("openai/fake",), profiles=("clean",), suite="arithmetic(size=3)")), model
 
 

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Callable
 from contextvars import ContextVar
 
 from whichloop.datasets.task import Task
-from whichloop.models.at_once import LATE
 from whichloop.models.profiles import load_profile
 from whichloop.models.receipts import paired_results
+from whichloop.models.tunnel import LATE
 from whichloop.protocol import BudgetExceeded, ContextOverflow, ForeignLoop, Loop, Outcome, ProviderError, StopReason, render_value
 from whichloop.protocol.json_text import canonical_json
 from whichloop.runs.trial.watchdog import stop

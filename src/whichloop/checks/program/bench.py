@@ -11,7 +11,6 @@ from typing import Any
 
 from whichloop.checks.loop.scene import bench_script
 from whichloop.datasets.task import Task
-from whichloop.models.at_once import LATE
 from whichloop.models.faults import Fault, FaultPoint, disturb, emptied, spoiled_reply
 from whichloop.models.metering import Meter, MeteredModel, MeteredToolbox, NoListener
 from whichloop.models.outages import PROVIDER_FAULTS
@@ -19,7 +18,7 @@ from whichloop.models.profiles import Abilities, load_profile
 from whichloop.models.receipts import call_digest
 from whichloop.models.scripted import Script, Scripted
 from whichloop.models.scripted_calls import NATIVE
-from whichloop.models.tunnel import Tunnel
+from whichloop.models.tunnel import LATE, Tunnel
 from whichloop.protocol import BudgetExceeded, Observation, Query, Reply, Role, Tool, ToolCall, ToolSpec
 from whichloop.protocol.model import Model, ProviderError, Request, StreamsWhole, WrappedModel
 from whichloop.protocol.moves import Act, Answer, Codec, Inexpressible, WireError

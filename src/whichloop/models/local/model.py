@@ -15,20 +15,11 @@ from typing import Any
 
 from whichloop.dspy_seam import close_local_clients, local_client
 from whichloop.models.real import DEFAULTS, RealModel, RealOptions, open_remote_model
-from whichloop.protocol import (
-    Capabilities,
-    Chunk,
-    Message,
-    Model,
-    NativeCall,
-    ProviderError,
-    Reply,
-    Request,
-)
+from whichloop.protocol import Capabilities, Chunk, Message, Model, NativeCall, ProviderError, Reply, Request
 from whichloop.protocol.names import is_local_model
 from whichloop.protocol.wire import from_json
 
-from .server import LocalServer, find_weights, started_server
+from .server import find_weights, started_server
 
 OPEN, CLOSE = "<tool_call>\n", "\n</tool_call>"
 _OWN_ID = re.compile(r"call_([0-9]{1,9})")
@@ -118,7 +109,6 @@ def with_calls_read(reply: Reply, request: Request) -> Reply:
 MAX_TEXT_CHARS = 120
 """Characters of a text in JSON whose schema does not bound it."""
 MAX_ITEMS = 6
-"""Items of a list in JSON whose schema does not bound it."""
 _LISTS_OF_SCHEMAS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _NAMED_SCHEMAS = ("properties", "$defs", "definitions")
 _SCHEMAS = ("items", "additionalProperties", "not")
@@ -152,12 +142,12 @@ ABILITIES = Capabilities(native_tools=True, tool_choice=True, response_schema=Tr
 class LocalModel:
     """The model behind a server of this process. Native tools go there as text."""
 
-    def __init__(self, name: str, server: LocalServer) -> None:
+    def __init__(self, name: str, server: Any) -> None:
         self.name = name
         self.capabilities = ABILITIES
         self.server = server
         """Held, so that it answers as long as the model is there."""
-        self.client: Model = local_client(server.url, model="local")
+        self.client: Model = local_client(f"{server.listening_address}/v1", model="local")
 
     async def complete(self, request: Request) -> Reply:
         """Return the reply, in which calls that stand as text are read. Raises ModelError."""
@@ -184,14 +174,6 @@ def _as_served(request: Request) -> Request:
     return with_tools_as_text(request)
 
 
-def open_local(name: str, options: RealOptions = DEFAULTS) -> RealModel:
-    """Open `local` or `local:FILE`: load the weights and serve them here, which takes seconds.
-
-    Raises ValueError, in one line: for weights that are not there or cannot be loaded, and for the package that would serve them.
-    """
-    return RealModel(LocalModel(name, started_server(name, find_weights(name), options.context_tokens)), options)
-
-
 def open_model(name: str, base_url: str | None = None, options: RealOptions = DEFAULTS) -> RealModel:
     """Open a model: `provider/model` as DSPy names it, whose key comes from the environment; or `local` or `local:FILE`.
 
@@ -204,4 +186,4 @@ def open_model(name: str, base_url: str | None = None, options: RealOptions = DE
         return open_remote_model(name, base_url, options)
     if base_url is not None:
         raise ValueError(f"model {name!r} runs in this process and takes no base_url")
-    return open_local(name, options)
+    return RealModel(LocalModel(name, started_server(name, find_weights(name), options.context_tokens)), options)

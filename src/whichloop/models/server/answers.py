@@ -1,4 +1,6 @@
-"""Answers to a request for a reply as bytes: whole, as a stream, and broken on purpose. Nothing here knows a socket."""
+"""What the server needs of whoever hands it trials, and answers as bytes: whole, as a stream, and broken on purpose.
+
+Nothing here knows a socket."""
 
 from __future__ import annotations
 
@@ -7,12 +9,16 @@ import hashlib
 import json
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
+from whichloop.models.metering import MeteredExchange
+from whichloop.models.scripted import Scripted
+from whichloop.models.tunnel import Tunnel
 from whichloop.models.wires.base import (
     BadRequest,
+    Refusal,
     Stamp,
     StreamEvent,
     Wire,
@@ -21,12 +27,24 @@ from whichloop.models.wires.base import (
     with_client_names,
     with_suite_names,
 )
-from whichloop.protocol import ContextOverflow, ModelError, NativeCall, ProviderError, Reply, Sampling
+from whichloop.protocol import (
+    Codec,
+    ContextOverflow,
+    Model,
+    ModelError,
+    NativeCall,
+    Observation,
+    ProviderError,
+    Reply,
+    Request,
+    Sampling,
+    Usage,
+)
 from whichloop.protocol.model import CHARS_PER_TOKEN, estimate_tokens, estimate_usage
 from whichloop.protocol.redact import logger_of
+from whichloop.protocol.tool_calls import ToolListing
 
 from .foreign import ForeignCodec, foreign_codec
-from .trials import ServedTrial
 
 JSON = {"Content-Type": "application/json"}
 SSE = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
@@ -39,6 +57,92 @@ _BROKEN_OFF = Reply("Let me think about this.")
 """What a reply that never comes begins with: nothing in it is of use to the loop."""
 
 logger = logger_of(__package__)
+
+
+MAX_BODY_BYTES = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ServedTrial:
+    """One trial's model as the server needs it."""
+
+    model: Model
+    tunnel: Tunnel
+    codecs: Mapping[str, Codec] = field(default_factory=dict)
+    """Codecs by the name that the client's metadata gives."""
+    tools: Collection[str] | None = None
+    """Names of the tools that the task is solved with; None: those of a scripted model's script."""
+    recount: Callable[[Usage, Usage], None] | None = None
+    """Takes the usage of a reply as the model gave it, and as it was sent, where the request made it another."""
+    ask: Callable[[Request], Awaitable[MeteredExchange]] | None = None
+    """Asks the model and says what came of it, where someone else keeps the accounts; None: the model itself is asked."""
+
+    @property
+    def task_tools(self) -> Collection[str]:
+        if self.tools is not None:
+            return self.tools
+        return tuple(self.model.script.tools) if isinstance(self.model, Scripted) else ()
+
+    async def exchange(self, request: Request) -> MeteredExchange:
+        """Return what came of a request. Raises what is no failure of the model, such as BudgetExceeded."""
+        if self.ask is not None:
+            return await self.ask(request)
+        reply, failure = None, None
+        try:
+            reply = await self.model.complete(request)
+        except ModelError as error:
+            failure = error
+        finally:
+            struck = self.tunnel.struck(request)  # the mark of its fault goes when the request ends
+        return MeteredExchange(request, reply, failure, 0.0, struck)
+
+
+class Trials(Protocol):
+    """Where a server finds its models."""
+
+    def models(self) -> Collection[str]:
+        """Return the names for the pages that list models."""
+
+    def find(self, trial: str | None, request: WireRequest) -> ServedTrial:
+        """Return the trial of a request. Raises LookupError, in one line, for an unknown trial (None: none was named)."""
+
+
+class McpTrial(Protocol):
+    """One trial's tools as MCP offers them."""
+
+    def listed(self) -> ToolListing:
+        """Return the tools as a server of them lists them now."""
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
+        """Run a tool. Raises Refusal for a trial that is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRequest:
+    """A request to a page that no vendor's API has."""
+
+    method: str
+    path: tuple[str, ...]
+    body: Any = None
+
+    def require(self, method: str) -> None:
+        """Raise Refusal for another method than that of the page."""
+        if self.method != method:
+            raise Refusal(405, f"{self.method} is not allowed here, {method} is.", code="method_not_allowed")
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The body's fields. Raises BadRequest for a body that is no JSON object."""
+        if not isinstance(self.body, dict):
+            raise BadRequest("The body must be a JSON object.")
+        return self.body
+
+
+More = Callable[[OwnRequest], Awaitable[Any]]
+"""A function that answers further pages with JSON. Raises LookupError (no such page) and Refusal."""
+
+
+# --- answers ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +238,6 @@ class Chat:
                 error = ContextOverflow(f"This model's maximum context length is exceeded: {error}")
             return await self._failed(wire, request, stamp, error, struck, real_time=served.tunnel.real_time)
         if isinstance(codec, ForeignCodec):
-            if served.tunnel.unknown and (why := unread(request, codec)):
-                which = f"of trial {trial}" if trial else "that names no trial"
-                logger.info("a request %s (wire %s) leaves the scripted model without its task's calls: %s", which, wire.name, why)
             asked = reply if struck.startswith("wire.") else codec.constrained(reply)  # what the wire has spoiled is not repaired
             sent, stopped_at = within_limits(asked, question.sampling)
             if sent is not reply and reply.usage is not None:
@@ -181,27 +282,16 @@ def whole(wire: Wire, request: WireRequest, stamp: Stamp, reply: Reply) -> WireA
 
 
 def _stream(request: WireRequest, events: Iterator[StreamEvent], end: bytes) -> WireAnswer:
-    pieces = (*_frames(request, events), b"]" if request.listed else end)
-    return WireAnswer(tuple(filter(None, pieces)), JSON if request.listed else SSE)
-
-
-def _frames(request: WireRequest, events: Iterator[StreamEvent]) -> Iterator[bytes]:
-    """Yield events as they are sent (html.spec.whatwg.org, "Server-sent events"), or the beginning of a list of them."""
+    """Write events as they are sent (html.spec.whatwg.org, "Server-sent events"), or as one list of them."""
+    pieces = []
     for place, event in enumerate(events):
         data = event.data if isinstance(event.data, bytes) else json_bytes(event.data)
         if request.listed:
-            yield (b",\r\n" if place else b"[") + data
+            pieces.append((b",\r\n" if place else b"[") + data)
         else:
-            yield (f"event: {event.name}\n".encode() if event.name else b"") + b"data: " + data + b"\n\n"
-
-
-def unread(request: WireRequest, codec: ForeignCodec) -> str:
-    """Say why a scripted model cannot make the calls that its task wants in this request; empty if it can."""
-    offered = [tool.name for tool in request.request.tools]
-    if not codec.task_tools or not set(codec.task_tools).isdisjoint(offered):
-        return ""
-    wanted = ", ".join(sorted(codec.task_tools)[:5])
-    return f"it offers the tools {', '.join(offered[:5]) or 'none'}, and the task is solved with {wanted}"
+            pieces.append((f"event: {event.name}\n".encode() if event.name else b"") + b"data: " + data + b"\n\n")
+    pieces.append(b"]" if request.listed else end)
+    return WireAnswer(tuple(filter(None, pieces)), JSON if request.listed else SSE)
 
 
 def within_limits(reply: Reply, sampling: Sampling) -> tuple[Reply, str]:

@@ -89,9 +89,14 @@ class ForeignCodec:
         """Write a move. Raises Inexpressible."""
         try:
             reply = self._written(move)
-            if not self._reads_as(reply, move):
+            read = self.parse(reply)
+            if isinstance(read, Answer) and isinstance(move, Answer):
+                is_same = read.thought == move.thought and same(read.value, move.value)
+            else:
+                is_same = read == move
+            if not is_same:
                 raise Inexpressible("what would be read as something else")
-        except (Inexpressible, Unfillable) as error:
+        except (Inexpressible, Unfillable, WireError) as error:
             self.unsaid.append(move)
             raise Inexpressible(str(error)) from None
         return reply
@@ -160,14 +165,6 @@ class ForeignCodec:
             raise Inexpressible("JSON written as text, where the value itself is wanted")
         return Reply(to_json(fill(self.schema, move.value)))
 
-    def _reads_as(self, reply: Reply, move: Move) -> bool:
-        with contextlib.suppress(WireError):
-            read = self.parse(reply)
-            if isinstance(read, Answer) and isinstance(move, Answer):
-                return read.thought == move.thought and same(read.value, move.value)
-            return read == move
-        return False
-
     # --- what is left of a move that cannot be said ---
 
     def _forced_call(self, reply: Reply) -> Reply:
@@ -195,7 +192,6 @@ def foreign_codec(wire_request: WireRequest, task_tools: Collection[str] = ()) -
 
 
 def _is_valid(schema: Mapping[str, Any], text: str) -> bool:
-    """Whether a text is JSON that the schema takes."""
     with contextlib.suppress(ValueError):
         return fits(schema, from_json(text))
     return False

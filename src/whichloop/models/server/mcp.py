@@ -21,8 +21,7 @@ from whichloop.models.wires.base import Refusal
 from whichloop.protocol import ToolSpec
 from whichloop.protocol.tool_calls import McpError, ToolListing, read_mcp_error
 
-from .answers import JSON, SSE, WireAnswer
-from .trials import McpTrial
+from .answers import JSON, SSE, McpTrial, WireAnswer
 
 TEXT_RESULT = {"type": "object", "properties": {"result": {"type": "string"}}, "required": ["result"]}
 """JSON schema of structured content: the text that the model is shown, which holds the result's receipt."""

@@ -4,7 +4,7 @@ Routes: the pages of all wires, and the same below `/t/TRIAL`. A body's `metadat
 examples; without a codec the program is spoken to as a vendor's model would (`foreign.py`).
 
 Nothing is logged unless the logger `whichloop.models.server` is given a handler, and bodies never are. On level INFO it is told of
-each request that is refused, other than by the trial's fault profile, and of each that no program with the task's tools makes.
+each request that is refused, other than by the trial's fault profile.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import logging
 import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from itertools import dropwhile
 from typing import Any, Self
 from urllib.parse import unquote
 
@@ -28,8 +27,7 @@ from whichloop.models.wires.base import MAX_SHOWN, BadRequest, Incoming, Path, R
 from whichloop.protocol.model import estimate_input
 from whichloop.protocol.wire import from_json
 
-from .answers import HOLD_S, Chat, WireAnswer, json_answer, logger, refused
-from .trials import MAX_BODY_BYTES, McpTrial, More, OwnRequest, Trials
+from .answers import HOLD_S, MAX_BODY_BYTES, Chat, McpTrial, More, OwnRequest, Trials, WireAnswer, json_answer, logger, refused
 
 logger.addHandler(logging.NullHandler())
 
@@ -166,12 +164,10 @@ class Server:
                 structured = request.query.get("structured") == "1"
                 answer: WireAnswer = await self._mcp().answer(trial, request.headers, await _body(request), structured=structured)
                 return answer
-            right = _right_page(path, request.headers)
-            if self.more is not None and right is None and path[0] not in VERSIONS:
+            if self.more is not None and path[0] not in VERSIONS:
                 body = read_json(await _body(request)) if request.method == "POST" else None
                 return json_answer(await self.more(OwnRequest(own.method, own.path, body)))
-        hint = f"; the page is {right}: mind the version at the end of the client's base URL" if right else ""
-        raise Refusal(404, f"No page {request.method} {request.raw_path.partition('?')[0][:MAX_SHOWN]}{hint}", code="unknown_url")
+        raise Refusal(404, f"No page {request.method} {request.raw_path.partition('?')[0][:MAX_SHOWN]}", code="unknown_url")
 
     def _models(self, wire: Wire, model: str | None) -> WireAnswer:
         models, created = self.trials.models(), self._chats.started
@@ -201,14 +197,6 @@ def _none_there() -> Iterator[None]:
         yield
     except LookupError as error:  # str() of a KeyError would put its message in quotes
         raise Refusal(404, " ".join(str(*error.args[:1]).split()) or "Not found.", code="trial_not_found") from None
-
-
-def _right_page(path: Path, headers: Mapping[str, str]) -> str | None:
-    """Return the page that a path without a version, or with more than one, stands for: a client adds one itself, or does not."""
-    bare = tuple(dropwhile(lambda part: part in VERSIONS, path))
-    guesses = [(version, *bare) for version in VERSIONS if (version, *bare) != path]
-    pages = [(guess, wire_for(guess, headers).page(guess)) for guess in guesses]
-    return next(("/" + "/".join(guess)[:MAX_SHOWN] for guess, page in pages if page and page.kind != "models"), None)
 
 
 async def _body(request: web.Request) -> bytes:

@@ -53,7 +53,6 @@ class Incoming:
     """A request for a reply or for a count as it comes from the network."""
 
     body: Any
-    """The decoded JSON body."""
     path: Path = ()
     query: Mapping[str, str] = field(default_factory=dict)
     """What follows the path's question mark, decoded; of a name that is given twice, the first value."""

@@ -248,10 +248,6 @@ def _arguments(value: Mapping[str, Any]) -> str:
     return base.written_arguments(to_json(dict(value)))
 
 
-def _their_id(call_id: str) -> str:
-    return f"toolu_{call_id}" if call_id.startswith("call_") else call_id
-
-
 def _our_id(call_id: str) -> str:
     return call_id.removeprefix("toolu_") if call_id.startswith("toolu_call_") else call_id
 
@@ -281,7 +277,8 @@ def _content(reply: Reply) -> list[dict[str, Any]]:
 
 
 def _tool_use(call: NativeCall, arguments: Any) -> dict[str, Any]:
-    return {"type": "tool_use", "id": _their_id(call.id), "name": call.name, "input": arguments, "caller": {"type": "direct"}}
+    theirs = f"toolu_{call.id}" if call.id.startswith("call_") else call.id
+    return {"type": "tool_use", "id": theirs, "name": call.name, "input": arguments, "caller": {"type": "direct"}}
 
 
 def _input(arguments: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from whichloop.protocol import Message, ToolSpec
 from whichloop.protocol.json_text import Json
@@ -18,12 +18,6 @@ MAX_TOOLS, MAX_METADATA = 128, 16
 Name = Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
 
 
-def _few(metadata: Any) -> Any:
-    if isinstance(metadata, dict) and len(metadata) > MAX_METADATA:
-        raise ValueError(f"at most {MAX_METADATA} fields")
-    return metadata
-
-
 class OpenAIBody(Fields):
     """A request's body."""
 
@@ -32,7 +26,7 @@ class OpenAIBody(Fields):
     temperature: float | None = Field(None, ge=0, le=2)
     top_p: float | None = Field(None, ge=0, le=1)
     stream: bool | None = None
-    metadata: Annotated[dict[str, str] | None, BeforeValidator(_few)] = None
+    metadata: dict[str, str] | None = Field(None, max_length=MAX_METADATA)
 
 
 class Function(Fields):

@@ -273,7 +273,6 @@ _REASONS: Mapping[FinishReason, str] = {"length": "max_output_tokens", "content_
 
 
 def _response(request: WireRequest, stamp: Stamp, status: str) -> dict[str, Any]:
-    """Write a response without output."""
     head = {"id": RESPONSE + stamp.id, "object": "response", "created_at": stamp.created, "status": status, "model": request.model}
     return {**head, **dict.fromkeys(("completed_at", "error", "incomplete_details", "usage")), "output": [], **request.echo}
 
@@ -282,7 +281,8 @@ def _output(reply: Reply, stamp: Stamp) -> list[dict[str, Any]]:
     """Write a reply's items: a message, if there is text or nothing else, and the calls. The last of a cut reply is incomplete."""
     items: list[dict[str, Any]] = []
     if reply.text or not reply.calls:
-        items.append({"type": "message", "role": "assistant", "content": [_text_part(reply.text)]})
+        part = {"type": "output_text", "annotations": [], "logprobs": [], "text": reply.text}
+        items.append({"type": "message", "role": "assistant", "content": [part]})
     for call in reply.calls:
         items.append({"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments})
     for place, item in enumerate(items):
@@ -291,10 +291,6 @@ def _output(reply: Reply, stamp: Stamp) -> list[dict[str, Any]]:
     if reply.finish_reason in _REASONS:
         items[-1]["status"] = "incomplete"
     return items
-
-
-def _text_part(text: str) -> dict[str, Json]:
-    return {"type": "output_text", "annotations": [], "logprobs": [], "text": text}
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

@@ -15,11 +15,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from whichloop.runs.schedule import Trial
-from whichloop.runs.trial.trial import FinishedTrial, NotRun, run_trial
-from whichloop.runs.trial.watchdog import Leftovers, beating, hangs_at, left_behind
+from whichloop.runs.trial.trial import FinishedTrial, NotRun, run_trial, setting_of
+from whichloop.runs.trial.watchdog import beating, hangs_at, leaving_nothing
 
 from .interruption import INTERRUPTED
-from .job import Job, setting_of
+from .job import Job
 from .messages import Links, WorkerError, WorkerLost, framed
 from .pool import Pool
 from .runner import Execute, Progress
@@ -91,10 +91,8 @@ class Engine:
 
     execute: Execute
     in_flight: int
-    """Number of trials to request at once."""
     progress: Progress
     pool: Pool | None = None
-    """The workers, if the trials run on some."""
     _under_way: int = field(default=0, init=False)
     _is_winding_down: bool = field(default=False, init=False)
 
@@ -119,15 +117,10 @@ class Engine:
 async def opened(job: Job, progress: Progress) -> AsyncIterator[Engine]:
     """Keep an engine open within this block. Raises WorkerError if no worker can be had."""
     if not job.config.is_spread:
-        leftovers = Leftovers()
-        try:
-            async with job.trial_models.opened() as answers:
-                setting = setting_of(job.config, job.suite, answers, job.meter)
-                with beating():
-                    yield Engine(lambda trial: run_trial(trial, setting), job.config.in_flight, progress)
-        finally:
-            for line in left_behind(await leftovers.end()):
-                progress.noted(line)
+        async with leaving_nothing(), job.trial_models.opened() as answers:
+            setting = setting_of(job.config, job.suite, answers, job.meter)
+            with beating():
+                yield Engine(lambda trial: run_trial(trial, setting), job.config.in_flight, progress)
         return
     with contextlib.ExitStack() as stack:
         if job.config.engine == "local":

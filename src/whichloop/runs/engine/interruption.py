@@ -19,7 +19,6 @@ from typing import NoReturn
 from whichloop.protocol.threads import in_event_loop
 
 INTERRUPTED = "interrupted"
-"""Why no further trial begins."""
 SAME_WISH_S = 0.2
 """Seconds within which equal signals are one wish: `timeout -s INT` sends its own to a command, and then to its process group."""
 
@@ -29,7 +28,6 @@ class Interruption:
 
     def __init__(self) -> None:
         self.is_ending = False
-        """Whether the run is to end."""
         self.wind_down: Callable[[], object] | None = None
         """Lets what is under way end; from any thread. None where that is nothing, and once it was called."""
         self.cancel: Callable[[], object] | None = None
@@ -69,7 +67,6 @@ class Interruption:
 
 
 _UNDER_WAY: list[Interruption] = []
-"""Those of the runs under way in this process."""
 
 
 def press_everywhere(*, at_once: bool = False) -> bool:

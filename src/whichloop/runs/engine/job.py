@@ -12,13 +12,14 @@ from types import FrameType
 from typing import Any
 
 from whichloop.datasets.task import Suite
-from whichloop.models.metering import Budget, Meter
+from whichloop.models.metering import Meter
 from whichloop.protocol.json_text import Json
 from whichloop.protocol.names import own_folder
-from whichloop.runs.config import BudgetConfig, CompareConfig
+from whichloop.runs.config import CompareConfig
 from whichloop.runs.manifest import Manifest
 from whichloop.runs.schedule import Arm
-from whichloop.runs.trial.trial import TrialContext
+from whichloop.runs.trial.trial import budget_of as budget_of
+from whichloop.runs.trial.trial import setting_of as setting_of
 from whichloop.runs.trial_models import TrialModels
 
 MAX_EVENTS = 2_000_000
@@ -119,7 +120,6 @@ class Job:
     manifest: Manifest
     trial_models: TrialModels
     meter: Meter
-    """The meter of the whole run."""
     lines: SeenLines | None = None
     """Collects which lines of some files the trials come to in workers; None where nobody asks."""
 
@@ -151,15 +151,3 @@ def setup_of(job: Job, workers: int) -> bytes:
 def compared(manifest: Manifest) -> dict[str, Json]:
     """Return the parts of a manifest that must be the same in every process that runs trials of one run."""
     return manifest.model_dump(mode="json", include=set(COMPARED), exclude_unset=True)
-
-
-def setting_of(config: CompareConfig, suite: Suite, answers: TrialModels, meter: Meter) -> TrialContext:
-    """Return what all trials of a run share in one process; `answers` is ready to answer in its event loop."""
-    return TrialContext(
-        suite, answers, config.trial_timeout_s, budget_of(config.trial_budget), meter, config.real_time, config.tool_timeout_s
-    )
-
-
-def budget_of(config: BudgetConfig) -> Budget:
-    """Return the limits that a configuration sets."""
-    return Budget(config.calls, config.tokens, config.dollars, config.seconds)

@@ -11,8 +11,7 @@ From a worker, each with "spent": [calls, tokens, dollars] since the last one:
     {}: the beat of its event loop, ten times a second.
     {"done": job, "record": {…}, "lines": …}, a newline and the trace: a finished trial.
     {"not_run": job, "why": reason}
-    {"ended": {"left": {name: n}, "said": [line, …], "replayed": n, "miss": text}}: what it leaves behind, lines to be told, and
-        what came of a recording.
+    {"ended": {"replayed": n, "miss": text}}: what came of a recording.
 """
 
 from __future__ import annotations
@@ -56,10 +55,6 @@ class Link(Protocol):
         """End the worker, gently or at once. May be called for a lost worker."""
 
 
-async def nothing_amiss() -> None:
-    """Find nothing: this machine is there."""
-
-
 @dataclass(frozen=True, slots=True)
 class Links:
     """The place that workers come from."""
@@ -67,9 +62,8 @@ class Links:
     make: Callable[[int], Link]
     """Make a link, not yet started, to worker number 1, 2, …; a worker that replaces a lost one has a new number."""
     workers: int
-    """Number of workers at once."""
-    check: Callable[[], Awaitable[None]] = nothing_amiss
-    """Raises CutShort where no worker can come from there any more."""
+    check: Callable[[], Awaitable[None]] | None = None
+    """Raises CutShort where no worker can come from there any more; None for this machine, which is there."""
 
 
 def encoded(fields: Mapping[str, object]) -> bytes:

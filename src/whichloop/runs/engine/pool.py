@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import json
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +21,7 @@ from whichloop.metrics.record import Record
 from whichloop.protocol import StopReason
 from whichloop.runs.schedule import Trial
 from whichloop.runs.trial.trial import FinishedTrial, NotRun, head_of
-from whichloop.runs.trial.watchdog import killed, left_behind
+from whichloop.runs.trial.watchdog import killed
 
 from .job import Job, setup_of
 from .messages import START_LIMIT_S, Link, Links, WorkerError, WorkerLost, encoded
@@ -40,10 +40,6 @@ MAX_DEATHS = 3
 """Worker deaths during the same trial, which ran alone the last time, after which it is given up."""
 MAX_IDLE_DEATHS = 5
 """Consecutive idle deaths of workers, beyond the number of workers, after which the run ends."""
-MAX_ARM_DEATHS = 15
-"""Deaths of workers during trials of an arm that are borne however few of its trials have ended."""
-MAX_ARM_DEATH_SHARE = 0.1
-"""Deaths for each ended trial of the arm that are borne: a machine that kills a worker now and then is not the arm's fault."""
 
 
 @dataclass(slots=True, eq=False)
@@ -55,7 +51,6 @@ class Order:
     message: bytes
     result: asyncio.Future[FinishedTrial]
     deaths: int = 0
-    """Number of workers that died during the trial."""
     alone: bool = False
     """Whether it runs on a worker that has nothing else."""
     sent_at: float = 0.0
@@ -73,7 +68,6 @@ class PoolWorker:
     """Orders that it was given and has not returned, in the order in which they were given and are begun."""
     keeping: asyncio.Task[Any] | None = None
     ended: bool = False
-    """Whether it has announced its end."""
     finished: int = 0
     ready_at: float = field(default_factory=time.monotonic)
     heard_at: float = field(default_factory=time.monotonic)
@@ -113,19 +107,13 @@ class Pool:
         self._unfinished: dict[int, Order] = {}
         """All orders that somebody waits for, by number."""
         self._workers: list[PoolWorker] = []
-        """The workers that are ready."""
         self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stopping: list[asyncio.Task[None]] = []
         self._closing = False
         self._idle_deaths = 0
-        self._arm_deaths, self._arm_ends = Counter[str](), Counter[str]()
-        """Arm → workers that died of it, and its trials that ended."""
-        self._given_up: dict[str, str] = {}
-        """Arm → why it is given up, since its trials end their workers."""
         self._stop: dict[str, object] = {}
         """The message that no further trial may begin; empty while trials may."""
         self._failed: Exception | None = None
-        self._left = Counter[str]()
 
     @property
     def in_flight(self) -> int:
@@ -153,8 +141,6 @@ class Pool:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await asyncio.gather(*self._stopping, return_exceptions=True)
-            for line in left_behind(self._left):
-                self._progress.noted(line)
 
     async def run(self, trial: Trial) -> FinishedTrial:
         """Run one trial, on one worker or, if that is lost, on another. Raises NotRun, and WorkerError if no worker is left."""
@@ -185,8 +171,9 @@ class Pool:
 
     def _deal(self) -> None:
         """Give workers as many trials as they have room for, the least busy first; one of them gets those that must run alone."""
-        if self._stop or self._given_up:
-            self._refuse()
+        for order in (*self._waiting, *self._waiting_alone) if self._stop else ():
+            if not order.result.done():
+                order.result.set_exception(NotRun(self._stop["stop"]))
         workers = list(self._workers)
         if self._waiting_alone and workers:
             free = min(workers, key=lambda worker: len(worker.orders))
@@ -206,21 +193,9 @@ class Pool:
             order.sent_at = time.time()
             worker.link.send(order.message)
 
-    def _refuse(self) -> None:
-        """End the trials that are not to be begun."""
-        for orders in (self._waiting, self._waiting_alone):
-            for order in list(orders):
-                if order.trial.arm.name in self._given_up:
-                    self._record(order, status="errored", reason=self._given_up[order.trial.arm.name])
-                elif self._stop and not order.result.done():
-                    order.result.set_exception(NotRun(self._stop["stop"]))
-                if order.result.done():
-                    orders.remove(order)
-
     # --- one worker after the other ---
 
     async def _keep_worker(self) -> None:
-        """Keep a worker alive, and replace it whenever it is lost."""
         try:
             while not self._closing:
                 worker = PoolWorker(self._links.make(next(self._worker_numbers)), self._share)
@@ -261,7 +236,6 @@ class Pool:
             await asyncio.shield(self._stopping[-1])
 
     def _take(self, worker: PoolWorker, message: bytes) -> None:
-        """Take what a worker says."""
         head, _, trace = message.partition(b"\n")
         report = json.loads(head)
         worker.heard_at = time.monotonic()
@@ -273,7 +247,6 @@ class Pool:
             order = worker.orders.pop(number)
             worker.finished += 1
             self._idle_deaths = 0
-            self._arm_ends[order.trial.arm.name] += 1
             if order.result.done():
                 pass
             elif "done" in report:
@@ -283,16 +256,10 @@ class Pool:
             self._deal()
         elif "ended" in report:
             worker.ended = True
-            self._ended(report["ended"])
-
-    def _ended(self, farewell: dict[str, Any]) -> None:
-        self._left += Counter(farewell["left"])
-        for line in farewell["said"]:
-            self._progress.noted(line)
-        recordings = self._job.trial_models.recordings
-        if recordings is not None:
-            recordings.replayed += farewell["replayed"]
-            recordings.first_miss = recordings.first_miss or farewell["miss"]
+            recordings = self._job.trial_models.recordings
+            if recordings is not None:
+                recordings.replayed += report["ended"]["replayed"]
+                recordings.first_miss = recordings.first_miss or report["ended"]["miss"]
 
     def _add_spent(self, calls: int, tokens: int, dollars: float) -> None:
         """Count what was spent, and stop at the end of the run's budget."""
@@ -315,7 +282,8 @@ class Pool:
                 # A pause of this process is not taken for the workers' silence: what they said is yet to be read.
                 pause_s = max(0.0, time.monotonic() - asleep_at - LOOK_S)
                 self._add_spent(0, 0, 0.0)
-                await self._links.check()
+                if self._links.check is not None:
+                    await self._links.check()
                 for worker in list(self._workers):
                     worker.heard_at += pause_s
                     if worker.orders and worker.silent_s > limit_s:
@@ -343,8 +311,6 @@ class Pool:
         how_lost = f"hung for {silent_s:.0f} s, and was killed" if hangs else f"died ({why})"
         again = sum(not order.result.done() for order in running)
         self._progress.noted(f"{worker.link.name} {how_lost}; trials that run again: {again}")
-        if not hangs and len(arms := {order.trial.arm.name for order in running}) == 1:
-            self._count_death(arms.pop(), why)
         unfinished = [order for order in worker.orders.values() if not order.result.done()]
         self._waiting_alone.extend(order for order in unfinished if order.alone)
         self._waiting.extendleft(order for order in reversed(unfinished) if not order.alone)
@@ -352,14 +318,6 @@ class Pool:
         self._idle_deaths += not running and not worker.finished
         if self._idle_deaths >= MAX_IDLE_DEATHS + self._links.workers:
             raise WorkerError(f"{worker.link.name} died ({why}), as did {self._idle_deaths - 1} before it, and nothing was done")
-
-    def _count_death(self, arm: str, how: str) -> None:
-        """Count the death of a worker that ran trials of this arm alone, and give up an arm with too many."""
-        self._arm_deaths[arm] += 1
-        if self._arm_deaths[arm] > max(MAX_ARM_DEATHS, MAX_ARM_DEATH_SHARE * self._arm_ends[arm]) and arm not in self._given_up:
-            number = self._arm_deaths[arm]
-            self._given_up[arm] = f"not run: {number} worker processes died during trials of this arm, the last of {how}"
-            self._progress.noted(f"{arm} is given up, because its trials end their workers; those that are left are errored")
 
     def _record(self, order: Order, **fields: Any) -> None:
         """Record what is known about a trial that no worker could finish."""

@@ -17,11 +17,11 @@ from whichloop.runs.config import config_from
 from whichloop.runs.lookup import resolve
 from whichloop.runs.new_manifest import manifest_of
 from whichloop.runs.schedule import Trial
-from whichloop.runs.trial.trial import NotRun, TrialContext, run_trial
-from whichloop.runs.trial.watchdog import Leftovers, beating
+from whichloop.runs.trial.trial import NotRun, TrialContext, budget_of, run_trial, setting_of
+from whichloop.runs.trial.watchdog import beating, leaving_nothing
 from whichloop.runs.trial_models import open_models
 
-from .job import LineWatch, budget_of, compared, setting_of
+from .job import LineWatch, compared
 from .messages import WorkerError, encoded
 
 Send = Callable[[bytes], object]
@@ -62,17 +62,16 @@ class WorkerLoop:
         """Run the trials that `incoming` orders until it says that none will follow, or ends itself."""
         self._send = send
         os.write(self._hang_file, f"{threading.get_ident():016x}\n".encode())
-        leftovers = Leftovers()
-        try:
-            with beating(self._beat):
-                async with self._answering.opened() as answers:
-                    await self._work(incoming, setting_of(self._config, self._suite, answers, self._meter))
-        finally:
-            faulthandler.cancel_dump_traceback_later()
-            left = await leftovers.end()
+        async with leaving_nothing():
+            try:
+                with beating(self._beat):
+                    async with self._answering.opened() as answers:
+                        await self._work(incoming, setting_of(self._config, self._suite, answers, self._meter))
+            finally:
+                faulthandler.cancel_dump_traceback_later()
         recordings = self._answering.recordings
         replayed, miss = (0, "") if recordings is None else (recordings.replayed, recordings.first_miss)
-        self._say({"ended": {"left": left, "said": self._answering.pressure(), "replayed": replayed, "miss": miss}})
+        self._say({"ended": {"replayed": replayed, "miss": miss}})
 
     def _beat(self) -> None:
         """Say that the event loop turns, and let `faulthandler`, which no code can hold up, write where it hangs if it does not."""
@@ -92,7 +91,6 @@ class WorkerLoop:
             await asyncio.gather(*doing, return_exceptions=True)
 
     async def _receive_orders(self, incoming: AsyncIterator[bytes]) -> None:
-        """Receive orders until the last one."""
         async for message in incoming:
             order = loads(message)
             if "run" in order:
@@ -104,7 +102,6 @@ class WorkerLoop:
                 return
 
     async def _run_trials(self, setting: TrialContext) -> None:
-        """Run one trial after the other."""
         while True:
             job, arm, task, repeat, attempt = await self._queue.get()
             try:

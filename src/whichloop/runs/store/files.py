@@ -66,7 +66,8 @@ def write_whole(path: Path, data: bytes) -> None:
     """Write a file of a run directory, whole or not at all. Raises OSError."""
     scratch = path.with_name(f"{path.name}.part")
     with naming(path):
-        with BufferedWriter(new_file(scratch)) as file:
+        scratch.unlink(missing_ok=True)  # a link itself is replaced, and its target stays as it is
+        with BufferedWriter(own_file(scratch, os.O_CREAT | os.O_EXCL)) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -114,12 +115,6 @@ def own_file(path: Path, flags: int) -> FileIO:
         file.close()
         raise RunError(f"{path}: {error.strerror}") from None
     return file
-
-
-def new_file(path: Path) -> FileIO:
-    """Create an empty file in the place of an older one; a link itself is replaced, and its target stays as it is."""
-    path.unlink(missing_ok=True)
-    return own_file(path, os.O_CREAT | os.O_EXCL)
 
 
 def sealed_lines(path: Path) -> Iterator[bytes]:

@@ -6,6 +6,7 @@ Of several rows for one trial the last counts. Each row has a CRC-32; the manife
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import shutil
@@ -27,7 +28,7 @@ import zstandard
 from whichloop.metrics.record import MAX_COUNT, Record
 from whichloop.metrics.trace import Trace, TraceError
 from whichloop.protocol.files import open_regular
-from whichloop.protocol.json_text import Encoder, load_json
+from whichloop.protocol.json_text import load_json
 from whichloop.protocol.names import meant, most_like, several
 from whichloop.protocol.values import one_line
 
@@ -70,7 +71,7 @@ OWN = ("repeat", "seed", "wall_s", "started_at", "attempt", "trace_at")
 _BLANK = dict.fromkeys(OWN, 0)
 GUARDED = struct.Struct("<qIqqddqqq")
 """What the CRC-32 of a trial is of: all else of its row, and last the CRC-32 of its kind."""
-_ENCODER = Encoder(separators=(",", ":"), allow_nan=False)
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
 @contextmanager
@@ -102,7 +103,7 @@ def _opened(folder: Path) -> Iterator[sqlite3.Connection]:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorname in ("SQLITE_BUSY", "SQLITE_LOCKED"):
                 raise
-            # Killed while it was written, and here nothing can be written.
+            # Killed while it was written: a connection that only reads cannot fold in what its journal holds.
             scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             for each in map(path.with_name, (TRIALS, f"{TRIALS}-wal")):
                 if each.exists():

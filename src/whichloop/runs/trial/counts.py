@@ -228,10 +228,7 @@ class PrefixCount:
 
 
 def _size(part: Message | str) -> int:
-    """Return the length of a part's content in bytes."""
-    if isinstance(part, str) or part.calls or not part.content.isascii() or not part.call_id.isascii():
-        return len(_content(part))
-    return len(part.role) + len(part.call_id) + len(part.content) + 2
+    return len(_content(part))
 
 
 def _content(part: Message | str) -> bytes:
@@ -271,7 +268,6 @@ class TrialClock:
         self._is_scripted = is_scripted
         self.started, self.waits, self._tunnel = started, Waits(), tunnel
         self.recorded: RecordedModel | None = None
-        """The recording that replies come from, if there is one."""
         self.wall_s = 0.0
         """Seconds until the loop's end, on the wall; 0 before."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import json
 import operator
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
@@ -38,7 +39,7 @@ from whichloop.protocol import (
     WireError,
     render_value,
 )
-from whichloop.protocol.json_text import Encoder, sha256
+from whichloop.protocol.json_text import sha256
 from whichloop.protocol.model import CHARS_PER_TOKEN, estimate_input
 from whichloop.protocol.moves import MOVE_NAMES
 from whichloop.protocol.redact import redact, redact_json
@@ -60,7 +61,6 @@ class Recorder:
         self.calls: dict[str, int] = {}
         self.usage = _NO_USAGE
         self.is_answered = False
-        """Whether the model gave any reply."""
         self.errors = defaultdict[str, int](int)
         self.retries = Counter[str]()
         self.provider_failure: ProviderError | None = None
@@ -68,7 +68,6 @@ class Recorder:
         self.provider_trouble: ProviderError | None = None
         """The last failure of a real provider in which the request had no part, whatever came after it."""
         self.tools: Mapping[str, Tool] = {}
-        """The tools that calls are checked against."""
         self.prefixes = PrefixCount()
         self.retention: RetentionCount | None = None
         """None without a scripted model: nobody else says what a prompt shows."""
@@ -77,7 +76,6 @@ class Recorder:
         self._gave: set[str] = set()
         """Calls that have given a result, as text."""
         self._last_messages: dict[tuple[str, str], tuple[Message, ...]] = {}
-        """Role and scope → messages of the last request."""
 
     def exchange(self, exchange: MeteredExchange) -> None:
         """Hear of one request and what came of it."""
@@ -274,7 +272,6 @@ def move_to_json(move: Move) -> dict[str, Any]:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass, and of those inside it, as a dictionary."""
     return {name: _as_json(getattr(value, name)) for name in value.__dataclass_fields__}
 
 
@@ -284,7 +281,7 @@ def _as_json(value: Any) -> Any:
     return _fields(value) if dataclasses.is_dataclass(value) else own_copy(value)
 
 
-_ENCODER = Encoder(ensure_ascii=True, sort_keys=False, separators=(",", ":"), allow_nan=False, default=render_value)
+_ENCODER = json.JSONEncoder(ensure_ascii=True, sort_keys=False, separators=(",", ":"), allow_nan=False, default=render_value)
 MAX_DEPTH = 12
 """Maximum depth at which values that JSON cannot hold are looked for; deeper values become text."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,6 +25,7 @@ from whichloop.protocol.redact import logger_of, redact
 from whichloop.protocol.tool_calls import ID_DIGITS
 from whichloop.protocol.tools import DEFAULT_TIME_LIMIT_S
 from whichloop.protocol.values import cap, error_text, json_safe
+from whichloop.runs.config import BudgetConfig, CompareConfig
 from whichloop.runs.schedule import Trial
 from whichloop.runs.trial_models import PlayedUser, TrialModels, is_priced, model_for_trial, script_of
 
@@ -52,7 +52,6 @@ LOOK_S = 1.0
 GRACE_S = 2.0
 """Seconds that a loop has to end after it was cancelled; then it is abandoned."""
 SWALLOWED = "cancellation was swallowed"
-"""Reason of a trial whose loop had to be abandoned."""
 STANDS = frozenset({StopReason.FINISHED, StopReason.TIMEOUT, StopReason.BUDGET})
 """Stops that are scored: the loop reached them despite a request that its provider refused, or by its own limit."""
 
@@ -70,12 +69,23 @@ class TrialContext:
     timeout_s: float = 60.0
     trial_budget: Budget = field(default_factory=Budget)
     meter: Meter = field(default_factory=Meter)
-    """The meter of the whole run."""
     real_time: bool = False
     tool_timeout_s: float = DEFAULT_TIME_LIMIT_S
     """Time limit in seconds for a tool that sets none of its own."""
     oracles: dict[str, Mapping[str, Truth] | str] = field(default_factory=dict)
     """Task → truth of its planned calls, or why its plan does not replay; filled as tasks come up."""
+
+
+def setting_of(config: CompareConfig, suite: Suite, answers: TrialModels, meter: Meter) -> TrialContext:
+    """Return what all trials of a run share in one process; `answers` is ready to answer in its event loop."""
+    return TrialContext(
+        suite, answers, config.trial_timeout_s, budget_of(config.trial_budget), meter, config.real_time, config.tool_timeout_s
+    )
+
+
+def budget_of(config: BudgetConfig) -> Budget:
+    """Return the limits that a configuration sets."""
+    return Budget(config.calls, config.tokens, config.dollars, config.seconds)
 
 
 class FinishedTrial(NamedTuple):
@@ -131,8 +141,7 @@ def _errored(trial: Trial, context: TrialContext, reason: str, started_at: float
 
 
 async def _truth(trial: Trial, context: TrialContext) -> Mapping[str, Truth] | str:
-    """Return what a scripted model goes by: the truth of each planned call, replayed once per task on fresh tools. Or why the task
-    cannot be asked."""
+    """Return the truth of each planned call, replayed once per task on fresh tools; or why the task cannot be asked."""
     task = trial.task
     if task.quarantined:
         return f"quarantined: {task.quarantined}"
@@ -223,7 +232,12 @@ class LoopRun:
             self._end_without_answer(StopReason.BUDGET, self.meter.refused)
         elif not ended_itself:
             swallowed = "" if has_stopped else f", and {SWALLOWED}"
-            self._end_without_answer(StopReason.TIMEOUT, f"{self._why_it_was_ended()}{swallowed}{f' at {at}' if at else ''}")
+            why = f"no end within {self.context.timeout_s:g} s"
+            if self.guard.used_up:
+                why = f"no end after {self.guard.max_passes:,} requests and calls"
+            elif self.is_scripted:
+                why = f"no end, and no request or call for {self.context.timeout_s:g} s"
+            self._end_without_answer(StopReason.TIMEOUT, f"{why}{swallowed}{f' at {at}' if at else ''}")
         elif running.cancelled():
             self._end_without_answer(StopReason.CANCELLED, "the loop cancelled itself")
         elif problem := breach(result := running.result()):
@@ -246,14 +260,6 @@ class LoopRun:
             raise
         except BaseException as error:  # the boundary to the design under test: whatever leaves it is a crash of it
             return error
-
-    def _why_it_was_ended(self) -> str:
-        """Return why a loop that did not end by itself was ended."""
-        if not self.is_scripted:
-            return f"no end within {self.context.timeout_s:g} s"
-        if self.guard.used_up:
-            return f"no end after {self.guard.max_passes:,} requests and calls"
-        return f"no end, and no request or call for {self.context.timeout_s:g} s"
 
     async def _until_time_is_up(self, running: asyncio.Task[object]) -> bool:
         """Say whether the loop ended by itself. What its provider's failures and our limits cost is added to its time."""
@@ -310,8 +316,6 @@ def breach(result: object) -> str:
         text = cap(f"{type(result).__name__}: {error_text(result)}", MAX_REASON_CHARS // 2)  # behind it is room for the line
         return f"{text} at {at}" if at else text
     if not isinstance(result, Outcome):
-        if inspect.iscoroutine(result):
-            result.close()  # Python would warn later, at a line of ours
         return f"TypeError: run() gave a {type(result).__name__}, not an Outcome"
     stop: object = result.stop
     if not isinstance(stop, StopReason):

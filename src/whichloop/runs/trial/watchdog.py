@@ -1,4 +1,4 @@
-"""The beat of an event loop, which a trial that blocks it holds up; how a trial's tasks are ended, and what they leave behind.
+"""The beat of an event loop, which a trial that blocks it holds up, and how a trial's tasks are ended.
 
 A worker whose event loop does not beat for as long as a trial may take writes where it hangs, and ends. In the command's own
 process nothing ends such a trial.
@@ -13,20 +13,17 @@ import re
 import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from whichloop.protocol.own_code import is_theirs, place_of
 
 BEAT_S = 0.1
-"""Seconds between two beats."""
 STUCK_S = 0.5
 """Seconds without a beat from which on the time counts for no trial."""
 
 MAX_DUMP = 1 << 20
-"""Bytes of what `faulthandler` wrote that are read."""
 
 
 class LastActivity:
@@ -114,10 +111,16 @@ class Guard:
 async def stop(running: asyncio.Task[object], grace_s: float) -> bool:
     """Cancel a loop's task and give it `grace_s` seconds to end; False: it swallowed its cancellation and was abandoned."""
     running.cancel()
-    has_ended = await ends_within(running, grace_s)
-    if not has_ended:
-        _abandon(running)
-    return has_ended
+    if await ends_within(running, grace_s):
+        return True
+    # By force: left alone, it would run on beside other trials, and asyncio.run would wait for it without end.
+    coroutine = running.get_coro()
+    if coroutine is not None:
+        with contextlib.suppress(RuntimeError):  # "coroutine ignored GeneratorExit"
+            coroutine.close()
+    running.add_done_callback(lambda task: task.cancelled() or task.exception())  # looked at, so that nothing is logged
+    running.cancel()  # wakes the task, which finds its coroutine closed and ends
+    return False
 
 
 async def ends_within(running: asyncio.Task[object], seconds: float) -> bool:
@@ -126,43 +129,20 @@ async def ends_within(running: asyncio.Task[object], seconds: float) -> bool:
     return bool(done)
 
 
-def _abandon(running: asyncio.Task[object]) -> None:
-    """End a task by force: left alone, it would run on beside other trials, and asyncio.run would wait for it without end."""
-    coroutine = running.get_coro()
-    if coroutine is not None:
-        with contextlib.suppress(RuntimeError):  # "coroutine ignored GeneratorExit"
-            coroutine.close()
-    running.add_done_callback(lambda task: task.cancelled() or task.exception())  # looked at, so that nothing is logged
-    running.cancel()  # wakes the task, which finds its coroutine closed and ends
-
-
-CALL = "call-"
-"""Prefix of the names of threads for calls, before the function's name; see `whichloop.protocol.threads`."""
 LEFTOVER_GRACE_S = 1.0
 """Seconds that tasks which remain at the end have to finish."""
 
 
-class Leftovers:
-    """What the trials of one event loop leave behind."""
-
-    def __init__(self) -> None:
-        """Start to count, inside the event loop, before the first trial."""
-        self._threads = frozenset(threading.enumerate())
-        self._tasks = frozenset(asyncio.all_tasks())
-        asyncio.get_running_loop().set_default_executor(DaemonThreads())
-
-    async def end(self) -> Counter[str]:
-        """End what trials started and did not wait for; return what does not end, by name: `call of sleep`, `task`."""
-        tasks = asyncio.all_tasks() - self._tasks - {asyncio.current_task()}
-        ended = await asyncio.gather(*(stop(task, LEFTOVER_GRACE_S) for task in tasks))
-        threads = (thread.name for thread in threading.enumerate() if thread not in self._threads)
-        calls = Counter(f"call of {name.removeprefix(CALL)}" for name in threads if name.startswith(CALL))
-        return calls + Counter({"task": ended.count(False)})
-
-
-def left_behind(left: Mapping[str, int]) -> list[str]:
-    """Return in one line what did not end; nothing if there is nothing."""
-    return [f"left behind, without an end: {', '.join(f'{n} × {name}' for name, n in left.items())}"] if left else []
+@contextlib.asynccontextmanager
+async def leaving_nothing() -> AsyncIterator[None]:
+    """End, behind this block, the tasks that trials started and did not wait for; calls on threads are left alone."""
+    loop, before = asyncio.get_running_loop(), asyncio.all_tasks()
+    loop.set_default_executor(DaemonThreads())
+    try:
+        yield
+    finally:
+        tasks = asyncio.all_tasks() - before - {asyncio.current_task()}
+        await asyncio.gather(*(stop(task, LEFTOVER_GRACE_S) for task in tasks))
 
 
 class DaemonThreads(ThreadPoolExecutor):
@@ -181,8 +161,7 @@ class DaemonThreads(ThreadPoolExecutor):
             else:
                 future.set_result(result)
 
-        called = getattr(function, "args", ()) or (function,)  # `asyncio.to_thread` wraps it in a context's `run`
-        threading.Thread(target=work, name=f"{CALL}{getattr(called[0], '__name__', 'call')}", daemon=True).start()
+        threading.Thread(target=work, daemon=True).start()
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
