@@ -117,4 +117,4 @@ def test_the_page_shows_the_count_of_hostile_replies_so_far() -> None:
     counted = HOSTILE.Count.kept()
     assert block(HOSTILE.PAGE, "hostile").strip().splitlines() == [*counted.table()]
     assert counted.replies > 50_000
-    assert all(sum(count.stops.values()) == count.runs for count in counted.designs.values())
+    assert all(sum(count["stops"].values()) == count["runs"] for count in counted.designs.values())
