@@ -485,6 +485,11 @@ def losses(share: float) -> Iterator[str]:
         yield row(size, *cells, *["–"] * (2 * len(KINDS) - len(cells)))
 
 
+TABLES: Mapping[str, Callable[[float], Iterator[str]]] = {
+    **{section.name: partial(lines, section) for section in SECTIONS},
+    "grid of one arm": arms,
+    "grid of losses": losses,
+}
+
 if __name__ == "__main__":
-    grids = {"grid of one arm": arms, "grid of losses": losses}
-    make_tables(__doc__, PAGE, {section.name: partial(lines, section) for section in SECTIONS} | grids)
+    make_tables(__doc__, PAGE, TABLES)

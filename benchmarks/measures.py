@@ -52,6 +52,8 @@ COLUMNS = (
     ("injected", "utility_kept"),
 )
 """Profile and measure."""
+AS_MODELS = ("clean", "flaky-format", "flaky-tools", "forgetful")
+"""Profiles that stand in for models."""
 DIGITS = 3
 MAX_SEARCHED, MAX_RUNS = 12, 60
 """Lost trials of an arm whose smallest sets of faults are searched at most, the first ones, and runs of each."""
@@ -119,11 +121,6 @@ def context(found: Results) -> Iterator[Table]:
     yield only(measures_table("", found.comparison.arms, "context"), *shown)
 
 
-def harness(found: Results) -> Iterator[Table]:
-    """How much of accuracy is the design, and how much the fault profile that stands in for a model."""
-    yield from map(harness_table, found.harness)
-
-
 def calls(found: Results) -> Iterator[Table]:
     """What becomes of the calls that are made at once, and what it comes to, in designs that run them one by one or together."""
     arms = found.comparison.arms
@@ -170,7 +167,7 @@ class Block(NamedTuple):
 BLOCKS: Mapping[str, Block] = {
     "overview": Block(overview, installed, "errands", ("clean", "crossed-calls", "injected"), 60),
     "context": Block(context, lambda: ["microcompact(loop=bare)"], "long_haul", ("clean",)),
-    "harness": Block(harness, lambda: (), "arithmetic", ("clean", "flaky-format", "flaky-tools", "forgetful"), 60),
+    "harness": Block(lambda found: map(harness_table, found.harness), lambda: (), "arithmetic", AS_MODELS, 60),
     "calls": Block(calls, lambda: [*AT_ONCE, "microcompact(loop=finish, keep=1)"], "errands", ("crossed-calls",)),
     "injection": Block(injection, lambda: [f"guarded(loop=bare, {options})" for options in DEFENCES], "events", ("injected",)),
 }

@@ -56,8 +56,6 @@ def optimized(loops: Sequence[str], optimizer: str, profile: str, runs: Path, **
     return optimization_result(made.folder)
 
 
-# --- optimizer × design ---
-
 RATE = 0.6
 """Share of trials in which the weakness shows until it is taught away."""
 SEED = 1

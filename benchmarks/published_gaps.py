@@ -119,9 +119,6 @@ def _accuracies(pairs: Rows, form: Form, size: int) -> dict[str, float]:
     return {name: mean.value for name, mean in found.items() if mean is not None}
 
 
-# --- what came of it ---
-
-
 def tables(prediction: Mapping[str, Any], published: Rows) -> Iterator[str]:
     """Return the tables of docs/validity.md, line by line. Raises ValueError where fewer than three models are in both."""
     scored = {name for name, forms in published.items() if all(PERCENTAGE.fullmatch(cells[BASE]) for cells in forms.values())}
