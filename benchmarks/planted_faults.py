@@ -22,8 +22,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "whichloop"
 LIST = Path(__file__).with_suffix(".json")
-TIMEOUT_S = 120
-"""Seconds for one test: a fault may make it hang, and then pytest ends with exit code 1."""
+OPTIONS = ("-x", "-n0", "-pno:cacheprovider", "--timeout=120", "--timeout-method=thread")
+"""A fault may make a test hang: after its time, pytest ends with exit code 1."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,7 @@ def exit_code(fault: PlantedFault) -> int:
         copy = Path(folder) / "whichloop"
         shutil.copytree(PACKAGE, copy)  # with what is compiled, and the times by which Python knows that it still holds
         (copy / fault.file).write_text(fault.planted(), encoding="utf-8")
-        options = ["-xqn0", "-pno:cacheprovider", f"--timeout={TIMEOUT_S}", "--timeout-method=thread", f"--basetemp={folder}/tests"]
-        command = [sys.executable, "-m", "pytest", *options, fault.tests]
+        command = [sys.executable, "-m", "pytest", *OPTIONS, f"--basetemp={folder}/tests", fault.tests]
         environment = os.environ | {"PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
         return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False).returncode
 
