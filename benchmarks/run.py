@@ -132,7 +132,9 @@ def versions() -> dict[str, str]:
         needs = [name for program in ALL if program.is_peer == is_peer for name in program.needs]
         if Path(python).exists():
             said = subprocess.run([python, "-c", VERSIONS, *needs], capture_output=True, text=True, check=True).stdout
-            found |= (line.partition(" ")[::2] for line in said.splitlines())
+            for line in said.splitlines():
+                name, version = line.split()
+                found[name] = version
     return found
 
 
