@@ -69,7 +69,6 @@ frameworks: $(READY)
 	$(BIN)/whichloop install --all
 	$(BIN)/python benchmarks/frameworks.py --write
 	$(BIN)/whichloop report runs/frameworks/*/* --format html -o runs/frameworks/report.html
-	$(BIN)/python benchmarks/framework_faults.py --write
 
 browser:
 	@command -v chromium >/dev/null && command -v chromedriver >/dev/null || { \

@@ -1,6 +1,6 @@
 """The versions that `whichloop install` gives, written from environments that work.
 
-python benchmarks/constraints.py NAME… | --all
+python benchmarks/constraints.py [NAME …]
 
 The environments are those under WHICHLOOP_HOME. To move a framework to new versions: make an environment there with uv or pip, run
 `pytest tests/frameworks`, and then this.
@@ -26,11 +26,8 @@ def constraints_text(name: str, folder: Path) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--all", action="store_true", dest="all_of_them")
-    given = parser.parse_args()
-    CONSTRAINTS.mkdir(exist_ok=True)
-    for name in FRAMEWORKS if given.all_of_them else given.names:
+    parser.add_argument("names", nargs="*", metavar="NAME", help="default: all")
+    for name in parser.parse_args().names or FRAMEWORKS:
         folder, _ = FRAMEWORKS[name]().environment
         (CONSTRAINTS / f"{name}.txt").write_text(constraints_text(name, folder), encoding="utf-8")
 

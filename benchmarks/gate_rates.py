@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,7 @@ METRICS: Mapping[str, float] = {PRIMARY: MARGIN, "steps": MORE, "tokens": MORE}
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class World:
+class World(NamedTuple):
     """Tasks, how likely each is solved, and what trials of one template share."""
 
     name: str
@@ -51,8 +50,7 @@ WORLDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """What became of the loop between baseline and run."""
 
     drop: float = 0.0
@@ -64,8 +62,7 @@ class Change:
 NONE = Change()
 
 
-@dataclass(frozen=True, slots=True)
-class Tasks:
+class Tasks(NamedTuple):
     """The tasks of one simulated suite."""
 
     world: World
@@ -76,7 +73,7 @@ class Tasks:
     def drawn(cls, world: World, n: int, rng: np.random.Generator) -> Tasks:
         return cls(world, world.chances(rng, n), rng.integers(2, 9, n).astype(float))
 
-    def drawn_run(self, repeats: int, change: Change, rng: np.random.Generator) -> dict[str, Floats]:
+    def run(self, repeats: int, change: Change, rng: np.random.Generator) -> dict[str, Floats]:
         """Metric → values of one run, a row per task."""
         n = len(self.chances)
         templates = np.arange(n) // self.world.template
@@ -86,25 +83,21 @@ class Tasks:
         steps = (self.lengths[:, None] + rng.poisson(0.5, (n, repeats)) + 3 * ~solved) * (1 + change.growth)
         return {PRIMARY: solved.astype(float), "steps": steps, "tokens": steps * rng.lognormal(6.5, 0.2, (n, repeats))}
 
-    def run(self, repeats: int, change: Change, rng: np.random.Generator) -> dict[str, TaskValues]:
-        """The same by task."""
-        names = [f"t{place}" for place in range(len(self.chances))]
+    def values(self, rows: Floats) -> TaskValues:
+        """The same by task, of one metric."""
         size = self.world.template
-        clusters = {name: f"c{place // size}" if size > 1 else "" for place, name in enumerate(names)}
-        found = self.drawn_run(repeats, change, rng)
-        return {metric: TaskValues(dict(zip(names, rows.tolist(), strict=True)), clusters) for metric, rows in found.items()}
+        clusters = {f"t{place}": f"c{place // size}" if size > 1 else "" for place in range(len(rows))}
+        return TaskValues(dict(zip(clusters, rows.tolist(), strict=True)), clusters)
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(NamedTuple):
     """Of a baseline and a run."""
 
     tasks: int
     repeats: int
     run_repeats: int
 
-    @property
-    def said(self) -> str:
+    def __str__(self) -> str:
         more = "" if self.repeats == self.run_repeats else f", of the run × {self.run_repeats}"
         return f"{self.tasks} × {self.repeats}{more}"
 
@@ -114,7 +107,7 @@ def judged(tasks: Tasks, size: Size, metrics: Mapping[str, float], arms: int, ch
     held = []
     for arm in range(arms):
         old, new = tasks.run(size.repeats, NONE, rng), tasks.run(size.run_repeats, change, rng)
-        held += [Held(f"a{arm}", metric, old[metric], new[metric], margin) for metric, margin in metrics.items()]
+        held += [Held(f"a{arm}", of, tasks.values(old[of]), tasks.values(new[of]), margin) for of, margin in metrics.items()]
     return worst(line.result for line in decide(held, ALPHA))
 
 
@@ -131,7 +124,6 @@ def outcomes(
 
 ACCURACY = {PRIMARY: MARGIN}
 FALSE_ALARMS: tuple[tuple[Size, Mapping[str, float], int], ...] = (
-    # size, metrics, arms
     (Size(40, 1, 1), ACCURACY, 1),
     (Size(120, 1, 1), ACCURACY, 1),
     (Size(120, 3, 3), ACCURACY, 1),
@@ -140,13 +132,11 @@ FALSE_ALARMS: tuple[tuple[Size, Mapping[str, float], int], ...] = (
     (Size(120, 3, 3), METRICS, 4),
 )
 HIDDEN: tuple[tuple[Size, Sequence[str], Change], ...] = (
-    # size, metrics, what changed
     (Size(400, 1, 1), (PRIMARY,), Change(drop=0.05)),
     (Size(400, 3, 3), (PRIMARY,), Change(drop=0.05)),
     (Size(400, 1, 1), ("steps",), Change(growth=MORE)),
     (Size(400, 1, 1), (PRIMARY, "steps"), Change(drop=0.05, growth=MORE)),
 )
-DROPS = (0.05, 0.10, 0.20)
 
 
 def share(count: int, of: int) -> str:
@@ -154,32 +144,27 @@ def share(count: int, of: int) -> str:
     return f"{count / of:.3f} [{low:.3f}, {high:.3f}]"
 
 
-def names(worlds: Sequence[World]) -> list[str]:
-    return [world.name for world in worlds]
-
-
 def false_alarms(runs: int, worlds: Sequence[World] = WORLDS) -> Iterator[str]:
     """Nothing changed."""
-    yield from head("tasks × repeats", "metrics", *names(worlds))
+    yield from head("tasks × repeats", "metrics", *(world.name for world in worlds))
     for size, metrics, arms in FALSE_ALARMS:
         found = [outcomes(world, size, runs, metrics=metrics, arms=arms)["regression"] for world in worlds]
         of = "" if arms == 1 else f" of {arms} arms"
-        yield row(size.said, f"{', '.join(metrics)}{of}", *(share(count, runs) for count in found))
+        yield row(size, f"{', '.join(metrics)}{of}", *(share(count, runs) for count in found))
 
 
 def hidden(runs: int, worlds: Sequence[World] = WORLDS) -> Iterator[str]:
     """What changed lies exactly on the margin: a chance that cannot fall by so much takes the mean, and so the margin, with it."""
-    yield from head("tasks × repeats", "metrics", *names(worlds))
+    yield from head("tasks × repeats", "metrics", *(world.name for world in worlds))
     for size, held, change in HIDDEN:
         passes = []
         for world in worlds:
             margins = {PRIMARY: -_truth(world, size.repeats, change.drop)[0], "steps": MORE}
             passes.append(outcomes(world, size, runs, metrics={name: margins[name] for name in held}, change=change)["pass"])
-        yield row(size.said, ", ".join(held), *(share(count, runs) for count in passes))
+        yield row(size, ", ".join(held), *(share(count, runs) for count in passes))
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """A size that was asked for, and what for."""
 
     world: World
@@ -197,7 +182,7 @@ class Plan:
         return counted["regression" if self.drop else "pass"] / runs
 
 
-CHANGES = (*((drop, MARGIN) for drop in DROPS), (0.0, 0.05))
+CHANGES = ((0.05, MARGIN), (0.10, MARGIN), (0.20, MARGIN), (0.0, 0.05))
 """Drops with their margins; no drop is to pass."""
 
 
@@ -225,14 +210,14 @@ def _truth(world: World, repeats: int, drop: float) -> tuple[float, float]:
     """Mean and variance of one unit's difference, from very many tasks."""
     rng = np.random.default_rng(0)
     tasks = Tasks.drawn(world, 200_000, rng)
-    old, new = (tasks.drawn_run(repeats, change, rng)[PRIMARY].mean(axis=1) for change in (NONE, Change(drop=drop)))
+    old, new = (tasks.run(repeats, change, rng)[PRIMARY].mean(axis=1) for change in (NONE, Change(drop=drop)))
     d = (new - old).reshape(-1, world.template).mean(axis=1)
     return float(d.mean()), float(d.var())
 
 
 def power(runs: int, worlds: Sequence[World] = WORLDS) -> Iterator[str]:
     """A change of a known size, at the number of tasks that was asked for."""
-    yield from head("repeats", "change, margin", "should be", *names(worlds))
+    yield from head("repeats", "change, margin", "should be", *(world.name for world in worlds))
     for found in plans(worlds):
         first = found[0]
         change, wanted = (f"-{first.drop:g}", "regression") if first.drop else ("none", "pass")

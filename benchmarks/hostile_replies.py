@@ -1,6 +1,6 @@
 """Hostile replies through the five designs: whatever a model writes, a run ends with a stop reason that the design declares.
 
-python benchmarks/hostile_replies.py [--replies N | --minutes M] [--workers N] [--write]
+python benchmarks/hostile_replies.py [--replies N] [--write]
 
 The count goes on from benchmarks/hostile_replies.json, which is written after each block: interrupt the command and start it again
 whenever you like. A block is drawn by its number alone. A run that raises, or ends otherwise than declared, is printed with the
@@ -12,21 +12,20 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import random
 import resource
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
-from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pages import arguments_of, head, row, write_block
 from whichloop.checks.loop.random_moves import any_move, any_reply, any_value, busy, done, say
-from whichloop.protocol import Capabilities, Loop, NativeCall, Outcome, Query, Reply, Request, Tool, Toolbox
+from whichloop.protocol import Capabilities, NativeCall, Outcome, Query, Reply, Request, Tool, Toolbox
 from whichloop.protocol.model import StreamsWhole
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_loop
@@ -64,9 +63,6 @@ PIECES = (
     *("__finish__", "[[ ## reasoning ## ]]\n", "[[ ## reasoning_output ## ]]\n", "[[ ## next_tool_args ## ]]\n"),
     *("[[ ## completed ## ]]", "unknown"),
 )
-
-
-# --- the model and the tools ---
 
 
 @dataclass
@@ -132,49 +128,41 @@ def toolbox(rng: random.Random) -> Toolbox:
     return Toolbox([Tool.from_function(add, blocking=False), Tool.from_function(odd, blocking=False)])
 
 
-# --- blocks ---
+class Run(NamedTuple):
+    """What became of one run."""
+
+    design: str
+    replies: int
+    characters: int
+    stop: str
+    cpu_s: float
 
 
-@dataclass(slots=True)
-class DesignCount:
-    """What became of a design's runs so far."""
-
-    replies: int = 0
-    characters: int = 0
-    runs: int = 0
-    stops: dict[str, int] = field(default_factory=dict)
-    slowest_s: float = 0.0
-    """CPU time of the slowest run."""
-
-    def __add__(self, other: DesignCount) -> DesignCount:
-        stops = dict(sorted((Counter(self.stops) + Counter(other.stops)).items()))
-        replies, characters, runs = self.replies + other.replies, self.characters + other.characters, self.runs + other.runs
-        return DesignCount(replies, characters, runs, stops, max(self.slowest_s, other.slowest_s))
-
-
-@dataclass(slots=True)
+@dataclass
 class Count:
-    """What became of all blocks so far, or of one."""
+    """What became of all blocks so far, as it is kept."""
 
     next_block: int = 0
     peak_mb: int = 0
-    designs: dict[str, DesignCount] = field(default_factory=lambda: {design: DesignCount() for design in SPECS})
+    designs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By design the numbers of `replies`, `characters`, `runs`, by stop of `stops`, and the CPU time of the slowest run."""
 
-    def __add__(self, other: Count) -> Count:
-        designs = {name: count + other.designs[name] for name, count in self.designs.items()}
-        return Count(max(self.next_block, other.next_block), max(self.peak_mb, other.peak_mb), designs)
+    def add(self, run: Run) -> None:
+        its = self.designs.setdefault(run.design, {"replies": 0, "characters": 0, "runs": 0, "stops": {}, "slowest_s": 0.0})
+        its["replies"] += run.replies
+        its["characters"] += run.characters
+        its["runs"] += 1
+        its["stops"] = dict(sorted((its["stops"] | {run.stop: its["stops"].get(run.stop, 0) + 1}).items()))
+        its["slowest_s"] = max(its["slowest_s"], run.cpu_s)
 
     @property
     def replies(self) -> int:
-        return sum(count.replies for count in self.designs.values())
+        return sum(count["replies"] for count in self.designs.values())
 
     @classmethod
     def kept(cls) -> Count:
         """Return what was counted so far."""
-        if not STATE.exists():
-            return cls()
-        state = json.loads(STATE.read_text(encoding="utf-8"))
-        return cls(**state | {"designs": {name: DesignCount(**count) for name, count in state["designs"].items()}})
+        return cls(**json.loads(STATE.read_text(encoding="utf-8"))) if STATE.exists() else cls()
 
     def keep(self) -> None:
         """Write it, whole or not at all."""
@@ -186,72 +174,56 @@ class Count:
         """Yield the lines of the table in the docs."""
         yield from head("design", "replies", "characters", "runs", "stops", "slowest run, s of CPU")
         for name, count in self.designs.items():
-            stops = ", ".join(f"{stop} {times:,}" for stop, times in count.stops.items())
-            counts = map("{:,}".format, (count.replies, count.characters, count.runs))
-            yield row(f"`{name}`", *counts, stops, f"{count.slowest_s:.1f}")
+            stops = ", ".join(f"{stop} {times:,}" for stop, times in count["stops"].items())
+            counts = (f"{count[each]:,}" for each in ("replies", "characters", "runs"))
+            yield row(f"`{name}`", *counts, stops, f"{count['slowest_s']:.1f}")
         yield ""
         said = "hostile replies in all; no run without a declared stop. At most"
         yield f"{self.replies:,} {said} {self.peak_mb:,} MB of memory."
 
 
-@cache
-def loops(design: str) -> tuple[Loop, ...]:
-    return tuple(make_loop(parse_spec(text), MAX_TOOL_STEPS) for text in SPECS[design])
-
-
-def block(number: int) -> tuple[Count, list[str]]:
-    """Run each design against replies drawn by the number of the block; return the count and what was wrong."""
-    found, breaches, before = Count(number + 1), list[str](), logging.root.manager.disable
+def block(number: int) -> tuple[list[Run], list[str], int]:
+    """Run each design against replies drawn by the block's number; return the runs, what was wrong, and the most memory in MB."""
     logging.disable(logging.CRITICAL)
-    try:
-        for design in SPECS:
-            for place in range(RUNS):
-                one, breach = asyncio.run(one_run(design, random.Random(f"{number}/{design}/{place}")))
-                found.designs[design] += one
-                breaches += [f"block {number}, {design}, run {place}: {breach}"] if breach else []
-    finally:
-        logging.disable(before)
-    found.peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    return found, breaches
+    runs, breaches = list[Run](), list[str]()
+    for design in SPECS:
+        for place in range(RUNS):
+            try:
+                runs.append(asyncio.run(one_run(design, random.Random(f"{number}/{design}/{place}"))))
+            except Exception as error:  # that none leaves `run` is what is tested
+                breaches.append(f"block {number}, {design}, run {place}: {type(error).__name__}: {error}"[:400])
+    return runs, breaches, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
-async def one_run(design: str, rng: random.Random) -> tuple[DesignCount, str]:
-    """Run a design once; return its count and what was wrong, in words, or an empty text."""
-    loop, model = rng.choice(loops(design)), HostileModel(rng, rng.choice((0.1, 0.3, 1.0)))
+async def one_run(design: str, rng: random.Random) -> Run:
+    """Run a design once. Raises AssertionError for an outcome that the design does not declare."""
+    loop = make_loop(parse_spec(rng.choice(SPECS[design])), MAX_TOOL_STEPS)
+    model = HostileModel(rng, rng.choice((0.1, 0.3, 1.0)))
     began = time.process_time()
-    try:
-        left: Any = await loop.run(Query("What is 2 + 2?", schema=rng.choice(SCHEMAS)), toolbox(rng), model)
-    except Exception as error:  # that none leaves `run` is what is tested
-        return DesignCount(), f"{type(error).__name__}: {error}"[:300]
-    count = DesignCount(model.replies, model.chars, 1, {str(left.stop): 1}, time.process_time() - began)
-    is_declared = isinstance(left, Outcome) and left.stop in loop.stops
-    return count, "" if is_declared else f"an outcome that the design does not declare: {left!r}"[:300]
-
-
-def count_on(replies: int, seconds: float, workers: int, writes: bool) -> list[str]:
-    """Run blocks until there are enough replies or the time is over; return the breaches."""
-    counted, until = Count.kept(), time.monotonic() + seconds
-    with ProcessPoolExecutor(workers, max_tasks_per_child=20) as pool:
-        while counted.replies < replies and time.monotonic() < until:
-            made = list(pool.map(block, range(counted.next_block, counted.next_block + workers)))
-            if breaches := [breach for _, found in made for breach in found]:
-                return breaches  # once they are mended, the same blocks come again
-            for one, _ in made:
-                counted += one
-            counted.keep()
-            if writes:
-                write_block(PAGE, "hostile", "\n".join(counted.table()))
-            print(f"{counted.next_block} blocks, {counted.replies:,} replies", file=sys.stderr)
-    return []
+    left: Any = await loop.run(Query("What is 2 + 2?", schema=rng.choice(SCHEMAS)), toolbox(rng), model)
+    if not isinstance(left, Outcome) or left.stop not in loop.stops:
+        raise AssertionError(f"an outcome that the design does not declare: {left!r}")
+    return Run(design, model.replies, model.chars, str(left.stop), time.process_time() - began)
 
 
 def main() -> int:
     parser = arguments_of(__doc__)
     parser.add_argument("--replies", type=int, default=10_000_000)
-    parser.add_argument("--minutes", type=float, default=float("inf"))
-    parser.add_argument("--workers", type=int, default=1)
     given = parser.parse_args()
-    breaches = count_on(given.replies, given.minutes * 60, given.workers, given.write)
+    count, workers, breaches = Count.kept(), os.cpu_count() or 1, list[str]()
+    with ProcessPoolExecutor(workers, max_tasks_per_child=20) as pool:
+        while count.replies < given.replies and not breaches:
+            for runs, wrong, peak_mb in list(pool.map(block, range(count.next_block, count.next_block + workers))):
+                breaches += wrong
+                for one in runs:
+                    count.add(one)
+                count.peak_mb = max(count.peak_mb, peak_mb)
+            if not breaches:  # once they are mended, the same blocks come again
+                count.next_block += workers
+                count.keep()
+                if given.write:
+                    write_block(PAGE, "hostile", "\n".join(count.table()))
+                print(f"{count.next_block} blocks, {count.replies:,} replies", file=sys.stderr)
     print("\n".join([*Count.kept().table(), *breaches]))
     return 1 if breaches else 0
 

@@ -81,6 +81,3 @@ SOURCE = Source("lookups", "3", partial(generate, "lookups", templates=TEMPLATES
 def load(size: int = SIZE, seed: int = 0) -> Suite:
     """Return the suite; its longest task takes two calls, and a loop may make no more."""
     return replace(SOURCE.suite(size, seed), step_limit=MAX_TOOL_STEPS)
-
-
-SUITE = load

@@ -1,25 +1,35 @@
 """The tables of docs/measures.md: context, how much of accuracy is the loop, calls at once, and injection; Markdown to stdout.
 
 python benchmarks/measures.py [--share S] [--only NAME …] [--write]
+
+The overview also shows what loops recover from, one fault at a time, and the smallest sets of faults that still lose their lost
+trials: outcomes as `whichloop report --card` has them, sets as `whichloop show --minimal` does.
 """
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import groupby, islice
 from pathlib import Path
 from typing import NamedTuple
 
-from measures_faults import disclosed, faults_table, searched
-
 from comparing import DESIGNS, compared
 from pages import head, make_tables, row
+from whichloop.checks.program import RECOVERED, check_program
+from whichloop.checks.program.naming import TOLD_STEPS, agent_name
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.compare.tables import harness_table, measures_table
-from whichloop.metrics.statistics import Interval
-from whichloop.runs.registry import find
+from whichloop.experiments.why.minimal import SolvedAgainError, minimal_among
+from whichloop.experiments.why.replay import Replays, replayable_run
+from whichloop.metrics.statistics import Interval, accuracy_interval
+from whichloop.protocol.names import parse_spec
+from whichloop.runs.registry import find, make_loop
 from whichloop.text.doc import Table
 from whichloop.text.numbers import interval, p_value
 
@@ -32,16 +42,21 @@ DEFENCES = (
     "results=plain, writes=confirmed",
     "results=marked, tools=needed, writes=confirmed",
 )
+TOKENS = ("clean", "tokens_with_cache")
 COLUMNS = (
     ("clean", "prefix_stability"),
-    ("clean", "tokens_with_cache"),
+    TOKENS,
     ("crossed-calls", "accuracy"),
     ("crossed-calls", "calls_overlapped"),
     ("injected", "injection_executed"),
     ("injected", "utility_kept"),
 )
 """Profile and measure."""
+AS_MODELS = ("clean", "flaky-format", "flaky-tools", "forgetful")
+"""Profiles that stand in for models."""
 DIGITS = 3
+MAX_SEARCHED, MAX_RUNS = 12, 60
+"""Lost trials of an arm whose smallest sets of faults are searched at most, the first ones, and runs of each."""
 
 
 def overview(found: Results) -> Iterator[Table]:
@@ -50,40 +65,60 @@ def overview(found: Results) -> Iterator[Table]:
     for arm in found.comparison.arms:
         its = means.setdefault(arm.info.arm.rpartition("/")[0], {})
         its |= {(profile, name): arm.summary.means[name] for profile, name in COLUMNS if profile == arm.info.profile}
-    rows = [(f"`{loop}`", *(printed(its.get(column)) for column in COLUMNS)) for loop, its in means.items()]
+    digits = {column: 0 if column == TOKENS else DIGITS for column in COLUMNS}
+    rows = [(f"`{loop}`", *(interval(its.get(each), digits[each]) for each in COLUMNS)) for loop, its in means.items()]
     yield Table("", ("loop", *(f"`{name}`, {profile}" for profile, name in COLUMNS)), tuple(rows))
-    yield faults_table(disclosed(found), searched(found))
+    yield faults_table(found, list(means))
 
 
-def printed(mean: Interval | None) -> str:
-    """A mean with the digits that are shown."""
-    if mean is None:
-        return interval(None, DIGITS)
-    mean = Interval(round(mean.value, DIGITS), round(mean.low, DIGITS), round(mean.high, DIGITS), mean.n)
-    return interval(mean, 0 if mean.value > 1 else DIGITS)
+def faults_table(found: Results, loops: Sequence[str]) -> Table:
+    """A fault that cannot happen to a loop counts for nothing."""
+    columns = (
+        *("loop", "recovers from, one at a time", "ends as if all were well", "ends, and says so", "has no limit"),
+        *("lost trials", "searched", "lost without any fault", "with one alone", "share with one alone"),
+    )
+    rows = []
+    with asyncio.Runner() as runner:  # one for all, so that a framework's process starts once
+        for loop in loops:
+            spec = parse_spec(loop.partition("@")[0])  # a framework's version stands behind it
+            outcomes = Counter(each.outcome for each in check_program(make_loop(spec, TOLD_STEPS), agent_name(spec)).findings)
+            recovered = sum(outcomes[outcome] for outcome in RECOVERED)
+            ended = (outcomes[outcome] for outcome in ("silent", "error", "unlimited"))
+            counts = f"{recovered} of {outcomes.total() - outcomes['not applicable']}", *ended
+            rows.append((f"`{loop}`", *map(str, (*counts, *searched(found, loop, runner)))))
+    return Table("", columns, tuple(rows))
 
 
-def installed() -> tuple[str, ...]:
+def searched(found: Results, loop: str, runner: asyncio.Runner) -> tuple[object, ...]:
+    """How many trials a loop lost, how many were searched, and how many of these are lost without a fault and with one alone."""
+    lost = [each for each in found.records if each.status == "scored" and each.accuracy < 1 and each.arm.rpartition("/")[0] == loop]
+    run, sizes, count = replayable_run(found.folder), Counter[int](), 0
+    by_task: dict[str, list[float]] = {}
+    for _, trials in groupby(sorted(lost, key=lambda each: (each.arm, each.task, each.repeat)), key=lambda each: each.arm):
+        for record in islice(trials, MAX_SEARCHED):
+            count += 1
+            try:
+                smallest = len(minimal_among(Replays(run.trial(record), runner), record, MAX_RUNS).faults)
+            except SolvedAgainError:
+                continue
+            sizes[smallest] += 1
+            by_task.setdefault(record.task, []).append(float(smallest == 1))
+    alone = accuracy_interval(list(by_task.values())) if by_task else None
+    return len(lost), count, sizes[0], sizes[1], interval(alone, 3)
+
+
+def installed() -> Iterator[str]:
     """The frameworks that have an environment on this machine."""
-    return tuple(name for name in FRAMEWORKS if _is_installed(name))
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        return bool(find("loop", name)().version)
-    except ValueError:
-        return False
+    for name in FRAMEWORKS:
+        with suppress(ValueError):
+            if find("loop", name)().version:
+                yield name
 
 
 def context(found: Results) -> Iterator[Table]:
     """What the designs, and `bare` without its older results, do with their context on long tasks."""
     shown = ("arm", "retention", "prefix stability", "tokens with a prompt cache")
     yield only(measures_table("", found.comparison.arms, "context"), *shown)
-
-
-def harness(found: Results) -> Iterator[Table]:
-    """How much of accuracy is the design, and how much the fault profile that stands in for a model."""
-    yield from map(harness_table, found.harness)
 
 
 def calls(found: Results) -> Iterator[Table]:
@@ -121,7 +156,7 @@ class Block(NamedTuple):
     """Tables of the page, and the run that they are made of."""
 
     tables: Callable[[Results], Iterator[Table]]
-    more: Callable[[], Sequence[str]]
+    more: Callable[[], Iterable[str]]
     """Loops beside the designs."""
     suite: str
     profiles: tuple[str, ...]
@@ -132,7 +167,7 @@ class Block(NamedTuple):
 BLOCKS: Mapping[str, Block] = {
     "overview": Block(overview, installed, "errands", ("clean", "crossed-calls", "injected"), 60),
     "context": Block(context, lambda: ["microcompact(loop=bare)"], "long_haul", ("clean",)),
-    "harness": Block(harness, lambda: (), "arithmetic", ("clean", "flaky-format", "flaky-tools", "forgetful"), 60),
+    "harness": Block(lambda found: map(harness_table, found.harness), lambda: (), "arithmetic", AS_MODELS, 60),
     "calls": Block(calls, lambda: [*AT_ONCE, "microcompact(loop=finish, keep=1)"], "errands", ("crossed-calls",)),
     "injection": Block(injection, lambda: [f"guarded(loop=bare, {options})" for options in DEFENCES], "events", ("injected",)),
 }

@@ -8,10 +8,10 @@ python benchmarks/optimizers.py [--only NAME …] [--write]
 from __future__ import annotations
 
 import math
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,8 +32,7 @@ from whichloop.runs.lookup import tasks_of_split
 from whichloop.runs.registry import make_suite
 from whichloop.runs.store.trials import read_records
 
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "optimize.md"
+PAGE = Path(__file__).parents[1] / "docs" / "optimize.md"
 LOOPS = DESIGNS
 SUITE = "arithmetic(size=100)"
 ALPHA = 0.05
@@ -42,9 +41,8 @@ ALPHA = 0.05
 def profile(folder: Path, weakness: str, rate: float) -> str:
     """The file of a profile without faults and with one weakness."""
     path = folder / f"{weakness}-{rate:g}.toml"
-    path.write_text(
-        f'name = "{path.stem}"\nbluff = 0.0\n\n[[weaknesses]]\nkind = "{weakness}"\nrate = {rate:g}\n', encoding="utf-8"
-    )
+    weak = f'[[weaknesses]]\nkind = "{weakness}"\nrate = {rate:g}\n'
+    path.write_text(f'name = "{path.stem}"\nbluff = 0.0\n{weak}', encoding="utf-8")
     return str(path)
 
 
@@ -53,13 +51,10 @@ def optimized(loops: Sequence[str], optimizer: str, profile: str, runs: Path, **
     given = {"suite": SUITE, "repeats": 1, "mlflow": False, "budget": {"calls": 100_000}, "runs": runs}
     chosen = {"loops": tuple(loops), "optimizer": optimizer, "profiles": (profile,)}
     made = prepare(load_optimize_config(None, given | chosen | more))
-    stopped = run(made)
-    if stopped:
+    if stopped := run(made):
         raise RuntimeError(stopped)
     return optimization_result(made.folder)
 
-
-# --- optimizer × design ---
 
 RATE = 0.6
 """Share of trials in which the weakness shows until it is taught away."""
@@ -108,11 +103,9 @@ def matrix(folder: Path) -> Iterator[str]:
         f"that an optimizer is named with shows in {100 * RATE:.0f} % of trials until it is taught away; seed {SEED}.",
         "",
     )
-    yield from head("optimizer", *LOOPS)
+    yield from head("optimizer", *DESIGNS)
     for taught in TAUGHT:
-        cells = [cell_text(cell(taught, loop, folder)) for loop in LOOPS]
-        yield f"| `{taught.optimizer}`, {taught.weakness} | {' | '.join(cells)} |"
-        print(".", end="", file=sys.stderr, flush=True)
+        yield row(f"`{taught.optimizer}`, {taught.weakness}", *(cell_text(cell(taught, loop, folder)) for loop in DESIGNS))
 
 
 # --- what is seen where nothing, or so much, is to be seen ---
@@ -144,7 +137,7 @@ def true_gain(situation: Situation) -> float:
 
 QUICK = ("bare", "finish", "react_extract")
 SITUATIONS = (
-    Situation(f"none, under faults (`{FAULTS}`)", "", 0.0, LOOPS, 80, (0.02,)),
+    Situation(f"none, under faults (`{FAULTS}`)", "", 0.0, DESIGNS, 80, (0.02,)),
     Situation("a rare one", "answer", 0.06, QUICK, 40, (0.05, 0.25)),
     Situation("a common one", "answer", 0.4, QUICK, 40, (0.02,)),
 )
@@ -178,14 +171,8 @@ def simulated(situation: Situation, folder: Path) -> list[Counted]:
     weak = profile(folder, situation.weakness, situation.rate) if situation.weakness else FAULTS
     found = optimized(situation.loops, "BootstrapFewShot", weak, folder / "runs", train=8, dev=1, tasks=1)
     after = [f"{design.design}@{design.program}" for design in found.designs]
-    replicates = [
-        [*before, *later]
-        for before, later in zip(
-            _drawn(situation.loops, weak, situation.replicates, 1, folder),
-            _drawn(after, weak, situation.replicates, 2, folder),
-            strict=True,
-        )
-    ]
+    drawn = (_drawn(loops, weak, situation.replicates, seed, folder) for loops, seed in ((situation.loops, 1), (after, 2)))
+    replicates = [[*before, *later] for before, later in zip(*drawn, strict=True)]
     return [_counted(situation, margin, [_gains(records, margin) for records in replicates]) for margin in situation.margins]
 
 
@@ -199,13 +186,10 @@ def _drawn(loops: Sequence[str], profile: str, replicates: int, seed: int, folde
 
 def _gains(records: Sequence[Record], margin: float) -> Gains:
     """What `whichloop optimize` would say of these records of the test."""
-    names = sorted({record.arm for record in records})
-    arms = [
-        ArmResult(ArmInfo(name, name, {}, "scripted", "", ""), summarize([record for record in records if record.arm == name]))
-        for name in names
-    ]
-    designs = [Arms(name, name, name.replace("/", f"@{PROGRAM}/", 1)) for name in names if "@" not in name]
-    return gains(Comparison(tuple(arms), (), (), False, ALPHA, margin), records, designs)
+    by_arm = {name: [*of_arm] for name, of_arm in groupby(sorted(records, key=attrgetter("arm")), key=attrgetter("arm"))}
+    arms = tuple(ArmResult(ArmInfo(name, name, {}, "scripted", "", ""), summarize(of_arm)) for name, of_arm in by_arm.items())
+    designs = [Arms(name, name, name.replace("/", f"@{PROGRAM}/", 1)) for name in by_arm if "@" not in name]
+    return gains(Comparison(arms, (), (), False, ALPHA, margin), records, designs)
 
 
 def _counted(situation: Situation, margin: float, found: Sequence[Gains]) -> Counted:
@@ -233,10 +217,6 @@ def null(folder: Path) -> Iterator[str]:
     yield from head("weakness", "true gain", "margin", "any design called better or worse", "any design called equivalent")
     for situation in SITUATIONS:
         yield from map(counted_row, simulated(situation, folder))
-        print(".", end="", file=sys.stderr, flush=True)
-
-
-# --- the page ---
 
 
 def shown(name: str) -> list[str]:

@@ -9,27 +9,21 @@ faults are noticed; exit code 1 if one is not.
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NoReturn
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "whichloop"
 LIST = Path(__file__).with_suffix(".json")
-SHARED = ("pytest", "attr", "numpy", "scipy.optimize", "scipy.special", "pydantic", "typer", "aiohttp", "jsonschema", "rich")
-"""Packages that the processes inherit instead of importing them. No plugin of pytest is one, which it must rewrite first."""
-TIMEOUT_S = 120
-"""Seconds for one test: a fault may make it hang, and then pytest ends with exit code 1."""
-UNNOTICED, NOTICED = 0, 1
-"""Exit codes of pytest: all tests passed, some failed. With any other the tests did not run."""
+OPTIONS = ("-x", "-n0", "-pno:cacheprovider", "--timeout=120", "--timeout-method=thread")
+"""A fault may make a test hang: after its time, pytest ends with exit code 1."""
 
 
 @dataclass(frozen=True)
@@ -60,50 +54,15 @@ def planted_faults() -> list[PlantedFault]:
     return [PlantedFault(**fault) for fault in json.loads(LIST.read_text(encoding="utf-8"))]
 
 
-def exit_codes(faults: Sequence[PlantedFault], jobs: int | None) -> Iterator[tuple[PlantedFault, int]]:
-    """Run each fault's tests against a copy of the package that has the fault; yield pytest's exit code, in order."""
-    for name in SHARED:
-        importlib.import_module(name)
-    with ThreadPoolExecutor(jobs) as pool:
-        yield from zip(faults, pool.map(_exit_code, faults), strict=True)
-
-
-def _exit_code(fault: PlantedFault) -> int:
+def exit_code(fault: PlantedFault) -> int:
+    """Run the tests against a copy of the package that has the fault."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "whichloop"
         shutil.copytree(PACKAGE, copy)  # with what is compiled, and the times by which Python knows that it still holds
         (copy / fault.file).write_text(fault.planted(), encoding="utf-8")
-        child = os.fork()
-        if child == 0:
-            _test(fault, folder)
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-def _test(fault: PlantedFault, folder: str) -> NoReturn:
-    """Run the tests in this process, which ends; what they print is left out."""
-    code = -1
-    try:
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2):
-            os.dup2(nothing, stream)
-        os.chdir(ROOT)
-        sys.dont_write_bytecode = True
-        os.environ |= {"PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
-        sys.path[:0] = [folder]
-        options = [
-            "-x",
-            "-q",
-            "-n",
-            "0",
-            "-p",
-            "no:cacheprovider",
-            f"--timeout={TIMEOUT_S}",
-            "--timeout-method=thread",
-            f"--basetemp={folder}/tests",
-        ]
-        code = int(sys.modules["pytest"].main([*options, fault.tests]))
-    finally:
-        os._exit(code & 255)
+        command = [sys.executable, "-m", "pytest", *OPTIONS, f"--basetemp={folder}/tests", fault.tests]
+        environment = os.environ | {"PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
+        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False).returncode
 
 
 def main() -> None:
@@ -113,12 +72,13 @@ def main() -> None:
     given = parser.parse_args()
     faults = [fault for fault in planted_faults() if given.only in fault.file]
     sound = {fault.tests: replace(fault, becomes=fault.line) for fault in faults}
-    noticed = 0
-    for fault, code in exit_codes([*sound.values(), *faults], given.jobs):
-        wanted = NOTICED if fault.becomes != fault.line else UNNOTICED
-        noticed += code == wanted == NOTICED
-        if code != wanted:
-            print(f"exit code {code}, not {wanted}: {fault}", flush=True)
+    noticed, cases = 0, [*sound.values(), *faults]
+    with ThreadPoolExecutor(given.jobs) as pool:
+        for fault, code in zip(cases, pool.map(exit_code, cases), strict=True):
+            wanted = int(fault.becomes != fault.line)  # pytest's, if some tests failed; with others than 0 and 1 they did not run
+            noticed += code == wanted == 1
+            if code != wanted:
+                print(f"exit code {code}, not {wanted}: {fault}", flush=True)
     print(f"{noticed} of {len(faults)} planted faults are noticed")
     sys.exit(noticed < len(faults))
 

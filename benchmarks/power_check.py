@@ -1,17 +1,17 @@
 """Whether plans hold: runs simulated from known chances of success, judged by the real verdicts and the real gate.
 
-python benchmarks/power_check.py [--share S] [--only NAME …] [--write]
+python benchmarks/power_check.py [--share S] [--write]
 
-Two tables, Markdown to stdout; --write renews them in docs/size.md.
-Power: what `whichloop report --size` promises against what was decided, planned from the true chances and from pilots of 120 tasks.
+What `whichloop report --size` promises against what was decided, planned from the true chances and from pilots of 120 tasks:
+Markdown to stdout; --write renews the table in docs/size.md.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,14 +43,9 @@ MANY = 20_000
 """Tasks that stand for all there are."""
 
 Chances = NDArray[np.float64]
-Amounts = NDArray[np.float64]
 
 
-# --- runs of which all is known ---
-
-
-@dataclass(frozen=True, slots=True)
-class Population:
+class Population(NamedTuple):
     """Tasks with their chances of success, drawn anew for each run."""
 
     name: str
@@ -64,17 +59,14 @@ class Population:
     def chances(self, rng: np.random.Generator, tasks: int) -> Chances:
         return np.repeat(self.draw(rng, -(-tasks // self.template)), self.template)[:tasks]
 
-    def trials(self, rng: np.random.Generator, chances: Chances, repeats: int) -> Amounts:
-        """One row per task."""
+    def values(self, rng: np.random.Generator, chances: Chances, repeats: int) -> TaskValues:
         shape = (len(chances), repeats)
         if self.ratio:
-            return np.asarray(chances[:, None] * np.exp(rng.normal(0.0, 0.3, shape)), dtype=np.float64)
-        return (rng.random(shape) < chances[:, None]).astype(np.float64)
-
-    def values(self, rng: np.random.Generator, chances: Chances, repeats: int) -> TaskValues:
-        rows = self.trials(rng, chances, repeats).tolist()
-        names = [str(task // self.template) if self.template > 1 else "" for task in range(len(rows))]
-        return TaskValues({str(task): row for task, row in enumerate(rows)}, {str(task): name for task, name in enumerate(names)})
+            rows = chances[:, None] * np.exp(rng.normal(0.0, 0.3, shape))
+        else:
+            rows = (rng.random(shape) < chances[:, None]).astype(np.float64)
+        clusters = {str(task): str(task // self.template) if self.template > 1 else "" for task in range(len(chances))}
+        return TaskValues(dict(zip(clusters, rows.tolist(), strict=True)), clusters)
 
 
 MOSTLY, MIXED, EVEN, TEMPLATES, LENGTHS = (
@@ -89,11 +81,7 @@ MOSTLY, MIXED, EVEN, TEMPLATES, LENGTHS = (
 )
 
 
-# --- decisions, and what was promised of them ---
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(NamedTuple):
     """A population, a decision, and the margin."""
 
     population: Population
@@ -102,6 +90,10 @@ class Case:
     margin: float
     whole: bool = True
     """What is lost is whole tasks; else each is solved a little less often."""
+
+    @property
+    def name(self) -> str:
+        return self.population.name + ("" if self.whole else ", each less often")
 
     @property
     def bound(self) -> float:
@@ -176,10 +168,6 @@ def decided(case: Case, rng: np.random.Generator, tasks: int) -> bool:
     return pair.verdict.word == ("better" if case.decision == "difference" else "equivalent")
 
 
-def name_of(case: Case) -> str:
-    return case.population.name + ("" if case.whole else ", each less often")
-
-
 def planned(case: Case, varies: Spread) -> int:
     """Tasks."""
     units = (
@@ -199,7 +187,7 @@ def power_row(case: Case, runs: int = RUNS, runs_of_pilots: int = RUNS_OF_PILOTS
     promised = power_of(case, true)(tasks // case.population.template)
     simulated = sum(decided(case, rng, tasks) for _ in range(runs)) / runs
     from_pilots = sum(decided(case, rng, planned(case, observed(case, rng, PILOT))) for _ in range(runs_of_pilots)) / runs_of_pilots
-    cells = (name_of(case), case.decision, case.repeats, f"{case.margin:g}", f"{tasks:,}")
+    cells = (case.name, case.decision, case.repeats, f"{case.margin:g}", f"{tasks:,}")
     return row(*cells, f"{promised:.2f}", f"{simulated:.2f}", f"{from_pilots:.2f}")
 
 

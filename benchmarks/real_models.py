@@ -1,7 +1,7 @@
 """Puts a validated run of a real model into the tables of real models: what its loops did, and how well the tunnel predicted it.
 
 python benchmarks/real_models.py RUN --register [--in FOLDER]
-python benchmarks/real_models.py RUN … [--write] [--in FOLDER]
+python benchmarks/real_models.py RUN [--write] [--in FOLDER]
 
 --register copies what `learn profile RUN --ahead N` predicts beside docs/validity.md, gives it a row there, so that both can be
 committed before the tasks are run, and prints the name of the file. Otherwise `learn profile RUN --held-out` comes before: it holds
@@ -13,7 +13,6 @@ table shows the last run of each model.
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Any
 
 from validity import said_of
 
-from pages import arguments_of, block, row, write_block
+from pages import arguments_of, block, head, row, write_block
 from whichloop.experiments.compare.results import Results, results
 from whichloop.experiments.validate.doc import VALIDITY
 from whichloop.experiments.validate.prediction import FOLDER, PREDICTION
@@ -29,21 +28,14 @@ from whichloop.metrics.statistics import Interval
 from whichloop.protocol import StopReason
 from whichloop.runs.folders import run_folder
 from whichloop.runs.manifest import Manifest, read_manifest
-from whichloop.runs.store.files import RunError, read_document
+from whichloop.runs.store.files import read_document
 from whichloop.text.numbers import interval
 
 PAGE = Path(__file__).parents[1] / "docs" / "validity.md"
 BLOCK = "real models"
 HEADS = (
-    (
-        "| model | suite, tasks | guessing solves | prediction | verdict | pairs told apart | misplaced | tau-b "
-        "| largest gap of accuracy | off |",
-        "|---|---|---|---|---|---:|---:|---|---:|---:|",
-    ),
-    (
-        "| model | loop | accuracy | held-out tasks alone | predicted | solved, by template | without a tool call | at the limit |",
-        "|---|---|---|---|---|---|---:|---:|",
-    ),
+    "model|suite, tasks|guessing solves|prediction|verdict|pairs told apart|misplaced|tau-b|largest gap of accuracy|off",
+    "model|loop|accuracy|held-out tasks alone|predicted|solved, by template|without a tool call|at the limit",
 )
 """The tables: of validations, and of what the loops scored beside what was predicted."""
 DIGEST_CHARS = 12
@@ -57,74 +49,52 @@ PREDICTIONS = "predictions"
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = arguments_of(__doc__)
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a validated run: its directory, its name, or latest")
+    parser.add_argument("run", type=Path, metavar="RUN", help="a validated run: its directory, its name, or latest")
     parser.add_argument("--in", type=Path, default=Path("runs"), dest="folder", help="folder of the runs (default: runs)")
     parser.add_argument("--register", action="store_true", help="copy the prediction of a run beside docs/validity.md")
-    options = parser.parse_args(arguments)
-    if options.register and (options.write or len(options.runs) > 1):
-        parser.error("--register takes one run, and no --write")
-    try:
-        folders = [run_folder(run, options.folder) for run in options.runs]
-        if options.register:
-            print(_registered(folders[0]))
-            return
-        tables = block(PAGE, BLOCK)
-        for folder in folders:
-            tables = with_rows(tables, rows(folder))
-        print(tables.strip())
-        if options.write:
-            write_block(PAGE, BLOCK, tables)
-            for folder in folders:
-                _copied(folder)
-    except (RunError, OSError) as error:
-        sys.exit(f"error: {error}")
-
-
-def _written(path: Path, what: str, how: str) -> dict[str, Any]:
-    """Return a document of a run's validation. Raises RunError where there is none."""
-    try:
-        document: dict[str, Any] = read_document(path)
-        return document
-    except FileNotFoundError:
-        folder = path.parents[1]
-        raise RunError(f"{folder} {what}: whichloop learn profile {folder} {how}") from None
+    given = parser.parse_args(arguments)
+    folder = run_folder(given.run, given.folder)
+    if given.register:
+        print(_registered(folder))
+        return
+    tables = with_rows(block(PAGE, BLOCK), rows(folder))
+    print(tables)
+    if given.write:
+        write_block(PAGE, BLOCK, tables)
+        _copied(folder)
 
 
 def _copied(folder: Path) -> Path:
-    """Copy the prediction of a run beside the page, and return the copy. Raises RunError if there is none."""
+    """Copy the prediction of a run beside the page, and return the copy. Raises FileNotFoundError if there is none."""
     predicted = folder / FOLDER / PREDICTION
-    name = _written(predicted, "has no prediction", "--ahead N")["digest"][:DIGEST_CHARS]
-    copy = PAGE.parent / PREDICTIONS / f"{name}.json"
+    copy = PAGE.parent / PREDICTIONS / f"{read_document(predicted)['digest'][:DIGEST_CHARS]}.json"
     copy.parent.mkdir(exist_ok=True)
     copy.write_bytes(predicted.read_bytes())
     return copy
 
 
 def _registered(folder: Path) -> Path:
-    """Copy the prediction of a run beside the page, give it a row if it has none, and return the copy. Raises RunError."""
+    """Copy the prediction of a run beside the page, give it a row if it has none, and return the copy."""
     copy, tables = _copied(folder), block(PAGE, BLOCK)
     if _link(copy.stem) not in tables:
         predicted, manifest = read_document(copy), read_manifest(folder)
-        told = _told(manifest, _model(manifest, folder), copy.stem, len(predicted["fitted"]), len(predicted["held_out"]))
+        told = _told(manifest, _model(manifest), copy.stem, len(predicted["fitted"]), len(predicted["held_out"]))
         write_block(PAGE, BLOCK, with_rows(tables, ([row(*told, "not held against a run yet", *["–"] * 5)], [])))
     return copy
 
 
 def rows(folder: Path) -> tuple[list[str], ...]:
-    """Return the rows of a run in each of the tables. Raises RunError for a run that is not validated, or of several models."""
+    """Return the rows of a run in each of the tables. Raises FileNotFoundError for a run that is not validated."""
     run = results(folder)
-    model = _model(run.manifest, folder)
-    found = _written(folder / FOLDER / VALIDITY, "is not validated", "--held-out")
+    model = _model(run.manifest)
+    found = read_document(folder / FOLDER / VALIDITY)
     told = _told(run.manifest, model, found["prediction"][:DIGEST_CHARS], found["fitted_tasks"], found["held_out_tasks"])
     return [row(*told, *said_of(found))], list(_scores(run, model, found))
 
 
-def _model(manifest: Manifest, folder: Path) -> str:
+def _model(manifest: Manifest) -> str:
     """Return the model as the tables name it: a local one's weights, and whether it was constrained and its prompts optimized."""
-    models = {arm.model for arm in manifest.arms}
-    if len(models) != 1:
-        raise RunError(f"{folder}: a row is of one model, and this run has {', '.join(sorted(models))}")
-    (name,) = models
+    (name,) = {arm.model for arm in manifest.arms}
     weights = manifest.weights.get(name)
     named = f"`{name}`" if weights is None else f"`{name.partition(':')[0]}` ({weights.file}, {weights.sha256[:DIGEST_CHARS]})"
     constrained = ", constrained" if manifest.config.get("provider", {}).get("constrain") else ""
@@ -161,12 +131,13 @@ def _scores(run: Results, model: str, found: Mapping[str, Any]) -> Iterator[str]
 def with_rows(tables: str, new: tuple[list[str], ...]) -> str:
     """Return the tables with the rows in them, in place of those of the same prediction in the first, and of the same model."""
     renewed = []
-    for place, ((head, rule), rows) in enumerate(zip(HEADS, new, strict=True)):
+    for place, (columns, rows) in enumerate(zip(HEADS, new, strict=True)):
+        names, rule = head(*columns.split("|"))
         same = 0 if place else 3  # the cell that names the model, or the prediction
         replaced = {row.split(" | ")[same] for row in rows}
-        below = takewhile(lambda line: line.startswith("|"), tables.partition(f"{head}\n")[2].splitlines()[1:])
+        below = takewhile(lambda line: line.startswith("|"), tables.partition(f"{names}\n")[2].splitlines()[1:])
         kept = [row for row in below if row.split(" | ")[same] not in replaced]
-        renewed.append("\n".join([head, rule, *sorted([*kept, *rows], key=lambda row: row.split(" | ")[0])]))
+        renewed.append("\n".join([names, rule, *sorted([*kept, *rows], key=lambda row: row.split(" | ")[0])]))
     return "\n\n".join(renewed)
 
 

@@ -122,8 +122,8 @@ def test_a_prediction_comes_without_the_scores_and_is_held_against_them(
     perfect = "| the scripted model | 1.000 [1.000, 1.000] | 0.000 [0.000, 0.000] | -"
     assert perfect in capsys.readouterr().out
     written(tmp_path, "data_multi_turn.csv", "Base", dict.fromkeys(right, ("N/A",)))
-    with pytest.raises(SystemExit, match="0 of the predicted models have published scores"):
+    with pytest.raises(ValueError, match="0 of the predicted models have published scores"):
         gaps.main(score)
     file.write_text(file.read_text("utf-8").replace(f'"native": {found["able"]["native"]}', '"native": 0.5'), encoding="utf-8")
-    with pytest.raises(SystemExit, match=r"checksum"):
+    with pytest.raises(ValueError, match=r"checksum"):
         gaps.main(score)

@@ -59,7 +59,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_prediction_is_registered_before_its_tasks_are_run_and_keeps_its_row(folder, page, capsys):
-    with pytest.raises(SystemExit, match=r"has no prediction: whichloop learn profile \S+ --ahead N"):
+    with pytest.raises(FileNotFoundError, match="prediction"):
         REAL.main([str(folder), "--register"])
     (folder / "validity").mkdir()
     write_document(folder / "validity" / "prediction.json", PREDICTED)

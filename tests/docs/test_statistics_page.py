@@ -10,7 +10,7 @@ import pytest
 from benchmarks.pages import block, cells
 from tests.benchmarks import load_benchmark
 
-COVERAGE, GRID, PLANS = map(load_benchmark, ("coverage", "interval_grid", "power_check"))
+COVERAGE, PLANS = map(load_benchmark, ("coverage", "power_check"))
 SECTIONS = {section.name: section for section in COVERAGE.SECTIONS}
 
 
@@ -60,12 +60,11 @@ def test_a_promise_allows_for_noise_and_no_more() -> None:
 
 
 def test_the_grids_of_the_page_hold_what_they_promise() -> None:
-    runs = GRID.TABLES["grid of one arm"][1]
-    _, *arms = cells(GRID.PAGE, "grid of one arm")
-    assert [row[0] for row in arms] == list(GRID.ARMS)
-    assert all(float(row[2]) >= 0.94 - noise(0.94, runs) for row in arms)
-    _, *losses = cells(GRID.PAGE, "grid of losses")
-    assert [int(row[0]) for row in losses] == list(GRID.CLUSTERS)
+    _, *arms = cells(COVERAGE.PAGE, "grid of one arm")
+    assert [row[0] for row in arms] == list(COVERAGE.ARMS)
+    assert all(float(row[2]) >= 0.94 - noise(0.94, COVERAGE.RUNS_OF_ARM) for row in arms)
+    _, *losses = cells(COVERAGE.PAGE, "grid of losses")
+    assert [int(row[0]) for row in losses] == [1, 4, 10]
     for row in losses:
         assert all(float(cell) >= 0.94 for cell in row[1::2] if cell != "–"), row
         assert all(float(cell) <= 0.06 for cell in row[2::2] if cell != "–"), row
@@ -74,27 +73,27 @@ def test_the_grids_of_the_page_hold_what_they_promise() -> None:
 @pytest.mark.parametrize(
     "cell",
     [
-        GRID.ArmCell(10, 1, 1, 0.995, math.inf),
-        GRID.ArmCell(30, 1, 1, 0.9, math.inf),
-        GRID.ArmCell(120, 1, 10, 0.99, 0.5),
-        GRID.ArmCell(30, 1, 0, 0.99, 2.0),
-        GRID.ArmCell(5, 10, 1, 0.8, 0.5),
-        GRID.ArmCell(45, 5, 3, 0.95, 0.05),
+        (10, 1, 1, 0.995, math.inf),
+        (30, 1, 1, 0.9, math.inf),
+        (120, 1, 10, 0.99, 0.5),
+        (30, 1, 0, 0.99, 2.0),
+        (5, 10, 1, 0.8, 0.5),
+        (45, 5, 3, 0.95, 0.05),
     ],
 )
 def test_one_arm_covers_in_cells_that_were_short_of_it(cell) -> None:
-    assert cell.covered(1_000) >= 0.94 - noise(0.94, 1_000)
+    assert COVERAGE.covered(cell, 1_000) >= 0.94 - noise(0.94, 1_000)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_smaller_simulation_of_one_arm_covers_too() -> None:
-    for cell in chain(*GRID.ARMS.values()):
-        assert cell.covered(200) >= 0.94 - noise(0.94, 200), cell
+    for cell in chain(*COVERAGE.ARMS.values()):
+        assert COVERAGE.covered(cell, 200) >= 0.94 - noise(0.94, 200), cell
 
 
 @pytest.mark.parametrize(
-    ("tasks", "size", "repeats", "world", "kind", "loss"),
+    "cell",
     [
         (300, 4, 3, "alike", "clusters", 0.02),
         (200, 4, 5, "flaky", "clusters", 0.02),
@@ -102,11 +101,11 @@ def test_a_smaller_simulation_of_one_arm_covers_too() -> None:
         (300, 1, 5, "alike", "tasks", 0.02),
     ],
 )
-def test_losses_that_sit_in_few_units_are_not_missed(tasks, size, repeats, world, kind, loss) -> None:
+def test_losses_that_sit_in_few_units_are_not_missed(cell) -> None:
     """Where 0.08 to 0.23 of such losses passed before, and intervals covered 0.84 to 0.93."""
-    found = GRID.PairCell(tasks, size, repeats, world, kind, loss).found(600)
-    assert found.covered >= 0.94 - noise(0.94, 600)
-    assert found.missed <= 0.06 + noise(0.06, 600)
+    covered, missed = COVERAGE.loss_found(cell, 600)
+    assert covered >= 0.94 - noise(0.94, 600)
+    assert missed <= 0.06 + noise(0.06, 600)
 
 
 # --- plans ---
@@ -118,9 +117,7 @@ def test_every_plan_has_its_row_and_what_was_promised_came_about() -> None:
     A regression is simulated at the size at which a harmless change passes, which may be more than it takes.
     """
     _, *rows = cells(PLANS.PAGE, "power")
-    assert [tuple(row[:4]) for row in rows] == [
-        (PLANS.name_of(c), c.decision, str(c.repeats), f"{c.margin:g}") for c in PLANS.CASES
-    ]
+    assert [tuple(row[:4]) for row in rows] == [(c.name, c.decision, str(c.repeats), f"{c.margin:g}") for c in PLANS.CASES]
     for *case, promised, simulated, from_pilots in rows:
         assert float(promised) >= 0.8, case
         assert abs(float(simulated) - float(promised)) <= 0.07, case

@@ -12,13 +12,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.loop_defects import DEFECTS
-from benchmarks.loop_mutants import Mutant
 from benchmarks.pages import block
-from benchmarks.why_mutants import PAGE, counted
+from benchmarks.why_mutants import DEFECTS, PAGE, counted
 from tests.experiments.running import ran
 from tests.metrics.lost_trials import Talk, record
-from whichloop.loops.bare import Bare
 from whichloop.metrics.trace import Trace
 from whichloop.metrics.trajectory.alterations import alterations
 from whichloop.metrics.trajectory.traced_trial import TracedTrial
@@ -67,11 +64,6 @@ def test_a_sound_loop_alters_nothing(tmp_path: Path, suite: str) -> None:
     altered = {one.key: alterations(TracedTrial(read_trace(found.folder, one), one)) for one in found.records}
     assert len(altered) == TASKS * len(LOOPS) * len(profiles)
     assert {key: each for key, each in altered.items() if each} == {}
-
-
-def test_an_unknown_defect_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"defect must be one of SwappedValues, .* not 'Nope'"):
-        Mutant(Bare(), "Nope")
 
 
 def test_the_page_counts_every_kind_and_each_is_named() -> None:
