@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +13,11 @@ import pytest
 from benchmarks.pages import block, cells
 from tests.benchmarks import load_benchmark
 from tests.docs.pages import ROOT
+from whichloop.experiments.compare.results import results
+from whichloop.runs.registry import generated_suites
 
-MEASURES, SENSITIVITY, SPEED, VALIDITY, HOSTILE = map(
-    load_benchmark, ("measures", "sensitivity", "run", "validity", "hostile_replies")
+MEASURES, SENSITIVITY, SEPARATION, SPEED, VALIDITY, OTHER, COMPARING, HOSTILE = map(
+    load_benchmark, ("measures", "sensitivity", "separation", "run", "validity", "other_policy", "comparing", "hostile_replies")
 )
 
 
@@ -68,6 +71,23 @@ def test_every_profile_of_the_table_of_sensitivity_is_there() -> None:
     assert [row[1] for row in cells(SENSITIVITY.PAGE, "sensitivity")[1:]] == [*SENSITIVITY.PROFILES]
 
 
+# --- which suite tells which designs apart ---
+
+SHOWN = block(SEPARATION.PAGE, "separation").strip()
+
+
+def test_every_suite_has_its_row() -> None:
+    _, _, *rows = SHOWN.splitlines()
+    assert [row.split(" | ")[0].strip("| `") for row in rows] == sorted(generated_suites())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("suite", sorted(generated_suites()))
+def test_all_rows_are_what_the_command_gives(suite: str) -> None:
+    assert SEPARATION.suite_row(suite) in SHOWN.splitlines()
+
+
 # --- speed: times are never looked at ---
 
 
@@ -107,9 +127,22 @@ def test_the_programs_run() -> None:
 # --- validity ---
 
 
+def accuracies(temper: Any, folder: Path) -> dict[str, float]:
+    with OTHER.in_the_tunnels_place(temper):
+        found = results(COMPARING.folder_of_run(COMPARING.DESIGNS, "arithmetic(size=6)", ["clean"], folder))
+    means = {arm.info.loop: arm.summary.accuracy for arm in found.comparison.arms}
+    return {loop: mean.value for loop, mean in means.items() if mean is not None}
+
+
+def test_the_other_model_solves_what_it_does_not_spoil(tmp_path: Path) -> None:
+    assert accuracies(OTHER.Temper("careful"), tmp_path / "good") == dict.fromkeys(COMPARING.DESIGNS, 1.0)
+    assert sum(accuracies(OTHER.Temper("hopeless", miscopies=1.0), tmp_path / "bad").values()) < 2.5
+
+
 def test_every_row_of_the_table_of_validity_is_there() -> None:
     table = block(VALIDITY.PAGE, "validity")
-    assert all(f"\n| `{profile}` | " in table for profile in VALIDITY.PROFILES)
+    for under in (*(f"`{profile}`" for profile in VALIDITY.PROFILES), *(f"the other policy, {one.name}" for one in OTHER.TEMPERS)):
+        assert f"\n| {under} | " in table
     assert f"{VALIDITY.TASKS} tasks" in table
 
 
