@@ -119,7 +119,7 @@ def test_the_larger_one_of_total_and_sum_is_counted(asked, wrote, total):
 
 
 @settings(max_examples=cases(12))
-@given(trials, st.sampled_from([",", "\t", ";"]), st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]))
+@given(trials, st.sampled_from([",", "\t", ";"]), st.sampled_from(["utf-8", "utf-8-sig"]))
 def test_every_row_is_a_record_and_says_what_the_row_says_in_every_form(kit, rows, delimiter, encoding):
     found = kit.imported(kit.put(as_csv(rows, delimiter, encoding), ".csv"))
     lines = kit.imported(kit.put("\n".join(map(json.dumps, rows)), ".jsonl"))
