@@ -156,7 +156,6 @@ MANY = [*(f"a,t{n},1" for n in range(1500)), *("b,t0,1" for _ in range(1500))]
 NO_TABLES: dict[str, tuple[Any, str]] = {
     r"line 2: the text is not UTF-8 \(there is a NUL byte\)": ("agent,task,score\na,x\0y,1\n", ".csv"),
     "line 2: the text is not UTF-8": ("agent,task,score\na,é,1\n".encode("cp1252"), ".csv"),
-    "a workbook of a spreadsheet; save its sheet as CSV UTF-8": (b"PK\x03\x04 and more", ".xlsx"),
     r"^[^:]*\.parquet: not a Parquet file \(": (b"PAR1 and no more", ".parquet"),
     "65 arms, more than 64": ("arm,task,score\n" + "\n".join(f"a{n},x,1" for n in range(65)), ".csv"),
     "2 arms × 1500 tasks × 1500 repeats are more than": ("arm,task,score\n" + "\n".join(MANY), ".csv"),

@@ -23,7 +23,7 @@ from whichloop.protocol.json_text import load_json
 
 from ..chats import as_text
 from ..conversation import CallResult, ConversationItem, ModelTurn, SaidToModel, answer_in
-from ..foreign_file import MAX_MEMBER_BYTES, FileTree, ForeignFile, documents, has, task_of
+from ..foreign_file import MAX_MEMBER_BYTES, FileTree, ForeignFile, documents, task_of
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, Format, ReadingOptions
 from ..own_trials import OwnTrial, own_trial
 from ..values import (
@@ -117,7 +117,7 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
 
 def _recognizes(file: ForeignFile) -> bool:
     is_job = file.tree is not None and any(name.rpartition("/")[2] == "result.json" for name in file.tree.names)
-    return not is_job and has(file, lambda data: str(mapping(data, "it").get("schema_version")).startswith("ATIF-"))
+    return not is_job and isinstance(file.first, dict) and str(file.first.get("schema_version")).startswith("ATIF-")
 
 
 FORMAT = Format("atif", _recognizes, read)

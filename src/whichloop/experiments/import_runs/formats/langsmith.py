@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..chats import as_text
-from ..foreign_file import ForeignFile, each_item, has, holds, items_of
+from ..foreign_file import ForeignFile, each_item, holds, items_of
 from ..foreign_trials import ForeignLog, Format, ReadingOptions
 from ..span_trials import GatheredSpans
 from ..spans import Span
@@ -115,4 +115,4 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     return traces.log()
 
 
-FORMAT = Format("langsmith", lambda file: has(file, lambda data: holds(items_of(data, RUNS), {"run_type", "id"})), read)
+FORMAT = Format("langsmith", lambda file: holds(items_of(file.first, RUNS), {"run_type", "id"}), read)

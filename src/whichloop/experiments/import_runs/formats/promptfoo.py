@@ -12,7 +12,7 @@ from typing import Any
 from whichloop.protocol import StopReason
 from whichloop.protocol.json_text import digest
 
-from ..foreign_file import ForeignFile, documents, has, holds
+from ..foreign_file import ForeignFile, documents, holds
 from ..foreign_trials import ForeignArm, ForeignLog, Format, ReadingOptions
 from ..values import (
     answer_of,
@@ -54,7 +54,7 @@ def _rows(data: Any) -> list[Any]:
     return rows if isinstance(rows, list) else [data]
 
 
-FORMAT = Format("promptfoo", lambda file: has(file, lambda data: holds(_rows(data), _ROW)), read)
+FORMAT = Format("promptfoo", lambda file: holds(_rows(file.first), _ROW), read)
 
 
 def _label(row: Mapping[str, Any]) -> str:

@@ -22,9 +22,9 @@ from whichloop.protocol.wire import from_json
 from ..chats import parsed, read_chat
 from ..columns import UNITS, columns_named, columns_of, factor_of, named_by_user
 from ..conversation import CallResult, answer_in
-from ..foreign_file import ROWS, ForeignFile, has, holds
+from ..foreign_file import ROWS, ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions, Status, TrialKey
-from ..table_rows import FileRow, list_of_rows, rows_of
+from ..table_rows import FileRow, list_of_rows, lists_in, rows_of
 from ..values import (
     answer_of,
     count,
@@ -72,7 +72,7 @@ _ARGUMENTS = ("arguments", "args", "input")
 
 def recognizes(file: ForeignFile) -> bool:
     """Tell whether a file that is of no other format holds rows."""
-    return file.suffix in ROWS or (file.suffix == ".json" and has(file, lambda data: isinstance(data, list) and holds(data, set())))
+    return file.suffix in ROWS or (file.suffix == ".json" and bool(lists_in({"": file.first})))
 
 
 def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
