@@ -53,8 +53,7 @@ def import_results(
 
     `files`: a path (a log, a report, a table, a folder of trajectories), a DataFrame with a row per trial, a list of these to be
     compared, or a list of dicts, a row each. `map`: meaning → the column, or the place in a trajectory, that has it, such as
-    `{"task": "question", "arm": "agent"}`; an empty name: none has. Meanings may be named as columns are, such as `usd` for
-    `cost_usd`. `scorer`: the column, scorer or evaluator that is the accuracy.
+    `{"task": "question", "arm": "agent"}`; an empty name: none has. `scorer`: the column, scorer or evaluator that is the accuracy.
     `arm`: names of the files' arms in turn; equal ones are repeats of one arm. `name`: of the run below `runs`, or a path.
     `format`: of all files; None: recognized in each. `models`: the model of each file's arm. `rows`: the place of the list of rows
     in a JSON object. `scale`: worst and best score, such as `(0, 100)`. `decimal_comma`: numbers in texts are as

@@ -147,7 +147,7 @@ def test_points_lead_into_the_objects_of_rows(kit, tmp_path):
 
 def test_columns_are_mapped_and_which_of_two_scores_is_the_accuracy_is_not_guessed(kit):
     path = kit.put("trial,agent,who,state,used,success,score\nq1,x,a,success,7,yes,9\nq2,x,a,odd,8,no,8\n", ".csv")
-    columns = parse_map(["task=trial,arm=who", "tokens=used,status=,score=Success"])
+    columns = parse_map(["task=trial,arm=who", "tokens=used,status=,score=success"])
     found = kit.imported(path, columns=columns)
     told = [(r.arm, r.task, r.repeat, r.input_tokens, r.accuracy) for r in found.records]
     assert told == [("a", "q1", 0, 7, 1), ("a", "q2", 0, 8, 0)]

@@ -79,16 +79,12 @@ ODD = [
 ]
 
 
-@given(st.lists(st.sampled_from(range(len(ODD))), min_size=1, max_size=4))
-@settings(max_examples=cases(8))
-def test_the_trials_whose_cells_are_no_messages_are_told_with_their_reasons_and_all_others_have_traces(kit, odd):
-    whole = [row(f"t{number}", SAID) for number in range(len(odd))]
-    broken = [row(f"odd{number}") | {"messages": ODD[kind][0]} for number, kind in enumerate(odd)]
-    rows = [*whole, *broken]
-    log = read_file(kit.put(lines(*rows), ".jsonl"), ImportRequest())
-    assert [trial.trace is not None for trial in log.trials] == [True] * len(whole) + [False] * len(broken)
-    first = f"line {len(whole) + 1}: {ODD[odd[0]][1]}"
-    assert log.notes[0].startswith(f"column 'messages': cells that are no messages: {len(odd)}, such as {first}")
+@pytest.mark.parametrize(("messages", "said"), ODD)
+def test_messages_that_are_none_are_refused_with_their_place_and_may_be_left_out(kit, messages, said):
+    path = kit.put(lines(row("whole", SAID), row("odd") | {"messages": messages}), ".jsonl")
+    with pytest.raises(ValueError, match=f"line 2: messages: {said}"):
+        kit.imported(path)
+    assert len(kit.imported(path, columns={"messages": ""}).records) == 2
 
 
 HEAD = "arm,task,repeat,score\n"

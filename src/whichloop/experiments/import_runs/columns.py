@@ -77,29 +77,23 @@ def columns_named(meaning: str, names: Iterable[str]) -> list[str]:
 
 def parse_map(texts: Iterable[str]) -> dict[str, str]:
     """Read `task=COLUMN,arm=COLUMN`, quoted like a line of CSV where a name holds a comma."""
-    pairs = []
+    columns: dict[str, str] = {}
     for part in (part for cells in csv.reader(texts) for part in cells):
         meaning, equals, column = (text.strip() for text in part.partition("="))
-        if not equals:
-            raise ValueError(f"--map {short_value(part)}: write MEANING=COLUMN; the meanings are {', '.join(COLUMNS)}")
-        pairs.append((meaning, column))
-    return check_map(pairs)
+        if not equals or meaning in columns:
+            raise ValueError(f"--map {short_value(part)}: write MEANING=COLUMN, each meaning once")
+        columns[meaning] = column
+    return check_map(columns)
 
 
-def check_map(columns: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> dict[str, str]:
-    """Return meaning → column; a meaning may be a name that its columns may have, such as `agent` for `arm`."""
-    by_meaning: dict[str, str] = {}
-    for typed, column in columns.items() if isinstance(columns, Mapping) else columns:
-        word = "_".join(words_of(str(typed)))
-        meaning = word if word in COLUMNS else next((one for one, names in COLUMNS.items() if word in names), None)
-        if meaning is None:
-            raise ValueError(f"--map {short_value(typed)}: no such meaning; the meanings are {', '.join(COLUMNS)}")
+def check_map(columns: Mapping[str, Any]) -> dict[str, str]:
+    """Return meaning → column. Raises ValueError for a meaning that there is not, and a column that is no text."""
+    for meaning, column in columns.items():
+        if meaning not in COLUMNS:
+            raise ValueError(f"--map {short_value(meaning)}: no such meaning; the meanings are {', '.join(COLUMNS)}")
         if not isinstance(column, str):
-            raise ValueError(f"--map {typed}: give the name of a column; got {short_value(column)}")
-        if meaning in by_meaning:
-            raise ValueError(f"--map {typed}: it is mapped twice, as {meaning}")
-        by_meaning[meaning] = column
-    return by_meaning
+            raise ValueError(f"--map {meaning}: give the name of a column; got {short_value(column)}")
+    return dict(columns)
 
 
 def named_by_user(reading: ReadingOptions) -> dict[str, str]:
@@ -114,16 +108,13 @@ def columns_of(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
     names = [name for name in names if name]
     if not names:
         raise ValueError("the table is empty")
-    by_word = {"_".join(words_of(name)): name for name in reversed(names)}
-    mapped: dict[str, str] = {}
-    for meaning, column in named_by_user(reading).items():
+    mapped = named_by_user(reading)
+    for meaning, column in mapped.items():
         option = f"--map {meaning}" if meaning in reading.columns else "--scorer"
-        name = column if column in names else by_word.get("_".join(words_of(column)), "")
-        if column and not name:
+        if column and column not in names:
             raise ValueError(f"{option}: no column {short_value(column)}; there are {names_in_a_line(names)}")
-        if column and name in mapped.values():
-            raise ValueError(f"{option}: column {short_value(name)} is mapped twice")
-        mapped[meaning] = name if column else ""
+        if column and list(mapped.values()).count(column) > 1:
+            raise ValueError(f"{option}: column {short_value(column)} is mapped twice")
     free = [name for name in names if name not in mapped.values()]
     scores = columns_named("score", free)
     if "score" not in mapped and len(scores) > 1:

@@ -24,12 +24,13 @@ from whichloop.runs.trial.recorder import trace_line
 from .foreign_file import ForeignFile, GivenRows, documents, open_file
 from .foreign_trials import ForeignLog, Format
 from .joining import ImportRequest, Joined, join, nothing_in_common, rename_arms
-from .values import MAX_ANSWER_CHARS, located
+from .values import located
 
 FORMATS_PACKAGE = f"{__package__}.formats"
 TABLE = "csv"
 """The format of tables, whatever file they stand in: what no other format is may be one."""
 MAX_REASONS = 20
+"""Reasons that are told, of as many as there are."""
 
 
 def known_formats() -> Mapping[str, Format]:
@@ -60,10 +61,8 @@ class ImportedRun:
     @property
     def remarks(self) -> list[str]:
         """What the user is told besides the results: what was not read, and which trials have no score, by their reasons."""
-        reasons, of = list(self.left_out.items()), counted(self.trials, "trial")
-        lines = [f"left out: {count:,} of {of}, {reason}" for reason, count in reasons[:MAX_REASONS]]
-        if rest := sum(count for _, count in reasons[MAX_REASONS:]):
-            lines.append(f"left out: {rest:,} of {of}, {len(reasons) - MAX_REASONS} other reasons")
+        of = counted(self.trials, "trial")
+        lines = [f"left out: {count:,} of {of}, {reason}" for reason, count in islice(self.left_out.items(), MAX_REASONS)]
         if self.crashed:
             lines.append(f"ended by an error: {self.crashed:,} of {of}; --errors-as-failures scores them 0")
         return [*self.notes, *lines, *([f"{self.apart}; another name of the tasks: --map task=…"] if self.apart else [])]
@@ -96,9 +95,6 @@ def import_files(
     joined = join(logs, request)
     written, untraced = _write_run(joined, folder, runs, replaces=is_there)
     notes = [f"{log.path}: {note}" for log in logs for note in log.notes]
-    answers = [trial.answer for log in logs for trial in log.trials]
-    if cut := sum(isinstance(answer, str) and len(answer) == MAX_ANSWER_CHARS for answer in answers):
-        notes.append(f"answers cut to {MAX_ANSWER_CHARS:,} characters: {cut:,} of {counted(len(answers), 'trial')}")
     if untraced:
         notes.append(f"traces longer than {MAX_TEXT >> 20} MB, not kept: {untraced:,}")
     unscored = [record for record in joined.records if record.status != "scored"]

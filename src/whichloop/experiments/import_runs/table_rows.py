@@ -11,7 +11,7 @@ from whichloop.datasets.csv import csv_table
 from whichloop.datasets.parquet import parquet_table
 from whichloop.protocol.values import counted
 
-from .columns import NEEDED, columns_named, named_by_user, words_of
+from .columns import NEEDED, columns_named, named_by_user
 from .foreign_file import JSON_LINES, PARQUET, ForeignFile, documents
 from .foreign_trials import ReadingOptions
 from .values import names_in_a_line, short_value
@@ -88,13 +88,9 @@ def list_of_rows(data: Any, reading: ReadingOptions) -> tuple[str, Sequence[Any]
 def _holds_trials(rows: Sequence[Any], reading: ReadingOptions) -> bool:
     """Tell whether rows have a field for the task and one for the score, by their names or as the user named them."""
     names = list(dict.fromkeys(name for row in rows[:MAX_LOOKED_AT] for name in row))
-    named, words = named_by_user(reading), {"_".join(words_of(name)) for name in names}
-    return all(
-        named[meaning] in names or named[meaning].partition(".")[0] in names or "_".join(words_of(named[meaning])) in words
-        if named.get(meaning)
-        else columns_named(meaning, names)
-        for meaning in NEEDED
-    )
+    named = named_by_user(reading)
+    wanted = [named.get(meaning) or next(iter(columns_named(meaning, names)), "") for meaning in NEEDED]
+    return all(name in names or name.partition(".")[0] in names for name in wanted)
 
 
 def lists_in(data: Any) -> dict[str, Sequence[Any]]:
