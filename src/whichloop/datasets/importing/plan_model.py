@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
-from pydantic_core import ErrorDetails
 
 from whichloop.datasets.task import Task
 from whichloop.datasets.validity.checks import argument_misfits, call_misfits, name_misfits
@@ -143,13 +142,10 @@ def shape_mistakes(value: Any) -> list[str]:
     try:
         PlanInJson.model_validate(value)
     except ValidationError as error:
-        return [_told(found) for found in error.errors(include_url=False, include_context=False)]
+        found = error.errors(include_url=False, include_context=False)
+        places = ["".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in one["loc"])[1:] for one in found]
+        return [f"{place}: {one['msg'].removeprefix('Value error, ')}" for place, one in zip(places, found, strict=True)]
     return []
-
-
-def _told(found: ErrorDetails) -> str:
-    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in found["loc"]).removeprefix(".")
-    return f"{where}: {found['msg'].removeprefix('Value error, ')}"
 
 
 def refused_call(task: Task, tools: Mapping[str, Tool]) -> str:

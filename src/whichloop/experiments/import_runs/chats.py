@@ -165,11 +165,7 @@ def _message(data: Mapping[str, Any], default: str = "") -> list[ConversationIte
     if role is None:
         raise ValueError(f"role is {short_value(data.get('role', kind))}, not system, user, assistant or tool")
     if role == "assistant":
-        more = [
-            {"type": "tool-invocation", "toolInvocation": one} for one in data.get("toolInvocations") or () if "parts" not in data
-        ]
-        parts = [*content, *more] if isinstance(content, list) else [content or "", *more] if more else content
-        return [item for part in _steps(parts) for item in _reply(data, _Blocks(part))]
+        return [item for part in _steps(content) for item in _reply(data, _Blocks(part))]
     blocks = _Blocks(as_text(content) if isinstance(content, Mapping) else content)
     if role == "tool":
         return list(blocks.results) or [_result(data, blocks.text)]
@@ -255,11 +251,10 @@ class _Blocks:
             self._thoughts.append(_thought(part))
         elif kind == "system-prompt":
             self.system.append(as_text(part.get("content")))
-        elif (kind.startswith("tool-") or kind == "dynamic-tool") and (inner := part.get("toolInvocation", part)):
-            call = mapping(inner, "a call")  # of a message for a page, which has it together with its result
-            self.calls.append(_call({"toolName": kind.removeprefix("tool-"), **call}))
-            if str(call.get("state")) in ("result", "output-available", "output-error"):
-                self.results.append(_result(call, failed=call.get("state") == "output-error" or None))
+        elif kind.startswith("tool-") or kind == "dynamic-tool":  # of a message for a page, which has a call with its result
+            self.calls.append(_call({"toolName": kind.removeprefix("tool-"), **part}))
+            if str(part.get("state")) in ("output-available", "output-error"):
+                self.results.append(_result(part, failed=part.get("state") == "output-error" or None))
         elif kind in _TEXTS or (not kind and "text" in part):
             self._texts.append(as_text(_first(part, ("text", "content", "refusal"))))
         elif _MEDIA.fullmatch(label := kind or str(next(iter(part), ""))):
