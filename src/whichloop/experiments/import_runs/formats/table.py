@@ -60,9 +60,7 @@ _STATUSES: Mapping[str, Status] = {
 _FAILED = ("fail", "failed", "failure")
 """Statuses of trials that ended without success: by an error if they have no score, at the task if they have one."""
 _NO_ERROR = frozenset({"false", "f", "0", "0.0", "no", "n", "no error", "[]", "{}", "ok", "success", "completed"})
-_SOME_ERROR = frozenset({"true", "t", "1", "1.0", "yes", "y"})
-"""What a column of errors has where it only says whether there was one."""
-ERROR_WITHOUT_TEXT = "an error without a text"
+"""What a column of errors has where there was none."""
 _FAILED_CALL = re.compile(r"\s*(?:\w+\.)*(\w*(?:Error|Exception))\s*:|\s*(Traceback) \(most recent call last\)")
 """How the result of a call that failed begins."""
 _ARGUMENTS = ("arguments", "args", "input")
@@ -290,11 +288,8 @@ def _status(cell: Any, value: float | None, in_score: Status | None) -> Status:
 
 
 def error_in(cell: Any) -> str:
-    """Return the text of the error that a cell names, also where it says only that there was one; empty where there was none."""
-    word = str(cell).strip().lower()
-    if is_nothing(cell) or word in _NO_ERROR:
-        return ""
-    return ERROR_WITHOUT_TEXT if word in _SOME_ERROR else reason_line(cell)
+    """Return the text of the error that a cell names; empty where there was none."""
+    return "" if is_nothing(cell) or str(cell).strip().lower() in _NO_ERROR else reason_line(cell)
 
 
 def _arms(rows: Iterable[FileRow], default: str) -> dict[str, ForeignArm]:
