@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from whichloop.protocol.values import shown_short
+
 from .foreign_trials import ReadingOptions
-from .values import names_in_a_line, short_value
+from .values import names_in_a_line
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "arm": ("arm", "agent", "loop", "variant", "system"),
@@ -79,7 +81,7 @@ def parse_map(texts: Iterable[str]) -> dict[str, str]:
     for part in (part for cells in csv.reader(texts) for part in cells):
         meaning, equals, column = (text.strip() for text in part.partition("="))
         if not equals or meaning in columns:
-            raise ValueError(f"--map {short_value(part)}: write MEANING=COLUMN, each meaning once")
+            raise ValueError(f"--map {shown_short(part)}: write MEANING=COLUMN, each meaning once")
         columns[meaning] = column
     return check_map(columns)
 
@@ -88,9 +90,9 @@ def check_map(columns: Mapping[str, Any]) -> dict[str, str]:
     """Return meaning → column. Raises ValueError for a meaning that there is not, and a column that is no text."""
     for meaning, column in columns.items():
         if meaning not in COLUMNS:
-            raise ValueError(f"--map {short_value(meaning)}: no such meaning; the meanings are {', '.join(COLUMNS)}")
+            raise ValueError(f"--map {shown_short(meaning)}: no such meaning; the meanings are {', '.join(COLUMNS)}")
         if not isinstance(column, str):
-            raise ValueError(f"--map {meaning}: give the name of a column; got {short_value(column)}")
+            raise ValueError(f"--map {meaning}: give the name of a column; got {shown_short(column)}")
     return dict(columns)
 
 
@@ -110,9 +112,9 @@ def columns_of(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
     for meaning, column in mapped.items():
         option = f"--map {meaning}" if meaning in reading.columns else "--scorer"
         if column and column not in names:
-            raise ValueError(f"{option}: no column {short_value(column)}; there are {names_in_a_line(names)}")
+            raise ValueError(f"{option}: no column {shown_short(column)}; there are {names_in_a_line(names)}")
         if column and list(mapped.values()).count(column) > 1:
-            raise ValueError(f"{option}: column {short_value(column)} is mapped twice")
+            raise ValueError(f"{option}: column {shown_short(column)} is mapped twice")
     free = [name for name in names if name not in mapped.values()]
     scores = columns_named("score", free)
     if "score" not in mapped and len(scores) > 1:

@@ -9,12 +9,12 @@ from typing import Any
 
 from whichloop.datasets.csv import csv_table
 from whichloop.datasets.parquet import parquet_table
-from whichloop.protocol.values import counted
+from whichloop.protocol.values import counted, shown_short
 
 from .columns import NEEDED, columns_named, named_by_user
 from .foreign_file import JSON_LINES, PARQUET, ForeignFile, documents
 from .foreign_trials import ReadingOptions
-from .values import names_in_a_line, short_value
+from .values import names_in_a_line
 
 MAX_LOOKED_AT = 100
 MAX_LEVELS = 8
@@ -73,7 +73,7 @@ def list_of_rows(data: Any, reading: ReadingOptions) -> tuple[str, Sequence[Any]
     named = names_in_a_line([f"{place} ({counted(len(rows), 'row')})" for place, rows in lists.items()], 3)
     if reading.rows is not None:
         if reading.rows not in lists:
-            raise ValueError(f"--rows: no list of rows stands at {short_value(reading.rows)}; there are {named or 'none'}")
+            raise ValueError(f"--rows: no list of rows stands at {shown_short(reading.rows)}; there are {named or 'none'}")
         return reading.rows, lists[reading.rows]
     fitting = {place: rows for place, rows in lists.items() if _holds_trials(rows, reading)}
     if len(fitting) == 1:

@@ -20,6 +20,7 @@ from whichloop.metrics.trace import RequestError
 from whichloop.protocol import StopReason
 from whichloop.protocol.chat import NativeCall
 from whichloop.protocol.json_text import load_json
+from whichloop.protocol.values import shown_short
 
 from ..chats import as_text
 from ..conversation import CallResult, ConversationItem, ModelTurn, SaidToModel, answer_in
@@ -35,7 +36,6 @@ from ..values import (
     number_from_zero,
     object_at,
     objects_at,
-    short_value,
     usage_in,
 )
 
@@ -69,7 +69,7 @@ class Trajectory:
         """Read a trajectory."""
         version = document.get("schema_version")
         if not isinstance(version, str) or not version.startswith(FAMILY):
-            raise ValueError(f"schema_version is {short_value(version)}; versions {FAMILY}0 to {FAMILY}8 are read")
+            raise ValueError(f"schema_version is {shown_short(version)}; versions {FAMILY}0 to {FAMILY}8 are read")
         agent, steps = object_at(document, "agent"), objects_at(document, "steps", "a step")
         if not steps:
             raise ValueError("steps: there is none")
@@ -201,7 +201,7 @@ def _items(step: Mapping[str, Any]) -> Iterator[ConversationItem]:
         if text:
             yield SaidToModel(source, text)
     elif source != "agent":
-        raise ValueError(f"source is {short_value(source)}, not system, user or agent")
+        raise ValueError(f"source is {shown_short(source)}, not system, user or agent")
     elif not is_copy and not is_rule:
         yield _turn(step, text)
     if is_copy:
@@ -242,7 +242,7 @@ def _text_at(data: Mapping[str, Any], key: str, absent: str | None = None) -> st
     """Return the text under a key. `absent`: what stands for None; without it a text has to be there."""
     value = absent if data.get(key) is None else data[key]
     if not isinstance(value, str):
-        raise ValueError(f"{key} is not a text: {short_value(value)}")
+        raise ValueError(f"{key} is not a text: {shown_short(value)}")
     return value
 
 
@@ -251,7 +251,7 @@ def _text(content: Any, what: str) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list):
-        raise ValueError(f"{what} is neither a text nor a list of parts: {short_value(content)}")
+        raise ValueError(f"{what} is neither a text nor a list of parts: {shown_short(content)}")
     parts = [mapping(part, f"a part of {what}") for part in content]
     return "\n".join(
         text if isinstance(text := part.get("text"), str) else f"[{part.get('type')}: {object_at(part, 'source').get('path')}]"

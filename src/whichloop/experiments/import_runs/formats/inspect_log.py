@@ -20,12 +20,13 @@ from typing import Any
 from whichloop.protocol import StopReason
 from whichloop.protocol.json_text import digest
 from whichloop.protocol.redact import redact
+from whichloop.protocol.values import shown_short
 
 from .. import values
 from ..foreign_file import FileTree, ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, Format, ReadingOptions
 from ..inspect_transcript import inspect_usage, items_of_sample, question_of
-from ..values import count, cut, list_at, located, mapping, name_of, names_in_a_line, object_at, objects_at, short_value
+from ..values import count, cut, list_at, located, mapping, name_of, names_in_a_line, object_at, objects_at
 
 HEADER, STARTED = "header.json", "_journal/start.json"
 SAMPLES, SHELL = "samples/", "/sample.json"
@@ -162,7 +163,7 @@ def _log(header: Mapping[str, Any], samples: Iterable[Mapping[str, Any]], readin
     if len(log.scorers) > 1:
         raise ValueError(_choose(log.scorers))
     if reading.scorer is not None and seen and not log.scorers:
-        raise ValueError(f"no score by {short_value(reading.scorer)}; there are scores by {names_in_a_line(sorted(seen))}")
+        raise ValueError(f"no score by {shown_short(reading.scorer)}; there are scores by {names_in_a_line(sorted(seen))}")
     log.by = f"inspect_ai {cut(str(object_at(spec, 'packages').get('inspect_ai', '')), 20)}".strip()
     log.due_repeats = count(object_at(spec, "config").get("epochs"), "epochs") or 1
     log.unfinished = "" if header.get("status") == "success" else f"the log ends with status {cut(str(header.get('status')), 20)}"
@@ -230,7 +231,7 @@ def _solver_name(name: Any) -> str:
 
 def _add(log: ForeignLog, arm: ForeignArm, task: str, repeat: int, sample: Mapping[str, Any]) -> set[str]:
     """Add a sample; return its scorers. An error beside a score is the agent's own failure, and counts."""
-    scores = {name: mapping(entry, f"the score {short_value(name)}") for name, entry in object_at(sample, "scores").items()}
+    scores = {name: mapping(entry, f"the score {shown_short(name)}") for name, entry in object_at(sample, "scores").items()}
     scorer, result = ("", {}) if "score" in log.reading.columns else _score_of(scores, log.reading.scorer)
     log.scorers |= {scorer} - {""}
     error, invalid, limit = (object_at(sample, name) for name in ("error", "invalidation", "limit"))

@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from whichloop.protocol.values import shown_short
+
 from ..chats import as_text
 from ..foreign_file import ForeignFile, each_item, holds, items_of
 from ..foreign_trials import ForeignLog, Format, ReadingOptions
 from ..span_trials import GatheredSpans
 from ..spans import Span
-from ..values import located, name_of, number_from_zero, object_at, short_value, value_at
+from ..values import located, name_of, number_from_zero, object_at, value_at
 
 COST = "total_cost"
 RUNS = "runs"
@@ -63,7 +65,7 @@ def _time(value: Any) -> int:
         time = datetime.fromisoformat(str(value))
         return max(round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1e9), 0)
     except (ValueError, OverflowError):
-        raise ValueError(f"a time is not in ISO 8601: {short_value(value)}") from None
+        raise ValueError(f"a time is not in ISO 8601: {shown_short(value)}") from None
 
 
 def feedback_of(run: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any
 from whichloop.datasets.importing.columns import has_decimal_comma, with_point
 from whichloop.protocol import StopReason
 from whichloop.protocol.json_text import digest
+from whichloop.protocol.values import shown_short
 from whichloop.protocol.wire import from_json
 
 from ..chats import parsed, read_chat
@@ -37,7 +38,6 @@ from ..values import (
     reason_line,
     score,
     share,
-    short_value,
     value_at,
 )
 
@@ -147,7 +147,7 @@ def _by_meaning(row: FileRow, columns: Mapping[str, str], units: Mapping[str, fl
             elif meaning in _WHOLE and _THOUSANDS.fullmatch(cell.strip()):
                 cell = cell.replace(",", "")
             elif has_decimal_comma(cell):
-                raise ValueError(f"{row.place}: {name} is not a number: {short_value(cell)}; with decimal commas: --decimal-comma")
+                raise ValueError(f"{row.place}: {name} is not a number: {shown_short(cell)}; with decimal commas: --decimal-comma")
             bare = cell.strip()
             if "%" in UNITS.get(meaning, {}) and bare.endswith("%") and not reading.scale:
                 cell, factor = bare[:-1], 1e-2
@@ -256,7 +256,7 @@ def _trial(
     measures = {meaning: parsed(cells.get(meaning), columns.get(meaning, meaning)) for meaning, parsed in _NUMBERS.items()}
     told_stop = "" if is_nothing(cells.get("stop")) else str(cells["stop"]).strip().lower()
     if told_stop and told_stop not in {*StopReason}:
-        raise ValueError(f"stop {short_value(cells['stop'])} is none of {', '.join(StopReason)}; --map stop=")
+        raise ValueError(f"stop {shown_short(cells['stop'])} is none of {', '.join(StopReason)}; --map stop=")
     ended_by_error = status == "errored" and bool(error or in_score or not is_nothing(cells.get("status")))
     answered = "" if chat is None else answer_of(chat[1])
     spelled = cells["score"].strip() if isinstance(cells["score"], str) else ""
@@ -281,9 +281,9 @@ def _status(cell: Any, value: float | None, in_score: Status | None) -> Status:
     word = str(cell).strip().lower()
     status = _STATUSES.get(word) if word not in _FAILED else "errored" if value is None else "scored"
     if status is None:
-        raise ValueError(f"status {short_value(cell)} is none of {', '.join((*_STATUSES, *_FAILED))}; --map error=COLUMN,status=")
+        raise ValueError(f"status {shown_short(cell)} is none of {', '.join((*_STATUSES, *_FAILED))}; --map error=COLUMN,status=")
     if status == "scored" and value is None:
-        raise ValueError(f"status {short_value(cell)}, and there is no score")
+        raise ValueError(f"status {shown_short(cell)}, and there is no score")
     return status if status == "excluded" else in_score or status
 
 
