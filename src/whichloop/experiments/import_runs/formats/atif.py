@@ -146,7 +146,7 @@ def _add(log: ForeignLog, file: ForeignFile, name: str, data: Mapping[str, Any])
 def _later_parts(tree: FileTree | None) -> set[str]:
     """Return the names of the files in which the trajectories of others go on. What cannot be read names none."""
     later, word = set[str](), f'"{CONTINUED}"'.encode()
-    for name in tree.names if tree is not None else ():
+    for name in tree.names if tree is not None else {}:
         if name.endswith(".json") and word in (raw := tree.read(name) if tree is not None else b""):
             with suppress(ValueError, RecursionError):
                 later |= {continuation_of(name, load_json(raw))} - {"", name}
