@@ -17,7 +17,7 @@ from whichloop.experiments.import_runs import (
     import_files,
     run_place,
 )
-from whichloop.experiments.import_runs.table_rows import rows_as_json
+from whichloop.experiments.import_runs.table_rows import as_json
 from whichloop.protocol.values import shown_short
 from whichloop.reports.dataframes import Loaded
 from whichloop.reports.html.page import report_html
@@ -109,4 +109,4 @@ def _source(source: Any, name: str) -> Path | GivenRows:
 
 
 def _given_rows(name: str, rows: Sequence[Any]) -> GivenRows:
-    return GivenRows(name, rows_as_json(rows_given(name, rows)).encode())
+    return GivenRows(name, as_json(rows_given(name, rows)).encode())

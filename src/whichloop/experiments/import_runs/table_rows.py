@@ -41,15 +41,14 @@ def rows_of(file: ForeignFile, reading: ReadingOptions) -> tuple[Sequence[str], 
         return _objects(documents(file))
     try:
         table = parquet_table(file.path) if file.suffix == PARQUET else csv_table(file.path)
-        numbered = list(table.rows(None))
+        rows = [FileRow(f"{table.unit} {number}", json.loads(as_json(cells))) for number, cells in table.rows(None)]
     except ValueError as error:
         raise ValueError(str(error).removeprefix(str(file.path)).lstrip(":, ")) from None  # whoever reads a file names it
-    cells_of = json.loads(rows_as_json([cells for _, cells in numbered]))
-    return table.columns or (), [FileRow(f"{table.unit} {n}", cells) for (n, _), cells in zip(numbered, cells_of, strict=True)]
+    return table.columns or (), rows
 
 
-def rows_as_json(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows as a JSON array: numbers and lists of another type as JSON has them, all else as text."""
+def as_json(rows: Any) -> str:
+    """Return a row, or a list of them, as JSON: numbers and lists of another type as JSON has them, all else as text."""
     return json.dumps(rows, default=lambda value: value.tolist() if hasattr(value, "tolist") else str(value))
 
 
