@@ -83,8 +83,8 @@ def checked(kind: type[R], value: Any, where: str = "") -> R:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         field = ".".join(map(str, first["loc"]))
-        problem = "an object belongs here" if first["type"] == "model_type" else first["msg"].removeprefix("Value error, ")
-        raise ValueError(f"{f'{where}: ' if where else ''}{f'field {field!r}: ' if field else ''}{problem}") from None
+        place = "".join([f"{where}: " if where else "", f"field {field!r}: " if field else ""])
+        raise ValueError(place + first["msg"].removeprefix("Value error, ")) from None
 
 
 def check_limit(importer: str, limit: int | None) -> None:
