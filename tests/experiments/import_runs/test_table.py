@@ -154,7 +154,7 @@ def test_columns_are_mapped_and_which_of_two_scores_is_the_accuracy_is_not_guess
     for changes, more, said in (
         ({**columns, "status": "state"}, {}, r"line 3: status 'odd' is none of .*; --map error=COLUMN,status="),
         ({"task": "nowhere"}, {}, r"--map task: no column 'nowhere'; there are trial, agent"),
-        ({"task": "trial", "arm": "trial"}, {}, r"--map arm: column 'trial' is mapped twice"),
+        ({"task": "trial", "arm": "trial"}, {}, r"--map task: column 'trial' is mapped twice"),
         (columns, {"scorer": "score"}, r"--scorer and --map score=… both name a column; give one of them"),
     ):
         with pytest.raises(ValueError, match=said):

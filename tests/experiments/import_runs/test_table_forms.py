@@ -95,7 +95,7 @@ HEAD = "arm,task,repeat,score\n"
     [
         ("", "the file is empty"),
         ("arm,score\na,1\n", r"no column of the task \(task, .*\); there are arm, score; say which: --map task=COLUMN$"),
-        ("arm,task,score,score\n", "two columns are called 'score'; give one of them another name"),
+        ("arm,task,score,score\n", "two columns are called 'score'$"),
         (HEAD + "a,x,0\n", "line 2: the record has 3 cells, and the header has 4 columns"),
         (HEAD + "a,x,0,1\na,x,0,0\n", "line 3: arm a, task x, repeat 0 is in line 2 already"),
         (HEAD + "a,,0,1\na,x,0,1\n", "line 2: the task is empty"),
