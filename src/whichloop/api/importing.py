@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from whichloop.experiments.import_runs import (
     import_files,
     run_place,
 )
-from whichloop.experiments.import_runs.table_rows import json_cell
+from whichloop.experiments.import_runs.table_rows import as_json
 from whichloop.protocol.values import shown_short
 from whichloop.reports.dataframes import Loaded
 from whichloop.reports.html.page import report_html
@@ -54,8 +53,7 @@ def import_results(
 
     `files`: a path (a log, a report, a table, a folder of trajectories), a DataFrame with a row per trial, a list of these to be
     compared, or a list of dicts, a row each. `map`: meaning → the column, or the place in a trajectory, that has it, such as
-    `{"task": "question", "arm": "agent"}`; an empty name: none has. Meanings may be named as columns are, such as `usd` for
-    `cost_usd`. `scorer`: the column, scorer or evaluator that is the accuracy.
+    `{"task": "question", "arm": "agent"}`; an empty name: none has. `scorer`: the column, scorer or evaluator that is the accuracy.
     `arm`: names of the files' arms in turn; equal ones are repeats of one arm. `name`: of the run below `runs`, or a path.
     `format`: of all files; None: recognized in each. `models`: the model of each file's arm. `rows`: the place of the list of rows
     in a JSON object. `scale`: worst and best score, such as `(0, 100)`. `decimal_comma`: numbers in texts are as
@@ -111,4 +109,4 @@ def _source(source: Any, name: str) -> Path | GivenRows:
 
 
 def _given_rows(name: str, rows: Sequence[Any]) -> GivenRows:
-    return GivenRows(name, json.dumps([json_cell(row) for row in rows_given(name, rows)]).encode())
+    return GivenRows(name, as_json(rows_given(name, rows)).encode())

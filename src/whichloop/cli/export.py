@@ -20,7 +20,7 @@ def export(
     runs: Runs = RUNS,
 ) -> None:
     """Write each kept trial of a run in a format that other tools read."""
-    from whichloop.experiments.export_runs.export import FORMATS, SUFFIXES, export_run, send_run
+    from whichloop.experiments.export_runs.export import LINES, SUFFIXES, export_run, send_run
     from whichloop.protocol.values import counted
     from whichloop.runs.folders import run_folder, trials_folder
 
@@ -35,5 +35,5 @@ def export(
     out = Path(output or f"{folder.resolve().name}-{format_}{SUFFIXES.get(format_, '')}")
     trials, untraced = export_run(folder, format_, out)
     without = f"; {untraced} have no trace" if untraced else ""
-    back = f"; read them back: {shlex.join(['whichloop', 'import', str(out)])}" if format_ in FORMATS else ""
+    back = f"; read them back: {shlex.join(['whichloop', 'import', str(out)])}" if format_ != LINES else ""
     say(f"wrote {counted(trials, 'trial')} to {out}{without}{back}")

@@ -228,7 +228,11 @@ def test_what_is_no_file_is_refused_and_nothing_is_left_where_the_second_one_is_
     os.mkfifo(fifo)
     empty = tmp_path / "empty"
     empty.mkdir()
-    for path, said in ((fifo, "not a regular file"), (Path("/dev/zero"), "not a regular file"), (empty, "it holds no file")):
+    for path, said in (
+        (fifo, "not a regular file"),
+        (Path("/dev/zero"), "not a regular file"),
+        (empty, "no format recognizes the files in it"),
+    ):
         with pytest.raises(ValueError, match=said):
             kit.imported(path)
     with pytest.raises(FileNotFoundError):

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from whichloop.protocol.json_text import DuplicateKeyError, load_json
+from whichloop.protocol.json_text import load_json
 
 MAX_LINE_BYTES = 10_000_000
 """Longest line; a longer one is hardly meant to be a question."""
@@ -83,8 +83,8 @@ def checked(kind: type[R], value: Any, where: str = "") -> R:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         field = ".".join(map(str, first["loc"]))
-        problem = "an object belongs here" if first["type"] == "model_type" else first["msg"].removeprefix("Value error, ")
-        raise ValueError(f"{f'{where}: ' if where else ''}{f'field {field!r}: ' if field else ''}{problem}") from None
+        place = "".join([f"{where}: " if where else "", f"field {field!r}: " if field else ""])
+        raise ValueError(place + first["msg"].removeprefix("Value error, ")) from None
 
 
 def check_limit(importer: str, limit: int | None) -> None:
@@ -101,12 +101,6 @@ def json_value(text: str) -> Any:
             json.dumps(value, ensure_ascii=False).encode()
         if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
             raise ValueError(f"it is nested deeper than {MAX_DEPTH} levels")
-    except DuplicateKeyError:
-        raise
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON ({error.msg.removesuffix(' at')} at character {error.pos + 1})") from None
-    except UnicodeEncodeError:
-        raise ValueError("not JSON (it holds half of a surrogate pair, which is not text)") from None
     except RecursionError:
         raise ValueError("not JSON (it is nested too deep)") from None
     except ValueError as error:

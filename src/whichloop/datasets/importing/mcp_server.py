@@ -22,7 +22,6 @@ from whichloop.protocol import Tool
 from whichloop.protocol.json_text import digest
 from whichloop.protocol.names import parse_spec
 from whichloop.protocol.redact import public_address, without_secrets
-from whichloop.protocol.tool_calls import McpError
 from whichloop.protocol.values import error_text
 
 from .json_files import checked
@@ -83,10 +82,8 @@ def read_server(name: str) -> McpServer:
             how_to_name = 'token=VARIABLE for an address, keys=["VARIABLE"] for a command'
             raise ValueError(f"it holds what looks like a secret; put that into a variable, and name it: {how_to_name}")
         read = checked(_Options, dict(options))
-        if read.keys and "url" in server:
-            raise ValueError("keys are for a command; an address takes token=VARIABLE")
-        if read.token and "words" in server:
-            raise ValueError('token is for an address; a command takes keys=["VARIABLE"]')
+        if (read.keys and "url" in server) or (read.token and "words" in server):
+            raise ValueError("keys are for a command, and a token is for an address")
         for variable in (*read.keys, *filter(None, [read.token])):
             if variable not in os.environ:
                 raise ValueError(f"the environment has no {variable}")
@@ -147,11 +144,9 @@ def mcp_tools(name: str) -> OwnTools:
         listing = sdk.read_listing(server)
     except TimeoutError:
         raise ValueError(f"tools {name!r}: no list of tools within {server.start_s:g} s; start_s=… gives it more") from None
-    except sdk.McpServerGone as error:
-        raise ValueError(f"tools {name!r}: {error_text(error)}") from None
     except Exception as error:  # what the server answers may be anything
-        kind = "" if isinstance(error, McpError) else f"{type(error).__name__}: "
-        raise ValueError(f"tools {name!r}: the list of tools cannot be read: {kind}{error_text(error)}") from None
+        kind = "" if isinstance(error, sdk.McpServerGone) else f"no list of tools: {type(error).__name__}: "
+        raise ValueError(f"tools {name!r}: {kind}{error_text(error)}") from None
     if not listing.tools:
         raise ValueError(f"tools {name!r}: the server {listing.server or 'there'} lists no tool")
     names = [tool.name for tool in listing.tools]

@@ -18,7 +18,6 @@ from typing import Any
 from whichloop.datasets.task import Environment, StatelessEnvironment, Task, as_described
 from whichloop.protocol import Tool, render_value
 from whichloop.protocol.json_text import canonical_json, whole_numbers_as_int
-from whichloop.protocol.names import near
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.values import error_text
 
@@ -56,9 +55,7 @@ class OwnTools:
         """Say that there is no tool of this name."""
         if not self.name:
             return f"no tool {name!r}: name the module that has it with --tools"
-        there = list(names)
-        nearest_name = near(name, there) if name.isidentifier() else ""  # not of a whole list
-        return f"no tool {name!r}; {f'{nearest_name} ' if nearest_name else ''}{self.name} has {', '.join(there) or 'none'}"
+        return f"no tool {name!r}; {self.name} has {', '.join(names) or 'none'}"
 
     def _opened(self, opener: Callable[[Task], Any], task: Task) -> Environment:
         try:

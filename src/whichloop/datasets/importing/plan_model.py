@@ -7,12 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
-from pydantic_core import ErrorDetails
 
 from whichloop.datasets.task import Task
 from whichloop.datasets.validity.checks import argument_misfits, call_misfits, name_misfits
 from whichloop.protocol import Plan, PlannedCall, Tool, ToolSpec, plan_from_json, refs, resolve
-from whichloop.protocol.names import nearest
 from whichloop.protocol.plan_lines import read_lines
 from whichloop.protocol.values import ToolArgumentError
 
@@ -52,17 +50,6 @@ def _with_right_references(value: Any) -> Any:
 
 
 Value = Annotated[Any, AfterValidator(_with_right_references), WithJsonSchema({"format": _MARK})]
-
-
-_TYPES = {
-    "string_type": "text belongs here",
-    "list_type": "a list belongs here",
-    "bool_type": "true or false belongs here",
-    "dict_type": "an object belongs here",
-    "model_type": "an object belongs here",
-    "model_attributes_type": "an object belongs here",
-}
-"""What pydantic calls a value of another kind → what would be right."""
 
 
 class _Strict(BaseModel):
@@ -149,25 +136,16 @@ def is_lines(value: Any) -> bool:
 
 
 def shape_mistakes(value: Any) -> list[str]:
-    """Return what in a plan in JSON is no plan's, each with its place: `calls[0].tool is missing`."""
+    """Return what in a plan in JSON is no plan's, each with its place: `calls[0].tool: Field required`."""
     if not isinstance(value, Mapping):
         return ["a plan is an object with calls and answer, a list of calls, or a call a line, not a mix of them"]
     try:
         PlanInJson.model_validate(value)
     except ValidationError as error:
-        return [_told(found) for found in error.errors(include_url=False, include_context=False)]
+        found = error.errors(include_url=False, include_context=False)
+        places = ["".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in one["loc"])[1:] for one in found]
+        return [f"{place}: {one['msg'].removeprefix('Value error, ')}" for place, one in zip(places, found, strict=True)]
     return []
-
-
-def _told(found: ErrorDetails) -> str:
-    *above, last = found["loc"]
-    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in found["loc"]).removeprefix(".")
-    if found["type"] == "missing":
-        return f"{where} is missing"
-    if found["type"] == "extra_forbidden":
-        fields = CallInJson.model_fields if above else PlanInJson.model_fields
-        return f"{where}: there is no such field; {nearest(str(last), fields)}"
-    return f"{where}: {_TYPES.get(found['type']) or found['msg'].removeprefix('Value error, ')}"
 
 
 def refused_call(task: Task, tools: Mapping[str, Tool]) -> str:

@@ -14,7 +14,7 @@ from whichloop.protocol.redact import logger_of
 from whichloop.protocol.values import own_copy, shown_short
 
 from ..task import Suite, Task, described_tools
-from .columns import Cells, RowOptions, RowTable, has_decimal_comma
+from .columns import Cells, RowOptions, RowTable
 from .json_files import check_limit
 from .own_tools import ALLOWED, NO_TOOLS, OwnTools, own_tools
 from .reader import RowReader
@@ -75,26 +75,9 @@ def suite_of(table: RowTable, importer: str, tools: OwnTools | None, options: Ro
             break
     if not tasks:
         raise ValueError(f"{table.source}: no row")
-    for remark in filter(None, (reader.unused(), _remark(tasks, places, importer))):
-        logger.warning("%s: %s", table.source, remark)
+    if unused := reader.unused():
+        logger.warning("%s: %s", table.source, unused)
     return RowSuite(table.name, _digest(tasks)[:8], tuple(tasks), own.open, tools=own, places=places)
-
-
-def _remark(tasks: Iterable[Task], places: Mapping[str, str], importer: str) -> str:
-    """Return what to tell of answers: decimal commas, or a text where (nearly) all other answers are numbers."""
-    texts = [task for task in tasks if isinstance(task.expected, str) and task.scorer == "normalized"]
-    numbers = sum(isinstance(task.expected, int | float) and not isinstance(task.expected, bool) for task in tasks)
-
-    def told(alike: list[Task]) -> str:
-        place = places[alike[0].id].rpartition(", ")[2]
-        return f"{len(alike)} in all, {place}: {shown_short(alike[0].expected)}"
-
-    if commas := [task for task in texts if has_decimal_comma(task.expected)]:
-        cure = "csv(decimal_comma=true)" if importer == "csv" else "write them with a point"
-        return f"answers with a decimal comma are texts, {told(commas)}; to read numbers: {cure}"
-    if numbers > 1 and 0 < len(texts) <= max(1, numbers // 10):
-        return f"answers that are texts beside {numbers} numbers, {told(texts)}"
-    return ""
 
 
 def frame_table(frame: pandas.DataFrame, name: str) -> RowTable:

@@ -23,9 +23,6 @@ from whichloop.protocol.values import cap, plain_value
 MAX_TRIES = 5
 """Most attempts at a call whose failure may pass (`TransientError`); a loop with patience gets through too."""
 
-EMPTY_LOCAL = "'_thread._local' object has no attribute"
-"""What Python says of a `threading.local` in which this thread has set nothing."""
-THREAD_CURE = "a threading.local is empty on the threads that tools run on; keep its content in a plain variable"
 _MAX_SHOWN_CHARS = 200
 """Characters of a result that an error quotes."""
 
@@ -114,8 +111,7 @@ async def _replay_call(call: PlannedCall, toolbox: Toolbox, values: Mapping[str,
     if observation.ok and call.fails:
         raise ValueError(f"task {task_id!r}, call {call.id!r}: the plan expects an error, the result is {observation.data}")
     if not observation.ok and not call.fails:
-        detail = f"{THREAD_CURE} ({observation.data})" if EMPTY_LOCAL in observation.data else observation.data
-        raise ValueError(f"task {task_id!r}, call {call.id!r}: {observation.error_type}: {detail}")
+        raise ValueError(f"task {task_id!r}, call {call.id!r}: {observation.error_type}: {observation.data}")
     return Replayed(call.id, call.tool, arguments, observation.data, plain_value(observation.value), call.fails)
 
 

@@ -54,19 +54,16 @@ def export_run(folder: Path, name: str, out: Path) -> tuple[int, int]:
     if out.exists() or out.is_symlink():
         raise ValueError(f"--output {out}: exists already; take another name")
     records = read_records(folder)
-    traced = list(records) if name == LINES else traced_of(folder, records)
+    written = list(records) if name == LINES else traced_of(folder, records)
     try:
-        if name == LINES:
-            _write_lines(folder, traced, out)
-        else:
-            FORMATS[name](kept_trials(folder, traced), out)
+        WRITERS[name](folder, written, out)
     except BaseException:
         if out.is_dir():
             shutil.rmtree(out, ignore_errors=True)
         else:
             out.unlink(missing_ok=True)
         raise
-    return len(traced), len(records) - len(traced)
+    return len(written), len(records) - len(written)
 
 
 def traced_of(folder: Path, records: Sequence[Record]) -> list[Record]:
@@ -87,20 +84,20 @@ def kept_trials(folder: Path, records: Sequence[Record]) -> Iterator[KeptTrial]:
         yield traces.read(record), record, arm, imported_task(manifest, record.task)
 
 
-def _write_atif(trials: Iterator[KeptTrial], out: Path) -> None:
+def _write_atif(folder: Path, records: Sequence[Record], out: Path) -> None:
     """Write a folder with a file for each trial."""
     out.mkdir(parents=True)
     names: set[str] = set()
-    for trace, record, arm, task in trials:
+    for trace, record, arm, task in kept_trials(folder, records):
         text = json.dumps(atif_of(trace, record, arm, task), ensure_ascii=False, indent=1, allow_nan=False)
         (out / _file_name(record, names)).write_bytes(f"{text}\n".encode("utf-8", "surrogatepass"))
 
 
-def _write_otlp(trials: Iterator[KeptTrial], out: Path) -> None:
+def _write_otlp(folder: Path, records: Sequence[Record], out: Path) -> None:
     """Write a file with a line for each trial."""
     out.parent.mkdir(parents=True, exist_ok=True)
     with out.open("xb") as file:
-        file.writelines(request_line([resource_spans(*trial)]) for trial in trials)
+        file.writelines(request_line([resource_spans(*trial)]) for trial in kept_trials(folder, records))
 
 
 def _write_lines(folder: Path, records: Sequence[Record], out: Path) -> None:
@@ -115,8 +112,12 @@ def _write_lines(folder: Path, records: Sequence[Record], out: Path) -> None:
 
 
 LINES = "jsonl"
-FORMATS: Mapping[str, Callable[[Iterator[KeptTrial], Path], None]] = {"atif": _write_atif, "otlp": _write_otlp}
-"""Name of a format → what writes it."""
+WRITERS: Mapping[str, Callable[[Path, Sequence[Record], Path], None]] = {
+    "atif": _write_atif,
+    "otlp": _write_otlp,
+    LINES: _write_lines,
+}
+"""Name of a format → what writes these trials of a run."""
 SUFFIXES: Mapping[str, str] = {"atif": "", "otlp": ".jsonl", LINES: ".jsonl"}
 """Name of a format → ending of what is written."""
 

@@ -15,10 +15,11 @@ from typing import Any
 
 from whichloop.protocol import Message
 from whichloop.protocol.chat import MessageRole, NativeCall
+from whichloop.protocol.values import shown_short
 from whichloop.protocol.wire import from_json
 
 from .conversation import CallResult, ConversationItem, ModelTurn, SaidToModel
-from .values import list_of, located, mapping, short_value
+from .values import list_of, located, mapping
 
 _ROLES: Mapping[str, MessageRole] = {
     **dict.fromkeys(("system", "developer", "SystemMessage"), "system"),
@@ -163,13 +164,9 @@ def _message(data: Mapping[str, Any], default: str = "") -> list[ConversationIte
     if role is None and data.get("role") is None:
         role = _ROLES.get(default)
     if role is None:
-        raise ValueError(f"role is {short_value(data.get('role', kind))}, not system, user, assistant or tool")
+        raise ValueError(f"role is {shown_short(data.get('role', kind))}, not system, user, assistant or tool")
     if role == "assistant":
-        more = [
-            {"type": "tool-invocation", "toolInvocation": one} for one in data.get("toolInvocations") or () if "parts" not in data
-        ]
-        parts = [*content, *more] if isinstance(content, list) else [content or "", *more] if more else content
-        return [item for part in _steps(parts) for item in _reply(data, _Blocks(part))]
+        return [item for part in _steps(content) for item in _reply(data, _Blocks(part))]
     blocks = _Blocks(as_text(content) if isinstance(content, Mapping) else content)
     if role == "tool":
         return list(blocks.results) or [_result(data, blocks.text)]
@@ -225,7 +222,7 @@ class _Blocks:
         self._texts: list[str] = []
         self._thoughts: list[str] = []
         if content is not None and not isinstance(content, str | list):
-            raise ValueError(f"content is neither a text nor a list of parts: {short_value(content)}")
+            raise ValueError(f"content is neither a text nor a list of parts: {shown_short(content)}")
         for part in [content or ""] if isinstance(content, str | None) else content:
             self._add({"type": "text", "text": part} if isinstance(part, str) else mapping(part, "a part of the content"))
 
@@ -255,17 +252,16 @@ class _Blocks:
             self._thoughts.append(_thought(part))
         elif kind == "system-prompt":
             self.system.append(as_text(part.get("content")))
-        elif (kind.startswith("tool-") or kind == "dynamic-tool") and (inner := part.get("toolInvocation", part)):
-            call = mapping(inner, "a call")  # of a message for a page, which has it together with its result
-            self.calls.append(_call({"toolName": kind.removeprefix("tool-"), **call}))
-            if str(call.get("state")) in ("result", "output-available", "output-error"):
-                self.results.append(_result(call, failed=call.get("state") == "output-error" or None))
+        elif kind.startswith("tool-") or kind == "dynamic-tool":  # of a message for a page, which has a call with its result
+            self.calls.append(_call({"toolName": kind.removeprefix("tool-"), **part}))
+            if str(part.get("state")) in ("output-available", "output-error"):
+                self.results.append(_result(part, failed=part.get("state") == "output-error" or None))
         elif kind in _TEXTS or (not kind and "text" in part):
             self._texts.append(as_text(_first(part, ("text", "content", "refusal"))))
         elif _MEDIA.fullmatch(label := kind or str(next(iter(part), ""))):
             self._texts.append(f"[{label}]")
         elif label not in _SKIPPED:
-            raise ValueError(f"a part of kind {short_value(label)} is not understood")
+            raise ValueError(f"a part of kind {shown_short(label)} is not understood")
 
 
 def _thought(part: Mapping[str, Any]) -> str:
@@ -288,7 +284,7 @@ def _call(data: Mapping[str, Any]) -> NativeCall:
     inner = function if isinstance(function, Mapping) else data
     name, raw = _first(inner, _NAMES), _first(inner, _ARGUMENTS)
     if not isinstance(name, str):
-        raise ValueError(f"the name of a tool call is not a text: {short_value(name)}")
+        raise ValueError(f"the name of a tool call is not a text: {shown_short(name)}")
     if _kind_of(data) == "custom_tool_call":  # a free text, and no object
         raw = {"input": raw}
     return NativeCall(as_text(_first(data, _IDS)), name, raw if isinstance(raw, str) else as_text({} if raw is None else raw))

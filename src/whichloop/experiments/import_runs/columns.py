@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from whichloop.protocol.values import shown_short
+
 from .foreign_trials import ReadingOptions
-from .values import names_in_a_line, short_value
+from .values import names_in_a_line
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "arm": ("arm", "agent", "loop", "variant", "system"),
@@ -37,11 +39,9 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 """Meaning of a column → the names that a column of it may have, the preferred first; in any case, with any marks between words."""
 UNITS: Mapping[str, Mapping[str, float]] = {
     "seconds": {
-        **dict.fromkeys(("s", "sec", "secs", "seconds"), 1.0),
-        **dict.fromkeys(("ms", "msec", "millis", "milliseconds"), 1e-3),
-        **dict.fromkeys(("us", "µs", "microseconds"), 1e-6),
-        **dict.fromkeys(("ns", "nanoseconds"), 1e-9),
-        **dict.fromkeys(("min", "mins", "minutes"), 60.0),
+        **dict.fromkeys(("s", "sec", "seconds"), 1.0),
+        **dict.fromkeys(("ms", "milliseconds"), 1e-3),
+        **dict.fromkeys(("min", "minutes"), 60.0),
         **dict.fromkeys(("h", "hours"), 3600.0),
     },
     "cost_usd": {"usd": 1.0, "$": 1.0, "dollars": 1.0, "cents": 1e-2, "¢": 1e-2},
@@ -49,7 +49,7 @@ UNITS: Mapping[str, Mapping[str, float]] = {
 }
 """Meaning → the units that may end a column's name, and how many of the field's unit one is."""
 NEEDED = ("task", "score")
-_CAMEL = re.compile(r"(?<=[a-zµ0-9])(?=[A-Z])")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _WORDS = re.compile(r"[^\W_]+(?:\.[^\W_]+)*|[$¢%]")
 
 
@@ -77,29 +77,23 @@ def columns_named(meaning: str, names: Iterable[str]) -> list[str]:
 
 def parse_map(texts: Iterable[str]) -> dict[str, str]:
     """Read `task=COLUMN,arm=COLUMN`, quoted like a line of CSV where a name holds a comma."""
-    pairs = []
+    columns: dict[str, str] = {}
     for part in (part for cells in csv.reader(texts) for part in cells):
         meaning, equals, column = (text.strip() for text in part.partition("="))
-        if not equals:
-            raise ValueError(f"--map {short_value(part)}: write MEANING=COLUMN; the meanings are {', '.join(COLUMNS)}")
-        pairs.append((meaning, column))
-    return check_map(pairs)
+        if not equals or meaning in columns:
+            raise ValueError(f"--map {shown_short(part)}: write MEANING=COLUMN, each meaning once")
+        columns[meaning] = column
+    return check_map(columns)
 
 
-def check_map(columns: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> dict[str, str]:
-    """Return meaning → column; a meaning may be a name that its columns may have, such as `agent` for `arm`."""
-    by_meaning: dict[str, str] = {}
-    for typed, column in columns.items() if isinstance(columns, Mapping) else columns:
-        word = "_".join(words_of(str(typed)))
-        meaning = word if word in COLUMNS else next((one for one, names in COLUMNS.items() if word in names), None)
-        if meaning is None:
-            raise ValueError(f"--map {short_value(typed)}: no such meaning; the meanings are {', '.join(COLUMNS)}")
+def check_map(columns: Mapping[str, Any]) -> dict[str, str]:
+    """Return meaning → column. Raises ValueError for a meaning that there is not, and a column that is no text."""
+    for meaning, column in columns.items():
+        if meaning not in COLUMNS:
+            raise ValueError(f"--map {shown_short(meaning)}: no such meaning; the meanings are {', '.join(COLUMNS)}")
         if not isinstance(column, str):
-            raise ValueError(f"--map {typed}: give the name of a column; got {short_value(column)}")
-        if meaning in by_meaning:
-            raise ValueError(f"--map {typed}: it is mapped twice, as {meaning}")
-        by_meaning[meaning] = column
-    return by_meaning
+            raise ValueError(f"--map {meaning}: give the name of a column; got {shown_short(column)}")
+    return dict(columns)
 
 
 def named_by_user(reading: ReadingOptions) -> dict[str, str]:
@@ -114,16 +108,13 @@ def columns_of(names: Sequence[str], reading: ReadingOptions) -> dict[str, str]:
     names = [name for name in names if name]
     if not names:
         raise ValueError("the table is empty")
-    by_word = {"_".join(words_of(name)): name for name in reversed(names)}
-    mapped: dict[str, str] = {}
-    for meaning, column in named_by_user(reading).items():
+    mapped = named_by_user(reading)
+    for meaning, column in mapped.items():
         option = f"--map {meaning}" if meaning in reading.columns else "--scorer"
-        name = column if column in names else by_word.get("_".join(words_of(column)), "")
-        if column and not name:
-            raise ValueError(f"{option}: no column {short_value(column)}; there are {names_in_a_line(names)}")
-        if column and name in mapped.values():
-            raise ValueError(f"{option}: column {short_value(name)} is mapped twice")
-        mapped[meaning] = name if column else ""
+        if column and column not in names:
+            raise ValueError(f"{option}: no column {shown_short(column)}; there are {names_in_a_line(names)}")
+        if column and list(mapped.values()).count(column) > 1:
+            raise ValueError(f"{option}: column {shown_short(column)} is mapped twice")
     free = [name for name in names if name not in mapped.values()]
     scores = columns_named("score", free)
     if "score" not in mapped and len(scores) > 1:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +20,7 @@ from typing import IO, Any, Protocol
 import zstandard
 
 from whichloop.protocol.files import read_bounded
-from whichloop.protocol.json_text import DuplicateKeyError, Json, load_json
+from whichloop.protocol.json_text import Json, load_json
 
 from .values import located, mapping, name_of
 
@@ -47,21 +46,17 @@ ZIP_MAGIC = b"PK\x03\x04"
 _BLOCK = 1 << 20
 _LOCAL_HEADER = struct.Struct("<4s5H3L2H")
 _ENCRYPTED = 0x1
-_UNREADABLE = (
-    *(zipfile.BadZipFile, zlib.error, zstandard.ZstdError, EOFError, OSError),
-    *(NotImplementedError, RuntimeError, ValueError, struct.error),
-)
-_PLACE = re.compile(r":? line 1 column (\d+) \(char \d+\)")
 
 
 class FileTree(Protocol):
     """Files by name, such as those of an archive or a folder."""
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Names with `/` between folders."""
+    def names(self) -> Mapping[str, Any]:
+        """Names, with `/` between folders, as keys."""
 
-    def __contains__(self, name: object) -> bool: ...
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
 
     def read(self, name: str) -> bytes:
         """Return the bytes of one of them."""
@@ -85,7 +80,7 @@ class ZipArchive(FileTree):
         self._file = file
         try:
             self._zip = zipfile.ZipFile(file)
-        except (*_UNREADABLE, IndexError, OverflowError) as error:
+        except Exception as error:  # a damaged one may raise anything
             raise ValueError(f"not a readable zip file: {error}") from None
         self._members = {member.filename: member for member in self._zip.infolist()}
         unpacked = sum(member.file_size for member in self._members.values())
@@ -94,11 +89,8 @@ class ZipArchive(FileTree):
             raise ValueError(f"its members unpack to {unpacked} bytes, more than is read")
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self._members)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._members
+    def names(self) -> Mapping[str, zipfile.ZipInfo]:
+        return self._members
 
     def read(self, name: str) -> bytes:
         """Unpack one member."""
@@ -113,7 +105,7 @@ class ZipArchive(FileTree):
                 while remaining > 0 and (part := file.read(min(remaining, _BLOCK))):
                     parts.append(part)
                     remaining -= len(part)
-        except _UNREADABLE as error:
+        except Exception as error:  # a damaged one may raise anything
             raise ValueError(f"{name}: cannot be unpacked: {error}") from None
         data = b"".join(parts)
         if len(data) != member.file_size or zlib.crc32(data) != member.CRC:
@@ -141,11 +133,11 @@ class FolderTree(FileTree):
         """Name → sha256 of each file that was read."""
 
     @cached_property
-    def names(self) -> tuple[str, ...]:
+    def names(self) -> Mapping[str, None]:
         names = list(islice(self._walk(self.path, ""), MAX_NAMES + 1))
         if len(names) > MAX_NAMES:
             raise ValueError(f"more than {MAX_NAMES} files")
-        return tuple(sorted(names))
+        return dict.fromkeys(sorted(names))
 
     def _walk(self, folder: Path, prefix: str) -> Iterator[str]:
         with os.scandir(folder) as entries:
@@ -155,13 +147,6 @@ class FolderTree(FileTree):
                     yield from self._walk(folder / entry.name, f"{name}/")
                 elif entry.is_file(follow_symlinks=False):
                     yield name
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._name_set
-
-    @cached_property
-    def _name_set(self) -> frozenset[str]:
-        return frozenset(self.names)
 
     def read(self, name: str) -> bytes:
         if name not in self:
@@ -230,7 +215,7 @@ class ForeignFile:
         if self._named_suffix in JSON_LINES or self.folder:
             return not self.folder
         try:
-            if not isinstance(load_json(self.first_line()), dict):
+            if not isinstance(load_json(self._rewound().readline(MAX_FIRST_ROW)), dict):
                 return False
         except (ValueError, RecursionError):
             return False
@@ -274,13 +259,8 @@ class ForeignFile:
     @cached_property
     def json_value(self) -> object:
         """The file's JSON value."""
-        raw = self.content()
-        try:
-            return load_json(raw)
-        except DuplicateKeyError:
-            raise
-        except ValueError as error:
-            raise ValueError(f"not JSON: {error}") from None
+        with located("not JSON"):
+            return load_json(self.content())
 
     @property
     def json_object(self) -> Mapping[str, Json]:
@@ -290,24 +270,20 @@ class ForeignFile:
             raise ValueError("not a JSON object")
         return data
 
-    def first_line(self) -> bytes:
-        """Return the first line, or what of it a format is recognized by."""
-        return self._rewound().readline(MAX_FIRST_ROW)
-
     @cached_property
-    def top_level(self) -> Mapping[str, Json]:
-        """The JSON object for recognizing a format, of a list its first item; empty if the file is anything else.
-
-        Raises DuplicateKeyError.
-        """
-        if self.folder or self.is_zip or self.suffix in ROWS:
-            return {}
+    def first(self) -> Any:
+        """The first document, by which a format is recognized; None if there is none that can be read."""
         try:
-            data = self.json_value
-        except DuplicateKeyError:
-            raise
-        except ValueError:
-            return {}
+            if self.tree is None and self.holds_lines:
+                return load_json(self._rewound().readline(MAX_FIRST_ROW))
+            return next(documents(self), ("", None))[1]
+        except (ValueError, RecursionError):
+            return None
+
+    @property
+    def top_level(self) -> Mapping[str, Json]:
+        """The JSON object of a file that holds one, of a list its first item; empty if the file is anything else."""
+        data = None if self.tree is not None or self.suffix in ROWS else self.first
         first = data[0] if isinstance(data, list) and data else data
         return first if isinstance(first, dict) else {}
 
@@ -332,10 +308,8 @@ def documents(file: ForeignFile) -> Iterator[tuple[str, Any]]:
 def _lines(raw: bytes, before: str) -> Iterator[tuple[str, Any]]:
     for number, line in enumerate(raw.splitlines(), 1):
         if line.strip():
-            try:
+            with located(f"{before}line {number}"):
                 data = load_json(line)
-            except ValueError as error:
-                raise ValueError(_PLACE.sub(r" at column \1", f"{before}line {number}: {error}")) from None
             yield f"{before}line {number}", data
 
 
@@ -358,15 +332,6 @@ def items_of(data: object, key: str) -> list[Any]:
 def holds(items: Sequence[Any], keys: Set[str]) -> bool:
     """Tell whether the first item is an object with these keys."""
     return bool(items) and isinstance(items[0], Mapping) and items[0].keys() >= keys
-
-
-def has(file: ForeignFile, is_one: Callable[[Any], bool]) -> bool:
-    """Tell whether the first document of a file is one of a format; it never raises."""
-    try:
-        is_lines = file.tree is None and file.holds_lines
-        return is_one(load_json(file.first_line()) if is_lines else next(documents(file), ("", None))[1])
-    except (ValueError, RecursionError):
-        return False
 
 
 def task_of(file: ForeignFile, where: str) -> str:

@@ -22,17 +22,15 @@ from whichloop.runs.store.trials import BATCH, TrialFile
 from whichloop.runs.trial.recorder import trace_line
 
 from .foreign_file import ForeignFile, GivenRows, documents, open_file
-from .foreign_trials import ForeignLog, Format, ReadingOptions
+from .foreign_trials import ForeignLog, Format
 from .joining import ImportRequest, Joined, join, nothing_in_common, rename_arms
-from .table_rows import list_of_rows, lists_in
-from .values import MAX_ANSWER_CHARS, located
+from .values import located
 
 FORMATS_PACKAGE = f"{__package__}.formats"
 TABLE = "csv"
 """The format of tables, whatever file they stand in: what no other format is may be one."""
-SPREADSHEETS = (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
-"""Suffixes of workbooks, which may hold several sheets."""
 MAX_REASONS = 20
+"""Reasons that are told, of as many as there are."""
 
 
 def known_formats() -> Mapping[str, Format]:
@@ -63,10 +61,8 @@ class ImportedRun:
     @property
     def remarks(self) -> list[str]:
         """What the user is told besides the results: what was not read, and which trials have no score, by their reasons."""
-        reasons, of = list(self.left_out.items()), counted(self.trials, "trial")
-        lines = [f"left out: {count:,} of {of}, {reason}" for reason, count in reasons[:MAX_REASONS]]
-        if rest := sum(count for _, count in reasons[MAX_REASONS:]):
-            lines.append(f"left out: {rest:,} of {of}, {len(reasons) - MAX_REASONS} other reasons")
+        of = counted(self.trials, "trial")
+        lines = [f"left out: {count:,} of {of}, {reason}" for reason, count in islice(self.left_out.items(), MAX_REASONS)]
         if self.crashed:
             lines.append(f"ended by an error: {self.crashed:,} of {of}; --errors-as-failures scores them 0")
         return [*self.notes, *lines, *([f"{self.apart}; another name of the tasks: --map task=…"] if self.apart else [])]
@@ -99,9 +95,6 @@ def import_files(
     joined = join(logs, request)
     written, untraced = _write_run(joined, folder, runs, replaces=is_there)
     notes = [f"{log.path}: {note}" for log in logs for note in log.notes]
-    answers = [trial.answer for log in logs for trial in log.trials]
-    if cut := sum(isinstance(answer, str) and len(answer) == MAX_ANSWER_CHARS for answer in answers):
-        notes.append(f"answers cut to {MAX_ANSWER_CHARS:,} characters: {cut:,} of {counted(len(answers), 'trial')}")
     if untraced:
         notes.append(f"traces longer than {MAX_TEXT >> 20} MB, not kept: {untraced:,}")
     unscored = [record for record in joined.records if record.status != "scored"]
@@ -175,7 +168,7 @@ def read_file(path: Path | GivenRows, request: ImportRequest) -> ForeignLog:
     with located(str(path)):
         try:
             with open_file(path) as file:
-                selected = _format_of(file, TABLE if isinstance(path, GivenRows) else request.format, request.reading)
+                selected = _format_of(file, TABLE if isinstance(path, GivenRows) else request.format)
                 log = selected.read(file, request.reading)
                 log.path, log.format, log.sha256, log.by = file.path, selected.name, file.sha256, log.by or selected.name
                 return log
@@ -185,7 +178,7 @@ def read_file(path: Path | GivenRows, request: ImportRequest) -> ForeignLog:
             raise ValueError("too large for this machine's memory") from None
 
 
-def _format_of(file: ForeignFile, name: str | None, reading: ReadingOptions) -> Format:
+def _format_of(file: ForeignFile, name: str | None) -> Format:
     """Return the format of this name, or else the first that recognizes the file."""
     formats = known_formats()
     hint = f"say what it is: --format {'|'.join(formats)}"
@@ -193,20 +186,8 @@ def _format_of(file: ForeignFile, name: str | None, reading: ReadingOptions) -> 
         if name not in formats:
             raise ValueError(f"no format {name!r}; {hint}")
         return formats[name]
-    if file.path.suffix.lower() in SPREADSHEETS:
-        raise ValueError("a workbook of a spreadsheet; save its sheet as CSV UTF-8")
     match = next((item for item in formats.values() if item.recognizes(file)), None)
-    if match is not None:
-        return match
-    if file.tree is not None:
-        next(documents(file), None)  # a broken one is why no format recognizes them
-        raise ValueError(f"no format recognizes the files in it; {hint}" if file.tree.names else "it holds no file")
-    try:
-        data = file.json_object
-    except ValueError as error:
-        raise ValueError(f"{error}; {hint}") from None
-    if not lists_in(data):
-        raise ValueError(f"no format recognizes it; {hint}")
-    with located("no format recognizes it"):
-        list_of_rows(data, reading)
-    return formats[TABLE]
+    if match is None:
+        next(documents(file), None)  # a broken one is why no format recognizes it
+        raise ValueError(f"no format recognizes {'it' if file.tree is None else 'the files in it'}; {hint}")
+    return match

@@ -15,10 +15,11 @@ from whichloop.protocol import StopReason
 from whichloop.protocol.json_text import SHORT_DIGITS, digest, short_digest
 from whichloop.protocol.modules import package_version
 from whichloop.protocol.values import counted as number_of
+from whichloop.protocol.values import shown_short
 from whichloop.runs.manifest import ArmEntry, ImportOrigin, Manifest, SuiteEntry, TaskDigests, timestamp
 
 from .foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, ReadingOptions, TrialKey, with_counts
-from .values import located, name_of, names_in_a_line, short_value
+from .values import located, name_of, names_in_a_line
 
 VERSION = "imported"
 """The suite's version."""
@@ -214,7 +215,7 @@ def _questions(logs: Sequence[ForeignLog]) -> dict[str, str]:
         for task, question in log.questions.items():
             first_question, first = by_task.setdefault(task, (question, log))
             if first_question and question and _question_digest(first_question) != _question_digest(question):
-                raise ValueError(f"{log.path}: task {short_value(task)} asks, or expects, something else than in {first.path}")
+                raise ValueError(f"{log.path}: task {shown_short(task)} asks, or expects, something else than in {first.path}")
             if len(question) > len(first_question):
                 by_task[task] = (question, log)
     return {task: question for task, (question, _) in by_task.items()}
@@ -298,8 +299,8 @@ def _clustered(trials: Sequence[ForeignTrial], named: str | None) -> list[Foreig
     clusters: dict[str, str] = {}
     for trial in trials:
         if trial.cluster and clusters.setdefault(trial.task, trial.cluster) != trial.cluster:
-            both = f"{short_value(clusters[trial.task])} and {short_value(trial.cluster)}"
-            raise ValueError(f"task {short_value(trial.task)} is of two clusters, {both}")
+            both = f"{shown_short(clusters[trial.task])} and {shown_short(trial.cluster)}"
+            raise ValueError(f"task {shown_short(trial.task)} is of two clusters, {both}")
     if named and not clusters:
-        raise ValueError(f"--map cluster: no trial has {short_value(named)}")
+        raise ValueError(f"--map cluster: no trial has {shown_short(named)}")
     return [replace(trial, cluster=clusters.get(trial.task, "")) for trial in trials]

@@ -21,7 +21,6 @@ from .values import count, mapping, name_of, object_at
 FORM = 2
 """Version of what is kept."""
 CHANGED = "it was changed after whichloop wrote it, and is read as anybody's"
-UNREADABLE = "what whichloop keeps beside it has a form that this version does not read: it is read as anybody's"
 
 
 def imported_task(manifest: Manifest, task: str) -> ImportedTask | None:
@@ -83,9 +82,7 @@ def own_part(content: object, trace: Trace, record: Record, arm: ArmEntry, task:
 
 def own_trial(own: Any, content: object) -> OwnTrial | str:
     """Return the trial that is kept beside a document; a text if it does not fit."""
-    if not isinstance(own, Mapping) or own.get("form") != FORM:
-        return UNREADABLE
-    if own.get("content") != sha256(canonical(content)):
+    if not isinstance(own, Mapping) or own.get("form") != FORM or own.get("content") != sha256(canonical(content)):
         return CHANGED
     try:
         trace = Trace.from_json(own.get("trace"))

@@ -9,14 +9,14 @@ from typing import Any
 
 from whichloop.protocol import StopReason
 from whichloop.protocol.json_text import digest
-from whichloop.protocol.values import counted
+from whichloop.protocol.values import counted, shown_short
 
 from .chats import as_text, asked_in, parsed, said_in
 from .conversation import ConversationItem, ModelTurn, answer_in
 from .foreign_trials import NEITHER, NO_SCORE, NO_TASK, ForeignArm, ForeignLog, ForeignTrace, ReadingOptions
 from .own_trials import OwnTrial, own_trial
 from .spans import TRIAL, Span, Walk, prompt_of, reply_of
-from .values import answer_of, cut, located, name_of, names_in_a_line, nothing_at, other_scores, reason_line, short_value, value_at
+from .values import answer_of, cut, located, name_of, names_in_a_line, nothing_at, other_scores, reason_line, value_at
 
 MAX_ID = 40
 MAX_KEYS = 12
@@ -78,7 +78,7 @@ class GatheredSpans:
         names = list(dict.fromkeys(name for trace in self.by_name.values() for name in trace.scores))
         if scorer is not None and scorer not in names and not place:
             there = f"there are {names_in_a_line(names)}" if names else "no trace has a result of an evaluation"
-            raise ValueError(f"--scorer: no result of {short_value(scorer)}; {there}")
+            raise ValueError(f"--scorer: no result of {shown_short(scorer)}; {there}")
         every = self.by_name.values()
         lost = [one.name for one in every if all(span.parent for span in one.spans) and not self._is_agents(one)]
         left_out = set() if len(lost) == len(every) else set(lost)
@@ -97,7 +97,7 @@ class GatheredSpans:
         if self._unknown:
             notes.append(
                 f"spans of {counted(len(self._unknown), 'trace')} are not understood as requests of a model, such as "
-                f"{short_value(self._unknown[0])}: what no span tells of steps, calls and tokens is unknown"
+                f"{shown_short(self._unknown[0])}: what no span tells of steps, calls and tokens is unknown"
             )
         if self._unread:
             notes.append(

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from whichloop.protocol.redact import redact
-from whichloop.protocol.values import counted, snapped
+from whichloop.protocol.values import counted, one_line, shown_short, snapped
 
-MAX_COUNT = 10**15
 MAX_AMOUNT = 1e15
 MAX_NAME_CHARS = 300
 MAX_REASON_CHARS = 300
@@ -43,13 +42,6 @@ def located(where: str) -> Iterator[None]:
         raise ValueError(f"{where}: {error}" if where else str(error)) from None
 
 
-def short_value(value: Any) -> str:
-    """Return a bad value as a short text."""
-    if isinstance(value, int) and abs(value) > MAX_COUNT:
-        return "a huge number"  # Python does not print more than 4,300 digits
-    return cut(repr(value), MAX_SHOWN)
-
-
 def cut(text: str, most: int) -> str:
     """Cut a text to a length, with an ellipsis if it was longer."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
@@ -69,7 +61,7 @@ def mapping(value: Any, what: str) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ValueError(f"{what} is not an object: {short_value(value)}")
+        raise ValueError(f"{what} is not an object: {shown_short(value)}")
     return value
 
 
@@ -81,7 +73,7 @@ def object_at(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def list_of(value: Any, what: str) -> Sequence[Any]:
     """Return a JSON array; None counts as an empty one."""
     if value is not None and not isinstance(value, list):
-        raise ValueError(f"{what} is not a list: {short_value(value)}")
+        raise ValueError(f"{what} is not a list: {shown_short(value)}")
     return value or ()
 
 
@@ -128,7 +120,7 @@ def nothing_at(data: Any, meaning: str, place: str) -> str:
     if not isinstance(beside, Mapping):
         before, point, beside = "", "", data if isinstance(data, Mapping) else {}
     there = names_in_a_line([f"{before}{point}{key}" for key in beside])
-    return f"--map {meaning}: nothing stands at {short_value(place)}; there are {there or 'none'}"
+    return f"--map {meaning}: nothing stands at {shown_short(place)}; there are {there or 'none'}"
 
 
 # --- texts ---
@@ -146,14 +138,14 @@ def name_of(value: Any, what: str) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         raise ValueError(f"{what} is empty")
     if not isinstance(value, str | int | float):
-        raise ValueError(f"{what} is not a name: {short_value(value)}")
-    text = short_value(value) if isinstance(value, int) and abs(value) > MAX_COUNT else " ".join(str(value).split())
+        raise ValueError(f"{what} is not a name: {shown_short(value)}")
+    text = one_line(str(value))
     if not text:
         raise ValueError(f"{what} is empty")
     if _HALF.search(text):
-        raise ValueError(f"{what} holds half a character: {short_value(text)}")
+        raise ValueError(f"{what} holds half a character: {shown_short(text)}")
     if len(text) > MAX_NAME_CHARS:
-        raise ValueError(f"{what} has {len(text)} characters, more than {MAX_NAME_CHARS}: {short_value(text)}")
+        raise ValueError(f"{what} has {len(text)} characters, more than {MAX_NAME_CHARS}: {shown_short(text)}")
     return text
 
 
@@ -166,13 +158,13 @@ def label_of(value: Any, what: str) -> str:
 
 def reason_line(value: Any) -> str:
     """Return a reason or an error on one line, short, without secrets."""
-    return cut(redact(" ".join(str(value).split())), MAX_REASON_CHARS)
+    return cut(redact(one_line(str(value))), MAX_REASON_CHARS)
 
 
 def answer_of(value: Any) -> Any:
     """Return an answer as a record keeps it: JSON without secrets, cut if it is long."""
     if value is None or isinstance(value, bool | int | float):
-        return value if value is None or abs(value) <= MAX_AMOUNT else short_value(value)
+        return value if value is None or abs(value) <= MAX_AMOUNT else shown_short(value)
     return cut(redact(value if isinstance(value, str) else json.dumps(value)), MAX_ANSWER_CHARS)
 
 
@@ -186,9 +178,9 @@ def finite_number(value: Any, what: str) -> float | None:
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{what} is not a number: {short_value(value)}")
+        raise ValueError(f"{what} is not a number: {shown_short(value)}")
     if abs(value) > MAX_AMOUNT:  # infinite ones too
-        raise ValueError(f"{what} is not a plausible number: {short_value(value)}")
+        raise ValueError(f"{what} is not a plausible number: {shown_short(value)}")
     return float(value)
 
 
@@ -196,7 +188,7 @@ def number_from_zero(value: Any, what: str) -> float | None:
     """Return a number from 0 on, such as dollars or seconds; None if absent."""
     result = finite_number(value, what)
     if result is not None and result < 0:
-        raise ValueError(f"{what} is negative: {short_value(value)}")
+        raise ValueError(f"{what} is negative: {shown_short(value)}")
     return result
 
 
@@ -204,7 +196,7 @@ def count(value: Any, what: str) -> int | None:
     """Return a whole number from 0 on; None if absent."""
     result = number_from_zero(value, what)
     if result is not None and not result.is_integer():
-        raise ValueError(f"{what} is not a whole number: {short_value(value)}")
+        raise ValueError(f"{what} is not a whole number: {shown_short(value)}")
     return None if result is None else int(result)
 
 
@@ -212,7 +204,7 @@ def share(value: Any, what: str) -> float | None:
     """Return a number from 0 to 1; None if absent."""
     result = finite_number(value, what)
     if result is not None and not 0 <= snapped(result) <= 1:
-        raise ValueError(f"{what} is not within 0 and 1: {short_value(value)}")
+        raise ValueError(f"{what} is not within 0 and 1: {shown_short(value)}")
     return None if result is None else snapped(result)
 
 
@@ -233,7 +225,7 @@ class ScoreScale:
     @classmethod
     def parse(cls, text: str) -> ScoreScale:
         """Read a scale such as `0,100`."""
-        with located(f"scale {short_value(text)}"):
+        with located(f"scale {shown_short(text)}"):
             ends = [finite_number(part, "an end") for part in text.split(",")]
             if len(ends) != 2 or ends[0] is None or ends[1] is None or ends[0] == ends[1]:
                 raise ValueError("write WORST,BEST, two different numbers such as 0,100")
@@ -255,7 +247,7 @@ def score(value: Any, scale: ScoreScale | None) -> float | None:
         if by_word is not None:
             return by_word
         if not any(map(str.isdecimal, word)):
-            raise ValueError(f"the score is not a number: {short_value(value)}; words: pass, fail, yes, no, correct, wrong, ✓, ✗")
+            raise ValueError(f"the score is not a number: {shown_short(value)}; words: pass, fail, yes, no, correct, wrong, ✓, ✗")
     raw, ends = finite_number(value, "the score"), scale or ScoreScale()
     scaled = snapped(((raw or 0.0) - ends.worst) / (ends.best - ends.worst))
     if not 0 <= scaled <= 1:

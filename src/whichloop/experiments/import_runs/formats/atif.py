@@ -20,10 +20,11 @@ from whichloop.metrics.trace import RequestError
 from whichloop.protocol import StopReason
 from whichloop.protocol.chat import NativeCall
 from whichloop.protocol.json_text import load_json
+from whichloop.protocol.values import shown_short
 
 from ..chats import as_text
 from ..conversation import CallResult, ConversationItem, ModelTurn, SaidToModel, answer_in
-from ..foreign_file import MAX_MEMBER_BYTES, FileTree, ForeignFile, documents, has, task_of
+from ..foreign_file import MAX_MEMBER_BYTES, FileTree, ForeignFile, documents, task_of
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, Format, ReadingOptions
 from ..own_trials import OwnTrial, own_trial
 from ..values import (
@@ -35,7 +36,6 @@ from ..values import (
     number_from_zero,
     object_at,
     objects_at,
-    short_value,
     usage_in,
 )
 
@@ -69,7 +69,7 @@ class Trajectory:
         """Read a trajectory."""
         version = document.get("schema_version")
         if not isinstance(version, str) or not version.startswith(FAMILY):
-            raise ValueError(f"schema_version is {short_value(version)}; versions {FAMILY}0 to {FAMILY}8 are read")
+            raise ValueError(f"schema_version is {shown_short(version)}; versions {FAMILY}0 to {FAMILY}8 are read")
         agent, steps = object_at(document, "agent"), objects_at(document, "steps", "a step")
         if not steps:
             raise ValueError("steps: there is none")
@@ -117,7 +117,7 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
 
 def _recognizes(file: ForeignFile) -> bool:
     is_job = file.tree is not None and any(name.rpartition("/")[2] == "result.json" for name in file.tree.names)
-    return not is_job and has(file, lambda data: str(mapping(data, "it").get("schema_version")).startswith("ATIF-"))
+    return not is_job and isinstance(file.first, dict) and str(file.first.get("schema_version")).startswith("ATIF-")
 
 
 FORMAT = Format("atif", _recognizes, read)
@@ -146,7 +146,7 @@ def _add(log: ForeignLog, file: ForeignFile, name: str, data: Mapping[str, Any])
 def _later_parts(tree: FileTree | None) -> set[str]:
     """Return the names of the files in which the trajectories of others go on. What cannot be read names none."""
     later, word = set[str](), f'"{CONTINUED}"'.encode()
-    for name in tree.names if tree is not None else ():
+    for name in tree.names if tree is not None else {}:
         if name.endswith(".json") and word in (raw := tree.read(name) if tree is not None else b""):
             with suppress(ValueError, RecursionError):
                 later |= {continuation_of(name, load_json(raw))} - {"", name}
@@ -201,7 +201,7 @@ def _items(step: Mapping[str, Any]) -> Iterator[ConversationItem]:
         if text:
             yield SaidToModel(source, text)
     elif source != "agent":
-        raise ValueError(f"source is {short_value(source)}, not system, user or agent")
+        raise ValueError(f"source is {shown_short(source)}, not system, user or agent")
     elif not is_copy and not is_rule:
         yield _turn(step, text)
     if is_copy:
@@ -242,7 +242,7 @@ def _text_at(data: Mapping[str, Any], key: str, absent: str | None = None) -> st
     """Return the text under a key. `absent`: what stands for None; without it a text has to be there."""
     value = absent if data.get(key) is None else data[key]
     if not isinstance(value, str):
-        raise ValueError(f"{key} is not a text: {short_value(value)}")
+        raise ValueError(f"{key} is not a text: {shown_short(value)}")
     return value
 
 
@@ -251,7 +251,7 @@ def _text(content: Any, what: str) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     if not isinstance(content, list):
-        raise ValueError(f"{what} is neither a text nor a list of parts: {short_value(content)}")
+        raise ValueError(f"{what} is neither a text nor a list of parts: {shown_short(content)}")
     parts = [mapping(part, f"a part of {what}") for part in content]
     return "\n".join(
         text if isinstance(text := part.get("text"), str) else f"[{part.get('type')}: {object_at(part, 'source').get('path')}]"

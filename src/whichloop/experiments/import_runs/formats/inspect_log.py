@@ -20,12 +20,13 @@ from typing import Any
 from whichloop.protocol import StopReason
 from whichloop.protocol.json_text import digest
 from whichloop.protocol.redact import redact
+from whichloop.protocol.values import shown_short
 
 from .. import values
 from ..foreign_file import FileTree, ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, Format, ReadingOptions
 from ..inspect_transcript import inspect_usage, items_of_sample, question_of
-from ..values import count, cut, list_at, located, mapping, name_of, names_in_a_line, object_at, objects_at, short_value
+from ..values import count, cut, list_at, located, mapping, name_of, names_in_a_line, object_at, objects_at
 
 HEADER, STARTED = "header.json", "_journal/start.json"
 SAMPLES, SHELL = "samples/", "/sample.json"
@@ -33,8 +34,6 @@ MAX_LABEL_CHARS = 80
 """Longest arguments in an arm's name; in the place of longer ones, and of lists and objects, it has a digest of all."""
 ATTACHMENT = "attachment://"
 """The prefix of a reference to a long text among the sample's attachments."""
-_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
-"""A place in memory, in the name of a function that Inspect could not write down; it differs in every process."""
 _WHOLE = re.compile(rf"{SAMPLES}.+_epoch_\d+\.json", re.DOTALL)
 _CHUNK = re.compile(rf"({SAMPLES}.+)/(events|messages|attachments)/(\d{{1,15}})\.json", re.DOTALL)
 _STOPS: Mapping[str, StopReason] = {
@@ -164,7 +163,7 @@ def _log(header: Mapping[str, Any], samples: Iterable[Mapping[str, Any]], readin
     if len(log.scorers) > 1:
         raise ValueError(_choose(log.scorers))
     if reading.scorer is not None and seen and not log.scorers:
-        raise ValueError(f"no score by {short_value(reading.scorer)}; there are scores by {names_in_a_line(sorted(seen))}")
+        raise ValueError(f"no score by {shown_short(reading.scorer)}; there are scores by {names_in_a_line(sorted(seen))}")
     log.by = f"inspect_ai {cut(str(object_at(spec, 'packages').get('inspect_ai', '')), 20)}".strip()
     log.due_repeats = count(object_at(spec, "config").get("epochs"), "epochs") or 1
     log.unfinished = "" if header.get("status") == "success" else f"the log ends with status {cut(str(header.get('status')), 20)}"
@@ -216,7 +215,7 @@ def _arm(spec: Mapping[str, Any], plan: Mapping[str, Any]) -> ForeignArm:
     inside = ", ".join(f"{name}={value}" for name, value in options.items())
     label = f"({inside})" if inside else ""
     if len(inside) > MAX_LABEL_CHARS or options != arguments:
-        label = f"(#{digest(_ADDRESS.sub('', redact(json.dumps(arguments, sort_keys=True))))[:8]})"
+        label = f"(#{digest(redact(json.dumps(arguments, sort_keys=True)))[:8]})"
     model = name_of(spec.get("model"), "eval.model")
     shown_options = {name: values.answer_of(value) for name, value in options.items()}
     return ForeignArm(name_of(f"{loop}{label}/{model}", "the arm"), loop, shown_options, model)
@@ -232,7 +231,7 @@ def _solver_name(name: Any) -> str:
 
 def _add(log: ForeignLog, arm: ForeignArm, task: str, repeat: int, sample: Mapping[str, Any]) -> set[str]:
     """Add a sample; return its scorers. An error beside a score is the agent's own failure, and counts."""
-    scores = {name: mapping(entry, f"the score {short_value(name)}") for name, entry in object_at(sample, "scores").items()}
+    scores = {name: mapping(entry, f"the score {shown_short(name)}") for name, entry in object_at(sample, "scores").items()}
     scorer, result = ("", {}) if "score" in log.reading.columns else _score_of(scores, log.reading.scorer)
     log.scorers |= {scorer} - {""}
     error, invalid, limit = (object_at(sample, name) for name in ("error", "invalidation", "limit"))
@@ -309,8 +308,6 @@ _UNKNOWN: Mapping[str, Any] = dict.fromkeys(("lm_calls", "input_tokens", "output
 def _own_events(events: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
     """Yield all events except the scorers', also nested ones, which sub-agents of earlier versions have."""
     judging: set[str] = set()
-    depth = 0
-    """Number of open steps of scorers: versions before about 0.3.90 wrote steps instead of spans."""
     iterators = [iter(events)]
     while iterators:
         event = next(iterators[-1], None)
@@ -321,9 +318,7 @@ def _own_events(events: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
         is_scorer = event.get("type") in ("scorers", "scorer")
         if event.get("event") == "span_begin" and (is_scorer or str(event.get("parent_id")) in judging):
             judging.add(str(event.get("id")))
-        elif event.get("event") == "step" and is_scorer:
-            depth = max(depth + (1 if event.get("action") == "begin" else -1), 0)
-        elif not depth and str(event.get("span_id")) not in judging:
+        elif str(event.get("span_id")) not in judging:
             yield event
             iterators.append(iter(list_at(event, "events")))
 

@@ -6,17 +6,18 @@ every root has one; `--map task=PLACE,score=PLACE` names other places in the roo
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from whichloop.protocol.values import shown_short
+
 from ..chats import as_text
-from ..foreign_file import ForeignFile, each_item, has, holds, items_of
+from ..foreign_file import ForeignFile, each_item, holds, items_of
 from ..foreign_trials import ForeignLog, Format, ReadingOptions
 from ..span_trials import GatheredSpans
 from ..spans import Span
-from ..values import count, located, name_of, number_from_zero, object_at, score, short_value, value_at
+from ..values import located, name_of, number_from_zero, object_at, value_at
 
 COST = "total_cost"
 RUNS = "runs"
@@ -64,39 +65,13 @@ def _time(value: Any) -> int:
         time = datetime.fromisoformat(str(value))
         return max(round((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1e9), 0)
     except (ValueError, OverflowError):
-        raise ValueError(f"a time is not in ISO 8601: {short_value(value)}") from None
-
-
-def cost_of(root: Mapping[str, Any], spans: Sequence[Span]) -> float | None:
-    """Return what a trace cost in US dollars: what its root says, or the sum over its model runs if each has a cost."""
-    whole, *costs = (number_from_zero(run.get(COST), COST) for run in (root, *(one.raw for one in spans if one.kind == "request")))
-    known = [cost for cost in costs if cost is not None]
-    return math.fsum(known) if whole is None and known and len(known) == len(costs) else whole
+        raise ValueError(f"a time is not in ISO 8601: {shown_short(value)}") from None
 
 
 def feedback_of(run: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the mean of each feedback on a run, by name: of numbers, or of verdicts in words with how often each was given."""
-    means = {}
-    for name, stats in object_at(run, "feedback_stats").items():
-        words = value_at(stats, "values")
-        mean = _mean_of(words) if value_at(stats, "avg") is None and isinstance(words, Mapping) else value_at(stats, "avg")
-        if isinstance(mean, int | float | str) and not isinstance(mean, bool):
-            means[str(name)] = mean
-    return means
-
-
-def _mean_of(values: Mapping[str, Any]) -> float | str | None:
-    """Return the mean of verdicts; the first word that is none, and None where nothing was given."""
-    total = given = 0.0
-    for word, number in values.items():
-        try:
-            verdict = score(word, None)
-        except ValueError:
-            return str(word)
-        if verdict is not None:
-            times = count(number, "feedback") or 0
-            total, given = total + verdict * times, given + times
-    return total / given if given else None
+    """Return the mean of each feedback on a run, by name."""
+    means = {str(name): value_at(stats, "avg") for name, stats in object_at(run, "feedback_stats").items()}
+    return {name: mean for name, mean in means.items() if isinstance(mean, int | float) and not isinstance(mean, bool)}
 
 
 def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
@@ -111,8 +86,8 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
         with located(f"trace {name}"):
             trace.beside, trace.scores = roots[name], feedback_of(roots[name])
             trace.task = roots[name][EXAMPLE] if is_of_dataset else None
-            trace.cost_usd = cost_of(roots[name], trace.spans)
+            trace.cost_usd = number_from_zero(roots[name].get(COST), COST)
     return traces.log()
 
 
-FORMAT = Format("langsmith", lambda file: has(file, lambda data: holds(items_of(data, RUNS), {"run_type", "id"})), read)
+FORMAT = Format("langsmith", lambda file: holds(items_of(file.first, RUNS), {"run_type", "id"}), read)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..chats import as_text, parsed
-from ..foreign_file import ForeignFile, each_item, has, holds, items_of
+from ..foreign_file import ForeignFile, each_item, holds, items_of
 from ..foreign_trials import ForeignLog, Format, ReadingOptions
 from ..span_trials import GatheredSpans, SpanTrace
 from ..spans import Span
@@ -74,4 +74,4 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     return traces.log()
 
 
-FORMAT = Format("mlflow", lambda file: has(file, lambda data: holds(items_of(data, TRACES), {"info", "data"})), read)
+FORMAT = Format("mlflow", lambda file: holds(items_of(file.first, TRACES), {"info", "data"}), read)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..chats import as_text
-from ..foreign_file import ForeignFile, documents, has
+from ..foreign_file import ForeignFile, documents
 from ..foreign_trials import ForeignLog, Format, ReadingOptions
 from ..span_trials import GatheredSpans
 from ..spans import FAILED, Span
@@ -40,7 +40,7 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     return traces.log()
 
 
-FORMAT = Format("otlp", lambda file: has(file, lambda data: isinstance(data, dict) and SPANS in data), read)
+FORMAT = Format("otlp", lambda file: isinstance(file.first, dict) and SPANS in file.first, read)
 
 
 def read_span(span: Mapping[str, Any]) -> Span:

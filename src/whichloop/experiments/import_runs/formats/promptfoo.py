@@ -11,8 +11,9 @@ from typing import Any
 
 from whichloop.protocol import StopReason
 from whichloop.protocol.json_text import digest
+from whichloop.protocol.values import shown_short
 
-from ..foreign_file import ForeignFile, documents, has, holds
+from ..foreign_file import ForeignFile, documents, holds
 from ..foreign_trials import ForeignArm, ForeignLog, Format, ReadingOptions
 from ..values import (
     answer_of,
@@ -23,7 +24,6 @@ from ..values import (
     number_from_zero,
     object_at,
     other_scores,
-    short_value,
     usage_in,
     value_at,
     without_floats,
@@ -54,7 +54,7 @@ def _rows(data: Any) -> list[Any]:
     return rows if isinstance(rows, list) else [data]
 
 
-FORMAT = Format("promptfoo", lambda file: has(file, lambda data: holds(_rows(data), _ROW)), read)
+FORMAT = Format("promptfoo", lambda file: holds(_rows(file.first), _ROW), read)
 
 
 def _label(row: Mapping[str, Any]) -> str:
@@ -89,7 +89,7 @@ def _add(log: ForeignLog, row: Mapping[str, Any], task: str, prompt: str) -> Non
     scores = {SUCCESS: row.get(SUCCESS), "score": row.get("score"), **object_at(row, "namedScores")}
     scorer = log.reading.scorer or SUCCESS
     if scorer not in scores:
-        raise ValueError(f"no score {short_value(scorer)}; there are {', '.join(scores)}")
+        raise ValueError(f"no score {shown_short(scorer)}; there are {', '.join(scores)}")
     failed = row.get("failureReason", FAILED_REQUEST if response.get("error") else 0) == FAILED_REQUEST
     usage = None if failed else usage_in(object_at(row, "tokenUsage") or object_at(response, "tokenUsage"), _USAGE)
     latency = number_from_zero(row.get("latencyMs"), "latencyMs")

@@ -11,11 +11,12 @@ from typing import Any
 
 from whichloop.protocol import StopReason
 from whichloop.protocol.json_text import digest
+from whichloop.protocol.values import shown_short
 
 from .. import values
 from ..foreign_file import ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, Format, ReadingOptions
-from ..values import located, mapping, name_of, names_in_a_line, object_at, objects_at, short_value
+from ..values import located, mapping, name_of, names_in_a_line, object_at, objects_at
 
 ALL_ASSERTIONS = "assertions"
 """A pseudo-evaluator: 1 if all assertions of a case hold, else 0."""
@@ -35,7 +36,7 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     told = name_of(model, "model") if isinstance(model, str) and model.strip() else "unknown"
     arm = ForeignArm(name_of(data.get("name"), "the report's name"), model=told)
     for case in (*cases, *failures):
-        with located(f"case {short_value(case.get('name'))}"):
+        with located(f"case {shown_short(case.get('name'))}"):
             _add(log, arm, case, scorer)
     log.scorers.add(scorer)
     return log
@@ -50,7 +51,7 @@ def _scorer(cases: Sequence[Mapping[str, Any]], reading: ReadingOptions) -> str:
     if wanted is not None:
         failed = {str(failure.get("name")) for case in cases for failure in objects_at(case, "evaluator_failures", "a failure")}
         if cases and wanted not in {*dict(results), *failed, ALL_ASSERTIONS}:
-            raise ValueError(f"no evaluator {short_value(wanted)}; there are {names_in_a_line(sorted(dict(results))) or 'none'}")
+            raise ValueError(f"no evaluator {shown_short(wanted)}; there are {names_in_a_line(sorted(dict(results))) or 'none'}")
         return wanted
     words = {name for name, value in results if isinstance(value, str) and not values.other_scores({name: value})}
     judges = sorted(dict(results).keys() - words)
@@ -96,7 +97,7 @@ def _add(log: ForeignLog, arm: ForeignArm, case: Mapping[str, Any], scorer: str)
 def _values(case: Mapping[str, Any]) -> dict[str, Any]:
     """Return the results of all evaluators: numbers, truth values and labels."""
     return {
-        name: mapping(result, f"the result {short_value(name)}").get("value")
+        name: mapping(result, f"the result {shown_short(name)}").get("value")
         for kind in ("labels", "scores", "assertions")
         for name, result in object_at(case, kind).items()
     }

@@ -16,7 +16,7 @@ from whichloop.protocol.chat import NativeCall
 
 from ..chats import as_messages, as_text, parsed, read_chat, read_reply
 from ..conversation import CallResult, ConversationItem, ModelTurn, SaidToModel
-from ..foreign_file import ForeignFile, documents, has, task_of
+from ..foreign_file import ForeignFile, documents, task_of
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, Format, ReadingOptions
 from ..values import answer_of, located, mapping, number_from_zero, object_at, objects_at, usage_in
 
@@ -70,7 +70,7 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     return log
 
 
-FORMAT = Format("smolagents", lambda file: has(file, is_memory), read)
+FORMAT = Format("smolagents", lambda file: is_memory(file.first), read)
 
 
 def _items(step: Mapping[str, Any]) -> Iterator[ConversationItem]:

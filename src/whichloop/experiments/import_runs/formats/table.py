@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from whichloop.datasets.importing.columns import has_decimal_comma, with_point
-from whichloop.metrics.trace import ToolRun
 from whichloop.protocol import StopReason
 from whichloop.protocol.json_text import digest
-from whichloop.protocol.values import counted
+from whichloop.protocol.values import shown_short
 from whichloop.protocol.wire import from_json
 
 from ..chats import parsed, read_chat
-from ..columns import UNITS, columns_named, columns_of, factor_of, named_by_user
+from ..columns import NEEDED, UNITS, columns_named, columns_of, factor_of, named_by_user
 from ..conversation import CallResult, answer_in
-from ..foreign_file import ROWS, ForeignFile, has, holds
+from ..foreign_file import ROWS, ForeignFile
 from ..foreign_trials import ForeignArm, ForeignLog, ForeignTrace, ForeignTrial, Format, ReadingOptions, Status, TrialKey
-from ..table_rows import FileRow, list_of_rows, rows_of
+from ..table_rows import FileRow, list_of_rows, lists_in, rows_of
 from ..values import (
     answer_of,
     count,
@@ -39,7 +38,6 @@ from ..values import (
     reason_line,
     score,
     share,
-    short_value,
     value_at,
 )
 
@@ -62,9 +60,7 @@ _STATUSES: Mapping[str, Status] = {
 _FAILED = ("fail", "failed", "failure")
 """Statuses of trials that ended without success: by an error if they have no score, at the task if they have one."""
 _NO_ERROR = frozenset({"false", "f", "0", "0.0", "no", "n", "no error", "[]", "{}", "ok", "success", "completed"})
-_SOME_ERROR = frozenset({"true", "t", "1", "1.0", "yes", "y"})
-"""What a column of errors has where it only says whether there was one."""
-ERROR_WITHOUT_TEXT = "an error without a text"
+"""What a column of errors has where there was none."""
 _FAILED_CALL = re.compile(r"\s*(?:\w+\.)*(\w*(?:Error|Exception))\s*:|\s*(Traceback) \(most recent call last\)")
 """How the result of a call that failed begins."""
 _ARGUMENTS = ("arguments", "args", "input")
@@ -72,49 +68,41 @@ _ARGUMENTS = ("arguments", "args", "input")
 
 def recognizes(file: ForeignFile) -> bool:
     """Tell whether a file that is of no other format holds rows."""
-    return file.suffix in ROWS or (file.suffix == ".json" and has(file, lambda data: isinstance(data, list) and holds(data, set())))
+    return file.suffix in ROWS or (file.suffix == ".json" and bool(lists_in({"": file.first})))
 
 
 def read_table(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
     """Read a table."""
     in_file, whole_rows = rows_of(file, reading)
     names, by_column = _with_places(in_file, whole_rows, reading)
-    columns = columns_of(names, reading)
-    filled = [row for row in by_column if not all(is_nothing(row.cells.get(name)) for name in columns.values())]
-    blank = [meaning for meaning, name in columns.items() if all(is_nothing(row.cells.get(name)) for row in filled)]
-    columns = {meaning: name for meaning, name in columns.items() if meaning in ("task", "score") or meaning not in blank}
+    columns = {
+        meaning: name
+        for meaning, name in columns_of(names, reading).items()
+        if meaning in NEEDED or not all(is_nothing(row.cells.get(name)) for row in by_column)
+    }
     units = {
         meaning: 1.0 if meaning == "score" and reading.scale else factor_of(meaning, name) for meaning, name in columns.items()
     }
-    rows = [FileRow(row.place, _by_meaning(row, columns, units, reading)) for row in filled]
-    chats, unread = _chats(rows)
-    notes = (
-        [f"column {short_value(columns['messages'])}: cells that are no messages: {len(unread):,}, such as {unread[0]}"]
-        if unread
-        else []
-    )
-    if not any(chats) and "messages" in columns:
-        del columns["messages"]
-    log, keys = ForeignLog(SUITE, notes=notes), _trial_keys(rows, file.path.stem)
-    arms = _arms(rows, file.path.stem)
-    for row, key, chat in zip(rows, keys, chats, strict=True):
+    rows = [FileRow(row.place, _by_meaning(row, columns, units, reading)) for row in by_column]
+    log, keys, arms = ForeignLog(SUITE), _trial_keys(rows, file.path.stem), _arms(rows, file.path.stem)
+    for row, key in zip(rows, keys, strict=True):
+        question, suite = row.cells.get("question"), row.cells.get("suite")
+        asked = "" if is_nothing(question) else digest(str(question))
         with located(row.place):
-            trial, question, suite = (
-                _trial(row.cells, key, columns, reading, chat),
-                row.cells.get("question"),
-                row.cells.get("suite"),
-            )
-            suite = SUITE if is_nothing(suite) else name_of(suite, "the suite")
-            log.add(arms[key[0]], trial, "" if is_nothing(question) else digest(str(question)), suite)
+            trial = _trial(row.cells, key, columns, reading)
+            log.add(arms[key[0]], trial, asked, SUITE if is_nothing(suite) else name_of(suite, "the suite"))
     if len(log.suites) > 1:
         raise ValueError(f"suites {names_in_a_line(sorted(log.suites))} in one table; import one at a time")
     holding = {name.split(".")[0] for name in columns.values() if name not in in_file}
     meanings = {name: meaning if units[meaning] == 1 else f"{meaning} × {units[meaning]:g}" for meaning, name in columns.items()}
     shown = [name for name in names if name in meanings or (name and name in in_file and name not in holding)]
     log.columns = {name: meanings.get(name, "") for name in shown}
-    log.notes += _rows_told(by_column, filled, keys, columns)
+    repeats = Counter((arm, task) for arm, task, _ in keys)
+    if "repeat" not in columns and (most := max(repeats.values(), default=1)) > 1:
+        told = f"{sum(number > 1 for number in repeats.values())} of {len(repeats)} tasks of an arm have several rows"
+        log.notes.append(f"no column of the repeat: {told}, at most {most}, as repeats")
     place = list_of_rows(file.json_value, reading)[0] if file.suffix == ".json" else ""
-    log.readings += [*([f"rows of {place}"] if place else []), *_failed_calls(log.trials)]
+    log.readings += [f"rows of {place}"] if place else []
     return log
 
 
@@ -143,19 +131,6 @@ def _with_places(names: Sequence[str], rows: Sequence[FileRow], reading: Reading
     return [*names, *places], inside
 
 
-def _rows_told(
-    all_rows: Sequence[FileRow], filled: Sequence[FileRow], keys: Sequence[TrialKey], columns: Mapping[str, str]
-) -> Iterator[str]:
-    """Yield which rows were left out, and how many rows of a task count as its repeats where no column numbers them."""
-    if len(filled) < len(all_rows):
-        yield f"rows with nothing in the columns read: {len(all_rows) - len(filled)}, left out"
-    repeats = Counter((arm, task) for arm, task, _ in keys)
-    most = max(repeats.values(), default=1)
-    if "repeat" not in columns and most > 1:
-        several = sum(number > 1 for number in repeats.values())
-        yield f"no column of the repeat: {several} of {len(repeats)} tasks of an arm have several rows, at most {most}, as repeats"
-
-
 def _by_meaning(row: FileRow, columns: Mapping[str, str], units: Mapping[str, float], reading: ReadingOptions) -> dict[str, Any]:
     """Return a row's cells by their meanings, numbers in texts as Python reads them and in the field's own unit.
 
@@ -172,7 +147,7 @@ def _by_meaning(row: FileRow, columns: Mapping[str, str], units: Mapping[str, fl
             elif meaning in _WHOLE and _THOUSANDS.fullmatch(cell.strip()):
                 cell = cell.replace(",", "")
             elif has_decimal_comma(cell):
-                raise ValueError(f"{row.place}: {name} is not a number: {short_value(cell)}; with decimal commas: --decimal-comma")
+                raise ValueError(f"{row.place}: {name} is not a number: {shown_short(cell)}; with decimal commas: --decimal-comma")
             bare = cell.strip()
             if "%" in UNITS.get(meaning, {}) and bare.endswith("%") and not reading.scale:
                 cell, factor = bare[:-1], 1e-2
@@ -192,18 +167,6 @@ def _in_unit(cell: Any, factor: float) -> Any:
 
 
 # --- messages ---
-
-
-def _chats(rows: Sequence[FileRow]) -> tuple[list[tuple[ForeignTrace, str] | None], list[str]]:
-    """Return what the messages of each row say, with the last reply, and place and reason of each cell that cannot be read."""
-    chats, unread = list[tuple[ForeignTrace, str] | None](), list[str]()
-    for row in rows:
-        try:
-            chats.append(read_messages(row.cells.get("messages")))
-        except ValueError as error:
-            chats.append(None)
-            unread.append(f"{row.place}: {error}")
-    return chats, unread
 
 
 def read_messages(cell: Any) -> tuple[ForeignTrace, str] | None:
@@ -231,13 +194,6 @@ def _has_raw_arguments(value: Any) -> bool:
     if not isinstance(value, Mapping):
         return True
     return all(isinstance(item, str) if key in _ARGUMENTS else _has_raw_arguments(item) for key, item in value.items())
-
-
-def _failed_calls(trials: Sequence[ForeignTrial]) -> Iterator[str]:
-    """Yield what the user is told of calls whose results are read as errors; nothing where there are none."""
-    runs = [event for one in trials if one.trace is not None for event in one.trace.events if isinstance(event, ToolRun)]
-    if failed := sum(not run.ok for run in runs):
-        yield f"{failed:,} of {counted(len(runs), 'result')} of tools read as those of calls that failed"
 
 
 # --- trials ---
@@ -289,17 +245,18 @@ def _trial(
     key: TrialKey,
     columns: Mapping[str, str],
     reading: ReadingOptions,
-    chat: tuple[ForeignTrace, str] | None,
 ) -> ForeignTrial:
     in_score = _STATUSES.get(cells["score"].strip().lower()) if isinstance(cells["score"], str) else None
     in_score = None if in_score == "scored" else in_score
     value = score(cells["score"], reading.scale) if in_score is None else None
     status = _status(cells.get("status"), value, in_score)
     error = error_in(cells.get("error"))
+    with located("messages"):
+        chat = read_messages(cells.get("messages"))
     measures = {meaning: parsed(cells.get(meaning), columns.get(meaning, meaning)) for meaning, parsed in _NUMBERS.items()}
     told_stop = "" if is_nothing(cells.get("stop")) else str(cells["stop"]).strip().lower()
     if told_stop and told_stop not in {*StopReason}:
-        raise ValueError(f"stop {short_value(cells['stop'])} is none of {', '.join(StopReason)}; --map stop=")
+        raise ValueError(f"stop {shown_short(cells['stop'])} is none of {', '.join(StopReason)}; --map stop=")
     ended_by_error = status == "errored" and bool(error or in_score or not is_nothing(cells.get("status")))
     answered = "" if chat is None else answer_of(chat[1])
     spelled = cells["score"].strip() if isinstance(cells["score"], str) else ""
@@ -324,18 +281,15 @@ def _status(cell: Any, value: float | None, in_score: Status | None) -> Status:
     word = str(cell).strip().lower()
     status = _STATUSES.get(word) if word not in _FAILED else "errored" if value is None else "scored"
     if status is None:
-        raise ValueError(f"status {short_value(cell)} is none of {', '.join((*_STATUSES, *_FAILED))}; --map error=COLUMN,status=")
+        raise ValueError(f"status {shown_short(cell)} is none of {', '.join((*_STATUSES, *_FAILED))}; --map error=COLUMN,status=")
     if status == "scored" and value is None:
-        raise ValueError(f"status {short_value(cell)}, and there is no score")
+        raise ValueError(f"status {shown_short(cell)}, and there is no score")
     return status if status == "excluded" else in_score or status
 
 
 def error_in(cell: Any) -> str:
-    """Return the text of the error that a cell names, also where it says only that there was one; empty where there was none."""
-    word = str(cell).strip().lower()
-    if is_nothing(cell) or word in _NO_ERROR:
-        return ""
-    return ERROR_WITHOUT_TEXT if word in _SOME_ERROR else reason_line(cell)
+    """Return the text of the error that a cell names; empty where there was none."""
+    return "" if is_nothing(cell) or str(cell).strip().lower() in _NO_ERROR else reason_line(cell)
 
 
 def _arms(rows: Iterable[FileRow], default: str) -> dict[str, ForeignArm]:
