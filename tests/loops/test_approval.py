@@ -15,7 +15,9 @@ from tests.loops.helpers import Heard, in_turn
 from tests.loops.shopper import ANSWER, DESIGNS, PRICES, QUESTION, Shopper, price
 from whichloop.loops import Bare, Finish, Stateless
 from whichloop.loops.checkpoint import BEGUN, REFUSED, Checkpoint
+from whichloop.loops.finish import Module
 from whichloop.loops.resumable import EDITED, GIVEN_UP, RAISED, ApprovalRequired, Resumable
+from whichloop.loops.stateless import ActivityManager
 from whichloop.models.fake import FakeModel
 from whichloop.protocol import Act, Answer, Loop, NativeCall, Observer, Outcome, Query, Reply, Tool, Toolbox, ToolCall
 from whichloop.protocol.events import ApprovalAsked, ApprovalDecided, ToolFinished, ToolStarted
@@ -384,3 +386,10 @@ def test_a_refusal_is_an_error_that_the_model_reads(is_named: bool) -> None:
     outcome = bank.run(Finish(max_steps=4), checkpoint)
     assert (outcome.answer, bank.paid) == ("Done.", 1)
     assert any("Unpaid: no order 1" in message.content for message in outcome.messages)
+
+
+@pytest.mark.parametrize("owner", [Module, ActivityManager])
+def test_a_class_that_asks_for_approval_by_an_attribute_is_refused_since_its_runs_wait_for_nobody(owner: type) -> None:
+    with pytest.raises(TypeError, match=r"Careful\.needs_approval has no effect here: run the loop in Resumable"):
+        type("Careful", (owner,), {"needs_approval": ("pay",)})
+    assert type("Own", (owner,), {"needs_approval": lambda self: None})

@@ -24,7 +24,6 @@ from dspy.utils.exceptions import AdapterParseError
 from pydantic import BaseModel, TypeAdapter
 
 from whichloop.protocol.chat import Reply
-from whichloop.protocol.json_text import Encoder
 from whichloop.protocol.moves import Inexpressible, Move, Role, WireError
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.values import one_line
@@ -37,7 +36,7 @@ Fields = dict[str, Any]
 
 MAX_REPAIRED = 10_000
 """Characters of a reply that DSPy's lenient reading is tried on: its time grows with the square of the length."""
-_ENCODER = Encoder(ensure_ascii=False, allow_nan=False)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _LINE_BREAKS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
 
 

@@ -21,8 +21,8 @@ from whichloop.protocol.json_text import Json
 from whichloop.protocol.loop import Loop
 from whichloop.protocol.model import Model, Request, WrappedModel
 from whichloop.protocol.moves import WireError
+from whichloop.protocol.outcome import Query
 from whichloop.protocol.program import Optimizable, Program, Prompt
-from whichloop.protocol.query import Query
 from whichloop.protocol.threads import run_here
 from whichloop.protocol.tools import Tool, Toolbox
 

@@ -19,6 +19,7 @@ Rows such as B4-6 are those of docs/conformance.md.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import runpy
 from collections.abc import Callable, Mapping
@@ -28,14 +29,13 @@ from weakref import WeakKeyDictionary
 
 from whichloop.protocol.chat import Message, Reply
 from whichloop.protocol.events import SILENT, Observer
-from whichloop.protocol.json_text import Encoder, canonical_json
+from whichloop.protocol.json_text import canonical_json
 from whichloop.protocol.loop import CallsIn, RunsSync
 from whichloop.protocol.model import ContextOverflow, Model, ProviderError, is_plain, schema_text, whole_parameters
 from whichloop.protocol.moves import Act, Answer, WireError
-from whichloop.protocol.outcome import Outcome, StopReason
+from whichloop.protocol.outcome import AnswerT, Outcome, Query, StopReason
 from whichloop.protocol.predictor import Predictor, own_prompt
 from whichloop.protocol.program import Program, TakesProgram, merged, repr_with_program
-from whichloop.protocol.query import AnswerT, Query
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.tool_calls import ToolCall
 from whichloop.protocol.tools import Tool, Toolbox
@@ -57,7 +57,7 @@ BAD_REPLY_CHARS = 2000
 """How much of an unreadable reply the model is shown again (row B4-6)."""
 DECIDE = "decide"
 """The name of the one predictor, which makes every request."""
-_ENCODER = Encoder(ensure_ascii=False)
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 # --- the tools as the model sees them ---
 

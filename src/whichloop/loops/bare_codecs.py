@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from whichloop.protocol import Act, Answer, Inexpressible, Move, Reply, Role, ToolCall, WireError
-from whichloop.protocol.json_text import Encoder
 from whichloop.protocol.wire import from_json, json_text, native_call, read_back, without_last_line
 
 _NULL = "null"
-_EXACT = Encoder(ensure_ascii=False, allow_nan=False)
+_EXACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 TASK = "You solve tasks step by step with tools."
 OBSERVATIONS = (
     'After each call you see an observation: {"status": "success" or "error", "data": "...", "tool_name": "..."}.\nTools:'

@@ -24,7 +24,7 @@ from typing import Any
 
 from whichloop.protocol.chat import Capabilities, Reply
 from whichloop.protocol.model import ModelError, ProviderError, Request, StreamsWhole
-from whichloop.protocol.query import Query
+from whichloop.protocol.outcome import Query
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.threads import run_here
 from whichloop.protocol.tool_calls import StopRun

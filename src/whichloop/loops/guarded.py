@@ -20,8 +20,7 @@ from whichloop.protocol.json_text import sha256
 from whichloop.protocol.loop import WrappedLoop
 from whichloop.protocol.model import ContextOverflow, Model, ProviderError, Request, WrappedModel
 from whichloop.protocol.moves import Completion, Role, Understanding, WireError
-from whichloop.protocol.outcome import Outcome, StopReason
-from whichloop.protocol.query import AnswerT, Query
+from whichloop.protocol.outcome import AnswerT, Outcome, Query, StopReason
 from whichloop.protocol.receipts import LABEL_LENGTH, announcement, as_data
 from whichloop.protocol.tool_calls import Observation, StopRun, ToolCall
 from whichloop.protocol.tools import Toolbox, ToolboxAround

@@ -12,10 +12,9 @@ from whichloop.protocol.chat import Chunk, Message, Reply
 from whichloop.protocol.events import SILENT, Observer
 from whichloop.protocol.loop import WrappedLoop
 from whichloop.protocol.model import Model, Request, WrappedModel
-from whichloop.protocol.outcome import Outcome
+from whichloop.protocol.outcome import AnswerT, Outcome, Query
 from whichloop.protocol.predictor import CONVERSATION, conversation_text
 from whichloop.protocol.program import Prompted
-from whichloop.protocol.query import AnswerT, Query
 from whichloop.protocol.tools import Toolbox
 
 CLEARED = "[old result cleared]"

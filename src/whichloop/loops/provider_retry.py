@@ -12,8 +12,7 @@ from whichloop.protocol.chat import Chunk, Reply
 from whichloop.protocol.events import SILENT, Observer
 from whichloop.protocol.loop import WrappedLoop
 from whichloop.protocol.model import Model, ProviderError, Request, WrappedModel
-from whichloop.protocol.outcome import Outcome
-from whichloop.protocol.query import AnswerT, Query
+from whichloop.protocol.outcome import AnswerT, Outcome, Query
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.tools import Toolbox
 

@@ -35,9 +35,8 @@ from whichloop.protocol.json_text import canonical_json
 from whichloop.protocol.loop import CallsIn, RunsSync
 from whichloop.protocol.model import ContextOverflow, Model, ProviderError
 from whichloop.protocol.moves import Act, Answer, WireError
-from whichloop.protocol.outcome import Outcome, StopReason
+from whichloop.protocol.outcome import AnswerT, Outcome, Query, StopReason
 from whichloop.protocol.program import Program, Prompt, TakesProgram, merged, repr_with_program
-from whichloop.protocol.query import AnswerT, Query
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.tool_calls import ToolCall
 from whichloop.protocol.tools import Tool, Toolbox

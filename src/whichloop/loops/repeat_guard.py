@@ -14,8 +14,7 @@ from whichloop.protocol.events import SILENT, Observer
 from whichloop.protocol.json_text import canonical_json
 from whichloop.protocol.loop import WrappedLoop
 from whichloop.protocol.model import Model
-from whichloop.protocol.outcome import Outcome, StopReason
-from whichloop.protocol.query import AnswerT, Query
+from whichloop.protocol.outcome import AnswerT, Outcome, Query, StopReason
 from whichloop.protocol.tool_calls import Observation, ToolCall
 from whichloop.protocol.tools import Toolbox, ToolboxAround
 from whichloop.protocol.values import render_value

@@ -21,8 +21,7 @@ from whichloop.protocol.events import SILENT, ApprovalAsked, ApprovalDecided, Ob
 from whichloop.protocol.json_text import digest
 from whichloop.protocol.loop import WrappedLoop
 from whichloop.protocol.model import Model, ModelError, Request, WrappedModel, estimate_input
-from whichloop.protocol.outcome import Budget, Outcome
-from whichloop.protocol.query import AnswerT, Query
+from whichloop.protocol.outcome import AnswerT, Budget, Outcome, Query
 from whichloop.protocol.redact import logger_of, redact
 from whichloop.protocol.tool_calls import NEVER_RAN, BudgetExceeded, CallId, Observation, StopRun, ToolCall
 from whichloop.protocol.tools import Toolbox, ToolboxAround

@@ -47,7 +47,6 @@ TEXTS: Mapping[str, str] = {
     "suite fails a check": "the suite fails a check, {problem}",
     "broken laws": "laws broken (whichloop check loop): {laws}",
     "run again": "{trials:,} trials that crashed or timed out ran again on request, which favours them",
-    "second run differs": "the two runs differ by more than fresh seeds explain (p = {p:.2g})",
     "at limit": "{trials:,} of {of:,} trials ended at the step limit (--max-tool-steps)",
     "at limit of run": "{trials:,} of {of:,} trials ended at the limit that the run set",
     "profile does not apply": "profile {profile} was measured of {form}, and does not apply",

@@ -43,10 +43,6 @@ class WithOutages(WrappedModel):
         self._drawn: dict[str, Fault | None] = {}
         self._attempts = Counter[str]()
 
-    @property
-    def own_attempts(self) -> int:
-        return 1  # nobody tries again below an outage
-
     async def complete(self, request: Request) -> Reply:
         await self._strike(request)
         return await self.model.complete(request)

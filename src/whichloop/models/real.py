@@ -112,11 +112,6 @@ class RealModel:
         """Whether what it costs is known."""
         return self.name in self.options.prices or bool(getattr(self.model, "is_priced", False))
 
-    @property
-    def own_attempts(self) -> int:
-        """How often it sends one request, at most: a `ProviderRetry` around it multiplies that, and says so."""
-        return self.options.attempts
-
     def with_capabilities(self, capabilities: Capabilities) -> RealModel:
         """Return the same model with these capabilities, less `without`; limits start anew."""
         model = RealModel(self.model, self.options)

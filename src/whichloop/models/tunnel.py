@@ -296,10 +296,6 @@ class LoopModel:
     def capabilities(self) -> Capabilities:
         return cast(Model, KEPT[self]).capabilities
 
-    @property
-    def own_attempts(self) -> int:
-        return int(KEPT[self].own_attempts)
-
     def complete(self, request: Request) -> Coroutine[Any, Any, Reply]:
         return cast(Model, KEPT[self]).complete(request)
 

@@ -14,9 +14,6 @@ Json: TypeAlias = "Mapping[str, Json] | Sequence[Json] | str | int | float | boo
 """A value of JSON, as a function gives it that writes one. What is read from outside is `object` until it has been looked at."""
 
 
-Encoder = json.JSONEncoder
-
-
 def refuse_constant(name: str) -> object:
     """Refuse NaN and infinity. Raises ValueError."""
     raise ValueError(f"{name} is not JSON")

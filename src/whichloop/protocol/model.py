@@ -111,11 +111,6 @@ class WrappedModel:
     def capabilities(self) -> Capabilities:
         return self.model.capabilities
 
-    @property
-    def own_attempts(self) -> int:
-        """How often the model within sends one request by itself, at most; 1 where it does not say."""
-        return int(getattr(self.model, "own_attempts", 1))
-
     async def complete(self, request: Request) -> Reply:
         return await self.model.complete(request)
 

@@ -75,7 +75,7 @@ class TestWithFreshDrawsOfFaults:
         assert all(abs(difference) < 0.04 for difference in counted.means)
 
     def test_a_gain_beyond_the_margin_is_not_called_equivalent(self, null: ModuleType, tmp_path: Path) -> None:
-        beyond, within = sorted(null.simulated(null.SITUATIONS[1], tmp_path), key=lambda counted: float(counted.margin))
+        beyond, within = sorted(by_margin(null, 1, tmp_path), key=lambda counted: float(counted.margin))
         assert beyond.margin < null.true_gain(within.situation) < within.margin
         assert beyond.equivalent <= most(null.ALPHA, beyond.situation.replicates)
         assert within.equivalent > 0  # it can be called so

@@ -19,10 +19,9 @@ from whichloop.protocol.events import SILENT, Observer
 from whichloop.protocol.loop import CallsIn, RunsSync
 from whichloop.protocol.model import ContextOverflow, Model, ModelError, ProviderError, Sampling
 from whichloop.protocol.moves import Codec, Role
-from whichloop.protocol.outcome import Outcome, StopReason
+from whichloop.protocol.outcome import AnswerT, Outcome, Query, StopReason
 from whichloop.protocol.predictor import Predictor, own_prompt
 from whichloop.protocol.program import Program, TakesProgram, merged, repr_with_program
-from whichloop.protocol.query import AnswerT, Query
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.tool_calls import Observation, ToolSpec
 from whichloop.protocol.tools import Toolbox

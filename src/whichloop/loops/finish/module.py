@@ -27,6 +27,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
+from whichloop.loops.shared.boundary import refuse_approval
 from whichloop.protocol import SILENT, StopReason, Tool, Toolbox
 from whichloop.protocol.cancellation import stop_tasks
 from whichloop.protocol.threads import in_event_loop, run_here
@@ -132,6 +133,7 @@ class Module:
 
     def __init_subclass__(cls, **settings: Any) -> None:
         super().__init_subclass__(**settings)
+        refuse_approval(cls)
         _config_of(cls)
         for name in vars(cls):  # `max_step = 5` would make a single turn without a word
             if "_" in name.strip("_") and not hasattr(Module, name) and (near := get_close_matches(name, _OPTIONS, 1, cutoff=0.85)):

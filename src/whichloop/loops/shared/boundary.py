@@ -24,8 +24,7 @@ from whichloop.protocol.events import SILENT, EventOf, Observer, RunEvent
 from whichloop.protocol.loop import Loop
 from whichloop.protocol.model import Model, ModelError, ProviderError, Request, WrappedModel
 from whichloop.protocol.moves import Act, WireError
-from whichloop.protocol.outcome import Outcome, StopReason
-from whichloop.protocol.query import AnswerT, Query
+from whichloop.protocol.outcome import AnswerT, Outcome, Query, StopReason
 from whichloop.protocol.tool_calls import Observation, ToolCall
 from whichloop.protocol.tools import Toolbox, ToolboxAround
 from whichloop.protocol.values import ToolArgumentError, argument_json, own_copy
@@ -230,6 +229,15 @@ def has_boundary(run: RunT) -> RunT:
     """Mark a `run` that checks its arguments, tells events and knows a query's type and history by itself."""
     cast(Any, run).has_boundary = True
     return run
+
+
+def refuse_approval(owner: type) -> None:
+    """Raise TypeError for a class that asks for a person's approval by an attribute, which its runs would not wait for."""
+    for name in ("needs_approval", "checkpoint"):
+        if name in vars(owner) and not inspect.isroutine(vars(owner)[name]):
+            raise TypeError(
+                f"{owner.__name__}.{name} has no effect here: run the loop in Resumable(…, Checkpoint(needs_approval=[…]))"
+            )
 
 
 def bounded(run: RunT) -> RunT:

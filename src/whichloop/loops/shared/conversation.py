@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from dataclasses import replace
@@ -20,11 +21,9 @@ from typing import Any, cast
 
 from whichloop.protocol.cancellation import failure_of_model
 from whichloop.protocol.chat import Chunk, Message, NativeCall, Reply, SentTurn, Usage
-from whichloop.protocol.json_text import Encoder
 from whichloop.protocol.model import Model, ModelError, ProviderError, Request, WrappedModel
 from whichloop.protocol.moves import Answer, Codec, Inexpressible, Role
-from whichloop.protocol.outcome import Outcome, RunUsage
-from whichloop.protocol.query import Query
+from whichloop.protocol.outcome import Outcome, Query, RunUsage
 from whichloop.protocol.tool_calls import Observation, ToolCall
 from whichloop.protocol.tools import Toolbox, ToolboxAround
 from whichloop.protocol.values import render_value
@@ -40,7 +39,7 @@ REJECTED = "Rejected"
 ACCEPTED = "accepted"
 """The result of an earlier answer that is itself a call, such as `__finish__`: providers want one for every call."""
 
-_ENCODER = Encoder(ensure_ascii=False)
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
 class ConversationModel(WrappedModel):

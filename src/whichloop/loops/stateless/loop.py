@@ -18,15 +18,14 @@ from functools import lru_cache
 from typing import Any, ClassVar, Literal, Self
 
 from whichloop.dspy_seam import prompt_of, set_prompt
-from whichloop.loops.shared.boundary import bounded
+from whichloop.loops.shared.boundary import bounded, refuse_approval
 from whichloop.loops.shared.option_checks import checked_options, no_option
 from whichloop.protocol.events import SILENT, Observer
 from whichloop.protocol.json_text import canonical_json, from_json
 from whichloop.protocol.loop import CallsIn, RunsSync
 from whichloop.protocol.model import ContextOverflow, Model, ModelError
-from whichloop.protocol.outcome import Outcome, StopReason
+from whichloop.protocol.outcome import AnswerT, Outcome, Query, StopReason
 from whichloop.protocol.program import Program, merged, repr_with_program
-from whichloop.protocol.query import AnswerT, Query
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.threads import beside_event_loop, run_here
 from whichloop.protocol.tools import Toolbox
@@ -62,6 +61,10 @@ class ActivityManager(ToolExecution):
 
     Its methods are seams: those that execute tools, and the hooks, may be overridden by plain functions or by coroutines.
     """
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        super().__init_subclass__(**settings)
+        refuse_approval(cls)
 
     def __init__(
         self,

@@ -16,7 +16,6 @@ from pydantic import Field, create_model
 from whichloop.dspy_seam import Fields, SignatureCodec, outputs_of, with_instructions
 from whichloop.protocol import Act, Answer, Completion, Inexpressible, Move, Recovery, Reply, Role, Text, WireError
 from whichloop.protocol import ToolCall as Call
-from whichloop.protocol.json_text import Encoder
 from whichloop.protocol.values import one_line
 from whichloop.protocol.wire import section
 
@@ -266,7 +265,7 @@ def prompt_json(value: Any, *, indent: int | None = None) -> str:
     return text if indent is None else _indented(text, indent)
 
 
-_ENCODER = Encoder(ensure_ascii=False, default=str)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
 @lru_cache(maxsize=256)
