@@ -390,6 +390,6 @@ def test_a_refusal_is_an_error_that_the_model_reads(is_named: bool) -> None:
 
 @pytest.mark.parametrize("owner", [Module, ActivityManager])
 def test_a_class_that_asks_for_approval_by_an_attribute_is_refused_since_its_runs_wait_for_nobody(owner: type) -> None:
-    with pytest.raises(TypeError, match=r"Careful\.needs_approval has no effect here: run the loop in Resumable"):
+    with pytest.raises(TypeError, match=r"Careful\.needs_approval has no effect here: use Resumable"):
         type("Careful", (owner,), {"needs_approval": ("pay",)})
     assert type("Own", (owner,), {"needs_approval": lambda self: None})
