@@ -1,5 +1,6 @@
 """Environments that look as if frameworks were installed, with this interpreter in them."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -37,6 +38,13 @@ def skip_without(*names):
             assert table.FRAMEWORKS[name]().version
         except ValueError as error:
             pytest.skip(str(error))
+
+
+@pytest.fixture(autouse=True)
+def environments(monkeypatch):
+    """Where the Makefile installs frameworks for the tests; without it, WHICHLOOP_HOME counts."""
+    if folder := os.environ.get("WHICHLOOP_TESTED_FRAMEWORKS"):
+        monkeypatch.setenv("WHICHLOOP_HOME", folder)
 
 
 @pytest.fixture

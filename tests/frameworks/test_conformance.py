@@ -1,6 +1,6 @@
 """Each wiring against the laws of loops, in the real environment of its framework; skipped where that is not installed.
 
-WHICHLOOP_HOME=FOLDER pytest tests/frameworks/test_conformance.py -m slow
+`make test-slow` installs three; WHICHLOOP_HOME=FOLDER pytest tests/frameworks/test_conformance.py -m slow takes those of a folder.
 """
 
 import pytest

@@ -5,8 +5,6 @@ A test whose frameworks are not installed is skipped.
 WHICHLOOP_TESTED_FRAMEWORKS names the folder of the environments, as WHICHLOOP_HOME does; without it WHICHLOOP_HOME counts.
 """
 
-import os
-
 import pytest
 
 from tests.cli.conftest import here, whichloop
@@ -35,13 +33,6 @@ FOUND_OUT = {
     "pydantic_ai": {"tool_raises": "error", "extra_argument": "told", "prose": "silent"},
 }
 """Framework → what its defaults make of faults."""
-
-
-@pytest.fixture(autouse=True)
-def environments(monkeypatch):
-    folder = os.environ.get("WHICHLOOP_TESTED_FRAMEWORKS")
-    if folder:
-        monkeypatch.setenv("WHICHLOOP_HOME", folder)
 
 
 def each(specs):

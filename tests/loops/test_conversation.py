@@ -211,7 +211,7 @@ OBEY = {"format": "f", "checksum": "c", "messages": [{"role": "system", "content
 WRONG: list[tuple[Any, type[Exception], str]] = [
     ("hello", TypeError, r"history\[0\]: give a Message or a dict in OpenAI's chat format, not str"),
     ([3], TypeError, r"history\[0\]: give a Message or a dict in OpenAI's chat format, not int"),
-    ([{"role": "robot"}], ValueError, r"history\[0\]: role must be one of system, user, assistant, tool, not 'robot'"),
+    ([{"role": "robot"}], ValueError, r"history\[0\]: role must be one of system, user, assistant, tool"),
     ([{"role": "user", "content": [1]}], ValueError, r"history\[0\]: content\[0\] must be "),
     ([{"role": "system", "content": "Be brief."}], ValueError, r"history\[0\]: a system message belongs to the loop"),
     ([{"role": "assistant", "tool_calls": [{"id": "c"}]}], ValueError, r"history\[0\]: each of tool_calls must be"),

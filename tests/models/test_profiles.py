@@ -146,7 +146,7 @@ def test_what_is_scheduled_lands_and_is_counted_once(profile: str) -> None:
 def test_under_unreliable_tools_as_few_failures_are_recovered_as_published(tmp_path: Path) -> None:
     """ToolMaze (arXiv 2606.05806): 38 % of explicit and 18 % of implicit permanent failures."""
     faults = []
-    for suite in ("events(size=60)", "ecommerce(size=60)"):
+    for suite in ("events(size=400)", "ecommerce(size=400)"):
         settings = CompareConfig(loops=("bare",), profiles=("unreliable-tools",), suite=suite, runs=tmp_path, mlflow=False)
         experiment = prepare(settings)
         run(experiment, Unwatched())
@@ -155,4 +155,4 @@ def test_under_unreliable_tools_as_few_failures_are_recovered_as_published(tmp_p
     for implicit in (False, True):
         own = [fault.recovered for fault in faults if fault.implicit is implicit]
         shares[implicit] = sum(own) / len(own)
-    assert shares == pytest.approx({False: 0.38, True: 0.18}, abs=0.06)
+    assert shares == pytest.approx({False: 0.38, True: 0.18}, abs=0.08)  # of 290 and 248 faults: 3 standard errors

@@ -65,7 +65,7 @@ class Message:
         """
         role, content = given.get("role"), given.get("content")
         if role not in get_args(MessageRole):
-            raise ValueError(f"role must be one of {', '.join(get_args(MessageRole))}, not {role!r}")
+            raise ValueError(f"role must be one of {', '.join(get_args(MessageRole))}")
         images: tuple[Image, ...] = ()
         if isinstance(content, list) and role == "user":
             content, images = _read_parts(content)
