@@ -26,6 +26,7 @@ from typing import Any, NoReturn
 import pytest
 from _pytest.capture import FDCapture
 from _pytest.config import create_terminal_writer
+from hypothesis.internal import charmap
 
 MANY = 1_000
 """Tests from which on it pays to import what takes long before the forks are there, which would import it one by one."""
@@ -56,10 +57,11 @@ def run_in_forks(session: pytest.Session, count: int) -> bool:
 
 
 def _import_what_takes_long() -> None:
-    """Import it for all forks, and for what they fork; each is left out where it is not installed."""
+    """Import it for all forks, and for what they fork; a package is left out where it is not installed."""
     for name in TAKE_LONG:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    charmap.intervals_from_codec("utf-8")  # takes hypothesis seconds in a new clone, once
     gc.freeze()
 
 

@@ -376,7 +376,7 @@ GATES: Mapping[str, GateCase] = {
 }
 
 
-QUICK_GATES = ("few tasks, some worse", "another seed", "own loop, a crash", "no baseline")
+QUICK_GATES = ("few tasks, some worse", "own loop, a crash", "no baseline")
 """Those that `make test` makes, too."""
 
 
