@@ -365,6 +365,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: Query(cast(Any, 3)), TypeError, "query: text must be a text, not int"),
     (lambda: Toolbox(cast(Any, unpriced)), TypeError, "tools: give a list of tools or functions, not function"),
     (lambda: Toolbox([unpriced], time_limit_s=-1), ValueError, "toolbox: time_limit_s must be more than 0 s, or None, not -1"),
+    (lambda: ProviderRetry(cast(Any, "finish")), TypeError, "loop: give a loop, such as Finish(), not "),
 ]
 
 

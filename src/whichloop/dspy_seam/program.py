@@ -130,6 +130,8 @@ class _RunnerOverTools:
         self.schema = schema
 
     def __call__(self, loop: Loop, program: Program, inputs: Mapping[str, Any], sampled: SampledPrediction) -> ProgramResult:
+        if "query" not in inputs:
+            raise ValueError(f"the field 'query' is missing: program(query=...); given: {', '.join(inputs) or 'nothing'}")
         calls: list[PredictorCall] = []
         model = ReportingModel(model_of(dspy.settings.lm), calls, sampled.temperature)
         query = Query(inputs["query"], inputs.get("context", ""), self.schema)

@@ -10,7 +10,7 @@ from whichloop.loops.shared.boundary import bounded
 from whichloop.loops.shared.option_checks import at_least, checked_options
 from whichloop.protocol.chat import Chunk, Reply
 from whichloop.protocol.events import SILENT, Observer
-from whichloop.protocol.loop import WrappedLoop
+from whichloop.protocol.loop import Loop, WrappedLoop
 from whichloop.protocol.model import Model, ProviderError, Request, WrappedModel
 from whichloop.protocol.outcome import AnswerT, Outcome, Query
 from whichloop.protocol.redact import logger_of
@@ -25,7 +25,7 @@ MAX_DELAY_S = 60.0
 @checked_options
 @dataclass(frozen=True, slots=True)
 class ProviderRetry(WrappedLoop):
-    """A loop that does not see a provider's failure that passes.
+    """A loop that does not see a provider's failure that passes. Raises TypeError for what is no loop.
 
     The default is that of OpenAI's clients, two more attempts (github.com/openai/openai-python, "Retries"), without their waits.
     """
@@ -37,6 +37,10 @@ class ProviderRetry(WrappedLoop):
 
     A wait that the provider asks for (Retry-After) comes first; one of more than 60 seconds ends the request at once.
     """
+
+    def __post_init__(self) -> None:
+        if isinstance(self.loop, type) or not isinstance(self.loop, Loop):
+            raise TypeError(f"loop: give a loop, such as Finish(), not {self.loop!r}")
 
     @property
     def name(self) -> str:

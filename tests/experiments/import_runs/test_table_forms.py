@@ -82,7 +82,7 @@ ODD = [
 @pytest.mark.parametrize(("messages", "said"), ODD)
 def test_messages_that_are_none_are_refused_with_their_place_and_may_be_left_out(kit, messages, said):
     path = kit.put(lines(row("whole", SAID), row("odd") | {"messages": messages}), ".jsonl")
-    with pytest.raises(ValueError, match=f"line 2: messages: {said}"):
+    with pytest.raises(ValueError, match=f"line 2: messages, which --map messages= leaves out: {said}"):
         kit.imported(path)
     assert len(kit.imported(path, columns={"messages": ""}).records) == 2
 

@@ -145,7 +145,7 @@ def test_a_module_without_lm_or_query_says_so() -> None:
     module = LoopProgram(ReactExtract(), [add])
     with dspy.context(lm=None), pytest.raises(ValueError, match="no LM is configured"):
         module(query="What is 2 + 3?")
-    with dspy.context(lm=DummyLM(STEPS)), pytest.raises(KeyError, match="query"):
+    with dspy.context(lm=DummyLM(STEPS)), pytest.raises(ValueError, match=r"'query' is missing: .*; given: question"):
         module(question="What is 2 + 3?")
 
 

@@ -94,7 +94,6 @@ def test_what_trials_leave_behind_is_not_waited_for(nasty, ran, workers):
     loops = ("nasty:Hangs", "nasty:Lingers")[: 2 if workers else 1]  # no process but a worker ends beside a task that swallows all
     found = ran(loops=loops, suite="arithmetic(size=2)", profiles=CLEAN, workers=workers, trial_timeout_s=0.3)
     assert found.is_whole
-    assert not found.told.notes
 
 
 def test_one_worker_begins_no_call_once_the_runs_budget_is_spent(ran):

@@ -22,6 +22,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
+from whichloop.protocol.values import shown_short
+
 from .json_files import json_value
 
 NAMES: Mapping[str, tuple[str, ...]] = {
@@ -79,7 +81,7 @@ class RowTable:
     def __post_init__(self) -> None:
         for name in self.columns or ():
             if (self.columns or ()).count(name) > 1:
-                raise ValueError(f"{self.source}: two columns are called {name!r}")
+                raise ValueError(f"{self.source}: two columns are called {shown_short(name)}")
 
     def at(self, number: int) -> str:
         """Return a row's place in words."""

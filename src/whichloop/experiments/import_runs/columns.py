@@ -39,9 +39,11 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 """Meaning of a column → the names that a column of it may have, the preferred first; in any case, with any marks between words."""
 UNITS: Mapping[str, Mapping[str, float]] = {
     "seconds": {
-        **dict.fromkeys(("s", "sec", "seconds"), 1.0),
-        **dict.fromkeys(("ms", "milliseconds"), 1e-3),
-        **dict.fromkeys(("min", "minutes"), 60.0),
+        **dict.fromkeys(("s", "sec", "secs", "seconds"), 1.0),
+        **dict.fromkeys(("ms", "msec", "millis", "milliseconds"), 1e-3),
+        **dict.fromkeys(("us", "µs", "microseconds"), 1e-6),
+        **dict.fromkeys(("ns", "nanoseconds"), 1e-9),
+        **dict.fromkeys(("min", "mins", "minutes"), 60.0),
         **dict.fromkeys(("h", "hours"), 3600.0),
     },
     "cost_usd": {"usd": 1.0, "$": 1.0, "dollars": 1.0, "cents": 1e-2, "¢": 1e-2},
@@ -49,7 +51,7 @@ UNITS: Mapping[str, Mapping[str, float]] = {
 }
 """Meaning → the units that may end a column's name, and how many of the field's unit one is."""
 NEEDED = ("task", "score")
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_CAMEL = re.compile(r"(?<=[a-zµ0-9])(?=[A-Z])")
 _WORDS = re.compile(r"[^\W_]+(?:\.[^\W_]+)*|[$¢%]")
 
 

@@ -93,7 +93,9 @@ class SuiteTrials:
                 call.require("POST")
                 observation = await self.open(name).call(tool, call.fields)
                 return observation.as_dict()
-        raise LookupError(f"no page {'/'.join(('', *call.path))[:200]}; GET /tasks lists the trials")
+        raise LookupError(
+            f"no page {'/'.join(('', *call.path))[:200]}; GET /tasks lists the trials; a client's base URL ends in /v1"
+        )
 
     def close(self) -> None:
         """Close all environments."""
@@ -186,22 +188,23 @@ class SuiteTrials:
 
 
 MAX_CHARS = 400
+MAX_REMEMBERED = 1_000
 
 
 class LineHandler(logging.Handler):
-    """Tells each thing that is logged as one short line without secrets; one that was told last is not told again."""
+    """Tells each thing that is logged once, as a short line without secrets."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         super().__init__(logging.INFO)
-        self._tell, self._last = tell, ""
+        self._tell, self._told = tell, set[str]()
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         reason = "" if error is None else f": {type(error).__name__}: {error}"
         line = plain_line(redact(f"{record.getMessage()}{reason}"))[:MAX_CHARS]
-        if line != self._last:
+        if line not in self._told:
             self._tell(line)
-        self._last = line
+        self._told = {*self._told, line} if len(self._told) < MAX_REMEMBERED else {line}
 
 
 API_KEY = "none"

@@ -290,7 +290,10 @@ class ToolExecutor:
 
 def keep(contexts: ToolContextManager, task: PhaseTask, call: ToolCallStatus, output: str | None, query_id: str) -> None:
     """Save a call's output, and note it with its pointer."""
-    call.pointer = contexts.save(call.tool, call.args, output, task.id, query_id)
+    try:
+        call.pointer = contexts.save(call.tool, call.args, output, task.id, query_id)
+    except OSError as error:  # a full disk must not lose the result of a call that ran
+        logger.warning("the result of %s could not be kept: %s", call.tool, error)
     call.output = output
 
 

@@ -363,10 +363,10 @@ class PhasedRun:
         return [call for task in self.tasks for call in task.calls(TaskStatus.COMPLETED)]
 
     def _whole(self, call: ToolCallStatus) -> str:
-        """Return what the answer reads of a kept result; with another store, only the call has it."""
+        """Return what the answer reads of a kept result; with another store, or a disk that fails, only the call has it."""
         try:
             text = self.contexts.load([call.pointer or ""])[0].result
-        except KeyError:
+        except (KeyError, OSError, ValueError):  # unknown; unreadable; damaged
             text = call.output or ""
         return cap(text, call.max_chars)
 

@@ -25,6 +25,7 @@ from whichloop.protocol.loop import Loop
 from whichloop.protocol.model import Model, ModelError, ProviderError, Request, WrappedModel
 from whichloop.protocol.moves import Act, WireError
 from whichloop.protocol.outcome import AnswerT, Outcome, Query, StopReason
+from whichloop.protocol.threads import is_async_function, is_generator_function
 from whichloop.protocol.tool_calls import Observation, ToolCall
 from whichloop.protocol.tools import Toolbox, ToolboxAround
 from whichloop.protocol.values import ToolArgumentError, argument_json, own_copy
@@ -235,9 +236,7 @@ def refuse_approval(owner: type) -> None:
     """Raise TypeError for a class that asks for a person's approval by an attribute, which its runs would not wait for."""
     for name in ("needs_approval", "checkpoint"):
         if name in vars(owner) and not inspect.isroutine(vars(owner)[name]):
-            raise TypeError(
-                f"{owner.__name__}.{name} has no effect here: run the loop in Resumable(…, Checkpoint(needs_approval=[…]))"
-            )
+            raise TypeError(f"{owner.__name__}.{name} has no effect here: use Resumable(loop, Checkpoint(needs_approval=[…]))")
 
 
 def bounded(run: RunT) -> RunT:
@@ -257,7 +256,12 @@ def bounded(run: RunT) -> RunT:
 
 
 def takes_events(observer: Observer) -> bool:
-    """Return whether an observer is to be told of events; one that is told already by a loop around this one is not."""
+    """Return whether an observer is to be told of events; one that is told already by a loop around this one is not.
+
+    Raises TypeError for one whose `on_event` is a coroutine function or a generator function: nobody would run it.
+    """
+    if is_async_function(observer.on_event) or is_generator_function(observer.on_event):
+        raise TypeError(f"observer: {type(observer).__name__}.on_event must be a plain function; put events on a queue")
     return not isinstance(observer, RelayingObserver) and type(observer).on_event is not Observer.on_event
 
 

@@ -34,6 +34,8 @@ MAX_LABEL_CHARS = 80
 """Longest arguments in an arm's name; in the place of longer ones, and of lists and objects, it has a digest of all."""
 ATTACHMENT = "attachment://"
 """The prefix of a reference to a long text among the sample's attachments."""
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
+"""A place in memory, in the name of a function that Inspect could not write down; it differs in every process."""
 _WHOLE = re.compile(rf"{SAMPLES}.+_epoch_\d+\.json", re.DOTALL)
 _CHUNK = re.compile(rf"({SAMPLES}.+)/(events|messages|attachments)/(\d{{1,15}})\.json", re.DOTALL)
 _STOPS: Mapping[str, StopReason] = {
@@ -215,7 +217,7 @@ def _arm(spec: Mapping[str, Any], plan: Mapping[str, Any]) -> ForeignArm:
     inside = ", ".join(f"{name}={value}" for name, value in options.items())
     label = f"({inside})" if inside else ""
     if len(inside) > MAX_LABEL_CHARS or options != arguments:
-        label = f"(#{digest(redact(json.dumps(arguments, sort_keys=True)))[:8]})"
+        label = f"(#{digest(_ADDRESS.sub('', redact(json.dumps(arguments, sort_keys=True))))[:8]})"
     model = name_of(spec.get("model"), "eval.model")
     shown_options = {name: values.answer_of(value) for name, value in options.items()}
     return ForeignArm(name_of(f"{loop}{label}/{model}", "the arm"), loop, shown_options, model)
@@ -308,6 +310,8 @@ _UNKNOWN: Mapping[str, Any] = dict.fromkeys(("lm_calls", "input_tokens", "output
 def _own_events(events: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
     """Yield all events except the scorers', also nested ones, which sub-agents of earlier versions have."""
     judging: set[str] = set()
+    depth = 0
+    """Number of open steps of scorers: versions before about 0.3.90 wrote steps instead of spans."""
     iterators = [iter(events)]
     while iterators:
         event = next(iterators[-1], None)
@@ -318,7 +322,9 @@ def _own_events(events: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
         is_scorer = event.get("type") in ("scorers", "scorer")
         if event.get("event") == "span_begin" and (is_scorer or str(event.get("parent_id")) in judging):
             judging.add(str(event.get("id")))
-        elif str(event.get("span_id")) not in judging:
+        elif event.get("event") == "step" and is_scorer:
+            depth = max(depth + (1 if event.get("action") == "begin" else -1), 0)
+        elif not depth and str(event.get("span_id")) not in judging:
             yield event
             iterators.append(iter(list_at(event, "events")))
 

@@ -6,7 +6,8 @@ every root has one; `--map task=PLACE,score=PLACE` names other places in the roo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -68,6 +69,13 @@ def _time(value: Any) -> int:
         raise ValueError(f"a time is not in ISO 8601: {shown_short(value)}") from None
 
 
+def cost_of(root: Mapping[str, Any], spans: Sequence[Span]) -> float | None:
+    """Return what a trace cost in US dollars: what its root says, or the sum over its model runs if each has a cost."""
+    whole, *costs = (number_from_zero(run.get(COST), COST) for run in (root, *(one.raw for one in spans if one.kind == "request")))
+    known = [cost for cost in costs if cost is not None]
+    return math.fsum(known) if whole is None and known and len(known) == len(costs) else whole
+
+
 def feedback_of(run: Mapping[str, Any]) -> dict[str, Any]:
     """Return the mean of each feedback on a run, by name."""
     means = {str(name): value_at(stats, "avg") for name, stats in object_at(run, "feedback_stats").items()}
@@ -86,7 +94,7 @@ def read(file: ForeignFile, reading: ReadingOptions) -> ForeignLog:
         with located(f"trace {name}"):
             trace.beside, trace.scores = roots[name], feedback_of(roots[name])
             trace.task = roots[name][EXAMPLE] if is_of_dataset else None
-            trace.cost_usd = number_from_zero(roots[name].get(COST), COST)
+            trace.cost_usd = cost_of(roots[name], trace.spans)
     return traces.log()
 
 

@@ -251,7 +251,7 @@ def _trial(
     value = score(cells["score"], reading.scale) if in_score is None else None
     status = _status(cells.get("status"), value, in_score)
     error = error_in(cells.get("error"))
-    with located("messages"):
+    with located("messages, which --map messages= leaves out"):
         chat = read_messages(cells.get("messages"))
     measures = {meaning: parsed(cells.get(meaning), columns.get(meaning, meaning)) for meaning, parsed in _NUMBERS.items()}
     told_stop = "" if is_nothing(cells.get("stop")) else str(cells["stop"]).strip().lower()
