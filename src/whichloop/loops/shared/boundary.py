@@ -25,7 +25,6 @@ from whichloop.protocol.loop import Loop
 from whichloop.protocol.model import Model, ModelError, ProviderError, Request, WrappedModel
 from whichloop.protocol.moves import Act, WireError
 from whichloop.protocol.outcome import AnswerT, Outcome, Query, StopReason
-from whichloop.protocol.threads import is_async_function, is_generator_function
 from whichloop.protocol.tool_calls import Observation, ToolCall
 from whichloop.protocol.tools import Toolbox, ToolboxAround
 from whichloop.protocol.values import ToolArgumentError, argument_json, own_copy
@@ -260,7 +259,8 @@ def takes_events(observer: Observer) -> bool:
 
     Raises TypeError for one whose `on_event` is a coroutine function or a generator function: nobody would run it.
     """
-    if is_async_function(observer.on_event) or is_generator_function(observer.on_event):
+    told = observer.on_event
+    if inspect.iscoroutinefunction(told) or inspect.isasyncgenfunction(told) or inspect.isgeneratorfunction(told):
         raise TypeError(f"observer: {type(observer).__name__}.on_event must be a plain function; put events on a queue")
     return not isinstance(observer, RelayingObserver) and type(observer).on_event is not Observer.on_event
 
