@@ -76,7 +76,7 @@ def test_the_example_is_of_the_most_frequent_cause_with_the_command_that_shows_i
     assert f"step {lost.step}: " in lost.told
     assert facts["Next"] == [f"whichloop report {result.run} --why"]
     undecided = replace(result, outcome="undecided")
-    assert gate_doc(undecided).facts["Next"] == [f"whichloop gate {result.run} --bless --output b.json"]
+    assert "Next" not in gate_doc(undecided).facts  # to bless is no way out of what is undecided
 
 
 def test_a_pass_is_short_an_invalid_run_has_no_table_and_a_loosened_margin_stands_beside_the_result(judged):

@@ -99,7 +99,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 def test_a_run_that_lost_nothing_says_so_and_markdown_has_every_block(tmp_path: Path, found: Results) -> None:
     calm = ran(tmp_path, ("bare", "finish"), "clean", tasks=2)
-    assert lines_of(why_doc(calm, losses_explained(calm)), "Lost") == ["no scored trial"]
+    assert lines_of(why_doc(calm, losses_explained(calm)), "Lost") == ["none"]
     doc = why_doc(found, losses_explained(found))
     written = to_markdown(doc)
     assert all(table.title in written for table in tables_of(doc))

@@ -161,15 +161,13 @@ def baseline_text(result: GateResult) -> str:
 
 
 def _next(result: GateResult) -> str:
-    """Return the command that gates again once the recording is whole, says why trials were lost, or blesses what may be meant."""
+    """Return the command that gates again once the recording is whole, or says why trials were lost; never one that blesses."""
     codes = {reason.code for reason in result.reasons}
     if result.record:
         return result.record[-1]
-    if result.outcome in ("pass", "invalid") or codes & {"crash", "hang", "few_faults"} or result.baseline is None:
+    if result.outcome != "regression" or codes & {"crash", "hang", "few_faults"} or result.baseline is None:
         return ""
-    if result.outcome == "regression":
-        return f"whichloop report {shlex.quote(str(result.run))} --why"
-    return f"whichloop gate {shlex.quote(str(result.run))} --bless --output {shlex.quote(str(result.baseline))}"
+    return f"whichloop report {shlex.quote(str(result.run))} --why"
 
 
 def blessed_doc(baseline: Baseline, path: Path, old: Baseline | None) -> Doc:

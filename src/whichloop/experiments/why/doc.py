@@ -49,7 +49,7 @@ def why_doc(run: Results, why: Why, *, named: bool = False) -> Doc:
         *_cause_tables(why.arms, infos),
         lines_of(
             ("Read", READING if base_rates else ""),
-            ("Lost", "" if any(arm.lost for arm in why.arms) else "no scored trial"),
+            ("Lost", "" if any(arm.lost for arm in why.arms) else "none"),
             ("Same trials", [f"{arm.arm} = {same[arm.arm]}" for arm in why.arms if arm.arm in same]),
             *_untraced(why),
         ),
