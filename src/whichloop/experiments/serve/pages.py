@@ -203,8 +203,8 @@ class LineHandler(logging.Handler):
         reason = "" if error is None else f": {type(error).__name__}: {error}"
         line = plain_line(redact(f"{record.getMessage()}{reason}"))[:MAX_CHARS]
         if line not in self._told:
+            self._told = {line, *(self._told if len(self._told) < MAX_REMEMBERED else ())}
             self._tell(line)
-        self._told = {*self._told, line} if len(self._told) < MAX_REMEMBERED else {line}
 
 
 API_KEY = "none"
