@@ -140,21 +140,21 @@ def detailed(text: str, points: str) -> str:
 
 
 class Watch:
-    """How many calls run at once, and in which order they begin."""
+    """How many calls run at once: none ends before `crowd` have begun."""
 
-    def __init__(self, seconds: float = 0.02) -> None:
-        self.seconds = seconds
+    def __init__(self, crowd: int = 1) -> None:
+        self.crowd = crowd
         self.now = self.most = 0
-        self.began: list[int] = []
-        self.lock = threading.Lock()
+        self.changed = threading.Condition()
 
     def work(self, n: int) -> int:
-        with self.lock:
+        with self.changed:
             self.now += 1
             self.most = max(self.most, self.now)
-            self.began.append(n)
-        time.sleep(self.seconds * (1 + (n == 0)))
-        with self.lock:
+            self.changed.notify_all()
+            assert self.changed.wait_for(lambda: self.most >= self.crowd, 30)
+        time.sleep(0.02 * (1 + (n == 0)))  # time for one more than there may be; the first ends last
+        with self.changed:
             self.now -= 1
         return n
 

@@ -19,7 +19,7 @@ from whichloop.protocol import Role, StopReason, Tool, Toolbox
 @pytest.mark.parametrize(("mode", "safe", "most"), [("sequential", True, 1), ("parallel", True, 5), ("parallel", False, 1)])
 @row("S0-43", "S0-52", "B0-9", "stateless.execution_mode")
 def test_parallel_needs_mode_flag_and_several_calls_and_has_five_workers(mode: Any, safe: bool, most: int) -> None:
-    watch = Watch()
+    watch = Watch(crowd=most)
     calls = [("work", {"n": n}) for n in range(8)]
     _, made = activity(Script(think(*calls, parallel_safe=safe), STOP), watch.work, execution_mode=mode)
     assert watch.most == most
@@ -247,7 +247,7 @@ class Careful(ActivityManager):
 @pytest.mark.parametrize("mode", ["sequential", "parallel", "selective"])
 @row("S0-16", "S0-52", "S0-54", "S0-55", "S0-66", "B0-16", "B0-26", "B0-27")
 def test_errors_are_results_in_call_order_in_every_mode_and_pass_the_hook(mode: Any) -> None:
-    watch = Watch(0.02)
+    watch = Watch()
     calls: list[tuple[str, dict[str, Any]]] = [
         ("work", {"n": 1}),
         ("add", {"a": 13, "b": 1}),
