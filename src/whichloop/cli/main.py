@@ -81,7 +81,7 @@ def main() -> None:
     commands: Any = get_command(app)  # to call `app` would set an excepthook
     try:
         with told_of_exit(), terminated_as_interrupted(), lasting_output(), explained_imports("this command"):
-            code = commands(standalone_mode=False)
+            code = commands(prog_name="whichloop", standalone_mode=False)
     except ClickError as error:
         from .mistakes import usage_error_line
 
