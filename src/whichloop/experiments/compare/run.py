@@ -24,10 +24,9 @@ from whichloop.models.profiles import load_profile
 from whichloop.protocol import ForeignLoop
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.config import BudgetConfig, CompareConfig, typed_words
-from whichloop.runs.engine.engine import opened
 from whichloop.runs.engine.interruption import INTERRUPTED, Interruption, told_of_exit
-from whichloop.runs.engine.job import Job, SeenLines, budget_of
-from whichloop.runs.engine.runner import Progress, run_trials
+from whichloop.runs.engine.job import Job, SeenLines
+from whichloop.runs.engine.runner import Progress, opened
 from whichloop.runs.folders import new_folder
 from whichloop.runs.lookup import check_answers, check_calls, check_plans, check_tasks, check_user, resolve
 from whichloop.runs.manifest import Manifest, RunNote, SuiteEntry, read_manifest, write_manifest
@@ -38,6 +37,7 @@ from whichloop.runs.run_state import Retry, RunState, Spent, read_state
 from whichloop.runs.schedule import Arm, PendingTrials, Trial, form_of, schedule
 from whichloop.runs.store.files import CutShort, RunError, TracePolicy
 from whichloop.runs.store.trials import TrialWriter
+from whichloop.runs.trial.trial import budget_of
 from whichloop.runs.trial_models import TrialModels, open_models, with_scripted_price
 
 from .measured_forms import applies
@@ -280,7 +280,7 @@ async def _session(experiment: Experiment, journal: TrialWriter, progress: Progr
             start = time.monotonic()
             experiment = _with_retries_noted(experiment)
             interruption.wind_down = partial(asyncio.get_running_loop().call_soon_threadsafe, engine.wind_down)
-            stopped = await run_trials(experiment.missing(), engine, journal, progress, engine.in_flight)
+            stopped = await engine.run(experiment.missing(), journal)
     finally:
         interruption.wind_down = None
         if stopped:

@@ -5,12 +5,10 @@ And code of the user's own that would end this process as if all had gone well.
 
 from __future__ import annotations
 
-import math
 import os
 import posix
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -19,8 +17,6 @@ from typing import NoReturn
 from whichloop.protocol.threads import in_event_loop
 
 INTERRUPTED = "interrupted"
-SAME_WISH_S = 0.2
-"""Seconds within which equal signals are one wish: `timeout -s INT` sends its own to a command, and then to its process group."""
 
 
 class Interruption:
@@ -32,8 +28,6 @@ class Interruption:
         """Lets what is under way end; from any thread. None where that is nothing, and once it was called."""
         self.cancel: Callable[[], object] | None = None
         """Ends the run at once, likewise."""
-        self._last_wish = (-math.inf, False)
-        """When it came, in monotonic time, and whether the run was to end at once."""
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -52,10 +46,7 @@ class Interruption:
 
     def press(self, *, at_once: bool = False) -> None:
         """Do what Ctrl-C does. Raises KeyboardInterrupt where nothing else is left to do, such as in a loop that hangs."""
-        (last_at, was_at_once), now = self._last_wish, time.monotonic()
-        if now < last_at + SAME_WISH_S and at_once <= was_at_once:
-            return
-        self._last_wish, self.is_ending = (now, at_once), True
+        self.is_ending = True
         wind_down, self.wind_down = self.wind_down, None
         if wind_down is not None and not at_once:
             wind_down()
