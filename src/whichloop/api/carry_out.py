@@ -24,7 +24,7 @@ from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.interruption import press_everywhere
 from whichloop.runs.engine.runner import Progress
 from whichloop.runs.permissions import Permissions, own_code
-from whichloop.runs.run_state import read_state
+from whichloop.runs.schedule import read_state
 from whichloop.runs.store.files import PAGE, write_page
 
 

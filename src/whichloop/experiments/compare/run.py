@@ -29,12 +29,11 @@ from whichloop.runs.engine.job import Job, SeenLines
 from whichloop.runs.engine.runner import Progress, opened
 from whichloop.runs.folders import new_folder
 from whichloop.runs.lookup import check_answers, check_calls, check_plans, check_tasks, check_user, resolve
-from whichloop.runs.manifest import Manifest, RunNote, SuiteEntry, read_manifest, write_manifest
+from whichloop.runs.manifest import Manifest, RunNote, Spent, SuiteEntry, read_manifest, write_manifest
 from whichloop.runs.new_manifest import manifest_of, question_digests
 from whichloop.runs.permissions import own_code, with_worker_process
 from whichloop.runs.registry import is_generated, make_loop, starts_nothing
-from whichloop.runs.run_state import Retry, RunState, Spent, read_state
-from whichloop.runs.schedule import Arm, PendingTrials, Trial, form_of, schedule
+from whichloop.runs.schedule import Arm, PendingTrials, Retry, RunState, Trial, form_of, read_state, schedule
 from whichloop.runs.store.files import CutShort, RunError, TracePolicy
 from whichloop.runs.store.trials import TrialWriter
 from whichloop.runs.trial.trial import budget_of

@@ -50,8 +50,7 @@ from whichloop.protocol.redact import redact
 from whichloop.protocol.values import error_text
 from whichloop.runs.engine.interruption import INTERRUPTED
 from whichloop.runs.engine.runner import FIRST_FAILURES
-from whichloop.runs.run_state import MAX_ATTEMPTS
-from whichloop.runs.schedule import Arm, Trial
+from whichloop.runs.schedule import MAX_ATTEMPTS, Arm, Trial
 from whichloop.runs.store.files import RunError
 from whichloop.runs.trial.counts import Pricing
 from whichloop.runs.trial.trial import NotRun, TrialContext, run_trial
