@@ -131,9 +131,9 @@ def test_a_run_is_found_by_its_name_in_the_folder_that_is_named(
     name, runs = pair.results.folder.name, pair.results.folder.parent
     for question in by_name.values():
         assert question(name, runs=runs)
-        with pytest.raises(ValueError, match=rf"^no run '{name}'; in runs: none yet$"):
+        with pytest.raises(ValueError, match=rf"^no run '{name}' in runs; known: none$"):
             question(name)
-    with pytest.raises(ValueError, match=rf"^no run 'nosuch'; in {runs}: {name}$"):
+    with pytest.raises(ValueError, match=rf"^no run 'nosuch' in {runs}; known: {name}, latest$"):
         whichloop.size("nosuch", runs=runs)
 
 

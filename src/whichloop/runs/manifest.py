@@ -13,8 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializ
 
 from whichloop.metrics.arm_info import TRIAL_LIMITS, ArmInfo
 from whichloop.metrics.record import MAX_COUNT, RECORD_VERSION
-from whichloop.models.prices import read_tag
-from whichloop.runs.config import BudgetConfig, Fraction, Positive, Repeats, Seed
+from whichloop.runs.config import CompareConfig, Seed
 from whichloop.runs.store.files import MANIFEST, RunError, read_manifest_json, write_manifest_json
 from whichloop.text.output import plain_line
 
@@ -195,42 +194,10 @@ class RunNote(ManifestPart):
         return cls(when=timestamp(), **values)
 
 
-def _tag(text: str | None) -> str | None:
-    """Return a price that is one. Raises ValueError."""
-    if text is not None and read_tag(text) is None:
-        raise ValueError(f"{text!r} is the name of a model, and a run says its price in numbers")
-    return text
+class Settings(CompareConfig):
+    """The configuration of a run, which may come from a version that has other settings, too."""
 
-
-class Settings(BaseModel):
-    """The settings of a run that its results are read with, and that a resumed run may change."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
-
-    name: str | None = None
-    """What the user calls the run."""
-    suite: str = ""
-    """The suite as it was typed."""
-    loops: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()
-    profiles: tuple[str, ...] = ()
-    repeats: Repeats
-    alpha: Fraction
-    margin: Fraction
-    tasks: Positive | None = None
-    """Maximum number of tasks, the first ones; all of them if absent."""
-    split: str | None = None
-    """Split of the suite whose tasks are used; all of them if absent."""
-    cassette: str | None = None
-    cassette_mode: str | None = None
-    real_time: bool = False
-    concurrency: Positive | None = None
-    workers: Positive | None = None
-    price: Annotated[str | None, AfterValidator(_tag)] = None
-    """Price of the scripted model's tokens, as numbers."""
-    max_tool_steps: Positive | None = None
-    budget: BudgetConfig = BudgetConfig()
-    mlflow: bool | None = None
+    model_config = ConfigDict(extra="ignore")
 
 
 def fitting(settings: type[BaseModel]) -> AfterValidator:
@@ -296,7 +263,7 @@ class Manifest(ManifestPart):
 
     @property
     def settings(self) -> Settings:
-        """Return the part of the configuration with which results are read."""
+        """Return the configuration that the run began with."""
         return Settings.model_validate(self.config)
 
     @property

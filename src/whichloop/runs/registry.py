@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
@@ -25,7 +25,7 @@ from whichloop.protocol.names import Spec, nearest, own_module, own_object, pars
 from whichloop.protocol.own_code import own_words
 from whichloop.protocol.values import joined
 
-from .built_in import FOREIGN, PACKAGES, Option, builtin_names, options_of
+from .built_in import FOREIGN, PACKAGES, Option, builtin_names, is_foreign, options_of
 
 _STARTED = ("command", "venv", "python")
 """Their options that say what that is."""
@@ -204,38 +204,30 @@ def own_limit(loop: Loop, spec: Spec, tool_steps: int | None, limit: int) -> int
     return 0
 
 
+def specs_in(spec: Spec) -> list[Spec]:
+    """Return a spec, then those that its options may hold, however deep; no text of a foreign loop's options is a loop."""
+    found = [spec]
+    for text in () if is_foreign(spec.name) else spec.options.values():
+        if isinstance(text, str):
+            with contextlib.suppress(ValueError):  # a text that is not a spec
+                found += specs_in(parse_spec(text))
+    return found
+
+
 def loops_named(spec: Spec) -> list[str]:
     """Return the name in a spec, then the names that its options may hold, without importing anything.
 
     Only the loaded design knows whether an option's text is a loop, so `a.b:C` and names of plug-ins count as loops.
     """
     plugins = {point.name for point in plugins_of("whichloop.loops")}
-    inner = [name for within in _specs_within(spec) for name in loops_named(within)]
+    inner = [within.name for within in specs_in(spec)[1:]]
     return [spec.name, *(name for name in inner if ":" in name or name in plugins)]
 
 
 def programs_named(spec: Spec) -> list[str]:
     """Return the commands, functions and interpreters that a spec starts in processes of their own."""
-    if _is_foreign(spec.name):
-        return [spec.options[name] for name in _STARTED if isinstance(spec.options.get(name), str)]
-    return [name for within in _specs_within(spec) for name in programs_named(within)]
-
-
-def starts_nothing(spec: Spec) -> bool:
-    """Say whether neither the loop in a spec nor one within it is a framework or a program, which start what is no part of ours."""
-    return not _is_foreign(spec.name) and all(map(starts_nothing, _specs_within(spec)))
-
-
-def _specs_within(spec: Spec) -> Iterator[Spec]:
-    """Yield what the options of a spec may name; no text of a foreign loop's options is a loop."""
-    for text in () if _is_foreign(spec.name) else spec.options.values():
-        if isinstance(text, str):
-            with contextlib.suppress(ValueError):  # a text that is not a spec
-                yield parse_spec(text)
-
-
-def _is_foreign(name: str) -> bool:
-    return any(name in builtin_names(kind) for kind in FOREIGN)
+    started = [within.options.get(name) for within in specs_in(spec) if is_foreign(within.name) for name in _STARTED]
+    return [each for each in started if isinstance(each, str)]
 
 
 def make_suite(spec: Spec, data: Path | None = None, tools: str | None = None) -> Suite:

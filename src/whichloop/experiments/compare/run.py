@@ -23,6 +23,7 @@ from whichloop.models.metering import Meter
 from whichloop.models.profiles import load_profile
 from whichloop.protocol import ForeignLoop
 from whichloop.protocol.names import parse_spec
+from whichloop.runs.built_in import is_foreign
 from whichloop.runs.config import BudgetConfig, CompareConfig, typed_words
 from whichloop.runs.engine.interruption import INTERRUPTED, Interruption, told_of_exit
 from whichloop.runs.engine.job import Job, SeenLines
@@ -32,7 +33,7 @@ from whichloop.runs.lookup import check_answers, check_calls, check_plans, check
 from whichloop.runs.manifest import Manifest, RunNote, Spent, SuiteEntry, read_manifest, write_manifest
 from whichloop.runs.new_manifest import manifest_of, question_digests
 from whichloop.runs.permissions import own_code, with_worker_process
-from whichloop.runs.registry import is_generated, make_loop, starts_nothing
+from whichloop.runs.registry import is_generated, make_loop, specs_in
 from whichloop.runs.schedule import Arm, PendingTrials, Retry, RunState, Trial, form_of, read_state, schedule
 from whichloop.runs.store.files import CutShort, RunError, TracePolicy
 from whichloop.runs.store.trials import TrialWriter
@@ -224,8 +225,9 @@ def workers_for(config: CompareConfig, trials: int) -> int:
     usual = CompareConfig()
     if trials < MIN_SHARED or any(getattr(config, name) != getattr(usual, name) for name in _USUAL):
         return 0
-    loops = [parse_spec(text) for text in config.loops]
-    is_ours = not own_code(config) and all(map(starts_nothing, loops)) and is_generated(parse_spec(config.suite).name)
+    specs = [spec for text in config.loops for spec in specs_in(parse_spec(text))]
+    starts = any(is_foreign(spec.name) for spec in specs)
+    is_ours = not own_code(config) and not starts and is_generated(parse_spec(config.suite).name)
     processors = min(MAX_SHARING, len(os.sched_getaffinity(0))) if is_ours and sys.platform == "linux" else 0
     return processors if processors > 1 else 0
 
@@ -240,7 +242,9 @@ async def _run(experiment: Experiment, progress: Progress, interruption: Interru
     assert task is not None
     interruption.cancel = partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel)
     try:
-        with TrialWriter(experiment.folder, _trace_policy(experiment)) as journal:
+        config = experiment.config
+        cells = ((each.id, repeat) for each in experiment.tasks for repeat in range(config.repeats))
+        with TrialWriter(experiment.folder, TracePolicy.of(config.traces, cells, config.seed)) as journal:
             # Read again under the lock, because another process may have continued this run.
             folder, now = experiment.folder, read_manifest(experiment.folder)
             if _schedule_of(experiment.manifest) != _schedule_of(now):
@@ -251,15 +255,6 @@ async def _run(experiment: Experiment, progress: Progress, interruption: Interru
         interruption.cancel = None
         experiment.trial_models.close(whole=not stopped)
     return stopped
-
-
-def _trace_policy(experiment: Experiment) -> TracePolicy:
-    """Return the run's trace policy."""
-    config = experiment.config
-    if not config.traces.startswith("sample"):
-        return TracePolicy(config.traces)
-    cells = ((task.id, repeat) for task in experiment.tasks for repeat in range(config.repeats))
-    return TracePolicy.of(config.traces, cells, config.seed)
 
 
 def _schedule_of(manifest: Manifest) -> tuple[list[str], SuiteEntry, int]:
