@@ -27,8 +27,8 @@ from whichloop.protocol import (
     read_program,
     with_program,
 )
-from whichloop.protocol.predictor import CONVERSATION, EXAMPLES
 from whichloop.protocol.program import SavedProgram, merged
+from whichloop.protocol.wire import CONVERSATION, EXAMPLES
 
 texts = st.text(max_size=30)
 ids = st.text(st.characters(categories=("L", "N")), min_size=1, max_size=6)

@@ -31,8 +31,8 @@ from whichloop.loops.react_extract import ReactExtract, ReactExtractProgram
 from whichloop.protocol import Loop, Message, NativeCall, Optimizable, Program, Reply, Request, ToolCall
 from whichloop.protocol.moves import Act, PlanTask, Recovery, Tasks, Text, Understanding
 from whichloop.protocol.names import parse_spec
-from whichloop.protocol.predictor import CONVERSATION, EXAMPLES
 from whichloop.protocol.program import read_program
+from whichloop.protocol.wire import CONVERSATION, EXAMPLES
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 

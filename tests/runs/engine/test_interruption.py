@@ -15,8 +15,8 @@ from whichloop.api.carry_out import apart
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import run
-from whichloop.runs.engine.interruption import Interruption, press_everywhere, terminated_as_interrupted
 from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.trial.watchdog import Interruption, press_everywhere, terminated_as_interrupted
 
 ENGINES: dict[str, dict[str, Any]] = {"one process": {"concurrency": 4}, "workers": {"workers": 2, "concurrency": 4}}
 SAID = "; they end first; Ctrl-C again ends the run at once"

@@ -25,7 +25,6 @@ from whichloop.protocol import ForeignLoop
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.built_in import is_foreign
 from whichloop.runs.config import BudgetConfig, CompareConfig, typed_words
-from whichloop.runs.engine.interruption import INTERRUPTED, Interruption, told_of_exit
 from whichloop.runs.engine.job import Job, SeenLines
 from whichloop.runs.engine.runner import Progress, opened
 from whichloop.runs.folders import new_folder
@@ -38,6 +37,7 @@ from whichloop.runs.schedule import Arm, PendingTrials, Retry, RunState, Trial, 
 from whichloop.runs.store.files import CutShort, RunError, TracePolicy
 from whichloop.runs.store.trials import TrialWriter
 from whichloop.runs.trial.trial import budget_of
+from whichloop.runs.trial.watchdog import INTERRUPTED, Interruption, told_of_exit
 from whichloop.runs.trial_models import TrialModels, open_models, with_scripted_price
 
 from .measured_forms import applies

@@ -10,9 +10,9 @@ from typing import Any
 
 from whichloop.protocol import Optimizable, Program, Prompt, program_digest, read_program, render_value
 from whichloop.protocol.names import parse_spec
-from whichloop.protocol.predictor import CONVERSATION, in_own_format
 from whichloop.protocol.program import Demo
 from whichloop.protocol.values import one_line
+from whichloop.protocol.wire import CONVERSATION, in_own_format
 from whichloop.runs.registry import make_loop
 
 from .candidates import program_json

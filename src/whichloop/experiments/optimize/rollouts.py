@@ -48,12 +48,12 @@ from whichloop.protocol.model import StreamsWhole, estimate_input, estimate_usag
 from whichloop.protocol.receipts import strip_receipts
 from whichloop.protocol.redact import redact
 from whichloop.protocol.values import error_text
-from whichloop.runs.engine.interruption import INTERRUPTED
 from whichloop.runs.engine.runner import FIRST_FAILURES
 from whichloop.runs.schedule import MAX_ATTEMPTS, Arm, Trial
 from whichloop.runs.store.files import RunError
 from whichloop.runs.trial.counts import Pricing
 from whichloop.runs.trial.trial import NotRun, TrialContext, run_trial
+from whichloop.runs.trial.watchdog import INTERRUPTED
 
 from .candidates import NO_COST, Candidate, JsonLinesLog, SearchCost, Watcher, plain, read_as, read_log
 from .compiling import SearchOver

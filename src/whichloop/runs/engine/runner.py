@@ -20,9 +20,8 @@ from whichloop.metrics.record import Record
 from whichloop.runs.schedule import Trial
 from whichloop.runs.store.trials import TrialWriter
 from whichloop.runs.trial.trial import FinishedTrial, NotRun, run_trial, setting_of
-from whichloop.runs.trial.watchdog import beating, hangs_at, leaving_nothing
+from whichloop.runs.trial.watchdog import INTERRUPTED, beating, hangs_at, leaving_nothing
 
-from .interruption import INTERRUPTED
 from .job import Job
 from .messages import Links, WorkerError, WorkerLost, framed
 from .pool import Pool

@@ -31,7 +31,7 @@ from whichloop.runs.trial_models import PlayedUser, TrialModels, is_priced, mode
 
 from .counts import Pricing, RetentionCount, TrialClock, TrialMeter
 from .recorder import NoteTaker, Recorder, trace_line
-from .watchdog import LAST_ACTIVITY, Guard, ends_within, stop
+from .watchdog import Blocked, Guard, ends_within, stop
 
 logger = logger_of(__name__)
 
@@ -279,11 +279,11 @@ class LoopRun:
                 past_s += look_s
                 silent_s, before = (silent_s + look_s if now == before else 0.0), now
             return False
-        left_s, blocked_s, most_s, granted_s = limit_s, LAST_ACTIVITY.blocked_s, MAX_LOST * limit_s, 0.0
+        left_s, blocked_s, most_s, granted_s = limit_s, Blocked.seconds, MAX_LOST * limit_s, 0.0
         while left_s > 0:
             if await ends_within(running, max(left_s, 0.01)):
                 return True
-            left_s = min(waits.seconds + LAST_ACTIVITY.blocked_s - blocked_s, most_s) - granted_s
+            left_s = min(waits.seconds + Blocked.seconds - blocked_s, most_s) - granted_s
             granted_s += left_s
         self.held_up = waits.seconds >= most_s
         return False
