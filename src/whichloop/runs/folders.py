@@ -74,23 +74,19 @@ def run_folder(run: str | Path, runs: Path | None = None) -> Path:
     """
     root, first, *below = runs or RUNS, *(Path(run).parts or ("",))
     try:
-        typed = [folder for folder in (Path(run), root / run) if folder.is_dir()]
-        if whole := next((folder for folder in typed if (folder / MANIFEST).is_file()), None):
+        if whole := next((folder for folder in (Path(run), root / run) if (folder / MANIFEST).is_file()), None):
             return whole
         given_names = _given_names(root)
     except OSError as error:
         raise RunError(f"no run {str(run)!r}: {error.strerror}") from None
-    found = [name for name, given in given_names.items() if given == str(run)]
-    if root / run in typed or (typed and len(found) != 1):
-        return typed[-1]  # which says, once it is opened, that it is no run
-    if not found:
-        found = [*given_names][-1:] if first == "latest" else meant(first, list(given_names)) if first else []
-        if len(found) == 1 and (root / found[0]).joinpath(*below).is_dir():
-            return (root / found[0]).joinpath(*below)
-    elif len(found) == 1:
-        return root / found[0]
+    found = [root / name for name, given in given_names.items() if given == str(run)]
+    if not found and first:
+        named = [*given_names][-1:] if first == "latest" else meant(first, list(given_names))
+        found = [folder for name in named if (folder := (root / name).joinpath(*below)).is_dir()]
+    if len(found) == 1:
+        return found[0]
     if len(found) > 1:
-        raise RunError(f"{str(run)!r} matches {len(found)} runs in {root}: {several(found)}")
+        raise RunError(f"{str(run)!r} matches {len(found)} runs in {root}: {several([folder.name for folder in found])}")
     if os.path.isfile(run):  # which takes a text of any length
         raise RunError(f"{run} is a file, not a run; whichloop import {shlex.quote(str(run))} reads results of other tools")
     names = [*reversed(given_names), *(["latest"] if given_names else []), *filter(None, given_names.values())]

@@ -192,7 +192,7 @@ class LoopRun:
         self.tools = MeteredToolbox(
             self.environment.tools, recorder, self.tunnel, time_limit_s=context.tool_timeout_s, admit=self.guard.admit
         )
-        self.tools.ids.run_id = digest([trial.run_seed, *trial.key])[:ID_DIGITS]  # a tool that asks for it is told the same again
+        self.tools.run_id = digest([trial.run_seed, *trial.key])[:ID_DIGITS]  # a tool that asks for it is told the same again
         recorder.tools = {tool.name: tool for tool in self.tools}
         self.clock = TrialClock(started, self.tunnel, self.is_scripted)
         self.meter = TrialMeter(context.trial_budget, context.meter, lambda: recorder.usage, self.clock)

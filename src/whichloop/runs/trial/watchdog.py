@@ -1,5 +1,5 @@
-"""What ends trials and runs: how tasks of a trial are ended, the beat of an event loop, which a trial that blocks it holds up, Ctrl-C
-and SIGTERM; and code of the user's own that would end this process as if all had gone well.
+"""What ends trials and runs: how their tasks are ended, the beat of an event loop, which a trial that blocks it holds up, signals;
+and code of the user's own that would end this process as if all had gone well.
 
 A worker whose event loop does not beat for as long as a trial may take writes where it hangs, and ends. In the command's own
 process nothing ends such a trial.
