@@ -23,10 +23,10 @@ from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.gate import bless, write_baseline
 from whichloop.loops import Bare, Finish
 from whichloop.reports.dataframes import Loaded
+from whichloop.reports.tracking import default_uri
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions
-from whichloop.runs.store_addresses import default_uri
 from whichloop.text.doc import TEXT_WIDTH
 
 

@@ -24,7 +24,7 @@ from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Progress
 from whichloop.runs.permissions import Permissions, own_code
 from whichloop.runs.schedule import read_state
-from whichloop.runs.store.files import PAGE, write_page
+from whichloop.runs.store.files import PAGE, write_whole
 from whichloop.runs.trial.watchdog import press_everywhere
 
 
@@ -91,7 +91,7 @@ def carry_out_run(
 def write_or_note(page: str, folder: Path) -> list[str]:
     """Write a page into a run directory; return a note if that fails."""
     try:
-        write_page(page, folder / PAGE)
+        write_whole(folder / PAGE, page.encode())
     except OSError as error:
         return [f"the page was not written: {error}"]
     return []

@@ -89,7 +89,6 @@ class ProgramLoop(ForeignAgent):
         """Return what runs the program. Raises ValueError if it is not installed."""
 
     def options(self) -> Mapping[str, Any]:
-        """Return the options that the program's wiring gets."""
         return {}
 
     async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Json]:

@@ -113,7 +113,6 @@ class Solver(NamedTuple):
 
 
 async def keep_last(reader: asyncio.StreamReader, kept: bytearray) -> None:
-    """Read a stream to its end, and keep its last bytes."""
     while piece := await reader.read(1 << 16):
         kept += piece
         del kept[:-MAX_LAST_WORDS]
@@ -141,7 +140,6 @@ class Worker:
 
     @property
     def jobs(self) -> int:
-        """Number of trials that it has."""
         return len(self._jobs)
 
     async def run(self, job: Mapping[str, Any]) -> dict[str, Any]:

@@ -80,7 +80,6 @@ def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def in_event_loop() -> bool:
-    """Return whether an event loop runs on this thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -198,7 +198,6 @@ class Toolbox:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names, in order."""
         return tuple(self._tools)
 
     @property

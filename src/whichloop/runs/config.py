@@ -234,7 +234,6 @@ class CompareConfig(BaseModel):
 
     @property
     def is_logged(self) -> bool:
-        """Whether the results are to be logged to MLflow."""
         return bool(self.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")) if self.mlflow is None else self.mlflow
 
     @property
@@ -285,7 +284,6 @@ class CompareConfig(BaseModel):
 
     @property
     def in_flight(self) -> int:
-        """Trials in flight at once."""
         if self.concurrency is not None:
             return self.concurrency
         if any(map(is_local_model, self.opened_models)):

@@ -127,7 +127,6 @@ class ArmEntry(ManifestPart):
     """The limit that the loop kept of its author or user, in tool steps, 0 if unknown."""
 
     def info(self, suite: str) -> ArmInfo:
-        """Return the arm as a comparison names it."""
         return ArmInfo(
             arm=self.arm,
             loop=self.loop,
@@ -190,7 +189,6 @@ class RunNote(ManifestPart):
 
     @classmethod
     def now(cls, **values: Any) -> RunNote:
-        """Return a note with the present time."""
         return cls(when=timestamp(), **values)
 
 
@@ -282,7 +280,6 @@ class Manifest(ManifestPart):
 
 
 def timestamp() -> str:
-    """Return the present time, as manifests give it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -292,7 +289,6 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def write_manifest(folder: Path, manifest: ManifestPart) -> None:
-    """Write a manifest, whole or not at all."""
     write_manifest_json(folder, manifest.to_json())
 
 
@@ -367,7 +363,6 @@ def _arm_changes(was: Mapping[str, ArmEntry], now: Mapping[str, ArmEntry]) -> It
 
 
 def summary(differences: Sequence[str]) -> str:
-    """Return changes in one line."""
     rest = f" and {len(differences) - MAX_TOLD} more" if len(differences) > MAX_TOLD else ""
     return f"{', '.join(differences[:MAX_TOLD])}{rest}"
 

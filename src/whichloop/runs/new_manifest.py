@@ -90,7 +90,6 @@ def _weights_entries(config: CompareConfig) -> dict[str, dict[str, str]]:
 
 
 def suite_entry(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> SuiteEntry:
-    """Return what a manifest says of the suite."""
     files, constructed = own_files(config, suite), sum(map(is_by_construction, tasks))
     server = tool_server(config.tools)._asdict() if config.tools is not None and is_mcp(config.tools) else None
     return SuiteEntry(
@@ -128,7 +127,6 @@ def _arm_entry(config: CompareConfig, suite: Suite, arm: Arm) -> ArmEntry:
 
 
 def typed_options(arm: Arm) -> dict[str, Json]:
-    """Return the options that were typed of an arm's loop, as JSON."""
     return {name: json_safe(value) for name, value in arm.spec.options.items()}
 
 

@@ -59,7 +59,6 @@ def converted_options(target: Callable[..., Any], typed: Mapping[str, Any], whos
 
 
 def takes_loop(option: Option) -> bool:
-    """Whether an option's value is a loop."""
     return option.type is Loop or Loop in get_args(option.type)
 
 
@@ -98,7 +97,10 @@ def _source(suite: str) -> Source | None:
 def find(kind: str, name: str) -> Callable[..., Any]:
     """Return the loop's class or the suite's loader. Raises ValueError for an unknown name, with the nearest known ones."""
     if ":" in name:
-        return _imported(kind, name)
+        imported: Callable[..., Any] = own_object(kind, name)
+        if not callable(imported):
+            raise ValueError(f"{kind} {name!r} is not a class or function")
+        return imported
     places = ("loop", *FOREIGN) if kind == "loop" else (kind,)
     for place in places:
         if name in builtin_names(place):
@@ -115,13 +117,6 @@ def find(kind: str, name: str) -> Callable[..., Any]:
         return loaded
     candidates = [name for place in places for name in builtin_names(place)] + sorted(plugins)
     raise ValueError(f"unknown {kind} {name!r}; {nearest(name, candidates)}, or package.module:Name")
-
-
-def _imported(kind: str, name: str) -> Callable[..., Any]:
-    imported: Callable[..., Any] = own_object(kind, name)
-    if not callable(imported):
-        raise ValueError(f"{kind} {name!r} is not a class or function")
-    return imported
 
 
 _PARTS = ("name", "stops", "run", "with_step_limit")

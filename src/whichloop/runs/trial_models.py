@@ -220,7 +220,6 @@ class PlayedUser:
         return 0.0 if self._model is not None and self._is_priced and not self.calls else self.usage.cost_usd
 
     def exchange(self, exchange: MeteredExchange) -> None:
-        """Count one request."""
         self.calls += 1
         if exchange.reply is not None:
             self.usage += exchange.reply.usage or Usage()

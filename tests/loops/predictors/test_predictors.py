@@ -93,8 +93,8 @@ def test_its_state_is_saved_copied_and_loaded(spec: str, tmp_path: Path) -> None
     file = tmp_path / "optimized.json"
     module.save(file)
     saved = read_program(file)
-    assert saved.on(loop) == program
-    assert [seen(request) for request in scripted(loop.with_predictors(saved.on(loop)))[0]] == [
+    assert loop.with_predictors(saved.program).predictors == program
+    assert [seen(request) for request in scripted(loop.with_predictors(saved.program))[0]] == [
         seen(request) for request in scripted(loop.with_predictors(program))[0]
     ]
 

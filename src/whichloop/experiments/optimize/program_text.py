@@ -45,9 +45,7 @@ def program_named(text: str) -> NamedProgram:
     """
     if (text.endswith(".json") and "@" not in text) or Path(text).is_file():
         saved = read_program(text)
-        program = NamedProgram(
-            text, {name: Prompt(told, {}, {}, demos) for name, (told, demos) in saved.state.items()}, saved.about
-        )
+        program = NamedProgram(text, saved.program, saved.about)
     else:
         loop = make_loop(parse_spec(text))
         if not isinstance(loop, Optimizable):

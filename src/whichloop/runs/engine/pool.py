@@ -75,7 +75,6 @@ class PoolWorker:
 
     @property
     def running(self) -> list[Order]:
-        """Return the orders under way."""
         return list(itertools.islice(self.orders.values(), self.share))
 
     @property
@@ -272,7 +271,6 @@ class Pool:
     # --- what goes wrong ---
 
     async def _watch(self) -> None:
-        """Check the budget and look for silent workers at regular times."""
         limit_s = self._job.config.trial_timeout_s
         try:
             while not self._closing:
@@ -319,7 +317,6 @@ class Pool:
             raise WorkerError(f"{worker.link.name} died ({why}), as did {self._idle_deaths - 1} before it, and nothing was done")
 
     def _record(self, order: Order, **fields: Any) -> None:
-        """Record what is known about a trial that no worker could finish."""
         if not order.result.done():
             now = time.time()
             times: dict[str, Any] = {
@@ -330,7 +327,6 @@ class Pool:
             order.result.set_result(FinishedTrial(Record(**head_of(order.trial, self._job.suite), **times, **fields)))
 
     def _fail_all(self, error: Exception) -> None:
-        """Fail every trial that is waited for, since no worker can be had any more."""
         self._failed = self._failed or error
         if not self._opened.done():
             self._opened.set_exception(error)

@@ -55,7 +55,6 @@ class Unwatched:
         """Do nothing."""
 
     def interrupted(self, text: str) -> None:
-        """Handle it as any other note."""
         self.noted(text)
 
 

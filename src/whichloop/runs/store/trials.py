@@ -38,7 +38,7 @@ from .files import (
     DiskError,
     RunError,
     TracePolicy,
-    acquire_lock,
+    locked,
     own_file,
     read_manifest_json,
     why_untraced,
@@ -360,7 +360,7 @@ class TrialWriter:
     def __init__(self, folder: Path, policy: TracePolicy | None = None) -> None:
         self.folder, self._policy = folder, policy or TracePolicy()
         with ExitStack() as opened:
-            self._lock = opened.enter_context(acquire_lock(folder))
+            self._lock = opened.enter_context(locked(folder))
             count_rows(folder)  # a damaged file is not added to
             self._file = TrialFile(folder)
             opened.pop_all()

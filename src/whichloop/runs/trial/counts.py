@@ -188,7 +188,6 @@ class PrefixCount:
         self._head: tuple[object, object, str] = ((), None, "")
 
     def count(self, request: Request) -> None:
-        """Count one prompt."""
         parts: tuple[Message | str, ...] = (self._before_messages(request), *request.messages)
         is_first, is_new, size, repeated = not self._prompts, True, 0, 0
         for place in range(len(self._prompts) - 1, -1, -1):

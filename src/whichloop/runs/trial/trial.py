@@ -84,7 +84,6 @@ def setting_of(config: CompareConfig, suite: Suite, answers: TrialModels, meter:
 
 
 def budget_of(config: BudgetConfig) -> Budget:
-    """Return the limits that a configuration sets."""
     return Budget(config.calls, config.tokens, config.dollars, config.seconds)
 
 
@@ -120,7 +119,6 @@ async def run_trial(trial: Trial, setting: TrialContext) -> FinishedTrial:
 
 
 def head_of(trial: Trial, suite: Suite) -> dict[str, Any]:
-    """Return the fields of a record that identify its trial."""
     return {
         "arm": trial.arm.name,
         "suite": suite.name,
@@ -401,7 +399,6 @@ def _head(run: LoopRun, record: Record, outcome: Outcome, end_state: object) -> 
 
 
 def _counted(run: LoopRun) -> dict[str, Any]:
-    """Return the fields of a record that tell what the trial did and took."""
     recorder, tunnel, plan = run.recorder, run.tunnel, run.trial.task.plan
     fields: dict[str, Any] = recorder.fields()
     if not recorder.is_answered and is_priced(run.context.trial_models, run.trial.arm):
