@@ -71,7 +71,7 @@ class ForeignAgent(ABC):
         return replace(self, max_steps=tool_steps + 1)
 
     async def run(self, query: Query, tools: Toolbox, model: Model, observer: Observer = SILENT) -> Outcome:
-        """Let the program solve the task. Raises SolverFailed, WorkerGone and BudgetExceeded."""
+        """Let the program solve the task. Raises SolverFailed and BudgetExceeded."""
         trial = ProgramTrial(model, tools, self.max_steps)
         try:
             message = await self.solve_trial(trial, question_text(query))
@@ -92,7 +92,7 @@ class ProgramLoop(ForeignAgent):
         return {}
 
     async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Json]:
-        """Let a process solve the task. Raises WorkerGone, and ValueError as `solver` does."""
+        """Let a process solve the task. Raises SolverFailed, and ValueError as `solver` does."""
         job = {"question": question, "tools": trial.tool_list(), "model": MODEL, "max_steps": self.max_steps}
         async with served(trial) as url:
             return await run_in_worker(self.solver(), {**job, "url": url, "options": self.options()})

@@ -302,7 +302,7 @@ class Program(ProgramLoop):
         return Solver(self.interpreter or sys.executable, self.command.strip(), tuple(sorted(environment.items())))
 
     async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Json]:
-        """Let the program solve the task; an executable has its own process. Raises OSError, WorkerGone and ValueError."""
+        """Let the program solve the task; an executable has its own process. Raises OSError, SolverFailed and ValueError."""
         if self.is_function:
             return await super(Program, self).solve_trial(trial, question)
         words, environment = self.command_words(), own_environment(self.keys, self.interpreter)

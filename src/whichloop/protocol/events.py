@@ -190,15 +190,19 @@ def _shown(event: RunEvent) -> dict[str, Any]:
             return {"request": event.number, "text": event.text}
         case LoopNote():
             return {"kind": event.kind, "data": plain_value(event.data)}
-        case RunEnded(outcome=None):
-            raised = "" if event.error is None else f"{type(event.error).__name__}: {error_text(event.error)}"
-            return {"error": raised, "seconds": event.seconds}
         case RunEnded():
-            outcome: Outcome[Any] = event.outcome
-            fields = {"answer": plain_value(outcome.answer), "stop": outcome.stop.value, "ok": outcome.ok, "steps": outcome.steps}
-            fields |= {} if outcome.usage is None else {"usage": outcome.usage.as_dict()}
-            return fields | ({} if outcome.error is None else {"error": outcome.error}) | {"seconds": event.seconds}
+            return _of_end(event)
     return _of_call(event)
+
+
+def _of_end(event: RunEnded[Any]) -> dict[str, Any]:
+    outcome = event.outcome
+    if outcome is None:
+        raised = "" if event.error is None else f"{type(event.error).__name__}: {error_text(event.error)}"
+        return {"error": raised, "seconds": event.seconds}
+    fields = {"answer": plain_value(outcome.answer), "stop": outcome.stop.value, "ok": outcome.ok, "steps": outcome.steps}
+    fields |= {} if outcome.usage is None else {"usage": outcome.usage.as_dict()}
+    return fields | ({} if outcome.error is None else {"error": outcome.error}) | {"seconds": event.seconds}
 
 
 def _of_request(event: _OfRequest) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
 
 from .chat import Reply
 from .files import file_error_words, read_bounded
-from .json_text import CHECKSUM, ChecksumError, digest, load_json, unseal
+from .json_text import CHECKSUM, digest, load_json, unseal
 from .names import nearest
 from .values import counted
 
@@ -140,7 +140,7 @@ def read_program(path: str | Path) -> SavedProgram:
     if ABOUT in data or CHECKSUM in data:
         try:
             unseal(raw)
-        except ChecksumError as error:
+        except ValueError as error:
             hint = f"a program that you edited is read without its notes {ABOUT!r} and {CHECKSUM!r}"
             raise ValueError(f"{path}: {error}; {hint}") from None
     about = data.get(ABOUT, {})

@@ -24,7 +24,7 @@ from whichloop.datasets.task import Task
 from whichloop.dspy_seam.program import PredictorCall, ProgramResult, ReportingModel, SampledPrediction, loop_with
 from whichloop.metrics.record import SCORER, Record
 from whichloop.metrics.trace import Trace
-from whichloop.models.metering import Meter
+from whichloop.models.metering import Meter, Pricing
 from whichloop.models.proposer import ScriptedProposer
 from whichloop.protocol import (
     SILENT,
@@ -51,7 +51,6 @@ from whichloop.protocol.values import error_text
 from whichloop.runs.engine.runner import FIRST_FAILURES
 from whichloop.runs.schedule import MAX_ATTEMPTS, Arm, Trial
 from whichloop.runs.store.files import RunError
-from whichloop.runs.trial.counts import Pricing
 from whichloop.runs.trial.trial import NotRun, TrialContext, run_trial
 from whichloop.runs.trial.watchdog import INTERRUPTED
 

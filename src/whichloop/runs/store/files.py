@@ -15,7 +15,7 @@ from typing import Any
 
 from whichloop.metrics.record import Record
 from whichloop.protocol.files import check_regular, each_line, naming, read_bounded, read_settings, readable
-from whichloop.protocol.json_text import CHECKSUM, ChecksumError, load_json, seal, unit, unseal
+from whichloop.protocol.json_text import CHECKSUM, load_json, seal, unit, unseal
 
 MANIFEST = "manifest.json"
 
@@ -25,11 +25,7 @@ class RunError(ValueError):
 
 
 class CutShort(RunError):
-    """A run has ended early; its finished trials are kept, and it can be resumed."""
-
-
-class DiskError(CutShort):
-    """A run could not be written, for instance because the disk is full; its files are intact, and it can be resumed."""
+    """A run has ended early, as where the disk is full; its finished trials are kept, and it can be resumed."""
 
 
 def write_manifest_json(folder: Path, manifest: Mapping[str, object]) -> None:
@@ -121,7 +117,7 @@ def sealed_lines(path: Path) -> Iterator[bytes]:
                 return
             try:
                 yield unseal(line)
-            except ChecksumError as error:
+            except ValueError as error:
                 raise RunError(f"{path}:{number}: {error}") from None
     except FileNotFoundError:
         return

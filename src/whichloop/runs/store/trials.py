@@ -35,7 +35,7 @@ from whichloop.protocol.values import one_line
 from .files import (
     MANIFEST,
     MAX_TEXT,
-    DiskError,
+    CutShort,
     RunError,
     TracePolicy,
     locked,
@@ -285,7 +285,7 @@ class TrialFile:
         (self._rows,) = self._db.execute("SELECT coalesce(max(number), 0) FROM trials").fetchone()
 
     def add(self, trials: Iterable[tuple[Record, bytes]]) -> None:
-        """Add trials with their traces, empty for none, all or nothing; then the disk has them. Raises DiskError."""
+        """Add trials with their traces, empty for none, all or nothing; then the disk has them. Raises CutShort."""
         with self._told():
             self._db.execute("BEGIN IMMEDIATE")
             for record, trace in trials:
@@ -326,7 +326,7 @@ class TrialFile:
             try:
                 write_manifest_json(self.folder, read_manifest_json(self.folder) | {"rows": rows})
             except OSError as error:
-                raise DiskError(f"{path}: {error.strerror}; all trials are whole, and the run can be resumed") from None
+                raise CutShort(f"{path}: {error.strerror}; all trials are whole, and the run can be resumed") from None
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -338,7 +338,7 @@ class TrialFile:
                 self._count()
             if isinstance(error, sqlite3.Error):
                 path, why = self.folder / TRIALS, one_line(str(error))
-                raise DiskError(f"{path}: {why}; what was written before is whole, and the run can be resumed") from None
+                raise CutShort(f"{path}: {why}; what was written before is whole, and the run can be resumed") from None
             raise
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from whichloop.metrics.arm_info import exceeds
 from whichloop.metrics.measures import DISTANCES, MIN_CACHED_TOKENS, distance_range
 from whichloop.models.faults import IMPLICIT
-from whichloop.models.metering import Budget, Meter, Waits
+from whichloop.models.metering import Budget, Meter, Pricing, Waits
 from whichloop.models.prices import Price
 from whichloop.models.receipts import ReceiptEntry, Truth, call_digest, paired_results
 from whichloop.models.recording import RecordedModel
@@ -238,25 +238,24 @@ def _content(part: Message | str) -> bytes:
     return f"{part.role} {part.call_id}\n{part.content}{calls}".encode(errors="surrogatepass")
 
 
-class Pricing:
-    """Gives the replies of one trial a cost, from a prompt cache too where that price is known.
+def pricing_of(price: Price) -> Pricing:
+    """Return what gives the replies of one trial a cost, from a prompt cache too where that price is known.
 
     From the cache comes what `cacheable_tokens` counts: beginnings of at least 1,024 tokens that an earlier prompt had, too.
+    Tokens are estimated where nobody counted them.
     """
+    prefixes = None if price.cached_input is None else PrefixCount()
 
-    def __init__(self, price: Price) -> None:
-        self._price = price
-        self._prefixes = None if price.cached_input is None else PrefixCount()
-
-    def __call__(self, request: Request, reply: Reply) -> Reply:
-        """Return the reply with what it costs; its tokens are estimated where nobody counted them."""
+    def priced(request: Request, reply: Reply) -> Reply:
         usage = reply.usage or estimate_usage(estimate_input(request), reply)
-        if self._prefixes is not None:
-            before = self._prefixes.cacheable_bytes
-            self._prefixes.count(request)
-            cached = (self._prefixes.cacheable_bytes - before) // CHARS_PER_TOKEN
+        if prefixes is not None:
+            before = prefixes.cacheable_bytes
+            prefixes.count(request)
+            cached = (prefixes.cacheable_bytes - before) // CHARS_PER_TOKEN
             usage = replace(usage, cached_tokens=min(cached, usage.input_tokens))
-        return replace(reply, usage=self._price.on(usage))
+        return replace(reply, usage=price.on(usage))
+
+    return priced
 
 
 class TrialClock:

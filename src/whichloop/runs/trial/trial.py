@@ -29,7 +29,7 @@ from whichloop.runs.config import BudgetConfig, CompareConfig
 from whichloop.runs.schedule import Trial
 from whichloop.runs.trial_models import PlayedUser, TrialModels, is_priced, model_for_trial, script_of
 
-from .counts import Pricing, RetentionCount, TrialClock, TrialMeter
+from .counts import RetentionCount, TrialClock, TrialMeter, pricing_of
 from .recorder import NoteTaker, Recorder, trace_line
 from .watchdog import Blocked, Guard, ends_within, stop
 
@@ -197,7 +197,7 @@ class LoopRun:
         script = pricing = None
         if self.is_scripted:
             script = script_of(trial.task, truth, profile, trial.run_seed, trial.repeat, self.tools)
-            pricing = None if models.scripted_price is None else Pricing(models.scripted_price)
+            pricing = None if models.scripted_price is None else pricing_of(models.scripted_price)
         model, self.clock.recorded = model_for_trial(models, trial, script, self.tunnel)
         self.model = MeteredModel(model, self.meter, recorder, self.tunnel, self.guard.admit, pricing)
         self.outcome = Outcome(None, StopReason.CRASHED, 0)
