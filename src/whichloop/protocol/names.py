@@ -5,6 +5,7 @@ Code is imported only for names in a configuration or on the command line, never
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import json
@@ -119,20 +120,13 @@ def _value(text: str, whole: str) -> Any:
         if document.keys() == {"value"} and len(document["value"]) == 1:
             return document["value"][0]
     except (ValueError, RecursionError):  # ValueError: also a number of too many digits
-        if _BARE_WORD.fullmatch(text) or _REFERENCE.fullmatch(text) or _is_spec(text):
+        if _BARE_WORD.fullmatch(text) or _REFERENCE.fullmatch(text):
             return text
+        if text.endswith(")") and "\n" not in text:  # a loop inside another one, with options of its own
+            with contextlib.suppress(ValueError, RecursionError):
+                parse_spec(text)
+                return text
     raise ValueError(f'{shown_short(whole)}: {shown_short(text)} is not a TOML value, such as 3, true or "two words"')
-
-
-def _is_spec(text: str) -> bool:
-    """Return whether a text is a name with options, as of a loop inside another one."""
-    if "\n" in text or not text.endswith(")"):
-        return False
-    try:
-        parse_spec(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def parse_values(text: str) -> list[Any]:

@@ -42,12 +42,14 @@ def converted_options(target: Callable[..., Any], typed: Mapping[str, Any], whos
         if name not in options_by_name:
             raise ValueError(f"{whose}: unknown option {name!r}; {nearest(name, options_by_name)}")
         option = options_by_name[name]
+        if value == "none" and type(None) in get_args(option.type):
+            options[name] = None
+            continue
         if takes_loop(option):
-            options[name] = _inner_loop(option, value, f"{whose}: {name}")
+            options[name] = _inner_loop(value, f"{whose}: {name}")
             continue
         try:
-            takes_none = value == "none" and type(None) in get_args(option.type)
-            options[name] = TypeAdapter(option.type).validate_python(None if takes_none else value)
+            options[name] = TypeAdapter(option.type).validate_python(value)
         except ValidationError as error:
             raise ValueError(f"{whose}: {name}: {error.errors(include_url=False)[0]['msg']}, got {value!r}") from None
         except PydanticUserError:
@@ -62,10 +64,8 @@ def takes_loop(option: Option) -> bool:
     return option.type is Loop or Loop in get_args(option.type)
 
 
-def _inner_loop(option: Option, value: Any, whose: str) -> Loop | None:
+def _inner_loop(value: Any, whose: str) -> Loop:
     """Return a loop inside another, from its own `name(option=value)`. Raises ValueError."""
-    if value == "none" and type(None) in get_args(option.type):
-        return None
     if not isinstance(value, str):
         raise ValueError(f'{whose}: write a loop, name or "name(option=value)", got {value!r}')
     try:

@@ -265,9 +265,11 @@ async def _session(experiment: Experiment, journal: TrialWriter, progress: Progr
     """Run the missing trials, unless the run's budget is used up, and record the cost of those cut short."""
     if not experiment.missing():
         return ""
-    job = job_of(experiment)
-    if job.meter.exhausted:
-        return job.meter.exhausted
+    config, spent, meter = experiment.config, experiment.spent, Meter(budget_of(experiment.config.budget))
+    meter.calls, meter.tokens, meter.dollars, meter.earlier_s = spent.calls, spent.tokens, spent.dollars, spent.seconds
+    if meter.exhausted:
+        return meter.exhausted
+    job = Job(config, experiment.suite, experiment.arms, experiment.manifest, experiment.trial_models, meter, experiment.lines)
     start, stopped = time.monotonic(), INTERRUPTED
     try:
         async with opened(job, progress) as engine:
@@ -278,17 +280,8 @@ async def _session(experiment: Experiment, journal: TrialWriter, progress: Progr
     finally:
         interruption.wind_down = None
         if stopped:
-            _note_cut_short(experiment, job.meter, time.monotonic() - start)
+            _note_cut_short(experiment, meter, time.monotonic() - start)
     return stopped
-
-
-def job_of(experiment: Experiment) -> Job:
-    """Return the description of a run for an engine."""
-    config, spent = experiment.config, experiment.spent
-    meter = Meter(budget_of(config.budget))
-    meter.calls, meter.tokens, meter.dollars, meter.earlier_s = spent.calls, spent.tokens, spent.dollars, spent.seconds
-    models, lines = experiment.trial_models, experiment.lines
-    return Job(config, experiment.suite, experiment.arms, experiment.manifest, models, meter, lines)
 
 
 # --- additions to the manifest ---

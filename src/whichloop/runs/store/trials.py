@@ -253,12 +253,6 @@ def read_trace(folder: Path, record: Record) -> Trace:
     return Traces(folder).read(record)
 
 
-def traces_bytes(folder: Path) -> int:
-    """Return how many bytes the traces of a run take, those of earlier attempts included. Raises RunError."""
-    with _opened(folder) as db:
-        return int(db.execute("SELECT coalesce(sum(length(trace)), 0) FROM traces").fetchone()[0])
-
-
 # --- writing ---
 
 

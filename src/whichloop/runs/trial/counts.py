@@ -185,10 +185,9 @@ class PrefixCount:
         """The same without beginnings that are too short for a provider's cache."""
         self._prompts: list[tuple[tuple[Message | str, ...], int]] = []
         """Earlier prompts with their bytes, but for those that another one begins with."""
-        self._head: tuple[object, object, str] = ((), None, "")
 
     def count(self, request: Request) -> None:
-        parts: tuple[Message | str, ...] = (self._before_messages(request), *request.messages)
+        parts: tuple[Message | str, ...] = (_before_messages(request), *request.messages)
         is_first, is_new, size, repeated = not self._prompts, True, 0, 0
         for place in range(len(self._prompts) - 1, -1, -1):
             earlier, shared = self._prompts[place]
@@ -210,20 +209,16 @@ class PrefixCount:
             self.repeated_bytes += repeated
             self.cacheable_bytes += repeated if repeated >= MIN_CACHED_BYTES else 0
 
-    def _before_messages(self, request: Request) -> str:
-        """Return tools and response schema as text, made once for the very same ones: a trial's requests mostly have those."""
-        if not request.tools and request.response_schema is None:
-            return ""
-        tools, schema, text = self._head
-        if tools is not request.tools or schema is not request.response_schema:
-            offered = [
-                f"[{canonical_json(tool.name)},{canonical_json(tool.description)},{schema_text(tool.parameters)}]"
-                for tool in request.tools
-            ]
-            wanted = "null" if request.response_schema is None else schema_text(request.response_schema)
-            text = f"[[{','.join(offered)}],{wanted}]"
-            self._head = (request.tools, request.response_schema, text)
-        return text
+
+def _before_messages(request: Request) -> str:
+    """Return tools and response schema as text."""
+    if not request.tools and request.response_schema is None:
+        return ""
+    offered = [
+        f"[{canonical_json(tool.name)},{canonical_json(tool.description)},{schema_text(tool.parameters)}]" for tool in request.tools
+    ]
+    wanted = "null" if request.response_schema is None else schema_text(request.response_schema)
+    return f"[[{','.join(offered)}],{wanted}]"
 
 
 def _size(part: Message | str) -> int:
