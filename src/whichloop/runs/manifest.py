@@ -3,7 +3,7 @@ in what two manifests differ."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -305,7 +305,16 @@ VERSION_NAMES = {
 MAX_TOLD = 3
 VENV = "venv"
 """The option of a foreign loop that only says where its environment is."""
-_PARTS_OF_ARMS = (
+_OF_SUITE = {
+    "name": "name",
+    "version": "version",
+    "tasks": "number of tasks",
+    "max_tool_steps": "step limit",
+    "tool_server": "tool server",
+    "digest": "tasks, tools or expected answers",
+    "code": "code of your own",
+}
+_OF_ARM = (
     *("version", "packages", "environment", "code", "files", "configuration", "program"),
     *("options", "model", "profile", "met", "loop"),
 )
@@ -318,48 +327,32 @@ def manifest_changes(then: Manifest, now: Manifest) -> list[str]:
         before, after = then.weights[name], now.weights[name]
         if before["sha256"] != after["sha256"]:
             found.append(f"the weights of model {name} ({before['file']}, now {after['file']})")
-    profiles = sorted({*then.profiles, *now.profiles})
-    found += [f"fault profile {name}" for name in profiles if then.profiles.get(name) != now.profiles.get(name)]
-    found += _arm_changes({arm.arm: arm for arm in then.arms}, {arm.arm: arm for arm in now.arms})
-    parts = ("versions", "suite", "profiles", "arms")
-    return found or [part for part in parts if getattr(then, part) != getattr(now, part)]  # such as their order
+    found += [f"fault profile {name}" for name in _differing(then.profiles, now.profiles)]
+    was, arms = ({arm.arm: arm for arm in each.arms} for each in (then, now))
+    for name in _differing(was, arms):
+        if name not in was or name not in arms:
+            found.append(f"arm {name} ({'there was none' if name in arms else 'there is none now'})")
+            continue
+        parts = [part for part in _OF_ARM if getattr(arms[name], part) != getattr(was[name], part)]
+        if "code" in parts and "files" in parts:
+            parts.remove("files")  # of which the code is one
+        found.append(f"arm {name} (its {' and '.join(parts) or 'entry'})")
+    compared = ("versions", "suite", "profiles", "arms")
+    return found or [part for part in compared if getattr(then, part) != getattr(now, part)]  # such as their order
 
 
 def suite_changes(then: Manifest, now: Manifest) -> list[str]:
     """Return the changes in what all arms share: versions and suite."""
-    was, is_now, found = then.suite, now.suite, list[str]()
-    for name in sorted({*then.versions, *now.versions}):
-        before, after = then.versions.get(name), now.versions.get(name)
-        found += [f"{VERSION_NAMES.get(name, name)} (version {before}, now {after})"] if before != after else []
-    servers = [each.tool_server or {"name": "none", "version": "", "tools": ""} for each in (was, is_now)]
-    pairs = (
-        ("the suite", f"{was.name} {was.version}", f"{is_now.name} {is_now.version}"),
-        ("the number of tasks", was.tasks, is_now.tasks),
-        ("the step limit", was.max_tool_steps, is_now.max_tool_steps),
-        ("the server of the tools", *(f"{server['name']} {server['version']}".strip() for server in servers)),
-    )
-    found += [f"{label} ({before}, now {after})" for label, before, after in pairs if before != after]
-    labels = {
-        f"suite {is_now.name} (its tasks, tools or expected answers)": was.digest != is_now.digest,
-        f"the list of tools of the server {servers[1]['name']}": servers[0]["tools"] != servers[1]["tools"],
-        f"the code of your own that suite {is_now.name} is made of or scored by": was.code != is_now.code,
-    }
-    return [*found, *(label for label, changed in labels.items() if changed)]
+    found = [
+        f"{VERSION_NAMES.get(name, name)} (version {then.versions.get(name)}, now {now.versions.get(name)})"
+        for name in _differing(then.versions, now.versions)
+    ]
+    parts = [label for part, label in _OF_SUITE.items() if getattr(then.suite, part) != getattr(now.suite, part)]
+    return [*found, *([f"suite {now.suite.name} (its {' and '.join(parts)})"] if parts else [])]
 
 
-def _arm_changes(was: Mapping[str, ArmEntry], now: Mapping[str, ArmEntry]) -> Iterator[str]:
-    upgraded = {old: new for old, new in upgrades(was, now).items() if new is not None and old not in now}
-    for old, new in upgraded.items():
-        yield f"arm {old} (its version, now {now[new].version or 'unknown'})"
-    for name, arm in now.items():
-        if name not in was and name not in upgraded.values():
-            yield f"arm {name} (there was none)"
-        elif name in was and was[name] != arm:
-            parts = [part for part in _PARTS_OF_ARMS if getattr(arm, part) != getattr(was[name], part)]
-            if "code" in parts and "files" in parts:
-                parts.remove("files")  # of which the code is one
-            yield f"arm {name} (its {' and '.join(parts) or 'entry'})"
-    yield from (f"arm {name} (there is none now)" for name in was if name not in now and name not in upgraded)
+def _differing(was: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+    return [name for name in dict.fromkeys([*was, *now]) if was.get(name) != now.get(name)]
 
 
 def summary(differences: Sequence[str]) -> str:

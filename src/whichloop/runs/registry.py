@@ -37,7 +37,7 @@ _STARTED = ("command", "venv", "python")
 def converted_options(target: Callable[..., Any], typed: Mapping[str, Any], whose: str) -> dict[str, Any]:
     """Return options converted to their types. Raises ValueError that names the option and what would be right."""
     options_by_name = options_of(target)
-    options = {}
+    options: dict[str, Any] = {}
     for name, value in typed.items():
         if name not in options_by_name:
             raise ValueError(f"{whose}: unknown option {name!r}; {nearest(name, options_by_name)}")

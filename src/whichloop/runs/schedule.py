@@ -161,21 +161,17 @@ class RunState:
     spent: Spent = field(default_factory=Spent)
     rows: int = 0
 
-    def next_attempt(self, key: Key, retry: Retry | None) -> int | None:
-        """Return which attempt, from 0, a trial is to have now; None if what it gave stands."""
-        previous = self.ended.get(key)
-        if previous is None:
-            return 0
-        if previous.status == "errored":
-            again = retry is not None or previous.attempt + 1 < MAX_ATTEMPTS
-        else:
-            again = retry == "errors" and self.is_favoured(key)
-        return previous.attempt + 1 if again else None
-
-    def is_favoured(self, key: Key) -> bool:
-        """Say whether a trial is scored, and could only gain by being run again."""
-        attempt = self.ended.get(key)
-        return attempt is not None and attempt.status == "scored" and attempt.stop in FAVOURED
+    def again(self, retry: Retry | None) -> dict[Key, int]:
+        """Return which attempt, from 1, those trials are to have now that have a record and whose result does not stand."""
+        attempts = {}
+        for key, last in self.ended.items():
+            if last.status == "errored":
+                is_due = retry is not None or last.attempt + 1 < MAX_ATTEMPTS
+            else:
+                is_due = retry == "errors" and last.status == "scored" and last.stop in FAVOURED
+            if is_due:
+                attempts[key] = last.attempt + 1
+        return attempts
 
 
 def read_state(folder: Path, earlier: RunState | None = None) -> RunState:
@@ -220,10 +216,12 @@ class PendingTrials:
     retry: Retry | None
 
     def __iter__(self) -> Iterator[Trial]:
+        again = self.past.again(self.retry)
         for trial in self.cells():
-            attempt = self.past.next_attempt(trial.key, self.retry)
-            if attempt is not None:
-                yield replace(trial, attempt=attempt) if attempt else trial
+            if trial.key not in self.past.ended:
+                yield trial
+            elif trial.key in again:
+                yield replace(trial, attempt=again[trial.key])
 
     def __len__(self) -> int:
         return self.scheduled - len(self.past.ended) + self.again
@@ -231,10 +229,9 @@ class PendingTrials:
     @property
     def again(self) -> int:
         """Return the number of missing trials that have a record."""
-        return sum(self.past.next_attempt(key, self.retry) is not None for key in self.past.ended)
+        return len(self.past.again(self.retry))
 
     @property
     def favoured(self) -> int:
-        """Return the number of missing trials that are scored already."""
-        past = self.past
-        return sum(past.is_favoured(key) and past.next_attempt(key, self.retry) is not None for key in past.ended)
+        """Return the number of missing trials that are scored already, and can only gain."""
+        return sum(self.past.ended[key].status == "scored" for key in self.past.again(self.retry))
