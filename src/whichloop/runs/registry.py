@@ -231,23 +231,9 @@ def make_suite(spec: Spec, data: Path | None = None, tools: str | None = None) -
     Raises ValueError for a bad name, option or file, OSError for an unreadable one.
     """
     loader = find("suite", spec.name)
-    options = _suite_options(spec, loader, data, tools)
-    try:
-        suite = loader(**options)
-    except Exception as error:  # code of the user's own
-        if not (words := own_words(error)):
-            raise
-        raise ValueError(f"suite {spec}: {words}") from error
-    if not isinstance(suite, Suite):
-        raise ValueError(f"suite {spec.name} gives a {type(suite).__name__}, not a whichloop.datasets.task.Suite")
-    return suite
-
-
-def _suite_options(spec: Spec, loader: Callable[..., Any], data: Path | None, tools: str | None) -> dict[str, Any]:
     if spec.program is not None:
         raise ValueError(f"suite {spec.name}: @{spec.program} is for loops")
-    allowed = options_of(loader)
-    typed = dict(spec.options)
+    allowed, typed = options_of(loader), dict(spec.options)
     if "tools" in typed and "tools" in allowed:
         raise ValueError(f"suite {spec.name}: tools is not an option; name their module with --tools")
     if data is not None:
@@ -262,7 +248,15 @@ def _suite_options(spec: Spec, loader: Callable[..., Any], data: Path | None, to
     if missing := _missing_option(loader, options):
         how = {"data": "--data FILE", "tools": "--tools MODULE or mcp:COMMAND"}.get(missing, f"{spec.name}({missing}=…)")
         raise ValueError(f"suite {spec.name} needs {missing}: give {how}")
-    return options
+    try:
+        suite = loader(**options)
+    except Exception as error:  # code of the user's own
+        if not (words := own_words(error)):
+            raise
+        raise ValueError(f"suite {spec}: {words}") from error
+    if not isinstance(suite, Suite):
+        raise ValueError(f"suite {spec.name} gives a {type(suite).__name__}, not a whichloop.datasets.task.Suite")
+    return suite
 
 
 def tools_named(name: str) -> OwnTools:

@@ -256,7 +256,11 @@ def open_models(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, 
             )
     settings = config.provider
     sampling = Sampling(settings.temperature, settings.max_tokens, settings.top_p, settings.seed)
-    recordings = _recordings(config, arms, goes_on=begun is not None)
+    recordings, goes_on, mode = None, begun is not None, config.cassette_mode or "replay"
+    if config.cassette is not None:  # an interrupted recording adds to what it has
+        recordings = Recordings(config.cassette, "replay-or-record" if goes_on and mode == "record" else mode, goes_on=goes_on)
+        for name in [*(arm.model for arm in arms if not arm.is_scripted), *([AS_USER.format(config.user)] if config.user else [])]:
+            recordings.of(name)
     return TrialModels(real, recordings, sampling, settings.constrain, config.user, scripted_price(config))
 
 
@@ -315,14 +319,3 @@ def check_scripted_price(config: CompareConfig) -> None:
     """Raise SettingError if a budget in dollars limits a scripted model whose tokens have no price."""
     if not config.real_models and config.price is None:
         raise SettingError("price", "a budget in dollars needs one for the scripted model, such as -s price=0.15/0.60")
-
-
-def _recordings(config: CompareConfig, arms: Sequence[Arm], *, goes_on: bool) -> Recordings | None:
-    """Open the recordings, if there are any. `goes_on`: an interrupted recording adds to what it has."""
-    if config.cassette is None:
-        return None
-    mode = config.cassette_mode or "replay"
-    recordings = Recordings(config.cassette, "replay-or-record" if goes_on and mode == "record" else mode, goes_on=goes_on)
-    for name in [*(arm.model for arm in arms if not arm.is_scripted), *([AS_USER.format(config.user)] if config.user else [])]:
-        recordings.of(name)
-    return recordings
