@@ -189,14 +189,6 @@ def _size(file: IO[bytes]) -> int:
     return os.fstat(file.fileno()).st_size
 
 
-async def up_to(reader: Any, count: int) -> bytes:
-    """Return the first bytes of a stream, asyncio's or aiohttp's; fewer if it ends before."""
-    try:
-        return bytes(await reader.readexactly(count))
-    except asyncio.IncompleteReadError as ended:
-        return ended.partial
-
-
 def executable(first: str) -> str:
     """Return the path of what a command's first word names. Raises ValueError if it cannot be executed."""
     found = shutil.which(first)

@@ -116,6 +116,17 @@ class TrialModels:
         if self.recordings is not None:
             self.recordings.close(whole)
 
+    def answering(self, name: str, trial: tuple[str, str, int], kept_as: str = "") -> tuple[Model, RecordedModel | None]:
+        """Return the real model of a name for one trial, and the recording that answers or listens below it, if there is one.
+
+        `kept_as`: its name in a recording; empty for its own.
+        """
+        model, recorded = self.real.get(name), None  # a replay asks nobody
+        if self.recordings is not None:
+            model = recorded = RecordedModel(self.recordings, kept_as or name, trial, model)
+        assert model is not None
+        return WithSampling(model, self.sampling, constrain=self.constrain), recorded
+
     def as_manifest(self) -> dict[str, Json]:
         """Return what real models can do, as they declare it or as they showed."""
         return {name: asdict(model.capabilities) for name, model in self.real.items()}
@@ -159,11 +170,7 @@ def model_for_trial(
         assert tunnel is not None
         scripted = Scripted(script, tunnel)
         return scripted if tunnel.real_time else InOrder(scripted), None
-    model, recorded = models.real.get(trial.arm.model), None  # a replay asks nobody
-    if models.recordings is not None:
-        model = recorded = RecordedModel(models.recordings, trial.arm.model, trial.key, model)
-    assert model is not None
-    model = WithSampling(model, models.sampling, constrain=models.constrain)
+    model, recorded = models.answering(trial.arm.model, trial.key)
     return model if tunnel is None else WithOutages(model, tunnel, trial.draws), recorded
 
 
@@ -177,15 +184,13 @@ class PlayedUser:
         self.calls = 0
         self.usage = Usage()
         self._failure = ""
-        self._meter, self._recorded = Meter(parent=run_meter), None
+        self._meter = Meter(parent=run_meter)
+        self._recorded: RecordedModel | None = None
         self._model: Model | None = None
         if models.user is not None:
-            model = models.real.get(models.user)  # a replay asks nobody
-            self._is_priced = bool(getattr(model, "is_priced", False))
-            if models.recordings is not None:
-                model = self._recorded = RecordedModel(models.recordings, AS_USER.format(models.user), trial.key, model)
-            assert model is not None
-            self._model = _OffTheClock(MeteredModel(WithSampling(model, models.sampling), self._meter, self))
+            self._is_priced = bool(getattr(models.real.get(models.user), "is_priced", False))
+            model, self._recorded = models.answering(models.user, trial.key, AS_USER.format(models.user))
+            self._model = _OffTheClock(MeteredModel(model, self._meter, self))
 
     def play(self, environment: Environment) -> Environment:
         """Return the environment with its user played by the model; as it is where the script answers.
