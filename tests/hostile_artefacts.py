@@ -28,7 +28,7 @@ from whichloop.models.recording import Recordings
 from whichloop.protocol.json_text import unseal
 from whichloop.runs.config import CompareConfig, load_config
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.run_state import read_state
+from whichloop.runs.schedule import read_state
 from whichloop.runs.store.files import MANIFEST
 from whichloop.runs.store.trials import GUARDED, OWN, TRIALS, Traces, read_records
 

@@ -23,10 +23,10 @@ from whichloop.experiments.compare.run import prepare, run
 from whichloop.experiments.gate import bless, write_baseline
 from whichloop.loops import Bare, Finish
 from whichloop.reports.dataframes import Loaded
+from whichloop.reports.tracking import default_uri
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions
-from whichloop.runs.store_addresses import default_uri
 from whichloop.text.doc import TEXT_WIDTH
 
 
@@ -131,9 +131,9 @@ def test_a_run_is_found_by_its_name_in_the_folder_that_is_named(
     name, runs = pair.results.folder.name, pair.results.folder.parent
     for question in by_name.values():
         assert question(name, runs=runs)
-        with pytest.raises(ValueError, match=rf"^no run '{name}'; in runs: none yet$"):
+        with pytest.raises(ValueError, match=rf"^no run '{name}' in runs; known: none$"):
             question(name)
-    with pytest.raises(ValueError, match=rf"^no run 'nosuch'; in {runs}: {name}$"):
+    with pytest.raises(ValueError, match=rf"^no run 'nosuch' in {runs}; known: {name}, latest$"):
         whichloop.size("nosuch", runs=runs)
 
 

@@ -25,8 +25,8 @@ from tests.prepared import start_command
 from tests.reports.mlflow.servers import free_port
 from tests.sealing import reseal
 from whichloop.protocol.names import program_spec
+from whichloop.reports.tracking import default_uri
 from whichloop.runs.config import CompareConfig
-from whichloop.runs.store_addresses import default_uri
 
 EXPECTED = {
     "loops": {"bare", "react_extract", "langgraph"},

@@ -53,7 +53,7 @@ MISTAKES = [
     ("compare -s repaets=3", "-s repaets: there is no such setting; did you mean 'repeats'?"),
     ("optimize --optimizer MIPROv2", "optimizer MIPROv2 needs optuna, which is not installed: pip install "),
     ("list loop", "Invalid value for KIND: 'loop' is none of loops, "),
-    ("report nowhere", "no run 'nowhere'; in runs: none yet"),
+    ("report nowhere", "no run 'nowhere' in runs; known: none"),
     # values
     ("compare --tasks 0", "--tasks: Input should be greater than or equal to 1, got 0"),
     ("compare --budget 5apples", "--budget: '5apples' is not a budget; write calls, tokens"),

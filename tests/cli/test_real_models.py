@@ -58,7 +58,7 @@ def test_a_run_asks_the_server_of_this_process_and_says_whose_weights_answered(c
     records = read_records(folder)
     assert [(record.status, record.lm_calls, record.input_tokens) for record in records] == [("scored", 1, 11)] * 2
     digest = hashlib.sha256(WEIGHTS).hexdigest()
-    assert read_manifest(folder).weights[f"local:{weights}"].sha256 == digest
+    assert read_manifest(folder).weights[f"local:{weights}"]["sha256"] == digest
     assert f"some.gguf, sha256 {digest[:12]}, by xllamacpp" in (folder / "report.html").read_text(encoding="utf-8")
     loaded = llama.loaded[-1]
     assert (loaded.model.path, loaded.port, loaded.n_ctx) == (str(weights), 0, 4000 * local_server.SLOTS)

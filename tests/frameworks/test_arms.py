@@ -65,7 +65,7 @@ def test_a_run_needs_no_permission_for_a_framework(whichloop, run):
 @pytest.mark.parametrize(
     ("packages", "change", "said"),
     [
-        ({"openai_agents": "0.24.0", "openai": "3.0"}, "", "its version, now 0.24.0"),
+        ({"openai_agents": "0.24.0", "openai": "3.0"}, "", "there is none now), arm openai_agents@0.24.0/clean (there was none"),
         ({"openai_agents": "0.20.0", "openai": "3.1"}, "", "its environment"),
         ({"openai_agents": "0.20.0", "openai": "3.0"}, "\n# changed\n", "its code"),
     ],

@@ -23,7 +23,7 @@ from whichloop.models.scripted_calls import NATIVE
 from whichloop.models.weaknesses import CURES, PromptParts, Slip, in_thousands, slips_of
 from whichloop.protocol import Act, Codec, Inexpressible, Message, NativeCall, Plan, PlannedCall, Ref, ToolCall, run_sync
 from whichloop.protocol.names import parse_spec
-from whichloop.protocol.predictor import EXAMPLES, in_own_format, own_prompt
+from whichloop.protocol.wire import EXAMPLES, in_own_format, own_prompt
 from whichloop.runs.registry import make_loop, make_suite
 from whichloop.runs.schedule import Arm, Trial
 from whichloop.runs.trial.trial import TrialContext, run_trial

@@ -12,7 +12,7 @@ from tests.programs.bench import TOOLS, answering, run, seen
 from whichloop.models.fake import FakeModel
 from whichloop.programs.loop import ProgramLoop
 from whichloop.programs.program import Program
-from whichloop.programs.worker import MANY_JOBS, MAX_WORKERS, Solver, SolverFailed, WorkerGone, framework_environment
+from whichloop.programs.worker import MANY_JOBS, MAX_WORKERS, Solver, SolverFailed, framework_environment
 from whichloop.protocol import Act, Query, StopReason, ToolCall
 
 TOYS = Path(__file__).with_name("toy_solvers.py")
@@ -83,14 +83,14 @@ def test_a_program_is_stopped_one_request_after_its_limit_unless_it_answers_ther
     ],
 )
 def test_a_process_that_does_not_start_or_dies_says_why(loop, said):
-    with pytest.raises(WorkerGone, match=said):
+    with pytest.raises(SolverFailed, match=said):
         run(loop)
 
 
 def test_a_killed_worker_is_replaced(tmp_path):
     async def twice():
         loop, query = Toy(solve="dies"), Query(f"Remember {tmp_path / 'marker'}")
-        with pytest.raises(WorkerGone):
+        with pytest.raises(SolverFailed):
             await loop.run(query, TOOLS, answering())
         return (await loop.run(query, TOOLS, answering())).answer
 

@@ -27,8 +27,8 @@ from whichloop.protocol import (
     read_program,
     with_program,
 )
-from whichloop.protocol.predictor import CONVERSATION, EXAMPLES
 from whichloop.protocol.program import SavedProgram, merged
+from whichloop.protocol.wire import CONVERSATION, EXAMPLES
 
 texts = st.text(max_size=30)
 ids = st.text(st.characters(categories=("L", "N")), min_size=1, max_size=6)
@@ -130,8 +130,8 @@ def test_a_file_is_read_as_it_was_written(tmp_path_factory, said, demos):
     path.write_text(json.dumps({"react": _state(said, list(demos)), "metadata": {}, "whichloop": {"loop": "x"}}), encoding="utf-8")
     reseal(path)
     saved = read_program(path)
-    assert saved == SavedProgram({"react": (said, demos)}, {"loop": "x"})
-    changed = merged(PROGRAM, saved.on(_Loop()))
+    assert saved == SavedProgram({"react": Prompt(said, {}, {}, demos)}, {"loop": "x"})
+    changed = merged(PROGRAM, saved.program)
     assert (changed["react"].instructions, changed["react"].demos) == (said, demos)
     assert changed["extract"] == PROGRAM["extract"]
     same = said == "Think." and not demos

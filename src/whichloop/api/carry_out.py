@@ -21,11 +21,11 @@ from whichloop.reports.html.page import report_html
 from whichloop.reports.progress import TrialBoard, displayed
 from whichloop.reports.tracking import log_results
 from whichloop.runs.config import CompareConfig
-from whichloop.runs.engine.interruption import press_everywhere
 from whichloop.runs.engine.runner import Progress
 from whichloop.runs.permissions import Permissions, own_code
-from whichloop.runs.run_state import read_state
-from whichloop.runs.store.files import PAGE, write_page
+from whichloop.runs.schedule import read_state
+from whichloop.runs.store.files import PAGE, write_whole
+from whichloop.runs.trial.watchdog import press_everywhere
 
 
 class WhichloopWarning(UserWarning):
@@ -91,7 +91,7 @@ def carry_out_run(
 def write_or_note(page: str, folder: Path) -> list[str]:
     """Write a page into a run directory; return a note if that fails."""
     try:
-        write_page(page, folder / PAGE)
+        write_whole(folder / PAGE, page.encode())
     except OSError as error:
         return [f"the page was not written: {error}"]
     return []

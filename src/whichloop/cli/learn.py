@@ -118,7 +118,7 @@ def _held_out(
     from whichloop.experiments.validate.prediction import FOLDER, predict, predict_ahead, predicted_before, register
     from whichloop.experiments.validate.validity import validity
     from whichloop.reports.html.page import validity_html
-    from whichloop.runs.store.files import write_document, write_page
+    from whichloop.runs.store.files import write_document, write_whole
 
     from .console import say
     from .process import own_prints_aside
@@ -136,6 +136,7 @@ def _held_out(
     found = validity(folder, predicted)
     write_document(folder / FOLDER / VALIDITY, found)
     doc = validity_doc({"run": str(folder.resolve()), **found})
-    page = write_page(validity_html(folder, doc), folder / FOLDER / "validity.html")
+    page = folder / FOLDER / "validity.html"
+    write_whole(page, validity_html(folder, doc).encode())
     say(f"prediction in {written}; page: {page}")
     return doc

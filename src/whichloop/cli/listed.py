@@ -16,7 +16,7 @@ from whichloop.models.profiles import FORMS, built_in_profiles, load_profile
 from whichloop.protocol.modules import plugins_of
 from whichloop.protocol.names import LOCAL, LOCAL_FILE, SCRIPTED, Spec
 from whichloop.runs.built_in import BUILT_IN, FOREIGN, field_docs, options_of
-from whichloop.runs.config import SECTIONS, CompareConfig, IfAbsent
+from whichloop.runs.config import SECTIONS, CompareConfig
 from whichloop.runs.registry import find, make_suite
 
 NEEDED = "(needed)"
@@ -141,7 +141,7 @@ def _setting(model: Any, name: str, before: str, section: str) -> Iterator[Entry
         for each in kind.model_fields:
             yield from _setting(kind, each, f"{before}{name}.", section)
         return
-    default = next((each.text for each in info.metadata if isinstance(each, IfAbsent)), None)
+    default = next((each for each in info.metadata if isinstance(each, str)), None)
     if default is None:
         default = ", ".join(info.default) if info.default and isinstance(info.default, tuple) else _shown(info.default)
     facts = {"type": _type_text(info.annotation), "default": default}

@@ -14,7 +14,7 @@ import typer
 from typer.main import get_command
 
 from whichloop._lazy import explained_imports
-from whichloop.runs.engine.interruption import terminated_as_interrupted, told_of_exit
+from whichloop.runs.trial.watchdog import terminated_as_interrupted, told_of_exit
 
 from .check import check
 from .compare import compare

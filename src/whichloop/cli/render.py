@@ -7,7 +7,7 @@ from pathlib import Path
 from whichloop.experiments.compare.results import Results
 from whichloop.experiments.optimize.result import OptimizationResult
 from whichloop.reports import html as pages
-from whichloop.runs.store.files import PAGE, write_page
+from whichloop.runs.store.files import PAGE, write_whole
 
 from .console import make_room, say
 from .process import DONE, FAILED, INVALID
@@ -40,7 +40,8 @@ def write(text: str, typed: Path | None, usual: Path, *, announce: bool = True) 
     if typed is not None:
         make_room(typed)
     try:
-        path = write_page(text, typed or usual)
+        path = typed or usual
+        write_whole(path, text.encode())
         if announce:
             say(f"page: {path}")
     except OSError as error:

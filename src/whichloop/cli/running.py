@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from dataclasses import replace
 from typing import NoReturn
@@ -18,7 +19,7 @@ from whichloop.reports.tracking import log_results, where_logged
 from whichloop.runs.config import BudgetConfig, typed_words
 from whichloop.runs.engine.messages import WorkerError
 from whichloop.runs.permissions import resume_flags
-from whichloop.runs.run_state import larger, read_state
+from whichloop.runs.schedule import read_state
 from whichloop.runs.store.files import PAGE, CutShort
 
 from .console import say, show
@@ -101,13 +102,14 @@ def _as_it_stands(experiment: Experiment, run: Results) -> Experiment:
 
 
 def resume_command(experiment: Experiment) -> str:
-    """Return the full command that continues a run; if a limit of its budget is used up, the command raises the limit."""
+    """Return the full command that continues a run; if a limit of its budget is used up, the command doubles it."""
     config, begun = experiment.config, experiment.manifest.settings
     words = [] if config.engine == "local" else ["-s", f"engine={config.engine}"]  # no run chooses it by itself
     for name in ("workers", "concurrency"):
         words += typed_words(name, getattr(config, name)) if getattr(config, name) != getattr(begun, name) else []
     limits = config.budget.model_dump(exclude_none=True)
-    more = larger(config.budget, experiment.spent, len(experiment.past.ended) / experiment.trials) if limits else {}
+    spent = {name: getattr(experiment.spent, name) for name in limits}
+    more = {name: math.ceil(200 * spent[name]) / 100 for name, limit in limits.items() if spent[name] >= limit}  # twice as much
     raised = BudgetConfig(**{name: limit for name, limit in (limits | more).items() if limit != getattr(begun.budget, name)})
     words += typed_words("budget", raised) if raised != BudgetConfig() else []
     words += [] if experiment.retry is None else ["--retry", experiment.retry]

@@ -27,7 +27,7 @@ def ui(
     from pathlib import Path
 
     from whichloop._extras import is_installed, missing
-    from whichloop.runs.store_addresses import SERVERS, default_uri, scheme_of, ui_command
+    from whichloop.reports.tracking import SERVERS, default_uri, scheme_of, ui_command
 
     uri = tracking_uri or default_uri(runs)
     if scheme_of(uri) in SERVERS:

@@ -34,12 +34,12 @@ from whichloop.protocol.loop import CallsIn, RunsSync
 from whichloop.protocol.model import ContextOverflow, Model, ProviderError, is_plain, schema_text, whole_parameters
 from whichloop.protocol.moves import Act, Answer, WireError
 from whichloop.protocol.outcome import AnswerT, Outcome, Query, StopReason
-from whichloop.protocol.predictor import Predictor, own_prompt
 from whichloop.protocol.program import Program, TakesProgram, merged, repr_with_program
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.tool_calls import ToolCall
 from whichloop.protocol.tools import Tool, Toolbox
 from whichloop.protocol.values import render_value
+from whichloop.protocol.wire import Predictor, own_prompt
 
 from .bare_codecs import FORMATS, INSTRUCTIONS, BadMove, BareCodec, FieldsCodec, NativeCallCodec
 from .shared.boundary import bounded

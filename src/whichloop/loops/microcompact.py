@@ -13,9 +13,9 @@ from whichloop.protocol.events import SILENT, Observer
 from whichloop.protocol.loop import WrappedLoop
 from whichloop.protocol.model import Model, Request, WrappedModel
 from whichloop.protocol.outcome import AnswerT, Outcome, Query
-from whichloop.protocol.predictor import CONVERSATION, conversation_text
 from whichloop.protocol.program import Prompted
 from whichloop.protocol.tools import Toolbox
+from whichloop.protocol.wire import CONVERSATION, conversation_text
 
 CLEARED = "[old result cleared]"
 

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from whichloop.protocol import Message, Plan, PlannedCall, Ref, Role, ToolCall, ToolSpec, refs, render_value
 from whichloop.protocol.json_text import unit
-from whichloop.protocol.predictor import EXAMPLES
 from whichloop.protocol.receipts import MARK, leaves
+from whichloop.protocol.wire import EXAMPLES
 
 from .faults import ANSWER, mislead
 from .filling import fits

@@ -136,17 +136,13 @@ class ProgramTrial:
         finally:
             self._in_flight.discard(task)
 
-    def _is_beyond_limit(self, request: Request) -> bool:
-        """Say whether a request is one too many. A last one that leaves no room for a call is how some programs end."""
-        if self.max_replies is None:
-            return False
-        may_call = not isinstance(request.codec, ForeignCodec) or request.codec.max_calls > 0
-        return self.replies >= self.max_replies + (not may_call) or self.requests >= MAX_ATTEMPTS * (self.max_replies + 1)
-
     async def _ask(self, request: Request) -> MeteredExchange:
         """Ask the trial's model. Raises Refusal at the limit of requests, when the budget is used up and after the end."""
         self._check_open()
-        if self._is_beyond_limit(request):
+        # A last request that leaves no room for a call is how some programs end.
+        may_call = not isinstance(request.codec, ForeignCodec) or request.codec.max_calls > 0
+        most = self.max_replies
+        if most is not None and (self.replies >= most + (not may_call) or self.requests >= MAX_ATTEMPTS * (most + 1)):
             self.limit_reached = True
             raise Refusal(400, f"The limit of {self.max_replies} replies is reached.", code="step_limit")
         self.requests += 1

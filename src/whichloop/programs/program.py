@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -24,7 +25,7 @@ from whichloop.protocol.json_text import Json, canonical_json, sha256
 from whichloop.protocol.wire import from_json
 
 from .gateway import MODEL, ProgramTrial, place, served
-from .loop import MAX_ANSWER_BYTES, ForeignAgent, ProgramLoop, executable, read_answer, run_executable, up_to
+from .loop import MAX_ANSWER_BYTES, ForeignAgent, ProgramLoop, executable, read_answer, run_executable
 from .worker import API_KEY, RUNNER, Solver, own_environment, trial_environment
 
 
@@ -302,7 +303,7 @@ class Program(ProgramLoop):
         return Solver(self.interpreter or sys.executable, self.command.strip(), tuple(sorted(environment.items())))
 
     async def solve_trial(self, trial: ProgramTrial, question: str) -> Mapping[str, Json]:
-        """Let the program solve the task; an executable has its own process. Raises OSError, WorkerGone and ValueError."""
+        """Let the program solve the task; an executable has its own process. Raises OSError, SolverFailed and ValueError."""
         if self.is_function:
             return await super(Program, self).solve_trial(trial, question)
         words, environment = self.command_words(), own_environment(self.keys, self.interpreter)
@@ -352,7 +353,10 @@ class Service(ForeignAgent):
             asked |= {"base_url": f"{place}/v1", "tools_url": f"{place}/tools", "mcp_url": f"{place}/mcp"}
             try:
                 async with session.post(self.url, json=asked) as response:
-                    text = read_answer(await up_to(response.content, MAX_ANSWER_BYTES))
+                    try:
+                        text = read_answer(await response.content.readexactly(MAX_ANSWER_BYTES))
+                    except asyncio.IncompleteReadError as ended:
+                        text = read_answer(ended.partial)
             except aiohttp.ClientConnectorError as error:
                 raise OSError(f"nothing answers at {self.url}: {error.os_error}") from None
             except aiohttp.ClientError as error:

@@ -89,12 +89,8 @@ MAX_LAST_WORDS = 2_000
 """Bytes of what a process wrote to standard error that are kept, from its end."""
 
 
-class WorkerGone(Exception):
-    """The process of a solver did not start, or ended by itself."""
-
-
 class SolverFailed(Exception):
-    """What left a solver: the exception's type and message."""
+    """What left a solver, the exception's type and message; or why its process did not start, or ended by itself."""
 
 
 class Solver(NamedTuple):
@@ -113,7 +109,6 @@ class Solver(NamedTuple):
 
 
 async def keep_last(reader: asyncio.StreamReader, kept: bytearray) -> None:
-    """Read a stream to its end, and keep its last bytes."""
     while piece := await reader.read(1 << 16):
         kept += piece
         del kept[:-MAX_LAST_WORDS]
@@ -141,11 +136,10 @@ class Worker:
 
     @property
     def jobs(self) -> int:
-        """Number of trials that it has."""
         return len(self._jobs)
 
     async def run(self, job: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the message that ended a job. A cancelled one goes on: the process gets no other then. Raises WorkerGone."""
+        """Return the message that ended a job. A cancelled one goes on: the process gets no other then. Raises SolverFailed."""
         number, process = next(self._numbers), None
         ended = self._jobs[number] = asyncio.get_running_loop().create_future()
         try:
@@ -156,7 +150,7 @@ class Worker:
                 message: dict[str, Any] = await ended
                 if message:
                     return message
-            raise WorkerGone(self._why_gone)
+            raise SolverFailed(self._why_gone)
         except asyncio.CancelledError:
             self.is_closed = self.is_closed or process is not None
             raise
@@ -212,7 +206,7 @@ _WORKERS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Solver, list[Worker]
 async def run_in_worker(solver: Solver, job: Mapping[str, Any]) -> dict[str, Any]:
     """Return the message that ended a job, by the least busy of the event loop's processes for a solver.
 
-    One at first, more while all of them are busy, and a new one for each that died. Raises WorkerGone.
+    One at first, more while all of them are busy, and a new one for each that died. Raises SolverFailed.
     """
     async with place(solver, MAX_WORKERS * MAX_JOBS):
         workers = _WORKERS.setdefault(asyncio.get_running_loop(), {}).setdefault(solver, [])

@@ -50,9 +50,6 @@ from whichloop.protocol.plan import plan_from_json as plan_from_json
 from whichloop.protocol.plan import plan_to_json as plan_to_json
 from whichloop.protocol.plan import refs as refs
 from whichloop.protocol.plan import resolve as resolve
-from whichloop.protocol.predictor import Predictor as Predictor
-from whichloop.protocol.predictor import in_own_format as in_own_format
-from whichloop.protocol.predictor import own_prompt as own_prompt
 from whichloop.protocol.program import Demo as Demo
 from whichloop.protocol.program import Optimizable as Optimizable
 from whichloop.protocol.program import Program as Program
@@ -75,3 +72,6 @@ from whichloop.protocol.tools import Tool as Tool
 from whichloop.protocol.tools import Toolbox as Toolbox
 from whichloop.protocol.values import ToolArgumentError as ToolArgumentError
 from whichloop.protocol.values import render_value as render_value
+from whichloop.protocol.wire import Predictor as Predictor
+from whichloop.protocol.wire import in_own_format as in_own_format
+from whichloop.protocol.wire import own_prompt as own_prompt

@@ -33,13 +33,7 @@ class RunEvent:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the event as JSON for a log or a client, its kind under `event`; prompts and whole replies are left out."""
-        return {"event": self.name, **self._about(), **self._shown()}
-
-    def _about(self) -> dict[str, Any]:
-        return {}
-
-    def _shown(self) -> dict[str, Any]:
-        raise NotImplementedError
+        return {"event": self.name, **_shown(self)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +42,10 @@ class _OfRequest(RunEvent):
     """0-based, in the order of the requests of a run; a request that is sent again has a number of its own."""
     request: Request
 
-    def _about(self) -> dict[str, Any]:
-        return {"request": self.number, "role": self.request.role.value}
-
 
 @dataclass(frozen=True, slots=True)
 class RequestStarted(_OfRequest):
     """The model is asked."""
-
-    def _shown(self) -> dict[str, Any]:
-        return {"messages": len(self.request.messages)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +53,6 @@ class ReplyChunk(_OfRequest):
     """A piece of a reply that is still coming, as the design's format has it; only told if the observer `streams`."""
 
     chunk: Chunk
-
-    def _shown(self) -> dict[str, Any]:
-        call = self.chunk.call
-        piece = {} if call is None else {"call": {"index": call.index, "name": call.name, "arguments": call.arguments}}
-        return {"text": self.chunk.text, **piece}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +66,6 @@ class AnswerChunk(RunEvent):
     """That of the request."""
     text: str
 
-    def _shown(self) -> dict[str, Any]:
-        return {"request": self.number, "text": self.text}
-
 
 @dataclass(frozen=True, slots=True)
 class ReplyReceived(_OfRequest):
@@ -95,11 +75,6 @@ class ReplyReceived(_OfRequest):
     seconds: float
     """Wall time since the request started."""
 
-    def _shown(self) -> dict[str, Any]:
-        usage = self.reply.usage
-        tokens = {} if usage is None else {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
-        return {"seconds": self.seconds, **tokens}
-
 
 @dataclass(frozen=True, slots=True)
 class ReplyUnreadable(_OfRequest):
@@ -107,9 +82,6 @@ class ReplyUnreadable(_OfRequest):
 
     error: str
     """What is wrong with the reply, in words for a model."""
-
-    def _shown(self) -> dict[str, Any]:
-        return {"error": self.error}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +91,6 @@ class RequestFailed(_OfRequest):
     error: ModelError
     seconds: float
     """Wall time since the request started."""
-
-    def _shown(self) -> dict[str, Any]:
-        return {"error": f"{type(self.error).__name__}: {error_text(self.error)}", "seconds": self.seconds}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +108,6 @@ class CallInvalid(RunEvent):
     """UnknownTool or InvalidArguments."""
     error: str
 
-    def _shown(self) -> dict[str, Any]:
-        asked = _called(self.call, self.call.arguments)
-        return {"request": self.request, **asked, "error": f"{self.error_type}: {self.error}"}
-
 
 @dataclass(frozen=True, slots=True)
 class ApprovalAsked(RunEvent):
@@ -156,10 +121,6 @@ class ApprovalAsked(RunEvent):
     """Why it waits again, or what its rule could not judge; else empty."""
     id: str = ""
     """What `Checkpoint.approve` and `Checkpoint.reject` take: another one each time that the call waits."""
-
-    def _shown(self) -> dict[str, Any]:
-        problem = {"problem": self.problem} if self.problem else {}
-        return {**_called(self.call, self.arguments), "id": self.id, **problem}
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,11 +139,6 @@ class ApprovalDecided(RunEvent):
     result: str | None = None
     """What the model reads as the call's result, where a person gave it and the tool is not called."""
 
-    def _shown(self) -> dict[str, Any]:
-        fields = {**_called(self.call, self.arguments), "approved": self.approved, "by": self.by}
-        result = {} if self.result is None else {"result": self.result}
-        return fields | result | ({"reason": self.reason} if self.reason else {})
-
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted(RunEvent):
@@ -195,9 +151,6 @@ class ToolStarted(RunEvent):
     arguments: Mapping[str, Any]
     """The JSON form of what the tool gets: converted, and with its defaults."""
 
-    def _shown(self) -> dict[str, Any]:
-        return {"call": self.number, **_called(self.call, self.arguments)}
-
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished(RunEvent):
@@ -208,12 +161,6 @@ class ToolFinished(RunEvent):
     observation: Observation
     """As the tool gave it; a wrapper such as `guarded` may show its loop something else."""
 
-    def _shown(self) -> dict[str, Any]:
-        seen = self.observation
-        came = {"result": seen.data} if seen.ok else {"error": f"{seen.error_type}: {seen.data}"}
-        took = {"ran": seen.ran, "status": seen.status, "seconds": seen.seconds}
-        return {"call": self.number, **_called(self.call), **took, **came}
-
 
 @dataclass(frozen=True, slots=True)
 class LoopNote(RunEvent):
@@ -221,9 +168,6 @@ class LoopNote(RunEvent):
 
     kind: str
     data: dict[str, Any]
-
-    def _shown(self) -> dict[str, Any]:
-        return {"kind": self.kind, "data": plain_value(self.data)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,19 +180,68 @@ class RunEnded(RunEvent, Parametrized[AnswerT]):
     seconds: float
     """Wall time of the run."""
 
-    def _shown(self) -> dict[str, Any]:
-        if self.outcome is None:
-            raised = "" if self.error is None else f"{type(self.error).__name__}: {error_text(self.error)}"
-            return {"error": raised, "seconds": self.seconds}
-        outcome = self.outcome
-        fields = {"answer": plain_value(outcome.answer), "stop": outcome.stop.value, "ok": outcome.ok, "steps": outcome.steps}
-        fields |= {} if outcome.usage is None else {"usage": outcome.usage.as_dict()}
-        return fields | ({} if outcome.error is None else {"error": outcome.error}) | {"seconds": self.seconds}
+
+def _shown(event: RunEvent) -> dict[str, Any]:
+    """Return what the JSON of an event has beside its kind."""
+    match event:
+        case _OfRequest():
+            return {"request": event.number, "role": event.request.role.value, **_of_request(event)}
+        case AnswerChunk():
+            return {"request": event.number, "text": event.text}
+        case LoopNote():
+            return {"kind": event.kind, "data": plain_value(event.data)}
+        case RunEnded():
+            return _of_end(event)
+    return _of_call(event)
 
 
-def _called(call: ToolCall, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    shown = {} if arguments is None else {"arguments": plain_value(arguments)}
-    return {"tool": call.name, **shown, "call_id": str(call.call_id)}
+def _of_end(event: RunEnded[Any]) -> dict[str, Any]:
+    outcome = event.outcome
+    if outcome is None:
+        raised = "" if event.error is None else f"{type(event.error).__name__}: {error_text(event.error)}"
+        return {"error": raised, "seconds": event.seconds}
+    fields = {"answer": plain_value(outcome.answer), "stop": outcome.stop.value, "ok": outcome.ok, "steps": outcome.steps}
+    fields |= {} if outcome.usage is None else {"usage": outcome.usage.as_dict()}
+    return fields | ({} if outcome.error is None else {"error": outcome.error}) | {"seconds": event.seconds}
+
+
+def _of_request(event: _OfRequest) -> dict[str, Any]:
+    match event:
+        case RequestStarted():
+            return {"messages": len(event.request.messages)}
+        case ReplyChunk(chunk=chunk):
+            call = chunk.call
+            piece = {} if call is None else {"call": {"index": call.index, "name": call.name, "arguments": call.arguments}}
+            return {"text": chunk.text, **piece}
+        case ReplyReceived(reply=reply):
+            usage = reply.usage
+            tokens = {} if usage is None else {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
+            return {"seconds": event.seconds, **tokens}
+        case RequestFailed():
+            return {"error": f"{type(event.error).__name__}: {error_text(event.error)}", "seconds": event.seconds}
+        case ReplyUnreadable():
+            return {"error": event.error}
+    raise NotImplementedError
+
+
+def _of_call(event: Any) -> dict[str, Any]:
+    call: ToolCall = event.call
+    shown = getattr(event, "arguments", call.arguments if isinstance(event, CallInvalid) else None)
+    arguments = {} if shown is None else {"arguments": plain_value(shown)}
+    called = {"tool": call.name, **arguments, "call_id": str(call.call_id)}
+    match event:
+        case CallInvalid():
+            return {"request": event.request, **called, "error": f"{event.error_type}: {event.error}"}
+        case ApprovalAsked():
+            return {**called, "id": event.id, **({"problem": event.problem} if event.problem else {})}
+        case ApprovalDecided():
+            result = {} if event.result is None else {"result": event.result}
+            reason = {"reason": event.reason} if event.reason else {}
+            return {**called, "approved": event.approved, "by": event.by, **result, **reason}
+        case ToolFinished(observation=seen):
+            came = {"result": seen.data} if seen.ok else {"error": f"{seen.error_type}: {seen.data}"}
+            return {"call": event.number, **called, "ran": seen.ran, "status": seen.status, "seconds": seen.seconds, **came}
+    return {"call": event.number, **called}
 
 
 _OfCall = CallInvalid | ApprovalAsked | ApprovalDecided | ToolStarted | ToolFinished

@@ -27,14 +27,10 @@ def finite_number(text: str) -> float:
     return value
 
 
-class DuplicateKeyError(ValueError):
-    """An object that has a key twice, such as a bad merge or a slip of the hand leaves."""
-
-
 def load_json(text: str | bytes, *, finite: bool = False) -> Any:
     """Return the one value of a text. `finite`: NaN, infinity and numbers too large for a float are refused.
 
-    Raises DuplicateKeyError, and ValueError for what is not JSON or nested too deep.
+    Raises ValueError for what is not JSON, nested too deep, or has a key twice, such as a bad merge leaves.
     """
     if isinstance(text, bytes):
         text = text.decode(json.detect_encoding(text), "surrogatepass")
@@ -57,7 +53,7 @@ def _unique_keys(pairs: Sequence[tuple[str, object]]) -> dict[str, Any]:
     data = dict(pairs)
     if len(data) != len(pairs):
         key = Counter(key for key, _ in pairs).most_common(1)[0][0]
-        raise DuplicateKeyError(f"duplicate key {key[:MAX_KEY_SHOWN]!r}")
+        raise ValueError(f"duplicate key {key[:MAX_KEY_SHOWN]!r}")
     return data
 
 
@@ -111,11 +107,7 @@ _LINE = b',"checksum":"%b"}\n'
 _DOCUMENT = b',\n  "checksum": "%b"\n}\n'
 
 
-class ChecksumError(ValueError):
-    """A line or a document is not what its writer wrote."""
-
-    def __init__(self) -> None:
-        super().__init__("its checksum does not fit, so it was damaged or edited after it was written")
+DAMAGED = "its checksum does not fit, so it was damaged or edited after it was written"
 
 
 def seal(data: bytes) -> bytes:
@@ -126,11 +118,11 @@ def seal(data: bytes) -> bytes:
 
 
 def unseal(data: bytes) -> bytes:
-    """Return a sealed line or document without its checksum. Raises ChecksumError."""
+    """Return a sealed line or document without its checksum. Raises ValueError for one that is not what its writer wrote."""
     close, end = _ends(data)
     body = data[: 2 - len(end) - 2 * _SIZE]  # %b stands for the checksum
     if not data.endswith(end % _checksum(body)):
-        raise ChecksumError
+        raise ValueError(DAMAGED)
     return body + close
 
 

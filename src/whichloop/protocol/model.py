@@ -263,7 +263,6 @@ IMAGE_TOKENS = 1_000
 
 
 def estimate_tokens(text: str) -> int:
-    """Return how many tokens a text is estimated to have."""
     return (len(text) + CHARS_PER_TOKEN - 1) // CHARS_PER_TOKEN
 
 
@@ -322,7 +321,6 @@ def shown_parameters(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def tool_tokens(tool: ToolSpec) -> int:
-    """Estimate the tokens of one tool's description."""
     return sum(map(estimate_tokens, (tool.name, tool.description, schema_text(tool.parameters))))
 
 

@@ -5,6 +5,7 @@ Code is imported only for names in a configuration or on the command line, never
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import json
@@ -119,20 +120,13 @@ def _value(text: str, whole: str) -> Any:
         if document.keys() == {"value"} and len(document["value"]) == 1:
             return document["value"][0]
     except (ValueError, RecursionError):  # ValueError: also a number of too many digits
-        if _BARE_WORD.fullmatch(text) or _REFERENCE.fullmatch(text) or _is_spec(text):
+        if _BARE_WORD.fullmatch(text) or _REFERENCE.fullmatch(text):
             return text
+        if text.endswith(")") and "\n" not in text:  # a loop inside another one, with options of its own
+            with contextlib.suppress(ValueError, RecursionError):
+                parse_spec(text)
+                return text
     raise ValueError(f'{shown_short(whole)}: {shown_short(text)} is not a TOML value, such as 3, true or "two words"')
-
-
-def _is_spec(text: str) -> bool:
-    """Return whether a text is a name with options, as of a loop inside another one."""
-    if "\n" in text or not text.endswith(")"):
-        return False
-    try:
-        parse_spec(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def parse_values(text: str) -> list[Any]:
@@ -195,17 +189,12 @@ def nearest(name: str, known_names: Iterable[str]) -> str:
 
 
 def meant(typed: str, names: Collection[str]) -> list[str]:
-    """Return the names that may be meant by a part of one: that name; else those that have it as a whole part between slashes; else
-    those in which a text with a slash stands behind a slash or at the beginning; else those that contain what stands between its
-    slashes, in that order. Of these the ones with most of it as whole parts: `bare/0001` means `bare/clean/arithmetic-0001/0`, not
+    """Return the names that may be meant by a part of one: that name, else those that contain what stands between its slashes, in
+    that order. Of these the ones with most of it as whole parts: `bare/0001` means `bare/clean/arithmetic-0001/0`, not
     `guarded(loop=bare)/clean/arithmetic-0001/0`.
     """
     if typed in names:
         return [typed]
-    whole = [name for name in names if f"/{typed}/" in f"/{name}/"]
-    begun = [name for name in names if f"/{typed}" in f"/{name}"] if "/" in typed else []
-    if whole or begun:
-        return whole or begun
     parts = [part for part in typed.split("/") if part]
     pattern = re.compile(".*".join(map(re.escape, parts)), re.DOTALL)
     matching = {name: sum(f"/{part}/" in f"/{name}/" for part in parts) for name in names if pattern.search(name)}

@@ -125,7 +125,6 @@ class Query(Parametrized[AnswerT]):
 
     @property
     def full_text(self) -> str:
-        """Question and context in one text."""
         return f"{self.text}\n\nContext:\n{self.context}" if self.context else self.text
 
     @property

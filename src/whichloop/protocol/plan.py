@@ -112,7 +112,6 @@ def _check_links(calls: Sequence[PlannedCall], answer: Any) -> None:
 
 
 def refs(value: object) -> Iterator[Ref]:
-    """Yield all references in a value."""
     if isinstance(value, Ref):
         yield value
     elif isinstance(value, Mapping):

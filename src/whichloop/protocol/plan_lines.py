@@ -15,7 +15,7 @@ import math
 import textwrap
 import tokenize
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,7 +95,9 @@ def plan_to_lines(plan: Plan) -> str:
             raise ValueError(f"plan: call {call.id!r} of {call.tool!r}: a line needs names of letters, digits and underscores")
         if "\n" in call.goal or call.goal != call.goal.strip() or not call.goal.isprintable():
             raise ValueError(f"plan: the goal of call {call.id!r} is not one line of text")
-        written = f"{call.tool}({', '.join(_arguments_as_text(call.arguments))})"
+        arguments = [f"{name}={_as_text(value)}" for name, value in call.arguments.items() if _is_name(name)]
+        others = {name: value for name, value in call.arguments.items() if not _is_name(name)}
+        written = f"{call.tool}({', '.join([*arguments, *([f'**{_as_text(others)}'] if others else [])])})"
         lines.append(f"{call.id} = {written}" + ("" if call.goal == ast.unparse(ast.parse(written)) else f"  # {call.goal}"))
     return "\n".join([*lines, f"{ANSWER} = {_as_text(plan.answer)}"])
 
@@ -238,14 +240,6 @@ def _short_source(value: ast.expr) -> str:
 
 def _is_name(text: str) -> bool:
     return text.isidentifier() and not keyword.iskeyword(text) and text.isascii()
-
-
-def _arguments_as_text(arguments: Mapping[str, Any]) -> Iterator[str]:
-    named = {name: value for name, value in arguments.items() if _is_name(name)}
-    for name, value in named.items():
-        yield f"{name}={_as_text(value)}"
-    if others := {name: value for name, value in arguments.items() if name not in named}:
-        yield f"**{_as_text(others)}"
 
 
 def _as_text(value: Any) -> str:

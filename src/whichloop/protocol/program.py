@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self, TypeVar, cast, runtime_checkable
 
 from .chat import Reply
 from .files import file_error_words, read_bounded
-from .json_text import CHECKSUM, ChecksumError, digest, load_json, unseal
+from .json_text import CHECKSUM, digest, load_json, unseal
 from .names import nearest
 from .values import counted
 
@@ -112,23 +112,10 @@ def program_digest(program: Program) -> str:
 class SavedProgram:
     """The contents of a program file: predictors as DSPy saves them, and their origin."""
 
-    state: Mapping[str, tuple[str, tuple[Demo, ...]]]
-    """Predictor → instructions, demonstrations."""
+    program: Program
+    """Instructions and demonstrations by predictor; the fields are the loop's."""
     about: Mapping[str, Any] = field(default_factory=dict)
     """`loop`, and further notes of the optimization: optimizer, suite, budget, scores."""
-
-    def on(self, loop: Optimizable) -> Program:
-        """Return the whole program for a loop. Raises ValueError if it is for another design or the predictors do not fit."""
-        predictors = loop.predictors
-        design, name = self.about.get("design"), getattr(loop, "name", None)
-        if design is not None and name is not None and design != name:
-            raise ValueError(f"it was saved for the design {design!r}, of whose replies its prompts speak; this one is {name!r}")
-        for name in self.state:
-            if name not in predictors:
-                was = f"; it was saved for loop {self.about['loop']!r}" if "loop" in self.about else ""
-                raise ValueError(f"predictor {name!r} is not one of this loop's ({', '.join(predictors)}){was}")
-        own = {name: replace(predictors[name], instructions=said, demos=demos) for name, (said, demos) in self.state.items()}
-        return {**predictors, **own}
 
 
 ABOUT = "whichloop"
@@ -153,19 +140,19 @@ def read_program(path: str | Path) -> SavedProgram:
     if ABOUT in data or CHECKSUM in data:
         try:
             unseal(raw)
-        except ChecksumError as error:
+        except ValueError as error:
             hint = f"a program that you edited is read without its notes {ABOUT!r} and {CHECKSUM!r}"
             raise ValueError(f"{path}: {error}; {hint}") from None
     about = data.get(ABOUT, {})
     if not isinstance(about, dict):
         raise ValueError(f"{path}: {ABOUT}: expected a JSON object")
-    state = {name: _state(item, f"{path}: {name}") for name, item in data.items() if name not in _NO_PREDICTORS}
-    if not state:
+    program = {name: _state(item, f"{path}: {name}") for name, item in data.items() if name not in _NO_PREDICTORS}
+    if not program:
         raise ValueError(f"{path}: not a program: it holds no predictor")
-    return SavedProgram(state, about)
+    return SavedProgram(program, about)
 
 
-def _state(data: Any, where: str) -> tuple[str, tuple[Demo, ...]]:
+def _state(data: Any, where: str) -> Prompt:
     signature = data.get("signature") if isinstance(data, dict) else None
     instructions = signature.get("instructions") if isinstance(signature, dict) else None
     if not isinstance(instructions, str):
@@ -173,7 +160,7 @@ def _state(data: Any, where: str) -> tuple[str, tuple[Demo, ...]]:
     demos = data.get("demos", [])
     if not isinstance(demos, list) or not all(isinstance(demo, dict) for demo in demos):
         raise ValueError(f"{where}: demos: expected a list of JSON objects")
-    return instructions, tuple(demos)
+    return Prompt(instructions, {}, {}, tuple(demos))
 
 
 def with_program(loop: OptimizableT, path: str | Path) -> OptimizableT:
@@ -181,9 +168,12 @@ def with_program(loop: OptimizableT, path: str | Path) -> OptimizableT:
 
     Raises ValueError, in one line that names the file, if it cannot be read or its program does not fit the loop.
     """
-    saved = read_program(path)
+    saved, name = read_program(path), getattr(loop, "name", None)
+    design = saved.about.get("design", name)
     try:
-        return loop.with_predictors(saved.on(loop))
+        if design != name:
+            raise ValueError(f"it was saved for the design {design!r}, of whose replies its prompts speak; this one is {name!r}")
+        return loop.with_predictors(saved.program)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 

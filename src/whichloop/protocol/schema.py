@@ -22,7 +22,7 @@ from pydantic_core import PydanticSerializationError
 
 from whichloop.protocol.json_text import canonical_json
 
-from .values import ToolArgumentError, error_text, render_value, underlying
+from .values import ToolArgumentError, error_text, render_value, shown_short, underlying
 
 _POSITIONAL_ONLY = inspect.Parameter.POSITIONAL_ONLY
 _VAR_POSITIONAL = inspect.Parameter.VAR_POSITIONAL
@@ -119,7 +119,7 @@ class Arguments:
             elif item["type"] == "missing":
                 problems.append(f"missing argument '{where}'")
             else:
-                problems.append(f"argument '{where}': {item['msg']}, got {_short_repr(item['input'])}")
+                problems.append(f"argument '{where}': {item['msg']}, got {shown_short(item['input'])}")
         return "; ".join(problems)
 
     def _error(self, problem: str) -> ToolArgumentError:
@@ -247,14 +247,6 @@ def _kind(schema: Any, defs: Mapping[str, Any]) -> str:
     if options is not None:
         return " or ".join(_kind(option, defs) for option in options)
     return str(schema.get("type", "any"))
-
-
-def _short_repr(value: Any) -> str:
-    try:
-        text = repr(value)
-    except Exception:  # nested too deep, say
-        text = f"<{type(value).__name__}>"
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,12 +53,8 @@ def caller_waits() -> bool:
 
 def run_here(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end on this thread, and its synchronous tools with it, also where an event loop runs already."""
-    before = _WAITS.set(True)
-    try:
-        with outside_event_loop():
-            return asyncio.run(coroutine)
-    finally:
-        _WAITS.reset(before)
+    with _outside_event_loop(caller_waits=True):
+        return asyncio.run(coroutine)
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -80,7 +76,6 @@ def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def in_event_loop() -> bool:
-    """Return whether an event loop runs on this thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -90,32 +85,27 @@ def in_event_loop() -> bool:
 
 def call_here(function: Callable[..., object], *args: object, **kwargs: object) -> Any:
     """Call a function on the event loop's own thread as if no event loop ran: it may start one itself."""
-    before = _WAITS.set(False)
-    try:
-        with outside_event_loop():
-            return function(*args, **kwargs)
-    finally:
-        _WAITS.reset(before)
+    with _outside_event_loop(caller_waits=False):
+        return function(*args, **kwargs)
 
 
 @contextmanager
-def outside_event_loop() -> Iterator[None]:
+def _outside_event_loop(*, caller_waits: bool) -> Iterator[None]:
     """Let synchronous code run as if no event loop ran on this thread, in the way that the documentation of asyncio's
     `_enter_task` and `_leave_task` ("Extending asyncio") gives to those who switch between tasks themselves."""
-    if not in_event_loop():
-        yield  # outside the `except` that found it out: what a tool raises would be chained to that error
-        return
-    loop = asyncio.get_running_loop()
-    task = asyncio.current_task()
-    if task is not None:
+    before = _WAITS.set(caller_waits)
+    loop = asyncio.get_running_loop() if in_event_loop() else None
+    task = None if loop is None else asyncio.current_task()
+    if loop is not None and task is not None:
         asyncio._leave_task(loop, task)
     _set_running_loop(None)
     try:
         yield
     finally:
         _set_running_loop(loop)
-        if task is not None:
+        if loop is not None and task is not None:
             asyncio._enter_task(loop, task)
+        _WAITS.reset(before)
 
 
 async def beside_event_loop(function: Callable[..., object], *args: object, **kwargs: object) -> Any:

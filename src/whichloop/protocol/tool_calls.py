@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any, Final, Literal, NamedTuple
 from uuid import uuid4
 
@@ -169,7 +168,7 @@ class CallId(str):
         return call_id
 
 
-_CURRENT: ContextVar[CurrentCall | None] = ContextVar("whichloop_current_call", default=None)
+CURRENT: ContextVar[CurrentCall | None] = ContextVar("whichloop_current_call", default=None)
 
 
 def current_call() -> CurrentCall:
@@ -177,7 +176,7 @@ def current_call() -> CurrentCall:
 
     Threads of the tool's own do not know it: ask before they start. Raises RuntimeError outside of a tool's call.
     """
-    call = _CURRENT.get()
+    call = CURRENT.get()
     if call is None:
         raise RuntimeError("current_call: no tool is called here; ask in the tool's own function, and before it starts a thread")
     return call
@@ -193,7 +192,7 @@ def new_run_id(question: str) -> str:
 
     Within a tool's call it is made of the call: a run of an agent that is a tool has the same id when the call is made again.
     """
-    outer = _CURRENT.get()
+    outer = CURRENT.get()
     if outer is None:
         return uuid4().hex
     number = outer._runs.get(question, 0)
@@ -204,26 +203,3 @@ def new_run_id(question: str) -> str:
 def id_name(tool: str) -> str:
     """Return a tool's name as ids hold it."""
     return _STRANGE.sub("_", tool[:NAME_CHARS])
-
-
-class ToolboxIds:
-    """Ids for the calls of a toolbox that no run has named: one that is used by itself, or in a comparison's trial."""
-
-    def __init__(self) -> None:
-        self.run_id = ""
-        """Stands for a run; a random one is made where it is needed."""
-        self._numbers = count(1)
-
-    def begin(self, call: ToolCall) -> Token[CurrentCall | None]:
-        """Let the tool's function know its call. Give what is returned to `end`."""
-        call_id = call.call_id
-        if isinstance(call_id, CallId):
-            return _CURRENT.set(CurrentCall(call.name, str(call_id), call_id.run_id, call_id.attempt))
-        if not self.run_id:
-            self.run_id = uuid4().hex
-        return _CURRENT.set(CurrentCall(call.name, f"{id_name(call.name)}-{next(self._numbers)}", self.run_id))
-
-    @staticmethod
-    def end(before: Token[CurrentCall | None]) -> None:
-        """Restore what was the current call before."""
-        _CURRENT.reset(before)

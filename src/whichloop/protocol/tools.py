@@ -17,12 +17,26 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Any, Self, TypeVar
+from uuid import uuid4
 
 from .cancellation import is_being_cancelled, stop_tasks
 from .redact import logger_of
 from .threads import call_here, caller_waits, in_thread, is_async_function, is_generator_function
-from .tool_calls import NO_RUN, Observation, StopRun, ToolboxIds, ToolCall, ToolListing, ToolSpec, TransientError
+from .tool_calls import (
+    CURRENT,
+    NO_RUN,
+    CallId,
+    CurrentCall,
+    Observation,
+    StopRun,
+    ToolCall,
+    ToolListing,
+    ToolSpec,
+    TransientError,
+    id_name,
+)
 from .values import ATOMS, ToolArgumentError, cap, error_text, legible, own_copy, render_value, underlying
 
 if TYPE_CHECKING:
@@ -147,7 +161,9 @@ class Toolbox:
         self.max_chars = max_chars
         self.threads = threads
         self.check_arguments = check_arguments
-        self.ids = ToolboxIds()
+        self.run_id = ""
+        """Stands for the run of calls that no run has named: of a toolbox that is used by itself, or in a comparison's trial."""
+        self._numbers = count(1)
         self._specs: tuple[ToolSpec, ...] = ()
 
     def __deepcopy__(self, memo: object) -> Self:
@@ -182,7 +198,6 @@ class Toolbox:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names, in order."""
         return tuple(self._tools)
 
     @property
@@ -214,7 +229,7 @@ class Toolbox:
         except ToolArgumentError as error:
             return limits._failed(call, "InvalidArguments", str(error), started)
         before = _LIMITS.set(None)  # a tool may call tools itself
-        call_before = self.ids.begin(call)
+        call_before = CURRENT.set(self._current(call))
         try:
             value = await limits._execute(tool, args, kwargs)
         except (KeyboardInterrupt, StopRun):
@@ -227,7 +242,7 @@ class Toolbox:
             seen = limits._failed(call, type(raised).__name__, error_text(raised), started)
             return dataclasses.replace(seen, transient=isinstance(raised, TransientError), raised=raised)
         finally:
-            self.ids.end(call_before)
+            CURRENT.reset(call_before)
             _LIMITS.reset(before)
         whole = render_value(value)
         most = tool.max_chars if tool.max_chars is not None else limits.max_chars
@@ -235,6 +250,14 @@ class Toolbox:
         max_chars = most if text is not whole else None
         seconds = time.perf_counter() - started
         return Observation(call.name, "success", text, None, value, call.call_id, seconds, max_chars=max_chars)
+
+    def _current(self, call: ToolCall) -> CurrentCall:
+        """Return what the tool's function may know of its call."""
+        call_id = call.call_id
+        if isinstance(call_id, CallId):
+            return CurrentCall(call.name, str(call_id), call_id.run_id, call_id.attempt)
+        self.run_id = self.run_id or uuid4().hex
+        return CurrentCall(call.name, f"{id_name(call.name)}-{next(self._numbers)}", self.run_id)
 
     async def call_all(
         self, calls: Sequence[ToolCall], *, parallel: bool = False, max_in_flight: int = 5, validate: bool = True
@@ -375,7 +398,7 @@ def _tighter(first: Limit | None, second: Limit | None) -> Limit | None:
 def bounded_toolbox(tools: Iterable[Tool], time_limit_s: float | None = DEFAULT_TIME_LIMIT_S) -> Toolbox:
     """Return a toolbox under the limits of a comparison, for whoever runs a suite's tools outside of a trial."""
     toolbox = Toolbox(tools, time_limit_s=time_limit_s, max_chars=DEFAULT_MAX_CHARS, threads=True)
-    toolbox.ids.run_id = NO_RUN  # a tool that gives its call's id for a result gives the same one each time
+    toolbox.run_id = NO_RUN  # a tool that gives its call's id for a result gives the same one each time
     return toolbox
 
 

@@ -31,10 +31,10 @@ from whichloop.metrics.statistics import Interval
 from whichloop.protocol import render_value
 from whichloop.protocol.json_text import sha256
 from whichloop.protocol.redact import public_address, redact
+from whichloop.reports.tracking import SERVERS, scheme_of
 from whichloop.runs.folders import run_name
 from whichloop.runs.manifest import ArmEntry
 from whichloop.runs.store.files import MANIFEST
-from whichloop.runs.store_addresses import SERVERS, scheme_of
 from whichloop.text.doc import Doc, Table, to_markdown
 
 from .dataframes import Loaded

@@ -29,7 +29,8 @@ from whichloop.metrics.caveats import reasons
 from whichloop.metrics.record import Record
 from whichloop.protocol.values import counted
 from whichloop.runs.config import BudgetConfig
-from whichloop.runs.run_state import Spent, cost_of
+from whichloop.runs.manifest import Spent
+from whichloop.runs.schedule import cost_of
 from whichloop.text.output import plain_line
 
 if TYPE_CHECKING:

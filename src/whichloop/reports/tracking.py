@@ -5,27 +5,49 @@ MLflow is an extra and takes seconds to import, so it is imported only where som
 
 from __future__ import annotations
 
+import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from whichloop._extras import how_to_install, is_installed
 from whichloop.experiments.compare.results import Results
-from whichloop.protocol.redact import MARK, USERINFO, public_address
+from whichloop.protocol.redact import MARK, USERINFO, anonymous_address, public_address
 from whichloop.runs.config import CompareConfig
-from whichloop.runs.store_addresses import ui_command, uri_of
 
 if TYPE_CHECKING:
     from whichloop.experiments.optimize.result import OptimizationResult
 
 MAX_REASON = 300
+SERVERS = ("http", "https")
+
+
+def default_uri(runs: Path) -> str:
+    """Return the address in MLFLOW_TRACKING_URI, else of a SQLite store in the folder that holds the run directories."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{runs.resolve() / 'mlflow.db'}"
+
+
+def ui_command(uri: str) -> str:
+    """Return what opens MLflow's page on a store: a command for a database, the address itself for a server."""
+    if scheme_of(uri) in SERVERS:
+        return anonymous_address(uri).rstrip("/")
+    return shlex.join(["whichloop", "ui", "--tracking-uri", public_address(uri)])
+
+
+def scheme_of(uri: str) -> str:
+    """Return the scheme of an address, such as `sqlite` or `http`, without a driver's name."""
+    return uri.partition(":")[0].partition("+")[0].lower()
 
 
 def where_logged(config: CompareConfig, folder: Path) -> tuple[str, ...]:
     """Return lines that say where a run will be once it is logged; none if it will not be logged."""
     if not config.is_logged or not is_installed("mlflow"):
         return ()
-    return ("MLflow: the run is there once this command has ended:", f"  {ui_command(uri_of(config, folder.parent))}")
+    return (
+        "MLflow: the run is there once this command has ended:",
+        f"  {ui_command(config.tracking_uri or default_uri(folder.parent))}",
+    )
 
 
 def log_results(found: Results | OptimizationResult, config: CompareConfig, page: str) -> str:
@@ -34,7 +56,7 @@ def log_results(found: Results | OptimizationResult, config: CompareConfig, page
         return ""
     if not is_installed("mlflow"):
         return f"nothing was logged to MLflow, which is not installed: {how_to_install('mlflow')}"
-    uri = uri_of(config, found.folder.parent)
+    uri = config.tracking_uri or default_uri(found.folder.parent)
     try:
         from . import mlflow  # noqa: PLC0415  # an extra
 

@@ -34,6 +34,11 @@ def builtin_names(kind: str) -> list[str]:
     return list(BUILT_IN[kind])
 
 
+def is_foreign(loop: str) -> bool:
+    """Say whether the loop of a name is a framework or a program."""
+    return any(loop in builtin_names(kind) for kind in FOREIGN)
+
+
 def loop_names() -> list[str]:
     """Return the names of the designs, the frameworks and what starts programs."""
     return [name for kind in ("loop", *FOREIGN) for name in builtin_names(kind)]

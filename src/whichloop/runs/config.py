@@ -1,6 +1,6 @@
 """The configuration of a comparison: one validated model, filled from a TOML file and from what was typed.
 
-The docstring of a field is what `whichloop list settings` says of it.
+The docstring of a field is what `whichloop list settings` says of it; a text in its annotation says what None means.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -22,8 +21,6 @@ from whichloop.protocol.names import SCRIPTED, is_local_model, nearest
 from whichloop.protocol.redact import redact
 from whichloop.protocol.tools import DEFAULT_TIME_LIMIT_S
 from whichloop.protocol.values import shown_short
-
-from .typed_budgets import budget_text, typed_limits
 
 Positive = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Limit = Annotated[float, Field(gt=0, le=MAX_COUNT, allow_inf_nan=False)]
@@ -45,11 +42,27 @@ MAX_NAME = 200
 """Characters of a run's name."""
 
 
-@dataclass(frozen=True, slots=True)
-class IfAbsent:
-    """Metadata of a field that may be None: what happens then, as the help shows it for the default."""
+_LIMIT = re.compile(r"(\$?)\s*(\d+(?:\.\d+)?(?:e[+-]?\d{1,2})?)\s*([a-z]*)", re.ASCII)
+_UNITS = {
+    **dict.fromkeys(("", "call", "calls"), "calls"),
+    **dict.fromkeys(("token", "tokens"), "tokens"),
+    **dict.fromkeys(("$", "usd", "dollar", "dollars"), "dollars"),
+    **dict.fromkeys(("s", "seconds"), "seconds"),
+}
+_FORM = "write calls, tokens, dollars or seconds, such as 2000, 2000calls, 1.5e6tokens, 2.5usd or 60s, several with commas between"
+_WRITTEN = {"calls": "{}calls", "tokens": "{}tokens", "dollars": "${!r}", "seconds": "{:.12g}s"}
 
-    text: str
+
+def typed_limits(value: object) -> dict[str, float]:
+    """Return the limits of a budget by name, from a text or a number of calls. Raises ValueError for what is neither."""
+    limits: dict[str, float] = {}
+    for part in str(value).lower().split(","):
+        match = _LIMIT.fullmatch(part.strip())
+        unit = _UNITS.get(match[1] + match[3]) if match else None
+        if match is None or unit is None or unit in limits:
+            raise ValueError(f"{str(value)[:60]!r} is not a budget; {_FORM}")
+        limits[unit] = float(match[2])
+    return limits
 
 
 class BudgetConfig(BaseModel):
@@ -75,6 +88,11 @@ class BudgetConfig(BaseModel):
         return value if isinstance(value, Mapping | BudgetConfig) else typed_limits(value)
 
 
+def budget_text(budget: BudgetConfig) -> str:
+    """Return a budget as it is typed, or `no limit`."""
+    return ",".join(_WRITTEN[name].format(limit) for name, limit in budget.model_dump(exclude_none=True).items()) or "no limit"
+
+
 class ProviderConfig(BaseModel):
     """How requests are sent to real models."""
 
@@ -98,13 +116,13 @@ class ProviderConfig(BaseModel):
     """Test what the model can do before the run."""
     constrain: bool = False
     """Hold a local model's replies to the JSON schema that the loop reads."""
-    temperature: Annotated[float | None, IfAbsent("the provider's own"), Field(ge=0, le=10, allow_inf_nan=False)] = None
+    temperature: Annotated[float | None, "the provider's own", Field(ge=0, le=10, allow_inf_nan=False)] = None
     """Sampling temperature; a loop that sets one overrides it."""
-    top_p: Annotated[float | None, IfAbsent("the provider's own"), Field(gt=0, le=1)] = None
+    top_p: Annotated[float | None, "the provider's own", Field(gt=0, le=1)] = None
     """Mass for nucleus sampling; a loop that sets one overrides it."""
-    max_tokens: Annotated[Positive | None, IfAbsent("the provider's own")] = None
+    max_tokens: Annotated[Positive | None, "the provider's own"] = None
     """Tokens of a reply at most."""
-    seed: Annotated[Seed | None, IfAbsent("none is sent")] = None
+    seed: Annotated[Seed | None, "none is sent"] = None
     """Sampling seed that is sent."""
 
 
@@ -131,27 +149,27 @@ class CompareConfig(BaseModel):
     """File that the suite reads its tasks from."""
     tools: str | None = None
     """Tools of your own: `my.module`, `my.module:NAME`, `mcp:COMMAND` or `mcp:URL`."""
-    profiles: Annotated[Names, Field(min_length=1), IfAbsent("flaky-format and flaky-tools; with a real model clean")] = ("clean",)
+    profiles: Annotated[Names, Field(min_length=1), "flaky-format and flaky-tools; with a real model clean"] = ("clean",)
     """Fault profiles or TOML files; of a real model, their faults of tools and providers."""
     models: Annotated[Names, Field(min_length=1)] = (SCRIPTED,)
     """Models: `scripted`, a real one such as openai/gpt-4o-mini, `local` or `local:FILE`."""
-    user: Annotated[str | None, IfAbsent("the suite's script")] = None
+    user: Annotated[str | None, "the suite's script"] = None
     """Real model that plays the suite's users."""
-    base_url: Annotated[str | None, IfAbsent("the provider's own")] = None
+    base_url: Annotated[str | None, "the provider's own"] = None
     """Address of a server for the real models, in their provider's protocol."""
     provider: ProviderConfig = Field(default_factory=ProviderConfig)
     """How requests are sent to real models."""
-    price: Annotated[str | None, IfAbsent("it costs nothing")] = None
+    price: Annotated[str | None, "it costs nothing"] = None
     """Price of the scripted model: INPUT/OUTPUT[/CACHED], US dollars per million tokens, or a model that has it."""
     cassette: Path | None = None
     """Folder of recorded replies."""
-    cassette_mode: Annotated[CassetteModeName | None, IfAbsent("replay")] = None
+    cassette_mode: Annotated[CassetteModeName | None, "replay"] = None
     """How it is used: `record`, `replay`, `replay-or-record` or `refresh`."""
     quarantine: Path | None = None
     """TOML or JSON file: ids of bad tasks to reasons; they are excluded."""
-    split: Annotated[str | None, IfAbsent("all")] = None
+    split: Annotated[str | None, "all"] = None
     """Split of the suite: train, dev, test or another."""
-    tasks: Annotated[Positive | None, IfAbsent("all")] = None
+    tasks: Annotated[Positive | None, "all"] = None
     """Tasks at most, the first ones."""
     skip_unplanned: bool = False
     """Exclude tasks without a plan instead of refusing to run."""
@@ -159,23 +177,21 @@ class CompareConfig(BaseModel):
     """Trials of each arm and task."""
     seed: Seed = 0
     """Seed of every random draw."""
-    max_tool_steps: Annotated[Positive | None, IfAbsent("the suite's own limit")] = None
+    max_tool_steps: Annotated[Positive | None, "the suite's own limit"] = None
     """Tool steps of each trial at most."""
-    concurrency: Annotated[Positive | None, IfAbsent(_CONCURRENCY)] = None
+    concurrency: Annotated[Positive | None, _CONCURRENCY] = None
     """Trials in flight at once."""
     engine: Engine = "local"
     """Where trials run: `local`, this machine, or `ray`, a cluster."""
-    address: Annotated[str | None, IfAbsent("a cluster is started on this machine")] = None
+    address: Annotated[str | None, "a cluster is started on this machine"] = None
     """Address of a running Ray cluster."""
-    workers: Annotated[
-        Positive | None, IfAbsent("none; one for your own code; one per processor for many trials, and with Ray")
-    ] = None
+    workers: Annotated[Positive | None, "none; one for your own code; one per processor for many trials, and with Ray"] = None
     """Processes that run trials."""
     trial_timeout_s: Annotated[Limit, Field(ge=MIN_TRIAL_S)] = 60.0
     """Seconds for one trial; with the scripted model, without a request or a call."""
     tool_timeout_s: Limit = DEFAULT_TIME_LIMIT_S
     """Seconds for one call of a tool that sets no limit."""
-    traces: str = "all"
+    traces: Annotated[str, Field(pattern=r"^(all|failures|none|sample=[1-9][0-9]*)$")] = "all"
     """Traces that are kept: `all`, `failures`, `sample=N` (the same N trials of each arm) or `none`."""
     real_time: bool = False
     """Sleep through simulated delays."""
@@ -187,13 +203,13 @@ class CompareConfig(BaseModel):
     """Significance level; intervals have a confidence of 1 - alpha."""
     margin: Fraction = 0.02
     """Difference in accuracy below which two arms are equivalent."""
-    name: Annotated[str | None, IfAbsent("what was compared")] = None
+    name: Annotated[str | None, "what was compared"] = None
     """Name of the run, on its page and in MLflow."""
     runs: Path = Path("runs")
     """Folder of the run directories."""
-    mlflow: Annotated[bool | None, IfAbsent("where MLFLOW_TRACKING_URI or tracking_uri is set")] = None
+    mlflow: Annotated[bool | None, "where MLFLOW_TRACKING_URI or tracking_uri is set"] = None
     """Log the results to MLflow."""
-    tracking_uri: Annotated[str | None, IfAbsent("MLFLOW_TRACKING_URI, else SQLite in the runs folder")] = None
+    tracking_uri: Annotated[str | None, "MLFLOW_TRACKING_URI, else SQLite in the runs folder"] = None
     """Address of MLflow's server or store."""
     experiment: str = "whichloop"
     """Name of the MLflow experiment."""
@@ -216,16 +232,8 @@ class CompareConfig(BaseModel):
             raise ValueError("it holds what looks like a secret, or the value of one in the environment")
         return text
 
-    @field_validator("traces")
-    @classmethod
-    def _known_traces(cls, text: str) -> str:
-        if not re.fullmatch(r"all|failures|none|sample=[1-9][0-9]*", text, re.ASCII):
-            raise ValueError("it must be all, failures, none or sample=N, such as sample=100")
-        return text
-
     @property
     def is_logged(self) -> bool:
-        """Whether the results are to be logged to MLflow."""
         return bool(self.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")) if self.mlflow is None else self.mlflow
 
     @property
@@ -276,7 +284,6 @@ class CompareConfig(BaseModel):
 
     @property
     def in_flight(self) -> int:
-        """Trials in flight at once."""
         if self.concurrency is not None:
             return self.concurrency
         if any(map(is_local_model, self.opened_models)):

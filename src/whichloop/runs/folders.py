@@ -9,7 +9,7 @@ import shlex
 from datetime import datetime
 from pathlib import Path
 
-from whichloop.protocol.names import meant, near, several
+from whichloop.protocol.names import meant, nearest, several
 
 from .store.files import MANIFEST, RunError, read_manifest_json
 
@@ -23,20 +23,12 @@ def run_name(folder: Path) -> str:
 
 
 def new_folder(runs: Path, suite: str) -> Path:
-    """Make a new run directory, whose name says when it was made and of which suite. Raises RunError for a file as `runs`."""
-    check_no_file(runs)
+    """Make a new run directory, whose name says when it was made and of which suite. Raises OSError."""
     runs.mkdir(parents=True, exist_ok=True)
     label = re.sub(r"[^A-Za-z0-9._-]+", "-", suite)[:60]
     folder = runs / f"{datetime.now():%Y%m%d-%H%M%S}-{label}-{secrets.token_hex(2)}"
     folder.mkdir()
     return folder
-
-
-def check_no_file(runs: Path) -> None:
-    """Raise RunError if the folder of runs is a file, or lies below one."""
-    file = next((part for part in (runs, *runs.parents) if part.is_file()), None)
-    if file is not None:
-        raise RunError(f"--runs: {file} is a file; name a folder")
 
 
 KIND = "optimization"
@@ -74,9 +66,6 @@ def trials_folder(folder: Path) -> Path:
     return folder / TEST
 
 
-MAX_NAMED = 5
-
-
 def run_folder(run: str | Path, runs: Path | None = None) -> Path:
     """Return a run's directory: `run` is that, its name under `runs`, or `latest`, the run that was begun, or imported, last.
 
@@ -85,29 +74,23 @@ def run_folder(run: str | Path, runs: Path | None = None) -> Path:
     """
     root, first, *below = runs or RUNS, *(Path(run).parts or ("",))
     try:
-        typed = [folder for folder in (Path(run), root / run) if folder.is_dir()]
-        if whole := next((folder for folder in typed if (folder / MANIFEST).is_file()), None):
+        if whole := next((folder for folder in (Path(run), root / run) if (folder / MANIFEST).is_file()), None):
             return whole
         given_names = _given_names(root)
-        check_no_file(root)
     except OSError as error:
         raise RunError(f"no run {str(run)!r}: {error.strerror}") from None
-    found = [name for name, given in given_names.items() if given == str(run)]
-    if root / run in typed or (typed and len(found) != 1):
-        return typed[-1]  # which says, once it is opened, that it is no run
-    if not found:
-        found = [*given_names][-1:] if first == "latest" else meant(first, list(given_names)) if first else []
-        if len(found) == 1 and (root / found[0]).joinpath(*below).is_dir():
-            return (root / found[0]).joinpath(*below)
-    elif len(found) == 1:
-        return root / found[0]
+    found = [root / name for name, given in given_names.items() if given == str(run)]
+    if not found and first:
+        named = [*given_names][-1:] if first == "latest" else meant(first, list(given_names))
+        found = [folder for name in named if (folder := (root / name).joinpath(*below)).is_dir()]
+    if len(found) == 1:
+        return found[0]
     if len(found) > 1:
-        raise RunError(f"{str(run)!r} matches {len(found)} runs in {root}: {several(found)}")
+        raise RunError(f"{str(run)!r} matches {len(found)} runs in {root}: {several([folder.name for folder in found])}")
     if os.path.isfile(run):  # which takes a text of any length
         raise RunError(f"{run} is a file, not a run; whichloop import {shlex.quote(str(run))} reads results of other tools")
-    near_names = near(str(run), [*given_names, *(["latest"] if given_names else []), *filter(None, given_names.values())])
-    last = ("…, " if len(given_names) > MAX_NAMED else "") + ", ".join([*given_names][-MAX_NAMED:])
-    raise RunError(f"no run {str(run)!r}; {f'{near_names} ' if near_names else ''}in {root}: {last or 'none yet'}")
+    names = [*reversed(given_names), *(["latest"] if given_names else []), *filter(None, given_names.values())]
+    raise RunError(f"no run {str(run)!r} in {root}; {nearest(str(run), names)}")
 
 
 def _given_names(root: Path) -> dict[str, str | None]:

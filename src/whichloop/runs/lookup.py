@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 from collections.abc import Mapping, Sequence
 
 from whichloop.datasets.generating import SPLITS, split_of
@@ -18,7 +17,7 @@ from whichloop.protocol.names import SCRIPTED, nearest, parse_spec
 from whichloop.protocol.values import counted
 
 from .config import CompareConfig, SettingError
-from .registry import is_generated, make_suite
+from .registry import make_suite
 from .schedule import Arm, make_arms
 
 _COMPARING = frozenset({"exact", "normalized", "numeric", "set", "f1", "schema"})
@@ -62,15 +61,10 @@ def contradiction(task: Task, answer: object) -> str:
 
 
 def check_tasks(config: CompareConfig, tasks: Sequence[Task]) -> None:
-    """Raise SettingError if more tasks are asked for than there are; it says how to get as many."""
-    if config.tasks is None or config.tasks <= len(tasks):
-        return
-    where = config.suite if config.split is None else f"{config.suite}, split {config.split}"
-    spec, way_out = parse_spec(config.suite), "leave it out to run all of them"
-    if config.split is None and is_generated(spec.name):
-        larger = dataclasses.replace(spec, options={**spec.options, "size": config.tasks})
-        way_out = f"--suite {shlex.quote(str(larger))} has as many"
-    raise SettingError("tasks", f"{config.tasks:,} are asked for, and {where} has {len(tasks):,}; {way_out}")
+    """Raise SettingError if more tasks are asked for than there are."""
+    if config.tasks is not None and config.tasks > len(tasks):
+        where = config.suite if config.split is None else f"{config.suite}, split {config.split}"
+        raise SettingError("tasks", f"{config.tasks:,} are asked for, and {where} has {len(tasks):,}")
 
 
 def check_plans(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> None:

@@ -1,7 +1,10 @@
-"""The manifest of a comparison, `manifest.json`: its configuration, suite, arms and machine, and later changes to the run."""
+"""The manifest of a comparison, `manifest.json`: its configuration, suite, arms and machine, what was done to the run later, and
+in what two manifests differ."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -10,13 +13,34 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializ
 
 from whichloop.metrics.arm_info import TRIAL_LIMITS, ArmInfo
 from whichloop.metrics.record import MAX_COUNT, RECORD_VERSION
-from whichloop.models.prices import read_tag
-from whichloop.runs.config import BudgetConfig, Fraction, Limit, Positive, Repeats, Seed
-from whichloop.runs.run_state import Spent
+from whichloop.runs.config import CompareConfig, Seed
 from whichloop.runs.store.files import MANIFEST, RunError, read_manifest_json, write_manifest_json
 from whichloop.text.output import plain_line
 
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]
+Amount = Annotated[float, Field(ge=0, le=MAX_COUNT)]
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a run has spent."""
+
+    calls: Count = 0
+    tokens: Count = 0
+    dollars: Amount = 0.0
+    seconds: Amount = 0.0
+    """Wall time in which a trial was under way."""
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+
+    def beyond(self, earlier: Spent) -> Spent:
+        """Return what is beyond the known, never less than nothing."""
+        return Spent(*(max(0, mine - known) for mine, known in zip(astuple(self), astuple(earlier), strict=True)))
+
+    def to_json(self) -> dict[str, float]:
+        """Return the amounts by the names of a budget's limits."""
+        return {"calls": self.calls, "tokens": self.tokens, "dollars": self.dollars, "seconds": round(self.seconds, 3)}
 
 
 class ManifestPart(BaseModel):
@@ -41,23 +65,15 @@ class ManifestPart(BaseModel):
             raise RunError(f"{folder / MANIFEST}: {first_problem(error)}") from None
 
 
-class ToolServerEntry(ManifestPart):
-    """The server that gives the tools, where `--tools mcp:…` names one."""
+def having(*names: str) -> AfterValidator:
+    """Return a validator of an object that has at least these keys."""
 
-    name: str
-    version: str
-    tools: str
-    """Digest of its list of tools: names, descriptions and schemas."""
+    def check(part: dict[str, str]) -> dict[str, str]:
+        if missing := [name for name in names if name not in part]:
+            raise ValueError(f"{missing[0]} is missing")
+        return part
 
-
-class WeightsEntry(ManifestPart):
-    """The weights of a local model."""
-
-    file: str
-    """Name of the file, without its folder."""
-    sha256: str
-    by: str
-    """The package that serves them, and its version."""
+    return AfterValidator(check)
 
 
 class SuiteEntry(ManifestPart):
@@ -76,7 +92,8 @@ class SuiteEntry(ManifestPart):
     """Digest of the user's own code that makes tasks, provides tools and scores answers."""
     files: dict[str, str] = Field(default_factory=dict)
     """File of this code, and of what it imports of the user's project → its short digest."""
-    tool_server: ToolServerEntry | None = None
+    tool_server: Annotated[dict[str, str], having("name", "version", "tools")] | None = None
+    """`name`, `version` and the digest of the list of `tools` of the server that gives them, where `--tools mcp:…` names one."""
 
 
 class ArmEntry(ManifestPart):
@@ -110,7 +127,6 @@ class ArmEntry(ManifestPart):
     """The limit that the loop kept of its author or user, in tool steps, 0 if unknown."""
 
     def info(self, suite: str) -> ArmInfo:
-        """Return the arm as a comparison names it."""
         return ArmInfo(
             arm=self.arm,
             loop=self.loop,
@@ -121,15 +137,6 @@ class ArmEntry(ManifestPart):
             calls_in=self.calls_in,
             met=self.met,
         )
-
-
-class AskedDigests(ManifestPart):
-    """Digests of everything that decides what a trial is asked, and of the plans that a scripted model follows."""
-
-    questions: str
-    plans: str
-    tools: str | None = None
-    """Digest of the code of the user's own tools, if there is any."""
 
 
 class TaskDigests(ManifestPart):
@@ -182,49 +189,13 @@ class RunNote(ManifestPart):
 
     @classmethod
     def now(cls, **values: Any) -> RunNote:
-        """Return a note with the present time."""
         return cls(when=timestamp(), **values)
 
 
-def _tag(text: str | None) -> str | None:
-    """Return a price that is one. Raises ValueError."""
-    if text is not None and read_tag(text) is None:
-        raise ValueError(f"{text!r} is the name of a model, and a run says its price in numbers")
-    return text
+class Settings(CompareConfig):
+    """The configuration of a run, which may come from a version that has other settings, too."""
 
-
-class Settings(BaseModel):
-    """The settings of a run that its results are read with, and that a resumed run may change."""
-
-    model_config = ConfigDict(frozen=True, defer_build=True)
-
-    name: str | None = None
-    """What the user calls the run."""
-    suite: str = ""
-    """The suite as it was typed."""
-    loops: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()
-    profiles: tuple[str, ...] = ()
-    repeats: Repeats
-    alpha: Fraction
-    margin: Fraction
-    tasks: Positive | None = None
-    """Maximum number of tasks, the first ones; all of them if absent."""
-    split: str | None = None
-    """Split of the suite whose tasks are used; all of them if absent."""
-    cassette: str | None = None
-    cassette_mode: str | None = None
-    real_time: bool = False
-    concurrency: Positive | None = None
-    engine: str = "local"
-    workers: Positive | None = None
-    price: Annotated[str | None, AfterValidator(_tag)] = None
-    """Price of the scripted model's tokens, as numbers."""
-    max_tool_steps: Positive | None = None
-    trial_timeout_s: Limit = 60.0
-    trial_budget: BudgetConfig = BudgetConfig()
-    budget: BudgetConfig = BudgetConfig()
-    mlflow: bool | None = None
+    model_config = ConfigDict(extra="ignore")
 
 
 def fitting(settings: type[BaseModel]) -> AfterValidator:
@@ -260,19 +231,18 @@ class Manifest(ManifestPart):
     suite: SuiteEntry
     profiles: dict[str, str]
     """Fault profile → its digest."""
-    own_profiles: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Fault profile from a file → what it does, so that a changed one can be told by its fields."""
     arms: tuple[ArmEntry, ...]
     packages: dict[str, str | None]
     python: str
     platform: str
-    asked: AskedDigests | None = None
+    asked: Annotated[dict[str, str], having("questions", "plans")] | None = None
+    """Digests of `questions`, all that decides what a trial is asked, of `plans`, and of the code of the user's own `tools`."""
     task_digests: TaskDigests | None = None
     """Digests by which the tasks of a changed suite are told apart."""
     models: dict[str, Any] = Field(default_factory=dict)
     """Capabilities of real models, as found when the run began."""
-    weights: dict[str, WeightsEntry] = Field(default_factory=dict)
-    """Weights of local models, by the model's name."""
+    weights: dict[str, Annotated[dict[str, str], having("file", "sha256", "by")]] = Field(default_factory=dict)
+    """Local model → the `file` of its weights, without its folder, their `sha256`, and the package `by` which they are served."""
     suite_problems: tuple[str, ...] = ()
     broken_laws: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Loop of the user's own → the laws of loops that it breaks, of those that a comparison checks once its trials have run."""
@@ -291,7 +261,7 @@ class Manifest(ManifestPart):
 
     @property
     def settings(self) -> Settings:
-        """Return the part of the configuration with which results are read."""
+        """Return the configuration that the run began with."""
         return Settings.model_validate(self.config)
 
     @property
@@ -310,7 +280,6 @@ class Manifest(ManifestPart):
 
 
 def timestamp() -> str:
-    """Return the present time, as manifests give it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -320,7 +289,6 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def write_manifest(folder: Path, manifest: ManifestPart) -> None:
-    """Write a manifest, whole or not at all."""
     write_manifest_json(folder, manifest.to_json())
 
 
@@ -330,3 +298,80 @@ VERSION_NAMES = {
     TRIAL_LIMITS: "the rule of trial limits",
 }
 """Name of a version in a manifest → what has it."""
+
+
+# --- what has changed since a run began ---
+
+MAX_TOLD = 3
+VENV = "venv"
+"""The option of a foreign loop that only says where its environment is."""
+_OF_SUITE = {
+    "name": "name",
+    "version": "version",
+    "tasks": "number of tasks",
+    "max_tool_steps": "step limit",
+    "tool_server": "tool server",
+    "digest": "tasks, tools or expected answers",
+    "code": "code of your own",
+}
+_OF_ARM = (
+    *("version", "packages", "environment", "code", "files", "configuration", "program"),
+    *("options", "model", "profile", "met", "loop"),
+)
+
+
+def manifest_changes(then: Manifest, now: Manifest) -> list[str]:
+    """Return what two manifests differ in that decides what trials give, a label each; empty if nothing does."""
+    found = suite_changes(then, now)
+    for name in sorted(then.weights.keys() & now.weights.keys()):  # weights that are not there now are told where they are opened
+        before, after = then.weights[name], now.weights[name]
+        if before["sha256"] != after["sha256"]:
+            found.append(f"the weights of model {name} ({before['file']}, now {after['file']})")
+    found += [f"fault profile {name}" for name in _differing(then.profiles, now.profiles)]
+    was, arms = ({arm.arm: arm for arm in each.arms} for each in (then, now))
+    for name in _differing(was, arms):
+        if name not in was or name not in arms:
+            found.append(f"arm {name} ({'there was none' if name in arms else 'there is none now'})")
+            continue
+        parts = [part for part in _OF_ARM if getattr(arms[name], part) != getattr(was[name], part)]
+        if "code" in parts and "files" in parts:
+            parts.remove("files")  # of which the code is one
+        found.append(f"arm {name} (its {' and '.join(parts) or 'entry'})")
+    compared = ("versions", "suite", "profiles", "arms")
+    return found or [part for part in compared if getattr(then, part) != getattr(now, part)]  # such as their order
+
+
+def suite_changes(then: Manifest, now: Manifest) -> list[str]:
+    """Return the changes in what all arms share: versions and suite."""
+    found = [
+        f"{VERSION_NAMES.get(name, name)} (version {then.versions.get(name)}, now {now.versions.get(name)})"
+        for name in _differing(then.versions, now.versions)
+    ]
+    parts = [label for part, label in _OF_SUITE.items() if getattr(then.suite, part) != getattr(now.suite, part)]
+    return [*found, *([f"suite {now.suite.name} (its {' and '.join(parts)})"] if parts else [])]
+
+
+def _differing(was: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+    return [name for name in dict.fromkeys([*was, *now]) if was.get(name) != now.get(name)]
+
+
+def summary(differences: Sequence[str]) -> str:
+    rest = f" and {len(differences) - MAX_TOLD} more" if len(differences) > MAX_TOLD else ""
+    return f"{', '.join(differences[:MAX_TOLD])}{rest}"
+
+
+def upgrades(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return arm → the only arm of the other side that differs from it in nothing but version and environment; None without one."""
+
+    def differing_in_version(arm: Any, arms: Mapping[str, Any]) -> list[str]:
+        return [name for name, other in arms.items() if other.version and _identity(other) == _identity(arm)]
+
+    counterparts: dict[str, str | None] = {}
+    for name, arm in was.items():
+        found = differing_in_version(arm, now) if arm.version else []
+        counterparts[name] = found[0] if len(found) == 1 and differing_in_version(now[found[0]], was) == [name] else None
+    return counterparts
+
+
+def _identity(arm: Any) -> tuple[Any, ...]:
+    return (arm.loop, {name: value for name, value in arm.options.items() if name != VENV}, arm.model, arm.profile)

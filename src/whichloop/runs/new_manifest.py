@@ -20,7 +20,7 @@ from whichloop.datasets.validity import replay
 from whichloop.metrics.arm_info import TRIAL_LIMITS, TRIAL_LIMITS_VERSION
 from whichloop.metrics.record import RECORD_VERSION
 from whichloop.models.local.server import find_weights
-from whichloop.models.profiles import PROFILES_VERSION, built_in_profiles
+from whichloop.models.profiles import PROFILES_VERSION
 from whichloop.protocol import ForeignLoop, Loop, Optimizable, plan_to_json, program_digest, render_value
 from whichloop.protocol.json_text import Json, canonical_json, digest, sha256, short_digest
 from whichloop.protocol.modules import package_version
@@ -31,17 +31,7 @@ from whichloop.runs.built_in import builtin_names
 from whichloop.runs.code_digests import code_digest, loop_files, own_file_digests, scorer_digests
 from whichloop.runs.config import BudgetConfig, CompareConfig
 from whichloop.runs.lookup import scorers_of
-from whichloop.runs.manifest import (
-    ArmEntry,
-    AskedDigests,
-    Manifest,
-    ManifestPart,
-    SuiteEntry,
-    TaskDigests,
-    ToolServerEntry,
-    WeightsEntry,
-    timestamp,
-)
+from whichloop.runs.manifest import ArmEntry, Manifest, SuiteEntry, TaskDigests, timestamp
 from whichloop.runs.permissions import with_worker_process
 from whichloop.runs.registry import own_limit
 from whichloop.runs.schedule import Arm, form_of
@@ -72,8 +62,7 @@ def versions_of(config: CompareConfig) -> dict[str, int | str | None]:
 
 def manifest_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms: Sequence[Arm]) -> Manifest:
     """Return the parts that decide what trials give, and where they run."""
-    weights, built_in = _weights_entries(config), built_in_profiles()
-    own_profiles = {arm.profile.name: arm.profile.effects() for arm in arms if arm.profile.name not in built_in}
+    weights = _weights_entries(config)
     return Manifest(
         created=timestamp(),
         config=config.public(),
@@ -86,24 +75,23 @@ def manifest_of(config: CompareConfig, suite: Suite, tasks: Sequence[Task], arms
         python=platform.python_version(),
         platform=platform.platform(terse=True),
         **({"weights": weights} if weights else {}),
-        **({"own_profiles": own_profiles} if own_profiles else {}),
     )
 
 
-def _weights_entries(config: CompareConfig) -> dict[str, WeightsEntry]:
+def _weights_entries(config: CompareConfig) -> dict[str, dict[str, str]]:
     """Return the weights of the local models that answer; without those that are not there, which is told where they are opened."""
     entries = {}
     for name in () if config.replays else filter(is_local_model, config.opened_models):
         with contextlib.suppress(ValueError):
             file, by = find_weights(name), f"xllamacpp {package_version('xllamacpp') or 'unknown'}"
             with file.open("rb") as opened:
-                entries[name] = WeightsEntry(file=file.name, sha256=hashlib.file_digest(opened, "sha256").hexdigest(), by=by)
+                entries[name] = {"file": file.name, "sha256": hashlib.file_digest(opened, "sha256").hexdigest(), "by": by}
     return entries
 
 
 def suite_entry(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> SuiteEntry:
-    """Return what a manifest says of the suite."""
-    files, constructed, server = own_files(config, suite), sum(map(is_by_construction, tasks)), _server_entry(config)
+    files, constructed = own_files(config, suite), sum(map(is_by_construction, tasks))
+    server = tool_server(config.tools)._asdict() if config.tools is not None and is_mcp(config.tools) else None
     return SuiteEntry(
         name=suite.name,
         version=suite.version,
@@ -114,13 +102,6 @@ def suite_entry(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> S
         **({"by_construction": constructed} if constructed else {}),
         **({"tool_server": server} if server is not None else {}),
     )
-
-
-def _server_entry(config: CompareConfig) -> ToolServerEntry | None:
-    if config.tools is None or not is_mcp(config.tools):
-        return None
-    name, version, tools = tool_server(config.tools)
-    return ToolServerEntry(name=name, version=version, tools=tools)
 
 
 def _arm_entry(config: CompareConfig, suite: Suite, arm: Arm) -> ArmEntry:
@@ -146,7 +127,6 @@ def _arm_entry(config: CompareConfig, suite: Suite, arm: Arm) -> ArmEntry:
 
 
 def typed_options(arm: Arm) -> dict[str, Json]:
-    """Return the options that were typed of an arm's loop, as JSON."""
     return {name: json_safe(value) for name, value in arm.spec.options.items()}
 
 
@@ -176,7 +156,7 @@ def _literal(value: object) -> str:
     return repr(value if value is None or isinstance(value, str | int | float) else render_value(value))
 
 
-def question_digests(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> dict[str, ManifestPart]:
+def question_digests(config: CompareConfig, suite: Suite, tasks: Sequence[Task]) -> dict[str, Any]:
     """Return the parts of a manifest by which it is known later whether the same was asked, and of which tasks not.
 
     Warns of tools that do not say what they and their arguments are.
@@ -227,7 +207,7 @@ async def result_digests(suite: Suite, tasks: Sequence[Task]) -> dict[str, str]:
     return digests
 
 
-def asked_digests(config: CompareConfig, suite: Suite, tasks: Sequence[Task], tools: Any = None) -> AskedDigests:
+def asked_digests(config: CompareConfig, suite: Suite, tasks: Sequence[Task], tools: Any = None) -> dict[str, str]:
     """Return digests of what tasks ask, and of their plans. What is expected, and scorers, have no part in them.
 
     Of the user's own code only `--tools` has: a suite's module may hold expected answers.
@@ -239,8 +219,8 @@ def asked_digests(config: CompareConfig, suite: Suite, tasks: Sequence[Task], to
         questions.append(sha256(canonical_json(question)))
         plans.append(sha256(canonical_json([task.id, None if task.plan is None else plan_to_json(task.plan)])))
     tools, own = tools or described_tools(suite.opened(tasks[0])), config.tools
-    return AskedDigests(
-        questions=digest([config.max_tool_steps or suite.max_tool_steps, suite.shared, tools, questions]),
-        plans=digest(plans),
+    return {
+        "questions": digest([config.max_tool_steps or suite.max_tool_steps, suite.shared, tools, questions]),
+        "plans": digest(plans),
         **({} if own is None else {"tools": digest(list(tool_server(own)) if is_mcp(own) else own_file_digests(None, own))}),
-    )
+    }

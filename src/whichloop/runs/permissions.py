@@ -11,7 +11,7 @@ from pathlib import Path
 
 from whichloop.datasets.importing.mcp_server import is_mcp
 from whichloop.protocol.names import WHY_GONE, is_gone, lives_in_one_process, parse_spec, without_process
-from whichloop.runs.built_in import FOREIGN, builtin_names
+from whichloop.runs.built_in import builtin_names, loop_names
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.registry import loops_named, programs_named
 from whichloop.runs.store.files import RunError
@@ -90,8 +90,7 @@ def own_code(config: CompareConfig) -> list[str]:
 
 def _imported_code(config: CompareConfig) -> list[str]:
     """Return the names in a configuration that lead to code outside of whichloop which is imported, each once."""
-    foreign = [name for kind in FOREIGN for name in builtin_names(kind)]
-    ours = {"loop": [*builtin_names("loop"), *foreign], "suite": builtin_names("suite")}
+    ours = {"loop": loop_names(), "suite": builtin_names("suite")}
     named = [*(("loop", text) for text in config.loops), ("suite", config.suite)]
     names = [(kind, name) for kind, text in named for name in loops_named(parse_spec(text))]
     tools = [] if config.tools is None or is_mcp(config.tools) else [config.tools]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
@@ -25,7 +25,7 @@ from whichloop.protocol.names import Spec, nearest, own_module, own_object, pars
 from whichloop.protocol.own_code import own_words
 from whichloop.protocol.values import joined
 
-from .built_in import FOREIGN, PACKAGES, Option, builtin_names, options_of
+from .built_in import FOREIGN, PACKAGES, Option, builtin_names, is_foreign, options_of
 
 _STARTED = ("command", "venv", "python")
 """Their options that say what that is."""
@@ -37,17 +37,19 @@ _STARTED = ("command", "venv", "python")
 def converted_options(target: Callable[..., Any], typed: Mapping[str, Any], whose: str) -> dict[str, Any]:
     """Return options converted to their types. Raises ValueError that names the option and what would be right."""
     options_by_name = options_of(target)
-    options = {}
+    options: dict[str, Any] = {}
     for name, value in typed.items():
         if name not in options_by_name:
             raise ValueError(f"{whose}: unknown option {name!r}; {nearest(name, options_by_name)}")
         option = options_by_name[name]
+        if value == "none" and type(None) in get_args(option.type):
+            options[name] = None
+            continue
         if takes_loop(option):
-            options[name] = _inner_loop(option, value, f"{whose}: {name}")
+            options[name] = _inner_loop(value, f"{whose}: {name}")
             continue
         try:
-            takes_none = value == "none" and type(None) in get_args(option.type)
-            options[name] = TypeAdapter(option.type).validate_python(None if takes_none else value)
+            options[name] = TypeAdapter(option.type).validate_python(value)
         except ValidationError as error:
             raise ValueError(f"{whose}: {name}: {error.errors(include_url=False)[0]['msg']}, got {value!r}") from None
         except PydanticUserError:
@@ -59,14 +61,11 @@ def converted_options(target: Callable[..., Any], typed: Mapping[str, Any], whos
 
 
 def takes_loop(option: Option) -> bool:
-    """Whether an option's value is a loop."""
     return option.type is Loop or Loop in get_args(option.type)
 
 
-def _inner_loop(option: Option, value: Any, whose: str) -> Loop | None:
+def _inner_loop(value: Any, whose: str) -> Loop:
     """Return a loop inside another, from its own `name(option=value)`. Raises ValueError."""
-    if value == "none" and type(None) in get_args(option.type):
-        return None
     if not isinstance(value, str):
         raise ValueError(f'{whose}: write a loop, name or "name(option=value)", got {value!r}')
     try:
@@ -98,7 +97,10 @@ def _source(suite: str) -> Source | None:
 def find(kind: str, name: str) -> Callable[..., Any]:
     """Return the loop's class or the suite's loader. Raises ValueError for an unknown name, with the nearest known ones."""
     if ":" in name:
-        return _imported(kind, name)
+        imported: Callable[..., Any] = own_object(kind, name)
+        if not callable(imported):
+            raise ValueError(f"{kind} {name!r} is not a class or function")
+        return imported
     places = ("loop", *FOREIGN) if kind == "loop" else (kind,)
     for place in places:
         if name in builtin_names(place):
@@ -115,13 +117,6 @@ def find(kind: str, name: str) -> Callable[..., Any]:
         return loaded
     candidates = [name for place in places for name in builtin_names(place)] + sorted(plugins)
     raise ValueError(f"unknown {kind} {name!r}; {nearest(name, candidates)}, or package.module:Name")
-
-
-def _imported(kind: str, name: str) -> Callable[..., Any]:
-    imported: Callable[..., Any] = own_object(kind, name)
-    if not callable(imported):
-        raise ValueError(f"{kind} {name!r} is not a class or function")
-    return imported
 
 
 _PARTS = ("name", "stops", "run", "with_step_limit")
@@ -204,38 +199,30 @@ def own_limit(loop: Loop, spec: Spec, tool_steps: int | None, limit: int) -> int
     return 0
 
 
+def specs_in(spec: Spec) -> list[Spec]:
+    """Return a spec, then those that its options may hold, however deep; no text of a foreign loop's options is a loop."""
+    found = [spec]
+    for text in () if is_foreign(spec.name) else spec.options.values():
+        if isinstance(text, str):
+            with contextlib.suppress(ValueError):  # a text that is not a spec
+                found += specs_in(parse_spec(text))
+    return found
+
+
 def loops_named(spec: Spec) -> list[str]:
     """Return the name in a spec, then the names that its options may hold, without importing anything.
 
     Only the loaded design knows whether an option's text is a loop, so `a.b:C` and names of plug-ins count as loops.
     """
     plugins = {point.name for point in plugins_of("whichloop.loops")}
-    inner = [name for within in _specs_within(spec) for name in loops_named(within)]
+    inner = [within.name for within in specs_in(spec)[1:]]
     return [spec.name, *(name for name in inner if ":" in name or name in plugins)]
 
 
 def programs_named(spec: Spec) -> list[str]:
     """Return the commands, functions and interpreters that a spec starts in processes of their own."""
-    if _is_foreign(spec.name):
-        return [spec.options[name] for name in _STARTED if isinstance(spec.options.get(name), str)]
-    return [name for within in _specs_within(spec) for name in programs_named(within)]
-
-
-def starts_nothing(spec: Spec) -> bool:
-    """Say whether neither the loop in a spec nor one within it is a framework or a program, which start what is no part of ours."""
-    return not _is_foreign(spec.name) and all(map(starts_nothing, _specs_within(spec)))
-
-
-def _specs_within(spec: Spec) -> Iterator[Spec]:
-    """Yield what the options of a spec may name; no text of a foreign loop's options is a loop."""
-    for text in () if _is_foreign(spec.name) else spec.options.values():
-        if isinstance(text, str):
-            with contextlib.suppress(ValueError):  # a text that is not a spec
-                yield parse_spec(text)
-
-
-def _is_foreign(name: str) -> bool:
-    return any(name in builtin_names(kind) for kind in FOREIGN)
+    started = [within.options.get(name) for within in specs_in(spec) if is_foreign(within.name) for name in _STARTED]
+    return [each for each in started if isinstance(each, str)]
 
 
 def make_suite(spec: Spec, data: Path | None = None, tools: str | None = None) -> Suite:
@@ -244,23 +231,9 @@ def make_suite(spec: Spec, data: Path | None = None, tools: str | None = None) -
     Raises ValueError for a bad name, option or file, OSError for an unreadable one.
     """
     loader = find("suite", spec.name)
-    options = _suite_options(spec, loader, data, tools)
-    try:
-        suite = loader(**options)
-    except Exception as error:  # code of the user's own
-        if not (words := own_words(error)):
-            raise
-        raise ValueError(f"suite {spec}: {words}") from error
-    if not isinstance(suite, Suite):
-        raise ValueError(f"suite {spec.name} gives a {type(suite).__name__}, not a whichloop.datasets.task.Suite")
-    return suite
-
-
-def _suite_options(spec: Spec, loader: Callable[..., Any], data: Path | None, tools: str | None) -> dict[str, Any]:
     if spec.program is not None:
         raise ValueError(f"suite {spec.name}: @{spec.program} is for loops")
-    allowed = options_of(loader)
-    typed = dict(spec.options)
+    allowed, typed = options_of(loader), dict(spec.options)
     if "tools" in typed and "tools" in allowed:
         raise ValueError(f"suite {spec.name}: tools is not an option; name their module with --tools")
     if data is not None:
@@ -275,7 +248,15 @@ def _suite_options(spec: Spec, loader: Callable[..., Any], data: Path | None, to
     if missing := _missing_option(loader, options):
         how = {"data": "--data FILE", "tools": "--tools MODULE or mcp:COMMAND"}.get(missing, f"{spec.name}({missing}=…)")
         raise ValueError(f"suite {spec.name} needs {missing}: give {how}")
-    return options
+    try:
+        suite = loader(**options)
+    except Exception as error:  # code of the user's own
+        if not (words := own_words(error)):
+            raise
+        raise ValueError(f"suite {spec}: {words}") from error
+    if not isinstance(suite, Suite):
+        raise ValueError(f"suite {spec.name} gives a {type(suite).__name__}, not a whichloop.datasets.task.Suite")
+    return suite
 
 
 def tools_named(name: str) -> OwnTools:

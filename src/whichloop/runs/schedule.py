@@ -1,13 +1,18 @@
-"""The schedule: arms × tasks × repeats; and what has changed since a run began."""
+"""The schedule: arms × tasks × repeats; what of it has ended, and what that has cost."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Literal
+
+import numpy as np
 
 from whichloop.datasets.task import Suite, Task
+from whichloop.metrics.record import Record
+from whichloop.metrics.statistics import Floats
 from whichloop.models.profiles import FORMS, OUTSIDE, Profile, load_profile
 from whichloop.protocol import ForeignLoop, Loop, render_value
 from whichloop.protocol.json_text import derived_seed
@@ -15,98 +20,20 @@ from whichloop.protocol.names import SCRIPTED, Spec, parse_spec
 from whichloop.protocol.redact import redact
 
 from .config import CompareConfig
-from .manifest import VERSION_NAMES, ArmEntry, Manifest
+from .manifest import VENV, Spent
 from .registry import make_loop
-from .run_state import Retry, RunState
+from .store.trials import count_rows, each_record
 
-MAX_TOLD = 3
+MAX_ATTEMPTS = 3
+"""Attempts at a trial that infrastructure made fail, over all sessions, unless the user asks for more."""
 
-VENV = "venv"
-"""The option of a foreign loop that only says where its environment is."""
-_PARTS_OF_ARMS = (
-    *("version", "packages", "environment", "code", "files", "configuration", "program"),
-    *("options", "model", "profile", "met", "loop"),
-)
+Key = tuple[str, str, int]
+"""Arm, task, repeat."""
+Retry = Literal["infrastructure", "errors"]
+"""Trials to run again on request: `infrastructure` means every errored trial, `errors` also those in `FAVOURED`."""
 
-
-def manifest_changes(then: Manifest, now: Manifest) -> list[str]:
-    """Return what two manifests differ in that decides what trials give, a label each; empty if nothing does."""
-    found = suite_changes(then, now)
-    for name in sorted(then.weights.keys() & now.weights.keys()):  # weights that are not there now are told where they are opened
-        before, after = then.weights[name], now.weights[name]
-        found += [f"the weights of model {name} ({before.file}, now {after.file})"] if before.sha256 != after.sha256 else []
-    profiles = sorted({*then.profiles, *now.profiles})
-    found += [f"fault profile {name}" for name in profiles if then.profiles.get(name) != now.profiles.get(name)]
-    found += _arm_changes({arm.arm: arm for arm in then.arms}, {arm.arm: arm for arm in now.arms})
-    parts = ("versions", "suite", "profiles", "arms")
-    return found or [part for part in parts if getattr(then, part) != getattr(now, part)]  # such as their order
-
-
-def suite_changes(then: Manifest, now: Manifest) -> list[str]:
-    """Return the changes in what all arms share: versions and suite."""
-    was, is_now, found = then.suite, now.suite, list[str]()
-    for name in sorted({*then.versions, *now.versions}):
-        before, after = then.versions.get(name), now.versions.get(name)
-        found += [f"{VERSION_NAMES.get(name, name)} (version {before}, now {after})"] if before != after else []
-    servers = [
-        ("none", "", "") if s is None else (s.name or "unnamed", s.version, s.tools) for s in (was.tool_server, is_now.tool_server)
-    ]
-    pairs = (
-        ("the suite", f"{was.name} {was.version}", f"{is_now.name} {is_now.version}"),
-        ("the number of tasks", was.tasks, is_now.tasks),
-        ("the step limit", was.max_tool_steps, is_now.max_tool_steps),
-        ("the server of the tools", *(" ".join(server[:2]).strip() for server in servers)),
-    )
-    found += [f"{label} ({before}, now {after})" for label, before, after in pairs if before != after]
-    labels = {
-        f"suite {is_now.name} (its tasks, tools or expected answers)": was.digest != is_now.digest,
-        f"the list of tools of the server {servers[1][0]}": servers[0][2] != servers[1][2],
-        f"the code of your own that suite {is_now.name} is made of or scored by": was.code != is_now.code,
-    }
-    return [*found, *(label for label, changed in labels.items() if changed)]
-
-
-def _arm_changes(was: Mapping[str, ArmEntry], now: Mapping[str, ArmEntry]) -> Iterator[str]:
-    upgraded = {old: new for old, new in upgrades(was, now).items() if new is not None and old not in now}
-    for old, new in upgraded.items():
-        yield f"arm {old} (its version, now {now[new].version or 'unknown'})"
-    for name, arm in now.items():
-        if name not in was and name not in upgraded.values():
-            yield f"arm {name} (there was none)"
-        elif name in was and was[name] != arm:
-            parts = [part for part in _PARTS_OF_ARMS if getattr(arm, part) != getattr(was[name], part)]
-            if "code" in parts and "files" in parts:
-                parts.remove("files")  # of which the code is one
-            yield f"arm {name} (its {' and '.join(parts) or 'entry'})"
-    yield from (f"arm {name} (there is none now)" for name in was if name not in now and name not in upgraded)
-
-
-def arms_changed(then: Manifest, now: Manifest) -> bool:
-    """Say whether an arm, a fault profile or a version is not what it was: all that decides trials, the suite aside."""
-    return (then.arms, then.versions, then.profiles) != (now.arms, now.versions, now.profiles)
-
-
-def summary(differences: Sequence[str]) -> str:
-    """Return changes in one line."""
-    rest = f" and {len(differences) - MAX_TOLD} more" if len(differences) > MAX_TOLD else ""
-    return f"{', '.join(differences[:MAX_TOLD])}{rest}"
-
-
-def upgrades(was: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return arm → the only arm of the other side that differs from it in nothing but version and environment; None without one."""
-
-    def differing_in_version(arm: Any, arms: Mapping[str, Any]) -> list[str]:
-        return [name for name, other in arms.items() if other.version and _identity(other) == _identity(arm)]
-
-    counterparts: dict[str, str | None] = {}
-    for name, arm in was.items():
-        found = differing_in_version(arm, now) if arm.version else []
-        counterparts[name] = found[0] if len(found) == 1 and differing_in_version(now[found[0]], was) == [name] else None
-    return counterparts
-
-
-def _identity(arm: Any) -> tuple[Any, ...]:
-    return (arm.loop, {name: value for name, value in arm.options.items() if name != VENV}, arm.model, arm.profile)
+FAVOURED = frozenset({"crashed", "timeout"})
+"""Stops that whichloop sets when a loop broke, which scores 0. Running such trials again favours loops that break now and then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +154,59 @@ def schedule(arms: Sequence[Arm], tasks: Sequence[Task], repeats: int, seed: int
 
 
 @dataclass(frozen=True, slots=True)
+class RunState:
+    """A run's trials that have ended, each with the record of its last attempt, and what all their attempts cost."""
+
+    ended: Mapping[Key, Record] = field(default_factory=dict)
+    spent: Spent = field(default_factory=Spent)
+    rows: int = 0
+
+    def again(self, retry: Retry | None) -> dict[Key, int]:
+        """Return which attempt, from 1, those trials are to have now that have a record and whose result does not stand."""
+        attempts = {}
+        for key, last in self.ended.items():
+            if last.status == "errored":
+                is_due = retry is not None or last.attempt + 1 < MAX_ATTEMPTS
+            else:
+                is_due = retry == "errors" and last.status == "scored" and last.stop in FAVOURED
+            if is_due:
+                attempts[key] = last.attempt + 1
+        return attempts
+
+
+def read_state(folder: Path, earlier: RunState | None = None) -> RunState:
+    """Read the state of a run; return `earlier` if nothing was written since. Raises RunError."""
+    rows = count_rows(folder)
+    if earlier is not None and earlier.rows == rows:
+        return earlier
+    ended = dict[Key, Record]()
+    costs, begins, ends = [(0, 0, 0.0)], list[float](), list[float]()
+    for record in each_record(folder):
+        before = ended.get(record.key)
+        if before is None or before.attempt != record.attempt:  # else a row that only judges the same attempt again
+            costs.append(cost_of(record))
+            begins.append(record.started_at)
+            ends.append(record.started_at + record.wall_s)
+        ended[record.key] = record
+    calls, tokens, dollars = map(sum, zip(*costs, strict=True))
+    return RunState(ended, Spent(calls, tokens, dollars, covered_s(np.array(begins), np.array(ends))), rows)
+
+
+def cost_of(record: Record) -> tuple[int, int, float]:
+    """Return the calls, the tokens and the dollars of a trial, those of a model that plays the user included."""
+    dollars = (record.cost_usd or 0.0) + (record.user_cost_usd or 0.0)
+    return record.lm_calls + record.user_counts.get("calls", 0), record.tokens + (record.user_tokens or 0), dollars
+
+
+def covered_s(starts: Floats, ends: Floats) -> float:
+    """Return the length of the union of all trials' times."""
+    order = np.lexsort((ends, starts))
+    starts, ends = starts[order], ends[order]
+    until = np.maximum.accumulate(np.concatenate(([0.0], ends)))[:-1]
+    return math.fsum(np.maximum(0.0, ends - np.maximum(starts, until)).tolist())
+
+
+@dataclass(frozen=True, slots=True)
 class PendingTrials:
     """The trials of a schedule that remain to be run, each made when its turn comes."""
 
@@ -236,10 +216,12 @@ class PendingTrials:
     retry: Retry | None
 
     def __iter__(self) -> Iterator[Trial]:
+        again = self.past.again(self.retry)
         for trial in self.cells():
-            attempt = self.past.next_attempt(trial.key, self.retry)
-            if attempt is not None:
-                yield replace(trial, attempt=attempt) if attempt else trial
+            if trial.key not in self.past.ended:
+                yield trial
+            elif trial.key in again:
+                yield replace(trial, attempt=again[trial.key])
 
     def __len__(self) -> int:
         return self.scheduled - len(self.past.ended) + self.again
@@ -247,10 +229,9 @@ class PendingTrials:
     @property
     def again(self) -> int:
         """Return the number of missing trials that have a record."""
-        return sum(self.past.next_attempt(key, self.retry) is not None for key in self.past.ended)
+        return len(self.past.again(self.retry))
 
     @property
     def favoured(self) -> int:
-        """Return the number of missing trials that are scored already."""
-        past = self.past
-        return sum(past.is_favoured(key) and past.next_attempt(key, self.retry) is not None for key in past.ended)
+        """Return the number of missing trials that are scored already, and can only gain."""
+        return sum(self.past.ended[key].status == "scored" for key in self.past.again(self.retry))

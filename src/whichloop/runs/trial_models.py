@@ -116,6 +116,17 @@ class TrialModels:
         if self.recordings is not None:
             self.recordings.close(whole)
 
+    def answering(self, name: str, trial: tuple[str, str, int], kept_as: str = "") -> tuple[Model, RecordedModel | None]:
+        """Return the real model of a name for one trial, and the recording that answers or listens below it, if there is one.
+
+        `kept_as`: its name in a recording; empty for its own.
+        """
+        model, recorded = self.real.get(name), None  # a replay asks nobody
+        if self.recordings is not None:
+            model = recorded = RecordedModel(self.recordings, kept_as or name, trial, model)
+        assert model is not None
+        return WithSampling(model, self.sampling, constrain=self.constrain), recorded
+
     def as_manifest(self) -> dict[str, Json]:
         """Return what real models can do, as they declare it or as they showed."""
         return {name: asdict(model.capabilities) for name, model in self.real.items()}
@@ -159,11 +170,7 @@ def model_for_trial(
         assert tunnel is not None
         scripted = Scripted(script, tunnel)
         return scripted if tunnel.real_time else InOrder(scripted), None
-    model, recorded = models.real.get(trial.arm.model), None  # a replay asks nobody
-    if models.recordings is not None:
-        model = recorded = RecordedModel(models.recordings, trial.arm.model, trial.key, model)
-    assert model is not None
-    model = WithSampling(model, models.sampling, constrain=models.constrain)
+    model, recorded = models.answering(trial.arm.model, trial.key)
     return model if tunnel is None else WithOutages(model, tunnel, trial.draws), recorded
 
 
@@ -177,15 +184,13 @@ class PlayedUser:
         self.calls = 0
         self.usage = Usage()
         self._failure = ""
-        self._meter, self._recorded = Meter(parent=run_meter), None
+        self._meter = Meter(parent=run_meter)
+        self._recorded: RecordedModel | None = None
         self._model: Model | None = None
         if models.user is not None:
-            model = models.real.get(models.user)  # a replay asks nobody
-            self._is_priced = bool(getattr(model, "is_priced", False))
-            if models.recordings is not None:
-                model = self._recorded = RecordedModel(models.recordings, AS_USER.format(models.user), trial.key, model)
-            assert model is not None
-            self._model = _OffTheClock(MeteredModel(WithSampling(model, models.sampling), self._meter, self))
+            self._is_priced = bool(getattr(models.real.get(models.user), "is_priced", False))
+            model, self._recorded = models.answering(models.user, trial.key, AS_USER.format(models.user))
+            self._model = _OffTheClock(MeteredModel(model, self._meter, self))
 
     def play(self, environment: Environment) -> Environment:
         """Return the environment with its user played by the model; as it is where the script answers.
@@ -220,7 +225,6 @@ class PlayedUser:
         return 0.0 if self._model is not None and self._is_priced and not self.calls else self.usage.cost_usd
 
     def exchange(self, exchange: MeteredExchange) -> None:
-        """Count one request."""
         self.calls += 1
         if exchange.reply is not None:
             self.usage += exchange.reply.usage or Usage()
@@ -257,7 +261,11 @@ def open_models(config: CompareConfig, arms: Sequence[Arm], begun: Mapping[str, 
             )
     settings = config.provider
     sampling = Sampling(settings.temperature, settings.max_tokens, settings.top_p, settings.seed)
-    recordings = _recordings(config, arms, goes_on=begun is not None)
+    recordings, goes_on, mode = None, begun is not None, config.cassette_mode or "replay"
+    if config.cassette is not None:  # an interrupted recording adds to what it has
+        recordings = Recordings(config.cassette, "replay-or-record" if goes_on and mode == "record" else mode, goes_on=goes_on)
+        for name in [*(arm.model for arm in arms if not arm.is_scripted), *([AS_USER.format(config.user)] if config.user else [])]:
+            recordings.of(name)
     return TrialModels(real, recordings, sampling, settings.constrain, config.user, scripted_price(config))
 
 
@@ -316,14 +324,3 @@ def check_scripted_price(config: CompareConfig) -> None:
     """Raise SettingError if a budget in dollars limits a scripted model whose tokens have no price."""
     if not config.real_models and config.price is None:
         raise SettingError("price", "a budget in dollars needs one for the scripted model, such as -s price=0.15/0.60")
-
-
-def _recordings(config: CompareConfig, arms: Sequence[Arm], *, goes_on: bool) -> Recordings | None:
-    """Open the recordings, if there are any. `goes_on`: an interrupted recording adds to what it has."""
-    if config.cassette is None:
-        return None
-    mode = config.cassette_mode or "replay"
-    recordings = Recordings(config.cassette, "replay-or-record" if goes_on and mode == "record" else mode, goes_on=goes_on)
-    for name in [*(arm.model for arm in arms if not arm.is_scripted), *([AS_USER.format(config.user)] if config.user else [])]:
-        recordings.of(name)
-    return recordings

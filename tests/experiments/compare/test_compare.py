@@ -200,7 +200,7 @@ def test_the_latest_run_is_the_one_that_was_begun_last_whatever_its_name_and_non
         (runs / name).mkdir(parents=True)
         write_manifest_json(runs / name, {"config": {}, "created": f"2026-01-0{day}T00:00:00+00:00"})
     assert run_folder("latest", runs) == runs / "new"
-    with pytest.raises(RunError, match=r"in .*: old, new$"):
+    with pytest.raises(RunError, match=r"known: new, old, latest$"):
         run_folder("another", runs)
 
 

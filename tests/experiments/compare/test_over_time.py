@@ -25,7 +25,7 @@ from whichloop.metrics.record import Record
 from whichloop.protocol import Capabilities, ProviderError, Reply, Request
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.permissions import Permissions, resume_flags
-from whichloop.runs.run_state import covered_s, read_state
+from whichloop.runs.schedule import covered_s, read_state
 from whichloop.runs.store.files import MANIFEST, RunError, locked, read_manifest_json, write_manifest_json
 from whichloop.runs.store.trials import TrialWriter, read_records
 

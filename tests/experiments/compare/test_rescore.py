@@ -25,7 +25,7 @@ from whichloop.protocol import Query
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions
-from whichloop.runs.run_state import read_state
+from whichloop.runs.schedule import read_state
 from whichloop.runs.store.files import RunError, read_manifest_json
 from whichloop.runs.store.trials import read_records
 

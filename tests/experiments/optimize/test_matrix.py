@@ -11,7 +11,7 @@ import pytest
 
 from whichloop.dspy_seam.program import LoopProgram
 from whichloop.experiments.optimize.optimizer import BUILT_IN
-from whichloop.protocol import program_digest, read_program
+from whichloop.protocol import program_digest, with_program
 from whichloop.protocol.names import parse_spec
 from whichloop.runs.registry import make_loop
 
@@ -45,7 +45,7 @@ def test_each_optimizer_ends_on_each_design_with_a_program_that_loads_and_gains_
     loaded = LoopProgram(own)
     loaded.load(str(found.program))
     programs = (
-        read_program(found.program).on(own),  # type: ignore[arg-type]  # all five are
+        with_program(own, found.program).predictors,  # type: ignore[type-var]  # all five are
         make_loop(parse_spec(f"{loop}@{found.program}")).predictors,  # type: ignore[attr-defined]
         loaded.program,
     )

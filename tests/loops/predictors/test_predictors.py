@@ -31,8 +31,8 @@ from whichloop.loops.react_extract import ReactExtract, ReactExtractProgram
 from whichloop.protocol import Loop, Message, NativeCall, Optimizable, Program, Reply, Request, ToolCall
 from whichloop.protocol.moves import Act, PlanTask, Recovery, Tasks, Text, Understanding
 from whichloop.protocol.names import parse_spec
-from whichloop.protocol.predictor import CONVERSATION, EXAMPLES
 from whichloop.protocol.program import read_program
+from whichloop.protocol.wire import CONVERSATION, EXAMPLES
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
 
@@ -93,8 +93,8 @@ def test_its_state_is_saved_copied_and_loaded(spec: str, tmp_path: Path) -> None
     file = tmp_path / "optimized.json"
     module.save(file)
     saved = read_program(file)
-    assert saved.on(loop) == program
-    assert [seen(request) for request in scripted(loop.with_predictors(saved.on(loop)))[0]] == [
+    assert loop.with_predictors(saved.program).predictors == program
+    assert [seen(request) for request in scripted(loop.with_predictors(saved.program))[0]] == [
         seen(request) for request in scripted(loop.with_predictors(program))[0]
     ]
 

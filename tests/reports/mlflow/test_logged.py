@@ -25,9 +25,9 @@ from whichloop.experiments.optimize.result import OptimizationResult, optimizati
 from whichloop.reports.dataframes import Loaded
 from whichloop.reports.html.page import optimization_title, run_title
 from whichloop.reports.mlflow import log, page_of
+from whichloop.reports.tracking import default_uri
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.store_addresses import default_uri
 
 IN_ONE_FORK = "the comparison that is logged once"
 TASKS = 7

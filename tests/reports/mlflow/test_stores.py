@@ -21,10 +21,9 @@ from whichloop.experiments.compare.run import prepare
 from whichloop.protocol.redact import public_address
 from whichloop.reports import mlflow as store
 from whichloop.reports.mlflow import log, metric_key
-from whichloop.reports.tracking import _reason, log_results
+from whichloop.reports.tracking import _reason, log_results, ui_command
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.engine.runner import Unwatched
-from whichloop.runs.store_addresses import ui_command
 
 IN_ONE_FORK = "the runs that are logged"
 

@@ -15,9 +15,8 @@ from whichloop.api.carry_out import apart
 from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.results import results
 from whichloop.experiments.compare.run import run
-from whichloop.runs.engine import interruption
-from whichloop.runs.engine.interruption import Interruption, press_everywhere, terminated_as_interrupted
 from whichloop.runs.engine.runner import Unwatched
+from whichloop.runs.trial.watchdog import Interruption, press_everywhere, terminated_as_interrupted
 
 ENGINES: dict[str, dict[str, Any]] = {"one process": {"concurrency": 4}, "workers": {"workers": 2, "concurrency": 4}}
 SAID = "; they end first; Ctrl-C again ends the run at once"
@@ -26,9 +25,8 @@ press = partial(signal.raise_signal, signal.SIGINT)
 
 
 @pytest.fixture(autouse=True)
-def as_before(monkeypatch: pytest.MonkeyPatch):
-    """The handlers of this process stay as they were, and whoever presses here means each one."""
-    monkeypatch.setattr(interruption, "SAME_WISH_S", 0.0)
+def as_before():
+    """The handlers of this process stay as they were."""
     before = {number: signal.getsignal(number) for number in NUMBERS}
     yield
     for number, handler in before.items():
@@ -117,16 +115,6 @@ def test_each_way_to_end_is_taken_once_the_gentle_one_first(wishes: list[bool]) 
             taken.append("raised")
     expected = ["at once" if wishes[0] else "gently", *(["at once"] * (not wishes[0])), *["raised"] * len(wishes)]
     assert taken == expected[: len(wishes)]
-
-
-def test_equal_signals_at_once_are_one_wish(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interruption, "SAME_WISH_S", 60.0)
-    taken: list[str] = []
-    asked = Interruption()
-    asked.wind_down, asked.cancel = lambda: taken.append("gently"), lambda: taken.append("at once")
-    for at_once in (False, False, True, True, False):
-        asked.press(at_once=at_once)
-    assert taken == ["gently", "at once"]
 
 
 @pytest.mark.parametrize("number", NUMBERS)

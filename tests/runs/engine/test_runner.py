@@ -17,7 +17,7 @@ from whichloop.metrics.record import records_digest
 from whichloop.protocol import Capabilities, ProviderError, Reply, Request
 from whichloop.protocol.model import StreamsWhole
 from whichloop.runs.config import CompareConfig
-from whichloop.runs.run_state import MAX_ATTEMPTS
+from whichloop.runs.schedule import MAX_ATTEMPTS
 from whichloop.runs.store.trials import TRIALS
 
 

@@ -18,7 +18,7 @@ from whichloop.runs.engine.messages import WorkerError
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import read_manifest
 from whichloop.runs.permissions import Permissions
-from whichloop.runs.run_state import read_state
+from whichloop.runs.schedule import read_state
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.trials import read_records
 

@@ -265,7 +265,7 @@ with TrialWriter(Path(sys.argv[1])) as writer:
 def test_a_file_that_may_not_grow_leaves_a_run_that_goes_on(tmp_path, tmp_path_factory, record):
     limit = "resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))"
     ended = ran_in_fork(FILLS.format(limit=limit), tmp_path_factory.mktemp("code"), str(tmp_path))
-    assert f"DiskError: {tmp_path / TRIALS}: disk I/O error; what was written before is whole" in ended.stderr
+    assert f"CutShort: {tmp_path / TRIALS}: disk I/O error; what was written before is whole" in ended.stderr
     kept = len(read_records(tmp_path))
     assert kept > 5
     add(tmp_path, [record(task=f"t{number}") for number in range(kept, kept + 20)])

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from whichloop.runs.trial.watchdog import LAST_ACTIVITY, beating, hangs_at
+from whichloop.runs.trial.watchdog import Blocked, beating, hangs_at
 
 
 @pytest.mark.thorough
@@ -26,12 +26,12 @@ def test_the_time_for_which_nothing_turned_is_kept():
     beats: list[float] = []
 
     async def go() -> None:
-        with beating(lambda: beats.append(LAST_ACTIVITY.blocked_s)):
+        with beating(lambda: beats.append(Blocked.seconds)):
             await asyncio.sleep(0.3)
             time.sleep(1.0)
             await asyncio.sleep(0.3)
 
-    before = LAST_ACTIVITY.blocked_s
+    before = Blocked.seconds
     asyncio.run(go())
     assert beats[-1] - before > 0.8
     assert 3 <= len(beats) <= 8
@@ -64,7 +64,7 @@ def test_a_watchdog_ends_the_process_of_code_of_a_users_own_but_never_as_a_succe
     """As pytest-timeout does: an exception in its thread would be no end."""
     code = (
         "import os, threading, time\n"
-        "from whichloop.runs.engine.interruption import told_of_exit\n"
+        "from whichloop.runs.trial.watchdog import told_of_exit\n"
         "with told_of_exit():\n"
         f"    threading.Timer(0.1, os._exit, ({status},)).start()\n"
         "    time.sleep(30)\n"

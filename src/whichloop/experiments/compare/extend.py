@@ -12,11 +12,10 @@ from whichloop.protocol.values import counted
 from whichloop.runs.config import CompareConfig, SettingError, config_from
 from whichloop.runs.folders import refuse_optimization
 from whichloop.runs.lookup import check_plans, tasks_of_split
-from whichloop.runs.manifest import RunNote, write_manifest
+from whichloop.runs.manifest import RunNote, manifest_changes, summary, write_manifest
 from whichloop.runs.new_manifest import manifest_of, question_digests
 from whichloop.runs.permissions import NO_PERMISSIONS, Permissions
-from whichloop.runs.run_state import read_state
-from whichloop.runs.schedule import Arm, make_arms, manifest_changes, summary
+from whichloop.runs.schedule import Arm, make_arms, read_state
 from whichloop.runs.store.files import RunError, locked
 from whichloop.runs.trial_models import open_models
 
@@ -66,7 +65,6 @@ def extend(
                 "config": run.manifest.config | {name: config.public()[name] for name in _added_to(run.config, additions)},
                 "suite": today.suite,
                 "profiles": today.profiles,
-                **({"own_profiles": today.own_profiles} if today.own_profiles else {}),
                 "arms": today.arms,
                 **question_digests(config, suite, tasks),
                 "models": abilities | models.as_manifest(),

@@ -10,16 +10,14 @@ from typing import Any
 
 from whichloop.datasets.task import Suite, Task
 from whichloop.experiments.compare.run import Experiment
-from whichloop.runs.config import CompareConfig, SettingError, config_from
+from whichloop.runs.config import CompareConfig, SettingError, config_from, typed_limits
 from whichloop.runs.lookup import resolve
-from whichloop.runs.manifest import Manifest, read_manifest
+from whichloop.runs.manifest import Manifest, manifest_changes, read_manifest, suite_changes, summary
 from whichloop.runs.new_manifest import asked_digests, manifest_of
 from whichloop.runs.permissions import NO_PERMISSIONS, Permissions, allow_words, allowed_config
-from whichloop.runs.run_state import Retry, read_state
-from whichloop.runs.schedule import Arm, arms_changed, manifest_changes, suite_changes, summary
+from whichloop.runs.schedule import Arm, Retry, read_state
 from whichloop.runs.store.files import RunError, locked
 from whichloop.runs.trial_models import TrialModels, open_models
-from whichloop.runs.typed_budgets import typed_limits
 
 SESSION_SETTINGS = frozenset({"concurrency", "workers", "engine", "address", "budget", "mlflow", "otlp"})
 
@@ -124,7 +122,8 @@ def _way_on(run: Reopened) -> str:
     then, now, name = run.manifest, run.today, shlex.quote(str(run.folder))
     anew = "start a new run with the same settings"
     asks_the_same = then.asked == asked_digests(run.config, run.suite, run.tasks)
-    if not suite_changes(then, now) or arms_changed(then, now) or not asks_the_same:
+    is_of_suite = (then.arms, then.versions, then.profiles) == (now.arms, now.versions, now.profiles)
+    if not suite_changes(then, now) or not is_of_suite or not asks_the_same:
         return anew
     rescore = " ".join(["whichloop resume", name, "--rescore", *allow_words(run.config.model_copy(update={"loops": ()}))])
     if then.suite.digest != now.suite.digest:

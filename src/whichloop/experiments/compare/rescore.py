@@ -146,11 +146,11 @@ def _check_questions(folder: Path, manifest: Manifest, config: CompareConfig, su
     questions, now = manifest.asked, asked_digests(config, suite, tasks)
     if questions is None:
         raise RunError(f"{folder}/manifest.json: asked: missing")
-    if questions.questions != now.questions:
+    if questions["questions"] != now["questions"]:
         raise RunError(_changed_questions(folder, _changed_task(folder, tasks) or "its tasks or its tools are not what they were"))
-    if questions.tools != now.tools:
+    if questions.get("tools") != now.get("tools"):
         raise RunError(_changed_questions(folder, f"the code of the tools in {config.tools} is another"))
-    if SCRIPTED in config.models and questions.plans != now.plans:
+    if SCRIPTED in config.models and questions["plans"] != now["plans"]:
         raise RunError(_changed_questions(folder, "the plans are not what they were, which the scripted model followed"))
 
 

@@ -22,7 +22,7 @@ from whichloop.protocol.values import counted
 from whichloop.runs.folders import is_test
 from whichloop.runs.manifest import Manifest, read_manifest
 from whichloop.runs.store.files import RunError
-from whichloop.runs.store.trials import name_meant, read_records, traces_bytes
+from whichloop.runs.store.trials import name_meant, read_records
 
 from .caveats import caveats
 from .measured_forms import are_mixed
@@ -169,7 +169,7 @@ class Results:
             "warnings": [caveat.to_json() for caveat in caveats(self.comparison)],
             "views": self.views.to_json(),
             "harness": [harness.to_json() for harness in self.harness],
-            "traces": {"kept": sum(record.trace_at > 0 for record in self.records), "bytes": traces_bytes(self.folder)},
+            "traces": {"kept": sum(record.trace_at > 0 for record in self.records)},
         }
 
 

@@ -23,21 +23,21 @@ from whichloop.models.metering import Meter
 from whichloop.models.profiles import load_profile
 from whichloop.protocol import ForeignLoop
 from whichloop.protocol.names import parse_spec
+from whichloop.runs.built_in import is_foreign
 from whichloop.runs.config import BudgetConfig, CompareConfig, typed_words
-from whichloop.runs.engine.engine import opened
-from whichloop.runs.engine.interruption import INTERRUPTED, Interruption, told_of_exit
-from whichloop.runs.engine.job import Job, SeenLines, budget_of
-from whichloop.runs.engine.runner import Progress, run_trials
+from whichloop.runs.engine.job import Job, SeenLines
+from whichloop.runs.engine.runner import Progress, opened
 from whichloop.runs.folders import new_folder
 from whichloop.runs.lookup import check_answers, check_calls, check_plans, check_tasks, check_user, resolve
-from whichloop.runs.manifest import Manifest, RunNote, SuiteEntry, read_manifest, write_manifest
+from whichloop.runs.manifest import Manifest, RunNote, Spent, SuiteEntry, read_manifest, write_manifest
 from whichloop.runs.new_manifest import manifest_of, question_digests
 from whichloop.runs.permissions import own_code, with_worker_process
-from whichloop.runs.registry import is_generated, make_loop, starts_nothing
-from whichloop.runs.run_state import Retry, RunState, Spent, read_state
-from whichloop.runs.schedule import Arm, PendingTrials, Trial, form_of, schedule
+from whichloop.runs.registry import is_generated, make_loop, specs_in
+from whichloop.runs.schedule import Arm, PendingTrials, Retry, RunState, Trial, form_of, read_state, schedule
 from whichloop.runs.store.files import CutShort, RunError, TracePolicy
 from whichloop.runs.store.trials import TrialWriter
+from whichloop.runs.trial.trial import budget_of
+from whichloop.runs.trial.watchdog import INTERRUPTED, Interruption, told_of_exit
 from whichloop.runs.trial_models import TrialModels, open_models, with_scripted_price
 
 from .measured_forms import applies
@@ -225,8 +225,9 @@ def workers_for(config: CompareConfig, trials: int) -> int:
     usual = CompareConfig()
     if trials < MIN_SHARED or any(getattr(config, name) != getattr(usual, name) for name in _USUAL):
         return 0
-    loops = [parse_spec(text) for text in config.loops]
-    is_ours = not own_code(config) and all(map(starts_nothing, loops)) and is_generated(parse_spec(config.suite).name)
+    specs = [spec for text in config.loops for spec in specs_in(parse_spec(text))]
+    starts = any(is_foreign(spec.name) for spec in specs)
+    is_ours = not own_code(config) and not starts and is_generated(parse_spec(config.suite).name)
     processors = min(MAX_SHARING, len(os.sched_getaffinity(0))) if is_ours and sys.platform == "linux" else 0
     return processors if processors > 1 else 0
 
@@ -241,7 +242,9 @@ async def _run(experiment: Experiment, progress: Progress, interruption: Interru
     assert task is not None
     interruption.cancel = partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel)
     try:
-        with TrialWriter(experiment.folder, _trace_policy(experiment)) as journal:
+        config = experiment.config
+        cells = ((each.id, repeat) for each in experiment.tasks for repeat in range(config.repeats))
+        with TrialWriter(experiment.folder, TracePolicy.of(config.traces, cells, config.seed)) as journal:
             # Read again under the lock, because another process may have continued this run.
             folder, now = experiment.folder, read_manifest(experiment.folder)
             if _schedule_of(experiment.manifest) != _schedule_of(now):
@@ -254,15 +257,6 @@ async def _run(experiment: Experiment, progress: Progress, interruption: Interru
     return stopped
 
 
-def _trace_policy(experiment: Experiment) -> TracePolicy:
-    """Return the run's trace policy."""
-    config = experiment.config
-    if not config.traces.startswith("sample"):
-        return TracePolicy(config.traces)
-    cells = ((task.id, repeat) for task in experiment.tasks for repeat in range(config.repeats))
-    return TracePolicy.of(config.traces, cells, config.seed)
-
-
 def _schedule_of(manifest: Manifest) -> tuple[list[str], SuiteEntry, int]:
     return [arm.arm for arm in manifest.arms], manifest.suite, manifest.settings.repeats
 
@@ -271,30 +265,23 @@ async def _session(experiment: Experiment, journal: TrialWriter, progress: Progr
     """Run the missing trials, unless the run's budget is used up, and record the cost of those cut short."""
     if not experiment.missing():
         return ""
-    job = job_of(experiment)
-    if job.meter.exhausted:
-        return job.meter.exhausted
+    config, spent, meter = experiment.config, experiment.spent, Meter(budget_of(experiment.config.budget))
+    meter.calls, meter.tokens, meter.dollars, meter.earlier_s = spent.calls, spent.tokens, spent.dollars, spent.seconds
+    if meter.exhausted:
+        return meter.exhausted
+    job = Job(config, experiment.suite, experiment.arms, experiment.manifest, experiment.trial_models, meter, experiment.lines)
     start, stopped = time.monotonic(), INTERRUPTED
     try:
         async with opened(job, progress) as engine:
             start = time.monotonic()
             experiment = _with_retries_noted(experiment)
             interruption.wind_down = partial(asyncio.get_running_loop().call_soon_threadsafe, engine.wind_down)
-            stopped = await run_trials(experiment.missing(), engine, journal, progress, engine.in_flight)
+            stopped = await engine.run(experiment.missing(), journal)
     finally:
         interruption.wind_down = None
         if stopped:
-            _note_cut_short(experiment, job.meter, time.monotonic() - start)
+            _note_cut_short(experiment, meter, time.monotonic() - start)
     return stopped
-
-
-def job_of(experiment: Experiment) -> Job:
-    """Return the description of a run for an engine."""
-    config, spent = experiment.config, experiment.spent
-    meter = Meter(budget_of(config.budget))
-    meter.calls, meter.tokens, meter.dollars, meter.earlier_s = spent.calls, spent.tokens, spent.dollars, spent.seconds
-    models, lines = experiment.trial_models, experiment.lines
-    return Job(config, experiment.suite, experiment.arms, experiment.manifest, models, meter, lines)
 
 
 # --- additions to the manifest ---

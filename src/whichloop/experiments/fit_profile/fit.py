@@ -17,7 +17,7 @@ from whichloop.models.profiles import Profile, make_profile
 from whichloop.protocol.names import SCRIPTED, meant, several, toml_text
 from whichloop.protocol.values import counted
 from whichloop.runs.manifest import Manifest, read_manifest
-from whichloop.runs.store.files import RunError, policy_of
+from whichloop.runs.store.files import RunError, read_manifest_json
 from whichloop.runs.store.trials import Traces, each_record
 from whichloop.text.numbers import counts
 
@@ -125,7 +125,7 @@ def fit_run(
     Raises RunError for an unknown run or arm, and if arms of several models or profiles would be pooled.
     """
     manifest = read_manifest(folder)
-    if policy_of(folder) == "failures":
+    if read_manifest_json(folder)["config"].get("traces") == "failures":
         raise RunError(f"{folder}: only the traces of failures were kept (-s traces=failures): rates from them would be too high")
     selected, source = _selection(folder, manifest, arms, profile, model)
     scripted = source[0] == SCRIPTED

@@ -16,9 +16,9 @@ from whichloop.experiments.compare.run import prepare, run_apart
 from whichloop.protocol.names import program_spec
 from whichloop.protocol.own_code import raised_in
 from whichloop.runs.config import CompareConfig, config_from
-from whichloop.runs.engine.interruption import told_of_exit
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.permissions import Permissions, own_code
+from whichloop.runs.trial.watchdog import told_of_exit
 from whichloop.text.output import safe_for_others
 
 from .baseline import Baseline, bless_as, read_baseline, read_run

@@ -10,8 +10,7 @@ from typing import Any
 from whichloop.metrics.trajectory.trajectory import shortened
 from whichloop.protocol.names import SCRIPTED, parse_spec, value_text
 from whichloop.protocol.redact import redact
-from whichloop.runs.manifest import ArmEntry, Manifest
-from whichloop.runs.schedule import upgrades
+from whichloop.runs.manifest import ArmEntry, Manifest, upgrades
 
 from .baseline import Baseline, BaselineArm, packages_of, repeatable
 

@@ -22,7 +22,7 @@ from whichloop.runs.engine.runner import Progress, Unwatched
 from whichloop.runs.manifest import write_manifest
 from whichloop.runs.permissions import NO_PERMISSIONS, Permissions, allowed_config
 from whichloop.runs.registry import loops_named, programs_named
-from whichloop.runs.run_state import RunState, TrialState
+from whichloop.runs.schedule import RunState
 from whichloop.runs.store.trials import read_records
 
 from .baseline import ELSEWHERE, Baseline, GateSettings, hung_before, read_run
@@ -198,7 +198,6 @@ def run_doubtful_again(experiment: Experiment, results: Results, baseline: Basel
         return ()
     with tempfile.TemporaryDirectory() as folder:
         write_manifest(Path(folder), experiment.manifest)
-        others = {record.key: TrialState(record.status, record.stop, record.attempt) for record in results.records}
-        past = RunState({key: state for key, state in others.items() if key not in keys})
+        past = RunState({record.key: record for record in results.records if record.key not in keys})
         run(replace(experiment, folder=Path(folder), past=past, lines=None), Unwatched())
         return read_records(Path(folder))

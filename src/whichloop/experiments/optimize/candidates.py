@@ -21,7 +21,7 @@ from whichloop.protocol.json_text import load_json, seal, sha256
 from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.folders import OPTIMIZED
 from whichloop.runs.manifest import first_problem
-from whichloop.runs.store.files import DiskError, RunError, own_file, read_document, sealed_lines, write_whole
+from whichloop.runs.store.files import CutShort, RunError, own_file, read_document, sealed_lines, write_whole
 
 PROGRAM, ENDED = OPTIMIZED, "ended.json"
 ROLLOUTS, PROPOSALS = "rollouts.jsonl", "proposals.jsonl"
@@ -48,7 +48,7 @@ class JsonLinesLog:
         self._file.seek(whole)
 
     def append(self, line: dict[str, Any]) -> None:
-        """Append a line, which the system has from then on. Raises DiskError if the disk is full, and leaves no half of it."""
+        """Append a line, which the system has from then on. Raises CutShort if the disk is full, and leaves no half of it."""
         data = memoryview(seal(_ENCODER.encode(line).encode("ascii") + b"\n"))
         with self._lock:
             start = self._file.tell()
@@ -57,7 +57,7 @@ class JsonLinesLog:
                     data = data[self._file.write(data) :]
             except OSError as error:
                 self._file.truncate(start)
-                raise DiskError(f"{self.path}: {error.strerror}; the run can be resumed") from None
+                raise CutShort(f"{self.path}: {error.strerror}; the run can be resumed") from None
 
     def close(self) -> None:
         """Close it once the disk has all."""

@@ -13,7 +13,6 @@ from whichloop.protocol.names import SCRIPTED, parse_spec
 from whichloop.runs.config import (
     BudgetConfig,
     CompareConfig,
-    IfAbsent,
     Positive,
     Seed,
     SettingError,
@@ -57,13 +56,13 @@ class SearchConfig(BaseModel):
     """Limits of each design's rollouts."""
     proposer_budget: BudgetConfig | None = None
     """Limits of the optimizer's own requests for each design; if absent, those of `budget`."""
-    proposer: Annotated[str | None, IfAbsent("the model of the loops")] = None
+    proposer: Annotated[str | None, "the model of the loops"] = None
     """Model that proposes prompts: a real one, or `scripted`."""
     train: Positive = 40
     """Tasks to learn from at most."""
     dev: Positive = 40
     """Tasks to be scored on at most."""
-    threads: Annotated[Positive | None, IfAbsent("1 with the scripted model, 8 with a real one")] = None
+    threads: Annotated[Positive | None, "1 with the scripted model, 8 with a real one"] = None
     """Rollouts in flight at once; 1 makes a search repeatable."""
 
 

@@ -14,7 +14,7 @@ from whichloop.metrics.statistics import Interval
 from whichloop.protocol.names import without_process
 from whichloop.protocol.redact import redact
 from whichloop.protocol.values import counted, one_line
-from whichloop.runs.typed_budgets import budget_text
+from whichloop.runs.config import budget_text
 from whichloop.text.doc import UNKNOWN, Block, Cell, Doc, Lines, Style, Table, lines_of
 from whichloop.text.numbers import hundredths, interval_of, p_value, signed_interval
 

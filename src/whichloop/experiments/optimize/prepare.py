@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from whichloop.datasets.task import Suite, Task
+from whichloop.models.metering import Pricing
 from whichloop.models.proposer import ScriptedProposer
 from whichloop.protocol import Model, Optimizable
 from whichloop.protocol.json_text import digest
@@ -23,7 +24,7 @@ from whichloop.runs.new_manifest import PACKAGES, configuration, loop_program_di
 from whichloop.runs.permissions import NO_PERMISSIONS, Permissions, allowed_code, allowed_config
 from whichloop.runs.schedule import Arm, make_arms
 from whichloop.runs.store.files import RunError
-from whichloop.runs.trial.counts import Pricing
+from whichloop.runs.trial.counts import pricing_of
 from whichloop.runs.trial_models import check_scripted_price, open_models, scripted_price, with_scripted_price
 
 from . import config as entries
@@ -152,7 +153,7 @@ def open_proposer(config: OptimizeConfig) -> tuple[Model, Pricing | None]:
     """Open the model that proposes, and what prices the scripted one's replies. Raises ValueError for a bad name or no key."""
     if config.proposer == SCRIPTED:
         price = scripted_price(config.compare)
-        return ScriptedProposer(config.compare.seed), None if price is None else Pricing(price)
+        return ScriptedProposer(config.compare.seed), None if price is None else pricing_of(price)
     changes = {"models": (config.proposer,), "profiles": ("clean",), "budget": config.proposer_budget}
     return open_models(config.compare.model_copy(update=changes), ()).real[config.proposer], None
 

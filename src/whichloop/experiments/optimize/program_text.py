@@ -10,9 +10,9 @@ from typing import Any
 
 from whichloop.protocol import Optimizable, Program, Prompt, program_digest, read_program, render_value
 from whichloop.protocol.names import parse_spec
-from whichloop.protocol.predictor import CONVERSATION, in_own_format
 from whichloop.protocol.program import Demo
 from whichloop.protocol.values import one_line
+from whichloop.protocol.wire import CONVERSATION, in_own_format
 from whichloop.runs.registry import make_loop
 
 from .candidates import program_json
@@ -45,9 +45,7 @@ def program_named(text: str) -> NamedProgram:
     """
     if (text.endswith(".json") and "@" not in text) or Path(text).is_file():
         saved = read_program(text)
-        program = NamedProgram(
-            text, {name: Prompt(told, {}, {}, demos) for name, (told, demos) in saved.state.items()}, saved.about
-        )
+        program = NamedProgram(text, saved.program, saved.about)
     else:
         loop = make_loop(parse_spec(text))
         if not isinstance(loop, Optimizable):

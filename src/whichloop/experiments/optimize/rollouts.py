@@ -24,7 +24,7 @@ from whichloop.datasets.task import Task
 from whichloop.dspy_seam.program import PredictorCall, ProgramResult, ReportingModel, SampledPrediction, loop_with
 from whichloop.metrics.record import SCORER, Record
 from whichloop.metrics.trace import Trace
-from whichloop.models.metering import Meter
+from whichloop.models.metering import Meter, Pricing
 from whichloop.models.proposer import ScriptedProposer
 from whichloop.protocol import (
     SILENT,
@@ -48,13 +48,11 @@ from whichloop.protocol.model import StreamsWhole, estimate_input, estimate_usag
 from whichloop.protocol.receipts import strip_receipts
 from whichloop.protocol.redact import redact
 from whichloop.protocol.values import error_text
-from whichloop.runs.engine.interruption import INTERRUPTED
 from whichloop.runs.engine.runner import FIRST_FAILURES
-from whichloop.runs.run_state import MAX_ATTEMPTS
-from whichloop.runs.schedule import Arm, Trial
+from whichloop.runs.schedule import MAX_ATTEMPTS, Arm, Trial
 from whichloop.runs.store.files import RunError
-from whichloop.runs.trial.counts import Pricing
 from whichloop.runs.trial.trial import NotRun, TrialContext, run_trial
+from whichloop.runs.trial.watchdog import INTERRUPTED
 
 from .candidates import NO_COST, Candidate, JsonLinesLog, SearchCost, Watcher, plain, read_as, read_log
 from .compiling import SearchOver

@@ -25,14 +25,13 @@ from whichloop.protocol.program import ABOUT
 from whichloop.protocol.redact import redact
 from whichloop.protocol.values import counted, json_safe
 from whichloop.runs.config import BudgetConfig, CompareConfig
-from whichloop.runs.engine.interruption import INTERRUPTED, Interruption
-from whichloop.runs.engine.job import budget_of
 from whichloop.runs.engine.runner import Progress
 from whichloop.runs.folders import TEST
 from whichloop.runs.manifest import read_manifest, timestamp, write_manifest
 from whichloop.runs.permissions import Permissions, own_code
 from whichloop.runs.store.files import MANIFEST, RunError, locked, write_whole
-from whichloop.runs.trial.trial import TrialContext
+from whichloop.runs.trial.trial import TrialContext, budget_of
+from whichloop.runs.trial.watchdog import INTERRUPTED, Interruption
 from whichloop.runs.trial_models import open_models
 
 from . import candidates as files

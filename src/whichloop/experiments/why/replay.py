@@ -14,12 +14,11 @@ from whichloop.metrics.record import Record
 from whichloop.metrics.trace import Trace
 from whichloop.models.metering import Meter
 from whichloop.models.profiles import Profile, load_profile, make_profile
-from whichloop.runs.engine.job import setting_of
-from whichloop.runs.manifest import read_manifest
+from whichloop.runs.manifest import read_manifest, summary
 from whichloop.runs.permissions import Permissions
-from whichloop.runs.schedule import Trial, summary
+from whichloop.runs.schedule import Trial
 from whichloop.runs.store.files import RunError
-from whichloop.runs.trial.trial import FinishedTrial, TrialContext, run_trial
+from whichloop.runs.trial.trial import FinishedTrial, TrialContext, run_trial, setting_of
 from whichloop.runs.trial_models import TrialModels
 from whichloop.text.doc import Doc, Table
 

@@ -20,12 +20,12 @@ from whichloop.protocol.loop import CallsIn, RunsSync
 from whichloop.protocol.model import ContextOverflow, Model, ModelError, ProviderError, Sampling
 from whichloop.protocol.moves import Codec, Role
 from whichloop.protocol.outcome import AnswerT, Outcome, Query, StopReason
-from whichloop.protocol.predictor import Predictor, own_prompt
 from whichloop.protocol.program import Program, TakesProgram, merged, repr_with_program
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.tool_calls import Observation, ToolSpec
 from whichloop.protocol.tools import Toolbox
 from whichloop.protocol.values import error_text, render_value
+from whichloop.protocol.wire import Predictor, own_prompt
 
 from .answer import DESCRIPTION, FINISH, FinishCodec, Output, ReadCall, StatedAnswer, XmlCodec, read_calls
 from .hooks import HookFailed, ParseError, Step, call_hook, resolve_model, streamed

@@ -12,11 +12,11 @@ from typing import Any, TypeVar, get_args, overload
 from whichloop.protocol.chat import Message, MessageRole, Reply
 from whichloop.protocol.events import Observer
 from whichloop.protocol.model import Model
-from whichloop.protocol.predictor import Predictor
 from whichloop.protocol.redact import logger_of
 from whichloop.protocol.tool_calls import Observation, ToolCall
 from whichloop.protocol.tools import Tool, Toolbox, ToolboxAround
 from whichloop.protocol.values import render_value
+from whichloop.protocol.wire import Predictor
 
 from .answer import FINISH, Output
 

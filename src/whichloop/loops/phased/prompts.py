@@ -8,8 +8,8 @@ from typing import Any
 
 from whichloop.protocol import Message, Model, Predictor, Program, Reply, Tool, Understanding, own_prompt, render_value
 from whichloop.protocol.model import shown_parameters
-from whichloop.protocol.predictor import MoveT, ReadsMoves
 from whichloop.protocol.program import merged
+from whichloop.protocol.wire import MoveT, ReadsMoves
 
 from .state import Phase, PhaseTask, Reflection, TaskStatus
 

@@ -196,7 +196,7 @@ def _facts(run: Results) -> Iterator[tuple[str, str]]:
         yield from (("fault profile", f"{name}, digest {digest[:DIGEST_CHARS]}") for name, digest in manifest.profiles.items())
         yield "seed", str(manifest.seed)
     for name, weights in manifest.weights.items():
-        yield f"weights of {name}", f"{weights.file}, sha256 {weights.sha256[:DIGEST_CHARS]}, by {weights.by}"
+        yield f"weights of {name}", f"{weights['file']}, sha256 {weights['sha256'][:DIGEST_CHARS]}, by {weights['by']}"
     yield "settings", json.dumps(manifest.config, ensure_ascii=False)
     yield "digest of the records", run.digest
     if run.wall_s is not None:

@@ -18,8 +18,6 @@ from whichloop.protocol.names import own_folder
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.manifest import Manifest
 from whichloop.runs.schedule import Arm
-from whichloop.runs.trial.trial import budget_of as budget_of
-from whichloop.runs.trial.trial import setting_of as setting_of
 from whichloop.runs.trial_models import TrialModels
 
 MAX_EVENTS = 2_000_000
@@ -60,8 +58,9 @@ class LineWatch:
         self._paths = frozenset(paths)
         self._resolved: dict[str, str] = {}
         """File as code objects name it → its resolved name; empty for a file that nobody asks for."""
-        self._seen: dict[str, set[int]] = {}
-        self._told: dict[str, set[int]] = {}
+        self._told = set[tuple[str, int]]()
+        self._news: dict[str, list[int]] = {}
+        """File → lines that are not told yet."""
         self._events_left = MAX_EVENTS
         self._thread = 0
         """The thread that is followed; 0 where none is."""
@@ -83,10 +82,7 @@ class LineWatch:
             self._events_left = -1
         if self._events_left < 0:
             return {"lines": None}
-        news = {
-            path: sorted(lines - self._told.get(path, set())) for path, lines in self._seen.items() if lines != self._told.get(path)
-        }
-        self._told |= {path: set(self._seen[path]) for path in news}
+        news, self._news = self._news, {}
         return {"lines": news} if news else {}
 
     def _called(self, frame: FrameType, event: str, argument: object) -> Any:
@@ -98,7 +94,10 @@ class LineWatch:
 
     def _ran(self, frame: FrameType, event: str, argument: object) -> object:
         if event == "line":
-            self._seen.setdefault(self._resolved[frame.f_code.co_filename], set()).add(frame.f_lineno)
+            place = self._resolved[frame.f_code.co_filename], frame.f_lineno
+            if place not in self._told:
+                self._told.add(place)
+                self._news.setdefault(place[0], []).append(place[1])
             self._events_left -= 1
         if self._events_left >= 0:
             return self._ran

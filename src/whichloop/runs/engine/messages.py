@@ -67,7 +67,6 @@ class Links:
 
 
 def encoded(fields: Mapping[str, object]) -> bytes:
-    """Return the JSON line of a message."""
     return dumps(fields, separators=(",", ":")).encode("ascii")
 
 

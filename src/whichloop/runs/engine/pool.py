@@ -13,7 +13,7 @@ import itertools
 import json
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,6 @@ from whichloop.runs.trial.watchdog import killed
 
 from .job import Job, setup_of
 from .messages import START_LIMIT_S, Link, Links, WorkerError, WorkerLost, encoded
-from .runner import Progress
 
 LOOK_S = 0.25
 """Seconds between two checks of workers and of the run's budget."""
@@ -76,7 +75,6 @@ class PoolWorker:
 
     @property
     def running(self) -> list[Order]:
-        """Return the orders under way."""
         return list(itertools.islice(self.orders.values(), self.share))
 
     @property
@@ -95,9 +93,9 @@ class PoolWorker:
 class Pool:
     """Workers, and the trials that they should run."""
 
-    def __init__(self, job: Job, links: Links, progress: Progress) -> None:
-        """Make a pool inside the running event loop. What trials spend is added to `job.meter`."""
-        self._job, self._links, self._progress = job, links, progress
+    def __init__(self, job: Job, links: Links, note: Callable[[str], None]) -> None:
+        """Make a pool inside the running event loop. What trials spend is added to `job.meter`. `note`: told of lost workers."""
+        self._job, self._links, self._note = job, links, note
         self._share: int = json.loads(setup_of(job, links.workers))["config"]["concurrency"]
         self._arms = {arm.name: number for number, arm in enumerate(job.arms)}
         self._tasks = {task.id: number for number, task in enumerate(job.suite.tasks)}
@@ -273,7 +271,6 @@ class Pool:
     # --- what goes wrong ---
 
     async def _watch(self) -> None:
-        """Check the budget and look for silent workers at regular times."""
         limit_s = self._job.config.trial_timeout_s
         try:
             while not self._closing:
@@ -310,7 +307,7 @@ class Pool:
             self._job.lines.add(None)  # nobody knows to which lines they came
         how_lost = f"hung for {silent_s:.0f} s, and was killed" if hangs else f"died ({why})"
         again = sum(not order.result.done() for order in running)
-        self._progress.noted(f"{worker.link.name} {how_lost}; trials that run again: {again}")
+        self._note(f"{worker.link.name} {how_lost}; trials that run again: {again}")
         unfinished = [order for order in worker.orders.values() if not order.result.done()]
         self._waiting_alone.extend(order for order in unfinished if order.alone)
         self._waiting.extendleft(order for order in reversed(unfinished) if not order.alone)
@@ -320,7 +317,6 @@ class Pool:
             raise WorkerError(f"{worker.link.name} died ({why}), as did {self._idle_deaths - 1} before it, and nothing was done")
 
     def _record(self, order: Order, **fields: Any) -> None:
-        """Record what is known about a trial that no worker could finish."""
         if not order.result.done():
             now = time.time()
             times: dict[str, Any] = {
@@ -331,7 +327,6 @@ class Pool:
             order.result.set_result(FinishedTrial(Record(**head_of(order.trial, self._job.suite), **times, **fields)))
 
     def _fail_all(self, error: Exception) -> None:
-        """Fail every trial that is waited for, since no worker can be had any more."""
         self._failed = self._failed or error
         if not self._opened.done():
             self._opened.set_exception(error)

@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -90,7 +90,7 @@ def cluster_links(address: str | None, workers: int | None) -> Iterator[Links]:
         # Not restarted by Ray: a pool makes a new worker itself, and knows what the lost one had under way.
         kind = {"num_cpus": 1, "scheduling_strategy": "SPREAD", "max_concurrency": 4, "max_restarts": 0, "max_task_retries": 0}
         number = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-        yield Links(partial(ActorLink, ray, ray.remote(**kind)(RemoteWorker)), number, _Cluster(ray).check)
+        yield Links(partial(ActorLink, ray, ray.remote(**kind)(RemoteWorker)), number, _looking(ray))
 
 
 def _bounded(call: Any) -> None:
@@ -100,25 +100,25 @@ def _bounded(call: Any) -> None:
     thread.join(ANSWER_LIMIT_S)
 
 
-class _Cluster:
-    """Looks whether the cluster is there: Ray would wait for one that is gone, or end this process after a minute."""
+def _looking(ray: Any) -> Callable[[], Awaitable[None]]:
+    """Return what raises CutShort if the cluster does not answer, or has lost this machine; Ray itself would wait, or end us."""
+    own_node, next_at = ray.get_runtime_context().get_node_id(), 0.0
 
-    def __init__(self, ray: Any) -> None:
-        self._ray, self._node, self._next_at = ray, ray.get_runtime_context().get_node_id(), 0.0
-
-    async def check(self) -> None:
-        """Raise CutShort if the cluster does not answer, or has lost this machine."""
-        if time.monotonic() < self._next_at:
+    async def check() -> None:
+        nonlocal next_at
+        if time.monotonic() < next_at:
             return
         try:
             async with asyncio.timeout(ANSWER_LIMIT_S):
-                nodes: Any = await in_thread(self._ray.nodes)
-            is_there = any(node["Alive"] and node["NodeID"] == self._node for node in nodes)
+                nodes: Any = await in_thread(ray.nodes)
+            is_there = any(node["Alive"] and node["NodeID"] == own_node for node in nodes)
         except Exception:  # TimeoutError, or whatever Ray says of it
             is_there = False
         if not is_there:
             raise CutShort("the Ray cluster is lost: its head, or its node on this machine, has died")
-        self._next_at = time.monotonic() + CHECK_EVERY_S
+        next_at = time.monotonic() + CHECK_EVERY_S
+
+    return check
 
 
 class ActorLink:

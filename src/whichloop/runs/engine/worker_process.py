@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from whichloop.protocol.redact import redact
-from whichloop.runs.engine.interruption import told_of_exit
+from whichloop.runs.trial.watchdog import told_of_exit
 
 from .messages import START_LIMIT_S, WorkerError, framed
 

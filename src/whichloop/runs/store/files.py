@@ -7,7 +7,6 @@ import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from heapq import nsmallest
 from io import BufferedWriter, FileIO
@@ -16,7 +15,7 @@ from typing import Any
 
 from whichloop.metrics.record import Record
 from whichloop.protocol.files import check_regular, each_line, naming, read_bounded, read_settings, readable
-from whichloop.protocol.json_text import CHECKSUM, ChecksumError, load_json, seal, unit, unseal
+from whichloop.protocol.json_text import CHECKSUM, load_json, seal, unit, unseal
 
 MANIFEST = "manifest.json"
 
@@ -26,11 +25,7 @@ class RunError(ValueError):
 
 
 class CutShort(RunError):
-    """A run has ended early; its finished trials are kept, and it can be resumed."""
-
-
-class DiskError(CutShort):
-    """A run could not be written, for instance because the disk is full; its files are intact, and it can be resumed."""
+    """A run has ended early, as where the disk is full; its finished trials are kept, and it can be resumed."""
 
 
 def write_manifest_json(folder: Path, manifest: Mapping[str, object]) -> None:
@@ -54,12 +49,6 @@ def _document(text: bytes) -> Any:
 
 
 PAGE = "report.html"
-
-
-def write_page(text: str, path: Path) -> Path:
-    """Write a page, whole or not at all, and return its path. Raises OSError."""
-    write_whole(path, text.encode("utf-8"))
-    return path
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -128,7 +117,7 @@ def sealed_lines(path: Path) -> Iterator[bytes]:
                 return
             try:
                 yield unseal(line)
-            except ChecksumError as error:
+            except ValueError as error:
                 raise RunError(f"{path}:{number}: {error}") from None
     except FileNotFoundError:
         return
@@ -139,8 +128,8 @@ def sealed_lines(path: Path) -> Iterator[bytes]:
 LOCK = "run.lock"
 
 
-def acquire_lock(folder: Path) -> FileIO:
-    """Take the lock, which is held until it is closed. Raises RunError if another process holds it."""
+def locked(folder: Path) -> FileIO:
+    """Keep other processes from writing to a run directory until what is returned is closed. Raises RunError if one does."""
     lock = own_file(folder / LOCK, os.O_CREAT)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -148,13 +137,6 @@ def acquire_lock(folder: Path) -> FileIO:
         lock.close()
         raise RunError(f"{folder}: another process is writing to this run") from None
     return lock
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from writing to a run directory within this block. Raises RunError if one does."""
-    with acquire_lock(folder):
-        yield
 
 
 MAX_TEXT = 16 * 1024 * 1024
@@ -185,13 +167,9 @@ class TracePolicy:
         return self.which == "all" or (record.task, record.repeat) in self.cells
 
 
-def policy_of(folder: Path) -> str:
-    """Return `traces` of a run, as it was typed. Raises RunError."""
-    return str(read_manifest_json(folder)["config"].get("traces", "all"))
-
-
 def why_untraced(folder: Path, record: Record) -> str:
     """Return why a trial has no trace: what the run kept, how the trial ended, and why. Raises RunError."""
-    kept = "an import" if read_manifest_json(folder).get("imported") is not None else f"traces={policy_of(folder)}"
+    manifest = read_manifest_json(folder)
+    kept = f"traces={manifest['config'].get('traces', 'all')}" if manifest.get("imported") is None else "an import"
     score = f" {record.accuracy:g}" if record.status == "scored" else ""
     return "; ".join(filter(None, [kept, f"{record.status}{score}", record.stop, record.reason]))

@@ -35,10 +35,10 @@ from whichloop.protocol.values import one_line
 from .files import (
     MANIFEST,
     MAX_TEXT,
-    DiskError,
+    CutShort,
     RunError,
     TracePolicy,
-    acquire_lock,
+    locked,
     own_file,
     read_manifest_json,
     why_untraced,
@@ -253,12 +253,6 @@ def read_trace(folder: Path, record: Record) -> Trace:
     return Traces(folder).read(record)
 
 
-def traces_bytes(folder: Path) -> int:
-    """Return how many bytes the traces of a run take, those of earlier attempts included. Raises RunError."""
-    with _opened(folder) as db:
-        return int(db.execute("SELECT coalesce(sum(length(trace)), 0) FROM traces").fetchone()[0])
-
-
 # --- writing ---
 
 
@@ -285,7 +279,7 @@ class TrialFile:
         (self._rows,) = self._db.execute("SELECT coalesce(max(number), 0) FROM trials").fetchone()
 
     def add(self, trials: Iterable[tuple[Record, bytes]]) -> None:
-        """Add trials with their traces, empty for none, all or nothing; then the disk has them. Raises DiskError."""
+        """Add trials with their traces, empty for none, all or nothing; then the disk has them. Raises CutShort."""
         with self._told():
             self._db.execute("BEGIN IMMEDIATE")
             for record, trace in trials:
@@ -326,7 +320,7 @@ class TrialFile:
             try:
                 write_manifest_json(self.folder, read_manifest_json(self.folder) | {"rows": rows})
             except OSError as error:
-                raise DiskError(f"{path}: {error.strerror}; all trials are whole, and the run can be resumed") from None
+                raise CutShort(f"{path}: {error.strerror}; all trials are whole, and the run can be resumed") from None
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -338,7 +332,7 @@ class TrialFile:
                 self._count()
             if isinstance(error, sqlite3.Error):
                 path, why = self.folder / TRIALS, one_line(str(error))
-                raise DiskError(f"{path}: {why}; what was written before is whole, and the run can be resumed") from None
+                raise CutShort(f"{path}: {why}; what was written before is whole, and the run can be resumed") from None
             raise
 
 
@@ -360,7 +354,7 @@ class TrialWriter:
     def __init__(self, folder: Path, policy: TracePolicy | None = None) -> None:
         self.folder, self._policy = folder, policy or TracePolicy()
         with ExitStack() as opened:
-            self._lock = opened.enter_context(acquire_lock(folder))
+            self._lock = opened.enter_context(locked(folder))
             count_rows(folder)  # a damaged file is not added to
             self._file = TrialFile(folder)
             opened.pop_all()

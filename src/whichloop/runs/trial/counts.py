@@ -11,7 +11,7 @@ from dataclasses import replace
 from whichloop.metrics.arm_info import exceeds
 from whichloop.metrics.measures import DISTANCES, MIN_CACHED_TOKENS, distance_range
 from whichloop.models.faults import IMPLICIT
-from whichloop.models.metering import Budget, Meter, Waits
+from whichloop.models.metering import Budget, Meter, Pricing, Waits
 from whichloop.models.prices import Price
 from whichloop.models.receipts import ReceiptEntry, Truth, call_digest, paired_results
 from whichloop.models.recording import RecordedModel
@@ -185,11 +185,9 @@ class PrefixCount:
         """The same without beginnings that are too short for a provider's cache."""
         self._prompts: list[tuple[tuple[Message | str, ...], int]] = []
         """Earlier prompts with their bytes, but for those that another one begins with."""
-        self._head: tuple[object, object, str] = ((), None, "")
 
     def count(self, request: Request) -> None:
-        """Count one prompt."""
-        parts: tuple[Message | str, ...] = (self._before_messages(request), *request.messages)
+        parts: tuple[Message | str, ...] = (_before_messages(request), *request.messages)
         is_first, is_new, size, repeated = not self._prompts, True, 0, 0
         for place in range(len(self._prompts) - 1, -1, -1):
             earlier, shared = self._prompts[place]
@@ -211,20 +209,16 @@ class PrefixCount:
             self.repeated_bytes += repeated
             self.cacheable_bytes += repeated if repeated >= MIN_CACHED_BYTES else 0
 
-    def _before_messages(self, request: Request) -> str:
-        """Return tools and response schema as text, made once for the very same ones: a trial's requests mostly have those."""
-        if not request.tools and request.response_schema is None:
-            return ""
-        tools, schema, text = self._head
-        if tools is not request.tools or schema is not request.response_schema:
-            offered = [
-                f"[{canonical_json(tool.name)},{canonical_json(tool.description)},{schema_text(tool.parameters)}]"
-                for tool in request.tools
-            ]
-            wanted = "null" if request.response_schema is None else schema_text(request.response_schema)
-            text = f"[[{','.join(offered)}],{wanted}]"
-            self._head = (request.tools, request.response_schema, text)
-        return text
+
+def _before_messages(request: Request) -> str:
+    """Return tools and response schema as text."""
+    if not request.tools and request.response_schema is None:
+        return ""
+    offered = [
+        f"[{canonical_json(tool.name)},{canonical_json(tool.description)},{schema_text(tool.parameters)}]" for tool in request.tools
+    ]
+    wanted = "null" if request.response_schema is None else schema_text(request.response_schema)
+    return f"[[{','.join(offered)}],{wanted}]"
 
 
 def _size(part: Message | str) -> int:
@@ -239,25 +233,24 @@ def _content(part: Message | str) -> bytes:
     return f"{part.role} {part.call_id}\n{part.content}{calls}".encode(errors="surrogatepass")
 
 
-class Pricing:
-    """Gives the replies of one trial a cost, from a prompt cache too where that price is known.
+def pricing_of(price: Price) -> Pricing:
+    """Return what gives the replies of one trial a cost, from a prompt cache too where that price is known.
 
     From the cache comes what `cacheable_tokens` counts: beginnings of at least 1,024 tokens that an earlier prompt had, too.
+    Tokens are estimated where nobody counted them.
     """
+    prefixes = None if price.cached_input is None else PrefixCount()
 
-    def __init__(self, price: Price) -> None:
-        self._price = price
-        self._prefixes = None if price.cached_input is None else PrefixCount()
-
-    def __call__(self, request: Request, reply: Reply) -> Reply:
-        """Return the reply with what it costs; its tokens are estimated where nobody counted them."""
+    def priced(request: Request, reply: Reply) -> Reply:
         usage = reply.usage or estimate_usage(estimate_input(request), reply)
-        if self._prefixes is not None:
-            before = self._prefixes.cacheable_bytes
-            self._prefixes.count(request)
-            cached = (self._prefixes.cacheable_bytes - before) // CHARS_PER_TOKEN
+        if prefixes is not None:
+            before = prefixes.cacheable_bytes
+            prefixes.count(request)
+            cached = (prefixes.cacheable_bytes - before) // CHARS_PER_TOKEN
             usage = replace(usage, cached_tokens=min(cached, usage.input_tokens))
-        return replace(reply, usage=self._price.on(usage))
+        return replace(reply, usage=price.on(usage))
+
+    return priced
 
 
 class TrialClock:

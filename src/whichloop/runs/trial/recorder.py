@@ -78,7 +78,6 @@ class Recorder:
         self._last_messages: dict[tuple[str, str], tuple[Message, ...]] = {}
 
     def exchange(self, exchange: MeteredExchange) -> None:
-        """Hear of one request and what came of it."""
         request, role, reply = exchange.request, str(exchange.request.role), exchange.reply
         before = self._last_messages.get((role, request.scope), ())
         same, messages = len(before), request.messages
@@ -107,7 +106,6 @@ class Recorder:
         self.events.append(event)
 
     def tool_call(self, call: ToolCall, observation: Observation, fault: str | None) -> None:
-        """Hear of one call of a tool as the loop saw it."""
         status, error_type, data = observation.status, observation.error_type, observation.data
         run = ToolRun(TracedCall(call.name, call.arguments), status, data, error_type, fault or "")
         key, gave = call_key(call.name, call.arguments), run.gave_result
@@ -123,11 +121,9 @@ class Recorder:
         self._digested.append((_AT_ONCE, call.name, call.arguments, status, error_type, data))
 
     def note(self, kind: str, data: Mapping[str, object]) -> None:
-        """Hear of what the loop says of itself."""
         self.events.append(Note(kind, data))
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields of a record that are counted here."""
         usage, prefixes = self.usage, self.prefixes
         return {
             "steps": self.steps,

@@ -29,9 +29,9 @@ from whichloop.runs.config import BudgetConfig, CompareConfig
 from whichloop.runs.schedule import Trial
 from whichloop.runs.trial_models import PlayedUser, TrialModels, is_priced, model_for_trial, script_of
 
-from .counts import Pricing, RetentionCount, TrialClock, TrialMeter
+from .counts import RetentionCount, TrialClock, TrialMeter, pricing_of
 from .recorder import NoteTaker, Recorder, trace_line
-from .watchdog import LAST_ACTIVITY, Guard, ends_within, stop
+from .watchdog import Blocked, Guard, ends_within, stop
 
 logger = logger_of(__name__)
 
@@ -84,7 +84,6 @@ def setting_of(config: CompareConfig, suite: Suite, answers: TrialModels, meter:
 
 
 def budget_of(config: BudgetConfig) -> Budget:
-    """Return the limits that a configuration sets."""
     return Budget(config.calls, config.tokens, config.dollars, config.seconds)
 
 
@@ -120,7 +119,6 @@ async def run_trial(trial: Trial, setting: TrialContext) -> FinishedTrial:
 
 
 def head_of(trial: Trial, suite: Suite) -> dict[str, Any]:
-    """Return the fields of a record that identify its trial."""
     return {
         "arm": trial.arm.name,
         "suite": suite.name,
@@ -192,14 +190,14 @@ class LoopRun:
         self.tools = MeteredToolbox(
             self.environment.tools, recorder, self.tunnel, time_limit_s=context.tool_timeout_s, admit=self.guard.admit
         )
-        self.tools.ids.run_id = digest([trial.run_seed, *trial.key])[:ID_DIGITS]  # a tool that asks for it is told the same again
+        self.tools.run_id = digest([trial.run_seed, *trial.key])[:ID_DIGITS]  # a tool that asks for it is told the same again
         recorder.tools = {tool.name: tool for tool in self.tools}
         self.clock = TrialClock(started, self.tunnel, self.is_scripted)
         self.meter = TrialMeter(context.trial_budget, context.meter, lambda: recorder.usage, self.clock)
         script = pricing = None
         if self.is_scripted:
             script = script_of(trial.task, truth, profile, trial.run_seed, trial.repeat, self.tools)
-            pricing = None if models.scripted_price is None else Pricing(models.scripted_price)
+            pricing = None if models.scripted_price is None else pricing_of(models.scripted_price)
         model, self.clock.recorded = model_for_trial(models, trial, script, self.tunnel)
         self.model = MeteredModel(model, self.meter, recorder, self.tunnel, self.guard.admit, pricing)
         self.outcome = Outcome(None, StopReason.CRASHED, 0)
@@ -279,11 +277,11 @@ class LoopRun:
                 past_s += look_s
                 silent_s, before = (silent_s + look_s if now == before else 0.0), now
             return False
-        left_s, blocked_s, most_s, granted_s = limit_s, LAST_ACTIVITY.blocked_s, MAX_LOST * limit_s, 0.0
+        left_s, blocked_s, most_s, granted_s = limit_s, Blocked.seconds, MAX_LOST * limit_s, 0.0
         while left_s > 0:
             if await ends_within(running, max(left_s, 0.01)):
                 return True
-            left_s = min(waits.seconds + LAST_ACTIVITY.blocked_s - blocked_s, most_s) - granted_s
+            left_s = min(waits.seconds + Blocked.seconds - blocked_s, most_s) - granted_s
             granted_s += left_s
         self.held_up = waits.seconds >= most_s
         return False
@@ -401,7 +399,6 @@ def _head(run: LoopRun, record: Record, outcome: Outcome, end_state: object) -> 
 
 
 def _counted(run: LoopRun) -> dict[str, Any]:
-    """Return the fields of a record that tell what the trial did and took."""
     recorder, tunnel, plan = run.recorder, run.tunnel, run.trial.task.plan
     fields: dict[str, Any] = recorder.fields()
     if not recorder.is_answered and is_priced(run.context.trial_models, run.trial.arm):
