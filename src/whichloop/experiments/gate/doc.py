@@ -136,10 +136,9 @@ def _tasks(result: GateResult) -> str:
 
 
 def _example(result: GateResult) -> Iterator[tuple[str, str]]:
-    """Yield one lost task of the most frequent cause, else one that ends otherwise, and the command that shows it."""
+    """Yield one lost task of the most frequent cause, and the command that shows it; without one that of another trial."""
     common = next(iter(causes_of(result.tasks)), None)
     told = [task for task in result.tasks if task.became == "worse" and task.cause == common]
-    told = told or [task for task in result.tasks if task.became != "better"]
     for task in told[:1]:
         yield "Example", f"{task.task}: {task.told}"
         if task.command:
