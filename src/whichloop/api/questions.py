@@ -18,7 +18,7 @@ from whichloop import session
 from whichloop._extras import needed_by
 from whichloop.experiments import gate as gates
 from whichloop.experiments.ablate.prepare import prepare as prepare_varied
-from whichloop.experiments.compare.reopen import SessionSettings, reopen
+from whichloop.experiments.compare.reopen import reopen
 from whichloop.experiments.compare.run import Experiment, prepare
 from whichloop.experiments.gate.baseline import bless_as
 from whichloop.experiments.gate.rerun import project_permissions
@@ -158,13 +158,15 @@ def gate(
     code = [*project.code, *allow, *session.names()]  # what the program itself handed over
     tape = project.cassette if cassette is None else Path(cassette)
     allowed = Permissions(code, base_url or project.base_url, tape)
-    rerun = gates.Rerun([loop_name(loop) for loop in _several(loops)], seed, allowed, Path(runs or "runs"))
+    asked = {"runs": Path(runs or "runs"), "loops": tuple(map(loop_name, _several(loops))), "seed": seed}
+    settings = {name: value for name, value in asked.items() if value not in (None, ())}
 
     def carry_on(experiment: Experiment, watched: Progress) -> str:
         found.append(gates.run_and_judge(experiment, watched, blessed, blessed.gate, path)[1])
         return ""
 
-    carry_out_run(lambda: gates.prepare_again(blessed, path, gates.config_again(blessed, path, rerun)), progress, carry_on)
+    config = gates.config_again(blessed, path, settings, allowed)
+    carry_out_run(lambda: gates.prepare_again(blessed, path, config), progress, carry_on)
     return GateAnswer(gates.gate_doc(found[0]), found[0])
 
 
@@ -266,7 +268,7 @@ def resume(
     allowed = Permissions([*allow, *session.names()], base_url, None if cassette is None else Path(cassette))
     if is_optimization(folder):
         return _carried_out(CutSearch(folder, allowed), progress)
-    return carry_out_run(lambda: reopen(folder, allowed, SessionSettings({} if budget is None else {"budget": budget})), progress)
+    return carry_out_run(lambda: reopen(folder, allowed, {} if budget is None else {"budget": budget}), progress)
 
 
 # --- shared ---

@@ -94,7 +94,7 @@ def gate(
                 raise typer.BadParameter(f"{min(unknown)}: the baseline's holds; base_url and cassette are typed", param_hint="-s")
             cassette = Path(typed["cassette"]) if "cassette" in typed else project.cassette
             allowed = Permissions([*project.code, *(allow or ())], typed.get("base_url", project.base_url), cassette)
-            config = gates.config_again(held, baseline, gates.Rerun(tuple(loop or ()), seed, allowed, runs))
+            config = gates.config_again(held, baseline, settings(None, runs=runs, loops=tuple(loop or ()), seed=seed), allowed)
             if is_self:
 
                 class Noted(Unwatched):

@@ -87,8 +87,8 @@ def _say_how_it_went(experiment: Experiment, run: Results, *, quiet: bool) -> No
         say(f"recording {recordings.folder}: {replies} replayed, {recordings.recorded} recorded")
         for line in recordings.first_miss.splitlines():
             say(line)
-        if recordings.first_miss and (command := recording_command(experiment.config)):
-            say(f"record what is missing: {command}")
+        if recordings.first_miss:
+            say(f"record what is missing: {recording_command(experiment.config)}")
     if quiet:
         return
     say(f"run directory: {experiment.folder} (whichloop report and show say more of it)")

@@ -8,7 +8,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
@@ -23,7 +23,7 @@ from whichloop.models.metering import Meter
 from whichloop.models.profiles import load_profile
 from whichloop.protocol import ForeignLoop
 from whichloop.protocol.names import parse_spec
-from whichloop.runs.config import BudgetConfig, CompareConfig, typed_words
+from whichloop.runs.config import CompareConfig, ProviderConfig, typed_words
 from whichloop.runs.engine.engine import opened
 from whichloop.runs.engine.interruption import INTERRUPTED, Interruption, told_of_exit
 from whichloop.runs.engine.job import Job, SeenLines, budget_of
@@ -43,13 +43,12 @@ from whichloop.runs.trial_models import TrialModels, open_models, with_scripted_
 from .measured_forms import applies
 from .results import results
 
-KEPT = (
-    *("data", "tools", "quarantine", "skip_unplanned", "repeats", "max_tool_steps", "price", "trial_budget", "trial_timeout_s"),
-    *("tool_timeout_s", "alpha", "margin", "real_time"),
+LISTED = ("loops", "models", "profiles")
+RECORDED = (
+    *(*LISTED, "suite", "data", "tools", "quarantine", "split", "tasks", "skip_unplanned", "repeats", "seed", "user", "base_url"),
+    *("cassette", "max_tool_steps", "trial_budget", "trial_timeout_s", "tool_timeout_s", "alpha", "margin", "real_time"),
 )
-"""Settings of the run that the new one keeps."""
-UNTOLD = ("user", "split")
-"""Settings with which no command is told: it would have to repeat the size of another split."""
+"""Settings that decide what a recording has to hold, or how its run is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,31 +140,16 @@ def prepare(config: CompareConfig, folder: Path | None = None, *, is_compared: b
 
 
 def recording_command(config: CompareConfig) -> str:
-    """Return the command that records what a run's recording lacks; empty where none says all of it."""
-    public, defaults = config.public(), CompareConfig().public()
-    if any(public[name] != defaults[name] for name in UNTOLD):
-        return ""
-    listed = [(name, each) for name in ("loops", "models", "profiles") for each in public[name]]
-    chosen = [(name, public[name]) for name in ("suite", "tasks", "seed", "base_url", "cassette") if public[name] is not None]
-    for name, value in public["provider"].items():
-        if value != defaults["provider"][name]:
-            chosen += [(f"provider.{name}", each) for each in (value if isinstance(value, list) else [value])]
-    words = [word for name, value in (*listed, *chosen) for word in typed_words(name, value)]
-    return shlex.join(["whichloop", "compare", *words, *kept_words(public), "-s", "cassette_mode=replay-or-record"])
-
-
-def _without_none(value: Any) -> Any:
-    """Return a setting without the parts that are None."""
-    return {name: part for name, part in value.items() if part is not None} if isinstance(value, dict) else value
-
-
-def kept_words(config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the words of those settings of a run that a new one keeps, where they are not the defaults."""
-    defaults = CompareConfig().model_dump(mode="json")
-    for name in KEPT:
-        value = config.get(name, defaults[name])
-        if _without_none(value) != _without_none(defaults[name]):
-            yield from typed_words(name, BudgetConfig(**value) if isinstance(value, dict) else value)
+    """Return the command that records what a run's recording lacks."""
+    config, words = config.model_copy(update={"base_url": config.public()["base_url"]}), list[str]()
+    provider = ("provider.", config.provider, ProviderConfig(), ProviderConfig.model_fields)
+    for section, chosen, usual, names in (("", config, CompareConfig(), RECORDED), provider):
+        for name in names:
+            value = getattr(chosen, name)
+            if name in LISTED or value != getattr(usual, name):
+                for each in value if isinstance(value, tuple) else (value,):
+                    words += typed_words(f"{section}{name}", each)
+    return shlex.join(["whichloop", "compare", *words, "-s", "cassette_mode=replay-or-record"])
 
 
 def run(experiment: Experiment, progress: Progress) -> str:

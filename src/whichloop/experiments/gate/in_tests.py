@@ -25,7 +25,7 @@ from .baseline import Baseline, bless_as, read_baseline, read_run
 from .ci import annotation, append_summary, error_summary, literal, to_summary, workflow_command
 from .doc import gate_doc, title_of
 from .judge import GateResult, judge
-from .rerun import Rerun, config_again, prepare_again, project_permissions, run_and_judge
+from .rerun import config_again, prepare_again, project_permissions, run_and_judge
 
 OWN = ("program", "baseline", "metrics", "accept")
 """Keywords of a call, or of the marker, that are no settings of a comparison."""
@@ -116,7 +116,7 @@ class LoopGate:
         project = project_permissions()
         code = [*project.code, *own_code(typed), *typed.opened_models, *([] if typed.data is None else [str(typed.data)])]
         allowed = Permissions(code, typed.base_url or project.base_url, typed.cassette or project.cassette)
-        return config_again(baseline, path, Rerun(allowed=allowed, runs=self.runs, config=settings))
+        return config_again(baseline, path, {"runs": self.runs, **settings}, allowed)
 
     def _tell(self, command: str, page: str) -> None:
         if command:

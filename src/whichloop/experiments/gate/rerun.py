@@ -8,8 +8,9 @@ import tempfile
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from whichloop.experiments.compare.results import Results
@@ -39,21 +40,6 @@ TABLE: Mapping[str, type] = {"loop": list, "allow": list, "base_url": str, "cass
 """Key of the table [tool.whichloop] → its type."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rerun:
-    """How the baseline's configuration is run again."""
-
-    loops: Sequence[str] = ()
-    """Loops as `--loop` takes them, which replace the baseline's; naming a loop here allows its code."""
-    seed: int | None = None
-    """A seed other than the baseline's, which gives fresh faults; trials then have no counterparts."""
-    allowed: Permissions = NO_PERMISSIONS
-    """The user code, server and recording that the baseline names; server and recording may differ by now."""
-    runs: Path = Path("runs")
-    config: Mapping[str, Any] = field(default_factory=dict)
-    """Other settings of the comparison, which a test names."""
-
-
 def project_permissions(root: Path = Path()) -> Permissions:
     """Return what the user's own pyproject.toml allows, in the table [tool.whichloop]. Raises ValueError."""
     path = root / PROJECT
@@ -78,22 +64,21 @@ def _code_of(loops: Sequence[str]) -> list[str]:
     return [name for spec in specs for name in (*loops_named(spec), *programs_named(spec))]
 
 
-def config_again(baseline: Baseline, path: Path, rerun: Rerun) -> CompareConfig:
+def config_again(
+    baseline: Baseline, path: Path, settings: Mapping[str, Any] = MappingProxyType({}), allowed: Permissions = NO_PERMISSIONS
+) -> CompareConfig:
     """Return the baseline's configuration with what was asked for. A recording is replayed; its model gets no request.
 
+    `settings`: those that were typed: `loops`, whose code is allowed by that, a `seed`, with which trials have no counterparts, or
+    any other. `allowed`: the user code, server and recording that the baseline names; server and recording may differ by now.
     Raises RunError for code, a server or a recording that the baseline names and the user did not, ValueError for bad input.
     """
     if "loops" not in baseline.config or IMPORTED in baseline.profiles:
         raise ValueError(f"{path}: blessed from another tool's files, so there is nothing to run; name a run to judge")
-    allowed = rerun.allowed
-    asked = {
-        "loops": tuple(rerun.loops),
-        "seed": rerun.seed,
-        "base_url": allowed.base_url if baseline.config.get("base_url") else None,
-        "cassette": str(allowed.cassette) if baseline.config.get("cassette") and allowed.cassette else None,
-        "runs": str(rerun.runs),
-    }
-    changes = {**{name: value for name, value in asked.items() if value not in (None, ())}, **rerun.config}
+    changes = dict(settings)
+    for name, own in (("base_url", allowed.base_url), ("cassette", allowed.cassette)):
+        if own is not None and baseline.config.get(name):
+            changes.setdefault(name, str(own))
     blessed = {name: value for name, value in baseline.config.items() if name not in ELSEWHERE}
     for name in ("data", "quarantine"):
         if blessed.get(name) and blessed[name] not in allowed.code and not Path(blessed[name]).resolve().is_relative_to(Path.cwd()):
@@ -104,7 +89,7 @@ def config_again(baseline: Baseline, path: Path, rerun: Rerun) -> CompareConfig:
     asks = [] if config.replays else [model for model in config.opened_models if model not in allowed.code]
     if asks:
         raise ValueError(f"{path}: it asks {', '.join(asks)}; allow that by its name: --allow {shlex.quote(asks[0])}")
-    return allowed_config(path, config, replace(allowed, code=[*allowed.code, *_code_of(rerun.loops)]))
+    return allowed_config(path, config, replace(allowed, code=[*allowed.code, *_code_of(settings.get("loops", ()))]))
 
 
 def prepare_again(baseline: Baseline, path: Path, config: CompareConfig) -> Experiment:
@@ -183,11 +168,11 @@ def run_and_judge(
     judged = judge(results, baseline, settings=settings, path=path, again=again)
     recordings, config = experiment.trial_models.recordings, experiment.config
     record: tuple[str, ...] = ()
-    if recordings is not None and recordings.first_miss and (command := recording_command(config)):
+    if recordings is not None and recordings.first_miss:
         loops = () if list(config.loops) == list(baseline.config["loops"]) else config.loops
         typed = [word for loop in loops for word in ("--loop", loop)]
         typed += ["-s", f"cassette={config.cassette}", *(["-s", f"base_url={config.base_url}"] if config.base_url else [])]
-        record = (command, shlex.join(["whichloop", "gate", "--baseline", str(path), *typed]))
+        record = (recording_command(config), shlex.join(["whichloop", "gate", "--baseline", str(path), *typed]))
     return results, replace(judged, unrun=unrun_lines(experiment, baseline.lines), record=record)
 
 
