@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from whichloop.metrics.arm_info import TrialLimits
 from whichloop.metrics.caveats import Caveat, in_order
 from whichloop.metrics.comparison import ArmResult, Comparison, compare
 from whichloop.metrics.gains import with_planned_pairs
@@ -17,19 +19,22 @@ from whichloop.metrics.record import Record, records_digest
 from whichloop.metrics.summary import PRIMARY
 from whichloop.metrics.views import AtBudget, Views, at_budgets, views
 from whichloop.models.prices import read_tag
+from whichloop.protocol import StopReason
 from whichloop.protocol.names import SCRIPTED
 from whichloop.protocol.values import counted
+from whichloop.runs.config import CompareConfig
 from whichloop.runs.folders import is_test
 from whichloop.runs.manifest import Manifest, read_manifest
 from whichloop.runs.store.files import RunError
 from whichloop.runs.store.trials import name_meant, read_records, traces_bytes
+from whichloop.text.numbers import limit_text
 
 from .caveats import caveats
 from .measured_forms import are_mixed
 from .misleading_plans import misleading_plans
-from .trial_limits import ended_at_limit, trial_limits
 from .verdict import Verdict, verdict
 
+_AT_STEP_LIMIT = (StopReason.MAX_STEPS, StopReason.FORCED)
 MAX_PAIRED = 16
 """Maximum number of arms of an ablation that are also compared in pairs; with more, its effects say more."""
 
@@ -190,16 +195,13 @@ def results(folder: Path, *, paired: bool = True) -> Results:
         compared = replace(compared, pooled=())
     planned = before_and_after(manifest) if is_test(folder) else []
     compared = with_planned_pairs(compared, records, planned)
-    limits = trial_limits(manifest.config)
-    if manifest.step_limits:
-        limits = replace(limits, ended=ended_at_limit(records, manifest.step_limits))
-    misled = misleading_plans(folder, manifest, records)
+    misled, invalid = misleading_plans(folder, manifest, records) or (None, False)
     compared = replace(
         compared,
-        caveats=in_order([*compared.caveats, *([misled.caveat] if misled else []), *_warnings(manifest)]),
-        invalid=compared.invalid or (misled is not None and misled.invalid),
+        caveats=in_order([*compared.caveats, *([misled] if misled else []), *_warnings(manifest)]),
+        invalid=compared.invalid or invalid,
         remarks=(*_remarks(manifest), *([PLANNED] if len(planned) > 1 else [])),
-        limits=limits,
+        limits=_trial_limits(manifest, records),
     )
     return Results(folder, manifest, records, compared)
 
@@ -209,6 +211,36 @@ def before_and_after(manifest: Manifest) -> list[tuple[str, str]]:
     names = [arm.arm for arm in manifest.arms]
     half = len(names) // 2
     return list(zip(names[:half], names[half:], strict=False))
+
+
+def _trial_limits(manifest: Manifest, records: Sequence[Record]) -> TrialLimits:
+    """Return the limits of a trial that a run set itself, and how many trials of each arm ended at its step limit, and not at
+    another of its design; an imported run set none."""
+    limits = list(_limits(manifest.config))
+    *others, last = [words for words, _ in limits] or [""]  # name all of them, however many there are
+    words = f"at most {' and '.join(filter(None, [', '.join(others), last]))} a trial" if last else ""
+    most, ended = manifest.step_limits, Counter[str]()
+    for record in records:
+        at_limit = record.stop in _AT_STEP_LIMIT and max(record.steps, record.tool_calls) >= most.get(record.arm, math.inf)
+        ended[record.arm] += at_limit
+    return TrialLimits(words, frozenset(stop for _, stops in limits for stop in stops), ended)
+
+
+def _limits(config: Mapping[str, Any]) -> Iterator[tuple[str, tuple[StopReason, ...]]]:
+    """Yield each limit with its unit, and how trials end that reach it."""
+    budget = config.get("trial_budget") or {}
+    for name, unit in (("tokens", "token"), ("calls", "model call")):
+        if (limit := budget.get(name)) is not None:
+            yield counted(limit, unit), (StopReason.BUDGET,)
+    if (limit := budget.get("dollars")) is not None:
+        yield f"${limit_text(limit)} uncached", (StopReason.BUDGET,)
+    if (limit := budget.get("seconds")) is not None:
+        yield f"{limit:g} s of the budget", (StopReason.BUDGET,)
+    if (limit := config.get("max_tool_steps")) is not None:
+        yield counted(limit, "tool step"), _AT_STEP_LIMIT
+    by_default = CompareConfig.model_fields["trial_timeout_s"].default
+    if (limit := config.get("trial_timeout_s", by_default)) != by_default:
+        yield f"{limit:g} s", (StopReason.TIMEOUT,)
 
 
 def _warnings(manifest: Manifest) -> Iterator[Caveat]:
