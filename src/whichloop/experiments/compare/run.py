@@ -8,7 +8,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
@@ -30,12 +30,12 @@ from whichloop.runs.engine.job import Job, SeenLines, budget_of
 from whichloop.runs.engine.runner import Progress, run_trials
 from whichloop.runs.folders import new_folder
 from whichloop.runs.lookup import check_answers, check_calls, check_plans, check_tasks, check_user, resolve
-from whichloop.runs.manifest import Manifest, RunNote, SuiteEntry, read_manifest, write_manifest
+from whichloop.runs.manifest import Manifest, RunNote, read_manifest, write_manifest
 from whichloop.runs.new_manifest import manifest_of, question_digests
 from whichloop.runs.permissions import own_code, with_worker_process
 from whichloop.runs.registry import is_generated, make_loop, starts_nothing
 from whichloop.runs.run_state import Retry, RunState, Spent, read_state
-from whichloop.runs.schedule import Arm, PendingTrials, Trial, form_of, schedule
+from whichloop.runs.schedule import Arm, PendingTrials, form_of, schedule
 from whichloop.runs.store.files import CutShort, RunError, TracePolicy
 from whichloop.runs.store.trials import TrialWriter
 from whichloop.runs.trial_models import TrialModels, open_models, with_scripted_price
@@ -82,10 +82,8 @@ class Experiment:
 
     def missing(self) -> PendingTrials:
         """Return the trials without a record, and those to run again."""
-        return PendingTrials(self._schedule, self.trials, self.past, self.retry)
-
-    def _schedule(self) -> Iterator[Trial]:
-        return schedule(self.arms, self.tasks, self.config.repeats, self.config.seed)
+        scheduled = partial(schedule, self.arms, self.tasks, self.config.repeats, self.config.seed)
+        return PendingTrials(scheduled, self.trials, self.past, self.retry)
 
 
 def without_formless(config: CompareConfig) -> tuple[CompareConfig, str]:
@@ -228,10 +226,11 @@ async def _run(experiment: Experiment, progress: Progress, interruption: Interru
         with TrialWriter(experiment.folder, _trace_policy(experiment)) as journal:
             # Read again under the lock, because another process may have continued this run.
             folder, now = experiment.folder, read_manifest(experiment.folder)
-            if _schedule_of(experiment.manifest) != _schedule_of(now):
+            begun, current = (([arm.arm for arm in m.arms], m.suite, m.settings.repeats) for m in (experiment.manifest, now))
+            if begun != current:
                 raise RunError(f"{folder}: another process has changed this run meanwhile; type the command again")
-            current = replace(experiment, manifest=now, past=read_state(folder, experiment.past))
-            stopped = await _session(current, journal, progress, interruption)
+            experiment = replace(experiment, manifest=now, past=read_state(folder, experiment.past))
+            stopped = await _session(experiment, journal, progress, interruption)
     finally:
         interruption.cancel = None
         experiment.trial_models.close(whole=not stopped)
@@ -247,17 +246,16 @@ def _trace_policy(experiment: Experiment) -> TracePolicy:
     return TracePolicy.of(config.traces, cells, config.seed)
 
 
-def _schedule_of(manifest: Manifest) -> tuple[list[str], SuiteEntry, int]:
-    return [arm.arm for arm in manifest.arms], manifest.suite, manifest.settings.repeats
-
-
 async def _session(experiment: Experiment, journal: TrialWriter, progress: Progress, interruption: Interruption) -> str:
     """Run the missing trials, unless the run's budget is used up, and record the cost of those cut short."""
     if not experiment.missing():
         return ""
-    job = job_of(experiment)
-    if job.meter.exhausted:
-        return job.meter.exhausted
+    config, spent, meter = experiment.config, experiment.spent, Meter(budget_of(experiment.config.budget))
+    meter.calls, meter.tokens, meter.dollars, meter.earlier_s = spent.calls, spent.tokens, spent.dollars, spent.seconds
+    if meter.exhausted:
+        return meter.exhausted
+    models, lines = experiment.trial_models, experiment.lines
+    job = Job(config, experiment.suite, experiment.arms, experiment.manifest, models, meter, lines)
     start, stopped = time.monotonic(), INTERRUPTED
     try:
         async with opened(job, progress) as engine:
@@ -268,17 +266,8 @@ async def _session(experiment: Experiment, journal: TrialWriter, progress: Progr
     finally:
         interruption.wind_down = None
         if stopped:
-            _note_cut_short(experiment, job.meter, time.monotonic() - start)
+            _note_cut_short(experiment, meter, time.monotonic() - start)
     return stopped
-
-
-def job_of(experiment: Experiment) -> Job:
-    """Return the description of a run for an engine."""
-    config, spent = experiment.config, experiment.spent
-    meter = Meter(budget_of(config.budget))
-    meter.calls, meter.tokens, meter.dollars, meter.earlier_s = spent.calls, spent.tokens, spent.dollars, spent.seconds
-    models, lines = experiment.trial_models, experiment.lines
-    return Job(config, experiment.suite, experiment.arms, experiment.manifest, models, meter, lines)
 
 
 # --- additions to the manifest ---
