@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from typing import Any
 
 _LOOK_UPS: dict[str, Callable[[], Any]] = {}
@@ -46,7 +47,8 @@ def keep(key: Hashable, name: str, look_up: Callable[[], Any], owner: object = N
         if is_definition:
             _DEFINITIONS.add(free)
     if known_name is None and owner is not None:
-        _forget_with(owner, key)
+        with suppress(TypeError):  # its class has __slots__: it stays
+            weakref.finalize(owner, _forget, key).atexit = False
     return f"{__name__}:{free}"
 
 
@@ -57,13 +59,6 @@ def _free(name: str) -> str:
         number += 1
         free = f"{base}_{number}"
     return free
-
-
-def _forget_with(owner: object, key: Hashable) -> None:
-    try:
-        weakref.finalize(owner, _forget, key).atexit = False
-    except TypeError:  # its class has __slots__: it stays
-        return
 
 
 def _forget(key: Hashable) -> None:

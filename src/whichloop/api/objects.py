@@ -67,17 +67,9 @@ def suite_name(suite: AnySuite, scorer: AnyScorer | None = None, data: Path | No
     if isinstance(suite, Suite):
         return _keep_object(suite, suite.name, suite.open)
     if not callable(suite) or not _has_parameters(suite):
-        raise ValueError(
-            f"suite: {shown_short(suite)} is not a Suite, nor a function that makes one, nor a name{_rows_hint(suite)}"
-        )
+        rows = f"; {SUITE_FROM_ROWS}" if isinstance(suite, Sequence) or is_frame(suite) else ""
+        raise ValueError(f"suite: {shown_short(suite)} is not a Suite, nor a function that makes one, nor a name{rows}")
     return _built_in_suite(suite) or _importable("suite", suite) or _keep_function(suite)
-
-
-def _rows_hint(value: object) -> str:
-    """Return how to hand over rows of questions and answers, for what looks like some: a list, or a DataFrame."""
-    if not isinstance(value, Sequence) and not is_frame(value):
-        return ""
-    return f"; {SUITE_FROM_ROWS}"
 
 
 def _judged_suite_name(suite: AnySuite, scorer: AnyScorer, data: Path | None, tools: str | None) -> str:

@@ -38,7 +38,7 @@ from whichloop.runs.engine.runner import Progress
 from whichloop.runs.folders import is_optimization, run_folder
 from whichloop.runs.permissions import Permissions
 
-from .carry_out import CutSearch, carry_out_run
+from .carry_out import carry_out_run
 from .conclusion import Conclusion, GateAnswer, OptimizeAnswer, SizeAnswer
 from .objects import check_workers_can_import, loop_name, optimizer_name, profile_name, suite_name
 
@@ -195,7 +195,7 @@ def optimize(
     return _carried_out(config, progress)
 
 
-def _carried_out(request: OptimizeConfig | CutSearch, progress: bool | None) -> OptimizeAnswer:
+def _carried_out(request: OptimizeConfig | tuple[Path, Permissions], progress: bool | None) -> OptimizeAnswer:
     from .carry_out_search import carry_out_search  # needs DSPy
 
     result = carry_out_search(request, progress)
@@ -267,7 +267,7 @@ def resume(
         folder = run.finding.folder if isinstance(run, Conclusion) else run_folder(run, Path(runs or "runs"))
     allowed = Permissions([*allow, *session.names()], base_url, None if cassette is None else Path(cassette))
     if is_optimization(folder):
-        return _carried_out(CutSearch(folder, allowed), progress)
+        return _carried_out((folder, allowed), progress)
     return carry_out_run(lambda: reopen(folder, allowed, {} if budget is None else {"budget": budget}), progress)
 
 
