@@ -21,25 +21,13 @@ from whichloop.protocol.receipts import strip_receipts
 from .baseline import Baseline, GateSettings, outcome_of
 from .match import Incomparable, Matched, differences, is_changed, match, replies_are_fixed
 from .reasons import Reason, hung, invalid_reasons, was_interrupted
-from .sides import Sides, show_command
+from .sides import Sides
 from .tasks import TaskChange, causes_of, changed_tasks
 
 Key = tuple[str, str, int]
 """Arm, task and repeat of a trial."""
 MAX_AGAIN = 5
 """Trials of an arm that are run once more, since they differ from the blessed ones."""
-
-
-@dataclass(frozen=True, slots=True)
-class Worst:
-    """The trial in which a metric beside accuracy got most worse, of an arm that is not told to pass by it."""
-
-    trial: str
-    """ARM/TASK/REPEAT."""
-    metric: str
-    was: float
-    now: float
-    command: str
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -53,7 +41,8 @@ class GateResult:
     """One per arm and metric; empty if the run is invalid."""
     tasks: tuple[TaskChange, ...]
     """The tasks whose score or stop changed: worse ones first, then better ones, then the rest."""
-    worst: tuple[Worst, ...]
+    worst: tuple[Mapping[str, Any], ...]
+    """The `trial`, ARM/TASK/REPEAT, in which a `metric` beside accuracy that does not pass got most worse: `was` and `now`."""
     settings: GateSettings
     run: Path
     baseline: Path | None
@@ -89,7 +78,7 @@ class GateResult:
             "lines": [line.to_json() for line in self.lines],
             "tasks": [*map(asdict, self.tasks)],
             "causes": causes_of(self.tasks),
-            "worst": [*map(asdict, self.worst)],
+            "worst": [*map(dict, self.worst)],
             "accept": list(self.settings.accept),
             "run": str(self.run.resolve()),
             "baseline": None if self.baseline is None else str(self.baseline.resolve()),
@@ -291,7 +280,7 @@ class _Case:
         accepted = line.result != "pass" and line.is_within and not accepts.isdisjoint(self.settings.accept)
         return Reason(code, line.result, line.arm, line.metric, numbers, accepted)
 
-    def worst(self, lines: Sequence[GateLine]) -> Iterator[Worst]:
+    def worst(self, lines: Sequence[GateLine]) -> Iterator[Mapping[str, Any]]:
         """Yield the trial that got most worse, by the difference, of each metric beside accuracy that does not pass.
 
         Of an amount it is one that both sides solved, if any of these took more: one that failed early took little.
@@ -303,9 +292,7 @@ class _Case:
             if losses:
                 pair = max(solved or losses, key=lambda each: each[0])[1]
                 was, now = pair.values(line.metric)
-                assert was is not None
-                assert now is not None
-                yield Worst(pair.record.name, line.metric, was, now, show_command(self.run.folder, pair.record))
+                yield {"trial": pair.record.name, "metric": line.metric, "was": was, "now": now}
 
     def not_judged(self, lines: Sequence[GateLine]) -> Iterator[str]:
         """Yield the arms that the baseline lacks, and the metrics that no task has on both sides."""
