@@ -28,7 +28,6 @@ class Conclusion(Generic[Finding]):
     finding: Finding
 
     def __repr__(self) -> str:
-        """Return the document as a terminal shows it."""
         return str(self.doc)
 
     def _repr_html_(self) -> str:

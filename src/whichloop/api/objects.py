@@ -61,7 +61,14 @@ def suite_name(suite: AnySuite, scorer: AnyScorer | None = None, data: Path | No
     Raises ValueError for what is not a suite, and OSError for a file that cannot be read.
     """
     if scorer is not None:
-        return _judged_suite_name(suite, scorer, data, tools)
+        judge = scorer_name(scorer)
+        name = "" if isinstance(suite, Suite) else suite_name(suite)
+        plain = suite if isinstance(suite, Suite) else make_suite(parse_spec(name), data, tools)
+        tasks = tuple(dataclasses.replace(task, scorer=judge) for task in plain.tasks)
+        judged = dataclasses.replace(plain, tasks=tasks)
+        if isinstance(suite, Suite):
+            return _keep_object(suite, suite.name, suite.open, variant=judge, gives=lambda: judged)
+        return session.keep((name, data, tools, judge), judged.name, lambda: _giving(lambda: judged, judged.open))
     if isinstance(suite, str):
         return suite
     if isinstance(suite, Suite):
@@ -70,16 +77,6 @@ def suite_name(suite: AnySuite, scorer: AnyScorer | None = None, data: Path | No
         rows = f"; {SUITE_FROM_ROWS}" if isinstance(suite, Sequence) or is_frame(suite) else ""
         raise ValueError(f"suite: {shown_short(suite)} is not a Suite, nor a function that makes one, nor a name{rows}")
     return _built_in_suite(suite) or _importable("suite", suite) or _keep_function(suite)
-
-
-def _judged_suite_name(suite: AnySuite, scorer: AnyScorer, data: Path | None, tools: str | None) -> str:
-    judge = scorer_name(scorer)
-    if isinstance(suite, Suite):
-        judged = _judged(suite, judge)
-        return _keep_object(suite, suite.name, suite.open, variant=judge, gives=lambda: judged)
-    name = suite_name(suite)
-    judged_suite = _judged(make_suite(parse_spec(name), data, tools), judge)
-    return session.keep((name, data, tools, judge), judged_suite.name, lambda: _giving(lambda: judged_suite, judged_suite.open))
 
 
 def scorer_name(scorer: AnyScorer) -> str:
@@ -144,10 +141,6 @@ def check_workers_can_import(setting: str, names: Iterable[str]) -> None:
         else:
             why = "is an object that worker processes cannot make again from options: leave workers and engine out"
         raise ValueError(f"{setting}: {attribute} {why}")
-
-
-def _judged(suite: Suite, scorer: str) -> Suite:
-    return dataclasses.replace(suite, tasks=tuple(dataclasses.replace(task, scorer=scorer) for task in suite.tasks))
 
 
 def _has_parameters(target: Callable[..., Any]) -> bool:

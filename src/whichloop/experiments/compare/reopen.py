@@ -12,7 +12,7 @@ from typing import Any
 from whichloop.checks import suite as checks
 from whichloop.experiments.compare.run import Experiment
 from whichloop.protocol.values import counted
-from whichloop.runs.config import SettingError, config_from
+from whichloop.runs.config import CompareConfig, SettingError, config_from
 from whichloop.runs.folders import refuse_optimization
 from whichloop.runs.lookup import check_plans, resolve, tasks_of_split
 from whichloop.runs.manifest import Manifest, RunNote, read_manifest, write_manifest
@@ -107,16 +107,12 @@ def extend(
         if run.manifest.is_ablation:
             raise RunError(f"{folder}: an ablation, whose arms are a design of their own: nothing can be added; start a new run")
         _check_unchanged(run, old)
-        changed = {name: (*getattr(run.config, name), *new) if isinstance(new, tuple) else new for name, new in added.items()}
-        for name, present in (("repeats", run.config.repeats), ("tasks", len(run.tasks))):
-            if changed.get(name, present) < present:
-                raise SettingError(name, f"the new total, {changed[name]}, is less than the {present} that the run has")
-        config, suite = config_from(run.config.model_dump(mode="json") | changed), run.suite
+        config, suite = _with_more(run, added), run.suite
         arms = make_arms(config, suite)
         tasks = tasks_of_split(suite, config.split)[: config.tasks]
         trials = len(arms) * len(tasks) * config.repeats
         if trials <= run.trials:
-            if changed.get("tasks", 0) > len(tasks):
+            if added.get("tasks", 0) > len(tasks):
                 raise SettingError("tasks", f"the run has all {counted(len(tasks), 'task')} of suite {suite.name} already")
             raise ValueError("nothing is added: name a loop, a profile, a model, or more repeats or tasks than the run has")
         check_plans(config, suite, tasks)
@@ -135,7 +131,7 @@ def extend(
         models = open_models(config, arms, abilities)
         manifest = run.manifest.model_copy(
             update={
-                "config": run.manifest.config | {name: config.public()[name] for name in changed},
+                "config": run.manifest.config | {name: config.public()[name] for name in added},
                 "suite": today.suite,
                 "profiles": today.profiles,
                 **({"own_profiles": today.own_profiles} if today.own_profiles else {}),
@@ -149,3 +145,14 @@ def extend(
         write_manifest(folder, manifest)
         extended = replace(run, config=config, tasks=tasks, arms=arms, manifest=manifest)
         return replace(extended, trial_models=models, past=read_state(folder), retry=retry)
+
+
+def _with_more(run: Experiment, added: Settings) -> CompareConfig:
+    """Return a run's configuration with what is added. Raises SettingError for a total below the present one."""
+    changed: dict[str, Any] = {
+        name: (*getattr(run.config, name), *new) if isinstance(new, tuple) else new for name, new in added.items()
+    }
+    for name, present in (("repeats", run.config.repeats), ("tasks", len(run.tasks))):
+        if changed.get(name, present) < present:
+            raise SettingError(name, f"the new total, {changed[name]}, is less than the {present} that the run has")
+    return config_from(run.config.model_dump(mode="json") | changed)

@@ -38,8 +38,6 @@ REDACTED = "their answers, or the end states that they left, were kept without w
 
 @dataclass(frozen=True, slots=True)
 class Rescored:
-    """A rescored run."""
-
     results: Results
     """The run with its new scores."""
     before: Results
@@ -77,7 +75,9 @@ def rescore(folder: Path, allow: Sequence[str] = (), data: Path | None = None) -
         _check_questions(old, config, judge)
         judged = [judge.again(record) for record in old.records]
         counts = _changed(old.records, judged)
-        noted_of = sum(_changed(_records_of_manifest(folder, old), judged).values())
+        # Lines of a newer suite come from a rescore that was killed.
+        noted = {record.key: record for record in each_record(folder) if record.suite_digest == manifest.suite.digest}
+        noted_of = _changed([noted.get(record.key, record) for record in old.records], judged).total()
         parts = {
             "config": {**manifest.config, "data": config.public()["data"]},
             "suite": suite_entry(config, suite, tasks),
@@ -124,8 +124,6 @@ def _check_questions(old: Results, config: CompareConfig, judge: _Judge) -> None
 
 
 class _Judge:
-    """A judge of records, one by one."""
-
     def __init__(self, folder: Path, suite: Suite, tasks: Mapping[str, Task]) -> None:
         self.folder = folder
         self.suite = suite
@@ -199,13 +197,6 @@ class _Judge:
             f"{self.folder}: trial {record.name}: the end state that it left was not kept, and task {task.id} is judged by it; "
             "nothing was written; start a new run with the same settings and with -s traces=all, which keeps it"
         )
-
-
-def _records_of_manifest(folder: Path, before: Results) -> list[Record]:
-    """Return the records scored on the manifest's suite; lines of a newer suite come from a rescore that was killed."""
-    suite = before.manifest.suite.digest
-    by_key = {record.key: record for record in each_record(folder) if record.suite_digest == suite}
-    return [by_key.get(record.key, record) for record in before.records]
 
 
 def _changed(before: Sequence[Record], judged: Sequence[Record]) -> Counter[str]:

@@ -87,35 +87,21 @@ class Results:
     @property
     def title(self) -> str:
         """A line with suite, size, seed and state."""
-        suite = self.manifest.suite
-        state = "" if self.is_complete else f", incomplete: {self._so_far}"
-        seed = "" if self.manifest.imported is not None else f", seed {self.manifest.seed}"
+        suite, most, imported = self.manifest.suite, self.manifest.settings.repeats, self.manifest.imported is not None
+        tasks, repeats, state = counted(suite.tasks, "task"), str(most), ""
+        # Where tasks share clusters, those are what the tests count.
+        if clustered := [pair.units for pair in self.comparison.pairs_on(PRIMARY) if pair.units < pair.difference.n]:
+            tasks += f" in {counted(max(clustered), 'cluster')}"
+        if imported and len(self.records) < self._all_repeats:
+            often = Counter((record.arm, record.task) for record in self.records)
+            repeats = f"{min(often.values(), default=most)} to {most}"
+        if not self.is_complete:
+            seen = len({record.task for record in self.records})
+            state = f", incomplete: {len(self.records):,} of {counted(self.scheduled, 'trial')}"
+            state += f", {seen:,} of {counted(suite.tasks, 'task')} seen" if seen < suite.tasks else ""
         limits = f", {self.comparison.limits.words}" if self.comparison.limits.words else ""
-        tasks = f"{counted(suite.tasks, 'task')}{self._clusters} × {self._repeats}"
-        version = "" if self.manifest.imported is not None else f" (version {suite.version})"
-        return f"{suite.name}{version}, {tasks}{seed}{limits}{state}"
-
-    @property
-    def _clusters(self) -> str:
-        """How many clusters the tasks are in, where tasks share them: those are what the tests count."""
-        clustered = [pair for pair in self.comparison.pairs_on(PRIMARY) if pair.units < pair.difference.n]
-        return f" in {counted(max(pair.units for pair in clustered), 'cluster')}" if clustered else ""
-
-    @property
-    def _repeats(self) -> str:
-        """How often each arm ran each task: `3`, or `1 to 3` in an imported run in which that differs."""
-        most = self.manifest.settings.repeats
-        if self.manifest.imported is None or len(self.records) >= self._all_repeats:
-            return str(most)
-        fewest = min(Counter((record.arm, record.task) for record in self.records).values(), default=most)
-        return f"{fewest} to {most}"
-
-    @property
-    def _so_far(self) -> str:
-        """How many trials have ended, and of how many tasks any where some have none."""
-        trials = f"{len(self.records):,} of {counted(self.scheduled, 'trial')}"
-        seen, tasks = len({record.task for record in self.records}), self.manifest.suite.tasks
-        return trials if seen >= tasks else f"{trials}, {seen:,} of {counted(tasks, 'task')} seen"
+        name, seed = (suite.name, "") if imported else (f"{suite.name} (version {suite.version})", f", seed {self.manifest.seed}")
+        return f"{name}, {tasks} × {repeats}{seed}{limits}{state}"
 
     @property
     def arms_to_mend(self) -> tuple[ArmResult, ...]:
@@ -139,7 +125,6 @@ class Results:
 
     @cached_property
     def verdict(self) -> Verdict:
-        """Which loop to adopt."""
         return verdict(self.comparison)
 
     @property
@@ -252,7 +237,6 @@ def _warnings(manifest: Manifest) -> Iterator[Caveat]:
 
 
 def _remarks(manifest: Manifest) -> Iterator[str]:
-    """Yield other remarks for the reader."""
     if manifest.suite.by_construction and any(arm.model == SCRIPTED for arm in manifest.arms):
         count = f"{manifest.suite.by_construction:,} of {counted(manifest.suite.tasks, 'task')}"
         yield f"{count} are right by construction under the scripted model: it gives the answer, which no planned call yields."

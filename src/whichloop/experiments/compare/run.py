@@ -222,8 +222,12 @@ async def _run(experiment: Experiment, progress: Progress, interruption: Interru
     stopped, task = INTERRUPTED, asyncio.current_task()
     assert task is not None
     interruption.cancel = partial(asyncio.get_running_loop().call_soon_threadsafe, task.cancel)
+    config, traces = experiment.config, TracePolicy(experiment.config.traces)
+    if config.traces.startswith("sample"):
+        cells = ((task.id, repeat) for task in experiment.tasks for repeat in range(config.repeats))
+        traces = TracePolicy.of(config.traces, cells, config.seed)
     try:
-        with TrialWriter(experiment.folder, _trace_policy(experiment)) as journal:
+        with TrialWriter(experiment.folder, traces) as journal:
             # Read again under the lock, because another process may have continued this run.
             folder, now = experiment.folder, read_manifest(experiment.folder)
             begun, current = (([arm.arm for arm in m.arms], m.suite, m.settings.repeats) for m in (experiment.manifest, now))
@@ -235,15 +239,6 @@ async def _run(experiment: Experiment, progress: Progress, interruption: Interru
         interruption.cancel = None
         experiment.trial_models.close(whole=not stopped)
     return stopped
-
-
-def _trace_policy(experiment: Experiment) -> TracePolicy:
-    """Return the run's trace policy."""
-    config = experiment.config
-    if not config.traces.startswith("sample"):
-        return TracePolicy(config.traces)
-    cells = ((task.id, repeat) for task in experiment.tasks for repeat in range(config.repeats))
-    return TracePolicy.of(config.traces, cells, config.seed)
 
 
 async def _session(experiment: Experiment, journal: TrialWriter, progress: Progress, interruption: Interruption) -> str:

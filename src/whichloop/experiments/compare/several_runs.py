@@ -36,7 +36,6 @@ class SeveralRuns:
 
     @cached_property
     def verdict(self) -> Verdict:
-        """Which loop to adopt over all runs."""
         return verdict_of(self.columns, self.alpha, self.margin)
 
     @property

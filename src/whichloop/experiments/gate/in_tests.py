@@ -69,7 +69,10 @@ class LoopGate:
         """
         given = {"program": program, "baseline": baseline, "metrics": metrics, "accept": accept}
         own: dict[str, Any] = {name: value or self.defaults.get(name) for name, value in given.items()}
-        settings = _plural({name: value for name, value in self.defaults.items() if name not in OWN} | settings)
+        settings = {name: value for name, value in self.defaults.items() if name not in OWN} | settings
+        for name, plural in (("profile", "profiles"), ("model", "models")):
+            if name in settings:
+                settings[plural] = (settings.pop(name),)
         named = _named(loop, own["program"])
         check_not_async(self.item, "whichloop_gate")
         try:
@@ -136,9 +139,3 @@ def _named(loop: str | type | None, program: str | None) -> dict[str, Any]:
     if loop is None and program is not None:
         loop = program_spec(program)
     return {} if loop is None else {"loops": (loop,)}
-
-
-def _plural(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn `profile="clean"` into `profiles=("clean",)`, the form of a comparison."""
-    plural = {"profile": "profiles", "model": "models"}
-    return {plural.get(name, name): (value,) if name in plural else value for name, value in settings.items()}

@@ -150,7 +150,6 @@ class _Case:
 
     @property
     def paired(self) -> bool:
-        """Whether every trial has its counterpart."""
         manifest, baseline = self.run.manifest, self.baseline
         return manifest.seed == baseline.seed and manifest.settings.repeats == baseline.repeats
 

@@ -136,11 +136,9 @@ class _Watching(Unwatched):
                 raise _Hangs
 
     def noted(self, text: str) -> None:
-        """Pass a note on."""
         self._progress.noted(text)
 
     def interrupted(self, text: str) -> None:
-        """Pass on what an interrupted run waits for."""
         self._progress.interrupted(text)
 
 

@@ -195,8 +195,6 @@ def read_end(folder: Path) -> SearchEnd | None:
 
 @dataclass(frozen=True, slots=True)
 class TriedProgram:
-    """A program that counts as tried."""
-
     candidate: Candidate
     spent: SearchCost
     """Its rollouts, those for its dev scores beyond the budget among them."""

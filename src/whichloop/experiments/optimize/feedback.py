@@ -70,8 +70,6 @@ def _beside(what: str, value: Any, expected: Any) -> str:
 
 @dataclass(slots=True)
 class _Call:
-    """A call in the trial."""
-
     tool: str
     arguments: Mapping[str, Any]
     failed: bool

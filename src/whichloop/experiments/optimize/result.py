@@ -48,12 +48,10 @@ class DesignResult:
 
     @property
     def status(self) -> str:
-        """The status: finished, budget, failed, or not ended."""
         return "not ended" if self.ended is None else self.ended.status
 
     @property
     def program(self) -> Path | None:
-        """The file of the optimized program."""
         return None if self.ended is None else self.folder / PROGRAM
 
     @property

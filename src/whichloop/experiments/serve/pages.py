@@ -98,7 +98,6 @@ class SuiteTrials:
         )
 
     def close(self) -> None:
-        """Close all environments."""
         for key in list(self._trials):
             self._drop(key)
 

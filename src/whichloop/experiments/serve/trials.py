@@ -178,8 +178,6 @@ logger = logger_of(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TrialKey:
-    """The name of a trial."""
-
     task: str
     repeat: int = 0
     label: str = ""
@@ -234,7 +232,6 @@ class SuiteTrial:
         return self.toolbox.listed()
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
-        """Run one of the suite's tools."""
         return await self.toolbox.call(ToolCall(name, arguments))
 
     def tool_call(self, call: ToolCall, seen: Observation, fault: str | None) -> None:
@@ -253,7 +250,6 @@ class SuiteTrial:
         return self.score
 
     def report(self) -> dict[str, Json]:
-        """Return the state of the trial so far."""
         self.tunnel.settle()
         faults = self.tunnel.faults
         return {
