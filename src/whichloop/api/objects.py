@@ -104,8 +104,9 @@ def optimizer_name(optimizer: str | type | object) -> str:
     if isinstance(optimizer, type):
         return _importable("optimizer", optimizer) or _keep_class(optimizer)
     if inspect.isfunction(optimizer):
-        return _importable("optimizer", optimizer) or _keep_function(optimizer, stays=True)
-    return _keep_object(optimizer, type(optimizer).__name__, type(optimizer), gives=lambda: optimizer, stays=True)
+        return _importable("optimizer", optimizer) or session.keep(id(optimizer), optimizer.__name__.strip("<>"), lambda: optimizer)
+    home = type(optimizer)
+    return session.keep((id(optimizer), ""), home.__name__, lambda: _giving(lambda: optimizer, home))
 
 
 def profile_name(profile: str | Path | Profile, runs: str | Path) -> str:
@@ -132,15 +133,9 @@ def check_workers_can_import(setting: str, names: Iterable[str]) -> None:
     for name in (inner for text in names for inner in loops_named(parse_spec(text))):
         if not lives_in_one_process(name):
             continue
-        module, _, attribute = name.partition(":")
-        move = "move it to a module, or leave workers and engine out"
-        if module == "__main__":
-            why = f"is defined in the running script or notebook, where worker processes cannot import it: {move}"
-        elif session.is_definition(attribute):
-            why = f"is defined in a function, where worker processes cannot import it: {move}"
-        else:
-            why = "is an object that worker processes cannot make again from options: leave workers and engine out"
-        raise ValueError(f"{setting}: {attribute} {why}")
+        attribute = name.partition(":")[2]
+        why = "lives in this process alone, where worker processes cannot import it"
+        raise ValueError(f"{setting}: {attribute} {why}: move it to a module, or leave workers and engine out")
 
 
 def _has_parameters(target: Callable[..., Any]) -> bool:
@@ -214,26 +209,22 @@ def _makes_again(text: str, loop: Loop) -> bool:
 
 def _keep_class(target: type) -> str:
     """Keep a class; one that is defined again in the same place, as in a notebook's cell, takes its name."""
-    return session.keep((target.__module__, target.__qualname__), target.__name__, lambda: target, is_definition=True)
+    return session.keep((target.__module__, target.__qualname__), target.__name__, lambda: target)
 
 
-def _keep_function(target: Callable[..., Any], *, stays: bool = False) -> str:
-    """Keep a function for as long as the program holds it, or as the process lives where it `stays`, and return its name."""
+def _keep_function(target: Callable[..., Any]) -> str:
+    """Keep a function for as long as the program holds it, and return its name."""
     name = getattr(target, "__name__", type(target).__name__).strip("<>")
-    look_up, owner = ((lambda: target), None) if stays else (_reference(target), target)
-    return session.keep(id(target), name, look_up, owner, is_definition=inspect.isroutine(target))
+    return session.keep(id(target), name, _reference(target), target)
 
 
-def _keep_object(
-    value: object, name: str, home: object, *, variant: str = "", gives: Callable[[], Any] | None = None, stays: bool = False
-) -> str:
+def _keep_object(value: object, name: str, home: object, *, variant: str = "", gives: Callable[[], Any] | None = None) -> str:
     """Keep a function that gives an object, for as long as the object lives, and return its name.
 
     `home`: whose module's code it counts as. `gives`: what the function gives in the place of the object; then there may be
-    several functions, of different `variant`. `stays`: whether it is kept for as long as the process lives.
+    several functions, of different `variant`.
     """
-    giver = functools.partial(_giving, gives or _reference(value), home)
-    return session.keep((id(value), variant), name, giver, None if stays else value)
+    return session.keep((id(value), variant), name, functools.partial(_giving, gives or _reference(value), home), value)
 
 
 def _reference(value: Any) -> Callable[[], Any]:
