@@ -163,16 +163,14 @@ def run(experiment: Experiment, progress: Progress) -> str:
             stopped = asyncio.run(_run(experiment, progress, interruption))
             if not stopped:
                 _note_broken_laws(experiment)
-    except SystemExit as left:  # from a task or a callback; an exception from `run` itself is a crash of the trial
-        raise _ended_by(f"called sys.exit({left.code!r})", experiment) from None
-    except asyncio.CancelledError:
-        if interruption.is_ending:
+    except (SystemExit, asyncio.CancelledError, RuntimeError) as error:  # from a task or a callback; in a trial it is a crash of it
+        if isinstance(error, asyncio.CancelledError) and interruption.is_ending:
             raise KeyboardInterrupt from None
-        raise _ended_by("cancelled all that runs", experiment) from None
-    except RuntimeError as error:
-        if "Event loop stopped" not in str(error):
+        if isinstance(error, RuntimeError) and "Event loop stopped" not in str(error):
             raise
-        raise _ended_by("stopped the event loop", experiment) from None
+        how = f"{type(error).__name__} {error}".rstrip()
+        reason = f"code of a loop or a tool ended the run ({how}); --workers N keeps such code in processes of its own"
+        raise CutShort(f"{experiment.folder}: {reason}; what had finished is kept, and the run can be resumed") from None
     finally:
         os.chdir(folder)  # a design may have changed it
     if interruption.is_ending and stopped:
@@ -211,11 +209,6 @@ def workers_for(config: CompareConfig, trials: int) -> int:
     is_ours = not own_code(config) and all(map(starts_nothing, loops)) and is_generated(parse_spec(config.suite).name)
     processors = min(MAX_SHARING, len(os.sched_getaffinity(0))) if is_ours and sys.platform == "linux" else 0
     return processors if processors > 1 else 0
-
-
-def _ended_by(action: str, experiment: Experiment) -> CutShort:
-    reason = f"code of a loop or a tool {action}, which ended the run; --workers N keeps such code in processes of its own"
-    return CutShort(f"{experiment.folder}: {reason}; what had finished is kept, and the run can be resumed")
 
 
 async def _run(experiment: Experiment, progress: Progress, interruption: Interruption) -> str:
