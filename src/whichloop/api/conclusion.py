@@ -98,5 +98,5 @@ class OptimizeAnswer(Conclusion[OptimizationResult]):
     @property
     def programs(self) -> pd.DataFrame:
         """A row per program that a search tried: what it solved of how many dev and train tasks, its cost, whether it was kept."""
-        rows = ({"design": design.design, **program.to_json()} for design in self.finding.designs for program in design.tried)
+        rows = ({"design": design.design, **program} for design in self.finding.designs for program in design.programs)
         return to_frame(rows, ("design", "program", "digest", "kept"))

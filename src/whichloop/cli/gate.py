@@ -55,7 +55,6 @@ def gate(
     from whichloop.experiments.gate.noise import self_check, self_doc
     from whichloop.experiments.gate.rerun import project_permissions
     from whichloop.reports.progress import TrialBoard, watching
-    from whichloop.runs.engine.runner import Unwatched
     from whichloop.runs.folders import run_folder
     from whichloop.runs.permissions import Permissions, resume_flags
 
@@ -96,13 +95,8 @@ def gate(
             allowed = Permissions([*project.code, *(allow or ())], typed.get("base_url", project.base_url), cassette)
             config = gates.config_again(held, baseline, settings(None, runs=runs, loops=tuple(loop or ()), seed=seed), allowed)
             if is_self:
-
-                class Noted(Unwatched):
-                    def noted(self, text: str) -> None:
-                        say(text)
-
                 with quiet_loops(), own_prints_aside():
-                    check = self_check(held, config, times or TIMES, Unwatched() if quiet else Noted())
+                    check = self_check(held, config, times or TIMES, (lambda line: None) if quiet else say)
                 return show(self_doc(check), as_json=as_json, verbose=verbose)
             with own_prints_aside():
                 experiment = gates.prepare_again(held, baseline, config)

@@ -31,7 +31,6 @@ from whichloop.experiments.gate.noise import self_check, self_doc
 from whichloop.experiments.gate.rerun import _Hangs, _Watching, project_permissions
 from whichloop.experiments.gate.sides import HANG_TRIALS
 from whichloop.metrics.record import Record
-from whichloop.runs.engine.runner import Unwatched
 from whichloop.runs.manifest import read_manifest
 from whichloop.runs.permissions import Permissions
 from whichloop.runs.store.files import RunError
@@ -154,7 +153,7 @@ PAIRS = 3
 
 def checked(found: Any, loop: str, runs: Path) -> dict[str, Any]:
     baseline = bless(found)
-    return self_check(baseline, config_again(baseline, Path("b.json"), {"loops": (loop,), "runs": runs}), PAIRS, Unwatched(), run)
+    return self_check(baseline, config_again(baseline, Path("b.json"), {"loops": (loop,), "runs": runs}), PAIRS, print, run)
 
 
 def test_an_arm_against_itself_has_as_many_outcomes_as_pairs_and_a_row_for_each_metric(ran, tmp_path):

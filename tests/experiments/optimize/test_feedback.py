@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from whichloop.datasets.task import Task
 from whichloop.experiments.optimize.feedback import MAX_CHARS, MAX_SENTENCE_CHARS, MAX_SENTENCES, feedback
-from whichloop.experiments.optimize.program_text import NamedProgram, program_diff, program_lines
+from whichloop.experiments.optimize.program_text import program_diff, program_lines
 from whichloop.metrics.record import Record
 from whichloop.metrics.trace import Trace, TraceError
-from whichloop.protocol import Plan, PlannedCall, Prompt, Query, Ref
+from whichloop.protocol import Plan, PlannedCall, Program, Prompt, Query, Ref
 
 SOLVED = "The score was 1 of 1."
 Event = dict[str, Any]
@@ -131,14 +131,15 @@ PROGRAM = st.dictionaries(
     st.sampled_from(["react", "extract"]),
     st.builds(lambda text, demos: Prompt(text, {}, {}, tuple(demos)), TEXTS, DEMONSTRATIONS),
     min_size=1,
-).map(lambda predictors: NamedProgram("p", predictors))
+)
 
 
 @given(PROGRAM, PROGRAM)
-def test_a_diff_accounts_for_every_line_and_is_empty_between_equal_programs(a: NamedProgram, b: NamedProgram) -> None:
-    assert program_diff(a, a) == ()
-    old, new = [*program_lines(a.predictors)], [*program_lines(b.predictors)]
-    kinds = [line[:1] for line in program_diff(a, b)[2:]]
+def test_a_diff_accounts_for_every_line_and_is_empty_between_equal_programs(a: Program, b: Program) -> None:
+    names = ("a", "b")
+    assert program_diff(a, a, names) == ()
+    old, new = [*program_lines(a)], [*program_lines(b)]
+    kinds = [line[:1] for line in program_diff(a, b, names)[2:]]
     assert kinds.count("+") - kinds.count("-") == len(new) - len(old)
     assert bool(kinds) == (old != new)
 

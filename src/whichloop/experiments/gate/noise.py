@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from whichloop.metrics.gate import Outcome
 from whichloop.metrics.statistics import ALPHA, wilson
 from whichloop.metrics.summary import SHARES
 from whichloop.runs.config import CompareConfig
-from whichloop.runs.engine.runner import Progress
+from whichloop.runs.engine.runner import Unwatched
 from whichloop.text.doc import Cell, Doc, Table, lines_of
 from whichloop.text.numbers import hundredths
 
@@ -27,7 +27,9 @@ from .rerun import Run
 NORMAL_95 = 1.96
 
 
-def self_check(baseline: Baseline, config: CompareConfig, pairs: int, progress: Progress, run: Run = run_apart) -> dict[str, Any]:
+def self_check(
+    baseline: Baseline, config: CompareConfig, pairs: int, say: Callable[[str], None], run: Run = run_apart
+) -> dict[str, Any]:
     """Run the configuration of a baseline twice for each of so many pairs, and hold the second run against the first.
 
     Each run of the scripted model has a seed of its own, beside the baseline's; a real model answers anew, under one seed. Return
@@ -42,12 +44,12 @@ def self_check(baseline: Baseline, config: CompareConfig, pairs: int, progress: 
     with tempfile.TemporaryDirectory() as scratch:
         scripted = not config.opened_models
         for pair in range(pairs):
-            progress.noted(f"pair {pair + 1} of {pairs}")
+            say(f"pair {pair + 1} of {pairs}")
             sides = []
             for number in (2 * pair + 1, 2 * pair + 2):
                 own = {"runs": Path(scratch)} | ({"seed": baseline.seed + number} if scripted else {})
                 experiment = prepare(config.model_copy(update=own), is_compared=False)
-                run(experiment, progress)
+                run(experiment, Unwatched())
                 sides.append(read_run(experiment.folder))
             before = bless(sides[0], baseline.gate.metrics, baseline.gate.accept)
             result = judge(sides[1], before)
