@@ -62,7 +62,7 @@ def gate(
     from .process import DONE, FAILED, INTERRUPTED, INVALID, UNDECIDED, load_env, own_prints_aside, quiet_loops
     from .render import write_report
 
-    flags.check_quiet(quiet, verbose)
+    flags.one_of(quiet=quiet, verbose=verbose)
     flags.only_with("--self", is_self, times=times)
     flags.only_with("--bless", bless, output=output)
     flags.only_with("a judged run, not --bless or --self", not bless and not is_self, junit=junit, summary=summary)

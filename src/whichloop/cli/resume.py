@@ -52,7 +52,7 @@ def resume(
     from .render import code_of_run, write_report
     from .running import carry_out
 
-    flags.check_quiet(quiet, verbose)
+    flags.one_of(quiet=quiet, verbose=verbose)
     load_env()  # keys may stand in a .env of the current directory
     typed = settings(setting, budget=budget, workers=workers, mlflow=mlflow or None)
     if rescore and typed.keys() - {"data"}:

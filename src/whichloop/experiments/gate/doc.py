@@ -31,13 +31,16 @@ IN_ROWS = ("undecided", "worse")
 def gate_doc(result: GateResult) -> Doc:
     """Return what a gate says. The first lines have the outcome, how many tasks changed by which causes, and one of them."""
     arms = list(dict.fromkeys(line.arm for line in result.lines))
+    worse, better = (sum(task.became == name for task in result.tasks) for name in ("worse", "better"))
+    causes = causes_of(result.tasks)
+    tasks = f"{worse} worse{f' ({counts(causes)})' if causes else ''}, {better} better, of {result.judged_tasks:,}"
     also = [] if result.outcome == "pass" else [each for each in result.reasons[1:] if each.leads_to == result.outcome]
     age = counted(max(0, (datetime.now(UTC) - result.blessed).days), "day")
     blocks: tuple[Table | Lines, ...] = (
         lines_of(
             ("Also", [each.text for each in also if each.code not in IN_ROWS]),
             ("Arm", arms if len(arms) == 1 and result.outcome == "pass" else ""),
-            ("Tasks", _tasks(result) if result.outcome != "invalid" else ""),
+            ("Tasks", tasks if result.outcome != "invalid" else ""),
             *_example(result),
             *((f"Worst {each['metric']}", "{trial}: {was:,g} → {now:,g}".format(**each)) for each in result.worst),
         ),
@@ -124,13 +127,6 @@ def margin_text(metric: str, margin: float) -> str:
     if metric not in SHARES:
         return f"×{1 + margin:.2f}"
     return hundredths(-margin if metric in GAINS else margin, sign=True)
-
-
-def _tasks(result: GateResult) -> str:
-    causes = causes_of(result.tasks)
-    numbers = {name: sum(task.became == name for task in result.tasks) for name in ("worse", "better")}
-    by_cause = f" ({counts(causes)})" if causes else ""
-    return f"{numbers['worse']} worse{by_cause}, {numbers['better']} better, of {result.judged_tasks:,}"
 
 
 def _example(result: GateResult) -> Iterator[tuple[str, str]]:

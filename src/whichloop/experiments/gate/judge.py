@@ -204,8 +204,7 @@ class _Case:
                 numbers = {"landed": faults.landed, "scheduled": faults.scheduled}
                 reasons.append(Reason("few_faults", "undecided" if lost else "invalid", arm.info.arm, numbers=numbers))
         if self.matched.same is not None:
-            accepted = "tasks_changed" in self.settings.accept
-            reasons.append(Reason("tasks_changed", "undecided", numbers=self.matched.others, accepted=accepted))
+            reasons.append(self._undecided("tasks_changed", "", self.matched.others))
         return reasons, lines
 
     def _ends(self) -> Iterator[Reason]:
@@ -219,8 +218,7 @@ class _Case:
             if self.fixed and (others := side.other_answers):
                 was, now = others[0].answers
                 numbers = {"trials": len(others), "of": of, "first": others[0].record.name, "was": was, "now": now}
-                accepted = "other_answers" in self.settings.accept
-                yield Reason("other_answers", "undecided", side.arm, numbers=numbers, accepted=accepted)
+                yield self._undecided("other_answers", side.arm, numbers)
 
     def _graver(self, lines: Sequence[GateLine]) -> Iterator[Reason]:
         """Yield that trials of the same score end more gravely, unless accuracy is shown to lie within its margin."""
@@ -228,8 +226,10 @@ class _Case:
         for side in self.sides if self.fixed else ():
             if side.graver and side.arm not in shown:
                 numbers = {"trials": len(side.graver), "first": side.graver[0].record.name}
-                accepted = "graver_stop" in self.settings.accept
-                yield Reason("graver_stop", "undecided", side.arm, numbers=numbers, accepted=accepted)
+                yield self._undecided("graver_stop", side.arm, numbers)
+
+    def _undecided(self, code: str, arm: str, numbers: Mapping[str, Any]) -> Reason:
+        return Reason(code, "undecided", arm, numbers=numbers, accepted=code in self.settings.accept)
 
     def _refuse_unknown(self) -> None:
         for metric in self.settings.metrics:
