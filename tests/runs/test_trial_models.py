@@ -230,7 +230,7 @@ def test_tools_fail_a_real_model_too_alike_in_each_run_and_a_gate_runs_it_again(
     was, file = bless(found), tmp_path / "b.json"
     allowed = Permissions(["openai/scripted"], base_url=served)
     again = config_again(was, file, {"runs": tmp_path / "runs"}, allowed)
-    _, judged = run_and_judge(prepare_again(was, file, again), Unwatched(), was, was.gate, file, run)
+    _, judged = run_and_judge(prepare_again(was, file, again), Unwatched(), was, was.gate, file)
     assert (judged.outcome, {reason.code for reason in judged.reasons}) == ("pass", {"identical"})
 
 

@@ -67,7 +67,7 @@ def suite_name(suite: AnySuite, scorer: AnyScorer | None = None, data: Path | No
         tasks = tuple(dataclasses.replace(task, scorer=judge) for task in plain.tasks)
         judged = dataclasses.replace(plain, tasks=tasks)
         if isinstance(suite, Suite):
-            return _keep_object(suite, suite.name, suite.open, variant=judge, gives=lambda: judged)
+            return session.keep((id(suite), judge), suite.name, lambda: _giving(lambda: judged, judged.open), suite)
         return session.keep((name, data, tools, judge), judged.name, lambda: _giving(lambda: judged, judged.open))
     if isinstance(suite, str):
         return suite
@@ -218,13 +218,12 @@ def _keep_function(target: Callable[..., Any]) -> str:
     return session.keep(id(target), name, _reference(target), target)
 
 
-def _keep_object(value: object, name: str, home: object, *, variant: str = "", gives: Callable[[], Any] | None = None) -> str:
+def _keep_object(value: object, name: str, home: object) -> str:
     """Keep a function that gives an object, for as long as the object lives, and return its name.
 
-    `home`: whose module's code it counts as. `gives`: what the function gives in the place of the object; then there may be
-    several functions, of different `variant`.
+    `home`: whose module's code it counts as.
     """
-    return session.keep((id(value), variant), name, functools.partial(_giving, gives or _reference(value), home), value)
+    return session.keep((id(value), ""), name, functools.partial(_giving, _reference(value), home), value)
 
 
 def _reference(value: Any) -> Callable[[], Any]:

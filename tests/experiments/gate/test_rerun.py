@@ -23,6 +23,7 @@ from whichloop.experiments.gate import (
     config_again,
     prepare_again,
     read_baseline,
+    rerun,
     run_and_judge,
 )
 from whichloop.experiments.gate import write_baseline as write
@@ -51,7 +52,7 @@ def test_the_same_again_is_identical_with_seed_tasks_and_profiles_of_the_baselin
     assert (config.seed, config.tasks, config.profiles, config.suite) == (3, 6, ("clean", "flaky-tools"), "arithmetic(size=12)")
     experiment = prepare_again(was, path, config)
     assert (experiment.config.trial_timeout_s, read_manifest(experiment.folder).config["trial_timeout_s"]) == (10.0, 60.0)
-    found, judged = run_and_judge(experiment, told, was, was.gate, path, run)
+    found, judged = run_and_judge(experiment, told, was, was.gate, path)
     assert (judged.outcome, {reason.code for reason in judged.reasons}, judged.again) == ("pass", {"identical"}, (0, 0))
     assert (len(told.records), found.manifest.seed, judged.run.parent, judged.baseline) == (12, 3, tmp_path / "runs", path)
 
@@ -153,7 +154,7 @@ PAIRS = 3
 
 def checked(found: Any, loop: str, runs: Path) -> dict[str, Any]:
     baseline = bless(found)
-    return self_check(baseline, config_again(baseline, Path("b.json"), {"loops": (loop,), "runs": runs}), PAIRS, print, run)
+    return self_check(baseline, config_again(baseline, Path("b.json"), {"loops": (loop,), "runs": runs}), PAIRS, print)
 
 
 def test_an_arm_against_itself_has_as_many_outcomes_as_pairs_and_a_row_for_each_metric(ran, tmp_path):
@@ -232,9 +233,10 @@ def test_of_a_loop_that_draws_at_random_only_the_doubtful_trials_run_again(tmp_p
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     Path("own_dice.py").write_text(DICE)
+    monkeypatch.setattr(rerun, "run_apart", run)  # a worker would count its own calls
     was = bless(made(tmp_path, loops=("own_dice:Dice",), profiles=("clean",)))
     told = Told()
     experiment = prepare_again(was, FILE, config_again(was, FILE, {"loops": ("own_dice:Dice",), "runs": tmp_path / "runs"}))
-    _, judged = run_and_judge(experiment, told, was, was.gate, FILE, run)
+    _, judged = run_and_judge(experiment, told, was, was.gate, FILE)
     assert (len(told.records), judged.outcome, judged.again) == (12, "undecided", (2, 0))
     assert len(list((tmp_path / "runs").iterdir())) == 2, "trials that run once more are no run of their own"

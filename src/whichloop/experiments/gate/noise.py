@@ -22,14 +22,11 @@ from whichloop.text.numbers import hundredths
 from .baseline import Baseline, bless, read_run
 from .doc import margin_text
 from .judge import judge
-from .rerun import Run
 
 NORMAL_95 = 1.96
 
 
-def self_check(
-    baseline: Baseline, config: CompareConfig, pairs: int, say: Callable[[str], None], run: Run = run_apart
-) -> dict[str, Any]:
+def self_check(baseline: Baseline, config: CompareConfig, pairs: int, say: Callable[[str], None]) -> dict[str, Any]:
     """Run the configuration of a baseline twice for each of so many pairs, and hold the second run against the first.
 
     Each run of the scripted model has a seed of its own, beside the baseline's; a real model answers anew, under one seed. Return
@@ -49,7 +46,7 @@ def self_check(
             for number in (2 * pair + 1, 2 * pair + 2):
                 own = {"runs": Path(scratch)} | ({"seed": baseline.seed + number} if scripted else {})
                 experiment = prepare(config.model_copy(update=own), is_compared=False)
-                run(experiment, Unwatched())
+                run_apart(experiment, Unwatched())
                 sides.append(read_run(experiment.folder))
             before = bless(sides[0], baseline.gate.metrics, baseline.gate.accept)
             result = judge(sides[1], before)

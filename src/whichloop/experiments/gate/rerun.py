@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -33,8 +33,6 @@ from .match import Incomparable, match, match_arms
 from .reasons import hung, was_interrupted
 from .sides import HANG_TRIALS
 
-Run = Callable[[Experiment, Progress], str]
-"""Runs the missing trials, and returns the reason for an early stop, or an empty text."""
 PROJECT = Path("pyproject.toml")
 TABLE: Mapping[str, type] = {"loop": list, "allow": list, "base_url": str, "cassette": str}
 """Key of the table [tool.whichloop] → its type."""
@@ -143,12 +141,7 @@ class _Watching(Unwatched):
 
 
 def run_and_judge(
-    experiment: Experiment,
-    progress: Progress,
-    baseline: Baseline,
-    settings: GateSettings,
-    path: Path,
-    run: Run = run_apart,
+    experiment: Experiment, progress: Progress, baseline: Baseline, settings: GateSettings, path: Path
 ) -> tuple[Results, GateResult]:
     """Run an experiment, unless a loop hangs, and its doubtful trials once more; return its results and the judgement.
 
@@ -157,12 +150,12 @@ def run_and_judge(
     matched = match_arms(experiment.manifest, baseline)
     able = [arm for old, arm in matched.items() if arm is not None and not hung_before(baseline.arms[old])]
     try:
-        if stopped := run(experiment, _Watching(progress, able)):
+        if stopped := run_apart(experiment, _Watching(progress, able)):
             progress.noted(f"stopped early: {stopped}")
     except _Hangs:
         progress.noted("a loop hangs, so the run ends")
     results = read_run(experiment.folder)
-    again = run_doubtful_again(experiment, results, baseline, run) if _is_scripted(experiment.config) else ()
+    again = run_doubtful_again(experiment, results, baseline) if _is_scripted(experiment.config) else ()
     judged = judge(results, baseline, settings=settings, path=path, again=again)
     recordings, config = experiment.trial_models.recordings, experiment.config
     record: tuple[str, ...] = ()
@@ -174,7 +167,7 @@ def run_and_judge(
     return results, replace(judged, unrun=unrun_lines(experiment, baseline.lines), record=record)
 
 
-def run_doubtful_again(experiment: Experiment, results: Results, baseline: Baseline, run: Run = run_apart) -> Sequence[Record]:
+def run_doubtful_again(experiment: Experiment, results: Results, baseline: Baseline) -> Sequence[Record]:
     """Run the trials once more that chance may have made what they are, of the scripted model, and return what they gave."""
     keys = doubtful_trials(results, baseline)
     if not keys:
@@ -183,5 +176,5 @@ def run_doubtful_again(experiment: Experiment, results: Results, baseline: Basel
         write_manifest(Path(folder), experiment.manifest)
         others = {record.key: TrialState(record.status, record.stop, record.attempt) for record in results.records}
         past = RunState({key: state for key, state in others.items() if key not in keys})
-        run(replace(experiment, folder=Path(folder), past=past, lines=None), Unwatched())
+        run_apart(replace(experiment, folder=Path(folder), past=past, lines=None), Unwatched())
         return read_records(Path(folder))
