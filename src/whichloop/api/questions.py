@@ -154,10 +154,8 @@ def gate(
             raise SettingError("run", "loops, seed, allow, base_url and cassette are for a new run; leave them out, or run")
         judged = gates.judge(gates.read_run(_loaded(run, runs).results.folder), blessed, path=path)
         return GateAnswer(gates.gate_doc(judged), judged)
-    project, found = project_permissions(), list[gates.GateResult]()
-    code = [*project.code, *allow, *session.names()]  # what the program itself handed over
-    tape = project.cassette if cassette is None else Path(cassette)
-    allowed = Permissions(code, base_url or project.base_url, tape)
+    found, code = list[gates.GateResult](), [*allow, *session.names()]  # what the program itself handed over
+    allowed = project_permissions(Permissions(code, base_url, None if cassette is None else Path(cassette)))
     asked = {"runs": Path(runs or "runs"), "loops": tuple(map(loop_name, _several(loops))), "seed": seed}
     settings = {name: value for name, value in asked.items() if value not in (None, ())}
 

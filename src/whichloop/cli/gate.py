@@ -88,11 +88,11 @@ def gate(
             judged = gates.judge(gates.read_run(run_folder(run, runs)), held, path=baseline)
         else:
             load_env()
-            project, typed = project_permissions(), settings(setting)
+            typed = settings(setting)
             if unknown := typed.keys() - {"base_url", "cassette"}:
                 raise typer.BadParameter(f"{min(unknown)}: the baseline's holds; base_url and cassette are typed", param_hint="-s")
-            cassette = Path(typed["cassette"]) if "cassette" in typed else project.cassette
-            allowed = Permissions([*project.code, *(allow or ())], typed.get("base_url", project.base_url), cassette)
+            cassette = Path(typed["cassette"]) if "cassette" in typed else None
+            allowed = project_permissions(Permissions(allow or (), typed.get("base_url"), cassette))
             config = gates.config_again(held, baseline, settings(None, runs=runs, loops=tuple(loop or ()), seed=seed), allowed)
             if is_self:
                 with quiet_loops(), own_prints_aside():

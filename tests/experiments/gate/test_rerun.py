@@ -196,20 +196,20 @@ def test_a_trial_has_the_baseline_s_limit_unless_another_was_chosen(baseline, tm
 
 
 def test_the_user_s_project_names_loops_code_server_and_recording_once_and_bad_keys_are_named(tmp_path):
-    assert project_permissions(tmp_path) == Permissions()
+    assert project_permissions(root=tmp_path) == Permissions()
     project = tmp_path / "pyproject.toml"
     project.write_text('[project]\nname = "a"\n')
-    assert project_permissions(tmp_path) == Permissions([])
+    assert project_permissions(root=tmp_path) == Permissions([])
     code = 'loop = ["my:Loop(max_steps=3)"]\nallow = ["my_tools", "mcp:python server.py"]'
     project.write_text(f'[tool.whichloop]\n{code}\nbase_url = "http://ours"\ncassette = "tape"\n')
-    found = project_permissions(tmp_path)
+    found = project_permissions(root=tmp_path)
     assert {"my:Loop", "my_tools", "mcp:python server.py"} <= set(found.code)
     assert (found.base_url, found.cassette) == ("http://ours", Path("tape"))
     bad = {table: table for table in ("loop = 3", "loops = []")}
     for table, named in (bad | {"loop = ['a(']": "a(", "loop = [": "Invalid value"}).items():
         project.write_text(f"[tool.whichloop]\n{table}\n")
         with pytest.raises(ValueError, match=r"pyproject\.toml: ") as said:
-            project_permissions(tmp_path)
+            project_permissions(root=tmp_path)
         assert named in str(said.value)
         assert "\n" not in str(said.value)
 

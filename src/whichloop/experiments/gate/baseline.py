@@ -61,7 +61,6 @@ HELD_BESIDE: Mapping[str, float] = {"tokens": MORE, "false_success_rate": MARGIN
 Accepted = Literal["undecided", "tasks_lost", "graver_stop", "other_answers", "tasks_changed"]
 """Reasons that may be accepted: then a loss within the margin passes, and one beyond it does not."""
 
-Score = Annotated[float, Field(ge=0, le=1)]
 Amounts = Annotated[tuple[Annotated[float, Field(ge=0, lt=MAX_VALUE)] | None, ...], FailFast()]
 Outcomes = Annotated[tuple[Annotated[str, Field(pattern=rf"^[0-9a-f]{{{OUTCOME_DIGITS}}}$")] | None, ...], FailFast()]
 Courses = Annotated[tuple[Annotated[str, Field(pattern=r"^([0-9a-f]{6}( [0-9a-f]{6})*)?$")], ...], FailFast()]

@@ -117,9 +117,8 @@ class LoopGate:
 
     def _again(self, baseline: Baseline, path: Path, typed: CompareConfig, settings: dict[str, Any]) -> CompareConfig:
         """Return the baseline's configuration with the test's settings, which allow what they name, as the project does."""
-        project = project_permissions()
-        code = [*project.code, *own_code(typed), *typed.opened_models, *([] if typed.data is None else [str(typed.data)])]
-        allowed = Permissions(code, typed.base_url or project.base_url, typed.cassette or project.cassette)
+        code = [*own_code(typed), *typed.opened_models, *([] if typed.data is None else [str(typed.data)])]
+        allowed = project_permissions(Permissions(code, typed.base_url, typed.cassette))
         return config_again(baseline, path, {"runs": self.runs, **settings}, allowed)
 
     def _tell(self, command: str, page: str) -> None:

@@ -38,11 +38,11 @@ TABLE: Mapping[str, type] = {"loop": list, "allow": list, "base_url": str, "cass
 """Key of the table [tool.whichloop] → its type."""
 
 
-def project_permissions(root: Path = Path()) -> Permissions:
-    """Return what the user's own pyproject.toml allows, in the table [tool.whichloop]. Raises ValueError."""
+def project_permissions(typed: Permissions = NO_PERMISSIONS, root: Path = Path()) -> Permissions:
+    """Return what was typed, beside what the user's own pyproject.toml allows, in its table [tool.whichloop]. Raises ValueError."""
     path = root / PROJECT
     if not path.is_file():
-        return NO_PERMISSIONS
+        return typed
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8")).get("tool", {}).get("whichloop", {})
         for key, value in table.items():
@@ -53,8 +53,8 @@ def project_permissions(root: Path = Path()) -> Permissions:
         code = [*_code_of(loops), *loops, *table.get("allow", ())]
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    cassette = table.get("cassette")
-    return Permissions(code, table.get("base_url"), None if cassette is None else Path(cassette))
+    cassette = typed.cassette or (Path(table["cassette"]) if "cassette" in table else None)
+    return Permissions([*code, *typed.code], typed.base_url or table.get("base_url"), cassette)
 
 
 def _code_of(loops: Sequence[str]) -> list[str]:
