@@ -69,7 +69,7 @@ def change(folder: Path, **parts: Any) -> None:
     write_manifest_json(folder, read_manifest_json(folder) | parts)
 
 
-STEPS = {
+STEPS: dict[str, dict[str, Any]] = {
     "loop": {"loops": (BARE,)},
     "profile": {"profiles": ("flaky-tools",)},
     "repeats": {"repeats": 2},
@@ -262,7 +262,7 @@ def test_what_is_typed_wins_over_the_manifest_and_is_not_written_but_what_result
         reopen(folder, settings={"seed": 3})
 
 
-UNADDED = [
+UNADDED: list[tuple[dict[str, Any], str]] = [
     ({}, "nothing is added: name a loop"),
     ({"tasks": 2}, "tasks: the new total, 2, is less than the 3 that the run has"),
     ({"loops": ("bare",)}, "loops: 'bare' is given twice"),
