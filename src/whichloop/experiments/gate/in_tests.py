@@ -71,7 +71,11 @@ class LoopGate:
         for name, plural in (("profile", "profiles"), ("model", "models")):
             if name in settings:
                 settings[plural] = (settings.pop(name),)
-        named = _named(loop, own["program"])
+        if isinstance(loop, type):
+            loop = f"{loop.__module__}:{loop.__qualname__}"
+        elif loop is None and own["program"] is not None:
+            loop = program_spec(own["program"])
+        named = {} if loop is None else {"loops": (loop,)}  # else the baseline names it
         check_not_async(item, GATE)
         try:
             with told_of_exit(), chdir(item.config.rootpath):
@@ -134,12 +138,3 @@ class LoopGate:
 def _fail(message: str) -> NoReturn:
     """Fail the test with a message that may quote the user's own code."""
     pytest.fail(safe_for_others(message), pytrace=False)
-
-
-def _named(loop: str | type | None, program: str | None) -> dict[str, Any]:
-    """Return the setting that names the loop; nothing where the baseline is to name it."""
-    if isinstance(loop, type):
-        loop = f"{loop.__module__}:{loop.__qualname__}"
-    if loop is None and program is not None:
-        loop = program_spec(program)
-    return {} if loop is None else {"loops": (loop,)}
