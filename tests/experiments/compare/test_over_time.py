@@ -24,7 +24,7 @@ from whichloop.metrics.record import Record
 from whichloop.protocol import Capabilities, ProviderError, Reply, Request
 from whichloop.runs.config import CompareConfig
 from whichloop.runs.permissions import Permissions, resume_flags
-from whichloop.runs.run_state import Retry, covered_s, read_state
+from whichloop.runs.run_state import covered_s, read_state
 from whichloop.runs.store.files import MANIFEST, RunError, locked, read_manifest_json, write_manifest_json
 from whichloop.runs.store.trials import TrialWriter, read_records
 
@@ -202,11 +202,10 @@ def down(configured, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Down]:
 def test_infrastructure_is_tried_again_on_request_however_often_it_was(down):
     folder, model = down
     assert len(reopen(folder).missing()) == 0
-    asked: Retry = "infrastructure"
-    assert {record.attempt for record in went_on(reopen(folder, retry=asked))} == {3}
+    assert {record.attempt for record in went_on(reopen(folder, retry="infrastructure"))} == {3}
     model.works = True
-    assert {(record.status, record.attempt) for record in went_on(reopen(folder, retry=asked))} == {("scored", 4)}
-    assert len(reopen(folder, retry=asked).missing()) == 0
+    assert {(record.status, record.attempt) for record in went_on(reopen(folder, retry="infrastructure"))} == {("scored", 4)}
+    assert len(reopen(folder, retry="infrastructure").missing()) == 0
     assert "retried" not in read_manifest_json(folder)
 
 
