@@ -244,8 +244,7 @@ def test_what_records_and_trials_cut_short_have_spent_counts_and_a_larger_budget
     assert reopen(experiment.folder).spent.calls == 20
     recorded = sum(record.lm_calls for record in read_records(experiment.folder))
     assert read_manifest_json(experiment.folder)["cut_short"]["calls"] == 20 - recorded > 0
-    more = {"budget": {"calls": 30}}
-    assert run(reopen(experiment.folder, settings=more), Told()) == "budget of 30 model calls used up"
+    assert run(reopen(experiment.folder, settings={"budget": {"calls": 30}}), Told()) == "budget of 30 model calls used up"
     assert reopen(experiment.folder).spent.calls == 30
     assert read_manifest_json(experiment.folder)["config"]["budget"]["calls"] == 20
 
